@@ -1,0 +1,308 @@
+"""One micro-batch on the driver: decide, settle, announce, have the pieces landed, confirm.
+
+Order, per topic-partition, and why:
+1. *decide* for all, purely, from records (cached), planned ranges and facts.
+2. *settle* what is in doubt and not wholly at hand, by an exact Kafka read; AFTER.
+   Only then may newer data be announced.
+3. *re-insert* what is in doubt and at hand, under the recorded range; AFTER.
+4. BEFORE for all new ranges in one compare-and-set; insert; AFTER in one compare-and-set.
+
+AFTER is written only when the acknowledgements tile every announced range by offset.  A crash anywhere leaves each
+range unannounced, in doubt, or done: the next start decides from that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Protocol
+
+from chsink import failpoints
+from chsink.delivery.halts import halt_error
+from chsink.delivery.ledger import Ledger
+from chsink.delivery.model import Ack, Assignment, PlannedBatch
+from chsink.errors import BadValueError, ChsinkError, FencedError, HaltError, PreflightError, UnavailableError
+from chsink.ports import Clock, KafkaCluster
+from statemachine import writes
+from statemachine.chunks import tiles
+from statemachine.plan import Decision, Facts, Policy, Step, StepKind, decide, settle
+from statemachine.ranges import OffsetRange, TopicPartition
+from statemachine.records import StateKey, StateRecord
+
+
+class PieceRunner(Protocol):
+    """Has assignments carried out by tasks (Spark's, or the simulator's); returns one ack per task."""
+
+    def from_batch(self, batch: PlannedBatch, assignments: Sequence[Assignment]) -> Sequence[Ack]:
+        """Feed the assignments from the micro-batch at hand, whose tasks own one topic-partition each."""
+
+    def from_kafka(self, assignments: Sequence[Assignment]) -> Sequence[Ack]:
+        """Feed each assignment by reading exactly its range from Kafka, through the same transform."""
+
+
+class Target(Protocol):
+    """What the driver asks the target tables about deduplication."""
+
+    def block_marks(self, table: str) -> tuple[int, ...]:
+        """Per shard the table's largest block number, -1 where unknown."""
+
+    def must_probe(self, key: StateKey, record: StateRecord) -> bool:
+        """Whether tokens of this in-doubt range may have left the window, so that pieces must be looked for by offset.
+        Raises HaltError when they may have and the table does not allow looking.
+        """
+
+    def deadline_ms(self, key: StateKey, record: StateRecord) -> int:
+        """The wall clock after which no piece of the range may be sent any more."""
+
+
+class Observer(Protocol):
+    """Is told what happens; must not fail."""
+
+    def phase(self, name: str) -> AbstractContextManager[None]:
+        """Times a phase of the batch."""
+
+    def landed(self, acks: Sequence[Ack]) -> None:
+        """Pieces landed and are confirmed."""
+
+    def decided(self, batch: PlannedBatch, decisions: Mapping[TopicPartition, Decision]) -> None:
+        """A batch was decided."""
+
+    def state(self, records: Mapping[StateKey, StateRecord]) -> None:
+        """The records as they now stand."""
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One topic's way: its table, and what a retry must repeat."""
+
+    topic: str
+    table: str
+    chunk_offsets: int
+    layout: str
+    pipeline: str
+
+
+@dataclass(slots=True)
+class Driver:
+    """Drives one sink.  ``routes`` by topic.  Not thread-safe: Spark runs one batch at a time."""
+
+    ledger: Ledger
+    routes: Mapping[str, Route]
+    kafka: KafkaCluster
+    target: Target
+    clock: Clock
+    policy: Policy
+    observer: Observer
+    pipeline_of: Callable[[str], str]
+
+    # --- start ----------------------------------------------------------------------------------------------------
+
+    def claim(self, layouts: Mapping[str, str]) -> None:
+        """Own the sink, with a row for every partition of its topics."""
+        partitions = self.kafka.partitions(self.routes)
+        self.ledger.claim([self._key(tp) for tp in partitions], layouts)
+        self.observer.state(self.ledger.records)
+
+    def in_doubt(self) -> dict[StateKey, StateRecord]:
+        """Ranges announced and not confirmed, of topics this configuration still routes to the recorded table."""
+        return {k: r for k, r in self.ledger.records.items() if r.in_doubt}
+
+    def settle_all(self, runner: PieceRunner, except_for: Iterable[StateKey] = ()) -> None:
+        """Settle every in-doubt range of the sink by exact reads.  Raises the first halt, after settling the others."""
+        skipped = set(except_for)
+        doubtful = {k: r for k, r in self.in_doubt().items() if k not in skipped}
+        if not doubtful:
+            return
+        self._check_routed(doubtful)
+        facts = self._facts(doubtful)
+        decisions = {k.topic_partition: settle(r, facts[k.topic_partition]) for k, r in doubtful.items()}
+        self._settle([k for k in doubtful if decisions[k.topic_partition].halt is None], runner)
+        self._raise_halts(decisions)
+
+    def _check_routed(self, keys: Iterable[StateKey]) -> None:
+        for key in keys:
+            route = self.routes.get(key.topic)
+            if route is None or route.table != key.table:
+                raise HaltError(
+                    "CHS-313",
+                    f"{key.topic_partition} is in doubt for table {key.table}, to which no route leads any more",
+                    "put the route back until the range is settled; or decide with `chsink state resolve --help`",
+                )
+
+    # --- one batch ------------------------------------------------------------------------------------------------
+
+    def process(self, batch: PlannedBatch, runner: PieceRunner) -> None:
+        """Land the batch.  Idempotent: the same batch again changes nothing that landed."""
+        with self.observer.phase("plan"):
+            keys = {tp: self._key(tp) for tp in batch.ranges}
+            self.ledger.ensure(keys.values())
+            facts = self._batch_facts(batch, keys)
+            decisions = {
+                tp: decide(self.ledger.records[keys[tp]], planned, facts[tp], self.policy)
+                for tp, planned in batch.ranges.items()
+            }
+            self.observer.decided(batch, decisions)
+        at_hand = [k for tp, k in keys.items() if _has(decisions[tp], StepKind.REINSERT)]
+        self.settle_all(runner, except_for=at_hand)
+        self._raise_halts(decisions)
+        if at_hand:
+            self._land_recorded(at_hand, lambda todo: runner.from_batch(batch, todo))
+        self._land_new(batch, decisions, facts, runner)
+        self.observer.state(self.ledger.records)
+
+    def _land_new(
+        self,
+        batch: PlannedBatch,
+        decisions: Mapping[TopicPartition, Decision],
+        facts: Mapping[TopicPartition, Facts],
+        runner: PieceRunner,
+    ) -> None:
+        """BEFORE, insert, AFTER for every write step of the batch."""
+        todo = {self._key(tp): s for tp, d in decisions.items() for s in d.steps if s.kind is StepKind.WRITE}
+        if not todo:
+            return
+        failpoints.reach("driver.before_before")
+        with self.observer.phase("before"):
+            self._announce(todo, facts)
+        failpoints.reach("driver.after_before")
+        self._land_recorded(list(todo), lambda assigned: runner.from_batch(batch, assigned), fresh=True)
+
+    def _announce(self, todo: Mapping[StateKey, Step], facts: Mapping[TopicPartition, Facts]) -> None:
+        attempt, now = self.ledger.attempt(), self.clock.now_ms()
+        marks = {table: self.target.block_marks(table) for table in {k.table for k in todo}}
+        changes = {}
+        for key, step in todo.items():
+            route, topic_id = self.routes[key.topic], facts[key.topic_partition].topic_id
+            said = writes.Announcement(
+                topic_id, route.chunk_offsets, route.layout, route.pipeline, now, marks[key.table]
+            )
+            changes[key] = writes.before(
+                self.ledger.records[key], step.range, said, epoch=self.ledger.epoch, attempt=attempt, fresh=step.fresh
+            )
+        self.ledger.write(changes)
+        self.observer.state(self.ledger.records)
+
+    def _settle(self, keys: Sequence[StateKey], runner: PieceRunner) -> None:
+        """Re-insert by exact reads.  A log start that passed the range meanwhile means that records may be missing."""
+        if keys:
+            self._land_recorded(keys, runner.from_kafka, check=self._check_still_held)
+
+    def _check_still_held(self, keys: Sequence[StateKey]) -> None:
+        starts = self.kafka.log_starts([k.topic_partition for k in keys])
+        for key in keys:
+            record, start = self.ledger.records[key], starts[key.topic_partition]
+            if start > record.start:
+                raise halt_error(
+                    "CHS-308", key.topic_partition, f"Kafka's log start moved to {start} while {record.range} was read"
+                )
+
+    def _land_recorded(
+        self,
+        keys: Sequence[StateKey],
+        run: Callable[[Sequence[Assignment]], Sequence[Ack]],
+        *,
+        fresh: bool = False,
+        check: Callable[[Sequence[StateKey]], None] | None = None,
+    ) -> None:
+        """Have the announced ranges landed, then AFTER for all of them in one compare-and-set."""
+        assignments = [self._assign(k, fresh=fresh) for k in keys]
+        with self.observer.phase("insert" if fresh else "settle"):
+            acks = run(assignments)
+        confirm(acks, assignments)
+        if check is not None:
+            check(keys)
+        failpoints.reach("driver.before_after" if fresh else "driver.after_settle_inserts")
+        with self.observer.phase("after"):
+            attempt, epoch = self.ledger.attempt(), self.ledger.epoch
+            self.ledger.write({k: writes.after(self.ledger.records[k], epoch=epoch, attempt=attempt) for k in keys})
+        failpoints.reach("driver.after_after")
+        self.observer.landed(acks)
+
+    def _assign(self, key: StateKey, *, fresh: bool) -> Assignment:
+        record = self.ledger.records[key]
+        layout = self.ledger.owner.layout(record.layout)
+        if layout is None:
+            raise HaltError("CHS-312", f"{key} is in doubt under shard layout {record.layout}, which is not stored",
+                            "see `chsink state resolve --help`")  # fmt: skip
+        probe = not fresh and self.target.must_probe(key, record)
+        return Assignment(key, record, layout, probe, self.target.deadline_ms(key, record))
+
+    # --- facts ----------------------------------------------------------------------------------------------------
+
+    def _key(self, tp: TopicPartition) -> StateKey:
+        return StateKey(self.ledger.sink, tp.topic, tp.partition, self.routes[tp.topic].table)
+
+    def _batch_facts(self, batch: PlannedBatch, keys: Mapping[TopicPartition, StateKey]) -> dict[TopicPartition, Facts]:
+        """Facts of the batch's partitions.  Kafka's log ends are asked only where the plan does not simply go on."""
+        records = {k: self.ledger.records[k] for k in keys.values()}
+        odd = [tp for tp, planned in batch.ranges.items() if planned.start != records[keys[tp]].end]
+        return self._facts(records, ends_of=odd, history=batch.history)
+
+    def _facts(
+        self,
+        records: Mapping[StateKey, StateRecord],
+        *,
+        ends_of: Sequence[TopicPartition] | None = None,
+        history: frozenset[TopicPartition] = frozenset(),
+    ) -> dict[TopicPartition, Facts]:
+        partitions = [k.topic_partition for k in records]
+        ids = self.kafka.topic_ids({tp.topic for tp in partitions})
+        asked = partitions if ends_of is None else ends_of
+        ends = self.kafka.log_ends(asked) if asked else {}
+        doubtful = [k.topic_partition for k, r in records.items() if r.in_doubt]
+        starts = self.kafka.log_starts(doubtful) if doubtful else {}
+        return {
+            tp: Facts(ids[tp.topic], starts.get(tp), ends.get(tp), tp in history, self.pipeline_of(tp.topic))
+            for tp in partitions
+        }
+
+    def _raise_halts(self, decisions: Mapping[TopicPartition, Decision]) -> None:
+        for tp, decision in decisions.items():
+            if decision.halt is not None:
+                raise halt_error(decision.halt.value, tp, decision.detail)
+
+
+def _has(decision: Decision, kind: StepKind) -> bool:
+    return any(step.kind is kind for step in decision.steps)
+
+
+FAMILIES = {c.exit_code: c for c in (PreflightError, HaltError, FencedError, UnavailableError)}
+
+
+def confirm(acks: Sequence[Ack], assignments: Sequence[Assignment]) -> None:
+    """Check that the acks prove that every assigned range landed: each is tiled by offset, by one task.
+
+    A task that saw no record cannot know its topic-partition: assigned ranges without an ack are accepted as empty only
+    when at least as many tasks saw nothing.
+    """
+    for ack in acks:
+        if ack.error is not None:
+            error_id, message, hint, exit_code = ack.error
+            family = BadValueError if error_id == "CHS-501" else FAMILIES.get(exit_code, ChsinkError)
+            raise family(error_id, message, hint)
+    owners: dict[TopicPartition, list[OffsetRange]] = {}
+    for ack in acks:
+        if ack.topic_partition is None:
+            continue
+        if ack.topic_partition in owners:
+            raise _mixed(f"two tasks hold records of {ack.topic_partition}")
+        owners[ack.topic_partition] = ack.covered
+    silent = sum(ack.topic_partition is None for ack in acks)
+    unseen = [a.key.topic_partition for a in assignments if a.key.topic_partition not in owners]
+    if len(unseen) > silent:
+        raise _mixed(f"no task answered for {', '.join(map(str, unseen))}")
+    for assignment in assignments:
+        covered = owners.get(assignment.key.topic_partition)
+        if covered is not None and not tiles(assignment.record.range, covered):
+            raise _mixed(
+                f"the acknowledgements of {assignment.key.topic_partition} do not tile {assignment.record.range}"
+            )
+
+
+def _mixed(what: str) -> PreflightError:
+    return PreflightError(
+        "CHS-602",
+        f"{what}: one task must own each topic-partition, and read all of it",
+        "remove minPartitions, maxRecordsPerPartition, repartition, coalesce, joins and sorts from the stream",
+    )

@@ -1,0 +1,248 @@
+"""The driver's hold on the state: claim the epoch, then compare-and-set from what this driver wrote last.
+
+Rules:
+- Every write names, per key, the attempt it replaces, and carries a new attempt of its own.  A retry of the same write
+  keeps its attempt, so however many copies of it are under way, at most one can match.
+- *Applied* means every key reads back ours.  Whatever else comes back is resolved by loading the rows again.
+- The claim rewrites every row of the sink under the new epoch, so that no write of an older driver can match any more.
+  Rows that the old driver makes meanwhile are taken over in the next round.
+- Reads in steady state come from the cache: while this driver owns the sink nobody else can change a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TypeVar
+
+from chsink.errors import FencedError, HaltError, UnavailableError
+from chsink.ports import Clock, Outcome, Row, StateStore, StoreUnavailable, Swap
+from statemachine import owner as owners
+from statemachine import writes
+from statemachine.owner import Owner
+from statemachine.records import CodecError, StateKey, StateRecord, decode, encode
+
+CLAIM_ROUNDS = 50
+PAUSE_S = 0.1
+T = TypeVar("T")
+
+
+def parse_key(text: str) -> StateKey:
+    """The inverse of ``str(StateKey)``."""
+    sink, topic, partition, table = text.split("/", 3)
+    return StateKey(sink, topic, int(partition), table)
+
+
+@dataclass(slots=True)
+class Ledger:
+    """State rows of one sink.  ``new_attempt`` gives unique ids; ``driver`` names this process in errors of others."""
+
+    store: StateStore
+    sink: str
+    driver: str
+    clock: Clock
+    new_attempt: Callable[[], str]
+    retry_for_ms: int = 30_000
+    records: dict[StateKey, StateRecord] = field(default_factory=dict)
+    _owner: Owner | None = None
+
+    @property
+    def owner(self) -> Owner:
+        """Our claim.  Asserts that there is one."""
+        assert self._owner is not None
+        return self._owner
+
+    @property
+    def epoch(self) -> int:
+        """Our epoch."""
+        return self.owner.epoch
+
+    # --- claiming -------------------------------------------------------------------------------------------------
+
+    def claim(self, keys: Iterable[StateKey], layouts: Mapping[str, str]) -> None:
+        """Own the sink: epoch up, every row ours, an EMPTY row for every key that had none.
+
+        ``layouts`` (fingerprint → JSON) are those of this configuration; layouts that in-doubt records name are kept.
+        Raises FencedError when a newer driver claims meanwhile, UnavailableError when the store does not answer.
+        """
+        self._claim_owner()
+        for _ in range(CLAIM_ROUNDS):
+            rows = self._load_owned()
+            if not self._take_over(rows, keys):
+                break
+            self.clock.sleep(PAUSE_S)
+        else:
+            raise UnavailableError(
+                "CHS-703",
+                f"sink {self.sink!r}: its rows kept changing while they were claimed",
+                "stop the other driver of this sink, then start again",
+            )
+        self._keep_layouts(layouts)
+
+    def _claim_owner(self) -> None:
+        attempt, deadline = self.new_attempt(), self.clock.now_ms() + self.retry_for_ms
+        while True:
+            row = self._load().get(self.sink)
+            current = None if row is None else _read(owners.decode_owner, row)
+            if current is not None and current.attempt == attempt:
+                self._owner = current
+                return
+            claimed = owners.claim(
+                current, sink=self.sink, attempt=attempt, driver=self.driver, now_ms=self.clock.now_ms()
+            )
+            new = Row(self.sink, attempt, owners.encode_owner(claimed))
+            outcome = self.store.create([new]) if row is None else self.store.swap([Swap(row.attempt, new)])
+            if outcome is Outcome.APPLIED:
+                self._owner = claimed
+                return
+            self._wait(deadline, "claim the sink")
+
+    def _load_owned(self) -> dict[StateKey, StateRecord]:
+        """All partition rows, after checking that the sink's row is still ours."""
+        rows = self._load()
+        self._check_owner(rows)
+        return {parse_key(k): _read(decode, r) for k, r in rows.items() if k != self.sink}
+
+    def _take_over(self, rows: dict[StateKey, StateRecord], keys: Iterable[StateKey]) -> bool:
+        """Rewrite older rows under our epoch and create missing ones.  False when nothing was left to do."""
+        older = {k: r for k, r in rows.items() if r.epoch < self.epoch}
+        missing = [k for k in keys if k not in rows]
+        if not older and not missing:
+            self.records = rows
+            return False
+        attempt = self.new_attempt()
+        if older:
+            taken = {k: writes.adopt(r, epoch=self.epoch, attempt=attempt) for k, r in older.items()}
+            self.store.swap([_swap(k, older[k], r) for k, r in taken.items()])
+        if missing:
+            self.store.create([_row(k, writes.empty(self.epoch, attempt)) for k in missing])
+        return True
+
+    def _keep_layouts(self, layouts: Mapping[str, str]) -> None:
+        named = {r.layout for r in self.records.values() if r.in_doubt}
+        kept = {f: text for f, text in self.owner.layouts if f in named} | dict(layouts)
+        if tuple(sorted(kept.items())) == self.owner.layouts:
+            return
+        new = owners.with_layouts(self.owner, self.new_attempt(), kept)
+        deadline = self.clock.now_ms() + self.retry_for_ms
+        swap = Swap(self.owner.attempt, Row(self.sink, new.attempt, owners.encode_owner(new)))
+        while self.store.swap([swap]) is not Outcome.APPLIED:
+            row = self._load().get(self.sink)
+            if row is not None and row.attempt == new.attempt:
+                break
+            self._check_owner({} if row is None else {self.sink: row})
+            self._wait(deadline, "store the shard layout")
+        self._owner = new
+
+    # --- steady state ---------------------------------------------------------------------------------------------
+
+    def ensure(self, keys: Iterable[StateKey]) -> None:
+        """Make rows for topic-partitions that appeared since the claim."""
+        missing = [k for k in keys if k not in self.records]
+        for _ in range(CLAIM_ROUNDS):
+            if not missing or not self._take_over(self._load_owned(), missing):
+                return
+        raise UnavailableError(
+            "CHS-703",
+            f"sink {self.sink!r}: rows of new partitions could not be made",
+            "check the state store, then start again",
+        )
+
+    def write(self, changes: Mapping[StateKey, StateRecord]) -> None:
+        """Replace the cached record of every key by the given one, in one compare-and-set.
+
+        All records carry one attempt.  Returns once every key reads back ours.  Raises FencedError when a row is no
+        longer ours, UnavailableError when that cannot be known in time; then nothing may be assumed and no insert made.
+        """
+        assert all(r.epoch == self.epoch for r in changes.values())
+        pending = dict(changes)
+        deadline = self.clock.now_ms() + self.retry_for_ms
+        while pending:
+            if self.store.swap([_swap(k, self.records[k], r) for k, r in pending.items()]) is Outcome.APPLIED:
+                break
+            pending = self._unapplied(pending)
+            if pending:
+                self._wait(deadline, "write state")
+        self.records.update(changes)
+
+    def attempt(self) -> str:
+        """A new attempt id."""
+        return self.new_attempt()
+
+    def _unapplied(self, pending: Mapping[StateKey, StateRecord]) -> dict[StateKey, StateRecord]:
+        """Which of the changes are not stored yet.  Raises FencedError when a row is neither old nor ours."""
+        rows = self._load()
+        self._check_owner(rows)
+        left: dict[StateKey, StateRecord] = {}
+        for key, record in pending.items():
+            row = rows.get(str(key))
+            if row is not None and row.attempt == record.attempt:
+                continue
+            if row is None or row.attempt != self.records[key].attempt:
+                raise FencedError(
+                    "CHS-402",
+                    f"the state of {key} was changed by another process",
+                    "let only one driver run this sink; `chsink status` names the owner",
+                )
+            left[key] = record
+        return left
+
+    def _check_owner(self, rows: Mapping[str, Row]) -> None:
+        row = rows.get(self.sink)
+        current = None if row is None else _read(owners.decode_owner, row)
+        if current is not None and current.epoch == self.epoch and current.driver == self.driver:
+            return
+        who = (
+            "nobody: its row is gone"
+            if current is None
+            else f"{current.driver}, epoch {current.epoch}, since {_when(current.claimed_at)}"
+        )
+        raise FencedError(
+            "CHS-401",
+            f"sink {self.sink!r} is now owned by {who}; this driver ({self.driver}, epoch {self.epoch}) stops",
+            "let only one driver run this sink, or give the second job another sink name",
+        )
+
+    # --- reading --------------------------------------------------------------------------------------------------
+
+    def _load(self) -> dict[str, Row]:
+        deadline = self.clock.now_ms() + self.retry_for_ms
+        while True:
+            try:
+                return self.store.load(self.sink)
+            except StoreUnavailable as error:
+                self._wait(deadline, "read state", error)
+
+    def _wait(self, deadline: int, what: str, cause: Exception | None = None) -> None:
+        if self.clock.now_ms() >= deadline:
+            raise UnavailableError(
+                "CHS-701",
+                f"sink {self.sink!r} could not {what} in the state store ({self.store.name}) "
+                f"within {self.retry_for_ms // 1000} s" + (f": {cause}" if cause else ""),
+                "bring the store back and start again: nothing was inserted without its BEFORE",
+            ) from cause
+        self.clock.sleep(PAUSE_S)
+
+
+def _row(key: StateKey, record: StateRecord) -> Row:
+    return Row(str(key), record.attempt, encode(record))
+
+
+def _swap(key: StateKey, old: StateRecord, new: StateRecord) -> Swap:
+    return Swap(old.attempt, _row(key, new))
+
+
+def _read(decoder: Callable[[str], T], row: Row) -> T:
+    try:
+        return decoder(row.body)
+    except CodecError as error:
+        raise HaltError(
+            "CHS-311",
+            f"state row {row.key!r} cannot be read: {error}",
+            "run the chsink version that wrote it, or see `chsink state --help`",
+        ) from error
+
+
+def _when(ms: int) -> str:
+    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

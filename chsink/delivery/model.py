@@ -1,0 +1,97 @@
+"""What travels between the driver and its tasks: assignments out, acknowledgements back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from statemachine.ranges import OffsetRange, TopicPartition
+from statemachine.records import StateKey, StateRecord
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedBatch:
+    """The offset ranges of one micro-batch, known before it runs.
+
+    ``history`` holds the topic-partitions of which earlier batches of the same checkpoint held records.
+    """
+
+    batch_id: int
+    ranges: Mapping[TopicPartition, OffsetRange]
+    history: frozenset[TopicPartition] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """One range to land, exactly as its record says.
+
+    ``layout`` is the recorded shard layout (JSON).  With ``probe``, tokens may have left the deduplication window: each
+    piece is looked for by its offsets first.  No send starts after ``deadline_ms`` (wall clock).
+    """
+
+    key: StateKey
+    record: StateRecord
+    layout: str
+    probe: bool
+    deadline_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkAck:
+    """What became of one chunk's offsets ``[start, end)``."""
+
+    start: int
+    end: int
+    records: int = 0
+    rows: int = 0
+    skipped: int = 0
+    bytes: int = 0
+    inserts: int = 0
+    retries: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Ack:
+    """One task's answer.
+
+    ``topic`` is None when it saw no record at all.  ``error`` (id, message, hint, exit code) is set when the task
+    stopped on a known error; the chunks before it may have landed.
+    """
+
+    task: int
+    topic: str | None = None
+    partition: int | None = None
+    chunks: tuple[ChunkAck, ...] = ()
+    error: tuple[str, str, str, int] | None = None
+    seconds: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def topic_partition(self) -> TopicPartition | None:
+        """Which topic-partition the task owned, None when it saw no record."""
+        return None if self.topic is None or self.partition is None else TopicPartition(self.topic, self.partition)
+
+    @property
+    def covered(self) -> list[OffsetRange]:
+        """The offset ranges that were landed, gaps included."""
+        return [OffsetRange(c.start, c.end) for c in self.chunks]
+
+    def to_json(self) -> str:
+        """One line of JSON: what crosses from the Python worker to the driver."""
+        return json.dumps(asdict(self))
+
+    @staticmethod
+    def from_json(text: str) -> Ack:
+        """The inverse of :meth:`to_json`."""
+        document: dict[str, Any] = json.loads(text)
+        chunks = tuple(ChunkAck(**c) for c in document.pop("chunks"))
+        error = document.pop("error")
+        return Ack(**document, chunks=chunks, error=None if error is None else (error[0], error[1], error[2], error[3]))
+
+
+def total(acks: Sequence[Ack]) -> ChunkAck:
+    """The acks' sums, in the shape of one chunk (start and end are meaningless)."""
+    chunks = [c for a in acks for c in a.chunks]
+    names = ("records", "rows", "skipped", "bytes", "inserts", "retries")
+    return ChunkAck(0, 0, **{n: sum(getattr(c, n) for c in chunks) for n in names})

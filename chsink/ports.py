@@ -1,0 +1,175 @@
+"""What the delivery protocol needs from the world, as Protocols.  Adapters implement them, entry points wire them.
+
+Rule: an external write has three outcomes, never two.  *Applied* and *refused* are known; everything else, a lost
+answer above all, is *unknown* and is resolved by reading back, never assumed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from statemachine.ranges import OffsetRange, TopicPartition
+
+
+class Outcome(StrEnum):
+    """What became of an external write."""
+
+    APPLIED = "applied"
+    REFUSED = "refused"
+    UNKNOWN = "unknown"
+
+
+class Clock(Protocol):
+    """Time, injected so that the simulator owns it."""
+
+    def now_ms(self) -> int:
+        """Wall clock, ms since the epoch."""
+
+    def sleep(self, seconds: float) -> None:
+        """Wait."""
+
+
+# --- state store ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A stored row: opaque ``body``, and the ``attempt`` id of the write that made it."""
+
+    key: str
+    attempt: str
+    body: str
+
+
+@dataclass(frozen=True, slots=True)
+class Swap:
+    """Replace the row under ``row.key`` if its attempt is still ``expected``."""
+
+    expected: str
+    row: Row
+
+
+class StoreUnavailable(Exception):
+    """A read of the store did not answer within its bound.  (Writes report ``Outcome.UNKNOWN`` instead.)"""
+
+
+class StateStore(Protocol):
+    """A small, strongly consistent key-value store.  One contract suite runs against every implementation.
+
+    A sink's rows are the row named ``sink`` and all rows whose key starts with ``sink + "/"``.
+    """
+
+    name: str
+    durable: bool
+
+    def load(self, sink: str) -> dict[str, Row]:
+        """All rows of the sink, at least as new as every write applied before the call."""
+
+    def create(self, rows: Sequence[Row]) -> Outcome:
+        """Create rows that must not exist.  REFUSED: at least one exists (or the store said no), and none of the
+        statement's rows was made.  More rows than fit one statement are grouped; see ``swap``.
+        """
+
+    def swap(self, swaps: Sequence[Swap]) -> Outcome:
+        """Compare-and-set of all rows.  One statement is all-or-nothing; rows beyond its size limit go in further
+        statements, and the first that is not applied stops the rest: then some groups may be applied, so the caller
+        reads back whenever the outcome is not APPLIED.
+        """
+
+    def delete(self, keys: Sequence[str]) -> Outcome:
+        """Remove rows by hand of an operator (``chsink state reset``); never used to fence."""
+
+    def close(self) -> None:
+        """Release connections."""
+
+
+# --- SQL -----------------------------------------------------------------------------------------------------------
+
+
+class ServerRefused(Exception):
+    """ClickHouse answered with an error: ``code`` and the server's sentence.  ``sent`` says whether data had been
+    sent before, in which case the outcome of an insert is unknown.
+    """
+
+    def __init__(self, code: int | None, message: str) -> None:
+        super().__init__(code, message)
+        self.code = code
+        self.message = message
+
+
+class Unanswered(Exception):
+    """The request may have reached the server, and no answer came (reset, timeout, cut body)."""
+
+
+class Unreachable(Unanswered):
+    """The connection was refused, so nothing was sent."""
+
+
+class SqlClient(Protocol):
+    """One ClickHouse endpoint.  Sends each statement once; errors are the three above."""
+
+    url: str
+
+    def query(self, sql: str, parameters: Mapping[str, Any] | None = None) -> list[tuple[Any, ...]]:
+        """Rows of a SELECT.  ``parameters`` are bound by the server (``{name:Type}``)."""
+
+    def command(self, sql: str, settings: Mapping[str, Any] | None = None) -> None:
+        """A statement without a result."""
+
+    def insert(self, sql: str, body: pa.Buffer, settings: Mapping[str, Any]) -> None:
+        """One INSERT whose data is ``body`` (an Arrow IPC stream).  Returns when the server said it is done."""
+
+    def close(self) -> None:
+        """Release the connection."""
+
+
+# --- inserting -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class InsertResult:
+    """What a piece cost.  ``retries`` counts sends beyond the first; ``bytes`` is the body sent once."""
+
+    rows: int
+    bytes: int
+    retries: int
+
+
+class BlockWriter(Protocol):
+    """Writes pieces to shards.  The one place that retries an insert, always under the same token."""
+
+    def insert(self, shard: int, table: str, batch: pa.RecordBatch, token: str, deadline_ms: int) -> InsertResult:
+        """Land the batch as one block.  Returns once it is known to be there.  Raises ``ChsinkError`` when it was
+        refused for good, or is still unknown at ``deadline_ms`` (wall clock).
+        """
+
+    def count(self, shard: int, table: str, partition: TopicPartition, offsets: OffsetRange) -> int:
+        """How many rows of these offsets the shard holds, by the table's ``_kafka_*`` columns (to probe)."""
+
+
+# --- Kafka ---------------------------------------------------------------------------------------------------------
+
+
+class KafkaCluster(Protocol):
+    """What the driver asks Kafka itself."""
+
+    def topic_ids(self, topics: Iterable[str]) -> dict[str, str | None]:
+        """Each topic's id, None where the broker is too old to have one.  A missing topic is a PreflightError."""
+
+    def partitions(self, topics: Iterable[str]) -> list[TopicPartition]:
+        """All partitions of the topics, sorted."""
+
+    def log_starts(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The first offset Kafka still holds."""
+
+    def log_ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The offset after the last one a reader of the job's isolation level can get."""
+
+    def close(self) -> None:
+        """Release the connection."""

@@ -1,0 +1,7 @@
+"""The exactly-once protocol as pure functions: no I/O, no clock, no randomness, standard library only.
+
+Everything that decides what happens to a record lives here; everything that touches a service lives in
+``chsink``.  Read in this order: :mod:`ranges` (half-open offset ranges), :mod:`records` (what is remembered per
+topic-partition), :mod:`transitions` (the decision table), :mod:`plan` (table + guards → steps for one batch),
+:mod:`chunks` and :mod:`tokens` (how a range becomes inserts that any process would send alike).
+"""

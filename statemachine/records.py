@@ -1,0 +1,120 @@
+"""What is remembered per (sink, topic, partition, table), and its versioned codec.
+
+One record has one slot: the last range and its phase.  ``BEFORE`` means the range was announced and its inserts
+may or may not have landed (*in doubt* until ``AFTER``); ``AFTER`` means all of it landed.  ``EMPTY`` is a row that
+exists but announces nothing: it is inert.
+
+Rules that hold for every record, asserted on construction:
+- the processed region is ``[first, start)`` without ``gaps``; the last range is ``[start, end)``;
+- what a retry must repeat to be deduplicated (chunking, layout, pipeline, topic id, incarnation) is part of it.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Any
+
+from statemachine.ranges import OffsetRange, TopicPartition
+
+CODEC_VERSION = 1
+MAX_GAPS = 64
+
+
+class CodecError(ValueError):
+    """A stored record cannot be read: it was damaged, or written by a newer chsink."""
+
+
+class Phase(StrEnum):
+    """Where the last range of a record stands."""
+
+    EMPTY = "EMPTY"
+    BEFORE = "BEFORE"
+    AFTER = "AFTER"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class StateKey:
+    """The name of a record: two sinks, or two tables, on one topic never see each other's state."""
+
+    sink: str
+    topic: str
+    partition: int
+    table: str
+
+    def __str__(self) -> str:
+        return f"{self.sink}/{self.topic}/{self.partition}/{self.table}"
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
+
+
+@dataclass(frozen=True, slots=True)
+class StateRecord:
+    """One topic-partition's state.
+
+    ``before_at`` is the driver's clock in ms when BEFORE was written.  ``block_marks`` holds per shard the target's
+    largest block number then (-1 unknown): its growth tells how many inserts came since.  ``attempt`` is unique per
+    write: a write names the attempt it replaces.
+    """
+
+    phase: Phase
+    epoch: int
+    attempt: str
+    topic_id: str | None = None
+    incarnation: int = 0
+    first: int = 0
+    start: int = 0
+    end: int = 0
+    gaps: tuple[OffsetRange, ...] = ()
+    chunk_offsets: int = 1
+    layout: str = ""
+    pipeline: str = ""
+    before_at: int = 0
+    block_marks: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        assert 0 <= self.first <= self.start <= self.end, self
+        assert self.phase is not Phase.EMPTY or self.start == self.end, self
+        assert self.phase is Phase.EMPTY or self.start < self.end, self
+        assert self.chunk_offsets >= 1 and self.epoch >= 0 and self.attempt, self
+        assert len(self.gaps) <= MAX_GAPS, self
+
+    @property
+    def range(self) -> OffsetRange:
+        return OffsetRange(self.start, self.end)
+
+    @property
+    def in_doubt(self) -> bool:
+        return self.phase is Phase.BEFORE
+
+    def processed(self, asked: OffsetRange) -> bool:
+        """Whether every offset of ``asked`` lies in the processed region, recorded gaps excluded."""
+        if not OffsetRange(self.first, self.start).covers(asked):
+            return False
+        return all(gap.end <= asked.start or asked.end <= gap.start for gap in self.gaps)
+
+
+def encode(record: StateRecord) -> str:
+    """The record as one line of JSON, keys sorted, with the codec's version."""
+    document = asdict(record) | {"gaps": [[g.start, g.end] for g in record.gaps], "version": CODEC_VERSION}
+    return json.dumps(document, sort_keys=True, separators=(",", ":"))
+
+
+def decode(text: str) -> StateRecord:
+    """The inverse of :func:`encode`.  Raises :class:`CodecError` for anything else."""
+    try:
+        document: dict[str, Any] = json.loads(text)
+        version = document.pop("version")
+        if version != CODEC_VERSION:
+            raise CodecError(f"state record of version {version}; this chsink reads version {CODEC_VERSION}")
+        document["phase"] = Phase(document["phase"])
+        document["gaps"] = tuple(OffsetRange(a, b) for a, b in document["gaps"])
+        document["block_marks"] = tuple(document["block_marks"])
+        return StateRecord(**document)
+    except CodecError:
+        raise
+    except (AssertionError, AttributeError, KeyError, TypeError, ValueError) as error:
+        raise CodecError(f"damaged state record ({type(error).__name__}: {error})") from error

@@ -1,0 +1,35 @@
+"""Deduplication tokens: the name of a piece (chunk × shard) that every attempt gives it.
+
+A token ignores content, so it must name everything that decides content: the recorded range (not the part of it at
+hand), its chunking, the chunk, the shard and the layout that cut it, the topic's id and the incarnation.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+from statemachine.records import StateKey, StateRecord
+
+TOKEN_VERSION = 1
+
+
+def piece_token(key: StateKey, record: StateRecord, chunk_index: int, shard: int) -> str:
+    """The token of one piece: a readable head for people who look into system tables, and a digest that is the name."""
+    name = [
+        TOKEN_VERSION,
+        key.sink,
+        key.topic,
+        key.partition,
+        key.table,
+        record.topic_id,
+        record.incarnation,
+        record.start,
+        record.end,
+        record.chunk_offsets,
+        record.layout,
+        chunk_index,
+        shard,
+    ]
+    digest = hashlib.sha256(json.dumps(name).encode()).hexdigest()[:32]
+    return f"{key.sink}:{key.topic}:{key.partition}:{record.start}-{record.end}:{chunk_index}:{shard}:{digest}"

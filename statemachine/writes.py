@@ -1,0 +1,80 @@
+"""How a record changes: the only constructors of new states, each asserting that state never moves backwards.
+
+Every function returns a new record; ``epoch`` and ``attempt`` are the writer's.  A retry of one write keeps its
+attempt, so a late, forgotten copy of the write can match nothing once a newer attempt is stored.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from statemachine.ranges import OffsetRange
+from statemachine.records import MAX_GAPS, Phase, StateRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Announcement:
+    """What BEFORE says about a range besides its offsets: all that a retry must repeat (see ``StateRecord``)."""
+
+    topic_id: str | None
+    chunk_offsets: int
+    layout: str
+    pipeline: str
+    before_at: int
+    block_marks: tuple[int, ...] = ()
+
+
+def empty(epoch: int, attempt: str, incarnation: int = 0) -> StateRecord:
+    """A row that exists and announces nothing."""
+    return StateRecord(Phase.EMPTY, epoch, attempt, incarnation=incarnation)
+
+
+def before(
+    record: StateRecord, asked: OffsetRange, said: Announcement, *, epoch: int, attempt: str, fresh: bool = False
+) -> StateRecord:
+    """Announce ``asked``.  It must follow the recorded range, unless ``fresh`` starts a new incarnation.
+
+    Offsets between the recorded range and ``asked`` were lost by Kafka: they become a recorded gap in the same write.
+    With more than ``MAX_GAPS`` the processed region is cut after the oldest one: offsets before it are then refused
+    when they are offered again, never taken for processed.
+    """
+    assert not record.in_doubt and not asked.is_empty and record.epoch <= epoch, (record, asked)
+    assert fresh or (record.phase is Phase.AFTER and asked.start >= record.end), (record, asked)
+    recreated = fresh and record.phase is not Phase.EMPTY
+    first, gaps = (asked.start, ()) if fresh else _with_gap(record, asked)
+    return StateRecord(
+        Phase.BEFORE,
+        epoch,
+        attempt,
+        topic_id=said.topic_id,
+        incarnation=record.incarnation + recreated,
+        first=first,
+        start=asked.start,
+        end=asked.end,
+        gaps=gaps,
+        chunk_offsets=said.chunk_offsets,
+        layout=said.layout,
+        pipeline=said.pipeline,
+        before_at=said.before_at,
+        block_marks=said.block_marks,
+    )
+
+
+def after(record: StateRecord, *, epoch: int, attempt: str) -> StateRecord:
+    """All of the announced range landed."""
+    assert record.in_doubt and record.epoch <= epoch, record
+    return replace(record, phase=Phase.AFTER, epoch=epoch, attempt=attempt)
+
+
+def adopt(record: StateRecord, *, epoch: int, attempt: str) -> StateRecord:
+    """Take the record over unchanged: its old owner's next write will be refused."""
+    assert record.epoch <= epoch, record
+    return replace(record, epoch=epoch, attempt=attempt)
+
+
+def _with_gap(record: StateRecord, asked: OffsetRange) -> tuple[int, tuple[OffsetRange, ...]]:
+    """(first, gaps) once ``asked`` follows the record."""
+    if asked.start == record.end:
+        return record.first, record.gaps
+    gaps = (*record.gaps, OffsetRange(record.end, asked.start))
+    return (record.first, gaps) if len(gaps) <= MAX_GAPS else (gaps[0].end, gaps[1:])
