@@ -88,7 +88,7 @@ def settle(record: StateRecord, facts: Facts) -> Decision:
         known = record.topic_id is not None and facts.topic_id is not None
         halt = Halt.IN_DOUBT_LOST if known else Halt.TOPIC_ID_KNOWN_UNKNOWN
         return Decision("SETTLE", halt=halt, detail=f"the range {record.range} belongs to topic id {record.topic_id}")
-    blocked = _cannot_reproduce(record, facts) or _kafka_lost(record, facts)
+    blocked = _log_shrank(record, record.range, facts) or _cannot_reproduce(record, facts) or _kafka_lost(record, facts)
     return blocked or Decision("SETTLE", (Step(StepKind.SETTLE, record.range),))
 
 

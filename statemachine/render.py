@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 from statemachine.ranges import Relation
 from statemachine.records import Phase
 from statemachine.transitions import GUARDS, NO_RECORD, TABLE
@@ -15,6 +17,18 @@ _WHEN = {
     Relation.CONTAINS: "`s <= a < b <= e`, not SAME",
 }
 
+_HEAD = """# Decision table
+
+Drawn from `statemachine/transitions.py` by `python -m statemachine.render`; a test fails when they differ.
+
+For each topic-partition of a batch, the planned range `[a, b)` meets the recorded range `[s, e)` and its phase.
+`AFTER` means that all of it landed, `BEFORE` that it was announced and may or may not have landed (*in doubt*).
+The guards are asked in order and the first that holds decides; otherwise the cell of the second table does.
+Actions are done in order. *Re-insert* and *settle* both send exactly the recorded range again, under its recorded
+chunks and tokens: from the batch at hand, or by reading exactly `[s, e)` from Kafka. Both halt with CHS-309 when the
+table, transform or isolation level changed since, and a settle halts with CHS-308 when Kafka no longer holds the range.
+"""
+
 
 def decision_table() -> str:
     """Guards in order, then the cells."""
@@ -25,3 +39,12 @@ def decision_table() -> str:
         cells = [" → ".join(row[phase]) if phase in row else "–" for phase in (NO_RECORD, Phase.AFTER, Phase.BEFORE)]
         lines.append(f"| {relation.name} | {_WHEN[relation]} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
+
+
+def page() -> str:
+    """``docs/decision-table.md``, whole."""
+    return f"{_HEAD}\n{decision_table()}"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(page())

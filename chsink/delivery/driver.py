@@ -30,6 +30,9 @@ from statemachine.plan import Decision, Facts, Policy, Step, StepKind, decide, s
 from statemachine.ranges import OffsetRange, TopicPartition
 from statemachine.records import StateKey, StateRecord
 
+PROBED_SEND_MS = 600_000
+"""How long the sends of a probed range may take: its old deadline is past, and nobody else is sending it."""
+
 
 class PieceRunner(Protocol):
     """Has assignments carried out by tasks (Spark's, or the simulator's); returns one ack per task."""
@@ -226,7 +229,8 @@ class Driver:
             raise HaltError("CHS-312", f"{key} is in doubt under shard layout {record.layout}, which is not stored",
                             "see `chsink state resolve --help`")  # fmt: skip
         probe = not fresh and self.target.must_probe(key, record)
-        return Assignment(key, record, layout, probe, self.target.deadline_ms(key, record))
+        limit = self.clock.now_ms() + PROBED_SEND_MS if probe else self.target.deadline_ms(key, record)
+        return Assignment(key, record, layout, probe, limit)
 
     # --- facts ----------------------------------------------------------------------------------------------------
 

@@ -63,7 +63,7 @@ class Ledger:
     def claim(self, keys: Iterable[StateKey], layouts: Mapping[str, str]) -> None:
         """Own the sink: epoch up, every row ours, an EMPTY row for every key that had none.
 
-        ``layouts`` (fingerprint → JSON) are those of this configuration; layouts that in-doubt records name are kept.
+        ``layouts`` (fingerprint → JSON) are those of this configuration; layouts that records name are kept.
         Raises FencedError when a newer driver claims meanwhile, UnavailableError when the store does not answer.
         """
         self._claim_owner()
@@ -81,13 +81,17 @@ class Ledger:
         self._keep_layouts(layouts)
 
     def _claim_owner(self) -> None:
-        attempt, deadline = self.new_attempt(), self.clock.now_ms() + self.retry_for_ms
+        attempt = replaced = ""
+        deadline = self.clock.now_ms() + self.retry_for_ms
         while True:
             row = self._load().get(self.sink)
             current = None if row is None else _read(owners.decode_owner, row)
             if current is not None and current.attempt == attempt:
                 self._owner = current
                 return
+            found = "no row" if row is None else row.attempt
+            if found != replaced:  # to replace another row is another write: its attempt must be new as well
+                attempt, replaced = self.new_attempt(), found
             claimed = owners.claim(
                 current, sink=self.sink, attempt=attempt, driver=self.driver, now_ms=self.clock.now_ms()
             )
@@ -99,10 +103,17 @@ class Ledger:
             self._wait(deadline, "claim the sink")
 
     def _load_owned(self) -> dict[StateKey, StateRecord]:
-        """All partition rows, after checking that the sink's row is still ours."""
+        """All partition rows, after checking that the sink's row is still ours.
+
+        A load is not a snapshot: rows of a newer claim may come with an owner's row read before it.
+        """
         rows = self._load()
         self._check_owner(rows)
-        return {parse_key(k): _read(decode, r) for k, r in rows.items() if k != self.sink}
+        records = {parse_key(k): _read(decode, r) for k, r in rows.items() if k != self.sink}
+        for key, record in records.items():
+            if record.epoch > self.epoch:
+                raise _changed(key)
+        return records
 
     def _take_over(self, rows: dict[StateKey, StateRecord], keys: Iterable[StateKey]) -> bool:
         """Rewrite older rows under our epoch and create missing ones.  False when nothing was left to do."""
@@ -120,7 +131,7 @@ class Ledger:
         return True
 
     def _keep_layouts(self, layouts: Mapping[str, str]) -> None:
-        named = {r.layout for r in self.records.values() if r.in_doubt}
+        named = {r.layout for r in self.records.values()}
         kept = {f: text for f, text in self.owner.layouts if f in named} | dict(layouts)
         if tuple(sorted(kept.items())) == self.owner.layouts:
             return
@@ -180,11 +191,7 @@ class Ledger:
             if row is not None and row.attempt == record.attempt:
                 continue
             if row is None or row.attempt != self.records[key].attempt:
-                raise FencedError(
-                    "CHS-402",
-                    f"the state of {key} was changed by another process",
-                    "let only one driver run this sink; `chsink status` names the owner",
-                )
+                raise _changed(key)
             left[key] = record
         return left
 
@@ -199,7 +206,7 @@ class Ledger:
             else f"{current.driver}, epoch {current.epoch}, since {_when(current.claimed_at)}"
         )
         raise FencedError(
-            "CHS-401",
+            "CHS-801",
             f"sink {self.sink!r} is now owned by {who}; this driver ({self.driver}, epoch {self.epoch}) stops",
             "let only one driver run this sink, or give the second job another sink name",
         )
@@ -223,6 +230,25 @@ class Ledger:
                 "bring the store back and start again: nothing was inserted without its BEFORE",
             ) from cause
         self.clock.sleep(PAUSE_S)
+
+
+def read_records(store: StateStore, sink: str) -> dict[StateKey, StateRecord]:
+    """The sink's records as they are stored, without claiming anything."""
+    return {parse_key(k): _read(decode, r) for k, r in store.load(sink).items() if k != sink}
+
+
+def read_owner(store: StateStore, sink: str) -> Owner | None:
+    """Who owns the sink, None when nobody ever did."""
+    row = store.load(sink).get(sink)
+    return None if row is None else _read(owners.decode_owner, row)
+
+
+def _changed(key: StateKey) -> FencedError:
+    return FencedError(
+        "CHS-802",
+        f"the state of {key} was changed by another process",
+        "let only one driver run this sink; `chsink status` names the owner",
+    )
 
 
 def _row(key: StateKey, record: StateRecord) -> Row:

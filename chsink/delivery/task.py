@@ -11,7 +11,7 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -56,17 +56,27 @@ Prepare = Callable[[pa.Table, Assignment], Prepared]
 """Turns a chunk's records (columns topic, partition, offset and the payload) into pieces for the assignment's table."""
 
 
+def one_thread() -> Executor:
+    """What lands chunks in production: one thread beside the one that reads."""
+    return ThreadPoolExecutor(1, thread_name_prefix="chsink-land")
+
+
 @dataclass(frozen=True, slots=True)
 class TaskContext:
-    """What a task works with.  ``planned`` are the batch's ranges: offsets outside them are refused."""
+    """What a task works with.
+
+    ``planned`` are the batch's ranges: offsets outside them are refused.  ``writer_for`` gives the writer to the shards
+    of an assignment's recorded layout.  ``executor`` lands one chunk while the next is read: one thing at a time.
+    """
 
     task: int
     assignments: Mapping[TopicPartition, Assignment]
     planned: Mapping[TopicPartition, OffsetRange]
     prepare: Prepare
-    writer: BlockWriter
+    writer_for: Callable[[Assignment], BlockWriter]
     halt_on_bad_value: bool
     max_chunk_bytes: int
+    executor: Callable[[], Executor] = one_thread
 
 
 def run_task(batches: Iterable[pa.RecordBatch], context: TaskContext) -> Ack:
@@ -75,7 +85,7 @@ def run_task(batches: Iterable[pa.RecordBatch], context: TaskContext) -> Ack:
     acks: list[ChunkAck] = []
     error: ChsinkError | None = None
     try:
-        for ack in _overlapped(reader.chunks(batches), lambda c: _land(c, context, reader)):
+        for ack in _overlapped(reader.chunks(batches), lambda c: _land(c, context, reader), context.executor):
             acks.append(ack)  # noqa: PERF402 - the acks of chunks before an error are kept
     except ChsinkError as known:
         error = known
@@ -199,12 +209,14 @@ def _not_alone(what: str) -> PreflightError:
     )
 
 
-def _overlapped(chunks: Iterator[_Chunk], land: Callable[[_Chunk], ChunkAck]) -> Iterator[ChunkAck]:
-    """Land each chunk on one worker thread while the next one is read; acks in order.
+def _overlapped(
+    chunks: Iterator[_Chunk], land: Callable[[_Chunk], ChunkAck], executor: Callable[[], Executor]
+) -> Iterator[ChunkAck]:
+    """Land each chunk on one worker while the next one is read; acks in order.
 
     The read-ahead error of chunk k+1 is raised only after the ack of chunk k.
     """
-    with ThreadPoolExecutor(1, thread_name_prefix="chsink-land") as pool:
+    with executor() as pool:
         under_way: Future[ChunkAck] | None = None
         try:
             for item in chunks:
@@ -229,12 +241,13 @@ def _land(item: _Chunk, context: TaskContext, reader: _Reader) -> ChunkAck:
     if prepared.rejected and context.halt_on_bad_value:
         raise _bad_value(tp, table, prepared.rejected)
     rows = size = retries = inserts = 0
+    writer = context.writer_for(assignment)
     failpoints.reach("task.before_insert")
     for piece in prepared.pieces:
-        if _already_there(piece, item, assignment, context):
+        if assignment.probe and _already_there(piece, item, assignment, writer):
             continue
         token = piece_token(assignment.key, assignment.record, item.index, piece.shard)
-        result = context.writer.insert(piece.shard, assignment.key.table, piece.batch, token, assignment.deadline_ms)
+        result = writer.insert(piece.shard, assignment.key.table, piece.batch, token, assignment.deadline_ms)
         rows, size, retries, inserts = rows + result.rows, size + result.bytes, retries + result.retries, inserts + 1
     failpoints.reach("task.after_insert")
     return ChunkAck(
@@ -242,12 +255,10 @@ def _land(item: _Chunk, context: TaskContext, reader: _Reader) -> ChunkAck:
     )
 
 
-def _already_there(piece: Piece, item: _Chunk, assignment: Assignment, context: TaskContext) -> bool:
+def _already_there(piece: Piece, item: _Chunk, assignment: Assignment, writer: BlockWriter) -> bool:
     """When tokens cannot be trusted: whether the whole piece is in the table.  Halts when only a part of it is."""
-    if not assignment.probe:
-        return False
     key = assignment.key
-    there = context.writer.count(piece.shard, key.table, key.topic_partition, item.offsets)
+    there = writer.count(piece.shard, key.table, key.topic_partition, item.offsets)
     if there in (0, piece.batch.num_rows):
         return there != 0
     raise HaltError(

@@ -1,0 +1,66 @@
+"""The entry point ``chsink``.
+
+A command lives in its own module, which imports Spark, Arrow and the clients inside its functions: ``--help`` and
+``validate`` answer at once, and run where those are not installed.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from chsink.cli.output import Commands
+from chsink.cli.validate import validate
+
+app = typer.Typer(
+    name="chsink",
+    cls=Commands,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich" if sys.stdout.isatty() else None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        from chsink import __version__
+
+        typer.echo(f"chsink {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def chsink(
+    _version: Annotated[
+        bool, typer.Option("--version", help="Print the version and exit.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Land every Kafka record in ClickHouse exactly once, as a PySpark Structured Streaming job.
+
+    \b
+    A job is one TOML file. The least one:
+      [sink]
+      name = "flights"
+      checkpoint = "/var/lib/chsink/flights"
+      [kafka]
+      bootstrap = "localhost:9092"
+      [[route]]
+      topic = "flights"
+      table = "flights"
+      [clickhouse]
+      endpoints = ["http://localhost:8123"]
+
+    \b
+    Start with:
+      chsink validate -c job.toml          is the file right?
+
+    Exit codes: 0 done, 1 a check failed, 2 configuration or preflight, 3 halted and needs a person, 4 fenced by a
+    newer driver, 5 a service did not answer.
+    """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
+
+
+app.command()(validate)

@@ -1,0 +1,112 @@
+"""What every command prints alike: errors, JSON, and the two forms of a table.
+
+Rules:
+- A command raises; the group's handler prints.  Errors go to stderr in words, or, with ``--json``, to stdout as one
+  object ``{"error": {…}}``.  The exit code is the error's own.
+- Colours and tables are drawn only on a terminal: elsewhere the same text is plain, so it can be searched and compared.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from typing import Annotated, Any, TextIO
+
+import typer
+from typer.core import TyperGroup
+
+from chsink.config.problems import InvalidConfigError, Problem
+from chsink.errors import ChsinkError
+
+_JSON_KEY = "chsink.json"
+
+
+def _remember_json(context: typer.Context, value: bool) -> bool:
+    context.meta[_JSON_KEY] = value
+    return value
+
+
+JsonOption = Annotated[
+    bool,
+    typer.Option("--json", help="Print one JSON object, for programs.", callback=_remember_json, is_eager=True),
+]
+
+
+class Commands(TyperGroup):
+    """The group of all commands: turns a ``ChsinkError`` of any of them into its message and exit code."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command."""
+        try:
+            return super().invoke(ctx)
+        except ChsinkError as error:
+            report(error, as_json=bool(ctx.meta.get(_JSON_KEY)))
+            raise typer.Exit(error.exit_code) from error
+
+
+def report(error: ChsinkError, *, as_json: bool) -> None:
+    """Print an error, with every problem it holds."""
+    if as_json:
+        print_json({"error": error_object(error)})
+        return
+    for problem in problems_of(error):
+        _styled(sys.stderr, f"error {problem.id}", f" {problem}", "bold red")
+        _styled(sys.stderr, "  fix:", f" {problem.hint}", "green")
+
+
+def error_object(error: ChsinkError) -> dict[str, Any]:
+    """The error for a program."""
+    return {
+        "id": error.id,
+        "message": error.message,
+        "hint": error.hint,
+        "exit_code": error.exit_code,
+        "problems": [problem.as_dict() for problem in problems_of(error)],
+    }
+
+
+def problems_of(error: ChsinkError) -> tuple[Problem, ...]:
+    """The single problems of an error; one that is not about configuration is its own only one."""
+    if isinstance(error, InvalidConfigError):
+        return error.problems
+    return (Problem(error.id, "", error.message, error.hint),)
+
+
+def print_json(value: Any) -> None:
+    """Print one JSON document to stdout."""
+    typer.echo(json.dumps(value, indent=2, ensure_ascii=False, default=str))
+
+
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print rows of texts under their columns: drawn on a terminal, aligned plain text elsewhere."""
+    if sys.stdout.isatty():
+        _draw_table(columns, rows)
+        return
+    widths = [max(map(len, column)) for column in zip(columns, *rows, strict=True)]
+    for row in (columns, *rows):
+        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        typer.echo("  ".join(cells).rstrip())
+
+
+def _draw_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(*columns, box=box.SIMPLE_HEAD, pad_edge=False)
+    for row in rows:
+        table.add_row(*map(Text, row))  # not markup: a value may hold brackets
+    Console().print(table)
+
+
+def _styled(stream: TextIO, head: str, tail: str, style: str) -> None:
+    """One line, its head in colour on a terminal."""
+    if not stream.isatty():
+        typer.echo(head + tail, file=stream)
+        return
+    from rich.console import Console
+    from rich.text import Text
+
+    Console(file=stream, soft_wrap=True).print(Text.assemble((head, style), tail))

@@ -1,0 +1,61 @@
+"""``chsink validate``: read the job file and say everything that is wrong with it, without network."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+import typer
+
+from chsink.cli.options import DEFAULT_CONFIG, ConfigOption, SetOption, load_config
+from chsink.cli.output import JsonOption, print_json, print_table
+from chsink.config import Config, settings
+
+
+def validate(
+    config: ConfigOption = DEFAULT_CONFIG,
+    assignments: SetOption = None,
+    show: Annotated[bool, typer.Option("--show", help="List every value and where it came from.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Check a job file without connecting to anything.
+
+    Reads the file, the environment variables CHSINK__SECTION__KEY and --set, in this order; later ones win. All
+    problems are reported at once, each with its key, where the value came from, and the fix. Credentials are shown
+    as ***.
+
+    \b
+    Examples:
+      chsink validate -c job.toml
+      chsink validate -c job.toml --show
+      CHSINK__KAFKA__BOOTSTRAP=kafka:9092 chsink validate -c job.toml --json
+
+    Exit codes: 0 the file is right, 2 it is not.
+    """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
+    loaded = load_config(config, assignments)
+    if as_json:
+        print_json({"valid": True, "sink": loaded.sink.name, "settings": [s.as_dict() for s in settings(loaded)]})
+        return
+    if show:
+        rows = [(setting.key, _text(setting.value), setting.origin) for setting in settings(loaded)]
+        print_table(("key", "value", "from"), rows)
+    typer.echo(f"{config} is valid: {_summary(loaded)}")
+
+
+def _summary(config: Config) -> str:
+    tables = {str(config.table_of(route)) for route in config.routes}
+    shards = len(config.clickhouse.endpoints)
+    return (
+        f"sink {config.sink.name}, {_count(len(config.routes), 'topic')} to {_count(len(tables), 'table')} "
+        f"on {_count(shards, 'shard')}, state in {config.state.store}"
+    )
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return "-"
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

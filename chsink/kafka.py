@@ -1,0 +1,99 @@
+"""What the driver asks Kafka itself: topic ids, partitions, and where logs start and end.
+
+Metadata only.  Records are read by Spark's source, never by this client.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from confluent_kafka import IsolationLevel, KafkaException, TopicCollection
+from confluent_kafka import TopicPartition as ClientPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from chsink.errors import PreflightError, UnavailableError
+from statemachine.ranges import TopicPartition
+
+NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
+
+
+class KafkaAdmin:
+    """:class:`chsink.ports.KafkaCluster` over librdkafka's admin client.
+
+    ``options`` are librdkafka properties (``Config.kafka.client_options()``).  Every call is bounded by ``timeout_s``.
+    """
+
+    def __init__(self, options: Mapping[str, str], *, isolation_level: str, timeout_s: float = 20.0) -> None:
+        self.bootstrap = options["bootstrap.servers"]
+        self.timeout_s = timeout_s
+        self._isolation = (
+            IsolationLevel.READ_COMMITTED if isolation_level == "read_committed" else IsolationLevel.READ_UNCOMMITTED
+        )
+        logger = logging.getLogger("chsink.librdkafka")
+        self._client = AdminClient({**options, "socket.timeout.ms": int(timeout_s * 1000)}, logger=logger)
+
+    def topic_ids(self, topics: Iterable[str]) -> dict[str, str | None]:
+        """See :class:`chsink.ports.KafkaCluster`."""
+        names = sorted(set(topics))
+        if not names:
+            return {}
+        described = self._client.describe_topics(TopicCollection(names), request_timeout=self.timeout_s)
+        ids: dict[str, str | None] = {}
+        for name, future in described.items():
+            topic_id = str(self._result(future, name).topic_id)
+            ids[name] = None if topic_id == NO_ID else topic_id
+        return ids
+
+    def partitions(self, topics: Iterable[str]) -> list[TopicPartition]:
+        """See :class:`chsink.ports.KafkaCluster`."""
+        names = sorted(set(topics))
+        described = self._client.describe_topics(TopicCollection(names), request_timeout=self.timeout_s)
+        return sorted(
+            TopicPartition(name, p.id)
+            for name, future in described.items()
+            for p in self._result(future, name).partitions
+        )
+
+    def log_starts(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """See :class:`chsink.ports.KafkaCluster`."""
+        return self._offsets(partitions, OffsetSpec.earliest())
+
+    def log_ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """See :class:`chsink.ports.KafkaCluster`."""
+        return self._offsets(partitions, OffsetSpec.latest())
+
+    def close(self) -> None:
+        """Nothing to release: librdkafka ends its threads with the object."""
+
+    def _offsets(self, partitions: Iterable[TopicPartition], spec: Any) -> dict[TopicPartition, int]:
+        asked = {ClientPartition(tp.topic, tp.partition): spec for tp in partitions}
+        if not asked:
+            return {}
+        futures = self._client.list_offsets(asked, isolation_level=self._isolation, request_timeout=self.timeout_s)
+        return {
+            TopicPartition(tp.topic, tp.partition): self._result(future, tp.topic).offset
+            for tp, future in futures.items()
+        }
+
+    def _result(self, future: Any, topic: str) -> Any:
+        try:
+            return future.result(self.timeout_s + 5)
+        except KafkaException as error:
+            if error.args[0].name() in ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION"):
+                raise PreflightError(
+                    "CHS-201",
+                    f"Kafka at {self.bootstrap} has no topic {topic!r}",
+                    "create the topic, or correct the route",
+                ) from error
+            raise self._unavailable(error.args[0].str()) from error
+        except TimeoutError as error:
+            raise self._unavailable(f"no answer within {self.timeout_s:.0f} s") from error
+
+    def _unavailable(self, why: str) -> UnavailableError:
+        return UnavailableError(
+            "CHS-702",
+            f"Kafka at {self.bootstrap} does not answer: {why}",
+            "check kafka.bootstrap, the network and the credentials (kafka.options)",
+        )

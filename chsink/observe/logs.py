@@ -1,0 +1,42 @@
+"""Logging, set up once per process: lines for people on a terminal, JSON for a collector.
+
+Rule: no record's value and no credential is ever logged.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import Literal
+
+import structlog
+
+LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
+
+
+def configure(log_format: Literal["console", "json"], level: str) -> None:
+    """Send structlog's lines to standard error, in the given form.  Foreign loggers keep to errors."""
+    renderer: structlog.typing.Processor = (
+        structlog.processors.JSONRenderer()
+        if log_format == "json"
+        else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), pad_event_to=28)
+    )
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            renderer,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level]),
+        logger_factory=structlog.PrintLoggerFactory(file=sys.stderr),
+        cache_logger_on_first_use=False,
+    )
+    logging.basicConfig(level=logging.ERROR, stream=sys.stderr)
+    logging.getLogger("kazoo").setLevel(logging.ERROR)
+
+
+def logger(sink: str) -> structlog.typing.FilteringBoundLogger:
+    """The sink's logger."""
+    bound: structlog.typing.FilteringBoundLogger = structlog.get_logger().bind(sink=sink)
+    return bound

@@ -1,0 +1,91 @@
+"""Prometheus metrics of one sink, in a registry of their own, so that several sinks in a process do not clash.
+
+All names start with ``chsink_`` and carry the label ``sink``; ``docs/operations.md`` lists them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from time import perf_counter
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
+
+from chsink.delivery.model import Ack, total
+from statemachine.ranges import TopicPartition
+from statemachine.records import StateKey, StateRecord
+
+PHASE_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900)
+
+
+class Metrics:
+    """Counters and gauges of one sink.  Methods are cheap and do not fail."""
+
+    def __init__(self, sink: str) -> None:
+        self.registry = CollectorRegistry()
+        self.sink = sink
+
+        def counter(name: str, text: str) -> Counter:
+            metric = Counter(f"chsink_{name}", text, ["sink"], registry=self.registry)
+            metric.labels(sink)
+            return metric
+
+        def gauge(name: str, text: str, *labels: str) -> Gauge:
+            return Gauge(f"chsink_{name}", text, ["sink", *labels], registry=self.registry)
+
+        self.records = counter("records", "Kafka records read and landed")
+        self.rows = counter("rows", "rows inserted and confirmed")
+        self.skipped = counter("skipped_records", "records left out because a value did not fit")
+        self.bytes = counter("bytes", "bytes of confirmed inserts, before compression")
+        self.inserts = counter("inserts", "pieces inserted (chunk x shard)")
+        self.retries = counter("insert_retries", "sends beyond the first")
+        self.batches = counter("batches", "micro-batches finished")
+        self.halts = counter("halts", "times a person was needed")
+        self.in_doubt = gauge("in_doubt_partitions", "topic-partitions announced and not confirmed")
+        self.in_doubt_age = gauge("in_doubt_oldest_seconds", "age of the oldest announced and unconfirmed range")
+        self.lag = gauge("lag_offsets", "offsets between the recorded end and Kafka's log end", "topic", "partition")
+        self.phases = Histogram(
+            "chsink_phase_seconds",
+            "time of a batch's phases",
+            ["sink", "phase"],
+            buckets=PHASE_BUCKETS,
+            registry=self.registry,
+        )
+
+    def serve(self, port: int) -> int:
+        """Serve ``/metrics`` on this machine; 0 takes a free port.  Returns the port."""
+        server, _thread = start_http_server(port, registry=self.registry)
+        return int(server.server_port)
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Time a phase, also when it fails."""
+        began = perf_counter()
+        try:
+            yield
+        finally:
+            self.phases.labels(self.sink, name).observe(perf_counter() - began)
+
+    def landed(self, acks: Sequence[Ack]) -> None:
+        """Count what was confirmed."""
+        sums = total(acks)
+        for metric, amount in (
+            (self.records, sums.records),
+            (self.rows, sums.rows),
+            (self.skipped, sums.skipped),
+            (self.bytes, sums.bytes),
+            (self.inserts, sums.inserts),
+            (self.retries, sums.retries),
+        ):
+            metric.labels(self.sink).inc(amount)
+
+    def state(self, records: Mapping[StateKey, StateRecord], now_ms: int) -> None:
+        """Show what is in doubt."""
+        doubtful = [r.before_at for r in records.values() if r.in_doubt]
+        self.in_doubt.labels(self.sink).set(len(doubtful))
+        self.in_doubt_age.labels(self.sink).set((now_ms - min(doubtful)) / 1000 if doubtful else 0)
+
+    def lags(self, ends: Mapping[TopicPartition, int], recorded: Mapping[TopicPartition, int]) -> None:
+        """Show how far each topic-partition is behind."""
+        for tp, end in ends.items():
+            self.lag.labels(self.sink, tp.topic, str(tp.partition)).set(max(0, end - recorded.get(tp, 0)))

@@ -1,0 +1,96 @@
+"""Turns the driver's steps into log lines, metrics and a progress bar."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from time import perf_counter
+from typing import Literal
+
+import structlog
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from chsink.delivery.model import Ack, PlannedBatch, total
+from chsink.observe.metrics import Metrics
+from chsink.ports import Clock
+from statemachine.plan import Decision, StepKind
+from statemachine.ranges import TopicPartition
+from statemachine.records import StateKey, StateRecord
+
+
+class JobObserver:
+    """Implements :class:`chsink.delivery.driver.Observer`; ``progress = "auto"`` draws a bar on a terminal."""
+
+    def __init__(
+        self,
+        log: structlog.typing.FilteringBoundLogger,
+        metrics: Metrics,
+        clock: Clock,
+        progress: Literal["auto", "never"] = "never",
+    ) -> None:
+        self.log = log
+        self.metrics = metrics
+        self._clock = clock
+        self._times: dict[str, float] = {}
+        self._bar = _bar() if progress == "auto" and sys.stderr.isatty() else None
+        self._task = self._bar.add_task("landing", total=None) if self._bar else None
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """See :class:`chsink.delivery.driver.Observer`."""
+        began = perf_counter()
+        with self.metrics.phase(name):
+            yield
+        self._times[name] = self._times.get(name, 0.0) + perf_counter() - began
+
+    def decided(self, batch: PlannedBatch, decisions: Mapping[TopicPartition, Decision]) -> None:
+        """See :class:`chsink.delivery.driver.Observer`."""
+        self._times.clear()
+        kinds = [s for d in decisions.values() for s in d.steps]
+        offsets = sum(s.range.length for s in kinds if s.kind is StepKind.WRITE)
+        odd = {str(tp): d.because for tp, d in decisions.items() if not d.because.startswith(("NEW/", "EMPTY"))}
+        self.log.info("batch planned", batch=batch.batch_id, offsets=offsets, **({"unusual": odd} if odd else {}))
+
+    def landed(self, acks: Sequence[Ack]) -> None:
+        """See :class:`chsink.delivery.driver.Observer`."""
+        self.metrics.landed(acks)
+        sums = total(acks)
+        phases = {f"{name}_s": round(seconds, 3) for name, seconds in self._times.items()}
+        odd = {"skipped": sums.skipped, "retries": sums.retries}
+        self.log.info("landed", rows=sums.rows, inserts=sums.inserts, **{k: v for k, v in odd.items() if v}, **phases)
+        if self._bar and self._task is not None:
+            self._bar.advance(self._task, sums.records)
+
+    def state(self, records: Mapping[StateKey, StateRecord]) -> None:
+        """See :class:`chsink.delivery.driver.Observer`."""
+        self.metrics.state(records, self._clock.now_ms())
+
+    def finished(self, batch: PlannedBatch, ends: Mapping[TopicPartition, int]) -> None:
+        """A batch is done; ``ends`` are Kafka's log ends."""
+        self.metrics.batches.labels(self.metrics.sink).inc()
+        recorded = {tp: r.end for tp, r in batch.ranges.items()}
+        self.metrics.lags(ends, recorded)
+        if self._bar and self._task is not None:
+            behind = sum(max(0, end - recorded.get(tp, 0)) for tp, end in ends.items())
+            done = next(t.completed for t in self._bar.tasks if t.id == self._task)
+            self._bar.update(self._task, total=done + behind)
+
+    def close(self) -> None:
+        """Take the bar away."""
+        if self._bar:
+            self._bar.stop()
+
+
+def _bar() -> Progress:
+    bar = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+    )
+    bar.start()
+    return bar

@@ -1,0 +1,156 @@
+"""The shard layout: which shards there are, how much each weighs, and what is hashed to choose one.
+
+Rules:
+- Shards are numbered in the order given. Shard `i` owns a slice of `weight` slots; `hash % total_weight` is
+  the slot, as in ClickHouse's own `Distributed`.
+- A shard is known by its `name`, or by its set of replicas when it has none. Replicas hold the same data, so
+  their order never matters; with a name, adding or moving one does not either.
+- The fingerprint changes whenever a row could go elsewhere. With one shard nothing is hashed, so only which
+  shard it is counts. The key columns' types are not part of it: they belong to the table.
+- A layout is kept, as JSON, while a recorded range names it: what was sent under it is sent under it again.
+  So it holds no credentials.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, get_args
+from urllib.parse import urlsplit
+
+from chsink.errors import ConfigError, HaltError
+from chsink.sharding.functions import hash_function
+
+NullKey = Literal["dead_letter", "first"]
+
+MAX_TOTAL_WEIGHT = 1_000_000
+_FORMAT = 1
+_FINGERPRINT_BYTES = 8
+_LAYOUT_ERROR = "CHS-401"
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """One shard: its replicas' URLs (`http[s]://host[:port]`), its share of the slots, its own name."""
+
+    replicas: tuple[str, ...]
+    weight: int = 1
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.replicas or len(set(self.replicas)) != len(self.replicas):
+            raise ConfigError(
+                _LAYOUT_ERROR,
+                f"shard {self.name or '(unnamed)'} names no replica, or one twice",
+                "give each of clickhouse.endpoints a list of one or more different URLs",
+            )
+        for url in self.replicas:
+            _check_url(url)
+        if not 1 <= self.weight <= MAX_TOTAL_WEIGHT:
+            raise ConfigError(
+                _LAYOUT_ERROR,
+                f"shard {self.identity} has weight {self.weight}",
+                f"a weight is a whole number from 1 to {MAX_TOTAL_WEIGHT:,}; to retire a shard, leave it out",
+            )
+
+    @property
+    def identity(self) -> str:
+        """What makes it the same shard after a change: the name, else the replicas in any order."""
+        return self.name or ",".join(sorted(self.replicas))
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The shards in order, the shard key, and where a row with a null key goes (see `sharder`).
+
+    With one shard, function and key may be left out.
+
+    Raises ConfigError CHS-401 (shards), CHS-402 (unknown function), CHS-403 (number of columns),
+    CHS-405 (no key) or CHS-408 (null key).
+    """
+
+    shards: tuple[Shard, ...]
+    hash_function: str = ""
+    key: tuple[str, ...] = ()
+    null_key: NullKey = "dead_letter"
+
+    def __post_init__(self) -> None:
+        if self.null_key not in get_args(NullKey):
+            raise ConfigError(
+                "CHS-408",
+                f"clickhouse.null_key {self.null_key!r} is not known",
+                "use 'dead_letter' (no shard) or 'first' (the first shard)",
+            )
+        seen = Counter(shard.identity for shard in self.shards)
+        twice = ", ".join(name for name, count in seen.items() if count > 1)
+        if not self.shards or twice or self.total_weight > MAX_TOTAL_WEIGHT:
+            raise ConfigError(
+                _LAYOUT_ERROR,
+                f"{len(self.shards)} shards of total weight {self.total_weight:,}; given twice: {twice or 'none'}",
+                f"clickhouse.endpoints: one or more different shards, total weight up to {MAX_TOTAL_WEIGHT:,}",
+            )
+        if len(self.shards) == 1 and not self.hash_function and not self.key:
+            return
+        if not self.hash_function or not self.key:
+            raise ConfigError(
+                "CHS-405",
+                f"{len(self.shards)} shards need both clickhouse.hash_function and clickhouse.shard_key",
+                "set hash_function = 'xxHash64' and shard_key = ['column'], as the Distributed table has them",
+            )
+        hash_function(self.hash_function).check_columns(self.key)
+
+    @property
+    def total_weight(self) -> int:
+        """The number of slots."""
+        return sum(shard.weight for shard in self.shards)
+
+    def fingerprint(self) -> str:
+        """16 hexadecimal digits that differ when a row could go elsewhere (its key columns' types being the same)."""
+        routing: list[Any] = [[shard.identity, shard.weight] for shard in self.shards]
+        if len(self.shards) == 1:
+            routing = [self.shards[0].identity]
+        else:
+            routing += [self.hash_function, list(self.key), self.null_key]
+        text = json.dumps([_FORMAT, routing], ensure_ascii=True, separators=(",", ":"))
+        return hashlib.blake2b(text.encode(), digest_size=_FINGERPRINT_BYTES).hexdigest()
+
+    def to_json(self) -> str:
+        """One line of JSON that `from_json` reads back to an equal layout."""
+        return json.dumps({"format": _FORMAT, **asdict(self)}, ensure_ascii=True, separators=(",", ":"))
+
+    @staticmethod
+    def from_json(text: str) -> Layout:
+        """Read a kept layout. Raises HaltError CHS-407 when it is not one: rows cannot be sent where they were."""
+        try:
+            return _read_layout(json.loads(text))
+        except (ValueError, TypeError, KeyError, AttributeError, ConfigError) as error:
+            raise HaltError(
+                "CHS-407",
+                f"the recorded shard layout cannot be read ({type(error).__name__})",
+                "run the version of chsink that wrote it until no range is in doubt, then upgrade",
+            ) from error
+
+
+def _read_layout(stored: dict[str, Any]) -> Layout:
+    """Undo `to_json`; anything but what it writes raises."""
+    if stored.pop("format") != _FORMAT:
+        raise ValueError("another format")
+    shards = [Shard(**{**shard, "replicas": tuple(shard["replicas"])}) for shard in stored["shards"]]
+    return Layout(**{**stored, "shards": tuple(shards), "key": tuple(stored["key"])})
+
+
+def _check_url(url: str) -> None:
+    try:
+        parts = urlsplit(url)
+        valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        valid = False
+    # Credentials have a place of their own, and this URL is written to the state store: so it is not shown either.
+    if not valid or "@" in url:
+        raise ConfigError(
+            _LAYOUT_ERROR,
+            "a replica's URL is not of the form http[s]://host[:port], or holds credentials",
+            "write clickhouse.endpoints without user and password; those go to clickhouse.user and .password",
+        )

@@ -1,0 +1,121 @@
+"""Rows → shards: the same shard as ClickHouse's `Distributed` engine with `f(key columns)` as its sharding
+key.
+
+Rules:
+- slot = hash modulo total weight; shard `i` owns the slots from the sum of the weights before it, `weight` of
+  them.
+- A key with a null in any column has no hash (in ClickHouse `f(NULL)` is NULL, and `Distributed` refuses a
+  Nullable sharding key). It is a null in a Nullable column, or a value that only the server will know: the
+  field was missing and the column has a DEFAULT. `null_key` says what becomes of such rows: `dead_letter`
+  gives them no shard and lists them, `first` sends them to shard 0.
+- With one shard nothing is hashed and a null key is nothing special.
+- The order of rows is kept within a shard, so a piece is the same bytes however often it is cut.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from chsink.sharding.functions import hash_function
+from chsink.sharding.keytypes import parse_key_type
+from chsink.sharding.stored import stored_values
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from chsink.sharding.layout import Layout
+    from chsink.sharding.xxh64 import I64
+
+NO_SHARD = -1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ShardAssignment:
+    """Where each row of a batch goes.
+
+    `shard` has one shard number a row, or `NO_SHARD`; `null_rows` are the rows without a shard in ascending
+    order, None when there is none; `counts` has the number of rows of each shard of the layout.
+    """
+
+    shard: npt.NDArray[np.int32]
+    null_rows: I64 | None
+    counts: I64
+
+
+class Sharder:
+    """Assigns rows to the shards of one layout. Holds no state between calls; it can be pickled."""
+
+    def __init__(self, layout: Layout, key_types: Sequence[str]) -> None:
+        """`key_types` are the ClickHouse types of `layout.key`, in order, as `system.columns` shows them.
+
+        Raises ConfigError CHS-404 for a type that the hash function does not take.
+        """
+        assert len(key_types) == len(layout.key), "one type a key column"
+        self._layout = layout
+        self._key_types = [parse_key_type(text) for text in key_types]
+        for column, key_type in zip(layout.key, self._key_types, strict=True):
+            hash_function(layout.hash_function).check_type(column, key_type)
+        weights = [shard.weight for shard in layout.shards]
+        self._shard_of_slot = np.repeat(np.arange(len(weights), dtype=np.int32), weights)
+
+    def assign(self, columns: Sequence[pa.Array], rows: int) -> ShardAssignment:
+        """`columns` are the key columns in the layout's order, `rows` values each, in their wire types.
+
+        Raises HaltError CHS-406 when a column or value does not fit its type; nothing is assigned then.
+        """
+        shards = len(self._layout.shards)
+        if shards == 1 or rows == 0:
+            counts = np.zeros(shards, dtype=np.int64)
+            counts[0] = rows
+            return ShardAssignment(np.zeros(rows, dtype=np.int32), None, counts)
+        assert len(columns) == len(self._key_types), "one array a key column"
+        assert all(len(column) == rows for column in columns), "one value a row"
+        known = _rows_without_null(columns)
+        if known is None:
+            shard = self._shards_of(columns)
+            return ShardAssignment(shard, None, np.bincount(shard, minlength=shards))
+        return self._assign_around_nulls(columns, rows, known)
+
+    def _assign_around_nulls(self, columns: Sequence[pa.Array], rows: int, known: I64) -> ShardAssignment:
+        first = self._layout.null_key == "first"
+        shard = np.full(rows, 0 if first else NO_SHARD, dtype=np.int32)
+        if len(known):
+            indices = pa.array(known)
+            shard[known] = self._shards_of([column.take(indices) for column in columns])
+        counts = np.bincount(shard[shard != NO_SHARD], minlength=len(self._layout.shards))
+        return ShardAssignment(shard, None if first else np.flatnonzero(shard == NO_SHARD), counts)
+
+    def _shards_of(self, columns: Sequence[pa.Array]) -> npt.NDArray[np.int32]:
+        """The shard of each row; no column holds a null."""
+        named = zip(self._layout.key, self._key_types, columns, strict=True)
+        stored = [stored_values(name, key_type, column) for name, key_type, column in named]
+        slot = hash_function(self._layout.hash_function).apply(stored) % np.uint64(len(self._shard_of_slot))
+        return self._shard_of_slot[slot.astype(np.int64)]
+
+
+def split(batch: pa.RecordBatch, assignment: ShardAssignment) -> list[tuple[int, pa.RecordBatch]]:
+    """Each shard that gets rows, ascending, with its rows in the batch's order; rows without a shard are left out.
+
+    A batch that goes to one shard whole is returned itself, otherwise each part is a batch of its own memory.
+    """
+    assert batch.num_rows == len(assignment.shard), "the assignment is of this batch"
+    present = np.flatnonzero(assignment.counts).tolist()
+    if len(present) == 1 and int(assignment.counts[present[0]]) == batch.num_rows:
+        return [(present[0], batch)]
+    return [(shard, batch.take(pa.array(np.flatnonzero(assignment.shard == shard)))) for shard in present]
+
+
+def _rows_without_null(columns: Sequence[pa.Array]) -> I64 | None:
+    """The rows whose key has no null, or None when that is every row."""
+    with_nulls = [column for column in columns if column.null_count]
+    if not with_nulls:
+        return None
+    null = np.zeros(len(with_nulls[0]), dtype=np.bool_)
+    for column in with_nulls:
+        null |= column.is_null().to_numpy(zero_copy_only=False)
+    return np.flatnonzero(~null)

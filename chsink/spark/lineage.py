@@ -1,0 +1,41 @@
+"""Does each task of a micro-batch own one whole topic-partition?
+
+Asked before any piece is sent: a task with half a chunk would send it under the whole chunk's token, and the other half
+would be taken for a duplicate.  Without a shuffle, and with as many tasks as there are non-empty planned ranges, every
+task holds exactly one: Kafka's source never puts two ranges into one task, so a split range means more tasks.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.sql import DataFrame
+
+from chsink.errors import PreflightError
+
+FIX = (
+    "remove minPartitions and maxRecordsPerPartition from the source, and repartition, coalesce, joins with a shuffle, "
+    "aggregations, sorts and unions from the stream; do such work in ClickHouse (materialized views)"
+)
+
+
+def check_tasks(frame: DataFrame, expected: int) -> int:
+    """The number of tasks, which must be ``expected``; PreflightError CHS-602 if not, or if there is a shuffle."""
+    rdd: Any = frame._jdf.queryExecution().toRdd()
+    tasks = int(rdd.getNumPartitions())
+    if tasks != expected:
+        raise PreflightError(
+            "CHS-602", f"{tasks} tasks for {expected} topic-partitions with new records: one task must own each", FIX
+        )
+    if _has_shuffle(rdd):
+        raise PreflightError("CHS-602", "the stream is shuffled between Kafka and the sink", FIX)
+    return tasks
+
+
+def _has_shuffle(rdd: Any) -> bool:
+    dependencies = rdd.dependencies()
+    for i in range(dependencies.size()):
+        dependency = dependencies.apply(i)
+        if "Shuffle" in dependency.getClass().getSimpleName() or _has_shuffle(dependency.rdd()):
+            return True
+    return bool("Coalesced" in rdd.getClass().getSimpleName() or "Shuffled" in rdd.getClass().getSimpleName())

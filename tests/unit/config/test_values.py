@@ -1,0 +1,235 @@
+"""Values: what may be written for each key, and what is refused with which words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import SecretStr
+
+from chsink.config import Config, Problem, TableName
+from chsink.config.values import parse_table
+
+Build = Callable[..., Config]
+Problems = Callable[..., dict[str, Problem]]
+
+
+@pytest.mark.parametrize(
+    ("changes", "id", "key", "words"),
+    [
+        ('[sink]\nname = "a/b"', "CHS-104", "sink.name", "not a sink name"),
+        ('[sink]\ncheckpoint = " "', "CHS-104", "sink.checkpoint", "it is empty"),
+        ("[sink]\nname = 3", "CHS-104", "sink.name", "it is not a text"),
+        ("sink = 3", "CHS-104", "sink", "it is not a table"),
+        ("kafka = []", "CHS-104", "kafka", "it is not a table"),
+        ('[kafka]\nbootstrap = "localhost"', "CHS-104", "kafka.bootstrap", "'localhost' is not host:port"),
+        ('[kafka]\nbootstrap = "a:1,b:70000"', "CHS-104", "kafka.bootstrap", "'b:70000' is not host:port"),
+        ('[kafka]\nbootstrap = ""', "CHS-104", "kafka.bootstrap", "not a list of addresses"),
+        ("[kafka]\nbootstrap = 9092", "CHS-104", "kafka.bootstrap", "not a list of addresses"),
+        ('[kafka]\nstarting_offsets = "earlest"', "CHS-104", "kafka.starting_offsets", "'earlest' is not allowed"),
+        ("[kafka]\nmax_offsets_per_trigger = 0", "CHS-104", "kafka.max_offsets_per_trigger", "greater than 0"),
+        ("[kafka]\nmax_offsets_per_trigger = 1.5", "CHS-104", "kafka.max_offsets_per_trigger", "not a whole number"),
+        ('[kafka]\nmax_offsets_per_trigger = "5"', "CHS-104", "kafka.max_offsets_per_trigger", "not a whole number"),
+        ("[kafka]\nfail_on_data_loss = true", "CHS-102", "kafka.fail_on_data_loss", "no such key"),
+        ('[kafka]\noptions = "x"', "CHS-104", "kafka.options", "it is not a table"),
+        ("[kafka.options]\nx = []", "CHS-104", "kafka.options.x", "not a text, number or boolean"),
+        ('[kafka.options]\n"a.b" = 1\na.b = 2', "CHS-106", "kafka.options", "'a.b' is given twice"),
+        ('[route]\ntopic = "t"', "CHS-104", "route", "it is not a list"),
+        ('[[route]]\ntopic = "a*"\ntable = "t"', "CHS-104", "route[0].topic", "not a topic name"),
+        ('[[route]]\ntopic = ".."\ntable = "t"', "CHS-104", "route[0].topic", "not a topic name"),
+        ('[[route]]\ntopic = "a"\ntable = "a.b.c"', "CHS-104", "route[0].table", "not a table name"),
+        ('[[route]]\ntopic = "a"', "CHS-103", "route[0].table", "it is missing"),
+        ("route = []", "CHS-103", "route", "no topic has a table"),
+        ("[clickhouse]\nendpoints = []", "CHS-104", "clickhouse.endpoints", "names no endpoint"),
+        ('[clickhouse]\nendpoints = ["localhost:8123"]', "CHS-104", "clickhouse.endpoints[0].url", "not the URL"),
+        ('[clickhouse]\nendpoints = ["http://a:x"]', "CHS-104", "clickhouse.endpoints[0].url", "not the URL"),
+        ('[clickhouse]\nendpoints = ["http://a/path"]', "CHS-104", "clickhouse.endpoints[0].url", "not the URL"),
+        ('[clickhouse]\nendpoints = ["tcp://a:9000"]', "CHS-104", "clickhouse.endpoints[0].url", "not the URL"),
+        ('[clickhouse]\nendpoints = ["http://u:p@a"]', "CHS-107", "clickhouse.endpoints[0].url", "holds a credential"),
+        ('[clickhouse]\npassword = "p"', "CHS-107", "clickhouse.password", "does not belong in a job file"),
+        ("[clickhouse]\npassword = {}", "CHS-104", "clickhouse.password", "not a reference"),
+        ('[clickhouse]\npassword = { env = "A", file = "b" }', "CHS-104", "clickhouse.password", "not a reference"),
+        ("[clickhouse]\npassword = { env = 1 }", "CHS-104", "clickhouse.password", "not a reference"),
+        ('[clickhouse]\npassword = { env = "NOT_SET" }', "CHS-108", "clickhouse.password", "NOT_SET is not set"),
+        ('[clickhouse]\npassword = { file = "nope" }', "CHS-108", "clickhouse.password", "No such file"),
+        ("[clickhouse]\nconnect_timeout_s = inf", "CHS-104", "clickhouse.connect_timeout_s", "not a finite number"),
+        ("[clickhouse]\nconnect_timeout_s = nan", "CHS-104", "clickhouse.connect_timeout_s", "not a finite number"),
+        ("[clickhouse]\nchunk_offsets = 10_000_001", "CHS-104", "clickhouse.chunk_offsets", "less than or equal"),
+        ('[clickhouse]\nhash_function = "xxhash64"', "CHS-104", "clickhouse.hash_function", "is not allowed"),
+        ("[clickhouse.settings]\nx = { env = 1 }", "CHS-104", "clickhouse.settings.x", "not a text, number"),
+        ('[state]\npath = "state"', "CHS-104", "state.path", "not a path of nodes"),
+        ('[state]\npath = "/a/../b"', "CHS-104", "state.path", "not a path of nodes"),
+        ('[state]\npath = "/a/"', "CHS-104", "state.path", "not a path of nodes"),
+        ("[state]\ncreate_table = 1", "CHS-104", "state.create_table", "not true or false"),
+        ('[trigger]\nmode = "continuous"', "CHS-104", "trigger.mode", "continuous processing has no micro-batches"),
+        ('[trigger]\nmode = "real_time"', "CHS-104", "trigger.mode", "logs a batch's offsets after"),
+        ('[trigger]\ninterval = "10s"', "CHS-104", "trigger.interval", "not an interval"),
+        ("[observe]\nlog_level = 3", "CHS-104", "observe.log_level", "it is not a text"),
+        ("[mirror]\nenabled = true", "CHS-102", "mirror", "no such section"),
+    ],
+)
+def test_a_wrong_value_is_named_with_its_key(problems: Problems, changes: str, id: str, key: str, words: str) -> None:
+    found = problems(changes)
+    assert set(found) == {key}
+    assert found[key].id == id
+    assert words in found[key].message
+    assert found[key].hint
+    if id != "CHS-103":
+        assert "job.toml" in found[key].origin
+
+
+@pytest.mark.parametrize(
+    ("changes", "key", "hint"),
+    [
+        ('[kafka]\nstarting_offsets = "earlest"', "kafka.starting_offsets", 'did you mean "earliest"?'),
+        ('[clickhouse]\nhash_function = "xxhash64"', "clickhouse.hash_function", 'did you mean "xxHash64"?'),
+        ('[observe]\nlog_level = "INFO"', "observe.log_level", 'did you mean "info"?'),
+        ('[errors]\non_gap = "zzz"', "errors.on_gap", 'use "halt" or "record"'),
+        ("[sink]\nchekpoint = 1", "sink.chekpoint", "did you mean `sink.checkpoint`?"),
+        ("[sink]\nbootstrap = 1", "sink.bootstrap", "did you mean `kafka.bootstrap`?"),
+        ("[kafka]\nmin_partitions = 3", "kafka.min_partitions", "splits one topic-partition"),
+        ("[kafka]\nqqq = 3", "kafka.qqq", "[kafka] has: bootstrap, topics"),
+        ("[routes]", "routes", "did you mean `route`?"),
+        ("[clickhouse.tls]\nca_fle = 1", "clickhouse.tls.ca_fle", "did you mean `clickhouse.tls.ca_file`?"),
+        (
+            '[[clickhouse.endpoints]]\nurl = "http://a:1"\nwieght = 1',
+            "clickhouse.endpoints[0].wieght",
+            "did you mean `clickhouse.endpoints.weight`?",
+        ),
+        ('[[route]]\ntopic = "a"\ntable = "b"\nshardkey = 1', "route[0].shardkey", "did you mean `route.shard_key`?"),
+        ("[kafka]\nmax_offsets_per_trigger = true", "kafka.max_offsets_per_trigger", "takes: integer > 0"),
+        ('[route]\ntopic = "t"', "route", "[[route]], with two brackets"),
+        (
+            '[clickhouse]\nendpoints = [{url = "http://a", weight = 0}]',
+            "clickhouse.endpoints[0].weight",
+            "takes: integer ≥ 1",
+        ),
+        ('[[route]]\ntopic = "a"', "route[0].table", 'set it: `"table"` or'),
+        ("[clickhouse]\nport = 8123", "clickhouse.port", "part of each URL"),
+    ],
+)
+def test_the_fix_is_told(problems: Problems, changes: str, key: str, hint: str) -> None:
+    assert hint in problems(changes)[key].hint
+
+
+def test_all_problems_are_told_at_once_contradictions_too(problems: Problems) -> None:
+    found = problems(
+        '[sink]\nname = "/"\n[kafka]\nbootstrap = "x"\nother = 1\n'
+        '[trigger]\nmode = "available_now"\ninterval = "1 second"\n'
+    )
+    assert set(found) == {"sink.name", "kafka.bootstrap", "kafka.other", "trigger.interval"}
+
+
+def test_no_message_holds_a_credential(problems: Problems) -> None:
+    found = problems(
+        '[clickhouse]\npassword = "hush-1"\nendpoints = ["http://u:hush-2@a:1"]\n'
+        '[kafka.options]\n"security.protocol" = "SASL_SSL"\n"sasl.mechanism" = "PLAIN"\n'
+        '"sasl.jaas.config" = "PlainLoginModule required username=u password=hush-3;"\n"ssl.key.password" = "hush-4"\n'
+    )
+    assert set(found) == {
+        "clickhouse.password",
+        "clickhouse.endpoints[0].url",
+        "kafka.options.sasl.jaas.config",
+        "kafka.options.ssl.key.password",
+    }
+    assert {problem.id for problem in found.values()} == {"CHS-107"}
+    assert "hush" not in "".join(f"{problem}{problem.hint}" for problem in found.values())
+
+
+def test_a_reference_is_resolved_and_its_origin_told(load_text: Build, tmp_path: Path) -> None:
+    (tmp_path / "secrets").mkdir()
+    (tmp_path / "secrets" / "password").write_text(" from file \r\n", encoding="utf-8")
+    least = (
+        '[sink]\nname = "s"\n[kafka]\nbootstrap = "a:1"\noptions."ssl.truststore.certificates" = { env = "PEM" }\n'
+        'options."security.protocol" = "SSL"\n[[route]]\ntopic = "t"\ntable = "t"\n[clickhouse]\nendpoints = "http://a"\n'
+    )
+    config = load_text(least + 'password = { file = "secrets/password" }\n', {"PEM": "from env"})
+    assert config.clickhouse.password.get_secret_value() == " from file "
+    assert config.origin("clickhouse.password") == f"file secrets/password, named in {tmp_path / 'job.toml'}"
+    assert config.kafka.spark_options()["kafka.ssl.truststore.certificates"] == "from env"
+    assert config.origin("kafka.options.ssl.truststore.certificates").startswith("environment variable PEM, named in")
+
+
+def test_a_file_of_bytes_is_no_credential(problems: Problems, tmp_path: Path) -> None:
+    path = tmp_path / "p"
+    path.write_bytes(b"\xff")
+    found = problems(f'[clickhouse]\npassword = {{ file = "{path}" }}')
+    assert "not UTF-8" in found["clickhouse.password"].message
+
+
+def test_credentials_may_be_set_by_variable_or_program(load_text: Build) -> None:
+    least = '[sink]\nname="s"\n[kafka]\nbootstrap="a:1"\n[[route]]\ntopic="t"\ntable="t"\n[clickhouse]\nendpoints="http://a"\n'
+    environ = {
+        "CHSINK__CLICKHOUSE__PASSWORD": "[x",
+        "CHSINK__KAFKA__OPTIONS__SSL_KEY_PASSWORD": "k",
+        "CHSINK__KAFKA__OPTIONS__SECURITY_PROTOCOL": "SSL",
+    }
+    config = load_text(least, environ)
+    assert config.clickhouse.password == SecretStr("[x")
+    assert config.kafka.options["ssl.key.password"] == SecretStr("k")
+    assert load_text(least, clickhouse__password="w").clickhouse.password == SecretStr("w")
+    assert load_text(least).clickhouse.password == SecretStr("")
+
+
+@pytest.mark.parametrize(
+    ("text", "url"),
+    [
+        ("http://a", "http://a:8123"),
+        ("https://a/", "https://a:8443"),
+        ("http://A.example:80", "http://a.example:80"),
+        ("http://[::1]:8123", "http://[::1]:8123"),
+    ],
+)
+def test_urls_get_one_spelling(build: Build, text: str, url: str) -> None:
+    assert build(f'[clickhouse]\nendpoints = ["{text}"]').clickhouse.endpoints[0].url == url
+
+
+def test_replicas_follow_their_endpoint(build: Build) -> None:
+    config = build('[[clickhouse.endpoints]]\nurl = "http://a"\nreplicas = ["http://b", "http://c"]')
+    assert config.clickhouse.endpoints[0].urls == ("http://a:8123", "http://b:8123", "http://c:8123")
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("events", TableName("", "events")),
+        ("db.events", TableName("db", "events")),
+        ("`my-db`.`a.b`", TableName("my-db", "a.b")),
+        ("`a``b`", TableName("", "a`b")),
+        (r"`a\`b\\`", TableName("", "a`b\\")),
+    ],
+)
+def test_table_names_are_read_as_clickhouse_reads_them(text: str, name: TableName) -> None:
+    assert parse_table(text) == name
+
+
+@given(st.text(min_size=1), st.text(min_size=1))
+def test_any_name_can_be_written_in_backticks(database: str, table: str) -> None:
+    def quoted(name: str) -> str:
+        return "`" + name.replace("\\", "\\\\").replace("`", "``") + "`"
+
+    assert parse_table(f"{quoted(database)}.{quoted(table)}") == TableName(database, table)
+
+
+def test_the_default_database_fills_in(build: Build) -> None:
+    config = build(
+        '[clickhouse]\ndatabase = "air"\n[[route]]\ntopic = "a"\ntable = "x"\n[[route]]\ntopic = "b"\ntable = "d.x"'
+    )
+    assert [str(config.table_of(route)) for route in config.routes] == ["air.x", "d.x"]
+    assert str(config.state_table) == "air.chsink_state"
+
+
+@pytest.mark.parametrize(
+    ("text", "milliseconds"),
+    [("500 milliseconds", 500), ("1 second", 1000), ("2 minutes", 120_000), ("1 hour", 3_600_000), ("0 seconds", 0)],
+)
+def test_intervals(build: Build, text: str, milliseconds: int) -> None:
+    assert build(f'[trigger]\ninterval = "{text}"').trigger.interval_ms == milliseconds
+
+
+def test_nothing_can_be_changed_later(build: Build) -> None:
+    with pytest.raises(ValueError, match="frozen"):
+        build().sink.name = "other"

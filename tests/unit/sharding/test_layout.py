@@ -1,0 +1,142 @@
+"""The layout: what is refused, what changes its fingerprint, and that it survives being kept."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import get_args
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given
+
+from chsink.errors import ConfigError, HaltError
+from chsink.sharding import Layout, NullKey, Shard
+
+A = Shard(("http://a1:8123", "http://a2:8123"), 2)
+B = Shard(("https://b:8443",), 1)
+BASE = Layout((A, B), "xxHash64", ("city", "id"))
+# A recorded range names its layout by this text: a change of the algorithm would orphan it.
+BASE_FINGERPRINT = "f369436f1c4600b8"
+
+
+def refused(*shards: Shard, function: str = "xxHash64", key: tuple[str, ...] = ("id",)) -> ConfigError:
+    with pytest.raises(ConfigError) as error:
+        Layout(shards, function, key)
+    return error.value
+
+
+def test_fingerprint_is_pinned() -> None:
+    assert BASE.fingerprint() == BASE_FINGERPRINT
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        replace(BASE, shards=(B, A)),
+        replace(BASE, shards=(replace(A, weight=3), B)),
+        replace(BASE, shards=(replace(A, weight=4), replace(B, weight=2))),
+        replace(BASE, shards=(A, B, Shard(("http://c:8123",)))),
+        replace(BASE, shards=(A,)),
+        replace(BASE, shards=(Shard(("http://a1:8123", "http://a3:8123"), 2), B)),
+        replace(BASE, shards=(replace(A, name="first"), B)),
+        replace(BASE, hash_function="intHash64", key=("id",)),
+        replace(BASE, key=("id", "city")),
+        replace(BASE, key=("city",)),
+        replace(BASE, key=("city,id",)),
+        replace(BASE, null_key="first"),
+    ],
+    ids=lambda layout: layout.to_json(),
+)
+def test_fingerprint_changes_with_the_routing(changed: Layout) -> None:
+    assert changed.fingerprint() != BASE.fingerprint()
+
+
+def test_fingerprint_keeps_when_the_routing_does() -> None:
+    swapped = replace(A, replicas=A.replicas[::-1])
+    assert replace(BASE, shards=(swapped, B)).fingerprint() == BASE.fingerprint()
+    named = replace(BASE, shards=(replace(A, name="first"), B))
+    moved = replace(BASE, shards=(Shard(("http://new:8123",), 2, "first"), B))
+    assert named.fingerprint() == moved.fingerprint()
+
+
+def test_one_shard_is_one_routing() -> None:
+    assert Layout((A,)).fingerprint() == Layout((replace(A, weight=1),), "xxHash64", ("id",)).fingerprint()
+    assert Layout((A,)).fingerprint() != Layout((B,)).fingerprint()
+
+
+names = st.text(max_size=8)
+hosts = st.lists(st.integers(1, 50).map(lambda number: f"http://host{number}:8123"), min_size=1, unique=True)
+shards = st.builds(Shard, hosts.map(tuple), st.integers(1, 1000), names)
+
+
+@given(
+    st.lists(shards, min_size=2, max_size=4, unique_by=lambda shard: shard.identity),
+    st.lists(names, min_size=1, max_size=3),
+    st.sampled_from(get_args(NullKey)),
+)
+def test_json_round_trip(drawn: list[Shard], key: list[str], null_key: NullKey) -> None:
+    layout = Layout(tuple(drawn), "xxHash64", tuple(key), null_key)
+    text = layout.to_json()
+    assert "\n" not in text
+    assert Layout.from_json(text) == layout
+    assert Layout.from_json(text).fingerprint() == layout.fingerprint()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "{}",
+        json.dumps({**json.loads(BASE.to_json()), "format": 2}),
+        json.dumps({**json.loads(BASE.to_json()), "hash_function": "fromTheFuture"}),
+        json.dumps({**json.loads(BASE.to_json()), "more": 1}),
+        json.dumps({**json.loads(BASE.to_json()), "shards": [{}]}),
+    ],
+)
+def test_unreadable_json_halts(text: str) -> None:
+    with pytest.raises(HaltError) as error:
+        Layout.from_json(text)
+    assert error.value.id == "CHS-407"
+
+
+@pytest.mark.parametrize(
+    ("replicas", "weight"),
+    [
+        ((), 1),
+        (("http://a:1", "http://a:1"), 1),
+        (("a:8123",), 1),
+        (("tcp://a:9000",), 1),
+        (("http://a:port",), 1),
+        (("http://",), 1),
+        (("http://a:1",), 0),
+        (("http://a:1",), -1),
+        (("http://a:1",), 1_000_001),
+    ],
+)
+def test_bad_shard_is_refused(replicas: tuple[str, ...], weight: int) -> None:
+    with pytest.raises(ConfigError) as error:
+        Shard(replicas, weight)
+    assert error.value.id == "CHS-401"
+
+
+def test_credentials_are_refused_and_not_shown() -> None:
+    with pytest.raises(ConfigError) as error:
+        Shard(("http://user:secret@host:8123",))
+    assert "secret" not in str(error.value)
+
+
+def test_bad_layout_is_refused() -> None:
+    assert refused().id == "CHS-401"
+    assert refused(A, replace(A, replicas=A.replicas[::-1])).id == "CHS-401"
+    assert refused(replace(A, weight=999_999), replace(B, weight=2)).id == "CHS-401"
+    assert refused(A, B, function="cityHash64").id == "CHS-402"
+    assert "xxHash64" in refused(A, B, function="xxhash64").hint
+    assert refused(A, B, function="intHash64", key=("a", "b")).id == "CHS-403"
+    assert refused(A, B, function="").id == "CHS-405"
+    assert refused(A, B, key=()).id == "CHS-405"
+    assert refused(A, key=()).id == "CHS-405"
+    with pytest.raises(ConfigError) as error:
+        Layout((A, B), "xxHash64", ("id",), "shard_0")  # type: ignore[arg-type]
+    assert error.value.id == "CHS-408"
