@@ -11,7 +11,8 @@ from typing import Any
 
 from confluent_kafka import IsolationLevel, KafkaException, TopicCollection
 from confluent_kafka import TopicPartition as ClientPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._listoffsets import OffsetSpec
 
 from chsink.errors import PreflightError, UnavailableError
 from statemachine.ranges import TopicPartition
@@ -58,11 +59,11 @@ class KafkaAdmin:
 
     def log_starts(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """See :class:`chsink.ports.KafkaCluster`."""
-        return self._offsets(partitions, OffsetSpec.earliest())
+        return self._offsets(partitions, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
 
     def log_ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """See :class:`chsink.ports.KafkaCluster`."""
-        return self._offsets(partitions, OffsetSpec.latest())
+        return self._offsets(partitions, OffsetSpec.latest())  # type: ignore[no-untyped-call]
 
     def close(self) -> None:
         """Nothing to release: librdkafka ends its threads with the object."""

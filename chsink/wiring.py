@@ -6,16 +6,18 @@ The only module that knows the configuration and all adapters.  Nothing is conne
 from __future__ import annotations
 
 import os
+import re
 import socket
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import structlog
 
 from chsink.clickhouse.client import ClickHouseClient, Endpoint
+from chsink.clickhouse.identifiers import TableName, quote_identifier
 from chsink.clickhouse.preflight import Target, check_targets
 from chsink.clickhouse.table import METADATA_COLUMNS, TableColumn, TargetTable, describe
 from chsink.clickhouse.window import DedupWindow
@@ -29,8 +31,9 @@ from chsink.delivery.pipeline import Pipeline
 from chsink.errors import PreflightError
 from chsink.kafka import KafkaAdmin
 from chsink.ports import Clock, StateStore
-from chsink.sharding import Layout, Shard
-from chsink.state import open_store
+from chsink.sharding import Layout, NullKey, Shard
+from chsink.state.keepermap import KeeperMapStore
+from chsink.state.memory import MemoryStore
 from statemachine.plan import Policy
 from statemachine.ranges import OffsetRange, TopicPartition
 
@@ -86,8 +89,6 @@ class Wiring:
 
     def client(self, urls: Sequence[str]) -> ClickHouseClient:
         """A client of these replicas."""
-        from dataclasses import replace
-
         client = ClickHouseClient(replace(self.access, urls=tuple(urls)))
         self._closing.append(client.close)
         return client
@@ -95,14 +96,32 @@ class Wiring:
     @cached_property
     def store(self) -> StateStore:
         """The configured state store.  The memory store says what it cannot do."""
-        store = open_store(self.config, self.client)
+        store = self._open_store()
         if not store.durable:
             self.log.warning(
-                "state is kept in memory only: after a crash or restart nothing is known, records may be doubled or lost",
+                "state is kept in memory only: after a crash or restart records may be doubled or lost",
                 store=store.name,
             )
         self._closing.append(store.close)
         return store
+
+    def _open_store(self) -> StateStore:
+        state = self.config.state
+        match state.store:
+            case "zookeeper":
+                from chsink.state.zookeeper import ZooKeeperStore
+
+                assert state.zookeeper is not None
+                return ZooKeeperStore(state.zookeeper, root=state.path, timeout_s=state.timeout_s)
+            case "memory":
+                return MemoryStore()
+            case _:
+                name = self.config.state_table
+                table = TableName(name.database, name.table)
+                client = self.client((state.endpoint,) if state.endpoint else self.config.clickhouse.endpoints[0].urls)
+                store = KeeperMapStore(client, table, path=state.path, timeout_s=state.timeout_s)
+                store.prepare(create=state.create_table)
+                return store
 
     @cached_property
     def kafka(self) -> KafkaAdmin:
@@ -127,7 +146,7 @@ class Wiring:
 
         Raises PreflightError for the first thing that is wrong.
         """
-        check_targets(self.targets.values(), columns)
+        check_targets(self.targets.values())
         pipelines = {t: self._pipeline(target, columns, transform) for t, target in self.targets.items()}
         layouts = {r.topic: self._layout(r) for r in self.config.routes}
         routes = {
@@ -166,9 +185,7 @@ class Wiring:
         """What the target tables remember."""
         tables: dict[str, tuple[TargetTable, ...]] = {t.name: t.tables for t in self.targets.values()}
         doubt = self.config.in_doubt
-        return DedupWindow(
-            self.clients, tables, self.clock, int(doubt.max_age_s), int(doubt.margin_s), say=self.log.warning
-        )
+        return DedupWindow(self.clients, tables, self.clock, doubt.max_age_s, doubt.margin_s, say=self.log.warning)
 
     def _task_maker(
         self, pipelines: Mapping[str, Pipeline]
@@ -195,13 +212,19 @@ class Wiring:
         name = self.config.table_of(route)
         tables = tuple(describe(c, name.database, name.table) for c in self.clients)
         urls = tuple(c.url for c in self.clients)
-        return Target(route.topic, str(name), urls, tables, tuple(self.config.shard_key_of(route)))
+        return Target(
+            route.topic,
+            _plain_or_quoted(name.database, name.table),
+            urls,
+            tables,
+            tuple(self.config.shard_key_of(route)),
+        )
 
     def _layout(self, route: Route) -> Layout:
         shards = tuple(Shard(e.urls, e.weight, e.name) for e in self.config.clickhouse.endpoints)
         if len(shards) == 1:
             return Layout(shards)
-        null_key = "first" if self.config.errors.null_shard_key == "first_shard" else "dead_letter"
+        null_key: NullKey = "first" if self.config.errors.null_shard_key == "first_shard" else "dead_letter"
         key = tuple(self.config.shard_key_of(route))
         return Layout(shards, self.config.clickhouse.hash_function, key, null_key)
 
@@ -220,6 +243,12 @@ class Wiring:
         uuids = ",".join(t.uuid for t in target.tables)
         origin = (uuids, transform, self.config.kafka.isolation_level)
         return Pipeline("json" if as_json else "columns", payload, metadata, table.timezone, origin)
+
+
+def _plain_or_quoted(database: str, table: str) -> str:
+    """The table's one name in state rows, statements and messages: quoted only where it has to be."""
+    plain = all(re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", part) for part in (database, table))
+    return f"{database}.{table}" if plain else f"{quote_identifier(database)}.{quote_identifier(table)}"
 
 
 def _check_columns(target: Target, columns: tuple[str, ...], names: set[str]) -> None:

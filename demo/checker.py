@@ -1,7 +1,7 @@
 """The judge of the demo and of the fault tests: what Kafka holds against what the shards hold.
 
-It imports nothing from chsink.  *Sent* is counted by Kafka's own end offsets and read back from Kafka; *landed* is read from
-every shard.  Records are compared as a multiset of content hashes, so a lost, doubled or changed record all show.
+It imports nothing from chsink.  *Sent* is counted by Kafka's own end offsets and read back from Kafka; *landed* is read
+from every shard.  Records are compared as a multiset of content hashes, so a lost, doubled or changed record all show.
 """
 
 from __future__ import annotations
@@ -82,10 +82,10 @@ def _sent(bootstrap: str, item: Compared) -> tuple[int, Counter[bytes]]:
         hashes: Counter[bytes] = Counter()
         while left:
             for message in consumer.consume(10_000, timeout=5):
-                if message.error():
-                    raise RuntimeError(message.error().str())
-                partition, offset = message.partition(), message.offset()
-                hashes[_hash(item, json.loads(message.value()))] += 1
+                error, partition, offset = message.error(), message.partition(), message.offset()
+                if error is not None or partition is None or offset is None:
+                    raise RuntimeError(str(error))
+                hashes[_hash(item, json.loads(message.value() or b"null"))] += 1
                 if offset + 1 >= left.get(partition, -1):
                     left.pop(partition, None)
         return sum(high - low for low, high in marks.values()), hashes

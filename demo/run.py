@@ -1,7 +1,7 @@
 """``make demo``: real records through the real job, killed twice on the way, then judged.
 
 Local Kafka, ZooKeeper and two ClickHouse shards are started; records are produced as JSON; ``chsink run`` drains them.
-Its processes are killed with SIGKILL twice: once in the middle, once while a range is in doubt.  The last line says what the
+Its processes are killed with SIGKILL twice: once half-way, once while a range is in doubt.  The last line says what the
 checker found.  Everything started here is stopped, whatever happens.
 """
 
@@ -64,7 +64,7 @@ class Demo:
         self.endpoints: list[str] = [c.url for c in stack.clickhouse]
         self.datasets = datasets
         self.total = sum(len(d.lines) for d in datasets)
-        self.first = clickhouse_connect.get_client(dsn=self.endpoints[0], autogenerate_session_id=False)
+        self.clients = [clickhouse_connect.get_client(dsn=e, autogenerate_session_id=False) for e in self.endpoints]
 
     def run(self) -> int:
         """Prepare, drain with two kills, judge."""
@@ -72,8 +72,8 @@ class Demo:
         self._send()
         config = self._config()
         say(f"job file: {config}")
-        self._killed(config, "half-way", lambda: self._landed() > self.total // 3)
-        self._killed(config, "in doubt", self._in_doubt)
+        self._killed(config, "half-way", in_doubt=False)
+        self._killed(config, "in doubt", in_doubt=True)
         say("third start: drains to the end")
         job = self._start(config)
         while job.poll() is None:
@@ -87,12 +87,10 @@ class Demo:
     # --- preparing ------------------------------------------------------------------------------------------------
 
     def _tables(self) -> None:
-        for endpoint in self.endpoints:
-            client = clickhouse_connect.get_client(dsn=endpoint)
+        for client in self.clients:
             client.command(f"CREATE DATABASE IF NOT EXISTS {DATABASE}")
             for dataset in self.datasets:
                 client.command(ddl(dataset, DATABASE))
-            client.close()
 
     def _send(self) -> None:
         for dataset in self.datasets:
@@ -140,44 +138,54 @@ conf = {{ "spark.ui.enabled" = "false" }}
                 stdout=log, stderr=log, start_new_session=True, cwd=self.root,
             )  # fmt: skip
 
-    def _killed(self, config: Path, when: str, reached: Any) -> None:
-        """Start the job and SIGKILL it with all its processes once ``reached``; start over when it was too late."""
+    def _killed(self, config: Path, when: str, *, in_doubt: bool) -> None:
+        """Start the job, let it land a third of the records, then SIGKILL it with all its processes.
+
+        With ``in_doubt`` the blow falls while a range of this very run is announced and not confirmed; should it be
+        confirmed before the blow, the job is started again.
+        """
         while True:
             job = self._start(config)
             say(f"started chsink run, pid {job.pid}")
-            while job.poll() is None and not reached():
+            enough, before = self._landed() + self.total // 4, self._epoch()
+            while job.poll() is None and not (self._landed() >= enough and (not in_doubt or self._doubtful(before))):
                 self._progress()
-                time.sleep(0.02)
+                time.sleep(0.1)
             if job.poll() is not None:
                 raise SystemExit(f"the job ended before it could be killed:\n{self._tail()}")
             os.killpg(job.pid, signal.SIGKILL)
             job.wait()
-            doubtful = self._doubtful()
-            say(f"\nkilled pid {job.pid} with SIGKILL, {when}: {self._landed()} of {self.total} rows landed")
+            doubtful = self._doubtful(before)
+            say(f"\nkilled pid {job.pid} with SIGKILL, {when}: {self._landed()} of {self.total} rows are there")
             for row in doubtful[:3]:
                 say(f"  BEFORE row seen: {row}")
-            if when != "in doubt" or doubtful:
+            if doubtful or not in_doubt:
                 return
 
-    def _doubtful(self) -> list[str]:
-        rows = self.first.query(f"SELECT key, body FROM {DATABASE}.{STATE_TABLE} WHERE body LIKE '%\"BEFORE\"%'")
-        found = []
-        for key, body in rows.result_rows:
-            record = json.loads(body)
-            found.append(f"{key} [{record['start']}, {record['end']}) epoch {record['epoch']}")
-        return sorted(found)
+    def _state(self) -> list[tuple[str, dict[str, Any]]]:
+        if not self._number(self.clients[0], f"EXISTS TABLE {DATABASE}.{STATE_TABLE}"):
+            return []
+        rows = self.clients[0].query(f"SELECT key, body FROM {DATABASE}.{STATE_TABLE} ORDER BY key").result_rows
+        return [(key, json.loads(body)) for key, body in rows]
 
-    def _in_doubt(self) -> bool:
-        return bool(self._doubtful())
+    def _epoch(self) -> int:
+        return max((record["epoch"] for _key, record in self._state()), default=0)
+
+    def _doubtful(self, newer_than: int) -> list[str]:
+        """Rows at BEFORE that were written under a later epoch than ``newer_than``."""
+        return [
+            f"{key} [{record['start']}, {record['end']}) epoch {record['epoch']}"
+            for key, record in self._state()
+            if record.get("phase") == "BEFORE" and record["epoch"] > newer_than
+        ]
 
     def _landed(self) -> int:
-        count = 0
-        for endpoint in self.endpoints:
-            client = clickhouse_connect.get_client(dsn=endpoint, autogenerate_session_id=False)
-            for dataset in self.datasets:
-                count += int(client.command(f"SELECT count() FROM {DATABASE}.{dataset.topic}"))
-            client.close()
-        return count
+        parts = f"SELECT sum(rows) FROM system.parts WHERE active AND database = '{DATABASE}'"
+        return sum(self._number(client, parts) for client in self.clients)
+
+    @staticmethod
+    def _number(client: Any, sql: str) -> int:
+        return int(client.query(sql).result_rows[0][0])
 
     def _progress(self) -> None:
         _bar("landed", self._landed(), self.total)

@@ -12,6 +12,8 @@ from typing import Annotated
 import typer
 
 from chsink.cli.output import Commands
+from chsink.cli.run import run
+from chsink.cli.status import status
 from chsink.cli.validate import validate
 
 app = typer.Typer(
@@ -57,6 +59,8 @@ def chsink(
     \b
     Start with:
       chsink validate -c job.toml          is the file right?
+      chsink run -c job.toml               land records until stopped
+      chsink status -c job.toml            what is recorded, and how far behind
 
     Exit codes: 0 done, 1 a check failed, 2 configuration or preflight, 3 halted and needs a person, 4 fenced by a
     newer driver, 5 a service did not answer.
@@ -64,3 +68,8 @@ def chsink(
 
 
 app.command()(validate)
+app.command()(run)
+app.command()(status)
+
+if __name__ == "__main__":
+    app()

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from chsink.cli.options import DEFAULT_CONFIG, ConfigOption, SetOption, load_config
+from chsink.cli.output import JsonOption
 
 
 def run(
@@ -15,9 +16,10 @@ def run(
     jars: Annotated[
         str,
         typer.Option(
-            help="Jars of Spark's Kafka source, comma-separated; `auto` fetches the pinned ones, `none` trusts the session."
+            help="Jars of Spark's Kafka source, comma-separated; `auto` fetches the pinned ones, `none`: the session's."
         ),
     ] = "auto",
+    as_json: JsonOption = False,  # noqa: ARG001 - read by the error handler
 ) -> None:
     """Run the job: land every record of its topics, exactly once, until stopped.
 

@@ -16,7 +16,7 @@ from chsink.config import Config
 
 @dataclass(frozen=True, slots=True)
 class PartitionStatus:
-    """One topic-partition.  ``age_s`` is the time since BEFORE was written; ``lag`` counts offsets, None when unknown."""
+    """One topic-partition.  ``age_s``: since BEFORE was written; ``lag`` counts offsets, None when unknown."""
 
     topic: str
     partition: int

@@ -131,10 +131,13 @@ class Trigger(Section):
 class InDoubt(Section):
     """How long a range left in doubt may be sent again."""
 
-    max_age_s: float | None = Field(
-        default=None, gt=0, description="Age up to which it may; left out, the target table's own deduplication window."
+    max_age_s: int = Field(
+        default=3600,
+        gt=0,
+        le=30 * 86_400,
+        description="Age up to which it may, and so the most a batch may take; a table's own shorter window wins.",
     )
-    margin_s: float = Field(default=30, ge=0, le=86_400, description="Kept free at the end of that age.")
+    margin_s: int = Field(default=30, ge=0, le=86_400, description="Kept free at the end of that age.")
 
 
 class Observe(Section):

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from chsink import failpoints
-from chsink.delivery.halts import halt_error
+from chsink.delivery.halts import asking_target, halt_error
 from chsink.delivery.ledger import Ledger
 from chsink.delivery.model import Ack, Assignment, PlannedBatch
 from chsink.errors import BadValueError, ChsinkError, FencedError, HaltError, PreflightError, UnavailableError
@@ -173,7 +173,8 @@ class Driver:
 
     def _announce(self, todo: Mapping[StateKey, Step], facts: Mapping[TopicPartition, Facts]) -> None:
         attempt, now = self.ledger.attempt(), self.clock.now_ms()
-        marks = {table: self.target.block_marks(table) for table in {k.table for k in todo}}
+        with asking_target():
+            marks = {table: self.target.block_marks(table) for table in sorted({k.table for k in todo})}
         changes = {}
         for key, step in todo.items():
             route, topic_id = self.routes[key.topic], facts[key.topic_partition].topic_id
@@ -228,7 +229,8 @@ class Driver:
         if layout is None:
             raise HaltError("CHS-312", f"{key} is in doubt under shard layout {record.layout}, which is not stored",
                             "see `chsink state resolve --help`")  # fmt: skip
-        probe = not fresh and self.target.must_probe(key, record)
+        with asking_target():
+            probe = not fresh and self.target.must_probe(key, record)
         limit = self.clock.now_ms() + PROBED_SEND_MS if probe else self.target.deadline_ms(key, record)
         return Assignment(key, record, layout, probe, limit)
 

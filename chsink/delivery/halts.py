@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from chsink.errors import HaltError
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from chsink.errors import HaltError, UnavailableError
+from chsink.ports import ServerRefused, Unanswered
 from statemachine.ranges import TopicPartition
 
 SENTENCES: dict[str, tuple[str, str]] = {
@@ -49,3 +53,16 @@ def halt_error(id: str, tp: TopicPartition, detail: str) -> HaltError:
     """The error for a halt of one topic-partition."""
     sentence, hint = SENTENCES[id]
     return HaltError(id, f"{tp}: {sentence} ({detail})", hint)
+
+
+@contextmanager
+def asking_target() -> Iterator[None]:
+    """A question to the target that gets no answer is an error for users like any other."""
+    try:
+        yield
+    except (Unanswered, ServerRefused) as error:
+        raise UnavailableError(
+            "CHS-709",
+            f"ClickHouse did not answer a question about the target: {error}",
+            "bring the server back and start again: what is in doubt will be settled",
+        ) from error

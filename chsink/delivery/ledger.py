@@ -234,13 +234,24 @@ class Ledger:
 
 def read_records(store: StateStore, sink: str) -> dict[StateKey, StateRecord]:
     """The sink's records as they are stored, without claiming anything."""
-    return {parse_key(k): _read(decode, r) for k, r in store.load(sink).items() if k != sink}
+    return {parse_key(k): _read(decode, r) for k, r in _look(store, sink).items() if k != sink}
 
 
 def read_owner(store: StateStore, sink: str) -> Owner | None:
     """Who owns the sink, None when nobody ever did."""
-    row = store.load(sink).get(sink)
+    row = _look(store, sink).get(sink)
     return None if row is None else _read(owners.decode_owner, row)
+
+
+def _look(store: StateStore, sink: str) -> dict[str, Row]:
+    try:
+        return store.load(sink)
+    except StoreUnavailable as error:
+        raise UnavailableError(
+            "CHS-701",
+            f"sink {sink!r} could not read state in the state store ({store.name}): {error}",
+            "bring the store back and start again",
+        ) from error
 
 
 def _changed(key: StateKey) -> FencedError:

@@ -16,10 +16,11 @@ from dataclasses import asdict, dataclass
 from functools import lru_cache
 from typing import Literal
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from chsink.decode.columns import Column, Decoded
+from chsink.decode.columns import BadValue, Column, Decoded
 from chsink.decode.conform import conform
 from chsink.decode.json_decoder import JsonDecoder
 from chsink.delivery.model import Assignment
@@ -108,14 +109,12 @@ def _bytes(values: pa.Array) -> pa.Array:
 
 def _beside(payload: Decoded, metadata: Decoded) -> Decoded:
     """Both halves of the same rows as one batch.  Rows that only the metadata rejects leave the payload too."""
-    left, bad = payload.batch, list(payload.bad)
-    if metadata.bad:
-        left = left.take(metadata.rows)
-        row_of = (lambda i: i) if payload.rows is None else (lambda i: payload.rows[i].as_py())
-        bad = sorted([*bad, *(type(b)(row_of(b.row), b.column, b.reason) for b in metadata.bad)], key=lambda b: b.row)
-    rows = payload.rows
+    left, rows, bad = payload.batch, payload.rows, payload.bad
     if metadata.rows is not None:
-        rows = metadata.rows if rows is None else rows.take(metadata.rows)
+        origin = pa.array(np.arange(left.num_rows)) if rows is None else rows
+        refused = [BadValue(origin[b.row].as_py(), b.column, b.reason) for b in metadata.bad]
+        left, rows = left.take(metadata.rows), origin.take(metadata.rows)
+        bad = sorted([*bad, *refused], key=lambda b: b.row)
     schema = pa.schema([*left.schema, *metadata.batch.schema])
     return Decoded(pa.RecordBatch.from_arrays([*left.columns, *metadata.batch.columns], schema=schema), rows, bad)
 

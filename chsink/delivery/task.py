@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from chsink import failpoints
+from chsink.delivery.halts import asking_target
 from chsink.delivery.model import Ack, Assignment, ChunkAck
 from chsink.errors import ChsinkError, HaltError, PreflightError
 from chsink.ports import BlockWriter
@@ -258,7 +259,8 @@ def _land(item: _Chunk, context: TaskContext, reader: _Reader) -> ChunkAck:
 def _already_there(piece: Piece, item: _Chunk, assignment: Assignment, writer: BlockWriter) -> bool:
     """When tokens cannot be trusted: whether the whole piece is in the table.  Halts when only a part of it is."""
     key = assignment.key
-    there = writer.count(piece.shard, key.table, key.topic_partition, item.offsets)
+    with asking_target():
+        there = writer.count(piece.shard, key.table, key.topic_partition, item.offsets)
     if there in (0, piece.batch.num_rows):
         return there != 0
     raise HaltError(

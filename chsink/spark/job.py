@@ -18,10 +18,11 @@ from chsink.observe.logs import configure
 from chsink.spark.sink import Sink, kafka_stream
 
 POLL_S = 1
-PINNED_CONF = {
+SESSION_CONF = {
     "spark.sql.streaming.metricsEnabled": "false",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
     "spark.sql.adaptive.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
 }
 
 
@@ -33,7 +34,7 @@ def session(config: Config, jars: str | None = None) -> SparkSession:
         builder = builder.master(config.spark.master)
     if jars:
         builder = builder.config("spark.jars", jars)
-    for name, value in {**PINNED_CONF, **config.spark.conf}.items():
+    for name, value in {**SESSION_CONF, **config.spark.conf}.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")

@@ -30,7 +30,7 @@ class RunningQuery:
 
 def current_query(frame: DataFrame) -> RunningQuery:
     """The query that is running this batch.  ConfigError CHS-608 when there is none: the ranges are unknown then."""
-    query_id = frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
+    query_id = frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId") or ""
     spark = SparkSession.getActiveSession()
     for session in (spark, frame.sparkSession):
         query = session.streams.get(query_id) if query_id and session else None

@@ -41,7 +41,7 @@ class SparkRunner:
         self, frame: DataFrame, assignments: Sequence[Assignment], planned: Mapping[TopicPartition, OffsetRange]
     ) -> list[Ack]:
         tasks = check_tasks(frame, sum(not r.is_empty for r in planned.values()))
-        acked = frame.select(*self._fields(frame)).mapInArrow(self.make_task(assignments, planned), ACK_SCHEMA)  # type: ignore[arg-type]
+        acked = frame.select(*self._fields(frame)).mapInArrow(self.make_task(assignments, planned), ACK_SCHEMA)
         acks = [Ack.from_json(row.ack) for row in acked.collect()]
         if len(acks) != tasks:
             raise UnavailableError(

@@ -90,7 +90,7 @@ class Sink:
         except BaseException as error:
             self.failure = error
             if isinstance(error, ChsinkError):
-                self.log.error("stopped", id=error.id, error=error.message, fix=error.hint)
+                self.log.error("stopped", id=error.id, error=error.message, fix=error.hint)  # noqa: TRY400 - no trace
             raise
 
     def process(

@@ -1,0 +1,216 @@
+"""One ClickHouse endpoint through the official client.  Each statement is sent once; three errors say what happened.
+
+Rules:
+- The error tells what is known, no more: :class:`ServerRefused` the server answered with an error, :class:`Unreachable`
+  no connection was made, :class:`Unanswered` anything may have happened.  Deciding and sending again is the caller's.
+- Of several replicas the next one is tried only when no connection could be made: a statement that may have reached one
+  replica is never sent to another.
+- The client is made at first use (it asks the server three questions) and kept: :func:`cached_client` holds one per
+  process and endpoint, also across Spark's forks.
+- The wait for an answer is bounded by ``send_receive_timeout_s``: progress headers, which would start it anew, are off.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeVar
+from urllib.parse import urlsplit
+
+import pyarrow as pa
+from clickhouse_connect.driver.exceptions import DatabaseError, ProgrammingError
+from clickhouse_connect.driver.httpclient import HttpClient
+from urllib3 import PoolManager, Timeout
+from urllib3.exceptions import HTTPError
+
+from chsink.clickhouse.transport import nothing_sent, open_pool
+from chsink.ports import ServerRefused, Unanswered, Unreachable
+
+T = TypeVar("T")
+SETTING_REFUSED = 452
+_INSERT, _FORMAT = "INSERT INTO ", " FORMAT "
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """How to reach one shard: ``urls`` are its replicas (``http[s]://host[:port]``), tried in order.
+
+    The files are PEM, None for the system's certificates and no client's.  ``compression`` is of what is inserted.
+    ``send_receive_timeout_s`` bounds the sending of a statement, and then again the wait for its answer.  Hashable and
+    picklable, so that executors can be given it; the password is not in its repr.
+    """
+
+    urls: tuple[str, ...]
+    user: str = "default"
+    password: str = field(default="", repr=False)
+    ca_file: str | None = None
+    cert_file: str | None = None
+    key_file: str | None = None
+    verify: bool = True
+    compression: Literal["none", "lz4", "zstd"] = "lz4"
+    connect_timeout_s: float = 10
+    send_receive_timeout_s: float = 120
+
+    def __post_init__(self) -> None:
+        assert self.urls and self.connect_timeout_s > 0 and self.send_receive_timeout_s > 0, self
+
+
+class ClickHouseClient:
+    """:class:`chsink.ports.SqlClient` over one endpoint; ``url`` is the replica in use.  Threads may share it."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
+        self._lock = threading.Lock()
+        self._replica = 0
+        self._open: tuple[HttpClient, PoolManager] | None = None
+        self.url = endpoint.urls[0]
+
+    def query(self, sql: str, parameters: Mapping[str, Any] | None = None) -> list[tuple[Any, ...]]:
+        """Rows of a SELECT; see :class:`chsink.ports.SqlClient`."""
+        bound = dict(parameters) if parameters else None
+        return self._send(
+            lambda client: [tuple(row) for row in client.query(sql, parameters=bound).result_rows]
+        )
+
+    def command(self, sql: str, settings: Mapping[str, Any] | None = None) -> None:
+        """A statement without a result."""
+        self._send(lambda client: client.command(sql, settings=dict(settings or {})))
+
+    def insert(self, sql: str, body: pa.Buffer, settings: Mapping[str, Any]) -> None:
+        """One INSERT of the form ``INSERT INTO target FORMAT name`` whose data is ``body``, compressed on the way."""
+        target, separator, form = sql.removeprefix(_INSERT).rpartition(_FORMAT)
+        assert sql.startswith(_INSERT) and separator, sql
+        name = self._endpoint.compression
+        # A view of memory, unlike bytes, is something the official client never sends a second time.
+        data = memoryview(body if name == "none" else pa.Codec(name).compress(body))
+        compression = None if name == "none" else name
+        self._send(
+            lambda client: client.raw_insert(
+                target,
+                insert_block=data,  # type: ignore[arg-type]
+                fmt=form,
+                settings=dict(settings),
+                compression=compression,
+            )
+        )
+
+    def close(self) -> None:
+        """Release the connections; the next statement would open new ones."""
+        with self._lock:
+            self._close()
+
+    def _send(self, act: Callable[[HttpClient], T]) -> T:
+        """Run against the replica in use; move on to the next one as long as no connection can be made."""
+        for remaining in reversed(range(len(self._endpoint.urls))):
+            replica = self._replica
+            try:
+                client = self._connected()
+                with _translated(self.url):
+                    return act(client)
+            except Unreachable:
+                self._leave(replica)
+                if not remaining:
+                    raise
+        raise AssertionError("an endpoint has a replica")
+
+    def _connected(self) -> HttpClient:
+        with self._lock:
+            if self._open is None:
+                self._open = _connect(self._endpoint, self.url)
+            return self._open[0]
+
+    def _leave(self, replica: int) -> None:
+        """Use the next replica, unless another thread already left this one."""
+        with self._lock:
+            if self._replica == replica:
+                self._close()
+                self._replica = (replica + 1) % len(self._endpoint.urls)
+                self.url = self._endpoint.urls[self._replica]
+
+    def _close(self) -> None:
+        if self._open is not None:
+            client, pool = self._open
+            self._open = None
+            client.close()
+            pool.clear()
+
+
+def _connect(endpoint: Endpoint, url: str) -> tuple[HttpClient, PoolManager]:
+    """A client of one replica.  Raises Unreachable when it does not answer: nothing of a statement was sent yet."""
+    parts = urlsplit(url)
+    secure = parts.scheme == "https"
+    tls = {
+        "ca_cert": endpoint.ca_file,
+        "client_cert": endpoint.cert_file,
+        "client_cert_key": endpoint.key_file,
+        "verify": endpoint.verify,
+    }
+    pool = open_pool(endpoint.send_receive_timeout_s, **(tls if secure else {}))
+    try:
+        with _translated(url):
+            client = HttpClient(
+                interface=parts.scheme,
+                host=parts.hostname or "localhost",
+                port=parts.port or (8443 if secure else 8123),
+                username=endpoint.user,
+                password=endpoint.password,
+                database=None,
+                client_cert=endpoint.cert_file if secure else None,
+                tls_mode="strict" if secure and endpoint.cert_file else None,
+                query_retries=0,
+                connect_timeout=max(1, round(endpoint.connect_timeout_s)),
+                send_receive_timeout=max(1, round(endpoint.send_receive_timeout_s)),
+                client_name="chsink",
+                settings={"send_progress_in_http_headers": 0},
+                pool_mgr=pool,
+                autogenerate_session_id=False,
+                proxy_path=parts.path.strip("/"),
+            )
+    except (Unanswered, ServerRefused) as error:
+        pool.clear()
+        if isinstance(error, ServerRefused):
+            raise
+        raise Unreachable(f"{url}: {error}") from error
+    client.http_retries = 0
+    client.timeout = Timeout(connect=endpoint.connect_timeout_s, read=endpoint.send_receive_timeout_s)
+    return client, pool
+
+
+@contextmanager
+def _translated(url: str) -> Iterator[None]:
+    """Turn the official client's errors into the three of ``chsink.ports``."""
+    try:
+        yield
+    except ProgrammingError as error:  # the client itself refused a setting that this user may not change
+        raise ServerRefused(SETTING_REFUSED, str(error)) from error
+    except DatabaseError as error:
+        cause = error.__cause__
+        if isinstance(cause, HTTPError):
+            kind = Unreachable if nothing_sent(cause) else Unanswered
+            raise kind(f"{url}: {cause}") from error
+        raise ServerRefused(error.code, str(error)) from error
+    except HTTPError as error:
+        raise Unanswered(f"{url}: {error}") from error
+
+
+_cache: dict[Endpoint, ClickHouseClient] = {}
+_cache_lock = threading.Lock()
+
+
+def cached_client(endpoint: Endpoint) -> ClickHouseClient:
+    """The process's client of this endpoint.  Whoever uses it does not close it."""
+    with _cache_lock:
+        return _cache.setdefault(endpoint, ClickHouseClient(endpoint))
+
+
+def _start_anew() -> None:
+    """A forked process must not share sockets, nor a lock that was held, with its parent."""
+    global _cache_lock
+    _cache_lock = threading.Lock()
+    _cache.clear()
+
+
+os.register_at_fork(after_in_child=_start_anew)

@@ -1,0 +1,128 @@
+"""A target table as the server describes it: what an insert must fit, and how the table deduplicates."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from chsink.errors import PreflightError
+from chsink.ports import SqlClient
+
+METADATA_COLUMNS = (
+    "_kafka_topic",
+    "_kafka_partition",
+    "_kafka_offset",
+    "_kafka_timestamp",
+    "_kafka_key",
+    "_kafka_headers",
+)
+PROBE_COLUMNS = METADATA_COLUMNS[:3]
+INSERTABLE = ("", "DEFAULT")
+
+
+@dataclass(frozen=True, slots=True)
+class TableColumn:
+    """One column: ``default_kind`` is '', DEFAULT, MATERIALIZED, ALIAS or EPHEMERAL."""
+
+    name: str
+    type: str
+    default_kind: str
+    default_expression: str
+
+
+@dataclass(frozen=True, slots=True)
+class TargetTable:
+    """One table on one endpoint.  ``merge_tree`` holds the effective MergeTree settings that matter here."""
+
+    database: str
+    name: str
+    uuid: str
+    engine: str
+    columns: tuple[TableColumn, ...]
+    partition_key: str
+    ttl: bool
+    merge_tree: Mapping[str, str]
+    timezone: str
+
+    @property
+    def insertable(self) -> tuple[TableColumn, ...]:
+        """Columns that an INSERT may name."""
+        return tuple(c for c in self.columns if c.default_kind in INSERTABLE)
+
+    @property
+    def replicated(self) -> bool:
+        """Whether blocks are deduplicated through Keeper."""
+        return self.engine.startswith(("Replicated", "Shared"))
+
+    @property
+    def window_blocks(self) -> int:
+        """How many blocks of the whole table the deduplication remembers; 0: it does not deduplicate."""
+        name = "replicated_deduplication_window" if self.replicated else "non_replicated_deduplication_window"
+        return int(self.merge_tree[name])
+
+    @property
+    def window_s(self) -> int | None:
+        """For how long a block is remembered, None when the table has no limit by time."""
+        return int(self.merge_tree["replicated_deduplication_window_seconds"]) if self.replicated else None
+
+    @property
+    def can_probe(self) -> bool:
+        """Whether rows can be found again by topic, partition and offset."""
+        names = {c.name for c in self.insertable}
+        return self.engine == "MergeTree" and names.issuperset(PROBE_COLUMNS) and not self.ttl
+
+
+def describe(client: SqlClient, database: str, name: str) -> TargetTable:
+    """Read the table from the server's system tables.  PreflightError when it is not there."""
+    rows = client.query(
+        "SELECT toString(uuid), engine, partition_key, create_table_query, timezone() FROM system.tables "
+        "WHERE database = {database:String} AND name = {name:String}",
+        {"database": database, "name": name},
+    )
+    if not rows:
+        raise PreflightError(
+            "CHS-202",
+            f"there is no table {database}.{name} at {client.url} (or this user may not see it)",
+            "create the table on every shard, grant SELECT and INSERT on it, or correct the route",
+        )
+    uuid, engine, partition_key, ddl, timezone = rows[0]
+    columns = client.query(
+        "SELECT name, type, default_kind, default_expression FROM system.columns "
+        "WHERE database = {database:String} AND table = {name:String} ORDER BY position",
+        {"database": database, "name": name},
+    )
+    settings = _effective_settings(client, ddl, engine)
+    return TargetTable(
+        database,
+        name,
+        uuid,
+        engine,
+        tuple(TableColumn(*c) for c in columns),
+        partition_key,
+        bool(re.search(r"\bTTL\b", ddl.split("SETTINGS")[0])),
+        settings,
+        timezone,
+    )
+
+
+SETTINGS = (
+    "non_replicated_deduplication_window",
+    "replicated_deduplication_window",
+    "replicated_deduplication_window_seconds",
+)
+
+
+def _effective_settings(client: SqlClient, ddl: str, engine: str) -> dict[str, str]:
+    """The server's MergeTree defaults, overridden by the table's own SETTINGS."""
+    source = "replicated_merge_tree_settings" if engine.startswith("Replicated") else "merge_tree_settings"
+    names = ", ".join(f"'{s}'" for s in SETTINGS)
+    settings = {
+        str(k): str(v) for k, v in client.query(f"SELECT name, value FROM system.{source} WHERE name IN ({names})")
+    }
+    own = ddl.rsplit("SETTINGS", 1)[1] if "SETTINGS" in ddl else ""
+    for setting in SETTINGS:
+        found = re.search(rf"\b{setting}\s*=\s*'?(\d+)", own)
+        if found:
+            settings[setting] = found[1]
+    return {s: settings.get(s, "0") for s in SETTINGS}

@@ -1,0 +1,171 @@
+"""The codec of a column type: one exact rule for a value, and fast ways to apply it to many.
+
+A codec turns JSON values into values of one Arrow *wire type* (see :mod:`chsink.decode.wire`).  It does so
+twice:
+
+* :meth:`Codec.exact`, the **reference**: one value, exact, with a reason when it does not fit;
+* a :class:`Reader`, the **fast way**: an Arrow type to let the JSON parser read, and a vectorised
+  conversion from it.
+
+Rules a reader keeps:
+
+* It may refuse (raise ``pa.ArrowInvalid`` or :class:`MisfitError`) or mark rows as *suspect*, as often as
+  it likes: those rows are decided by the reference.  What it lets through must be what the reference gives,
+  for every value.
+* Nulls stay nulls at their positions; whether a null is allowed is decided by who holds the column or
+  element.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from chsink.decode.values import MisfitError, Number, RawNeededError, kind_of, parse_value, with_raw
+
+Mask = npt.NDArray[np.bool_]
+Suspects = Mask | None
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """Reads Arrow arrays of type ``source``; ``convert`` returns the wire array and the suspect positions."""
+
+    source: Any
+    convert: Callable[[Any], tuple[Any, Suspects]]
+
+
+class Codec:
+    """Base of all codecs. ``nullable``: the type holds NULL at the top level; ``null_inside``: also in containers."""
+
+    numbers_are_text = False  # whether a number and the same number quoted are one value to this type
+    guard: Any = None  # the Arrow type that accepts (and ignores) every fitting value, where the parser has one
+
+    def __init__(self, label: str, wire: Any) -> None:
+        self.label = label
+        self.wire = wire
+        self.nullable = False
+        self.null_inside = False
+
+    def exact(self, value: Any) -> Any:
+        """The value in a form ``pa.array(…, wire)`` takes; ``value`` is not None. Raises MisfitError."""
+        raise NotImplementedError
+
+    def reader(self, samples: Sequence[Any]) -> Reader | None:
+        """The fast way for values like ``samples``; None: read raw text and use :meth:`build`."""
+        raise NotImplementedError
+
+    def accept(self, source: Any) -> Reader | None:
+        """A checked conversion from the Arrow type ``source``; None: go through JSON values."""
+        raise NotImplementedError
+
+    def element(self, value: Any) -> Any:
+        """:meth:`exact` for an element of a container, where null is allowed only in a Nullable type."""
+        if value is None:
+            if self.null_inside:
+                return None
+            raise MisfitError(f"null for an element of {self.label}, which is not Nullable")
+        return self.exact(value)
+
+    def build(self, values: Sequence[Any]) -> tuple[Any, dict[int, str]]:
+        """Wire array of ``values`` (None stays null) and the reason for each that does not fit (null there)."""
+        at_once = self._at_once(values)
+        return self.one_by_one(values) if at_once is None else (at_once, {})
+
+    def one_by_one(self, values: Sequence[Any]) -> tuple[Any, dict[int, str]]:
+        """As :meth:`build`, each value through the reference."""
+        out: list[Any] = [None] * len(values)
+        reasons: dict[int, str] = {}
+        for at, value in enumerate(values):
+            if value is not None:
+                try:
+                    out[at] = self.exact(value)
+                except MisfitError as misfit:
+                    reasons[at] = misfit.reason
+        return self.array(out), reasons
+
+    def _at_once(self, values: Sequence[Any]) -> Any:
+        """The values through the text reader, if all are of one kind that it takes, and all fit; else None."""
+        kinds = set(map(type, values)) - {type(None)}
+        if kinds != {str} and not (self.numbers_are_text and kinds == {Number}):
+            return None
+        reader = self.reader([next(value for value in values if type(value) is str)] if kinds == {str} else ["0"])
+        if reader is None or reader.source != pa.string():
+            return None
+        try:
+            array, suspects = reader.convert(pa.array(values, pa.string()))
+        except (pa.ArrowInvalid, UnicodeEncodeError, MisfitError):
+            return None
+        return array if suspects is None else None
+
+    def build_raw(self, texts: Sequence[bytes]) -> tuple[Any, dict[int, str]]:
+        """As :meth:`build`, from JSON texts (empty: missing)."""
+        try:
+            return self.build([parse_value(text) if text else None for text in texts])
+        except RawNeededError:
+            return self.build([with_raw(text) if text else None for text in texts])
+
+    def array(self, values: list[Any]) -> Any:
+        """Wire array of values that :meth:`exact` returned."""
+        return pa.array(values, self.wire)
+
+    def misfit(self, value: Any) -> MisfitError:
+        """The reason for a value of the wrong kind."""
+        return MisfitError(f"{kind_of(value)} in {self.label}")
+
+    def out_of_range(self) -> MisfitError:
+        """The reason for a value beyond the type's range."""
+        return MisfitError(f"out of range for {self.label}")
+
+
+def numpy_of(array: Any) -> npt.NDArray[Any]:
+    """An array's values without its nulls' meaning: nulls give zero, false or an arbitrary fill."""
+    if array.null_count:
+        array = array.fill_null(False if pa.types.is_boolean(array.type) else 0)
+    result: npt.NDArray[Any] = array.to_numpy(zero_copy_only=False)
+    return result
+
+
+def mask_of(array: Any) -> Mask:
+    """A boolean Arrow array as a mask; null is false."""
+    return numpy_of(array).astype(np.bool_, copy=False)
+
+
+def valid_of(array: Any) -> Mask:
+    """Which positions are not null."""
+    result: Mask = array.is_valid().to_numpy(zero_copy_only=False)
+    return result
+
+
+def merge(*masks: Suspects) -> Suspects:
+    """Union of suspects; None when there is none."""
+    merged: Suspects = None
+    for mask in masks:
+        if mask is not None and mask.any():
+            merged = mask if merged is None else merged | mask
+    return merged
+
+
+def from_buffer(wire: Any, data: npt.NDArray[Any], valid: Mask | None) -> Any:
+    """A fixed-width Arrow array over the bytes of ``data``."""
+    validity = None
+    if valid is not None and not valid.all():
+        validity = pa.py_buffer(np.packbits(valid, bitorder="little").tobytes())
+    return pa.Array.from_buffers(wire, len(data), [validity, pa.py_buffer(np.ascontiguousarray(data))])
+
+
+def by_distinct(codec: Codec, texts: Any) -> tuple[Any, Suspects]:
+    """Convert text by its distinct values, each through the reference."""
+    coded = texts.dictionary_encode()
+    converted, reasons = codec.one_by_one(coded.dictionary.to_pylist())
+    suspects: Suspects = None
+    if reasons:
+        bad = np.zeros(len(coded.dictionary), np.bool_)
+        bad[list(reasons)] = True
+        suspects = bad[numpy_of(coded.indices)] & valid_of(coded)
+    return converted.take(coded.indices), suspects

@@ -1,0 +1,174 @@
+"""Columns of a user's own transform to wire columns, by the decoder's rules.
+
+A batch may hold any Arrow types.  Each column is converted at once where a checked conversion exists
+(:meth:`~chsink.decode.codec.Codec.accept`); what that does not take, or suspects, becomes JSON values and
+goes through the reference: integers in range, decimals without rounding, floats to integers only when
+integral, timestamps without loss, text read like a JSON string.  Missing columns and nulls follow the null
+rule.  A binary value fits String and FixedString; the text of a JSON object fits a JSON column.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from datetime import date, time
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from chsink.decode.codec import Mask, Suspects
+from chsink.decode.columns import BadValue, Column, Decoded
+from chsink.decode.documents import JsonCodec
+from chsink.decode.fast import Refused
+from chsink.decode.fields import LENGTHS, Field, fields_of, groups_of, uneven
+from chsink.decode.texts import is_text
+from chsink.decode.values import MisfitError, Number, Pairs, RawNeededError, kind_of, parse_value, with_raw
+
+
+def conform(batch: Any, columns: Sequence[Column], *, timezone: str) -> Decoded:
+    """Check and convert a ``pa.RecordBatch``. Columns the table does not have are ignored.
+
+    Raises ConfigError CHS-5xx for a table that cannot be written.
+    """
+    return Conformer(columns, timezone=timezone).conform(batch)
+
+
+class Conformer:
+    """:func:`conform` for many batches of one table."""
+
+    def __init__(self, columns: Sequence[Column], *, timezone: str) -> None:
+        self._fields = fields_of(columns, timezone)
+        self._groups = groups_of(self._fields)
+        self.schema = pa.schema([pa.field(field.name, field.codec.wire) for field in self._fields])
+
+    def conform(self, batch: Any) -> Decoded:
+        """The rows of ``batch`` that fit, and why the others do not."""
+        found: dict[int, BadValue] = {}
+        arrays = []
+        for field in self._fields:
+            if field.name in batch.schema.names:
+                source = batch.column(batch.schema.names.index(field.name))
+            else:
+                source = pa.nulls(batch.num_rows)
+            array, reasons = _convert(field, source)
+            array, null = field.settle_nulls(array)
+            arrays.append(array)
+            for row in np.flatnonzero(null).tolist() if null is not None else ():
+                reasons.setdefault(row, field.null_reason or "")
+            for row, reason in reasons.items():
+                found.setdefault(row, BadValue(row, field.name, reason))
+        for row, group in _uneven_rows(arrays, self._groups):
+            found.setdefault(row, BadValue(row, group, LENGTHS))
+        return self._finish(pa.RecordBatch.from_arrays(arrays, schema=self.schema), found)
+
+    def _finish(self, batch: Any, found: dict[int, BadValue]) -> Decoded:
+        if not found:
+            return Decoded(batch, None)
+        keep: Mask = np.ones(batch.num_rows, np.bool_)
+        keep[list(found)] = False
+        rows = np.flatnonzero(keep)
+        return Decoded(batch.take(pa.array(rows)), pa.array(rows, pa.int64()), [found[row] for row in sorted(found)])
+
+
+def _uneven_rows(arrays: Sequence[Any], groups: dict[str, list[int]]) -> list[tuple[int, str]]:
+    rows: list[tuple[int, str]] = []
+    for group, positions in groups.items():
+        bad = uneven(arrays, {group: positions})
+        rows.extend((row, group) for row in (np.flatnonzero(bad).tolist() if bad is not None else ()))
+    return rows
+
+
+def _convert(field: Field, source: Any) -> tuple[Any, dict[int, str]]:
+    """The wire array, null where a value does not fit, and the reasons."""
+    source = _plain(source)
+    reader = field.codec.accept(source.type)
+    if reader is not None:
+        try:
+            array, suspects = reader.convert(source)
+        except Refused:
+            array, suspects = None, None
+        if array is not None:
+            return _settle(field, source, array, suspects)
+    return _one_by_one(field, source)
+
+
+def _settle(field: Field, source: Any, array: Any, suspects: Suspects) -> tuple[Any, dict[int, str]]:
+    """Decide the suspects one by one and put them in their places."""
+    if suspects is None:
+        return array, {}
+    at = np.flatnonzero(suspects)
+    decided, reasons = _one_by_one(field, source.take(pa.array(at)))
+    index = np.arange(len(array))
+    index[at] = len(array) + np.arange(len(at))
+    merged = pa.concat_arrays([array, decided]).take(pa.array(index))
+    return merged, {int(at[one]): reason for one, reason in reasons.items()}
+
+
+def _one_by_one(field: Field, source: Any) -> tuple[Any, dict[int, str]]:
+    out: list[Any] = []
+    reasons: dict[int, str] = {}
+    document = isinstance(field.codec, JsonCodec) and is_text(source.type)
+    for at, item in enumerate(source.to_pylist()):
+        out.append(None)
+        value: Any = None
+        try:
+            value = _document(item) if document else json_value(item, source.type)
+            if value is not None:
+                out[-1] = field.codec.exact(value)
+        except RawNeededError:
+            reasons[at] = f"{kind_of(value)} in {field.codec.label}"
+        except MisfitError as misfit:
+            reasons[at] = misfit.reason
+    return field.codec.array(out), reasons
+
+
+def _plain(array: Any) -> Any:
+    """Without dictionary or 64-bit offsets."""
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    if pa.types.is_large_string(array.type) or pa.types.is_string_view(array.type):
+        return array.cast(pa.string())
+    return array
+
+
+def _document(text: str | bytes | None) -> Any:
+    """The JSON value of a JSON column's text, with its raw text."""
+    if text is None:
+        return None
+    data = text.encode("utf-8") if isinstance(text, str) else text
+    parse_value(data)
+    return with_raw(data)
+
+
+def json_value(value: Any, source: Any) -> Any:
+    """A Python value of the Arrow type ``source`` as the JSON value that says the same. Raises MisfitError."""
+    if value is None or isinstance(value, bool | str | bytes):
+        return value
+    if isinstance(value, int):
+        return Number(value)
+    if isinstance(value, float):
+        return Number(repr(value)) if math.isfinite(value) else repr(value)
+    if isinstance(value, Decimal):
+        return Number(f"{value:f}")
+    if isinstance(value, date | time):
+        return value.isoformat()
+    if pa.types.is_map(source):
+        return Pairs([(_key(key, source.key_type), json_value(item, source.item_type)) for key, item in value])
+    if isinstance(value, list):
+        return [json_value(item, source.value_type) for item in value]
+    if isinstance(value, dict):
+        return Pairs([(name, json_value(item, source.field(name).type)) for name, item in value.items()])
+    raise MisfitError(f"Arrow {source}, which no column takes")
+
+
+def _key(key: Any, source: Any) -> str:
+    if isinstance(key, bytes):
+        try:
+            return key.decode("utf-8")
+        except UnicodeDecodeError:
+            raise MisfitError("a binary Map key that is not UTF-8") from None
+    if isinstance(key, bool):
+        return "true" if key else "false"
+    return str(json_value(key, source))

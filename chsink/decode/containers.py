@@ -1,0 +1,246 @@
+"""Array, Tuple and Map.
+
+Rules: an element that does not fit makes the whole value unfit; null is an element only of a Nullable type.
+A named Tuple is an object with its names (others are ignored), or an array of its length; an unnamed one is
+an array.  A Map is an object without repeated keys, each read as a quoted value of the key type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from chsink.decode.codec import Codec, Mask, Reader, Suspects, merge, numpy_of, valid_of
+from chsink.decode.types import TupleType
+from chsink.decode.values import MisfitError, Pairs, kinds_of, members
+
+
+def flatten(array: Any) -> tuple[Any, Any, Any]:
+    """``(offsets, elements, parents)`` of a list array of any offset, with nulls as empty lists."""
+    lengths = numpy_of(pc.list_value_length(array))
+    offsets = np.concatenate(([0], np.cumsum(lengths))).astype(np.int32)
+    return pa.array(offsets), array.flatten(), np.repeat(np.arange(len(array)), lengths)
+
+
+def null_mask(array: Any) -> Any:
+    """The null positions of an array, for building one with the same; None when there are none."""
+    return pc.is_null(array) if array.null_count else None
+
+
+def missing(codec: Codec, array: Any) -> Suspects:
+    """Positions whose null the element's type does not allow."""
+    return None if codec.null_inside or not array.null_count else ~valid_of(array)
+
+
+def lift(suspects: Suspects, parents: Any, size: int) -> Suspects:
+    """The parents of suspect elements."""
+    if suspects is None or not suspects.any():
+        return None
+    lifted: Mask = np.zeros(size, np.bool_)
+    lifted[parents[suspects]] = True
+    return lifted
+
+
+class ArrayCodec(Codec):
+    """``Array(item)``."""
+
+    def __init__(self, item: Codec) -> None:
+        super().__init__(f"Array({item.label})", pa.list_(item.wire))
+        self.item = item
+
+    def exact(self, value: Any) -> Any:
+        """List of the item's values."""
+        if not isinstance(value, list):
+            raise self.misfit(value)
+        return [self.item.element(one) for one in value]
+
+    def array(self, values: list[Any]) -> Any:
+        """Through the item, which may need more than ``pa.array``."""
+        flat = [one for value in values if value is not None for one in value]
+        lengths = [0 if value is None else len(value) for value in values]
+        offsets = np.concatenate(([0], np.cumsum(lengths))).astype(np.int32)
+        nulls = np.array([value is None for value in values], np.bool_)
+        mask = pa.array(nulls) if nulls.any() else None
+        return pa.ListArray.from_arrays(pa.array(offsets), self.item.array(flat), type=self.wire, mask=mask)
+
+    def reader(self, samples: Sequence[Any]) -> Reader | None:
+        """Where the item has a reader."""
+        flat = [one for value in samples if isinstance(value, list) for one in value]
+        if not kinds_of(samples) <= {"array"}:
+            return None
+        return self._over(self.item.reader(flat), pa.list_)
+
+    def accept(self, source: Any) -> Reader | None:
+        """Lists of what the item accepts."""
+        kinds = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
+        if not any(test(source) for test in kinds):
+            return None
+        return self._over(self.item.accept(source.value_type), lambda _: source)
+
+    def _over(self, item: Reader | None, source: Callable[[Any], Any]) -> Reader | None:
+        if item is None:
+            return None
+        return Reader(source(item.source), lambda array: self._convert(item, array))
+
+    def _convert(self, item: Reader, array: Any) -> tuple[Any, Suspects]:
+        offsets, elements, parents = flatten(array)
+        converted, suspects = item.convert(elements)
+        bad = lift(merge(suspects, missing(self.item, elements)), parents, len(array))
+        return pa.ListArray.from_arrays(offsets, converted, type=self.wire, mask=null_mask(array)), bad
+
+
+class TupleCodec(Codec):
+    """``Tuple(…)``; an unnamed one's wire fields are named 1, 2, …"""
+
+    def __init__(self, kind: TupleType, items: Sequence[Codec]) -> None:
+        self.names = kind.names or tuple(str(at + 1) for at in range(len(items)))
+        self.named = kind.names is not None
+        self.items = tuple(items)
+        fields = [pa.field(name, item.wire) for name, item in zip(self.names, self.items, strict=True)]
+        super().__init__("Tuple", pa.struct(fields))
+
+    def exact(self, value: Any) -> Any:
+        """Tuple of the items' values."""
+        if isinstance(value, Pairs) and self.named:
+            found = members(value, self.names)
+            return tuple(item.element(found.get(name)) for name, item in zip(self.names, self.items, strict=True))
+        if not isinstance(value, list):
+            raise self.misfit(value)
+        if len(value) != len(self.items):
+            raise MisfitError("an array of another length than the Tuple")
+        return tuple(item.element(one) for one, item in zip(value, self.items, strict=True))
+
+    def array(self, values: list[Any]) -> Any:
+        """Through the items."""
+        empty = (None,) * len(self.items)
+        columns = zip(*[empty if value is None else value for value in values], strict=True) if values else empty
+        children = [item.array(list(column or ())) for item, column in zip(self.items, columns, strict=True)]
+        nulls = np.array([value is None for value in values], np.bool_)
+        return pa.StructArray.from_arrays(children, fields=list(self.wire), mask=pa.array(nulls))
+
+    def reader(self, samples: Sequence[Any]) -> Reader | None:
+        """From objects, where every item has a reader."""
+        if not (self.named and kinds_of(samples) <= {"object"}):
+            return None
+        found = [dict(value.items) for value in samples if value is not None]
+        readers = [item.reader([one.get(name) for one in found]) for name, item in self._named()]
+        return self._over(list(self.names), readers)
+
+    def accept(self, source: Any) -> Reader | None:
+        """Structs with the names; without names, in the order, when as many."""
+        if not pa.types.is_struct(source):
+            return None
+        names = [field.name for field in source]
+        if not self.named and len(names) == len(self.items):
+            return self._over(names, [item.accept(field.type) for item, field in zip(self.items, source, strict=True)])
+        if any(names.count(name) != 1 for name in self.names):
+            return None
+        readers = [item.accept(source.field(name).type) for name, item in self._named()]
+        return self._over(list(self.names), readers, source)
+
+    def _named(self) -> list[tuple[str, Codec]]:
+        return list(zip(self.names, self.items, strict=True))
+
+    def _over(self, names: list[str], readers: Sequence[Reader | None], source: Any = None) -> Reader | None:
+        known = [reader for reader in readers if reader is not None]
+        if len(known) != len(self.items):
+            return None
+        fields = [pa.field(name, reader.source) for name, reader in zip(names, known, strict=True)]
+        return Reader(source or pa.struct(fields), lambda array: self._convert(names, known, array))
+
+    def _convert(self, names: list[str], readers: list[Reader], array: Any) -> tuple[Any, Suspects]:
+        valid = valid_of(array)
+        columns = dict(zip([field.name for field in array.type], array.flatten(), strict=True))
+        bad: Suspects = None
+        children = []
+        for name, reader, item in zip(names, readers, self.items, strict=True):
+            child, suspects = reader.convert(columns[name])
+            bad = merge(bad, suspects, missing(item, columns[name]))
+            children.append(child)
+        built = pa.StructArray.from_arrays(children, fields=list(self.wire), mask=null_mask(array))
+        return built, None if bad is None else bad & valid
+
+
+class MapCodec(Codec):
+    """``Map(key, value)``."""
+
+    guard = pa.struct([])
+
+    def __init__(self, key: Codec, value: Codec) -> None:
+        super().__init__(f"Map({key.label}, {value.label})", pa.map_(key.wire, value.wire))
+        self.key = key
+        self.value = value
+
+    def exact(self, value: Any) -> Any:
+        """List of (key, value)."""
+        if not isinstance(value, Pairs):
+            raise self.misfit(value)
+        pairs = [(self.key.element(name), self.value.element(one)) for name, one in value.items]
+        if len({name for name, _ in pairs}) != len(pairs):
+            raise MisfitError("a key is repeated in a Map")
+        return pairs
+
+    def array(self, values: list[Any]) -> Any:
+        """Through keys and values."""
+        flat = [pair for value in values if value is not None for pair in value]
+        lengths = [0 if value is None else len(value) for value in values]
+        nulls = np.array([value is None for value in values], np.bool_)
+        keys, items = self.key.array([pair[0] for pair in flat]), self.value.array([pair[1] for pair in flat])
+        return self._assemble(lengths, keys, items, nulls)
+
+    def _assemble(self, lengths: Any, keys: Any, items: Any, nulls: Mask) -> Any:
+        offsets = pa.array(np.concatenate(([0], np.cumsum(lengths))).astype(np.int32))
+        mask = pa.array(nulls) if nulls.any() else None
+        return pa.MapArray.from_arrays(offsets, keys, items, type=self.wire, mask=mask)
+
+    def build(self, values: Sequence[Any]) -> tuple[Any, dict[int, str]]:
+        """All keys and all values at once, where the values are of one kind; else one by one."""
+        found = [value for value in values if value is not None]
+        if not all(isinstance(value, Pairs) for value in found):
+            return self.one_by_one(values)
+        pairs = [pair for value in found for pair in value.items]
+        keys, wrong_keys = self.key.build([pair[0] for pair in pairs])
+        items, wrong_items = self.value.build([pair[1] for pair in pairs])
+        lengths = np.array([0 if value is None else len(value.items) for value in values], np.int64)
+        repeated = self._repeated(keys, lengths)
+        if wrong_keys or wrong_items or repeated or (items.null_count and not self.value.null_inside):
+            return self.one_by_one(values)
+        return self._assemble(lengths, keys, items, np.array([value is None for value in values], np.bool_)), {}
+
+    def _repeated(self, keys: Any, lengths: Any) -> bool:
+        """Whether a key is repeated inside one map: equal keys of equal owners stand together once sorted."""
+        if lengths.max(initial=0) < 2:
+            return False
+        owner = np.repeat(np.arange(len(lengths)), lengths)
+        code = numpy_of(keys.dictionary_encode().indices).astype(np.int64)
+        return bool(len(np.unique(owner * (len(code) + 1) + code)) != len(code))
+
+    def reader(self, samples: Sequence[Any]) -> Reader | None:
+        """Never natively: the parser has no maps."""
+        del samples
+        return None
+
+    def accept(self, source: Any) -> Reader | None:
+        """Maps of what keys and values accept."""
+        if not pa.types.is_map(source):
+            return None
+        key, item = self.key.accept(source.key_type), self.value.accept(source.item_type)
+        if key is None or item is None:
+            return None
+        return Reader(source, lambda array: self._convert(key, item, array))
+
+    def _convert(self, key: Reader, item: Reader, array: Any) -> tuple[Any, Suspects]:
+        entry = pa.struct([array.type.key_field, array.type.item_field])
+        offsets, entries, parents = flatten(array.cast(pa.list_(entry)))
+        source_keys, source_items = entries.flatten()
+        keys, wrong_keys = key.convert(source_keys)
+        items, wrong_items = item.convert(source_items)
+        bad = merge(wrong_keys, wrong_items, missing(self.key, source_keys), missing(self.value, source_items))
+        lengths = np.diff(numpy_of(offsets))
+        if self._repeated(keys, lengths) or keys.null_count:
+            raise MisfitError("a key is repeated in a Map")
+        return self._assemble(lengths, keys, items, ~valid_of(array)), lift(bad, parents, len(array))

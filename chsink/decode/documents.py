@@ -1,0 +1,124 @@
+"""JSON and Dynamic: columns that carry a value's own JSON text."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+
+from chsink.decode.codec import Codec, Reader
+from chsink.decode.texts import encoded, raw_or_null, raw_text
+from chsink.decode.values import MisfitError, Number, Pairs, parse_value
+
+
+class JsonCodec(Codec):
+    """``JSON``: an object's own text. What would make the server refuse the insert is refused here."""
+
+    guard = pa.struct([])
+
+    def __init__(self) -> None:
+        super().__init__("JSON", pa.string())
+
+    def exact(self, value: Any) -> Any:
+        """The object's text."""
+        if not isinstance(value, Pairs):
+            raise self.misfit(value)
+        text = raw_text(value)
+        check_json_object(text)
+        return text
+
+    def reader(self, samples: Sequence[Any]) -> Reader | None:
+        """Always from raw text."""
+        del samples
+        return None
+
+    def accept(self, source: Any) -> Reader | None:
+        """One by one: text is parsed and checked."""
+        del source
+        return None
+
+    def build_raw(self, texts: Sequence[bytes]) -> tuple[Any, dict[int, str]]:
+        """The texts themselves, once checked."""
+        reasons: dict[int, str] = {}
+        out: list[str | None] = []
+        for at, raw in enumerate(texts):
+            out.append(None)
+            try:
+                if raw[:1] == b"{":
+                    text = raw.decode("utf-8")
+                    check_json_object(text)
+                    out[-1] = text
+                elif raw_or_null(raw) is not None:
+                    raise self.misfit(parse_value(raw))
+            except MisfitError as misfit:
+                reasons[at] = misfit.reason
+        return self.array(out), reasons
+
+
+def check_json_object(text: str) -> None:
+    """Refuse what ClickHouse refuses in a JSON column: repeated paths, infinite numbers, broken text."""
+    _JSON_CHECK.decode(text)
+    if "\\ud" in text or "\\uD" in text:
+        encoded(json.dumps(json.loads(text), ensure_ascii=False))
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> Any:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise MisfitError("a key is repeated inside a JSON column")
+    if any("." in key for key in found):
+        paths = [path for key, value in pairs for path in _leaves(key, value)]
+        if len(set(paths)) != len(paths):
+            raise MisfitError("a path is repeated inside a JSON column")
+    return found
+
+
+def _leaves(prefix: str, value: Any) -> list[str]:
+    if isinstance(value, dict):
+        return [path for key, item in value.items() for path in _leaves(f"{prefix}.{key}", item)]
+    return [] if value is None else [prefix]
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if number in (float("inf"), float("-inf")):
+        raise MisfitError("a number beyond Float64 inside a JSON column")
+    return number
+
+
+_JSON_CHECK: Final = json.JSONDecoder(object_pairs_hook=_unique, parse_float=_finite, parse_int=_finite)
+
+
+class DynamicCodec(Codec):
+    """``Dynamic``: the value's JSON text, as a String; a string's with the fewest escapes.
+
+    NULL holds at the top level only: in a container the server stores an Arrow null as an empty string.
+    """
+
+    def __init__(self) -> None:
+        super().__init__("Dynamic", pa.string())
+        self.nullable = True
+
+    def exact(self, value: Any) -> Any:
+        """JSON text."""
+        if isinstance(value, str) and not isinstance(value, Number):
+            encoded(value)
+            return json.dumps(value, ensure_ascii=False)
+        return raw_text(value)
+
+    def reader(self, samples: Sequence[Any]) -> Reader | None:
+        """Always from raw text."""
+        del samples
+        return None
+
+    def accept(self, source: Any) -> Reader | None:
+        """One by one."""
+        del source
+        return None
+
+    def build_raw(self, texts: Sequence[bytes]) -> tuple[Any, dict[int, str]]:
+        """Arrays, objects and numbers as they are; strings anew."""
+        out = [self.exact(parse_value(text)) if text[:1] == b'"' else raw_or_null(text) for text in texts]
+        return self.array([item.decode("utf-8") if isinstance(item, bytes) else item for item in out]), {}

@@ -1,0 +1,152 @@
+"""The fast way: a block of records through Arrow's JSON parser, then vectorised conversions.
+
+**Rows cannot shift.**  The parser reads a stream of objects, so a record like ``{}{}`` would be two rows,
+and two broken records could make one.  Each record therefore goes in as ``{"r":`` record ``}`` newline, and
+the block is used only if it parses as a whole into as many rows as there are records.  Proof that row *i*
+is then record *i*: consider the text after a record's closing ``}``.  If the parser were inside a string
+there, the newline would be an error (JSON forbids it raw); if inside an array or object, it would have just
+read a complete value, and the ``{`` of the next record would be an error.  So it stands between rows, and
+every record has made one row or more; as the sum is the number of records, each has made exactly one.  (A
+zero byte, which ends the parser's input, is screened out before.)
+
+Columns that the parser cannot read (maps, raw text, mixed kinds) are taken as raw JSON by msgspec from the
+same records. To see them given twice, the parser reads them too, into a type that ignores their content;
+where there is none, records that may repeat the name are suspect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from operator import attrgetter
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json as pj
+
+from chsink.decode.codec import Mask, Reader, Suspects, merge, valid_of
+from chsink.decode.fields import Field, groups_of, uneven
+from chsink.decode.nested import NestedForm, nested_form
+from chsink.decode.screen import maybe_repeated, suspects_of, window
+from chsink.decode.values import MisfitError, Pairs, kinds_of
+
+Refused = (pa.ArrowInvalid, MisfitError, msgspec.DecodeError, RecursionError)
+
+
+class FastPlan:
+    """How to read each field, chosen by sample records; any choice gives the same result, at another speed."""
+
+    def __init__(self, fields: Sequence[Field], samples: Sequence[Pairs]) -> None:
+        self._fields = fields
+        self._groups = groups_of(fields)
+        found = [dict(sample.items) for sample in samples]
+        self._nested: dict[str, NestedForm] = {
+            group: nested_form(group, [fields[at] for at in positions], found)
+            for group, positions in self._groups.items()
+        }
+        self._readers: dict[str, Reader] = {}
+        self._raw: list[Field] = []
+        self._unguarded: list[str] = []
+        parsed: list[Any] = [field for form in self._nested.values() for field in form.parsed]
+        for field in fields:
+            if field.group and self._nested[field.group].grouped:
+                continue
+            parsed.extend(self._plan(field, [one.get(field.name) for one in found]))
+        schema = pa.schema([("r", pa.struct(parsed))])
+        self._parsed = [field.name for field in parsed]
+        self._options = pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
+        self._raw_decoder = _raw_decoder([field.name for field in self._raw])
+
+    def _plan(self, field: Field, samples: Sequence[Any]) -> list[Any]:
+        reader = field.codec.reader(samples)
+        if reader is not None:
+            self._readers[field.name] = reader
+            return [pa.field(field.name, reader.source)]
+        self._raw.append(field)
+        if field.codec.guard is not None and kinds_of(samples) <= {"object"}:
+            return [pa.field(field.name, field.codec.guard)]
+        self._unguarded.append(field.name)
+        return []
+
+    def run(self, records: Any) -> tuple[list[Any], Suspects]:
+        """Wire arrays, one per field, and the rows to be decided by the reference.
+
+        Raises one of :data:`Refused` when the block holds something the parser does not take.
+        """
+        suspects = suspects_of(records)
+        if suspects is not None:
+            return self._around(records, suspects)
+        columns = self._parse(records)
+        raw = self._read_raw(records)
+        arrays: list[Any] = []
+        for field in self._fields:
+            array, wrong = self._column(field, columns, raw)
+            array, null = field.settle_nulls(array)
+            arrays.append(array)
+            suspects = merge(suspects, wrong, null)
+        for form in self._nested.values():
+            suspects = merge(suspects, form.conflicts(columns))
+        for name in self._unguarded:
+            suspects = merge(suspects, maybe_repeated(records, name))
+        return arrays, merge(suspects, columns[""], uneven(arrays, self._groups))
+
+    def _around(self, records: Any, suspects: Mask) -> tuple[list[Any], Suspects]:
+        """Run without the suspects, then give each of them a row of nulls."""
+        kept = np.flatnonzero(~suspects)
+        if not len(kept):
+            raise MisfitError("suspects only")
+        arrays, more = self.run(records.take(pa.array(kept)))
+        back = np.full(len(records), -1, np.int64)
+        back[kept] = np.arange(len(kept))
+        index = pa.array(back, mask=suspects)
+        if more is not None:
+            suspects = suspects.copy()
+            suspects[kept[more]] = True
+        return [array.take(index) for array in arrays], suspects
+
+    def _parse(self, records: Any) -> dict[str, Any]:
+        """Parsed columns by name; under ``""`` the rows that are no object."""
+        wrapped = pc.binary_join_element_wise(b'{"r":', records, b"}\n", b"")
+        offsets, _ = window(wrapped)
+        data = wrapped.buffers()[2].slice(0, int(offsets[-1]))
+        table = pj.read_json(
+            pa.BufferReader(data),
+            read_options=pj.ReadOptions(use_threads=False, block_size=data.size + 1),
+            parse_options=self._options,
+        )
+        if table.num_rows != len(records):
+            raise MisfitError("records that are not one object each")
+        rows = table.column(0).combine_chunks()
+        assert isinstance(rows, pa.StructArray), "a block is bounded, so it fits one chunk"
+        columns = dict(zip(self._parsed, rows.flatten(), strict=True))
+        columns[""] = ~valid_of(rows) if rows.null_count else None
+        return columns
+
+    def _read_raw(self, records: Any) -> dict[str, list[bytes]]:
+        if not self._raw:
+            return {}
+        decode = self._raw_decoder.decode
+        rows = [decode(record) for record in records.to_pylist()]
+        return {
+            field.name: [bytes(text) for text in map(attrgetter(f"f{at}"), rows)] for at, field in enumerate(self._raw)
+        }
+
+    def _column(self, field: Field, columns: dict[str, Any], raw: dict[str, list[bytes]]) -> tuple[Any, Suspects]:
+        if field.name in raw:
+            array, reasons = field.codec.build_raw(raw[field.name])
+            wrong = np.zeros(len(array), np.bool_)
+            wrong[list(reasons)] = True
+            return array, wrong if reasons else None
+        form = self._nested.get(field.group)
+        if form is not None and form.grouped:
+            return form.column(field, columns)
+        return self._readers[field.name].convert(columns[field.name])
+
+
+def _raw_decoder(names: Sequence[str]) -> Any:
+    """Decodes a record to a tuple-like struct of the raw JSON of each name (empty where missing)."""
+    fields = [(f"f{at}", msgspec.Raw, msgspec.Raw(b"")) for at in range(len(names))]
+    rename = {f"f{at}": name for at, name in enumerate(names)}
+    return msgspec.json.Decoder(msgspec.defstruct("Raws", fields, rename=rename, gc=False))

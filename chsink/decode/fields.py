@@ -1,0 +1,99 @@
+"""A table's insertable columns as the decoder sees them: codec, null rule, and the Nested group they belong
+to.
+
+Null rule (a JSON null and a missing field are the same): a Nullable, Dynamic or Variant column holds NULL;
+a column with a DEFAULT is sent an Arrow null, for which the server evaluates the DEFAULT; every other
+column refuses.  The server does not do so for Array, Map, JSON and Variant: with an empty DEFAULT the empty
+value is sent, with another one it refuses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from chsink.decode.codec import Codec, Mask, Suspects, merge, numpy_of, valid_of
+from chsink.decode.columns import Column
+from chsink.decode.containers import ArrayCodec, MapCodec
+from chsink.decode.documents import JsonCodec
+from chsink.decode.wire import codec_for
+from chsink.errors import ConfigError
+
+MISSING = "missing, and the column has no DEFAULT and is not Nullable"
+UNREACHABLE = "missing, and ClickHouse does not apply the DEFAULT of an Array, Map or JSON column to a single row"
+LENGTHS = "the arrays of a Nested column differ in length"
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One insertable column. ``group`` and ``member`` name its place in a Nested column, else they are empty."""
+
+    name: str
+    codec: Codec
+    null_reason: str | None
+    empty: Any
+    group: str
+    member: str
+
+    def settle_nulls(self, array: Any) -> tuple[Any, Suspects]:
+        """Apply the null rule: the array with empty values put in, and the rows that must not be null."""
+        if not array.null_count:
+            return array, None
+        if self.null_reason is not None:
+            return array, ~valid_of(array)
+        if self.empty is not None:
+            filler = pa.array([self.empty], array.type)
+            index = pc.if_else(array.is_valid(), pa.array(np.arange(len(array))), len(array))
+            array = pa.concat_arrays([array, filler]).take(index)
+        return array, None
+
+
+def fields_of(columns: Sequence[Column], timezone: str) -> tuple[Field, ...]:
+    """The insertable columns' fields, in order. Raises ConfigError CHS-501 … CHS-505."""
+    insertable = [column for column in columns if column.insertable]
+    names = [column.name for column in insertable]
+    if not names or len(set(names)) != len(names):
+        raise ConfigError(
+            "CHS-505",
+            "a table needs at least one insertable column, and no two of one name",
+            "give each column of the table once",
+        )
+    return tuple(_field(column, codec_for(column.type, timezone), set(names)) for column in insertable)
+
+
+def _field(column: Column, codec: Codec, names: set[str]) -> Field:
+    reason: str | None = None
+    empty: Any = None
+    ignores_default = isinstance(codec, ArrayCodec | MapCodec | JsonCodec)
+    if not codec.nullable and not column.has_default:
+        reason = MISSING
+    elif not codec.nullable and ignores_default:
+        empty = "{}" if isinstance(codec, JsonCodec) else []
+        reason = None if column.default_is_empty else UNREACHABLE
+    group, dot, member = column.name.partition(".")
+    nested = dot and "." not in member and group not in names and isinstance(codec, ArrayCodec)
+    return Field(column.name, codec, reason, empty, group if nested else "", member if nested else "")
+
+
+def groups_of(fields: Sequence[Field]) -> dict[str, list[int]]:
+    """The positions of each Nested group's fields."""
+    groups: dict[str, list[int]] = {}
+    for at, field in enumerate(fields):
+        if field.group:
+            groups.setdefault(field.group, []).append(at)
+    return groups
+
+
+def uneven(arrays: Sequence[Any], groups: dict[str, list[int]]) -> Suspects:
+    """Rows in which the arrays of a Nested group differ in length."""
+    bad: Mask | None = None
+    for members in groups.values():
+        lengths = [numpy_of(pc.list_value_length(arrays[at])) for at in members]
+        for other in lengths[1:]:
+            bad = merge(bad, other != lengths[0])
+    return bad

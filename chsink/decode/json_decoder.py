@@ -1,0 +1,172 @@
+"""JSON records to the wire columns of a table.
+
+:class:`JsonDecoder` cuts the records into blocks and reads each block the fast way
+(:mod:`chsink.decode.fast`). A block that is refused is cut until the pieces pass or are small leaves; a
+leaf, and every single suspect row, is decided by the reference (:mod:`chsink.decode.reference`).  So one
+bad record costs a few more reads of its block, no neighbour of it is touched, and a record's outcome
+depends on the record alone.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from chsink.decode.codec import Mask, Suspects, numpy_of
+from chsink.decode.columns import BadValue, Column, Decoded
+from chsink.decode.fast import FastPlan, Refused
+from chsink.decode.fields import fields_of
+from chsink.decode.reference import Reference
+from chsink.decode.values import Pairs
+
+BLOCK_ROWS: Final = 16_384
+BLOCK_BYTES: Final = 8 << 20
+CUT_ROWS: Final = 1024
+LEAF_ROWS: Final = 32
+SAMPLE_ROWS: Final = 64
+SAMPLE_BYTES: Final = 1 << 20
+
+_AT_ROW: Final = re.compile(r"in row (\d+)$")
+
+Rows = npt.NDArray[np.int64]
+
+
+class JsonDecoder:
+    """Decodes Kafka values for one table. Pickles as its arguments; building one costs well under a
+    millisecond.
+
+    ``timezone`` is the server's, for date-times without offset in columns without zone.  Raises ConfigError
+    CHS-5xx for a table that cannot be written.
+    """
+
+    def __init__(self, columns: Sequence[Column], *, timezone: str) -> None:
+        self._columns = tuple(columns)
+        self._timezone = timezone
+        self._fields = fields_of(columns, timezone)
+        self._reference = Reference(self._fields)
+        self.schema = pa.schema([pa.field(field.name, field.codec.wire) for field in self._fields])
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (self._columns, self._timezone)
+
+    def decode(self, values: Any) -> Decoded:
+        """Decode ``values``, a ``pa.Array`` of binary, large_binary or string; null is a tombstone."""
+        run = _Run(len(values))
+        lengths = numpy_of(pc.binary_length(values))
+        null = numpy_of(pc.is_null(values))
+        for at in np.flatnonzero(lengths == 0).tolist():
+            run.bad.append(BadValue(at, None, "value is null (a tombstone)" if null[at] else "the value is empty"))
+        live = np.flatnonzero(lengths)
+        if len(live) != len(values):
+            values, lengths = values.take(pa.array(live)), lengths[live]
+        plan = FastPlan(self._fields, self._sample(values, lengths))
+        for start, end in _blocks(lengths):
+            records = values.slice(start, end - start).cast(pa.binary())
+            self._block(run, plan, records, live[start:end])
+        if not run.rows:
+            run.add([field.codec.array([]) for field in self._fields], live[:0])
+        return run.finish(self.schema)
+
+    def _sample(self, values: Any, lengths: npt.NDArray[Any]) -> list[Pairs]:
+        """Some of the records that fit, spread evenly."""
+        step = max(1, len(values) // SAMPLE_ROWS)
+        sampled = np.arange(0, len(values), step)
+        sampled = sampled[np.cumsum(lengths[sampled]) <= SAMPLE_BYTES]
+        records = values.take(pa.array(sampled)).cast(pa.binary()).to_pylist()
+        return [fit for fit in map(self._reference.fit, records) if fit is not None]
+
+    def _block(self, run: _Run, plan: FastPlan, records: Any, rows: Rows) -> None:
+        """Decode a block; cut what is refused until it passes or is a leaf."""
+        todo = [(records, rows)]
+        while todo:
+            records, rows = todo.pop()
+            if len(records) == 1:
+                self._decide(run, records, rows)
+                continue
+            try:
+                arrays, suspects = plan.run(records)
+            except Refused as refusal:
+                if len(records) <= LEAF_ROWS:
+                    self._decide(run, records, rows)
+                    continue
+                cuts = _cuts(len(records), str(refusal))
+                todo.extend((records.slice(start, end - start), rows[start:end]) for start, end in reversed(cuts))
+            else:
+                self._take(run, records, rows, arrays, suspects)
+
+    def _take(self, run: _Run, records: Any, rows: Rows, arrays: list[Any], suspects: Suspects) -> None:
+        """Add the rows that passed, decide the suspects."""
+        if suspects is None:
+            run.add(arrays, rows)
+            return
+        keep = pa.array(~suspects)
+        run.add([array.filter(keep) for array in arrays], rows[~suspects])
+        self._decide(run, records.filter(pa.array(suspects)), rows[suspects])
+
+    def _decide(self, run: _Run, records: Any, rows: Rows) -> None:
+        arrays, reasons = self._reference.decode(records.to_pylist())
+        fits: Mask = np.ones(len(rows), np.bool_)
+        fits[list(reasons)] = False
+        run.add(arrays, rows[fits])
+        run.bad.extend(BadValue(int(rows[at]), column, reason) for at, (column, reason) in reasons.items())
+
+
+def _cuts(size: int, refusal: str) -> list[tuple[int, int]]:
+    """Where to cut a refused block: evenly while large, then around the row the parser names, else in halves."""
+    if size > CUT_ROWS:
+        return [(at, min(at + CUT_ROWS, size)) for at in range(0, size, CUT_ROWS)]
+    named = _AT_ROW.search(refusal)
+    cut = int(named[1]) if named else size // 2
+    edges = [0, LEAF_ROWS, size] if cut < LEAF_ROWS or cut >= size else [0, cut, cut + 1 if named else cut, size]
+    return [(start, end) for start, end in itertools.pairwise(edges) if start < end]
+
+
+def _rebuild(columns: Sequence[Column], timezone: str) -> JsonDecoder:
+    return JsonDecoder(columns, timezone=timezone)
+
+
+class _Run:
+    """The pieces of one decode call."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.rows = 0
+        self.bad: list[BadValue] = []
+        self._pieces: list[tuple[list[Any], Rows]] = []
+
+    def add(self, arrays: list[Any], rows: Rows) -> None:
+        if len(rows) or not self._pieces:
+            self.rows += len(rows)
+            self._pieces.append((arrays, rows))
+
+    def finish(self, schema: Any) -> Decoded:
+        """Put the pieces together in input order."""
+        self.bad.sort(key=lambda bad: bad.row)
+        batches = [pa.RecordBatch.from_arrays(arrays, schema=schema) for arrays, _ in self._pieces]
+        batch = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+        rows = np.concatenate([rows for _, rows in self._pieces])
+        assert len(rows) == batch.num_rows, "one row of each column for each record"
+        assert len(rows) + len(self.bad) == self.size, "every record is decoded or bad"
+        if len(rows) and (np.diff(rows) < 0).any():
+            order = np.argsort(rows)
+            batch, rows = batch.take(pa.array(order)), rows[order]
+        return Decoded(batch, None if len(rows) == self.size else pa.array(rows, pa.int64()), self.bad)
+
+
+def _blocks(lengths: npt.NDArray[Any]) -> Iterator[tuple[int, int]]:
+    """Cut ``[0, n)`` into blocks bounded by rows and bytes."""
+    ends = np.cumsum(lengths, dtype=np.int64)
+    start = 0
+    while start < len(ends):
+        before = int(ends[start - 1]) if start else 0
+        end = int(np.searchsorted(ends, before + BLOCK_BYTES, side="right"))
+        end = max(start + 1, min(end, start + BLOCK_ROWS))
+        yield start, end
+        start = end

@@ -1,0 +1,103 @@
+"""The ways a record may give a Nested column, read by the parser.
+
+``n.a`` and ``n.b`` come as fields of these names, as ``n``: an array of objects, or as ``n``: an object of
+arrays.  A plan reads one of them, and has the parser look at the others, so that a record that uses another
+one is noticed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from chsink.decode.codec import Reader, Suspects, merge, valid_of
+from chsink.decode.containers import ArrayCodec, flatten, lift, missing, null_mask
+from chsink.decode.fields import Field
+from chsink.decode.values import Pairs
+
+_ANY_OBJECT = pa.struct([])
+
+
+class NestedForm:
+    """One group read in one form; ``parsed`` are the fields the parser reads for it beyond the columns' own."""
+
+    grouped = False
+
+    def __init__(self, group: str, parsed: Sequence[Any], others: Sequence[str]) -> None:
+        self.group = group
+        self.parsed = [*parsed, *(pa.field(name, _ANY_OBJECT) for name in others)]
+        self._others = others
+
+    def conflicts(self, columns: dict[str, Any]) -> Suspects:
+        """Rows that use another form (as an object; the parser refuses any other kind)."""
+        return merge(*(valid_of(columns[name]) for name in self._others))
+
+    def column(self, field: Field, columns: dict[str, Any]) -> tuple[Any, Suspects]:
+        """The wire array of one of the group's fields."""
+        raise NotImplementedError
+
+
+class ArraysForm(NestedForm):
+    """``n`` as an object of arrays."""
+
+    grouped = True
+
+    def __init__(self, group: str, readers: dict[str, Reader], others: Sequence[str]) -> None:
+        struct = pa.struct([pa.field(member, reader.source) for member, reader in readers.items()])
+        super().__init__(group, [pa.field(group, struct)], others)
+        self._readers = readers
+
+    def column(self, field: Field, columns: dict[str, Any]) -> tuple[Any, Suspects]:
+        """The member's array; missing where the object is."""
+        members = dict(zip(self._readers, columns[self.group].flatten(), strict=True))
+        return self._readers[field.member].convert(members[field.member])
+
+
+class ObjectsForm(NestedForm):
+    """``n`` as an array of objects."""
+
+    grouped = True
+
+    def __init__(self, group: str, readers: dict[str, Reader], others: Sequence[str]) -> None:
+        struct = pa.struct([pa.field(member, reader.source) for member, reader in readers.items()])
+        super().__init__(group, [pa.field(group, pa.list_(struct))], others)
+        self._readers = readers
+
+    def column(self, field: Field, columns: dict[str, Any]) -> tuple[Any, Suspects]:
+        """The member of each object; an object that is null makes the row suspect."""
+        codec = field.codec
+        assert isinstance(codec, ArrayCodec), "Nested columns are arrays"
+        rows = columns[self.group]
+        offsets, objects, parents = flatten(rows)
+        elements = dict(zip(self._readers, objects.flatten(), strict=True))[field.member]
+        converted, wrong = self._readers[field.member].convert(elements)
+        absent = ~valid_of(objects) if objects.null_count else None
+        bad = lift(merge(wrong, absent, missing(codec.item, elements)), parents, len(rows))
+        return pa.ListArray.from_arrays(offsets, converted, type=codec.wire, mask=null_mask(rows)), bad
+
+
+def nested_form(group: str, fields: Sequence[Field], samples: Sequence[dict[str, Any]]) -> NestedForm:
+    """The form that the samples use, where it can be read by the parser."""
+    names = [field.name for field in fields]
+    given = [sample[group] for sample in samples if sample.get(group) is not None]
+    dotted = NestedForm(group, [], [group])
+    if not given:
+        return dotted
+    if all(isinstance(one, list) and all(isinstance(item, Pairs) for item in one) for one in given):
+        objects = [dict(item.items) for one in given for item in one]
+        readers = {f.member: _item(f).reader([one.get(f.member) for one in objects]) for f in fields}
+        known = {member: reader for member, reader in readers.items() if reader is not None}
+        return ObjectsForm(group, known, names) if len(known) == len(fields) else dotted
+    if all(isinstance(one, Pairs) for one in given):
+        found = [dict(one.items) for one in given]
+        readers = {f.member: f.codec.reader([one.get(f.member) for one in found]) for f in fields}
+        known = {member: reader for member, reader in readers.items() if reader is not None}
+        return ArraysForm(group, known, names) if len(known) == len(fields) else dotted
+    return dotted
+
+
+def _item(field: Field) -> Any:
+    assert isinstance(field.codec, ArrayCodec), "Nested columns are arrays"
+    return field.codec.item

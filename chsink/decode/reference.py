@@ -1,0 +1,100 @@
+"""The reference path: one record at a time, exactly. Every other path must agree with it.
+
+Rules: names match exactly; fields the table does not have are ignored; a field the table has may be given
+once.  A Nested column ``n.a`` is given as ``{"n.a": […]}``, ``{"n": [{"a": …}, …]}`` or ``{"n": {"a":
+[…]}}``, in one way per record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from chsink.decode.fields import LENGTHS, Field, groups_of
+from chsink.decode.values import MisfitError, Pairs, RawNeededError, kind_of, members, parse_record, with_raw
+
+Reason = tuple[str | None, str]  # column, reason
+
+
+class Reference:
+    """Decodes records for a table's fields."""
+
+    def __init__(self, fields: Sequence[Field]) -> None:
+        self._fields = fields
+        self._groups = groups_of(fields)
+        self._known = {field.name for field in fields} | set(self._groups)
+        self._members = {group: {fields[at].member for at in positions} for group, positions in self._groups.items()}
+
+    def decode(self, records: Sequence[bytes]) -> tuple[list[Any], dict[int, Reason]]:
+        """Wire arrays, one per field, of the records that fit; and why the others do not."""
+        rows: list[list[Any]] = []
+        reasons: dict[int, Reason] = {}
+        for at, record in enumerate(records):
+            try:
+                rows.append(self._row(record))
+            except _FieldMisfitError as misfit:
+                reasons[at] = (misfit.column, misfit.reason)
+            except MisfitError as misfit:
+                reasons[at] = (None, misfit.reason)
+        arrays = []
+        for at, field in enumerate(self._fields):
+            array, _ = field.settle_nulls(field.codec.array([row[at] for row in rows]))
+            arrays.append(array)
+        return arrays, reasons
+
+    def fit(self, record: bytes) -> Pairs | None:
+        """The record parsed, if it fits."""
+        try:
+            self._row(record)
+            return parse_record(record)
+        except (_FieldMisfitError, MisfitError):
+            return None
+
+    def _row(self, record: bytes) -> list[Any]:
+        parsed = parse_record(record)
+        try:
+            return self._convert(parsed)
+        except RawNeededError:
+            return self._convert(with_raw(record))
+
+    def _convert(self, record: Pairs) -> list[Any]:
+        found = members(record, self._known)
+        row = []
+        for field in self._fields:
+            try:
+                row.append(self._value(field, found))
+            except MisfitError as misfit:
+                raise _FieldMisfitError(field.name, misfit.reason) from None
+        for group, positions in self._groups.items():
+            if len({len(row[at] or ()) for at in positions}) > 1:
+                raise _FieldMisfitError(group, LENGTHS)
+        return row
+
+    def _value(self, field: Field, found: dict[str, Any]) -> Any:
+        value = found.get(field.name)
+        if field.group and found.get(field.group) is not None:
+            value = self._nested(field, value, found[field.group])
+        if value is not None:
+            return field.codec.exact(value)
+        if field.null_reason is not None:
+            raise MisfitError(field.null_reason)
+        return None
+
+    def _nested(self, field: Field, direct: Any, group: Any) -> Any:
+        if direct is not None:
+            raise MisfitError(f"given as {field.name} and inside {field.group} at once")
+        known = self._members[field.group]
+        if isinstance(group, Pairs):
+            return members(group, known).get(field.member)
+        if not isinstance(group, list):
+            raise MisfitError(f"{kind_of(group)} in the Nested column {field.group}")
+        if not all(isinstance(one, Pairs) for one in group):
+            raise MisfitError(f"the Nested column {field.group} holds other than objects")
+        return [members(one, known).get(field.member) for one in group]
+
+
+class _FieldMisfitError(Exception):
+    def __init__(self, column: str, reason: str) -> None:
+        super().__init__(reason)
+        self.column = column
+        self.reason = reason

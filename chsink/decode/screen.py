@@ -1,0 +1,79 @@
+"""Finding, before the parser sees them, the records on which it is more lenient than the reference.
+
+The parser takes bytes that are not UTF-8, the tokens ``NaN`` and ``Inf`` as numbers, and any depth; and a
+zero byte is its end of input.  None of that is JSON.  The screen may suspect too much, never too little.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from chsink.decode.codec import Mask, Suspects, merge, numpy_of
+from chsink.decode.values import MAX_DEPTH, depth_of
+
+_NAN, _INF = (b"N", b"aN"), (b"I", b"nf")
+_BEFORE = np.zeros(256, np.bool_)
+_BEFORE[list(b":,[- \t\r\n")] = True
+
+
+def window(records: Any) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8]]:
+    """Offsets (starting at 0, one more than records) and bytes of a binary array without nulls."""
+    _, offsets_buffer, data = records.buffers()
+    offsets = np.frombuffer(offsets_buffer, np.int32)[records.offset : records.offset + len(records) + 1]
+    start, end = int(offsets[0]), int(offsets[-1])
+    return offsets - start, np.frombuffer(data, np.uint8)[start:end] if data is not None else np.zeros(0, np.uint8)
+
+
+def suspects_of(records: Any) -> Suspects:
+    """The records to be decided by the reference. Raises pa.ArrowInvalid when some are not UTF-8."""
+    records.cast(pa.string())
+    offsets, data = window(records)
+    at = np.concatenate((np.flatnonzero(data == 0), _tokens(data, _NAN), _tokens(data, _INF)))
+    suspects: Suspects = None
+    if len(at):
+        suspects = np.zeros(len(records), np.bool_)
+        suspects[np.searchsorted(offsets, at, side="right") - 1] = True
+    return merge(suspects, _deep(records, offsets))
+
+
+def _tokens(data: npt.NDArray[np.uint8], token: tuple[bytes, bytes]) -> npt.NDArray[np.intp]:
+    """Where the three-letter token stands behind something that a value may stand behind."""
+    at = np.flatnonzero(data == token[0][0])
+    at = at[(at > 0) & (at < len(data) - 2)]
+    if len(at):
+        at = at[(data[at + 1] == token[1][0]) & (data[at + 2] == token[1][1])]
+        at = at[_BEFORE[data[at - 1]]]
+    return at
+
+
+def _deep(records: Any, offsets: npt.NDArray[np.int32]) -> Suspects:
+    """Records nested deeper than allowed; only long ones with many brackets are looked at."""
+    long = np.flatnonzero(np.diff(offsets) > 2 * MAX_DEPTH)
+    if not len(long):
+        return None
+    texts = records.take(pa.array(long))
+    brackets = pc.add(pc.count_substring(texts, "["), pc.count_substring(texts, "{"))
+    deep: Mask = np.zeros(len(records), np.bool_)
+    for at in np.flatnonzero(numpy_of(brackets) > MAX_DEPTH).tolist():
+        deep[long[at]] = depth_of(texts[at].as_py()) > MAX_DEPTH
+    return deep
+
+
+def maybe_repeated(records: Any, name: str) -> Suspects:
+    """Records that may give a field twice: its quoted name is there more than once, or some key has an escape."""
+    if json.dumps(name, ensure_ascii=False) != f'"{name}"':
+        return np.ones(len(records), np.bool_)
+    quoted = pc.count_substring(records, f'"{name}"')
+    escaped = pc.match_substring_regex(records, _ESCAPED_NAME)
+    bad = (numpy_of(quoted) > 1) | numpy_of(escaped)
+    return bad if bad.any() else None
+
+
+# An escape inside what may be a key: a quoted text, with a backslash in it, in front of a colon.
+_ESCAPED_NAME = r'\\[^"]*"[ \t\r\n]*:'

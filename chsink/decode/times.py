@@ -1,0 +1,256 @@
+"""Dates and instants; times of day are in :mod:`chsink.decode.clock`.
+
+Rules:
+
+* Text is ISO 8601: ``2026-01-31``, ``2026-01-31 23:59:59.5``, ``2026-01-31T23:59Z``, ``…+02:00``.  With an
+  offset it is an instant; without, a local time in the column's zone (else the server's).  A local time
+  that a clock change repeats is its first occurrence; one that a clock change skips does not exist and is
+  refused.
+* A Date takes a date alone.  A number is no date: ClickHouse reads it as days or as seconds, by its size.
+* A number in DateTime is epoch seconds.  In DateTime64(p) an integer is ticks of 10^-p s, a number with a
+  fraction or exponent is seconds.  ClickHouse's versions disagree about integers in
+  DateTime64 (ticks by its documents, seconds in 26.9), and senders mix up units: one that, read as epoch
+  seconds, milliseconds or microseconds instead, is a time before 2300 as well is refused (zero excepted).
+  With p = 3, 6 or 9 that costs the first months of 1970.
+* Nothing is rounded: digits finer than the column's precision must be zeros.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import date
+from decimal import Decimal
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from chsink.decode.codec import (
+    Codec,
+    Mask,
+    Reader,
+    Suspects,
+    from_buffer,
+    mask_of,
+    merge,
+    numpy_of,
+    valid_of,
+)
+from chsink.decode.numbers import split_number
+from chsink.decode.values import MisfitError, Number, kinds_of
+from chsink.errors import ConfigError
+
+Ticks = npt.NDArray[np.int64]
+
+_DATE_TIME: Final = re.compile(
+    r"(\d{4})-(\d\d)-(\d\d)"
+    r"(?:[ T](\d\d)(?::(\d\d)(?::(\d\d)(?:\.(\d+))?)?)?(Z|([+-])(\d\d)(?::?(\d\d))?)?)?",
+    re.ASCII,
+)
+_HAS_ZONE: Final = r"[ T].*(Z|[-+][0-9:]+)$"
+_UTC_NAMES: Final = frozenset({"UTC", "Etc/UTC", "Etc/UCT", "UCT", "Zulu", "Etc/Zulu", "GMT", "Etc/GMT"})
+_EPOCH_DAY: Final = date(1970, 1, 1).toordinal()
+_DAY_1900: Final = date(1900, 1, 1).toordinal() - _EPOCH_DAY
+_DAY_2300: Final = date(2300, 1, 1).toordinal() - _EPOCH_DAY
+EXPONENT_MAX: Final = 100
+_INT64_MAX: Final = 2**63 - 1
+_UNITS: Final = ((0, "s"), (3, "ms"), (6, "us"), (9, "ns"))
+_FINER: Final = "finer than the precision of "
+
+
+class DateCodec(Codec):
+    """``Date`` and ``Date32`` as date32."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name, pa.date32())
+        self.low, self.high = (0, 65535) if name == "Date" else (_DAY_1900, _DAY_2300 - 1)
+
+    def exact(self, value: Any) -> Any:
+        """Days since 1970-01-01."""
+        if isinstance(value, Number) or not isinstance(value, str):
+            raise self.misfit(value)
+        found = _DATE_TIME.fullmatch(value)
+        if found is None or found[4]:
+            raise MisfitError(f"a string that is no date (YYYY-MM-DD) in {self.label}")
+        days = _days(found, self.label)
+        if not self.low <= days <= self.high:
+            raise self.out_of_range()
+        return days
+
+    def reader(self, samples: Sequence[Any]) -> Reader | None:
+        """From text."""
+        del samples
+        return Reader(pa.string(), lambda texts: self._ranged(texts.cast(self.wire)))
+
+    def accept(self, source: Any) -> Reader | None:
+        """Dates and text."""
+        if pa.types.is_date32(source):
+            return Reader(source, self._ranged)
+        return self.reader(()) if pa.types.is_string(source) else None
+
+    def _ranged(self, dates: Any) -> tuple[Any, Suspects]:
+        days = numpy_of(dates.cast(pa.int32()))
+        bad = (days < self.low) | (days > self.high)
+        return dates, bad if bad.any() else None
+
+
+def _days(found: re.Match[str], label: str) -> int:
+    try:
+        return date(int(found[1]), int(found[2]), int(found[3])).toordinal() - _EPOCH_DAY
+    except ValueError:
+        raise MisfitError(f"a date that does not exist in {label}") from None
+
+
+def shifted(digits: int, exponent: int, label: str) -> int:
+    """Digits · 10^exponent, which must be an integer of a sane size."""
+    if exponent < 0:
+        raise MisfitError(_FINER + label)
+    if exponent > EXPONENT_MAX:
+        raise MisfitError(f"out of range for {label}")
+    return int(digits * 10**exponent)
+
+
+def ticks_of(seconds: int, fraction: str | None, precision: int, label: str) -> int:
+    """Seconds and the digits behind the point, as ticks of 10^-precision s."""
+    digits = (fraction or "").rstrip("0")
+    if len(digits) > precision:
+        raise MisfitError(_FINER + label)
+    return int(seconds * 10**precision) + int(digits.ljust(precision, "0") or 0)
+
+
+def _known_zone(zone: str) -> str:
+    try:
+        pc.assume_timezone(pa.array([0], pa.timestamp("s")), zone)
+    except pa.ArrowInvalid:
+        raise ConfigError(
+            "CHS-503",
+            f"the time zone {zone!r} is not known on this machine",
+            "install the time zone database (package tzdata) on every executor, or use UTC",
+        ) from None
+    return zone
+
+
+class InstantCodec(Codec):
+    """``DateTime`` (precision None) and ``DateTime64(p)``.
+
+    On the wire: timestamps of unit s, ms, us or ns; precisions 7 and 8, whose range nanoseconds cannot
+    hold, as decimal seconds.
+    """
+
+    def __init__(self, precision: int | None, zone: str) -> None:
+        self.precision = precision or 0
+        label = "DateTime" if precision is None else f"DateTime64({precision})"
+        self.decimal = self.precision in (7, 8)
+        digits, unit = next((n, u) for n, u in _UNITS if n >= self.precision)
+        self.factor = 10 ** (digits - self.precision)
+        super().__init__(label, pa.decimal128(20, self.precision) if self.decimal else pa.timestamp(unit, "UTC"))
+        self.zone = None if zone in _UTC_NAMES else _known_zone(zone)
+        scale: int = 10**self.precision
+        self.low: int = 0 if precision is None else _DAY_1900 * 86400 * scale
+        self.high: int = 2**32 - 1 if precision is None else min(_DAY_2300 * 86400 * scale - 1, _INT64_MAX)
+        coarser = max((digits for digits, _ in _UNITS if digits < self.precision), default=None)
+        self.ambiguous: int = 0 if coarser is None else _DAY_2300 * 86400 * 10**coarser - 1
+
+    def exact(self, value: Any) -> Any:
+        """Ticks of the wire's unit, or Decimal seconds."""
+        if isinstance(value, bool) or not isinstance(value, str):
+            raise self.misfit(value)
+        ticks = self._number(value) if isinstance(value, Number) else self._text(value)
+        if not self.low <= ticks <= self.high:
+            raise self.out_of_range()
+        return Decimal(ticks).scaleb(-self.precision) if self.decimal else ticks * self.factor
+
+    def _number(self, text: Number) -> int:
+        digits, exponent = split_number(text) or (1, EXPONENT_MAX + 1)
+        if not (text.integral_text and self.precision):
+            return shifted(digits, exponent + self.precision, self.label)
+        number = shifted(digits, exponent, self.label)
+        if 0 < abs(number) <= self.ambiguous:
+            raise MisfitError(f"an integer that could be ticks of {self.label} or of a coarser unit")
+        return number
+
+    def _text(self, text: str) -> int:
+        found = _DATE_TIME.fullmatch(text)
+        if found is None:
+            raise MisfitError(f"a string that is no ISO 8601 date and time in {self.label}")
+        hour, minute, second = (int(found[at] or 0) for at in (4, 5, 6))
+        if hour > 23 or minute > 59 or second > 59 or int(found[10] or 0) > 23 or int(found[11] or 0) > 59:
+            raise MisfitError(f"a time of day that does not exist in {self.label}")
+        seconds = _days(found, self.label) * 86400 + hour * 3600 + minute * 60 + second
+        if found[9]:
+            offset = int(found[10]) * 3600 + int(found[11] or 0) * 60
+            seconds -= offset if found[9] == "+" else -offset
+        elif not found[8] and self.zone:
+            seconds = self._from_local(pa.array([seconds], pa.timestamp("s")))[0].value
+        return ticks_of(seconds, found[7], self.precision, self.label)
+
+    def _from_local(self, local: Any) -> Any:
+        try:
+            return pc.assume_timezone(local, self.zone, ambiguous="earliest", nonexistent="raise")
+        except pa.ArrowInvalid:
+            raise MisfitError(f"a local time that a clock change in {self.zone} skips") from None
+
+    def reader(self, samples: Sequence[Any]) -> Reader | None:
+        """From text, or from integers."""
+        kinds = kinds_of(samples)
+        if kinds <= {"string"}:
+            return Reader(pa.string(), self._from_texts)
+        return Reader(pa.int64(), self._from_integers) if kinds <= {"int"} else None
+
+    def accept(self, source: Any) -> Reader | None:
+        """Timestamps (with a zone: instants; without: local times), dates, and text."""
+        if pa.types.is_timestamp(source) or pa.types.is_date32(source):
+            return Reader(source, self._from_timestamps)
+        return Reader(source, self._from_texts) if pa.types.is_string(source) else None
+
+    def _wire(self, ticks: Ticks, valid: Mask) -> Any:
+        if not self.decimal:
+            return from_buffer(self.wire, ticks * self.factor, valid)
+        return from_buffer(self.wire, np.stack((ticks, ticks >> 63), axis=1), valid)
+
+    def _from_integers(self, array: Any) -> tuple[Any, Suspects]:
+        ticks = numpy_of(array)
+        ambiguous = (np.abs(ticks) <= self.ambiguous) & (ticks != 0) if self.ambiguous else None
+        return self._ranged(ticks, valid_of(array), ambiguous)
+
+    def _from_texts(self, array: Any) -> tuple[Any, Suspects]:
+        for unit in ("us", "ns"):
+            for zone in (None, "UTC"):
+                try:
+                    return self._from_timestamps(array.cast(pa.timestamp(unit, zone)))
+                except pa.ArrowInvalid:
+                    continue
+        return self._from_mixed(array)
+
+    def _from_mixed(self, array: Any) -> tuple[Any, Suspects]:
+        zoned = mask_of(pc.match_substring_regex(array, _HAS_ZONE))
+        if not zoned.any() or zoned.all():
+            raise MisfitError("no column of dates and times")
+        parts = [self._from_texts(array.filter(pa.array(group))) for group in (zoned, ~zoned)]
+        order = pa.array(np.argsort(np.concatenate((np.flatnonzero(zoned), np.flatnonzero(~zoned)))))
+        bad = [part[1] if part[1] is not None else np.zeros(len(part[0]), np.bool_) for part in parts]
+        return pa.concat_arrays([part[0] for part in parts]).take(order), np.concatenate(bad)[numpy_of(order)]
+
+    def _from_timestamps(self, array: Any) -> tuple[Any, Suspects]:
+        if pa.types.is_date32(array.type):
+            array = array.cast(pa.timestamp("s"))
+        if array.type.tz is None and self.zone:
+            array = self._from_local(array)
+        digits = next(n for n, unit in _UNITS if unit == array.type.unit)
+        ticks = numpy_of(array.view(pa.int64()))
+        valid = valid_of(array)
+        if digits > self.precision:
+            ticks, rest = np.divmod(ticks, 10 ** (digits - self.precision))
+            return self._ranged(ticks, valid, rest != 0)
+        factor = 10 ** (self.precision - digits)
+        beyond = (ticks < self.low // factor) | (ticks > self.high // factor)
+        return self._ranged(np.where(beyond, 0, ticks) * factor, valid, beyond)
+
+    def _ranged(self, ticks: Ticks, valid: Mask, bad: Mask | None) -> tuple[Any, Suspects]:
+        suspects = merge(bad, (ticks < self.low) | (ticks > self.high))
+        if suspects is None:
+            return self._wire(ticks, valid), None
+        return self._wire(np.where(suspects, 0, ticks), valid & ~suspects), suspects & valid

@@ -1,0 +1,66 @@
+"""Variant: a value of the first alternative, by the value's own kind, that it fits exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+
+from chsink.decode.codec import Codec, Reader
+from chsink.decode.values import MisfitError, kind_of
+
+# Which alternatives a value is tried on, by its kind, in this order of their labels' beginnings.
+_ORDER: Final = {
+    "a boolean": ("Bool",),
+    "an integer": ("Int", "UInt", "Decimal", "Float"),
+    "a number with a fraction or exponent": ("Decimal", "Float"),
+    "a string": ("String",),
+    "a binary string": ("String",),
+    "an array": (),
+    "an object": (),
+}
+
+
+class VariantCodec(Codec):
+    """``Variant(…)`` as a dense union; its alternatives have Arrow types of their own."""
+
+    def __init__(self, names: Sequence[str], items: Sequence[Codec]) -> None:
+        fields = [pa.field(name, item.wire) for name, item in zip(names, items, strict=True)]
+        super().__init__("Variant", pa.dense_union(fields))
+        self.nullable = self.null_inside = True
+        self.items = tuple(items)
+
+    def exact(self, value: Any) -> Any:
+        """(alternative, its value)."""
+        for beginning in _ORDER[kind_of(value)]:
+            for at, item in enumerate(self.items):
+                if item.label.startswith(beginning):
+                    try:
+                        return at, item.exact(value)
+                    except MisfitError:
+                        continue
+        raise MisfitError(f"{kind_of(value)} that fits no alternative of the Variant")
+
+    def array(self, values: list[Any]) -> Any:
+        """Null is a null of the first alternative."""
+        chosen = [(0, None) if value is None else value for value in values]
+        groups: list[list[Any]] = [[] for _ in self.items]
+        offsets = []
+        for at, value in chosen:
+            offsets.append(len(groups[at]))
+            groups[at].append(value)
+        children = [item.array(group) for item, group in zip(self.items, groups, strict=True)]
+        types = pa.array([at for at, _ in chosen], pa.int8())
+        names = [field.name for field in self.wire]
+        return pa.UnionArray.from_dense(types, pa.array(offsets, pa.int32()), children, names)
+
+    def reader(self, samples: Sequence[Any]) -> Reader | None:
+        """Never natively."""
+        del samples
+        return None
+
+    def accept(self, source: Any) -> Reader | None:
+        """One by one."""
+        del source
+        return None

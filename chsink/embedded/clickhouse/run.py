@@ -1,0 +1,209 @@
+"""Runs one call: opens its session, applies what came with it, gives the statement to the engine.
+
+Blocking: called on a worker thread.  A SELECT in a format that consists of its blocks is fetched block by block, and what goes
+beyond the buffer is streamed; any other result is complete before the first byte is sent.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from chsink.embedded.clickhouse import codecs
+from chsink.embedded.clickhouse.call import Call, External
+from chsink.embedded.clickhouse.engine import Connection, Counts, Engine, Stream, identifier
+from chsink.embedded.clickhouse.exceptions import ACCESS_DENIED, READONLY, refused
+from chsink.embedded.clickhouse.sessions import Lease, Sessions, restore_later
+from chsink.embedded.clickhouse.statement import Insert, Query, blockwise, first_words, refuse_second_statement, split
+
+# A result is sent as it comes once it has filled the buffer or taken this long: no client waits for a slow one in the dark.
+_BUFFER_S: Final = 0.1
+# Enough for the head of any INSERT whose data follow in the same body.
+_HEAD_BYTES: Final = 1 << 18
+
+
+class Answer:
+    """A statement's result: ``blocks``, then what ``rest`` still yields.  ``close`` must be called."""
+
+    def __init__(self, lease: Lease, blocks: Sequence[bytes], counts: Counts, format_name: str | None) -> None:
+        self.blocks = blocks
+        self.counts = counts
+        self.format = format_name
+        self.rest: Stream | None = None
+        self._lease = lease
+
+    def fetch(self) -> bytes:
+        """The next block, empty at the end; raises ClickHouseException."""
+        assert self.rest is not None, "only a streamed answer has more"
+        block = self.rest.fetch()
+        self.counts = self.counts.plus(block.counts)
+        return block.data
+
+    def close(self) -> None:
+        """End the statement if it still runs and free the session."""
+        rest, self.rest = self.rest, None
+        try:
+            if rest is not None:
+                rest.cancel()
+        finally:
+            self._lease.release()
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """A statement ready for the engine: ``text`` without the data of an INSERT, which are ``data``."""
+
+    kind: Insert | Query
+    text: bytes
+    data: Sequence[bytes]
+
+
+class Runner:
+    """Runs calls against one engine."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.sessions = Sessions(engine)
+        self._engine = engine
+
+    def run(self, call: Call) -> Answer:
+        """Run a call to its end, or until its buffer is full; raises ClickHouseException."""
+        task = _task(call)
+        lease, new = self.sessions.lease(call.user, call.session)
+        try:
+            self._enter(lease, call, task, new=new)
+            return _run(lease, call, task)
+        except BaseException:
+            lease.release()
+            raise
+
+    def _enter(self, lease: Lease, call: Call, task: _Task, *, new: bool) -> None:
+        """Give the session the call's tables, rights, database and settings, in this order."""
+        connection = lease.connection
+        if lease.kept and not new:
+            self._note(lease, call, task)
+        for table in call.external:
+            _create(lease, table)
+        self._limit(connection, call, task, new=new)
+        if call.database:
+            connection.run(f"USE {identifier(call.database)}")
+        settings = dict(call.settings)
+        if call.named and not lease.kept and not self._engine.readonly:
+            settings.setdefault("log_comment", call.query_id)
+        if call.read_only and not self._engine.readonly:
+            settings.setdefault("readonly", "2")
+        if lease.kept and settings.pop("readonly", "0") != "0" and not connection.changes_nothing(task.text):
+            raise refused(READONLY, "Cannot execute query in readonly mode")
+        connection.assign(settings)
+
+    def _note(self, lease: Lease, call: Call, task: _Task) -> None:
+        """What the statement itself sets for its session is not put back."""
+        words = first_words(task.text[:_HEAD_BYTES].decode("latin-1"), 2)
+        names = [name for name in call.settings if name != "readonly"]
+        if words[:1] == ("SET",):
+            names = [name for name in names if name.encode() not in task.text]
+        restore_later(lease, names, database=bool(call.database) and words[:1] != ("USE",))
+
+    def _limit(self, connection: Connection, call: Call, task: _Task, *, new: bool) -> None:
+        """Give a user's session his role, and keep a limited user in it."""
+        if call.user.limited and (call.roles or _sets_role(task)):
+            raise refused(ACCESS_DENIED, f"{call.user.name}: Not enough privileges to change the role")
+        if new and call.user.limited:
+            connection.run(f"SET ROLE {identifier(call.user.role)}")
+        if call.roles:
+            connection.run(f"SET ROLE {', '.join(identifier(role) for role in call.roles)}")
+
+
+def _sets_role(task: _Task) -> bool:
+    words = first_words(task.text[:_HEAD_BYTES].decode("latin-1"))
+    return words[:2] == ("SET", "ROLE") or words == ("SET", "DEFAULT", "ROLE")
+
+
+def _create(lease: Lease, table: External) -> None:
+    name = identifier(table.name)
+    lease.connection.run(f"CREATE TEMPORARY TABLE {name} ({table.structure}) ENGINE = Memory")
+    lease.before_release(lambda: _drop(lease, name))
+    lease.connection.insert(f"INSERT INTO {name}".encode("utf-8", "surrogateescape"), table.format, [table.data], {})
+
+
+def _drop(lease: Lease, name: str) -> None:
+    if lease.kept:
+        lease.connection.run(f"DROP TEMPORARY TABLE {name}")
+
+
+def _task(call: Call) -> _Task:
+    """Put the URL's query, a line break and the body together, as the server does, and cut an INSERT's data off."""
+    pieces = codecs.decode(call.content_encoding, call.body)
+    if call.query:
+        text = call.query + b"\n"
+        kind = split(text.decode("latin-1"))
+        if isinstance(kind, Insert):
+            inline = text[kind.data_start :]
+            return _fed(kind, text, [inline, *pieces] if inline.strip() else pieces)
+        if not pieces:
+            return _Task(kind, text, ())
+        pieces = [text, *pieces]
+    head = _head(pieces)
+    kind = split(head.decode("latin-1"))
+    if pieces and (isinstance(kind, Query) or kind.data_start >= len(head)):
+        head, pieces = b"".join([head, *pieces]), []
+        kind = split(head.decode("latin-1"))
+    if isinstance(kind, Query):
+        return _Task(kind, head, ())
+    return _fed(kind, head, [head[kind.data_start :], *pieces])
+
+
+def _fed(kind: Insert, text: bytes, data: list[bytes]) -> _Task:
+    """An INSERT with its data; rows behind a semicolon, which the engine would leave out, are refused."""
+    if kind.format == "Values" and (values := b"".join(data).rstrip()).find(b";") not in (-1, len(values) - 1):
+        refuse_second_statement(values.decode("latin-1"))
+    return _Task(kind, text, data)
+
+
+def _head(pieces: list[bytes]) -> bytes:
+    """Take the first pieces, joined, off the list."""
+    taken: list[bytes] = []
+    size = 0
+    while pieces and size < _HEAD_BYTES:
+        taken.append(pieces.pop(0))
+        size += len(taken[-1])
+    return b"".join(taken)
+
+
+def _run(lease: Lease, call: Call, task: _Task) -> Answer:
+    connection = lease.connection
+    if isinstance(task.kind, Insert):
+        data = [piece for piece in task.data if piece]
+        counts = connection.insert(task.kind.head.encode("latin-1"), task.kind.format, data, call.params)
+        answer = Answer(lease, (), counts, None)
+    else:
+        format_name = task.kind.format or call.default_format
+        if task.kind.selects and not call.whole and blockwise(format_name) and b"array_of_rows" not in task.text:
+            return _streamed(lease, connection.stream(task.text, format_name, call.params), call, format_name)
+        block = connection.run(task.text, format_name, call.params)
+        answer = Answer(lease, (block.data,), block.counts, format_name if task.kind.answers else None)
+    lease.release()
+    return answer
+
+
+def _streamed(lease: Lease, stream: Stream, call: Call, format_name: str) -> Answer:
+    blocks: list[bytes] = []
+    counts = Counts()
+    size = 0
+    deadline = time.monotonic() + _BUFFER_S
+    try:
+        while size < call.buffer_bytes and time.monotonic() < deadline:
+            block = stream.fetch()
+            counts = counts.plus(block.counts)
+            if not block.data:
+                lease.release()
+                return Answer(lease, blocks, counts, format_name)
+            blocks.append(block.data)
+            size += len(block.data)
+    except BaseException:
+        stream.cancel()
+        raise
+    answer = Answer(lease, blocks, counts, format_name)
+    answer.rest = stream
+    return answer

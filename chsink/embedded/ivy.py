@@ -1,0 +1,112 @@
+"""Runs the Ivy that ships inside pyspark: exact files by coordinate into a folder, with progress and retries.
+
+Each coordinate is asked for without its dependencies, so the answer is the list that was asked for.  A registry that
+fails now and then is asked again, with what came already kept in Ivy's own scratch cache.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+from xml.sax.saxutils import quoteattr
+
+from chsink.embedded.errors import EmbeddedServiceError
+from chsink.embedded.java import find_java
+
+_ATTEMPTS: Final = 4
+_FIRST_PAUSE_S: Final = 2.0
+_ATTEMPT_LIMIT_S: Final = 600
+
+
+def retrieve(label: str, coordinates: Sequence[str], scratch: Path, ivy_jars: Path) -> Path:
+    """Fetch ``organisation:name:version`` coordinates into a folder below ``scratch``; returns that folder.
+
+    Files are named ``name-version.jar``.  Raises EmbeddedServiceError CHS-902 after the last attempt.
+    """
+    assert coordinates, "nothing to fetch"
+    target = scratch / "jars"
+    request = scratch / "ivy.xml"
+    request.write_text(_request(coordinates), encoding="utf-8")
+    argv = _argv(request, scratch / "ivy-cache", target, ivy_jars)
+    log = ""
+    for attempt in range(_ATTEMPTS):
+        if attempt:
+            time.sleep(_FIRST_PAUSE_S * 2 ** (attempt - 1))
+        done, log = _run(argv, label, len(coordinates))
+        if done and all((target / _file_name(coordinate)).is_file() for coordinate in coordinates):
+            return target
+    raise EmbeddedServiceError(
+        "CHS-902",
+        f"{label}: not all of {len(coordinates)} jars came in {_ATTEMPTS} attempts; Ivy's last words:\n{log}",
+        "check the network and run it again; behind a mirror, name its Ivy settings file in CHSINK_IVY_SETTINGS",
+    )
+
+
+def _file_name(coordinate: str) -> str:
+    _, name, version = coordinate.split(":")
+    return f"{name}-{version}.jar"
+
+
+def _request(coordinates: Sequence[str]) -> str:
+    wanted = "".join(
+        f"<dependency org={quoteattr(organisation)} name={quoteattr(name)} rev={quoteattr(version)} "
+        'transitive="false" conf="default->default"/>\n'
+        for organisation, name, version in (coordinate.split(":") for coordinate in coordinates)
+    )
+    return (
+        '<ivy-module version="2.0"><info organisation="chsink" module="fetch"/>'
+        '<configurations><conf name="default"/></configurations>\n'
+        f"<dependencies>\n{wanted}</dependencies></ivy-module>\n"
+    )
+
+
+def _argv(request: Path, cache: Path, target: Path, ivy_jars: Path) -> list[str]:
+    argv = [str(find_java()), "-cp", f"{ivy_jars}/*", "org.apache.ivy.Main"]
+    if settings := os.environ.get("CHSINK_IVY_SETTINGS"):
+        argv += ["-settings", settings]
+    argv += ["-ivy", str(request), "-cache", str(cache), "-confs", "default", "-m2compatible"]
+    # Some Maven jars are published with the packaging "bundle".
+    return [*argv, "-types", "jar", "bundle", "-retrieve", f"{target}/[artifact]-[revision].[ext]"]
+
+
+def _run(argv: Sequence[str], label: str, total: int) -> tuple[bool, str]:
+    """One attempt: whether Ivy ended well, and the end of what it printed."""
+    lines: list[str] = []
+    fetched = 0
+    _progress(label, fetched, total)
+    with subprocess.Popen(
+        argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+    ) as process:
+        assert process.stdout is not None
+        # Ivy itself waits for a silent registry without end.
+        limit = threading.Timer(_ATTEMPT_LIMIT_S, process.kill)
+        limit.start()
+        try:
+            for line in process.stdout:
+                lines.append(line.rstrip())
+                if "[SUCCESSFUL ]" in line:
+                    fetched += 1
+                    _progress(label, fetched, total)
+        except BaseException:
+            process.kill()
+            raise
+        finally:
+            limit.cancel()
+    if sys.stderr.isatty():
+        sys.stderr.write("\n")
+    return process.returncode == 0, "\n".join(line for line in lines[-25:] if line.strip())
+
+
+def _progress(label: str, fetched: int, total: int) -> None:
+    """One line that is rewritten on a terminal; elsewhere only the first and the last state."""
+    if sys.stderr.isatty():
+        sys.stderr.write(f"\r{label}: {fetched} of {total} jars fetched")
+    elif fetched in (0, total):
+        sys.stderr.write(f"{label}: {fetched} of {total} jars fetched\n")
+    sys.stderr.flush()

@@ -1,0 +1,148 @@
+"""Jars that no Python package ships: pinned by checksum, fetched once, kept for every checkout and installation.
+
+Rules:
+
+- ``jars.toml`` names each file and its SHA-256.  Nothing is resolved: what is listed is fetched, and nothing else.
+- A file in the cache was checked before it got its name (rename is atomic), and is checked again at each use.
+- One process fetches at a time; the others wait for it and find the files there.
+- Ivy, which ships with Spark, does the fetching with its own default settings.  Where those do not reach a repository,
+  ``CHSINK_IVY_SETTINGS`` names an Ivy settings file, for instance of a company's mirror.
+
+The cache is ``$CHSINK_CACHE``, else ``$XDG_CACHE_HOME/chsink``, else ``~/.cache/chsink``.  ``python -m
+chsink.embedded.jars [SET…]`` fetches and prints the paths.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import functools
+import hashlib
+import importlib.util
+import os
+import sys
+import tempfile
+import tomllib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from chsink.embedded import ivy
+from chsink.embedded.errors import EmbeddedServiceError
+
+_PINS: Final = Path(__file__).with_name("jars.toml")
+
+
+@dataclass(frozen=True, slots=True)
+class Jar:
+    """One pinned file of a Maven repository."""
+
+    organisation: str
+    name: str
+    version: str
+    sha256: str
+
+    @property
+    def file_name(self) -> str:
+        return f"{self.name}-{self.version}.jar"
+
+    def __str__(self) -> str:
+        return f"{self.organisation}:{self.name}:{self.version}"
+
+
+def ensure(set_name: str) -> list[Path]:
+    """The files of a set of ``jars.toml``, fetched if they are not there; all of them checked against their SHA-256.
+
+    Raises EmbeddedServiceError: CHS-902 when a file cannot be fetched, CHS-903 when it is not the pinned one.
+    """
+    jars = pins()[set_name]
+    folder = cache_folder()
+    if _missing(jars, folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        with _one_process(folder / ".lock"):
+            missing = _missing(jars, folder)
+            if missing:
+                _fetch(set_name, missing, folder)
+    return [folder / jar.file_name for jar in jars]
+
+
+@functools.cache
+def pins() -> dict[str, tuple[Jar, ...]]:
+    """Every set of ``jars.toml``, in the order of the file."""
+    with _PINS.open("rb") as file:
+        sets = tomllib.load(file)
+    return {name: tuple(_jar(*pin) for pin in files.items()) for name, files in sets.items()}
+
+
+def _jar(coordinate: str, sha256: str) -> Jar:
+    organisation, name, version = coordinate.split(":")
+    return Jar(organisation, name, version, sha256)
+
+
+def cache_folder() -> Path:
+    """Where fetched jars are kept."""
+    if own := os.environ.get("CHSINK_CACHE"):
+        return Path(own).resolve() / "jars"
+    root = os.environ.get("XDG_CACHE_HOME")
+    return (Path(root) if root else Path.home() / ".cache") / "chsink" / "jars"
+
+
+def spark_jars_folder() -> Path:
+    """The folder of the jars that ship inside the pyspark package; raises CHS-902 when pyspark is not installed."""
+    spec = importlib.util.find_spec("pyspark")
+    if spec is None or not spec.submodule_search_locations:
+        raise EmbeddedServiceError("CHS-902", "pyspark is not installed", "install chsink with its dependencies")
+    return Path(spec.submodule_search_locations[0]) / "jars"
+
+
+def _missing(jars: Sequence[Jar], folder: Path) -> list[Jar]:
+    return [jar for jar in jars if _sha256(folder / jar.file_name) != jar.sha256]
+
+
+def _sha256(path: Path) -> str | None:
+    """A file's digest, or None where there is no file."""
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except FileNotFoundError:
+        return None
+
+
+@contextlib.contextmanager
+def _one_process(lock: Path) -> Iterator[None]:
+    with lock.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _fetch(set_name: str, jars: Sequence[Jar], folder: Path) -> None:
+    """Fetch into a scratch folder beside the cache, check, then give each file its name."""
+    with tempfile.TemporaryDirectory(prefix=".fetch-", dir=folder) as scratch:
+        fetched = ivy.retrieve(set_name, [str(jar) for jar in jars], Path(scratch), spark_jars_folder())
+        for jar in jars:
+            path = fetched / jar.file_name
+            found = _sha256(path)
+            if found != jar.sha256:
+                raise EmbeddedServiceError(
+                    "CHS-903",
+                    f"{jar} has SHA-256 {found}, but {jar.sha256} is pinned",
+                    "fetch from a repository you trust (CHSINK_IVY_SETTINGS); after changing a version on purpose, "
+                    f"put the new checksum into {_PINS.name}",
+                )
+            path.replace(folder / jar.file_name)
+
+
+def main(set_names: Sequence[str]) -> None:
+    """Fetch the named sets, or all, and print one path a line."""
+    for name in set_names or pins():
+        if name not in pins():
+            raise SystemExit(f"no such set: {name}; there are {', '.join(pins())}")
+        sys.stdout.writelines(f"{path}\n" for path in ensure(name))
+
+
+if __name__ == "__main__":
+    try:
+        main(sys.argv[1:])
+    except EmbeddedServiceError as error:
+        raise SystemExit(str(error)) from None

@@ -1,0 +1,80 @@
+"""Free TCP ports on 127.0.0.1 that stay free until their service listens.
+
+Asking the kernel for "any" port gives one of the range it also takes for outgoing connections: while a service
+restarts, a client that keeps trying to reach it can be given that very port and connect to itself.  So ports are drawn
+at random from below that range, and one drawn is reserved for this process through an abstract socket name, which no
+other process using this module can bind and which the kernel frees when this process ends, however it ends.
+"""
+
+from __future__ import annotations
+
+import errno
+import random
+import socket
+import sys
+from typing import Final
+
+from chsink.embedded.errors import EmbeddedServiceError
+
+HOST: Final = "127.0.0.1"
+_FIRST: Final = 20_000
+_END: Final = 32_000
+_ATTEMPTS: Final = 2_000
+
+_reservations: dict[int, socket.socket | None] = {}
+_random = random.SystemRandom()
+
+
+def free_port() -> int:
+    """A port on 127.0.0.1 that nobody listens on and that this process now owns; never given twice.
+
+    Raises EmbeddedServiceError CHS-904 when none is found within a bounded number of draws.
+    """
+    for _ in range(_ATTEMPTS):
+        port = _random.randrange(_FIRST, _END)
+        if port not in _reservations and is_free(port) and _reserve(port):
+            return port
+    raise EmbeddedServiceError(
+        "CHS-904",
+        f"no free port between {_FIRST} and {_END} on {HOST}",
+        "end programs that listen there, or pass the port to use",
+    )
+
+
+def is_free(port: int) -> bool:
+    """Whether a server could listen on the port now."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError as error:
+            if error.errno in (errno.EADDRINUSE, errno.EACCES):
+                return False
+            raise
+    return True
+
+
+def accepts(port: int, timeout_s: float = 0.5) -> bool:
+    """Whether somebody accepts connections on the port now."""
+    try:
+        with socket.create_connection((HOST, port), timeout=timeout_s):
+            return True
+    except OSError:
+        return False
+
+
+def _reserve(port: int) -> bool:
+    """Take the port's name among processes; only Linux has names that free themselves, elsewhere chance must do."""
+    if sys.platform != "linux":
+        _reservations[port] = None
+        return True
+    name = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    try:
+        name.bind(f"\0chsink-port-{port}")
+    except OSError as error:
+        name.close()
+        if error.errno == errno.EADDRINUSE:
+            return False
+        raise
+    _reservations[port] = name
+    return True

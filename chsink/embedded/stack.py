@@ -1,0 +1,75 @@
+"""Kafka, ZooKeeper and several ClickHouse servers as one thing: started together, ended together.
+
+They start at the same time; ClickHouse needs only ZooKeeper's address to start, and its answers to be used.  They end
+in the order that leaves none waiting for another: ClickHouse, then ZooKeeper and Kafka.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Self
+
+from chsink.embedded.clickhouse import EmbeddedClickHouse
+from chsink.embedded.kafka import EmbeddedKafka
+from chsink.embedded.service import Service
+from chsink.embedded.zookeeper import EmbeddedZooKeeper
+
+
+class Stack:
+    """``with Stack(folder) as s:`` then ``s.kafka.bootstrap``, ``s.zookeeper.hosts``, ``s.clickhouse[0].url``.
+
+    Ports are free ones and known before the start; ``clickhouse`` is the number of servers, all on the one ZooKeeper.
+    """
+
+    def __init__(
+        self,
+        root: Path | str,
+        clickhouse: int = 2,
+        *,
+        kafka_properties: Mapping[str, str] | None = None,
+        detach: bool = False,
+    ) -> None:
+        assert clickhouse >= 0, clickhouse
+        self.root = Path(root).resolve()
+        self.kafka = EmbeddedKafka(self.root / "kafka", properties=kafka_properties, detach=detach)
+        self.zookeeper = EmbeddedZooKeeper(self.root / "zookeeper", detach=detach)
+        self.clickhouse = [
+            EmbeddedClickHouse(self.root / f"clickhouse-{number}", zookeeper=self.zookeeper.hosts, detach=detach)
+            for number in range(clickhouse)
+        ]
+
+    @property
+    def members(self) -> Sequence[Service]:
+        """All services, in the order they are named to people."""
+        return [self.kafka, self.zookeeper, *self.clickhouse]
+
+    def start(self) -> Self:
+        """Start what does not run, all at once, and wait; when one fails, end the others and raise its error."""
+        with ThreadPoolExecutor(len(self.members)) as pool:
+            starts = [pool.submit(member.start) for member in self.members]
+        errors = [error for start in starts if (error := start.exception()) is not None]
+        if errors:
+            self.stop()
+            raise errors[0]
+        return self
+
+    def stop(self) -> None:
+        """End all of them in order; one that fails to end does not keep the others."""
+        errors: list[Exception] = []
+        waves: Sequence[Sequence[Service]] = (self.clickhouse, [self.zookeeper, self.kafka])
+        for wave in waves:
+            if not wave:
+                continue
+            with ThreadPoolExecutor(len(wave)) as pool:
+                stops = [pool.submit(member.stop) for member in wave]
+            errors += [error for stop in stops if isinstance(error := stop.exception(), Exception)]
+        if errors:
+            raise errors[0]
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()

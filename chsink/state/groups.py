@@ -1,0 +1,44 @@
+"""Cutting a write of many rows into statements that a Keeper takes: by bytes and by number, order kept.
+
+A statement becomes one Keeper transaction, and a Keeper refuses packets over 1 MiB (``jute.maxbuffer``) by dropping the
+connection: the limits stay well below it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
+
+from chsink.ports import Outcome
+
+MAX_BYTES = 512 * 1024
+MAX_ROWS = 1_000
+T = TypeVar("T")
+
+
+def cut(items: Sequence[T], size: Callable[[T], int]) -> Iterator[Sequence[T]]:
+    """Groups of at most ``MAX_ROWS`` items and ``MAX_BYTES``; ``size`` gives an item's bytes in the statement."""
+    start = total = 0
+    for i, item in enumerate(items):
+        weight = size(item)
+        assert weight <= MAX_BYTES, f"a state row of {weight} bytes does not fit a statement"
+        if i > start and (total + weight > MAX_BYTES or i - start == MAX_ROWS):
+            yield items[start:i]
+            start, total = i, 0
+        total += weight
+    if start < len(items):
+        yield items[start:]
+
+
+def write_in_groups(items: Sequence[T], size: Callable[[T], int], write: Callable[[Sequence[T]], Outcome]) -> Outcome:
+    """Write group by group; the first that is not applied ends it, with its outcome."""
+    for group in cut(items, size):
+        outcome = write(group)
+        if outcome is not Outcome.APPLIED:
+            return outcome
+    return Outcome.APPLIED
+
+
+def utf8(text: str) -> int:
+    """Bytes of the text."""
+    return len(text.encode())

@@ -1,0 +1,206 @@
+"""State in a ClickHouse table of the engine KeeperMap: one guarded statement per compare-and-set.
+
+Rules (measured; docs/adr/0002-keepermap-statements.md has the experiments):
+- In strict mode an INSERT creates or fails as a whole, and an ``ALTER … UPDATE`` is one Keeper transaction that checks
+  the version of every row it read.
+- An UPDATE is not all-or-nothing in what it *matches*.  So it selects by key alone, and the expression of each row is
+  guarded: a row with another attempt throws, and so does every row when one of the keys is missing.
+- The server's own retries towards the Keeper are off: a retry of a transaction that was applied reports a conflict.
+- The server's answer is evidence, not proof.  APPLIED means that every key was read back with our attempt.  REFUSED is
+  returned for errors that only come before or instead of the transaction; everything else is UNKNOWN.
+- A late or repeated copy of a write can match nothing: its expected attempts are gone.
+- A read may come from a Keeper follower that lags.  Every write is checked by the Keeper's leader, so acting on an old
+  row is refused, never silently wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from chsink.clickhouse.identifiers import TableName, quote_string, quote_strings
+from chsink.errors import PreflightError
+from chsink.ports import Outcome, Row, ServerRefused, SqlClient, StoreUnavailable, Swap, Unanswered
+from chsink.state import sql_files
+from chsink.state.groups import utf8, write_in_groups
+
+FENCED = 395
+KEEPER = 999
+UNKNOWN_TABLE = (60, 81)
+KEEPER_SAID_NO = ("(Node exists)", "(Bad version)", "(No node)")
+SAID_NO = frozenset((FENCED, *UNKNOWN_TABLE, 62, 115, 164, 192, 193, 194, 290, 452, 497, 516))
+"""Errors that come before the transaction: fenced, no table, syntax, settings, users, the key limit, grants, login."""
+
+
+class KeeperMapStore:
+    """:class:`chsink.ports.StateStore` in the table ``database.name``, which lives at ``path`` in the Keeper.
+
+    ``timeout_s`` bounds a statement on the server; the client bounds the wait for its answer.  Threads may share it.
+    """
+
+    name = "keepermap"
+    durable = True
+
+    def __init__(self, client: SqlClient, table: TableName, *, path: str, timeout_s: float = 30) -> None:
+        assert table.database is not None, "a state table is named with its database"
+        self._client = client
+        self.table = table
+        self._path = path
+        execution_s = max(1, round(timeout_s))
+        self._reading = f"SETTINGS keeper_max_retries = 3, max_execution_time = {execution_s}"
+        self._pinned: Mapping[str, Any] = {
+            "keeper_map_strict_mode": 1,
+            "insert_keeper_max_retries": 0,
+            "keeper_max_retries": 0,
+            "max_execution_time": execution_s,
+            "async_insert": 0,
+            "max_insert_threads": 1,
+            "mutations_sync": 1,
+            "short_circuit_function_evaluation": "enable",
+            "max_query_size": 4 * 1024 * 1024,
+            "max_ast_elements": 1_000_000,
+            "max_expanded_ast_elements": 1_000_000,
+        }
+
+    def prepare(self, *, create: bool) -> None:
+        """Make the table where ``create`` says so and it is missing.  PreflightError when it cannot be used."""
+        try:
+            self._client.query(f"SELECT key FROM {self.table} LIMIT 1")
+        except ServerRefused as error:
+            if error.code not in UNKNOWN_TABLE:
+                raise self._unusable("read", error) from error
+            if not create:
+                raise self._unusable("found", error) from error
+            self._create_table()
+        except Unanswered as error:
+            raise StoreUnavailable(str(error)) from error
+
+    def load(self, sink: str) -> dict[str, Row]:
+        """All rows of the sink."""
+        mine = f"key = {quote_string(sink)} OR startsWith(key, {quote_string(sink + '/')})"
+        rows = self._read(f"SELECT key, attempt, body FROM {self.table} WHERE {mine}")
+        return {key: Row(key, attempt, body) for key, attempt, body in rows}
+
+    def create(self, rows: Sequence[Row]) -> Outcome:
+        """Create rows that must not exist."""
+        assert len({r.key for r in rows}) == len(rows), "keys are unique"
+        return write_in_groups(rows, _row_bytes, self._create)
+
+    def swap(self, swaps: Sequence[Swap]) -> Outcome:
+        """Compare-and-set of all rows."""
+        assert len({s.row.key for s in swaps}) == len(swaps), "keys are unique"
+        return write_in_groups(swaps, _swap_bytes, self._swap)
+
+    def delete(self, keys: Sequence[str]) -> Outcome:
+        """Remove rows that exist."""
+        return write_in_groups(keys, utf8, self._delete)
+
+    def close(self) -> None:
+        """Nothing of its own: the client belongs to the caller."""
+
+    # --- one statement --------------------------------------------------------------------------------------------
+
+    def _create(self, rows: Sequence[Row]) -> Outcome:
+        made = ",".join(f"({quote_strings([r.key, r.attempt, r.body])})" for r in rows)
+        sql = (
+            f"INSERT INTO {self.table} (key, attempt, body) "
+            f"SELECT made.1, made.2, made.3 FROM (SELECT arrayJoin([{made}]) AS made)"
+        )
+        return self._read_back(rows, _answer(lambda: self._client.command(sql, self._pinned)))
+
+    def _swap(self, swaps: Sequence[Swap]) -> Outcome:
+        keys = quote_strings([s.row.key for s in swaps])
+        expected = quote_strings([s.expected for s in swaps])
+        bodies = quote_strings([s.row.body for s in swaps])
+        attempts = quote_strings([s.row.attempt for s in swaps])
+        all_there = f"(SELECT count() FROM {self.table} WHERE key IN ({keys})) = {len(swaps)}"
+        guard = f"{all_there} AND transform(key, [{keys}], [{expected}], '') = attempt"
+        new = f"transform(key, [{keys}], [{attempts}], '')"
+        if len({s.row.attempt for s in swaps}) == 1:
+            new = quote_string(swaps[0].row.attempt)
+        sql = (
+            f"ALTER TABLE {self.table} UPDATE "
+            f"attempt = if({guard}, {new}, toString(throwIf(1, 'fenced'))), "
+            f"body = transform(key, [{keys}], [{bodies}], body) "
+            f"WHERE key IN ({keys})"
+        )
+        return self._read_back([s.row for s in swaps], _answer(lambda: self._client.command(sql, self._pinned)))
+
+    def _delete(self, keys: Sequence[str]) -> Outcome:
+        sql = f"ALTER TABLE {self.table} DELETE WHERE key IN ({quote_strings(list(keys))})"
+        answer = _answer(lambda: self._client.command(sql, self._pinned))
+        try:
+            if not self._attempts(keys):
+                return Outcome.APPLIED
+        except StoreUnavailable:
+            pass
+        return answer if answer is Outcome.REFUSED else Outcome.UNKNOWN
+
+    def _read_back(self, rows: Sequence[Row], answer: Outcome) -> Outcome:
+        """What became of the statement, given what the server said and what is stored now."""
+        try:
+            stored = self._attempts([r.key for r in rows])
+        except StoreUnavailable:
+            return answer if answer is Outcome.REFUSED else Outcome.UNKNOWN
+        if all(stored.get(r.key) == r.attempt for r in rows):
+            return Outcome.APPLIED
+        if answer is Outcome.APPLIED and not stored:
+            return Outcome.REFUSED  # an UPDATE of keys that are all missing does nothing, and says it went well
+        return answer if answer is Outcome.REFUSED else Outcome.UNKNOWN
+
+    def _attempts(self, keys: Sequence[str]) -> dict[str, str]:
+        listed = quote_strings(list(keys))
+        return dict(self._read(f"SELECT key, attempt FROM {self.table} WHERE key IN ({listed})"))
+
+    def _read(self, sql: str) -> list[tuple[Any, ...]]:
+        try:
+            return self._client.query(f"{sql} {self._reading}")
+        except (ServerRefused, Unanswered) as error:
+            raise StoreUnavailable(str(error)) from error
+
+    # --- the table ------------------------------------------------------------------------------------------------
+
+    def _create_table(self) -> None:
+        assert self.table.database is not None
+        names = {
+            "database": str(TableName(None, self.table.database)),
+            "table": str(TableName(None, self.table.table)),
+            "path": quote_string(self._path)[1:-1],
+        }
+        try:
+            for statement in sql_files.statements(sql_files.TABLE, names):
+                self._client.command(statement)
+        except ServerRefused as error:
+            raise self._unusable("made", error) from error
+        except Unanswered as error:
+            raise StoreUnavailable(str(error)) from error
+
+    def _unusable(self, what: str, error: ServerRefused) -> PreflightError:
+        return PreflightError(
+            "CHS-220",
+            f"the state table {self.table} at {self._client.url} cannot be {what}: {error.message}",
+            "let an administrator run sql/1_state_table.sql and sql/3_state_grants.sql (docs/state-store.md); "
+            "the server needs <keeper_map_path_prefix> and a Keeper, and one path holds tables of one definition",
+        )
+
+
+def _answer(send: Callable[[], None]) -> Outcome:
+    """What the server said of a write."""
+    try:
+        send()
+    except ServerRefused as error:
+        conflict = error.code == KEEPER and any(reason in error.message for reason in KEEPER_SAID_NO)
+        return Outcome.REFUSED if conflict or error.code in SAID_NO else Outcome.UNKNOWN
+    except Unanswered:
+        return Outcome.UNKNOWN
+    return Outcome.APPLIED
+
+
+def _row_bytes(row: Row) -> int:
+    """Bytes of a row in the Keeper's transaction, its path in base64."""
+    return 2 * utf8(row.key) + utf8(row.attempt) + utf8(row.body) + 100
+
+
+def _swap_bytes(swap: Swap) -> int:
+    """Bytes of a swap in the statement: its key stands there four times.  More than it takes in the transaction."""
+    return 4 * len(quote_string(swap.row.key)) + utf8(quote_string(swap.row.body)) + utf8(swap.expected) + 100

@@ -1,0 +1,67 @@
+"""State in this process's memory.
+
+It obeys the same contract as the others, between threads of one process.  It guarantees nothing across a crash or a
+restart: a range that was in doubt is forgotten, so its rows may be lost or doubled.  For tests, and to try the job out
+where there is no Keeper; the job says so when it starts.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+
+from chsink.ports import Outcome, Row, Swap
+
+
+class MemoryStore:
+    """:class:`chsink.ports.StateStore` in a dict.  Threads may share it."""
+
+    name = "memory"
+    durable = False
+
+    def __init__(self) -> None:
+        self._rows: dict[str, Row] = {}
+        self._lock = threading.Lock()
+
+    def load(self, sink: str) -> dict[str, Row]:
+        """All rows of the sink."""
+        with self._lock:
+            return {k: r for k, r in self._rows.items() if k == sink or k.startswith(f"{sink}/")}
+
+    def create(self, rows: Sequence[Row]) -> Outcome:
+        """Create all rows, or none where one exists."""
+        assert len({r.key for r in rows}) == len(rows), "keys are unique"
+        with self._lock:
+            if self._ours(rows):
+                return Outcome.APPLIED
+            if any(r.key in self._rows for r in rows):
+                return Outcome.REFUSED
+            self._rows.update((r.key, r) for r in rows)
+            return Outcome.APPLIED
+
+    def swap(self, swaps: Sequence[Swap]) -> Outcome:
+        """Replace all rows, or none where one is missing or another's."""
+        assert len({s.row.key for s in swaps}) == len(swaps), "keys are unique"
+        with self._lock:
+            if self._ours([s.row for s in swaps]):
+                return Outcome.APPLIED
+            for swap in swaps:
+                row = self._rows.get(swap.row.key)
+                if row is None or row.attempt != swap.expected:
+                    return Outcome.REFUSED
+            self._rows.update((s.row.key, s.row) for s in swaps)
+            return Outcome.APPLIED
+
+    def delete(self, keys: Sequence[str]) -> Outcome:
+        """Remove the rows that exist."""
+        with self._lock:
+            for key in keys:
+                self._rows.pop(key, None)
+            return Outcome.APPLIED
+
+    def _ours(self, rows: Sequence[Row]) -> bool:
+        """Whether this very write was applied before."""
+        return all(r.key in self._rows and self._rows[r.key].attempt == r.attempt for r in rows)
+
+    def close(self) -> None:
+        """Nothing to release."""

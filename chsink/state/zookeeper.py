@@ -1,0 +1,245 @@
+"""State in ZooKeeper: one node for each row, one version-checked multi for each compare-and-set.
+
+Rules:
+- A swap reads the nodes, compares their attempts, and sets all of them in one transaction that names the versions just
+  read: between reading and setting nobody can slip in, and a late copy of the transaction finds newer versions.
+- An answer to a transaction is proof.  A lost one (connection, session, time) is *unknown* and is resolved by reading
+  back, on a new session if need be: ours everywhere is APPLIED, anything else stays UNKNOWN, for the transaction may
+  still be on its way.
+- The transaction is never sent again from here.
+- Reads follow a ``sync``, so that a follower which lags is not believed.
+
+Nodes are persistent and lie flat under the root; a node's name is the row's key, percent-encoded, and its data is the
+attempt, a line feed and the body.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+from urllib.parse import quote, unquote
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import BadVersionError, KazooException, NodeExistsError, NoNodeError
+from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.interfaces import IAsyncResult
+
+from chsink.ports import Outcome, Row, StoreUnavailable, Swap
+from chsink.state.groups import utf8, write_in_groups
+
+T = TypeVar("T")
+NO_ANSWER = (KazooException, KazooTimeoutError)
+SAID_NO = (NodeExistsError, NoNodeError, BadVersionError)
+_quiet = logging.getLogger("chsink.kazoo")
+_quiet.setLevel(logging.CRITICAL)
+
+
+class ZooKeeperStore:
+    """:class:`chsink.ports.StateStore` under the node ``root`` of ``hosts`` (``host:port,host:port``).
+
+    ``timeout_s`` bounds a read, a write, and the read-back after it, reconnecting included; ``session_s`` is after how
+    long a silent session ends.  Threads may share it.
+    """
+
+    name = "zookeeper"
+    durable = True
+
+    def __init__(
+        self, hosts: str, *, root: str = "/chsink/state", timeout_s: float = 30, session_s: float = 10
+    ) -> None:
+        assert root.startswith("/") and not root.endswith("/"), root
+        self._hosts = hosts
+        self._root = root
+        self.timeout_s = timeout_s
+        self._session_s = session_s
+        self._lock = threading.Lock()
+        self._client: KazooClient | None = None
+
+    @property
+    def session_id(self) -> int | None:
+        """The session's id, None before the first use."""
+        client_id = None if self._client is None else self._client.client_id
+        return None if client_id is None else client_id[0]
+
+    def load(self, sink: str) -> dict[str, Row]:
+        """All rows of the sink."""
+        deadline = self._deadline()
+        return _until(deadline, lambda: self._load(sink, deadline))
+
+    def create(self, rows: Sequence[Row]) -> Outcome:
+        """Create rows that must not exist."""
+        assert len({r.key for r in rows}) == len(rows), "keys are unique"
+        return write_in_groups(rows, self._bytes, self._create)
+
+    def swap(self, swaps: Sequence[Swap]) -> Outcome:
+        """Compare-and-set of all rows."""
+        assert len({s.row.key for s in swaps}) == len(swaps), "keys are unique"
+        return write_in_groups(swaps, lambda s: self._bytes(s.row), self._swap)
+
+    def delete(self, keys: Sequence[str]) -> Outcome:
+        """Remove the rows that exist."""
+        return write_in_groups(keys, utf8, self._delete)
+
+    def close(self) -> None:
+        """End the session."""
+        with self._lock:
+            client, self._client = self._client, None
+        if client is not None:
+            _end(client)
+
+    # --- one transaction ------------------------------------------------------------------------------------------
+
+    def _create(self, rows: Sequence[Row]) -> Outcome:
+        deadline = self._deadline()
+        try:
+            transaction = self._connected(deadline).transaction()
+        except StoreUnavailable:
+            return Outcome.UNKNOWN
+        for row in rows:
+            transaction.create(self._path(row.key), _encode(row))
+        return self._commit(transaction, rows, deadline)
+
+    def _swap(self, swaps: Sequence[Swap]) -> Outcome:
+        deadline = self._deadline()
+        try:
+            stored = _until(deadline, lambda: self._get([s.row.key for s in swaps], deadline))
+            transaction = self._connected(deadline).transaction()
+        except StoreUnavailable:
+            return Outcome.UNKNOWN
+        if _ours([s.row for s in swaps], stored):
+            return Outcome.APPLIED
+        for swap in swaps:
+            found = stored.get(swap.row.key)
+            if found is None or found[0].attempt != swap.expected:
+                return Outcome.REFUSED
+            transaction.set_data(self._path(swap.row.key), _encode(swap.row), version=found[1])
+        return self._commit(transaction, [s.row for s in swaps], deadline)
+
+    def _delete(self, keys: Sequence[str]) -> Outcome:
+        deadline = self._deadline()
+        try:
+            stored = _until(deadline, lambda: self._get(keys, deadline))
+            transaction = self._connected(deadline).transaction()
+            for key in stored:
+                transaction.delete(self._path(key))
+            transaction.commit_async().get(timeout=_left(deadline))
+            left = _until(deadline, lambda: self._get(keys, deadline))
+        except (StoreUnavailable, *NO_ANSWER):
+            return Outcome.UNKNOWN
+        return Outcome.UNKNOWN if left else Outcome.APPLIED
+
+    def _commit(self, transaction: Any, rows: Sequence[Row], deadline: float) -> Outcome:
+        try:
+            results = transaction.commit_async().get(timeout=_left(deadline))
+        except NO_ANSWER:
+            return self._read_back(rows, Outcome.UNKNOWN)
+        errors = [r for r in results if isinstance(r, Exception)]
+        if not errors:
+            return Outcome.APPLIED
+        said_no = any(isinstance(e, SAID_NO) for e in errors)
+        return self._read_back(rows, Outcome.REFUSED if said_no else Outcome.UNKNOWN)
+
+    def _read_back(self, rows: Sequence[Row], answer: Outcome) -> Outcome:
+        """Ours everywhere means applied, now or by an earlier copy of this write; else what the answer was worth."""
+        deadline = self._deadline()
+        try:
+            stored = _until(deadline, lambda: self._get([r.key for r in rows], deadline))
+        except StoreUnavailable:
+            return answer
+        return Outcome.APPLIED if _ours(rows, stored) else answer
+
+    # --- reading --------------------------------------------------------------------------------------------------
+
+    def _load(self, sink: str, deadline: float) -> dict[str, Row]:
+        client = self._connected(deadline)
+        client.sync_async(self._root).get(timeout=_left(deadline))
+        keys = map(unquote, client.get_children_async(self._root).get(timeout=_left(deadline)))
+        mine = [k for k in keys if k == sink or k.startswith(f"{sink}/")]
+        return {key: row for key, (row, _) in self._fetch(client, mine, deadline).items()}
+
+    def _get(self, keys: Sequence[str], deadline: float) -> dict[str, tuple[Row, int]]:
+        """Rows and node versions of the keys that exist."""
+        client = self._connected(deadline)
+        client.sync_async(self._root).get(timeout=_left(deadline))
+        return self._fetch(client, keys, deadline)
+
+    def _fetch(self, client: KazooClient, keys: Iterable[str], deadline: float) -> dict[str, tuple[Row, int]]:
+        asked: list[tuple[str, IAsyncResult]] = [(k, client.get_async(self._path(k))) for k in keys]
+        found: dict[str, tuple[Row, int]] = {}
+        for key, answer in asked:
+            try:
+                data, stat = answer.get(timeout=_left(deadline))
+            except NoNodeError:
+                continue
+            attempt, _, body = data.decode().partition("\n")
+            found[key] = (Row(key, attempt, body), stat.version)
+        return found
+
+    # --- the session ----------------------------------------------------------------------------------------------
+
+    def _connected(self, deadline: float) -> KazooClient:
+        """The session's client, with the root made.  StoreUnavailable when none can be had by the deadline."""
+        with self._lock:
+            if self._client is None:
+                self._client = self._connect(deadline)
+            return self._client
+
+    def _connect(self, deadline: float) -> KazooClient:
+        client = KazooClient(
+            self._hosts,
+            timeout=self._session_s,
+            connection_retry={"max_tries": -1, "delay": 0.05, "max_delay": 1.0},
+            command_retry={"max_tries": 0},
+            logger=_quiet,
+        )
+        try:
+            client.start(timeout=_left(deadline))
+            client.ensure_path_async(self._root).get(timeout=_left(deadline))
+        except NO_ANSWER as error:
+            _end(client)
+            raise StoreUnavailable(f"ZooKeeper at {self._hosts}: {error or type(error).__name__}") from error
+        return client
+
+    def _path(self, key: str) -> str:
+        name = quote(key, safe="")
+        return f"{self._root}/{name.replace('.', '%2E') if name in ('.', '..') else name}"
+
+    def _bytes(self, row: Row) -> int:
+        """Bytes of a row in the transaction."""
+        return utf8(self._path(row.key)) + utf8(row.attempt) + utf8(row.body) + 50
+
+    def _deadline(self) -> float:
+        return time.monotonic() + self.timeout_s
+
+
+def _ours(rows: Sequence[Row], stored: Mapping[str, tuple[Row, int]]) -> bool:
+    """Whether every row stands there as this write made it."""
+    return all(r.key in stored and stored[r.key][0].attempt == r.attempt for r in rows)
+
+
+def _encode(row: Row) -> bytes:
+    assert "\n" not in row.attempt, row.attempt
+    return f"{row.attempt}\n{row.body}".encode()
+
+
+def _left(deadline: float) -> float:
+    return max(0.001, deadline - time.monotonic())
+
+
+def _end(client: KazooClient) -> None:
+    client.stop()
+    client.close()
+
+
+def _until(deadline: float, read: Callable[[], T]) -> T:
+    """Read again after a lost connection or session, until the deadline."""
+    while True:
+        try:
+            return read()
+        except NO_ANSWER as error:
+            if time.monotonic() + 0.05 >= deadline:
+                raise StoreUnavailable(f"ZooKeeper does not answer: {error or type(error).__name__}") from error
+            time.sleep(0.05)

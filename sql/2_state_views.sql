@@ -1,0 +1,41 @@
+-- The same rows for a reader's eye.  The job does not need these views.
+--
+--   database=default table=chsink_state envsubst < sql/2_state_views.sql | clickhouse-client --multiquery
+
+CREATE VIEW IF NOT EXISTS ${database}.${table}_ranges AS
+SELECT
+    parts[1] AS sink,
+    parts[2] AS topic,
+    toInt32(parts[3]) AS partition,
+    parts[4] AS target,
+    JSONExtractString(body, 'phase') AS phase,
+    JSONExtractInt(body, 'start') AS range_start,
+    JSONExtractInt(body, 'end') AS range_end,
+    JSONExtractInt(body, 'first') AS first_offset,
+    JSONExtract(body, 'gaps', 'Array(Tuple(Int64, Int64))') AS gaps,
+    fromUnixTimestamp64Milli(JSONExtractInt(body, 'before_at'), 'UTC') AS before_at_utc,
+    JSONExtractInt(body, 'epoch') AS epoch,
+    JSONExtract(body, 'topic_id', 'Nullable(String)') AS topic_id,
+    JSONExtractInt(body, 'incarnation') AS incarnation,
+    JSONExtractInt(body, 'chunk_offsets') AS chunk_offsets,
+    JSONExtractString(body, 'layout') AS layout,
+    JSONExtractString(body, 'pipeline') AS pipeline,
+    JSONExtract(body, 'block_marks', 'Array(Int64)') AS block_marks,
+    attempt
+FROM
+(
+    SELECT splitByChar('/', key) AS parts, attempt, body
+    FROM ${database}.${table}
+    WHERE position(key, '/') > 0
+);
+
+CREATE VIEW IF NOT EXISTS ${database}.${table}_owners AS
+SELECT
+    key AS sink,
+    JSONExtractInt(body, 'epoch') AS epoch,
+    JSONExtractString(body, 'driver') AS driver,
+    fromUnixTimestamp64Milli(JSONExtractInt(body, 'claimed_at'), 'UTC') AS claimed_at_utc,
+    JSONExtractRaw(body, 'layouts') AS layouts,
+    attempt
+FROM ${database}.${table}
+WHERE position(key, '/') = 0;
