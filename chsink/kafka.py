@@ -12,6 +12,7 @@ from typing import Any
 from confluent_kafka import IsolationLevel, KafkaException, TopicCollection
 from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.admin._listoffsets import OffsetSpec
 
 from chsink.errors import PreflightError, UnavailableError
@@ -64,6 +65,21 @@ class KafkaAdmin:
     def log_ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """See :class:`chsink.ports.KafkaCluster`."""
         return self._offsets(partitions, OffsetSpec.latest())  # type: ignore[no-untyped-call]
+
+    def offsets_since(self, partitions: Iterable[TopicPartition], time_ms: int) -> dict[TopicPartition, int]:
+        """The first offset whose record is at least as new, -1 where there is none."""
+        return self._offsets(partitions, OffsetSpec.for_timestamp(time_ms))
+
+    def retention_ms(self, topic: str) -> int:
+        """How long the topic keeps a record, -1 for ever; the latter also where this user may not see it."""
+        resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
+        try:
+            [future] = self._client.describe_configs([resource], request_timeout=self.timeout_s).values()
+            found = future.result(self.timeout_s + 5)
+        except KafkaException:
+            return -1
+        compacted = found["cleanup.policy"].value == "compact"
+        return -1 if compacted else int(found["retention.ms"].value)
 
     def close(self) -> None:
         """Nothing to release: librdkafka ends its threads with the object."""

@@ -93,8 +93,9 @@ class StateStore(Protocol):
 
 
 class ServerRefused(Exception):
-    """ClickHouse answered with an error: ``code`` and the server's sentence.  ``sent`` says whether data had been
-    sent before, in which case the outcome of an insert is unknown.
+    """ClickHouse answered with an error: ``code`` and the server's sentence.
+
+    After data was sent, the outcome of an insert is unknown nevertheless: a part of it may have been stored.
     """
 
     def __init__(self, code: int | None, message: str) -> None:

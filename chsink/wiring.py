@@ -11,26 +11,27 @@ import socket
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import TYPE_CHECKING
+from functools import cache, cached_property
+from typing import TYPE_CHECKING, Protocol
 
 import structlog
 
 from chsink.clickhouse.client import ClickHouseClient, Endpoint
 from chsink.clickhouse.identifiers import TableName, quote_identifier
-from chsink.clickhouse.preflight import Target, check_targets
-from chsink.clickhouse.table import METADATA_COLUMNS, TableColumn, TargetTable, describe
-from chsink.clickhouse.window import DedupWindow
+from chsink.clickhouse.preflight import Target
+from chsink.clickhouse.table import METADATA_COLUMNS, TableColumn, describe
+from chsink.clickhouse.window import DedupWindow, Member
 from chsink.config import Config, Route
 from chsink.decode.columns import Column
 from chsink.delivery.driver import Driver, Observer
 from chsink.delivery.driver import Route as DeliveryRoute
+from chsink.delivery.halts import asking_target
 from chsink.delivery.ledger import Ledger
 from chsink.delivery.model import Assignment
 from chsink.delivery.pipeline import Pipeline
-from chsink.errors import PreflightError
+from chsink.errors import PreflightError, UnavailableError
 from chsink.kafka import KafkaAdmin
-from chsink.ports import Clock, StateStore
+from chsink.ports import Clock, StateStore, StoreUnavailable
 from chsink.sharding import Layout, NullKey, Shard
 from chsink.state.keepermap import KeeperMapStore
 from chsink.state.memory import MemoryStore
@@ -42,6 +43,31 @@ if TYPE_CHECKING:
 
 KAFKA_COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
 PASSED_THROUGH = frozenset(KAFKA_COLUMNS) - {"value"}
+
+
+class StreamShape(Protocol):
+    """What decides a pipeline, besides the table (see ``chsink.spark.stream_plan.StreamPlan``)."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the stream's columns."""
+
+    @property
+    def transform(self) -> str:
+        """Names what was done to the Kafka source, "" for nothing."""
+
+    @property
+    def isolation_level(self) -> str:
+        """The consumers' isolation level."""
+
+
+@dataclass(frozen=True, slots=True)
+class Untouched:
+    """The shape of Kafka's source itself, without a transform."""
+
+    isolation_level: str
+    columns: tuple[str, ...] = KAFKA_COLUMNS
+    transform: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,12 +123,12 @@ class Wiring:
     def store(self) -> StateStore:
         """The configured state store.  The memory store says what it cannot do."""
         store = self._open_store()
+        self._closing.append(store.close)
         if not store.durable:
             self.log.warning(
                 "state is kept in memory only: after a crash or restart records may be doubled or lost",
                 store=store.name,
             )
-        self._closing.append(store.close)
         return store
 
     def _open_store(self) -> StateStore:
@@ -120,7 +146,14 @@ class Wiring:
                 table = TableName(name.database, name.table)
                 client = self.client((state.endpoint,) if state.endpoint else self.config.clickhouse.endpoints[0].urls)
                 store = KeeperMapStore(client, table, path=state.path, timeout_s=state.timeout_s)
-                store.prepare(create=state.create_table)
+                try:
+                    store.prepare(create=state.create_table)
+                except StoreUnavailable as error:
+                    raise UnavailableError(
+                        "CHS-701",
+                        f"the state store (keepermap) does not answer: {error}",
+                        "bring the store back and start again",
+                    ) from error
                 return store
 
     @cached_property
@@ -132,7 +165,7 @@ class Wiring:
     @cached_property
     def targets(self) -> dict[str, Target]:
         """By topic: the routed table as each shard describes it."""
-        return {r.topic: self._target(r) for r in self.config.routes}
+        return {r.topic: self.target(r) for r in self.config.routes}
 
     def close(self) -> None:
         """Release every connection that was made."""
@@ -141,14 +174,16 @@ class Wiring:
 
     # --- the driver -----------------------------------------------------------------------------------------------
 
-    def driver(self, columns: tuple[str, ...], transform: str, observer: Observer) -> Wired:
-        """Check the targets and put the driver together for a stream of these columns.
+    def driver(self, stream: StreamShape, observer: Observer) -> Wired:
+        """Run the checks of a start and put the driver together for a stream.
 
-        Raises PreflightError for the first thing that is wrong.
+        Raises ChsinkError for the first thing that is wrong.
         """
-        check_targets(self.targets.values())
-        pipelines = {t: self._pipeline(target, columns, transform) for t, target in self.targets.items()}
-        layouts = {r.topic: self._layout(r) for r in self.config.routes}
+        from chsink.doctor.examine import start
+
+        start(self, {t: stream.columns for t in self.targets if not self._as_json(t, stream)})
+        pipelines = {topic: self.pipeline(topic, stream) for topic in self.targets}
+        layouts = {r.topic: self.layout(r) for r in self.config.routes}
         routes = {
             r.topic: DeliveryRoute(
                 r.topic,
@@ -171,7 +206,7 @@ class Wiring:
             ledger,
             routes,
             self.kafka,
-            self.window,
+            self.window(lambda name: ledger.owner.layout(name)),  # noqa: PLW0108 - there is no owner yet
             self.clock,
             Policy(on_gap=self.config.errors.on_gap, on_rewind=self.config.errors.on_rewind),
             observer,
@@ -180,12 +215,27 @@ class Wiring:
         by_fingerprint = {layout.fingerprint(): layout.to_json() for layout in layouts.values()}
         return Wired(driver, pipelines, by_fingerprint, self._task_maker(pipelines))
 
-    @cached_property
-    def window(self) -> DedupWindow:
-        """What the target tables remember."""
-        tables: dict[str, tuple[TargetTable, ...]] = {t.name: t.tables for t in self.targets.values()}
+    def window(self, stored_layout: Callable[[str], str | None]) -> DedupWindow:
+        """What the target tables remember, on the present shards and on those of layouts that records still name.
+
+        ``stored_layout`` gives a layout by its fingerprint (``Owner.layout``).
+        """
+        present = {self.layout(route).fingerprint() for route in self.config.routes}
+        by_name = {target.name: target for target in self.targets.values()}
+
+        @cache
+        def members(table: str, layout: str | None) -> tuple[Member, ...]:
+            target = by_name[table]
+            if layout is None or layout in present:
+                return tuple(Member(c, t) for c, t in zip(self.clients, target.tables, strict=True))
+            recorded = stored_layout(layout)
+            shards = Layout.from_json(recorded).shards if recorded else ()
+            clients = [self.client(shard.replicas) for shard in shards]
+            first = target.tables[0]
+            return tuple(Member(c, describe(c, first.database, first.name)) for c in clients)
+
         doubt = self.config.in_doubt
-        return DedupWindow(self.clients, tables, self.clock, doubt.max_age_s, doubt.margin_s, say=self.log.warning)
+        return DedupWindow(members, self.clock, doubt.max_age_s, doubt.margin_s, say=self.log.warning)
 
     def _task_maker(
         self, pipelines: Mapping[str, Pipeline]
@@ -208,9 +258,12 @@ class Wiring:
 
         return make
 
-    def _target(self, route: Route) -> Target:
+    def target(self, route: Route) -> Target:
+        """The route's table, as each shard describes it now."""
         name = self.config.table_of(route)
-        tables = tuple(describe(c, name.database, name.table) for c in self.clients)
+        assert name.database is not None
+        with asking_target():
+            tables = tuple(describe(c, name.database, name.table) for c in self.clients)
         urls = tuple(c.url for c in self.clients)
         return Target(
             route.topic,
@@ -220,7 +273,8 @@ class Wiring:
             tuple(self.config.shard_key_of(route)),
         )
 
-    def _layout(self, route: Route) -> Layout:
+    def layout(self, route: Route) -> Layout:
+        """The configured shard layout of the route."""
         shards = tuple(Shard(e.urls, e.weight, e.name) for e in self.config.clickhouse.endpoints)
         if len(shards) == 1:
             return Layout(shards)
@@ -228,12 +282,17 @@ class Wiring:
         key = tuple(self.config.shard_key_of(route))
         return Layout(shards, self.config.clickhouse.hash_function, key, null_key)
 
-    def _pipeline(self, target: Target, columns: tuple[str, ...], transform: str) -> Pipeline:
-        """JSON when the stream still has Kafka's ``value``; else the stream's own columns."""
+    def _as_json(self, topic: str, stream: StreamShape) -> bool:
+        """Whether the stream still has Kafka's ``value``, so that the table's columns drive its parsing."""
+        names = {c.name for c in self.targets[topic].tables[0].insertable}
+        return "value" in stream.columns and (not stream.transform or "value" not in names)
+
+    def pipeline(self, topic: str, stream: StreamShape) -> Pipeline:
+        """How the topic's records become rows of its table."""
+        target = self.targets[topic]
         table = target.tables[0]
         names = {c.name for c in table.insertable}
-        bare = not transform
-        as_json = "value" in columns and (bare or "value" not in names)
+        columns, as_json = stream.columns, self._as_json(topic, stream)
         metadata = tuple(_column(c) for c in table.insertable if c.name in METADATA_COLUMNS)
         payload = tuple(
             _column(c) for c in table.insertable if c.name not in METADATA_COLUMNS and (as_json or c.name in columns)
@@ -241,7 +300,7 @@ class Wiring:
         if not as_json:
             _check_columns(target, columns, names)
         uuids = ",".join(t.uuid for t in target.tables)
-        origin = (uuids, transform, self.config.kafka.isolation_level)
+        origin = (uuids, stream.transform, stream.isolation_level)
         return Pipeline("json" if as_json else "columns", payload, metadata, table.timezone, origin)
 
 

@@ -21,7 +21,7 @@ from typing import Any, Literal, TypeVar
 from urllib.parse import urlsplit
 
 import pyarrow as pa
-from clickhouse_connect.driver.exceptions import DatabaseError, ProgrammingError
+from clickhouse_connect.driver.exceptions import DatabaseError, ProgrammingError, StreamFailureError
 from clickhouse_connect.driver.httpclient import HttpClient
 from urllib3 import PoolManager, Timeout
 from urllib3.exceptions import HTTPError
@@ -191,6 +191,8 @@ def _translated(url: str) -> Iterator[None]:
         if isinstance(cause, HTTPError):
             kind = Unreachable if nothing_sent(cause) else Unanswered
             raise kind(f"{url}: {cause}") from error
+        if isinstance(error, StreamFailureError) and error.code is None:
+            raise Unanswered(f"{url}: {error}") from error
         raise ServerRefused(error.code, str(error)) from error
     except HTTPError as error:
         raise Unanswered(f"{url}: {error}") from error

@@ -1,4 +1,4 @@
-"""What must hold of the target tables before the first record is read.
+"""What must hold of the target tables before the first record is read, judged from their descriptions alone.
 
 Every check is a function from what the server said to findings; the same findings stop a start and fill
 ``chsink doctor``.
@@ -7,19 +7,18 @@ Every check is a function from what the server said to findings; the same findin
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from chsink.clickhouse.table import METADATA_COLUMNS, TargetTable
 from chsink.clickhouse.window import check_window
 from chsink.errors import PreflightError
+from chsink.findings import Finding, error, of_error, ok, warning
 
 NON_DETERMINISTIC = re.compile(
     r"\b(now(64)?|today|yesterday|rand\w*|generateUUIDv[47]|generateULID|hostName|uptime)\s*\(", re.IGNORECASE
 )
 UNSUPPORTED = re.compile(r"\b(AggregateFunction\(|Interval|Nothing\b)")
-COLLAPSING = ("ReplacingMergeTree", "CollapsingMergeTree", "VersionedCollapsingMergeTree", "SummingMergeTree",
-              "AggregatingMergeTree", "CoalescingMergeTree", "GraphiteMergeTree")  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,31 +32,29 @@ class Target:
     shard_key: tuple[str, ...]
 
 
-def check_targets(targets: Iterable[Target]) -> None:
-    """Raise the first PreflightError that holds."""
-    for target in targets:
-        for error in target_errors(target):
-            raise error
+def target_findings(target: Target) -> Iterator[Finding]:
+    """What is wrong with a target, or one ``ok``."""
+    found = [
+        *_engine(target),
+        *_same_columns(target),
+        *_shard_key(target),
+        *_unsupported(target),
+        *_partitions(target),
+        *_defaults(target),
+    ]
+    yield from found or [ok("CHS-203", f"{target.name} takes what {target.topic} brings, and deduplicates: "
+                                       + ", ".join(_window(t) for t in target.tables))]  # fmt: skip
 
 
-def target_errors(target: Target) -> Iterator[PreflightError]:
-    """Everything that is wrong with a target."""
-    yield from _engine_errors(target)
-    yield from _layout_errors(target)
-    for column in target.tables[0].insertable:
-        if UNSUPPORTED.search(column.type) and not column.type.startswith("Simple"):
-            yield PreflightError(
-                "CHS-214",
-                f"{target.name}.{column.name} is of type {column.type}, which cannot be filled from a record",
-                "fill it by a materialized view from a plain column",
-            )
-    yield from _partition_errors(target)
+def _window(table: TargetTable) -> str:
+    seconds = f" for {table.window_s} s" if table.window_s is not None else ""
+    return f"{table.engine} that remembers {table.window_blocks} blocks{seconds}"
 
 
-def _engine_errors(target: Target) -> Iterator[PreflightError]:
+def _engine(target: Target) -> Iterator[Finding]:
     for url, table in zip(target.urls, target.tables, strict=True):
         if not table.engine.endswith("MergeTree"):
-            yield PreflightError(
+            yield error(
                 "CHS-203",
                 f"{target.name} at {url} is a {table.engine}, which does not deduplicate inserts",
                 "write to the MergeTree tables themselves, one endpoint per shard (no Distributed table, no view)",
@@ -65,47 +62,73 @@ def _engine_errors(target: Target) -> Iterator[PreflightError]:
             return
         try:
             check_window(table, url, 1)
-        except PreflightError as error:
-            yield error
+        except PreflightError as raised:
+            yield of_error(raised)
 
 
-def _layout_errors(target: Target) -> Iterator[PreflightError]:
+def _same_columns(target: Target) -> Iterator[Finding]:
     first = [(c.name, c.type, c.default_kind) for c in target.tables[0].insertable]
     for url, table in zip(target.urls[1:], target.tables[1:], strict=True):
         other = [(c.name, c.type, c.default_kind) for c in table.insertable]
         if other != first:
             differing = sorted({c[0] for c in set(first) ^ set(other)})
-            yield PreflightError(
+            yield error(
                 "CHS-204",
                 f"{target.name} differs between {target.urls[0]} and {url}: {', '.join(differing) or 'column order'}",
                 "give the table the same columns on every shard",
             )
-    names = {c[0] for c in first}
+
+
+def _shard_key(target: Target) -> Iterator[Finding]:
+    names = {c.name for c in target.tables[0].insertable}
     for column in target.shard_key:
         if column not in names:
-            yield PreflightError(
+            yield error(
                 "CHS-205",
                 f"the shard key {column!r} is not an insertable column of {target.name}",
                 "correct clickhouse.shard_key or the route's shard_key",
             )
 
 
-def _partition_errors(target: Target) -> Iterator[PreflightError]:
+def _unsupported(target: Target) -> Iterator[Finding]:
+    for column in target.tables[0].insertable:
+        if UNSUPPORTED.search(column.type) and not column.type.startswith("Simple"):
+            yield error(
+                "CHS-214",
+                f"{target.name}.{column.name} is of type {column.type}, which cannot be filled from a record",
+                "fill it by a materialized view from a plain column",
+            )
+
+
+def _partitions(target: Target) -> Iterator[Finding]:
     """Partition keys that come out differently when a piece is sent again: the same token would not deduplicate."""
     for url, table in zip(target.urls, target.tables, strict=True):
-        volatile = [
-            c.name
-            for c in table.columns
-            if c.default_expression and _volatile(c.default_expression, table) and _names(table.partition_key, c.name)
-        ]
+        volatile = [c for c in volatile_columns(table) if _names(table.partition_key, c)]
         if NON_DETERMINISTIC.search(table.partition_key):
             volatile.append(table.partition_key)
         if volatile:
-            yield PreflightError(
+            yield error(
                 "CHS-206",
                 f"{target.name} at {url} is partitioned by {', '.join(volatile)}, which differ from insert to insert",
                 "partition by a column that comes from the record (its timestamp, or _kafka_timestamp)",
             )
+
+
+def _defaults(target: Target) -> Iterator[Finding]:
+    table = target.tables[0]
+    volatile = [c for c in volatile_columns(table) if not _names(table.partition_key, c)]
+    if volatile:
+        yield warning(
+            "CHS-209",
+            f"{target.name}: {', '.join(volatile)} tell when or where a row was inserted, not what the record says; a "
+            "range that is sent again keeps the values of whichever copy came first",
+            "nothing, if that is what they are for; _kafka_timestamp tells when the record was written",
+        )
+
+
+def volatile_columns(table: TargetTable) -> list[str]:
+    """Columns whose default depends on when or where it is computed."""
+    return [c.name for c in table.columns if c.default_expression and _volatile(c.default_expression, table)]
 
 
 def _volatile(expression: str, table: TargetTable, depth: int = 8) -> bool:

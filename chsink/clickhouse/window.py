@@ -13,7 +13,7 @@ after ``before_at + max_age_s - margin_s``.  A table that does not allow looking
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from chsink.clickhouse.table import TargetTable
@@ -22,17 +22,30 @@ from chsink.ports import Clock, SqlClient
 from statemachine.chunks import chunk_count
 from statemachine.records import StateKey, StateRecord
 
+SETTLING_MS = 600_000
+"""How long the sends of a settled range may take where the table has no limit by time."""
+SPARE = 10
+"""One part in ten of the window is kept for what others insert while a range is being sent again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One shard's table and the way to it."""
+
+    client: SqlClient
+    table: TargetTable
+
 
 @dataclass(slots=True)
 class DedupWindow:
     """:class:`chsink.delivery.driver.Target` over the target tables.
 
-    ``tables`` holds the description of each routed table, one per shard, in the shards' order.  No send of a range
-    starts later than ``max_age_s`` (or the table's own limit, if shorter) after BEFORE, less ``margin_s``.
+    ``members(table, layout)`` gives the table on each shard of a layout (by fingerprint, None for the present one), in
+    the shards' order.  No send of a range starts later than ``max_age_s`` (or the table's own limit, if shorter) after
+    BEFORE, less ``margin_s``.
     """
 
-    clients: Sequence[SqlClient]
-    tables: Mapping[str, Sequence[TargetTable]]
+    members: Callable[[str, str | None], Sequence[Member]]
     clock: Clock
     max_age_s: int
     margin_s: int
@@ -40,19 +53,25 @@ class DedupWindow:
 
     def block_marks(self, table: str) -> tuple[int, ...]:
         """The largest block number of the table on each shard, 0 when it is empty."""
-        return tuple(_block_mark(c, t) for c, t in zip(self.clients, self.tables[table], strict=True))
+        return tuple(_block_mark(m) for m in self.members(table, None))
 
     def deadline_ms(self, key: StateKey, record: StateRecord) -> int:
-        """``before_at`` + window - margin, in ms."""
-        return record.before_at + (self._limit_s(key) - self.margin_s) * 1000
+        """``before_at`` + window - margin, in ms.
+
+        A table without a limit by time still knows the tokens after that (``must_probe`` says so): who settles the
+        range then gets a while of its own.
+        """
+        limit_ms = record.before_at + (self._limit_s(key, record) - self.margin_s) * 1000
+        timed = any(m.table.window_s is not None for m in self.members(key.table, record.layout))
+        return limit_ms if timed else max(limit_ms, self.clock.now_ms() + SETTLING_MS)
 
     def must_probe(self, key: StateKey, record: StateRecord) -> bool:
         """See :class:`chsink.delivery.driver.Target`."""
-        why = self._forgotten(key, record)
+        members = self.members(key.table, record.layout)
+        why = self._forgotten(members, key, record)
         if why is None:
             return False
-        unable = [t for t in self.tables[key.table] if not t.can_probe]
-        if unable:
+        if not all(m.table.can_probe for m in members):
             raise HaltError(
                 "CHS-317",
                 f"{key.topic_partition} {record.range} is in doubt and {why}; {key.table} cannot be probed by offset",
@@ -62,48 +81,52 @@ class DedupWindow:
         self._wait_out_senders(key, record, why)
         return True
 
-    def _limit_s(self, key: StateKey) -> int:
-        return min([self.max_age_s, *(t.window_s for t in self.tables[key.table] if t.window_s is not None)])
+    def doubtful_tokens(self, key: StateKey, record: StateRecord) -> str | None:
+        """Why a token of the range may be gone, None when it surely is not."""
+        return self._forgotten(self.members(key.table, record.layout), key, record)
+
+    def _limit_s(self, key: StateKey, record: StateRecord) -> int:
+        windows = (m.table.window_s for m in self.members(key.table, record.layout))
+        return min([self.max_age_s, *(w for w in windows if w is not None)])
 
     def _wait_out_senders(self, key: StateKey, record: StateRecord, why: str) -> None:
         """Until no task of an older attempt can start a send, and those that started have ended."""
-        until = record.before_at + self._limit_s(key) * 1000
+        until = record.before_at + self._limit_s(key, record) * 1000
         left_s = (until - self.clock.now_ms()) / 1000
         if left_s > 0:
             self.say(f"{key.topic_partition} {record.range}: {why}; waiting {left_s:.0f} s for possible senders")
             self.clock.sleep(left_s)
 
-    def _forgotten(self, key: StateKey, record: StateRecord) -> str | None:
+    def _forgotten(self, members: Sequence[Member], key: StateKey, record: StateRecord) -> str | None:
         """Why a token of the range may be gone, None when it surely is not."""
         if self.clock.now_ms() >= self.deadline_ms(key, record):
             return "its deduplication window has run out by time"
-        tables = self.tables[key.table]
-        if len(record.block_marks) != len(tables):
-            return "the shards have changed since it was announced"
-        for client, table, mark in zip(self.clients, tables, record.block_marks, strict=True):
-            why = self._forgotten_by(client, table, mark, record)
+        if len(record.block_marks) != len(members):
+            return "what its table held when it was announced is not known"
+        for member, mark in zip(members, record.block_marks, strict=True):
+            why = self._forgotten_by(member, mark, record)
             if why is not None:
-                return f"{why} on {client.url}"
+                return f"{why} on {member.client.url}"
         return None
 
-    def _forgotten_by(self, client: SqlClient, table: TargetTable, mark: int, record: StateRecord) -> str | None:
-        grown = _block_mark(client, table) - mark
-        pieces = chunk_count(record.range, record.chunk_offsets)
+    def _forgotten_by(self, member: Member, mark: int, record: StateRecord) -> str | None:
+        grown, table = _block_mark(member) - mark, member.table
         if mark < 0 or grown < 0:
             return "its table was emptied or restored since"
-        if grown + pieces > table.window_blocks:
+        coming = chunk_count(record.range, record.chunk_offsets)
+        if grown + coming > table.window_blocks - table.window_blocks // SPARE:
             return f"{grown} blocks were inserted since, of a deduplication window of {table.window_blocks}"
         if not table.replicated:
-            uptime_s = int(client.query("SELECT uptime()")[0][0])
+            uptime_s = int(member.client.query("SELECT uptime()")[0][0])
             if uptime_s <= (self.clock.now_ms() - record.before_at) / 1000 + 1:
                 return "the server restarted since (its deduplication log is not atomic with its parts)"
         return None
 
 
-def _block_mark(client: SqlClient, table: TargetTable) -> int:
-    rows = client.query(
+def _block_mark(member: Member) -> int:
+    rows = member.client.query(
         "SELECT max(max_block_number) FROM system.parts WHERE database = {database:String} AND table = {name:String}",
-        {"database": table.database, "name": table.name},
+        {"database": member.table.database, "name": member.table.name},
     )
     return int(rows[0][0])
 

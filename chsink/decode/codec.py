@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from chsink.decode.values import MisfitError, Number, RawNeededError, kind_of, parse_value, with_raw
+from chsink.decode.values import MisfitError, Number, RawNeededError, kind_of, parse_values, with_raw
 
 Mask = npt.NDArray[np.bool_]
 Suspects = Mask | None
@@ -106,7 +106,7 @@ class Codec:
     def build_raw(self, texts: Sequence[bytes]) -> tuple[Any, dict[int, str]]:
         """As :meth:`build`, from JSON texts (empty: missing)."""
         try:
-            return self.build([parse_value(text) if text else None for text in texts])
+            return self.build(parse_values(texts))
         except RawNeededError:
             return self.build([with_raw(text) if text else None for text in texts])
 

@@ -7,8 +7,9 @@ an array.  A Map is an object without repeated keys, each read as a quoted value
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+import itertools
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +17,9 @@ import pyarrow.compute as pc
 
 from chsink.decode.codec import Codec, Mask, Reader, Suspects, merge, numpy_of, valid_of
 from chsink.decode.types import TupleType
-from chsink.decode.values import MisfitError, Pairs, kinds_of, members
+from chsink.decode.values import MisfitError, Pairs, RawNeededError, kinds_of, members, parse_values
+
+_PARSED: Final = 256
 
 
 def flatten(array: Any) -> tuple[Any, Any, Any]:
@@ -198,18 +201,39 @@ class MapCodec(Codec):
         return pa.MapArray.from_arrays(offsets, keys, items, type=self.wire, mask=mask)
 
     def build(self, values: Sequence[Any]) -> tuple[Any, dict[int, str]]:
-        """All keys and all values at once, where the values are of one kind; else one by one."""
-        found = [value for value in values if value is not None]
-        if not all(isinstance(value, Pairs) for value in found):
-            return self.one_by_one(values)
-        pairs = [pair for value in found for pair in value.items]
-        keys, wrong_keys = self.key.build([pair[0] for pair in pairs])
-        items, wrong_items = self.value.build([pair[1] for pair in pairs])
-        lengths = np.array([0 if value is None else len(value.items) for value in values], np.int64)
-        repeated = self._repeated(keys, lengths)
-        if wrong_keys or wrong_items or repeated or (items.null_count and not self.value.null_inside):
-            return self.one_by_one(values)
-        return self._assemble(lengths, keys, items, np.array([value is None for value in values], np.bool_)), {}
+        """All keys and all values at once, where they all fit; else one by one."""
+        built = self._flat([values])
+        return self.one_by_one(values) if built is None else (built, {})
+
+    def build_raw(self, texts: Sequence[bytes]) -> tuple[Any, dict[int, str]]:
+        """As :meth:`build`, parsing a few at a time: many live objects would keep the garbage collector busy."""
+        try:
+            built = self._flat(parse_values(texts[at : at + _PARSED]) for at in range(0, len(texts), _PARSED))
+        except RawNeededError:
+            built = None
+        return super().build_raw(texts) if built is None else (built, {})
+
+    def _flat(self, batches: Iterable[Sequence[Any]]) -> Any:
+        keys: list[str] = []
+        values: list[Any] = []
+        sizes: list[int | None] = []
+        for value in itertools.chain.from_iterable(batches):
+            if value is None:
+                sizes.append(None)
+            elif isinstance(value, Pairs):
+                sizes.append(len(value.items))
+                for name, item in value.items:
+                    keys.append(name)
+                    values.append(item)
+            else:
+                return None
+        key_array, wrong_keys = self.key.build(keys)
+        value_array, wrong_values = self.value.build(values)
+        lengths = np.array([size or 0 for size in sizes], np.int64)
+        bad_null = value_array.null_count and not self.value.null_inside
+        if wrong_keys or wrong_values or bad_null or self._repeated(key_array, lengths):
+            return None
+        return self._assemble(lengths, key_array, value_array, np.array([size is None for size in sizes], np.bool_))
 
     def _repeated(self, keys: Any, lengths: Any) -> bool:
         """Whether a key is repeated inside one map: equal keys of equal owners stand together once sorted."""

@@ -1,13 +1,13 @@
 """The fast way: a block of records through Arrow's JSON parser, then vectorised conversions.
 
 **Rows cannot shift.**  The parser reads a stream of objects, so a record like ``{}{}`` would be two rows,
-and two broken records could make one.  Each record therefore goes in as ``{"r":`` record ``}`` newline, and
-the block is used only if it parses as a whole into as many rows as there are records.  Proof that row *i*
-is then record *i*: consider the text after a record's closing ``}``.  If the parser were inside a string
-there, the newline would be an error (JSON forbids it raw); if inside an array or object, it would have just
-read a complete value, and the ``{`` of the next record would be an error.  So it stands between rows, and
-every record has made one row or more; as the sum is the number of records, each has made exactly one.  (A
-zero byte, which ends the parser's input, is screened out before.)
+and two broken records could make one.  Each record must therefore begin with ``{``, and goes in with a
+marker behind it: a key that nobody outside this process can know.  The block is used only if it parses as
+a whole, into as many rows as there are records, each with the marker.  Proof that row *i* is then exactly
+record *i*: a marker occurs only where it was put, so a row that has it was opened by the first byte of a
+record; there are as many such rows as records, so each record has opened one, in order, and each ends where
+the next begins.  The marker, with its comma, in front of the other members changes nothing else about what
+is valid, except that ``{}`` becomes invalid: it is left to the reference.
 
 Columns that the parser cannot read (maps, raw text, mixed kinds) are taken as raw JSON by msgspec from the
 same records. To see them given twice, the parser reads them too, into a type that ignores their content;
@@ -16,9 +16,10 @@ where there is none, records that may repeat the name are suspect.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Sequence
 from operator import attrgetter
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import numpy as np
@@ -26,13 +27,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
-from chsink.decode.codec import Mask, Reader, Suspects, merge, valid_of
+from chsink.decode.codec import Mask, Reader, Suspects, merge
 from chsink.decode.fields import Field, groups_of, uneven
 from chsink.decode.nested import NestedForm, nested_form
-from chsink.decode.screen import maybe_repeated, suspects_of, window
+from chsink.decode.screen import decimal_suspects, maybe_repeated, suspects_of, window, without_space
 from chsink.decode.values import MisfitError, Pairs, kinds_of
 
 Refused = (pa.ArrowInvalid, MisfitError, msgspec.DecodeError, RecursionError)
+
+
+_MARKER: Final = secrets.token_hex(8)
 
 
 class FastPlan:
@@ -54,8 +58,8 @@ class FastPlan:
             if field.group and self._nested[field.group].grouped:
                 continue
             parsed.extend(self._plan(field, [one.get(field.name) for one in found]))
-        schema = pa.schema([("r", pa.struct(parsed))])
-        self._parsed = [field.name for field in parsed]
+        schema = pa.schema([*parsed, pa.field(_MARKER, pa.bool_())])
+        self._decimals = "decimal" in str(schema)
         self._options = pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
         self._raw_decoder = _raw_decoder([field.name for field in self._raw])
 
@@ -75,7 +79,10 @@ class FastPlan:
 
         Raises one of :data:`Refused` when the block holds something the parser does not take.
         """
+        records = without_space(records)
         suspects = suspects_of(records)
+        if self._decimals:
+            suspects = merge(suspects, decimal_suspects(records))
         if suspects is not None:
             return self._around(records, suspects)
         columns = self._parse(records)
@@ -90,7 +97,7 @@ class FastPlan:
             suspects = merge(suspects, form.conflicts(columns))
         for name in self._unguarded:
             suspects = merge(suspects, maybe_repeated(records, name))
-        return arrays, merge(suspects, columns[""], uneven(arrays, self._groups))
+        return arrays, merge(suspects, uneven(arrays, self._groups))
 
     def _around(self, records: Any, suspects: Mask) -> tuple[list[Any], Suspects]:
         """Run without the suspects, then give each of them a row of nulls."""
@@ -107,22 +114,18 @@ class FastPlan:
         return [array.take(index) for array in arrays], suspects
 
     def _parse(self, records: Any) -> dict[str, Any]:
-        """Parsed columns by name; under ``""`` the rows that are no object."""
-        wrapped = pc.binary_join_element_wise(b'{"r":', records, b"}\n", b"")
-        offsets, _ = window(wrapped)
-        data = wrapped.buffers()[2].slice(0, int(offsets[-1]))
+        """Parsed columns by name."""
+        marked = pc.binary_replace_slice(records, 0, 1, f'{{"{_MARKER}":true,'.encode())
+        offsets, _ = window(marked)
+        data = marked.buffers()[2].slice(0, int(offsets[-1]))
         table = pj.read_json(
             pa.BufferReader(data),
             read_options=pj.ReadOptions(use_threads=False, block_size=data.size + 1),
             parse_options=self._options,
         )
-        if table.num_rows != len(records):
+        if table.num_rows != len(records) or table.column(_MARKER).null_count:
             raise MisfitError("records that are not one object each")
-        rows = table.column(0).combine_chunks()
-        assert isinstance(rows, pa.StructArray), "a block is bounded, so it fits one chunk"
-        columns = dict(zip(self._parsed, rows.flatten(), strict=True))
-        columns[""] = ~valid_of(rows) if rows.null_count else None
-        return columns
+        return {name: table.column(name).combine_chunks() for name in table.column_names}
 
     def _read_raw(self, records: Any) -> dict[str, list[bytes]]:
         if not self._raw:

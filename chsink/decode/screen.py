@@ -1,7 +1,8 @@
 """Finding, before the parser sees them, the records on which it is more lenient than the reference.
 
 The parser takes bytes that are not UTF-8, the tokens ``NaN`` and ``Inf`` as numbers, and any depth; and a
-zero byte is its end of input.  None of that is JSON.  The screen may suspect too much, never too little.
+zero byte is its end of input.  None of that is JSON.  It also misreads decimals of large negative
+exponents.  The screen may suspect too much, never too little.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import pyarrow.compute as pc
 from chsink.decode.codec import Mask, Suspects, merge, numpy_of
 from chsink.decode.values import MAX_DEPTH, depth_of
 
+_SPACE = b" \t\r\n"
 _NAN, _INF = (b"N", b"aN"), (b"I", b"nf")
 _BEFORE = np.zeros(256, np.bool_)
 _BEFORE[list(b":,[- \t\r\n")] = True
@@ -30,16 +32,47 @@ def window(records: Any) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8]]:
     return offsets - start, np.frombuffer(data, np.uint8)[start:end] if data is not None else np.zeros(0, np.uint8)
 
 
+def _first(offsets: npt.NDArray[np.int32], data: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
+    """The first byte of each record; another's for an empty one."""
+    return data[np.minimum(offsets[:-1], len(data) - 1)] if len(data) else np.zeros(len(offsets) - 1, np.uint8)
+
+
+def without_space(records: Any) -> Any:
+    """The records without white space in front. Raises pa.ArrowInvalid when they are not UTF-8."""
+    if not np.isin(_first(*window(records)), list(_SPACE)).any():
+        return records
+    return pc.ascii_ltrim(records.cast(pa.string()), characters=_SPACE.decode()).cast(pa.binary())
+
+
 def suspects_of(records: Any) -> Suspects:
-    """The records to be decided by the reference. Raises pa.ArrowInvalid when some are not UTF-8."""
+    """The records to be decided by the reference.
+
+    Raises pa.ArrowInvalid when some are not UTF-8.
+    """
     records.cast(pa.string())
     offsets, data = window(records)
     at = np.concatenate((np.flatnonzero(data == 0), _tokens(data, _NAN), _tokens(data, _INF)))
-    suspects: Suspects = None
+    # No object begins otherwise, and two bytes hold no member.
+    suspects: Mask = (_first(offsets, data) != ord("{")) | (np.diff(offsets) <= 2)
     if len(at):
-        suspects = np.zeros(len(records), np.bool_)
         suspects[np.searchsorted(offsets, at, side="right") - 1] = True
     return merge(suspects, _deep(records, offsets))
+
+
+def decimal_suspects(records: Any) -> Suspects:
+    """Records with a number of a negative exponent, whose many decimal places the parser may scale wrongly."""
+    offsets, data = window(records)
+    hyphens = np.flatnonzero(data[1:] == ord("-"))
+    at = hyphens[(data[hyphens] | 0x20) == ord("e")]
+    if not len(at):
+        return None
+    rows = np.unique(np.searchsorted(offsets, at, side="right") - 1)
+    suspects: Mask = np.zeros(len(records), np.bool_)
+    suspects[rows] = numpy_of(pc.match_substring_regex(records.take(pa.array(rows)), _NEGATIVE_EXPONENT))
+    return suspects if suspects.any() else None
+
+
+_NEGATIVE_EXPONENT = r'[":,\[ \t\r\n][-+]?[0-9]*\.?[0-9]*[eE]-'
 
 
 def _tokens(data: npt.NDArray[np.uint8], token: tuple[bytes, bytes]) -> npt.NDArray[np.intp]:

@@ -95,6 +95,13 @@ def parse_value(data: bytes) -> Any:
         raise MisfitError(f"not valid JSON at byte {at}") from None
 
 
+def parse_values(texts: Sequence[bytes]) -> list[Any]:
+    """Parse JSON texts that another parser has cut out of valid records; an empty one is null."""
+    values: list[Any] = _DECODER.decode("[" + b",".join(text or b"null" for text in texts).decode("utf-8") + "]")
+    assert len(values) == len(texts), "each text is one value"
+    return values
+
+
 def depth_of(data: bytes) -> int:
     """Deepest nesting of brackets outside strings; exact for valid JSON."""
     bare = b"".join(data.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')[::2])

@@ -29,6 +29,7 @@ from statemachine.chunks import tiles
 from statemachine.plan import Decision, Facts, Policy, Step, StepKind, decide, settle
 from statemachine.ranges import OffsetRange, TopicPartition
 from statemachine.records import StateKey, StateRecord
+from statemachine.transitions import Halt
 
 PROBED_SEND_MS = 600_000
 """How long the sends of a probed range may take: its old deadline is past, and nobody else is sending it."""
@@ -201,6 +202,16 @@ class Driver:
                     "CHS-308", key.topic_partition, f"Kafka's log start moved to {start} while {record.range} was read"
                 )
 
+    def _check_same_topics(self, keys: Sequence[StateKey]) -> None:
+        """What was read is the recorded topic's only if that topic still lives: ids are asked again after reading."""
+        ids = self.kafka.topic_ids({k.topic for k in keys})
+        for key in keys:
+            record, now = self.ledger.records[key], ids[key.topic]
+            if now != record.topic_id:
+                halt = Halt.TOPIC_ID_KNOWN_UNKNOWN if None in (now, record.topic_id) else Halt.IN_DOUBT_LOST
+                detail = f"the topic's id changed from {record.topic_id} to {now} while {record.range} was read"
+                raise halt_error(halt.value, key.topic_partition, detail)
+
     def _land_recorded(
         self,
         keys: Sequence[StateKey],
@@ -214,6 +225,7 @@ class Driver:
         with self.observer.phase("insert" if fresh else "settle"):
             acks = run(assignments)
         confirm(acks, assignments)
+        self._check_same_topics(keys)
         if check is not None:
             check(keys)
         failpoints.reach("driver.before_after" if fresh else "driver.after_settle_inserts")
@@ -231,6 +243,10 @@ class Driver:
                             "see `chsink state resolve --help`")  # fmt: skip
         with asking_target():
             probe = not fresh and self.target.must_probe(key, record)
+        if probe and record.incarnation > 0:
+            raise halt_error(
+                "CHS-318", key.topic_partition, f"the range {record.range} of incarnation {record.incarnation} is in doubt"
+            )
         limit = self.clock.now_ms() + PROBED_SEND_MS if probe else self.target.deadline_ms(key, record)
         return Assignment(key, record, layout, probe, limit)
 

@@ -42,6 +42,10 @@ SENTENCES: dict[str, tuple[str, str]] = {
         "an in-doubt range can no longer be read from Kafka",
         "look in the table whether its rows are there, then say so: `chsink state resolve --help`",
     ),
+    "CHS-318": (
+        "deduplication tokens may be forgotten, and rows of an earlier life of the topic have the same offsets",
+        "look in the table whether the range's own rows are there, then say so: `chsink state resolve --help`",
+    ),
     "CHS-309": (
         "a range is in doubt, and the table, transform or isolation level changed since it was announced",
         "put it back, let the range settle, then change it; or decide with `chsink state resolve --help`",

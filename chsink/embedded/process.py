@@ -29,6 +29,9 @@ _KILL_LIMIT_S: Final = 10.0
 _TAIL_BYTES: Final = 16_384
 _PR_SET_PDEATHSIG: Final = 1
 
+# Held for as long as this process lives: dropping the handle of a running child is reported as a mistake.
+_detached: list[subprocess.Popen[bytes]] = []
+
 
 class Process:
     """A running or ended child.
@@ -43,18 +46,9 @@ class Process:
         self.log = log
         log.parent.mkdir(parents=True, exist_ok=True)
         self._log_start = log.stat().st_size if log.exists() else 0
-        with log.open("ab") as output:
-            start = functools.partial(
-                subprocess.Popen[bytes],
-                argv,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                env={**os.environ, **(env or {})},
-                start_new_session=True,
-                preexec_fn=None if detach else _death_with(os.getpid()),
-            )
-            self._popen = _starter(os.getpid()).submit(start).result()
+        self._popen = _starter(os.getpid()).submit(_start, argv, log, env or {}, detach, os.getpid()).result()
+        if detach:
+            _detached.append(self._popen)
 
     @property
     def pid(self) -> int:
@@ -106,6 +100,22 @@ class Process:
     def _failure(self, what: str) -> EmbeddedServiceError:
         tail = self.log_tail() or "(it wrote nothing)"
         return EmbeddedServiceError("CHS-904", f"{self.name} {what}; the end of its log:\n{tail}", f"read {self.log}")
+
+
+def _start(
+    argv: Sequence[str], log: Path, env: Mapping[str, str], detach: bool, parent: int
+) -> subprocess.Popen[bytes]:
+    with log.open("ab") as output:
+        return subprocess.Popen(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, **env},
+            start_new_session=True,
+            # It makes two system calls and takes no lock, so other threads cannot make it wait.
+            preexec_fn=None if detach else _death_with(parent),  # noqa: PLW1509
+        )
 
 
 @functools.cache

@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Self
+from typing import Final, Self
 
 from chsink.embedded.errors import EmbeddedServiceError
 from chsink.embedded.ports import HOST, is_free
@@ -17,6 +17,8 @@ from chsink.embedded.process import Process
 
 class Service(ABC):
     """One local service in ``path``; a subclass says how it is configured, started and asked whether it is ready."""
+
+    host: Final = HOST
 
     def __init__(self, name: str, path: Path | str, *, detach: bool, start_limit_s: float, stop_limit_s: float) -> None:
         self.name = name

@@ -20,7 +20,8 @@ from chsink.embedded.zookeeper import EmbeddedZooKeeper
 class Stack:
     """``with Stack(folder) as s:`` then ``s.kafka.bootstrap``, ``s.zookeeper.hosts``, ``s.clickhouse[0].url``.
 
-    Ports are free ones and known before the start; ``clickhouse`` is the number of servers, all on the one ZooKeeper.
+    Ports are known before the start: the given ones (by folder: ``kafka``, ``zookeeper``, ``clickhouse-0`` …), else
+    free ones.  ``clickhouse`` is the number of servers, all on the one ZooKeeper.
     """
 
     def __init__(
@@ -29,15 +30,19 @@ class Stack:
         clickhouse: int = 2,
         *,
         kafka_properties: Mapping[str, str] | None = None,
+        ports: Mapping[str, int] | None = None,
         detach: bool = False,
     ) -> None:
         assert clickhouse >= 0, clickhouse
+        given = ports or {}
         self.root = Path(root).resolve()
-        self.kafka = EmbeddedKafka(self.root / "kafka", properties=kafka_properties, detach=detach)
-        self.zookeeper = EmbeddedZooKeeper(self.root / "zookeeper", detach=detach)
+        self.kafka = EmbeddedKafka(
+            self.root / "kafka", given.get("kafka", 0), properties=kafka_properties, detach=detach
+        )
+        self.zookeeper = EmbeddedZooKeeper(self.root / "zookeeper", given.get("zookeeper", 0), detach=detach)
         self.clickhouse = [
-            EmbeddedClickHouse(self.root / f"clickhouse-{number}", zookeeper=self.zookeeper.hosts, detach=detach)
-            for number in range(clickhouse)
+            EmbeddedClickHouse(self.root / name, zookeeper=self.zookeeper.hosts, port=given.get(name, 0), detach=detach)
+            for name in (f"clickhouse-{number}" for number in range(clickhouse))
         ]
 
     @property
@@ -47,12 +52,14 @@ class Stack:
 
     def start(self) -> Self:
         """Start what does not run, all at once, and wait; when one fails, end the others and raise its error."""
-        with ThreadPoolExecutor(len(self.members)) as pool:
-            starts = [pool.submit(member.start) for member in self.members]
-        errors = [error for start in starts if (error := start.exception()) is not None]
-        if errors:
+        try:
+            with ThreadPoolExecutor(len(self.members)) as pool:
+                starts = [pool.submit(member.start) for member in self.members]
+            for start in starts:
+                start.result()
+        except BaseException:
             self.stop()
-            raise errors[0]
+            raise
         return self
 
     def stop(self) -> None:

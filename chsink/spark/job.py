@@ -8,16 +8,18 @@ import sys
 from types import FrameType
 from typing import Any, Self
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from chsink.config import Config
-from chsink.errors import ChsinkError, UnavailableError
+from chsink.errors import ChsinkError, HaltError, UnavailableError
 from chsink.observe.logs import configure
 from chsink.spark.sink import Sink, kafka_stream
 
 POLL_S = 1
+DATA_LOSS = ("KAFKA_DATA_LOSS", "failOnDataLoss", "data may have been")
 SESSION_CONF = {
     "spark.sql.streaming.metricsEnabled": "false",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
@@ -52,7 +54,10 @@ def run(config: Config, spark: SparkSession) -> None:
         sink.log.info("metrics", port=sink.metrics.serve(config.observe.metrics_port))
     try:
         stream = kafka_stream(spark, config, sink.starting_offsets(), headers=sink.needs_headers())
-        query = sink.start(stream)
+        try:
+            query = sink.start(stream)
+        except (PySparkException, Py4JJavaError) as error:  # while what was in doubt was settled
+            raise _stopped(error) from error
         with _StopSignals() as stop:
             _await(query, sink, stop)
     finally:
@@ -68,9 +73,26 @@ def _await(query: StreamingQuery, sink: Sink, stop: _StopSignals) -> None:
     except PySparkException as error:
         if isinstance(sink.failure, ChsinkError):
             raise sink.failure from None
-        raise UnavailableError(
-            "CHS-708", f"Spark stopped the query: {str(error).splitlines()[0]}", "see Spark's log, then start again"
-        ) from error
+        raise _stopped(error) from error
+
+
+def _stopped(error: Exception) -> ChsinkError:
+    """What a failure of Spark means for the user."""
+    if any(mark in str(error) for mark in DATA_LOSS):
+        return HaltError(
+            "CHS-319",
+            f"Spark's Kafka source misses offsets that its checkpoint names: {_first_line(error)}",
+            "the topic was shortened or recreated; start with a new checkpoint: the sink goes on from its recorded "
+            "state, and errors.on_gap says what becomes of a gap",
+        )
+    return UnavailableError(
+        "CHS-708", f"Spark stopped the query: {_first_line(error)}", "see Spark's log, then start again"
+    )
+
+
+def _first_line(error: Exception) -> str:
+    text = str(error.java_exception) if isinstance(error, Py4JJavaError) else str(error)
+    return next(iter(text.splitlines()), "")
 
 
 class _StopSignals:

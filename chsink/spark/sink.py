@@ -89,6 +89,7 @@ class Sink:
             self._land(frame, batch)
         except BaseException as error:
             self.failure = error
+            self._driver = None  # what is cached may no longer be what is stored: the next batch claims anew
             if isinstance(error, ChsinkError):
                 self.log.error("stopped", id=error.id, error=error.message, fix=error.hint)  # noqa: TRY400 - no trace
             raise
@@ -131,7 +132,12 @@ class Sink:
     def _open(self, stream: StreamPlan) -> None:
         """Check the target, build the pipelines, claim the sink."""
         with self._lock:
-            wired = self._wiring.driver(stream.columns, stream.transform, self.observer)
+            isolation = self.config.kafka.isolation_level
+            if stream.isolation_level != isolation:
+                self.log.warning(
+                    "the stream sets another isolation level", stream=stream.isolation_level, job=isolation
+                )
+            wired = self._wiring.driver(stream, self.observer)
             self._runner = SparkRunner(wired.make_task, wired.pipelines, stream)
             wired.driver.claim(wired.layouts)
             self._driver = wired.driver
@@ -141,6 +147,13 @@ class Sink:
     def _land(self, frame: DataFrame, batch: PlannedBatch) -> None:
         assert self._driver is not None
         assert self._runner is not None
+        unrouted = sorted({tp.topic for tp in batch.ranges} - set(self.config.topics))
+        if unrouted:
+            raise ConfigError(
+                "CHS-610",
+                f"no route leads from topic {', '.join(unrouted)}",
+                "add a [[route]], or do not subscribe to it",
+            )
         frame.sparkSession.conf.set(ARROW_ROWS, str(self.config.clickhouse.chunk_offsets))
         self._runner.frame = frame
         try:

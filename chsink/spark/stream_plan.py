@@ -41,6 +41,11 @@ class StreamPlan:
     columns: tuple[str, ...]
     transform: str
 
+    @property
+    def isolation_level(self) -> str:
+        """Which records the stream's consumers see; Kafka's own default is ``read_uncommitted``."""
+        return self.options.get("kafka.isolation.level", "read_uncommitted")
+
     def exact(self, ranges: Mapping[TopicPartition, OffsetRange]) -> DataFrame:
         """A batch DataFrame of exactly these offsets, through the stream's own transform."""
         jvm: Any = self.spark._jvm

@@ -63,9 +63,11 @@ class KeeperMapStore:
         }
 
     def prepare(self, *, create: bool) -> None:
-        """Make the table where ``create`` says so and it is missing.  PreflightError when it cannot be used."""
+        """Make the table where ``create`` says so and it is missing.  PreflightError when it cannot be used,
+        StoreUnavailable when that cannot be known now.
+        """
         try:
-            self._client.query(f"SELECT key FROM {self.table} LIMIT 1")
+            self._client.query(f"SELECT key FROM {self.table} LIMIT 1 {self._reading}")
         except ServerRefused as error:
             if error.code not in UNKNOWN_TABLE:
                 raise self._unusable("read", error) from error
@@ -106,29 +108,24 @@ class KeeperMapStore:
             f"INSERT INTO {self.table} (key, attempt, body) "
             f"SELECT made.1, made.2, made.3 FROM (SELECT arrayJoin([{made}]) AS made)"
         )
-        return self._read_back(rows, _answer(lambda: self._client.command(sql, self._pinned)))
+        return self._read_back(rows, answer_of(lambda: self._client.command(sql, self._pinned)))
 
     def _swap(self, swaps: Sequence[Swap]) -> Outcome:
         keys = quote_strings([s.row.key for s in swaps])
-        expected = quote_strings([s.expected for s in swaps])
-        bodies = quote_strings([s.row.body for s in swaps])
-        attempts = quote_strings([s.row.attempt for s in swaps])
         all_there = f"(SELECT count() FROM {self.table} WHERE key IN ({keys})) = {len(swaps)}"
-        guard = f"{all_there} AND transform(key, [{keys}], [{expected}], '') = attempt"
-        new = f"transform(key, [{keys}], [{attempts}], '')"
-        if len({s.row.attempt for s in swaps}) == 1:
-            new = quote_string(swaps[0].row.attempt)
+        unchanged = f"attempt = {_by_key(keys, [s.expected for s in swaps])}"
+        attempt = _by_key(keys, [s.row.attempt for s in swaps])
         sql = (
             f"ALTER TABLE {self.table} UPDATE "
-            f"attempt = if({guard}, {new}, toString(throwIf(1, 'fenced'))), "
-            f"body = transform(key, [{keys}], [{bodies}], body) "
+            f"attempt = if({all_there} AND {unchanged}, {attempt}, toString(throwIf(1, 'fenced'))), "
+            f"body = {_by_key(keys, [s.row.body for s in swaps])} "
             f"WHERE key IN ({keys})"
         )
-        return self._read_back([s.row for s in swaps], _answer(lambda: self._client.command(sql, self._pinned)))
+        return self._read_back([s.row for s in swaps], answer_of(lambda: self._client.command(sql, self._pinned)))
 
     def _delete(self, keys: Sequence[str]) -> Outcome:
         sql = f"ALTER TABLE {self.table} DELETE WHERE key IN ({quote_strings(list(keys))})"
-        answer = _answer(lambda: self._client.command(sql, self._pinned))
+        answer = answer_of(lambda: self._client.command(sql, self._pinned))
         try:
             if not self._attempts(keys):
                 return Outcome.APPLIED
@@ -175,7 +172,9 @@ class KeeperMapStore:
         except Unanswered as error:
             raise StoreUnavailable(str(error)) from error
 
-    def _unusable(self, what: str, error: ServerRefused) -> PreflightError:
+    def _unusable(self, what: str, error: ServerRefused) -> PreflightError | StoreUnavailable:
+        if error.code == KEEPER:
+            return StoreUnavailable(error.message)
         return PreflightError(
             "CHS-220",
             f"the state table {self.table} at {self._client.url} cannot be {what}: {error.message}",
@@ -184,7 +183,7 @@ class KeeperMapStore:
         )
 
 
-def _answer(send: Callable[[], None]) -> Outcome:
+def answer_of(send: Callable[[], None]) -> Outcome:
     """What the server said of a write."""
     try:
         send()
@@ -194,6 +193,13 @@ def _answer(send: Callable[[], None]) -> Outcome:
     except Unanswered:
         return Outcome.UNKNOWN
     return Outcome.APPLIED
+
+
+def _by_key(keys: str, values: list[str]) -> str:
+    """An expression that is the value belonging to the row's key; the value itself where all are the same."""
+    if len(set(values)) == 1:
+        return quote_string(values[0])
+    return f"transform(key, [{keys}], [{quote_strings(values)}], '')"
 
 
 def _row_bytes(row: Row) -> int:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from chsink.embedded.clickhouse import configuration, users
 from chsink.embedded.clickhouse.engine import Engine
-from chsink.embedded.clickhouse.server import serve
+from chsink.embedded.clickhouse.server import Front, serve
 from chsink.embedded.ports import HOST
 
 
@@ -21,7 +21,7 @@ def main() -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     path = arguments.path.resolve()
     known = users.load(arguments.users) if arguments.users else ()
-    data, config = configuration.write(
+    data, config, pipes = configuration.write(
         path,
         zookeeper=arguments.zookeeper,
         keeper_map_prefix=arguments.keeper_map_prefix,
@@ -29,7 +29,7 @@ def main() -> None:
         extra_xml=arguments.config.read_text(encoding="utf-8") if arguments.config else None,
         users_xml=arguments.users_config.read_text(encoding="utf-8") if arguments.users_config else None,
     )
-    engine = Engine(data, config)
+    engine = Engine(data, config, pipes)
     asyncio.run(_serve(engine, users.Users(known), arguments))
     engine.close()
     # The engine's own exit handlers have nothing left to do, and at interpreter exit they would race with its threads.
@@ -48,7 +48,8 @@ async def _serve(engine: Engine, known: users.Users, arguments: argparse.Namespa
             half.write_text(f"{port}\n", encoding="utf-8")
             half.rename(arguments.port_file)
 
-    await serve(engine, known, HOST, arguments.port, ready, stop)
+    front = Front(engine, known, f"embedded-{arguments.path.name}")
+    await serve(front, (HOST, arguments.port), ready, stop)
 
 
 def _arguments() -> argparse.Namespace:

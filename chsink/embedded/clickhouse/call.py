@@ -33,9 +33,25 @@ _SETTING: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # Parameters of the HTTP interface itself; all others are settings.
 _RESERVED: Final = frozenset(
     (
-        "query query_id database default_format user password quota_key role session_id session_timeout session_check "
-        "close_session buffer_size wait_end_of_query compress decompress stacktrace client_protocol_version"
-    ).split()
+        "query",
+        "query_id",
+        "database",
+        "default_format",
+        "user",
+        "password",
+        "quota_key",
+        "role",
+        "session_id",
+        "session_timeout",
+        "session_check",
+        "close_session",
+        "buffer_size",
+        "wait_end_of_query",
+        "compress",
+        "decompress",
+        "stacktrace",
+        "client_protocol_version",
+    )
 )
 
 
@@ -61,7 +77,7 @@ class SessionWish:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A request.  ``body`` is as received, still encoded; ``query`` and ``body`` together are the statement and its data."""
+    """A request.  ``query`` and ``body``, which is as received and still encoded, are the statement and its data."""
 
     user: ClickHouseUser
     query_id: str
@@ -142,7 +158,9 @@ def _call(
     values = dict(pairs)
     for name in ("compress", "decompress"):
         if _flag(values, name):
-            raise refused(NOT_IMPLEMENTED, f"{name}=1 (the native protocol's blocks) is not supported; use HTTP encodings")
+            raise refused(
+                NOT_IMPLEMENTED, f"{name}=1 (the native protocol's blocks) is not supported; use HTTP encodings"
+            )
     external = [_external(name, data, values) for name, data in files]
     own = {f"{table.name}_{part}" for table in external for part in ("structure", "types", "format")} | _RESERVED
     query = "".join(value for name, value in pairs if name == "query")
@@ -155,7 +173,7 @@ def _call(
         content_encoding=request.headers.get(hdrs.CONTENT_ENCODING, ""),
         accept_encoding=_accepted(request, values),
         default_format=values.get("default_format") or request.headers.get("X-ClickHouse-Format") or "TabSeparated",
-        database=values.get("database") or request.headers.get("X-ClickHouse-Database", ""),
+        database=values.get("database") or request.headers.get("X-ClickHouse-Database") or "",
         roles=[value for name, value in pairs if name == "role"],
         settings=_settings(values, own),
         params={name[len(_PARAMETER) :]: value for name, value in values.items() if name.startswith(_PARAMETER)},
@@ -168,9 +186,7 @@ def _call(
 
 
 def _settings(values: Mapping[str, str], own: set[str] | frozenset[str]) -> dict[str, str]:
-    settings = {
-        name: value for name, value in values.items() if name not in own and not name.startswith(_PARAMETER)
-    }
+    settings = {name: value for name, value in values.items() if name not in own and not name.startswith(_PARAMETER)}
     for name in settings:
         if not _SETTING.fullmatch(name):
             raise refused(UNKNOWN_SETTING, f"Unknown setting '{name}'")

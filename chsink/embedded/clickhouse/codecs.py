@@ -1,8 +1,8 @@
 """Content encodings of request and response bodies.
 
-A request body is decoded completely before the engine sees a byte of it, and a frame that is cut short is refused: a body that
-was not received in full must not be inserted in part.  An encoded body may be several frames (lz4, zstd), members (gzip) or
-streams (xz, bz2) one after another.
+A request body is decoded completely before the engine sees a byte of it, and a frame that is cut short is refused: a
+body that was not received in full must not be inserted in part.  An encoded body may be several frames (lz4, zstd),
+members (gzip) or streams (xz, bz2) one after another.
 """
 
 from __future__ import annotations
@@ -27,8 +27,11 @@ from chsink.embedded.clickhouse.exceptions import (
 
 
 class _Decoder(Protocol):
-    eof: bool
-    unused_data: bytes | None
+    @property
+    def eof(self) -> bool: ...
+
+    @property
+    def unused_data(self) -> bytes | None: ...
 
     def decompress(self, data: bytes, /) -> bytes: ...
 

@@ -1,15 +1,16 @@
 """The engine's configuration files, written before each start.
 
-- ``default`` is a plain Atomic database, as in a server; the embedded engine's own would overlay it with the working
-  directory's files.  It is put into the metadata before the engine's first start.
-- The profile takes back what an embedded engine changes for use inside a program, so that statements mean what they mean in
-  a server (no implicit SELECT, no introspection functions, no memory-mapped files).
-- Further server or user settings are XML fragments, merged by the engine's own ``config.d`` rules: limits, ``<merge_tree>``,
-  ``<macros>``, a profile's ``<constraints>``.
+- ``default`` is a plain Atomic database, as in a server; the embedded engine's own would overlay it with the files of
+  the working directory. It is put into the metadata before the engine's first start.
+- The profile takes back what an embedded engine changes for use inside a program, so that statements mean what they
+  mean in a server (no implicit SELECT, no introspection functions, no memory-mapped files).
+- Further server or user settings are XML fragments, merged by the engine's own ``config.d`` rules: limits,
+  ``<merge_tree>``, ``<macros>``, a profile's ``<constraints>``.
 """
 
 from __future__ import annotations
 
+import shutil
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
@@ -33,23 +34,28 @@ def write(
     users: Sequence[ClickHouseUser],
     extra_xml: str | None,
     users_xml: str | None,
-) -> tuple[Path, Path]:
-    """Write the files below ``path``; returns the engine's data folder and its configuration file.
+) -> tuple[Path, Path, Path]:
+    """Write the files below ``path``; returns the engine's data folder, its configuration file, and a folder for pipes.
 
     ``zookeeper`` is ``host:port[,host:port…]``; the XML arguments are the inside of ``<clickhouse>``.
     """
-    data, config = path / "data", path / "conf" / "config.xml"
+    data, config, pipes = path / "data", path / "conf" / "config.xml", path / "pipes"
     for folder in (data / "metadata", path / "conf" / "config.d", path / "conf" / "users.d"):
         folder.mkdir(parents=True, exist_ok=True)
+    shutil.rmtree(pipes, ignore_errors=True)
+    pipes.mkdir()
     default = data / "metadata" / "default.sql"
     if not default.exists():
         default.write_text(f"ATTACH DATABASE default UUID '{uuid.uuid4()}'\nENGINE = Atomic\n", encoding="utf-8")
+    # The engine would take the folder behind this link for its overlay too, and load each table twice.  It makes the
+    # link anew when it loads the database.
+    (data / "metadata" / "default").unlink(missing_ok=True)
     users_file = path / "conf" / "users.xml"
     _write(config, _server(path, users_file, zookeeper, keeper_map_prefix))
     _write(users_file, _users(users))
     _write(path / "conf" / "config.d" / "extra.xml", extra_xml or "")
     _write(path / "conf" / "users.d" / "extra.xml", users_xml or "")
-    return data, config
+    return data, config, pipes
 
 
 def _write(path: Path, inside: str) -> None:
@@ -65,7 +71,9 @@ def _server(path: Path, users_file: Path, zookeeper: str | None, keeper_map_pref
     ]
     if zookeeper is not None:
         nodes = "".join(_node(address) for address in zookeeper.split(","))
-        parts.append(f"<zookeeper>{nodes}</zookeeper>")
+        # Every chdb has the same server id: on a common path, servers would end each other's sessions.
+        sessions = f"<sessions_path>/clickhouse/sessions/{uuid.uuid4().hex}</sessions_path>"
+        parts.append(f"<zookeeper>{nodes}{sessions}</zookeeper>")
         parts.append(f"<keeper_map_path_prefix>{escape(keeper_map_prefix)}</keeper_map_path_prefix>")
     return "".join(parts)
 

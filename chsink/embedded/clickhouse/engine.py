@@ -6,21 +6,27 @@ Facts this rests on (measured with the pinned chdb):
   request without a session id gets a fresh one, and nothing leaks from one request into the next.
 - Connections run at the same time, on threads that do not hold Python's lock.  One connection runs one statement at a
   time; while a result is being fetched block by block it must not be used for anything else.
-- An INSERT fed by the client goes in as the server takes it: the format is parsed outside, blocks are pushed into the
-  insert's pipeline, and deduplication, squashing, views and limits are the engine's.  There is no asynchronous insert in
-  this path: ``async_insert = 1`` inserts at once and answers when it is done.
+- An INSERT fed by the client is given its data as ``FROM INFILE`` a pipe (see ``feed``).  Parsing, squashing,
+  deduplication, views and limits are the engine's.  Two things differ from a server and are made the same: the parser's
+  block size is ``max_block_size`` there, so it is given the statement's ``max_insert_block_size``; and an error's text
+  names the pipe, which is cut out.  There is no asynchronous insert: ``async_insert = 1`` inserts at once.
 - Every session is the user ``default``; see ``users`` for how others are told apart.
 - The engine lives as long as any connection: ``Engine`` holds one open.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Final, Self
 
-from chsink.embedded.clickhouse.exceptions import ClickHouseException, from_engine
+from chsink.embedded.clickhouse.exceptions import from_engine
+from chsink.embedded.clickhouse.feed import piped
+from chsink.embedded.clickhouse.statement import Insert
+
+_BLOCK_ROWS: Final = re.compile(r"\bmax_insert_block_size\s*=\s*'?(\d+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +85,13 @@ class Stream:
 class Connection:
     """One engine session.  Not for two threads at once."""
 
-    def __init__(self, raw: Any) -> None:
+    def __init__(self, raw: Any, pipes: Path) -> None:
         self._raw = raw
+        self._pipes = pipes
 
-    def run(self, statement: bytes | str, format_name: str = "TabSeparated", params: Mapping[str, str] | None = None) -> Block:
+    def run(
+        self, statement: bytes | str, format_name: str = "TabSeparated", params: Mapping[str, str] | None = None
+    ) -> Block:
         """Run a statement to its end; raises ClickHouseException."""
         try:
             return _block(self._raw.query(statement, format_name, params=dict(params or {})))
@@ -96,22 +105,22 @@ class Connection:
         except RuntimeError as error:
             raise from_engine(str(error)) from None
 
-    def insert(self, head: bytes, format_name: str, pieces: Iterable[bytes], params: Mapping[str, str]) -> Counts:
-        """Feed an INSERT; raises ClickHouseException, after which blocks before the failing one may be in the table."""
-        if params:
-            self.assign({f"param_{name}": value for name, value in params.items()})
-        try:
-            handle = self._raw.send_insert(head, format_name)
-        except RuntimeError as error:
-            raise from_engine(str(error)) from None
-        try:
-            for piece in pieces:
-                self._raw.insert_append(handle, piece)
-            result = self._raw.insert_done(handle)
-        except RuntimeError as error:
-            self._raw.insert_cancel(handle)
-            raise from_engine(str(error)) from None
-        return _block(result).counts
+    def insert(self, insert: Insert, pieces: Sequence[bytes], params: Mapping[str, str], block_rows: int) -> Counts:
+        """Run an INSERT with its data; raises ClickHouseException, after which earlier blocks may be in the table.
+
+        ``block_rows`` is the parser's block size where the statement names none.
+        """
+        named = _BLOCK_ROWS.search(insert.settings)
+        # A line break ends what may be a comment.
+        settings = f"{insert.settings}\n, " if insert.settings else ""
+        with piped(self._pipes, pieces) as pipe:
+            statement = (
+                f"{insert.head}\nFROM INFILE {literal(str(pipe))} COMPRESSION 'none' "
+                f"SETTINGS {settings}max_block_size = {named[1] if named else block_rows} FORMAT {insert.format}"
+            )
+            counts = self.run(statement.encode("latin-1"), "Null", params).counts
+        # The rows were read by the client's side of the engine.
+        return replace(counts, read_rows=counts.result_rows, read_bytes=counts.result_bytes)
 
     def assign(self, settings: Mapping[str, str]) -> None:
         """``SET`` for the rest of the session, all or none; raises ClickHouseException."""
@@ -123,6 +132,14 @@ class Connection:
         for name in names:
             self.run(f"SET {name} = DEFAULT")
 
+    def insert_block_rows(self) -> int:
+        """The session's ``max_insert_block_size``."""
+        return int(self.run("SELECT getSetting('max_insert_block_size')").data)
+
+    def set_default_role(self) -> None:
+        """Undo ``SET ROLE``."""
+        self.run("SET ROLE DEFAULT")
+
     def changes_nothing(self, statement: bytes) -> bool:
         """Whether the engine's parser takes the statement for one that only reads."""
         return str(self._raw.classify_query(statement)["query_class"].name) == "READ_ONLY"
@@ -132,26 +149,33 @@ class Connection:
 
 
 class Engine:
-    """The engine of this process; ``data`` is its folder, ``config`` its configuration file."""
+    """The engine of this process: its folder, its configuration file, and an empty folder for pipes."""
 
-    def __init__(self, data: Path, config: Path) -> None:
-        from chdb import _chdb
+    def __init__(self, data: Path, config: Path, pipes: Path) -> None:
+        from chdb import _chdb  # half a second, and only this process needs it
 
         # Signals are the front's business: it stops the engine in order.
-        _chdb.set_signal_handlers_enabled(0)
-        self._connect = _chdb.connect
+        driver: Any = _chdb
+        driver.set_signal_handlers_enabled(0)
+        self._connect = driver.connect
+        self._pipes = pipes
         self._source = f"{data}?config-file={config}"
         self._alive = self.open()
         answer = self._alive.run("SELECT version(), timezone(), getSetting('readonly')").data.decode()
         self.version, self.timezone, readonly = answer.rstrip("\n").split("\t")
         self.readonly = int(readonly)
+        self.insert_block_rows = self._alive.insert_block_rows()
 
     def open(self) -> Connection:
         """A new session."""
         try:
-            return Connection(self._connect(self._source))
+            return Connection(self._connect(self._source), self._pipes)
         except RuntimeError as error:
             raise from_engine(str(error)) from None
+
+    def kill_all(self) -> None:
+        """Ask every running statement to end."""
+        self._alive.run("KILL QUERY WHERE 1 ASYNC")
 
     def close(self) -> None:
         """Shut the engine down; every other connection must be closed."""
@@ -180,6 +204,3 @@ def _block(result: Any) -> Block:
         elapsed_ns=int(result.elapsed() * 1e9),
     )
     return Block(data, counts)
-
-
-__all__ = ["Block", "ClickHouseException", "Connection", "Counts", "Engine", "Stream", "identifier", "literal"]

@@ -1,7 +1,7 @@
 """Runs one call: opens its session, applies what came with it, gives the statement to the engine.
 
-Blocking: called on a worker thread.  A SELECT in a format that consists of its blocks is fetched block by block, and what goes
-beyond the buffer is streamed; any other result is complete before the first byte is sent.
+Blocking: called on a worker thread.  A SELECT in a format that consists of its blocks is fetched block by block, and
+what goes beyond the buffer is streamed; any other result is complete before the first byte is sent.
 """
 
 from __future__ import annotations
@@ -13,15 +13,16 @@ from typing import Final
 
 from chsink.embedded.clickhouse import codecs
 from chsink.embedded.clickhouse.call import Call, External
-from chsink.embedded.clickhouse.engine import Connection, Counts, Engine, Stream, identifier
+from chsink.embedded.clickhouse.engine import Counts, Engine, Stream, identifier
 from chsink.embedded.clickhouse.exceptions import ACCESS_DENIED, READONLY, refused
 from chsink.embedded.clickhouse.sessions import Lease, Sessions, restore_later
 from chsink.embedded.clickhouse.statement import Insert, Query, blockwise, first_words, refuse_second_statement, split
 
-# A result is sent as it comes once it has filled the buffer or taken this long: no client waits for a slow one in the dark.
+# A result is sent as it comes once it has filled the buffer or taken this long.
 _BUFFER_S: Final = 0.1
 # Enough for the head of any INSERT whose data follow in the same body.
 _HEAD_BYTES: Final = 1 << 18
+_EXTERNAL_BLOCK_ROWS: Final = 1 << 20
 
 
 class Answer:
@@ -70,22 +71,25 @@ class Runner:
     def run(self, call: Call) -> Answer:
         """Run a call to its end, or until its buffer is full; raises ClickHouseException."""
         task = _task(call)
-        lease, new = self.sessions.lease(call.user, call.session)
+        if call.user.limited and (call.roles or _sets_role(task)):
+            raise refused(ACCESS_DENIED, f"{call.user.name}: Not enough privileges to change the role")
+        lease = self.sessions.lease(call.user, call.session)
         try:
-            self._enter(lease, call, task, new=new)
-            return _run(lease, call, task)
+            self._enter(lease, call, task)
+            return self._run(lease, call, task)
         except BaseException:
             lease.release()
             raise
 
-    def _enter(self, lease: Lease, call: Call, task: _Task, *, new: bool) -> None:
-        """Give the session the call's tables, rights, database and settings, in this order."""
+    def _enter(self, lease: Lease, call: Call, task: _Task) -> None:
+        """Give the session the call's tables, roles, database and settings, in this order."""
         connection = lease.connection
-        if lease.kept and not new:
+        if lease.kept:
             self._note(lease, call, task)
         for table in call.external:
             _create(lease, table)
-        self._limit(connection, call, task, new=new)
+        if call.roles:
+            connection.run(f"SET ROLE {', '.join(identifier(role) for role in call.roles)}")
         if call.database:
             connection.run(f"USE {identifier(call.database)}")
         settings = dict(call.settings)
@@ -104,15 +108,24 @@ class Runner:
         if words[:1] == ("SET",):
             names = [name for name in names if name.encode() not in task.text]
         restore_later(lease, names, database=bool(call.database) and words[:1] != ("USE",))
-
-    def _limit(self, connection: Connection, call: Call, task: _Task, *, new: bool) -> None:
-        """Give a user's session his role, and keep a limited user in it."""
-        if call.user.limited and (call.roles or _sets_role(task)):
-            raise refused(ACCESS_DENIED, f"{call.user.name}: Not enough privileges to change the role")
-        if new and call.user.limited:
-            connection.run(f"SET ROLE {identifier(call.user.role)}")
         if call.roles:
-            connection.run(f"SET ROLE {', '.join(identifier(role) for role in call.roles)}")
+            lease.before_release(lease.connection.set_default_role)
+
+    def _run(self, lease: Lease, call: Call, task: _Task) -> Answer:
+        connection = lease.connection
+        if isinstance(task.kind, Insert):
+            changed = lease.kept or "max_insert_block_size" in call.settings
+            block_rows = connection.insert_block_rows() if changed else self._engine.insert_block_rows
+            counts = connection.insert(task.kind, task.data, call.params, block_rows)
+            answer = Answer(lease, (), counts, None)
+        else:
+            format_name = task.kind.format or call.default_format
+            if task.kind.selects and not call.whole and blockwise(format_name) and b"array_of_rows" not in task.text:
+                return _streamed(lease, connection.stream(task.text, format_name, call.params), call, format_name)
+            block = connection.run(task.text, format_name, call.params)
+            answer = Answer(lease, (block.data,), block.counts, format_name if task.kind.answers else None)
+        lease.release()
+        return answer
 
 
 def _sets_role(task: _Task) -> bool:
@@ -124,7 +137,8 @@ def _create(lease: Lease, table: External) -> None:
     name = identifier(table.name)
     lease.connection.run(f"CREATE TEMPORARY TABLE {name} ({table.structure}) ENGINE = Memory")
     lease.before_release(lambda: _drop(lease, name))
-    lease.connection.insert(f"INSERT INTO {name}".encode("utf-8", "surrogateescape"), table.format, [table.data], {})
+    insert = Insert(f"INSERT INTO {name}".encode("utf-8", "surrogateescape").decode("latin-1"), "", table.format, 0)
+    lease.connection.insert(insert, [table.data], {}, _EXTERNAL_BLOCK_ROWS)
 
 
 def _drop(lease: Lease, name: str) -> None:
@@ -169,22 +183,6 @@ def _head(pieces: list[bytes]) -> bytes:
         taken.append(pieces.pop(0))
         size += len(taken[-1])
     return b"".join(taken)
-
-
-def _run(lease: Lease, call: Call, task: _Task) -> Answer:
-    connection = lease.connection
-    if isinstance(task.kind, Insert):
-        data = [piece for piece in task.data if piece]
-        counts = connection.insert(task.kind.head.encode("latin-1"), task.kind.format, data, call.params)
-        answer = Answer(lease, (), counts, None)
-    else:
-        format_name = task.kind.format or call.default_format
-        if task.kind.selects and not call.whole and blockwise(format_name) and b"array_of_rows" not in task.text:
-            return _streamed(lease, connection.stream(task.text, format_name, call.params), call, format_name)
-        block = connection.run(task.text, format_name, call.params)
-        answer = Answer(lease, (block.data,), block.counts, format_name if task.kind.answers else None)
-    lease.release()
-    return answer
 
 
 def _streamed(lease: Lease, stream: Stream, call: Call, format_name: str) -> Answer:

@@ -36,10 +36,8 @@ _MAX_URI_BYTES: Final = 1 << 20
 _MAX_BODY_BYTES: Final = 1 << 40
 _READ_BUFFER_BYTES: Final = 1 << 21
 _OK: Final = "Ok.\n"
-_EXPOSED: Final = ",".join(
-    f"X-ClickHouse-{name}"
-    for name in "Query-Id Summary Server-Display-Name Format Timezone Exception-Code Exception-Tag".split()
-)
+_NAMES: Final = ("Query-Id", "Summary", "Server-Display-Name", "Format", "Timezone", "Exception-Code", "Exception-Tag")
+_EXPOSED: Final = ",".join(f"X-ClickHouse-{name}" for name in _NAMES)
 _CONTENT_TYPES: Final = {
     "tab": "text/tab-separated-values; charset=UTF-8",
     "tsv": "text/tab-separated-values; charset=UTF-8",
@@ -88,6 +86,8 @@ class Front:
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await task
+        # Requests had their time to end; what still runs would hold the engine's end up.
+        self._engine.kill_all()
         self._threads.shutdown()
         self._runner.sessions.expire(everything=True)
 
@@ -120,6 +120,7 @@ class Front:
     async def _send(self, request: web.Request, call: calls.Call, answer: Answer) -> web.StreamResponse:
         headers = self._headers(call.query_id, answer.format)
         headers["X-ClickHouse-Summary"] = _summary(answer.counts)
+        headers["X-ClickHouse-Timezone"] = call.settings.get("session_timezone") or self._engine.timezone
         chosen = codecs.encoder_for(call.accept_encoding)
         encoder = None
         if chosen is not None and (answer.rest is not None or any(answer.blocks)):
@@ -212,9 +213,8 @@ def _cut(request: web.Request, response: web.StreamResponse) -> web.StreamRespon
     return response
 
 
-async def serve(engine: Engine, users: Users, host: str, port: int, ready: Callable[[int], None], stop: asyncio.Event) -> None:
-    """Serve until ``stop``; calls ``ready`` with the port when clients are served."""
-    front = Front(engine, users, f"embedded-{host}")
+async def serve(front: Front, address: tuple[str, int], ready: Callable[[int], None], stop: asyncio.Event) -> None:
+    """Serve on ``(host, port)`` until ``stop``; calls ``ready`` with the port when clients are served."""
     runner = web.AppRunner(
         front.application(),
         access_log=None,
@@ -227,7 +227,7 @@ async def serve(engine: Engine, users: Users, host: str, port: int, ready: Calla
     )
     await runner.setup()
     try:
-        site = web.TCPSite(runner, host, port)
+        site = web.TCPSite(runner, *address)
         await site.start()
         ready(runner.addresses[0][1])
         await stop.wait()

@@ -11,19 +11,17 @@ from pathlib import Path
 import chsink
 from chsink.embedded.clickhouse import users as user_files
 from chsink.embedded.clickhouse.users import ClickHouseUser
-from chsink.embedded.ports import HOST, free_port
+from chsink.embedded.ports import free_port
 from chsink.embedded.service import Service, local
 
 
 class EmbeddedClickHouse(Service):
-    """``with EmbeddedClickHouse(path, zookeeper=z.hosts) as c: clickhouse_connect.get_client(host=c.host, port=c.port)``.
+    """``with EmbeddedClickHouse(path, zookeeper=z.hosts) as c: get_client(host=c.host, port=c.port)``.
 
-    ``extra_xml`` and ``users_xml`` are the inside of ``<clickhouse>`` in a server's and a users' configuration file; without
-    ``users`` there is ``default`` with no password and all rights.  Several servers may share one ZooKeeper and one
-    ``keeper_map_prefix``, and then see each other's KeeperMap tables made with the same path.
+    ``extra_xml`` and ``users_xml`` are the inside of ``<clickhouse>`` in a server's and a users' configuration file;
+    without ``users`` there is ``default`` with no password and all rights.  Several servers may share one ZooKeeper and
+    one ``keeper_map_prefix``, and then see each other's KeeperMap tables made with the same path.
     """
-
-    host = HOST
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
 """HTTP sessions: engine connections that outlive a request, by user and session id.
 
-A request's own settings and database hold for that request, also inside a session: what they replaced is noted before and put
-back after.  One session serves one request at a time (373); it ends when it was idle for its timeout.
+A request's own settings and database hold for that request, also inside a session: what they replaced is noted before
+and put back after.  One session serves one request at a time (373); it ends when it was idle for its timeout.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ class Lease:
     """A connection for one request.  ``kept`` says that it belongs to a session; ``release`` must be called."""
 
     connection: Connection
+    user: ClickHouseUser
     kept: bool
-    _release: Callable[[], None]
+    _release: Callable[[bool], None]
     _undo: list[Callable[[], None]] = field(default_factory=list)
 
     def before_release(self, undo: Callable[[], None]) -> None:
@@ -32,14 +33,16 @@ class Lease:
         self._undo.append(undo)
 
     def release(self) -> None:
-        """Give the connection back; nothing to do the second time."""
+        """Give the connection back; nothing to do the second time.  A session that cannot be put in order ends."""
         release, self._release = self._release, _nothing
         undo, self._undo = self._undo, []
+        in_order = False
         try:
             for step in reversed(undo):
                 step()
+            in_order = True
         finally:
-            release()
+            release(in_order)
 
 
 @dataclass(slots=True)
@@ -59,11 +62,11 @@ class Sessions:
         self._lock = threading.Lock()
         self._sessions: dict[tuple[str, str], _Session] = {}
 
-    def lease(self, user: ClickHouseUser, wish: SessionWish | None) -> tuple[Lease, bool]:
-        """A connection and whether it is new; raises ClickHouseException 372 and 373."""
+    def lease(self, user: ClickHouseUser, wish: SessionWish | None) -> Lease:
+        """A connection with the user's rights; raises ClickHouseException 372 and 373."""
         if wish is None:
-            connection = self._engine.open()
-            return Lease(connection, False, connection.close), True
+            connection = self._open(user)
+            return Lease(connection, user, False, lambda _: connection.close())
         key = (user.name, wish.id)
         with self._lock:
             session = self._sessions.get(key)
@@ -71,13 +74,22 @@ class Sessions:
                 raise refused(SESSION_IS_LOCKED, f"Session {wish.id} is locked by a concurrent client")
             if session is None and wish.must_exist:
                 raise refused(SESSION_NOT_FOUND, f"Session {wish.id} not found")
-            new = session is None
             if session is None:
-                session = _Session(self._engine.open(), True, wish.timeout_s, self._clock())
+                session = _Session(self._open(user), True, wish.timeout_s, self._clock())
                 self._sessions[key] = session
             session.busy = True
             session.timeout_s = wish.timeout_s
-        return Lease(session.connection, True, lambda: self._free(key, close=wish.close)), new
+        return Lease(session.connection, user, True, lambda in_order: self._free(key, close=wish.close or not in_order))
+
+    def _open(self, user: ClickHouseUser) -> Connection:
+        connection = self._engine.open()
+        try:
+            if user.limited:
+                connection.run(f"SET ROLE {identifier(user.role)}")
+        except BaseException:
+            connection.close()
+            raise
+        return connection
 
     def _free(self, key: tuple[str, str], *, close: bool) -> None:
         with self._lock:
@@ -109,7 +121,7 @@ def restore_later(lease: Lease, settings: Iterable[str], *, database: bool) -> N
     connection = lease.connection
     if database:
         current = connection.run("SELECT currentDatabase()", "RawBLOB").data.decode("utf-8", "surrogateescape")
-        lease.before_release(lambda: _use(connection, current))
+        lease.before_release(lambda: _use(lease, current))
     if names:
         among = ", ".join(literal(name) for name in names)
         rows = connection.run(
@@ -124,9 +136,14 @@ def _put_back(connection: Connection, names: list[str], before: dict[str, str]) 
     connection.assign(before)
 
 
-def _use(connection: Connection, database: str) -> None:
-    connection.run(f"USE {identifier(database)}")
+def _use(lease: Lease, database: str) -> None:
+    """Back to a database that the user's own grants may not reach."""
+    if lease.user.limited:
+        lease.connection.set_default_role()
+    lease.connection.run(f"USE {identifier(database)}")
+    if lease.user.limited:
+        lease.connection.run(f"SET ROLE {identifier(lease.user.role)}")
 
 
-def _nothing() -> None:
+def _nothing(_: bool) -> None:
     return

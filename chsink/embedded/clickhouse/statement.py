@@ -2,8 +2,8 @@
 
 Rules:
 
-- The engine parses and judges every statement; this module only splits.  Where it cannot tell, the statement goes to the
-  engine as it is.
+- The engine parses and judges every statement; this module only splits.  Where it cannot tell, the statement goes to
+  the engine as it is.
 - An INSERT that takes its rows from the client is cut into the statement proper, the format, and the place of the first
   byte of data, by the server's own rule: after the format's name, blanks and one line break are skipped.
 - The text is handled as Latin-1, so that a position in it is a position in the bytes; SQL's own syntax is ASCII.
@@ -12,6 +12,7 @@ Rules:
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,12 +20,14 @@ from typing import Final, NamedTuple
 
 from chsink.embedded.clickhouse.exceptions import INTO_OUTFILE_NOT_ALLOWED, NOT_IMPLEMENTED, SYNTAX_ERROR, refused
 
+# A list of literals is one token: statements with thousands of keys are cut in no time.
 _TOKEN: Final = re.compile(
     r"""
       (?P<skip>\s+|--[^\n]*|\#[!\ ][^\n]*|/\*.*?(?:\*/|\Z))
-    | (?P<text>'(?:[^'\\]|\\.|'')*(?:'|\Z))
-    | (?P<name>`(?:[^`\\]|\\.|``)*(?:`|\Z)|"(?:[^"\\]|\\.|"")*(?:"|\Z))
+    | (?P<text>'(?:[^'\\]++|\\.|'')*+(?:'|\Z)(?:\s*,\s*'(?:[^'\\]++|\\.|'')*+')*+)
+    | (?P<name>`(?:[^`\\]++|\\.|``)*+(?:`|\Z)|"(?:[^"\\]++|\\.|"")*+(?:"|\Z))
     | (?P<heredoc>\$(?P<tag>\w*)\$.*?\$(?P=tag)\$)
+    | (?P<number>\d+\b(?:\s*,\s*\d+\b)*)
     | (?P<word>\w+)
     | (?P<mark>.)
     """,
@@ -39,9 +42,24 @@ _SELECTING: Final = frozenset(("SELECT", "WITH", "FROM", "WATCH", "EXPLAIN"))
 # Formats whose blocks stand one after another with nothing around them: the engine's block-wise results can be joined.
 _BLOCKWISE: Final = frozenset(
     (
-        "tabseparated tsv tabseparatedraw tsvraw raw tskv csv jsoneachrow jsonlines ndjson jsonstringseachrow "
-        "jsoncompacteachrow jsoncompactstringseachrow native rowbinary lineasstring rawblob"
-    ).split()
+        "tabseparated",
+        "tsv",
+        "tabseparatedraw",
+        "tsvraw",
+        "raw",
+        "tskv",
+        "csv",
+        "native",
+        "rowbinary",
+        "lineasstring",
+        "rawblob",
+        "jsoneachrow",
+        "jsonlines",
+        "ndjson",
+        "jsonstringseachrow",
+        "jsoncompacteachrow",
+        "jsoncompactstringseachrow",
+    )
 )
 
 
@@ -56,9 +74,14 @@ class Token(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Insert:
-    """An INSERT fed by the client: ``head`` without FORMAT or VALUES; the data begins at ``data_start`` of the text."""
+    """An INSERT fed by the client.
+
+    ``head`` ends with the table and its columns; ``settings`` are those of its SETTINGS clause, without the keyword;
+    the data begin at ``data_start`` of the text.
+    """
 
     head: str
+    settings: str
     format: str
     data_start: int
 
@@ -127,6 +150,7 @@ def _tokens(text: str) -> Iterator[Token]:
 def _insert(text: str, tokens: Iterator[Token]) -> Insert | None:
     """The split of ``INSERT …``, or None for INSERT … SELECT and the like."""
     depth = 0
+    clause: Token | None = None
     previous = Token("mark", "", 0, 0)
     for token in _after_table(tokens):
         opened = depth == 1 and previous.text == "("
@@ -136,12 +160,21 @@ def _insert(text: str, tokens: Iterator[Token]) -> Insert | None:
                 break
         elif token.kind == "word" and (depth == 0 or opened) and token.text in _SELECTING:
             return None
+        elif token.kind == "word" and depth == 0 and token.text == "SETTINGS":
+            clause = clause or token
         elif token.kind == "word" and depth == 0 and token.text == "VALUES":
-            return Insert(text[: token.start], "Values", token.end)
+            return Insert(*_clauses(text, clause, token.start), "Values", token.end)
         elif token.kind == "word" and depth == 0 and token.text == "FORMAT":
-            return _with_format(text, token, tokens)
+            return _with_format(text, clause, token, tokens)
         previous = token
-    return Insert(text.rstrip().rstrip(";"), "Values", len(text))
+    return Insert(*_clauses(text.rstrip().rstrip(";"), clause, len(text)), "Values", len(text))
+
+
+def _clauses(text: str, clause: Token | None, end: int) -> tuple[str, str]:
+    """What stands before the SETTINGS keyword, and behind it up to ``end``."""
+    if clause is None:
+        return text[:end].rstrip(), ""
+    return text[: clause.start].rstrip(), text[clause.end : end].strip()
 
 
 def _after_table(tokens: Iterator[Token]) -> Iterator[Token]:
@@ -161,18 +194,19 @@ def _after_table(tokens: Iterator[Token]) -> Iterator[Token]:
         yield token
 
 
-def _with_format(text: str, keyword: Token, tokens: Iterator[Token]) -> Insert | None:
+def _with_format(text: str, clause: Token | None, keyword: Token, tokens: Iterator[Token]) -> Insert | None:
     name = next(tokens, None)
     if name is None or name.kind != "word":
         return None
-    format_name, end, head = text[name.start : name.end], name.end, text[: keyword.start]
+    format_name, end = text[name.start : name.end], name.end
+    head, settings = _clauses(text, clause, keyword.start)
     follow = next(tokens, None)
     if follow is not None and follow.text == "SETTINGS" and format_name.upper() != "VALUES":
         end = _settings_end(tokens, follow.end)
-        head = f"{head} {text[follow.start : end]}"
+        settings = ", ".join(filter(None, (settings, text[follow.end : end].strip())))
     data = _DATA_START.match(text, end)
     assert data is not None, "the pattern matches the empty string"
-    return Insert(head, format_name, data.end())
+    return Insert(head, settings, format_name, data.end())
 
 
 def _settings_end(tokens: Iterator[Token], end: int) -> int:
@@ -216,7 +250,7 @@ def _query(text: str) -> Query:
 
 
 def _refuse_client_features(words: list[str]) -> None:
-    for word, follow in zip(words, words[1:], strict=False):
+    for word, follow in itertools.pairwise(words):
         if word == "INTO" and follow == "OUTFILE":
             raise refused(INTO_OUTFILE_NOT_ALLOWED, "INTO OUTFILE is not allowed")
         if word == "FROM" and follow == "INFILE":

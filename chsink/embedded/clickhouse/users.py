@@ -1,10 +1,10 @@
 """Users of the front: names, passwords, grants.
 
-The embedded engine knows one session user, ``default``, and cannot impersonate another.  So a front with users gives each of
-them a role with his grants, and a session of his runs with that role alone: what he may do is decided by the engine (error
-497), who he is by the front (error 516).  What this cannot do: ``currentUser()`` and the engine's messages say ``default``;
-users made by SQL do not exist (error 514); settings constraints are those of the one profile, for all users.
-A user with grants of his own may not change his role, and the front refuses it.
+The embedded engine knows one session user, ``default``, and cannot impersonate another. So a front with users gives
+each of them a role with their grants, and their sessions run with that role alone: what they may do is decided by the
+engine (error 497), who they are by the front (error 516). What this cannot do: ``currentUser()`` and the engine's
+messages say ``default``; users made by SQL do not exist (error 514); settings and their constraints are those of the
+one profile, for all users. A user with grants of their own may not change the role, and the front refuses it.
 """
 
 from __future__ import annotations

@@ -1,0 +1,97 @@
+"""What the contract tests need: a store of each kind on real services, a second one on the same data, and rows."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from chsink.clickhouse.client import ClickHouseClient, Endpoint
+from chsink.clickhouse.identifiers import TableName
+from chsink.ports import Row, StateStore, Swap
+from chsink.state.keepermap import KeeperMapStore
+from chsink.state.memory import MemoryStore
+from chsink.state.zookeeper import ZooKeeperStore
+from tests.support.proxies import HttpFault, HttpProxy, TcpFault, TcpProxy
+
+DATABASE = "state_contract"
+MARKER = "marker-in-the-body"
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """One store, another one on the same data, and a way to lose the answer to the next write that holds MARKER."""
+
+    store: StateStore
+    other: StateStore
+    faulty: StateStore | None = None
+    lose_answer: Callable[[], None] = lambda: None
+    fired: Callable[[], int] = lambda: 0
+
+
+def open_bench(kind: str, request: pytest.FixtureRequest) -> Iterator[Bench]:
+    """``memory``, ``zookeeper`` or ``keepermap``."""
+    if kind == "memory":
+        store = MemoryStore()
+        yield Bench(store, store)
+    elif kind == "zookeeper":
+        yield from _zookeeper(request)
+    else:
+        yield from _keepermap(request)
+
+
+def _zookeeper(request: pytest.FixtureRequest) -> Iterator[Bench]:
+    hosts = request.getfixturevalue("zookeeper").hosts
+    root = f"/contract/{uuid.uuid4().hex}"
+    with TcpProxy(hosts) as proxy:
+        stores = [ZooKeeperStore(h, root=root, timeout_s=20) for h in (hosts, hosts, proxy.hosts)]
+        yield Bench(
+            store=stores[0],
+            other=stores[1],
+            faulty=stores[2],
+            lose_answer=lambda: proxy.drop_answer(MARKER.encode()),
+            fired=lambda: proxy.fired[TcpFault.DROP_ANSWER],
+        )
+        for store in stores:
+            store.close()
+
+
+def _keepermap(request: pytest.FixtureRequest) -> Iterator[Bench]:
+    servers = request.getfixturevalue("clickhouse")
+    with HttpProxy(servers[0].url) as proxy:
+        urls = (servers[0].url, servers[-1].url, proxy.url)
+        clients = [ClickHouseClient(Endpoint((url,), compression="none")) for url in urls]
+        table = TableName(DATABASE, f"state_{uuid.uuid4().hex}")
+        stores = [KeeperMapStore(c, table, path=f"/contract/{table.table}") for c in clients]
+        for client, store in zip(clients[:2], stores, strict=False):
+            client.command(f"CREATE DATABASE IF NOT EXISTS {DATABASE}")
+            store.prepare(create=True)
+        yield Bench(
+            store=stores[0],
+            other=stores[1],
+            faulty=stores[2],
+            lose_answer=lambda: proxy.inject(HttpFault.DROP_ANSWER, match=MARKER),
+            fired=lambda: proxy.fired[HttpFault.DROP_ANSWER],
+        )
+        for client in clients[:2]:
+            client.command(f"DROP TABLE {table} SYNC")
+        for client in clients:
+            client.close()
+
+
+def rows(count: int, attempt: str, body: str = "body", sink: str = "sink") -> list[Row]:
+    return [Row(f"{sink}/topic/{i}/database.table", attempt, f'{{"{body}":{i}}}') for i in range(count)]
+
+
+def swaps(old: list[Row], attempt: str, body: str = "new") -> list[Swap]:
+    return [Swap(r.attempt, Row(r.key, attempt, f'{{"{body}":"{r.key}"}}')) for r in old]
+
+
+def stored(store: StateStore, sink: str = "sink") -> list[Row]:
+    return sorted(store.load(sink).values(), key=lambda r: r.key)
+
+
+def made(changes: list[Swap]) -> list[Row]:
+    return sorted((s.row for s in changes), key=lambda r: r.key)

@@ -1,0 +1,200 @@
+"""The client against a real server: what goes through, what is refused, one client per process, quoting."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pickle
+import threading
+import uuid
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from chsink.clickhouse.client import ClickHouseClient, Endpoint, cached_client
+from chsink.clickhouse.identifiers import TableName, parse_table, quote_identifier, quote_string
+from chsink.ports import ServerRefused
+
+if TYPE_CHECKING:
+    from chsink.embedded.clickhouse import EmbeddedClickHouse
+
+NOBODY = "http://127.0.0.1:9"
+TEXT = st.text(st.characters(codec="utf-8"), max_size=30)
+
+
+@pytest.fixture(scope="module")
+def server(clickhouse: list[EmbeddedClickHouse]) -> str:
+    return clickhouse[0].url
+
+
+@pytest.fixture(scope="module")
+def client(server: str) -> Iterator[ClickHouseClient]:
+    client = ClickHouseClient(Endpoint((server,)))
+    client.command("CREATE DATABASE IF NOT EXISTS client_test")
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def table(client: ClickHouseClient) -> Iterator[str]:
+    name = f"client_test.t_{uuid.uuid4().hex}"
+    client.command(
+        f"CREATE TABLE {name} (a UInt64, b String) ENGINE = MergeTree ORDER BY a "
+        "SETTINGS non_replicated_deduplication_window = 100"
+    )
+    yield name
+    client.command(f"DROP TABLE {name} SYNC")
+
+
+def body(rows: int, text: str = "x") -> pa.Buffer:
+    batch = pa.record_batch({"a": pa.array(range(rows), pa.uint64()), "b": [text] * rows})
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    return sink.getvalue()
+
+
+def insert_into(table: str) -> str:
+    return f"INSERT INTO {table} (`a`, `b`) FORMAT ArrowStream"
+
+
+def count(client: ClickHouseClient, table: str) -> Any:
+    return client.query(f"SELECT count() FROM {table}")[0][0]
+
+
+# --- what goes through -----------------------------------------------------------------------------------------------
+
+
+def test_query_gives_rows_and_binds_parameters(client: ClickHouseClient) -> None:
+    nasty = "it's \\ \"q\" {x:String} %s \n\t ж 🚀"
+    rows = client.query("SELECT {text:String}, {n:Int64}, NULL, [1, 2]", {"text": nasty, "n": -(2**63)})
+    assert rows == [(nasty, -(2**63), None, [1, 2])]
+    assert client.query("SELECT 1 WHERE 0") == []
+
+
+def test_query_leaves_literals_alone(client: ClickHouseClient) -> None:
+    text = "{x:String} %(a)s %s ? -- not a comment /* nor this */ ; FORMAT x"
+    assert client.query(f"SELECT {quote_string(text)}") == [(text,)]
+
+
+@pytest.mark.parametrize("compression", ["none", "lz4", "zstd"])
+def test_insert_lands_every_row(server: str, client: ClickHouseClient, table: str, compression: Any) -> None:
+    inserting = ClickHouseClient(Endpoint((server,), compression=compression))
+    inserting.insert(insert_into(table), body(150_000, "some text"), {})
+    assert client.query(f"SELECT count(), uniqExact(a), any(b) FROM {table}") == [(150_000, 150_000, "some text")]
+    inserting.close()
+
+
+def test_settings_reach_the_statement(client: ClickHouseClient, table: str) -> None:
+    for token in ("one", "one", "two"):
+        client.insert(insert_into(table), body(10), {"insert_deduplication_token": token, "insert_deduplicate": 1})
+    assert count(client, table) == 20
+
+
+def test_threads_share_a_client(client: ClickHouseClient, table: str) -> None:
+    def work(number: int) -> None:
+        client.insert(insert_into(table), body(100, str(number)), {"insert_deduplication_token": str(number)})
+        answers.append(client.query(f"SELECT {number}")[0][0])
+
+    answers: list[int] = []
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(24)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(answers) == list(range(24))
+    assert count(client, table) == 2_400
+
+
+# --- what is refused -------------------------------------------------------------------------------------------------
+
+
+def test_errors_carry_their_code(client: ClickHouseClient, table: str) -> None:
+    with pytest.raises(ServerRefused) as unknown_table:
+        client.query("SELECT * FROM client_test.never_made")
+    assert unknown_table.value.code == 60
+    with pytest.raises(ServerRefused) as thrown:
+        client.query("SELECT throwIf(number = 100000, 'at last') FROM numbers(200000)")
+    assert thrown.value.code == 395
+    with pytest.raises(ServerRefused) as syntax:
+        client.command("ALTER TABLE oops")
+    assert syntax.value.code == 62
+    with pytest.raises(ServerRefused) as constraint:
+        client.insert(f"INSERT INTO {table} (`nope`) FORMAT ArrowStream", body(1), {})
+    assert constraint.value.code == 16
+
+
+def test_a_setting_that_does_not_exist_is_refused(client: ClickHouseClient) -> None:
+    with pytest.raises(ServerRefused) as refused:
+        client.command("CREATE DATABASE IF NOT EXISTS client_test", {"no_such_setting": 1})
+    assert refused.value.code == 115
+
+
+def test_a_wrong_password_is_refused(server: str) -> None:
+    with pytest.raises(ServerRefused) as refused:
+        ClickHouseClient(Endpoint((server,), user="nobody", password="wrong")).query("SELECT 1")
+    assert refused.value.code in (516, 194, 192)
+
+
+# --- one per process -------------------------------------------------------------------------------------------------
+
+
+def test_a_process_has_one_client_per_endpoint(server: str) -> None:
+    one = cached_client(Endpoint((server,)))
+    assert cached_client(Endpoint((server,))) is one
+    assert cached_client(Endpoint((server,), compression="zstd")) is not one
+    assert one.query("SELECT 1") == [(1,)]
+
+
+def _in_child(endpoint: Endpoint, parents: int, answers: Any) -> None:
+    client = cached_client(endpoint)
+    answers.put((id(client) != parents, client.query("SELECT 1")))
+    answers.close()
+    answers.join_thread()
+    os._exit(0)
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
+def test_a_forked_process_makes_its_own_client(server: str) -> None:
+    endpoint = Endpoint((server,), user="default")
+    parents = cached_client(endpoint)
+    assert parents.query("SELECT 1") == [(1,)]
+    forking = multiprocessing.get_context("fork")
+    answers = forking.Queue()
+    child = forking.Process(target=_in_child, args=(endpoint, id(parents), answers))
+    child.start()
+    assert answers.get(timeout=30) == (True, [(1,)])
+    child.join(timeout=30)
+    assert parents.query("SELECT 2") == [(2,)]
+
+
+def test_an_endpoint_travels_and_keeps_its_secret() -> None:
+    endpoint = Endpoint((NOBODY,), password="hush")
+    assert "hush" not in repr(endpoint)
+    assert pickle.loads(pickle.dumps(endpoint)) == endpoint
+
+
+# --- quoting, checked by the engine ----------------------------------------------------------------------------------
+
+
+@settings(max_examples=60, deadline=None)
+@given(values=st.lists(TEXT, min_size=1, max_size=20))
+def test_the_engine_reads_every_literal_as_it_was(client: ClickHouseClient, values: list[str]) -> None:
+    assert client.query("SELECT " + ", ".join(map(quote_string, values))) == [tuple(values)]
+
+
+@settings(max_examples=60, deadline=None)
+@given(names=st.lists(TEXT.filter(bool), min_size=1, max_size=20, unique=True))
+def test_the_engine_reads_every_identifier_as_it_was(client: ClickHouseClient, names: list[str]) -> None:
+    columns = ", ".join(f"{i} AS {quote_identifier(n)}" for i, n in enumerate(names))
+    assert [row[0] for row in client.query(f"DESCRIBE TABLE (SELECT {columns})")] == names
+
+
+@given(database=TEXT.filter(bool), table=TEXT.filter(bool))
+def test_a_quoted_table_is_parsed_back(database: str, table: str) -> None:
+    name = TableName(database, table)
+    assert parse_table(str(name)) == name

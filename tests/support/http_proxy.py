@@ -1,0 +1,192 @@
+"""A proxy that reads HTTP: drops, cuts, delays, or answers in the server's place."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import socket
+import struct
+import threading
+import time
+from collections import Counter
+from dataclasses import dataclass
+from enum import StrEnum
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import unquote_plus, urlsplit
+
+LOCALHOST = "127.0.0.1"
+HOP_BY_HOP = frozenset(("connection", "keep-alive", "transfer-encoding", "content-length", "host", "expect"))
+ERROR_IN_BODY = b"Code: 241. DB::Exception: Memory limit (total) exceeded. (MEMORY_LIMIT_EXCEEDED)\n"
+
+
+class HttpFault(StrEnum):
+    """What may befall a request."""
+
+    DROP_REQUEST = "drop request"
+    """The connection is reset; the server never hears of it."""
+    DROP_ANSWER = "drop answer"
+    """The server has done it; the connection is reset in place of its answer."""
+    DELAY = "delay"
+    """Passed on after ``delay_s``."""
+    DELAY_ANSWER = "delay answer"
+    """The server has done it; its answer comes after ``delay_s``."""
+    TWICE = "twice"
+    """The server gets the request two times, one after the other; the client gets the second answer."""
+    CUT_REQUEST = "cut request"
+    """The server gets the headers and half of the body."""
+    CUT_ANSWER = "cut answer"
+    """The client gets the headers and half of the answer's body, or half of the headers where there is no body."""
+    STATUS_429 = "status 429"
+    STATUS_503 = "status 503"
+    """Answered by the proxy; the server never hears of it."""
+    ERROR_IN_BODY = "error in body"
+    """The server never hears of it; the answer is ClickHouse's 200 with an exception in its body."""
+
+
+@dataclass(slots=True)
+class _Injected:
+    fault: HttpFault
+    match: bytes
+    left: int
+    delay_s: float
+
+
+class HttpProxy:
+    """``with HttpProxy(server.url) as proxy:`` then use ``proxy.url``.  Faults are taken in the order injected."""
+
+    def __init__(self, upstream: str) -> None:
+        parts = urlsplit(upstream)
+        assert parts.hostname and parts.port, upstream
+        self.upstream = (parts.hostname, parts.port)
+        self.fired: Counter[HttpFault] = Counter()
+        self.requests = 0
+        self._faults: list[_Injected] = []
+        self._lock = threading.Lock()
+        self._server = ThreadingHTTPServer((LOCALHOST, 0), _HttpHandler)
+        self._server.daemon_threads = True
+        self._server.proxy = self  # type: ignore[attr-defined]
+        self.url = f"http://{LOCALHOST}:{self._server.server_address[1]}"
+
+    def inject(self, fault: HttpFault, *, match: str = "", times: int = 1, delay_s: float = 0) -> None:
+        """Let ``fault`` befall the next ``times`` requests whose URL or body (as sent) contains ``match``."""
+        with self._lock:
+            self._faults.append(_Injected(fault, match.encode(), times, delay_s))
+
+    def heal(self) -> None:
+        """Forget faults that have not fired."""
+        with self._lock:
+            self._faults.clear()
+
+    def take(self, text: bytes) -> _Injected | None:
+        """The fault for this request, counted."""
+        with self._lock:
+            self.requests += 1
+            for injected in self._faults:
+                if injected.left > 0 and injected.match in text:
+                    injected.left -= 1
+                    self.fired[injected.fault] += 1
+                    return injected
+        return None
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+class _HttpHandler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+
+    def do_POST(self) -> None:
+        body = self._body()
+        proxy: HttpProxy = self.server.proxy  # type: ignore[attr-defined]
+        injected = proxy.take(unquote_plus(self.path).encode() + b"\n" + body)
+        fault = None if injected is None else injected.fault
+        delay_s = 0 if injected is None else injected.delay_s
+        match fault:
+            case HttpFault.DROP_REQUEST:
+                self._reset()
+            case HttpFault.CUT_REQUEST:
+                self._send_half(proxy.upstream, body)
+                self._reset()
+            case HttpFault.STATUS_429 | HttpFault.STATUS_503:
+                self._answer(429 if fault is HttpFault.STATUS_429 else 503, {}, b"busy\n")
+            case HttpFault.ERROR_IN_BODY:
+                self._answer(200, {"X-ClickHouse-Query-Id": "proxy"}, ERROR_IN_BODY)
+            case _:
+                if fault is HttpFault.DELAY:
+                    time.sleep(delay_s)
+                if fault is HttpFault.TWICE:
+                    self._forward(proxy.upstream, body)
+                status, headers, answer = self._forward(proxy.upstream, body)
+                if fault is HttpFault.DELAY_ANSWER:
+                    time.sleep(delay_s)
+                if fault is HttpFault.DROP_ANSWER:
+                    self._reset()
+                else:
+                    self._answer(status, headers, answer, cut=fault is HttpFault.CUT_ANSWER)
+
+    do_GET = do_HEAD = do_POST
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Quiet."""
+
+    def _body(self) -> bytes:
+        if "chunked" not in self.headers.get("Transfer-Encoding", ""):
+            return self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        chunks = []
+        while size := int(self.rfile.readline().split(b";")[0], 16):
+            chunks.append(self.rfile.read(size))
+            self.rfile.readline()
+        self.rfile.readline()
+        return b"".join(chunks)
+
+    def _passed_on(self) -> dict[str, str]:
+        return {k: v for k, v in self.headers.items() if k.lower() not in HOP_BY_HOP}
+
+    def _forward(self, upstream: tuple[str, int], body: bytes) -> tuple[int, dict[str, str], bytes]:
+        connection = http.client.HTTPConnection(*upstream, timeout=120)
+        try:
+            connection.request(self.command, self.path, body or None, self._passed_on())
+            response = connection.getresponse()
+            answer = response.read()
+            headers = {k: v for k, v in response.getheaders() if k.lower() not in HOP_BY_HOP}
+            return response.status, headers, answer
+        finally:
+            connection.close()
+
+    def _send_half(self, upstream: tuple[str, int], body: bytes) -> None:
+        connection = http.client.HTTPConnection(*upstream, timeout=120)
+        connection.putrequest(self.command, self.path)
+        for name, value in (self._passed_on() | {"Content-Length": str(len(body))}).items():
+            connection.putheader(name, value)
+        connection.endheaders(body[: len(body) // 2])
+        connection.close()
+
+    def _answer(self, status: int, headers: dict[str, str], body: bytes, *, cut: bool = False) -> None:
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        if cut and not body:
+            self.flush_headers()
+            self._reset()
+            return
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body[: len(body) // 2] if cut else body)
+        if cut:
+            self.wfile.flush()
+            time.sleep(0.05)
+            self._reset()
+
+    def _reset(self) -> None:
+        """Close with a TCP reset, as a crashed peer or a broken network does."""
+        self.close_connection = True
+        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        os.close(self.connection.detach())

@@ -1,0 +1,274 @@
+"""One sink under test: its topics, tables, job file and folder, driven in this process, and the judge of what landed.
+
+Rules:
+- A crash is simulated by making the process that owns the step fail or die there (``Failpoints``) and starting over with
+  new objects; what it was told survives only in Kafka, the state store, the tables and the checkpoint.
+- The judge imports nothing from ``chsink``: it compares the multiset of (partition, offset, content) that Kafka holds with
+  the one that the shards hold.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import clickhouse_connect
+from clickhouse_connect.driver.client import Client
+from pyspark.sql import DataFrame, SparkSession
+
+from chsink.cli.status import read_status
+from chsink.config import Config, load
+from chsink.spark import job as spark_job
+from chsink.spark.sink import Sink, kafka_stream
+from tests.support.kafka import Record, Value, produce, read_all
+
+DATABASE = "job"
+COLUMNS: Mapping[str, str] = {"id": "UInt64", "text": "String"}
+METADATA = "_kafka_topic String, _kafka_partition UInt32, _kafka_offset UInt64"
+WINDOW = "non_replicated_deduplication_window = 10000"
+
+Row = tuple[Any, ...]
+RowsOf = Callable[[Record], Iterable[Row]]
+Transform = Callable[[DataFrame], DataFrame]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """``lost`` and ``surplus`` count rows (partition, offset, content…) that are too few or too many."""
+
+    sent: int
+    landed: int
+    lost: Counter[Row]
+    surplus: Counter[Row]
+
+    @property
+    def exactly_once(self) -> bool:
+        """Nothing lost, doubled, invented or changed; and something was sent at all."""
+        return self.sent == self.landed > 0 and not self.lost and not self.surplus
+
+    def __str__(self) -> str:
+        lost, surplus = self.lost.most_common(3), self.surplus.most_common(3)
+        return (
+            f"sent={self.sent} landed={self.landed} lost={self.lost.total()} surplus={self.surplus.total()} "
+            f"(lost {lost}, surplus {surplus})"
+        )
+
+
+@dataclass(slots=True)
+class Job:
+    """A sink with one topic and one table unless more are added; ``extra`` holds further lines of the job file."""
+
+    name: str
+    folder: Path
+    bootstrap: str
+    shards: Sequence[str]
+    weights: Sequence[int] = (1,)
+    shard_key: Sequence[str] = ()
+    columns: Mapping[str, str] = field(default_factory=lambda: COLUMNS)
+    tables: dict[str, str] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    sent: Counter[tuple[str, int]] = field(default_factory=Counter)
+
+    # --- set up ---------------------------------------------------------------------------------------------------
+
+    def make_table(
+        self, topic: str, *, columns: str = "", metadata: str = METADATA, engine: str = "", suffix: str = ""
+    ) -> str:
+        """Create the topic's table on every shard and route the topic to it; returns its name with the database."""
+        table = f"t_{topic}".replace("-", "_") + suffix
+        payload = columns or ", ".join(f"{name} {kind}" for name, kind in self.columns.items())
+        what = f"({payload}, {metadata})" if metadata else f"({payload})"
+        how = engine or f"ENGINE = MergeTree ORDER BY tuple() SETTINGS {WINDOW}"
+        for shard in self.shards:
+            command(shard, f"CREATE TABLE {DATABASE}.{table} {what} {how}")
+        self.tables[topic] = f"{DATABASE}.{table}"
+        return self.tables[topic]
+
+    @property
+    def topic(self) -> str:
+        """The first topic."""
+        return next(iter(self.tables))
+
+    @property
+    def checkpoint(self) -> Path:
+        """Spark's checkpoint."""
+        return self.folder / "checkpoint"
+
+    def lose_checkpoint(self) -> None:
+        """Remove the checkpoint, which must be there."""
+        shutil.rmtree(self.checkpoint)
+
+    def send(self, partition: int, count: int, *, topic: str = "", **options: Any) -> tuple[int, int]:
+        """Append ``count`` records with running ids; returns the half-open offsets taken."""
+        topic = topic or self.topic
+        at = self.sent[topic, partition]
+        self.sent[topic, partition] += count
+        return self.send_values(
+            partition, ({"id": n, "text": f"{partition}:{n}"} for n in range(at, at + count)), topic=topic, **options
+        )
+
+    def send_values(self, partition: int, values: Iterable[Value], *, topic: str = "", **options: Any) -> tuple[int, int]:
+        """Append records of any content."""
+        return produce(self.bootstrap, topic or self.topic, partition, values, **options)
+
+    # --- the job file ---------------------------------------------------------------------------------------------
+
+    def file(self) -> Path:
+        """The job file, written anew: drains what is there, in small chunks and with short patience."""
+        path = self.folder / "job.toml"
+        endpoints = ", ".join(
+            f'{{ url = "{url}", weight = {weight} }}' for url, weight in zip(self.shards, self.weights, strict=True)
+        )
+        routes = "".join(f'[[route]]\ntopic = "{t}"\ntable = "{table}"\n' for t, table in self.tables.items())
+        path.write_text(f"""\
+{routes}
+[sink]
+name = "{self.name}"
+checkpoint = "{self.checkpoint}"
+[kafka]
+bootstrap = "{self.bootstrap}"
+[clickhouse]
+endpoints = [{endpoints}]
+database = "{DATABASE}"
+shard_key = {json.dumps(list(self.shard_key))}
+chunk_offsets = 10
+retry_for_s = 20
+[state]
+timeout_s = 10
+[trigger]
+mode = "available_now"
+[observe]
+progress = "never"
+[spark]
+master = "local[2]"
+conf = {{ "spark.ui.enabled" = "false", "spark.ui.showConsoleProgress" = "false" }}
+""")
+        return path
+
+    def config(self, overrides: Mapping[str, Any] | None = None) -> Config:
+        """The job file with ``overrides`` by dotted key, over those of the job."""
+        return load(self.file(), overrides={**self.settings, **(overrides or {})})
+
+    # --- ways in --------------------------------------------------------------------------------------------------
+
+    def drain(self, spark: SparkSession, overrides: Mapping[str, Any] | None = None) -> None:
+        """What ``chsink run`` does, in the given session, until all there is has landed."""
+        spark_job.run(self.config(overrides), spark)
+
+    def drain_sink(
+        self, spark: SparkSession, transform: Transform, overrides: Mapping[str, Any] | None = None
+    ) -> Sink:
+        """``Sink(config).start`` over a transformed stream, drained.  Raises the sink's own error."""
+        config = self.config(overrides)
+        sink = Sink(config)
+        try:
+            stream = transform(kafka_stream(spark, config, sink.starting_offsets(), headers=sink.needs_headers()))
+            await_query(sink, lambda: sink.start(stream))
+        finally:
+            sink.close()
+        return sink
+
+    def drain_foreach(
+        self,
+        spark: SparkSession,
+        transform: Transform = lambda stream: stream,
+        overrides: Mapping[str, Any] | None = None,
+    ) -> Sink:
+        """``stream.writeStream.foreachBatch(sink)`` of one's own, drained.  Raises the sink's own error."""
+        config = self.config(overrides)
+        sink = Sink(config)
+        try:
+            stream = transform(kafka_stream(spark, config, sink.starting_offsets(), headers=sink.needs_headers()))
+            writer = stream.writeStream.foreachBatch(sink).option("checkpointLocation", str(self.checkpoint))
+            await_query(sink, lambda: writer.trigger(availableNow=True).start())
+        finally:
+            sink.close()
+        return sink
+
+    # --- looking --------------------------------------------------------------------------------------------------
+
+    def status(self, overrides: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """What ``chsink status --json`` prints."""
+        return read_status(self.config(overrides))
+
+    def phases(self, topic: str = "") -> dict[int, tuple[str, int, int]]:
+        """By partition of a topic: (phase, start, end) as recorded."""
+        rows = self.status()["partitions"]
+        return {p["partition"]: (p["phase"], p["start"], p["end"]) for p in rows if p["topic"] == (topic or self.topic)}
+
+    def in_doubt(self, topic: str = "") -> set[int]:
+        """Partitions at BEFORE."""
+        return {partition for partition, (phase, _, _) in self.phases(topic).items() if phase == "BEFORE"}
+
+    def landed(self, topic: str = "", columns: Sequence[str] = ()) -> list[Row]:
+        """(partition, offset, content…) of every row of the topic on every shard, sorted."""
+        topic = topic or self.topic
+        names = ", ".join(f"`{c}`" for c in ("_kafka_partition", "_kafka_offset", *(columns or self.columns)))
+        sql = f"SELECT {names} FROM {self.tables[topic]} WHERE _kafka_topic = '{topic}' FORMAT JSONCompactEachRow"
+        rows = [_hashable(json.loads(line)) for shard in self.shards for line in select(shard, sql).splitlines()]
+        return sorted(rows, key=repr)
+
+    def verdict(self, topic: str = "", rows_of: RowsOf | None = None, columns: Sequence[str] = ()) -> Verdict:
+        """Kafka's committed records against the shards' rows; ``rows_of`` says what a record should have become."""
+        topic = topic or self.topic
+        names = tuple(columns or self.columns)
+        content = rows_of or (lambda record: [tuple(map(json.loads(record.value or b"{}").get, names))])
+        sent = Counter(
+            _hashable((record.partition, record.offset, *row))
+            for record in read_all(self.bootstrap, topic)
+            for row in content(record)
+        )
+        landed = Counter(self.landed(topic, names))
+        return Verdict(sent.total(), landed.total(), sent - landed, landed - sent)
+
+    def check(self, topic: str = "", rows_of: RowsOf | None = None, columns: Sequence[str] = ()) -> None:
+        """Exactly once, and nothing left in doubt."""
+        verdict = self.verdict(topic, rows_of, columns)
+        assert verdict.exactly_once, str(verdict)
+        assert not self.in_doubt(topic)
+
+
+def await_query(sink: Sink, start: Callable[[], Any]) -> None:
+    """Run a query to its end; the sink's own failure in place of Spark's wrapping of it."""
+    query = start()
+    try:
+        query.awaitTermination()
+    except Exception:
+        if sink.failure is not None:
+            raise sink.failure from None
+        raise
+
+
+def command(url: str, sql: str) -> None:
+    """One statement."""
+    client = connect(url)
+    try:
+        client.command(sql)
+    finally:
+        client.close()
+
+
+def select(url: str, sql: str) -> str:
+    """The text of a query's answer."""
+    client = connect(url)
+    try:
+        settings = {"output_format_json_quote_64bit_integers": 0}
+        return client.raw_query(sql, settings=settings).decode()
+    finally:
+        client.close()
+
+
+def connect(url: str) -> Client:
+    """The official client."""
+    return clickhouse_connect.get_client(dsn=url, autogenerate_session_id=False)
+
+
+def _hashable(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return tuple(sorted((k, _hashable(v)) for k, v in value.items()))
+    return tuple(map(_hashable, value)) if isinstance(value, list | tuple) else value

@@ -1,0 +1,51 @@
+"""A Spark session for tests: local, quiet, with the Kafka source, and an end that leaves no JVM."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
+from chsink.embedded import jars
+
+_JVM_LIMIT_S: Final = 30
+
+
+def local_session(folder: Path, cores: int = 2, **settings: str) -> SparkSession:
+    """A session on ``local[cores]`` that writes only below ``folder``.
+
+    ``settings`` are Spark's own with ``_`` for ``.``; they override what is set here.
+    """
+    defaults = {
+        "spark.jars": ",".join(map(str, jars.ensure("spark-kafka"))),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.memory": "1g",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        "spark.local.dir": str(folder / "scratch"),
+        "spark.sql.session.timeZone": "UTC",
+    }
+    builder = SparkSession.builder.master(f"local[{cores}]").appName("chsink-tests")
+    for name, value in {**defaults, **{name.replace("_", "."): value for name, value in settings.items()}}.items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    return session
+
+
+def stop_with_jvm(session: SparkSession) -> None:
+    """Stop the session and end its JVM, so that nothing of this run stays."""
+    session.stop()
+    gateway = SparkContext._gateway
+    assert gateway is not None
+    process = gateway.proc
+    gateway.shutdown()
+    if process.stdin is not None:
+        process.stdin.close()
+    process.wait(_JVM_LIMIT_S)
+    SparkContext._gateway = SparkContext._jvm = None
