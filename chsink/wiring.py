@@ -12,25 +12,25 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import structlog
 
 from chsink.clickhouse.client import ClickHouseClient, Endpoint
 from chsink.clickhouse.identifiers import TableName, quote_identifier
 from chsink.clickhouse.preflight import Target
-from chsink.clickhouse.table import METADATA_COLUMNS, TableColumn, describe
+from chsink.clickhouse.table import describe
 from chsink.clickhouse.window import DedupWindow, Member
 from chsink.config import Config, Route
-from chsink.decode.columns import Column
 from chsink.delivery.driver import Driver, Observer
 from chsink.delivery.driver import Route as DeliveryRoute
 from chsink.delivery.halts import asking_target
 from chsink.delivery.ledger import Ledger
 from chsink.delivery.model import Assignment
 from chsink.delivery.pipeline import Pipeline
-from chsink.errors import PreflightError, UnavailableError
+from chsink.errors import UnavailableError
 from chsink.kafka import KafkaAdmin
+from chsink.pipelines import StreamShape, build_pipeline, reads_json
 from chsink.ports import Clock, StateStore, StoreUnavailable
 from chsink.sharding import Layout, NullKey, Shard
 from chsink.state.keepermap import KeeperMapStore
@@ -40,35 +40,6 @@ from statemachine.ranges import OffsetRange, TopicPartition
 
 if TYPE_CHECKING:
     from chsink.spark.executor import ExecutorTask
-
-KAFKA_COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
-PASSED_THROUGH = frozenset(KAFKA_COLUMNS) - {"value"}
-
-
-class StreamShape(Protocol):
-    """What decides a pipeline, besides the table (see ``chsink.spark.stream_plan.StreamPlan``)."""
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """Names of the stream's columns."""
-
-    @property
-    def transform(self) -> str:
-        """Names what was done to the Kafka source, "" for nothing."""
-
-    @property
-    def isolation_level(self) -> str:
-        """The consumers' isolation level."""
-
-
-@dataclass(frozen=True, slots=True)
-class Untouched:
-    """The shape of Kafka's source itself, without a transform."""
-
-    isolation_level: str
-    columns: tuple[str, ...] = KAFKA_COLUMNS
-    transform: str = ""
-
 
 @dataclass(frozen=True, slots=True)
 class Wired:
@@ -181,7 +152,7 @@ class Wiring:
         """
         from chsink.doctor.examine import start
 
-        start(self, {t: stream.columns for t in self.targets if not self._as_json(t, stream)})
+        start(self, {topic: stream.columns for topic, t in self.targets.items() if not reads_json(t, stream)})
         pipelines = {topic: self.pipeline(topic, stream) for topic in self.targets}
         layouts = {r.topic: self.layout(r) for r in self.config.routes}
         routes = {
@@ -282,57 +253,15 @@ class Wiring:
         key = tuple(self.config.shard_key_of(route))
         return Layout(shards, self.config.clickhouse.hash_function, key, null_key)
 
-    def _as_json(self, topic: str, stream: StreamShape) -> bool:
-        """Whether the stream still has Kafka's ``value``, so that the table's columns drive its parsing."""
-        names = {c.name for c in self.targets[topic].tables[0].insertable}
-        return "value" in stream.columns and (not stream.transform or "value" not in names)
-
     def pipeline(self, topic: str, stream: StreamShape) -> Pipeline:
         """How the topic's records become rows of its table."""
-        target = self.targets[topic]
-        table = target.tables[0]
-        names = {c.name for c in table.insertable}
-        columns, as_json = stream.columns, self._as_json(topic, stream)
-        metadata = tuple(_column(c) for c in table.insertable if c.name in METADATA_COLUMNS)
-        payload = tuple(
-            _column(c) for c in table.insertable if c.name not in METADATA_COLUMNS and (as_json or c.name in columns)
-        )
-        if not as_json:
-            _check_columns(target, columns, names)
-        uuids = ",".join(t.uuid for t in target.tables)
-        origin = (uuids, stream.transform, stream.isolation_level)
-        return Pipeline("json" if as_json else "columns", payload, metadata, table.timezone, origin)
+        return build_pipeline(self.targets[topic], stream)
 
 
 def _plain_or_quoted(database: str, table: str) -> str:
     """The table's one name in state rows, statements and messages: quoted only where it has to be."""
     plain = all(re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", part) for part in (database, table))
     return f"{database}.{table}" if plain else f"{quote_identifier(database)}.{quote_identifier(table)}"
-
-
-def _check_columns(target: Target, columns: tuple[str, ...], names: set[str]) -> None:
-    unknown = [c for c in columns if c not in names and c not in PASSED_THROUGH]
-    if unknown:
-        raise PreflightError(
-            "CHS-212",
-            f"table {target.name} has no column {', '.join(unknown)}, which the stream has",
-            "rename or drop the column in the transform, or add it to the table",
-        )
-    required = [
-        c.name
-        for c in target.tables[0].insertable
-        if c.name not in columns and c.name not in METADATA_COLUMNS and not c.default_kind and "Nullable(" not in c.type
-    ]
-    if required:
-        raise PreflightError(
-            "CHS-213",
-            f"the stream has no column {', '.join(required)}, which table {target.name} requires",
-            "add it in the transform, or give the table's column a DEFAULT",
-        )
-
-
-def _column(column: TableColumn) -> Column:
-    return Column(column.name, column.type, column.default_kind, column.default_expression)
 
 
 def driver_name() -> str:

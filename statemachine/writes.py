@@ -72,9 +72,65 @@ def adopt(record: StateRecord, *, epoch: int, attempt: str) -> StateRecord:
     return replace(record, epoch=epoch, attempt=attempt)
 
 
+# --- by decision of a person -----------------------------------------------------------------------------------------
+
+
+def lost(record: StateRecord, *, epoch: int, attempt: str) -> StateRecord:
+    """Nothing of the announced range will be landed any more: it is done with, and recorded as a gap."""
+    first, gaps = _bounded(record.first, (*record.gaps, record.range))
+    return replace(after(record, epoch=epoch, attempt=attempt), first=first, gaps=gaps)
+
+
+def resend(
+    record: StateRecord,
+    *,
+    layout: str,
+    pipeline: str,
+    before_at: int,
+    block_marks: tuple[int, ...],
+    epoch: int,
+    attempt: str,
+) -> StateRecord:
+    """None of the announced range is there: announce it again, under tokens that were never sent.
+
+    The old tokens may still be remembered for rows that somebody has removed since; pieces under them would be dropped.
+    Chunks of another size have other tokens.
+    """
+    assert record.in_doubt and record.epoch <= epoch and record.before_at <= before_at, record
+    return replace(
+        record,
+        epoch=epoch,
+        attempt=attempt,
+        chunk_offsets=record.chunk_offsets + 1,
+        layout=layout,
+        pipeline=pipeline,
+        before_at=before_at,
+        block_marks=block_marks,
+    )
+
+
+def reset(record: StateRecord, *, epoch: int, attempt: str) -> StateRecord:
+    """Forget what was landed.  Whatever is landed next is another incarnation: no older token names it."""
+    assert record.epoch <= epoch, record
+    return empty(epoch, attempt, record.incarnation + 1)
+
+
+def recovered(
+    record: StateRecord, landed: OffsetRange, said: Announcement, *, incarnation: int, epoch: int, attempt: str
+) -> StateRecord:
+    """State rebuilt from the table's rows, which cover ``landed``.  ``incarnation`` is one that was never used."""
+    assert record.phase is Phase.EMPTY and incarnation > record.incarnation and not landed.is_empty, (record, landed)
+    announced = before(record, landed, said, epoch=epoch, attempt=attempt, fresh=True)
+    return after(replace(announced, incarnation=incarnation), epoch=epoch, attempt=attempt)
+
+
 def _with_gap(record: StateRecord, asked: OffsetRange) -> tuple[int, tuple[OffsetRange, ...]]:
     """(first, gaps) once ``asked`` follows the record."""
     if asked.start == record.end:
         return record.first, record.gaps
-    gaps = (*record.gaps, OffsetRange(record.end, asked.start))
-    return (record.first, gaps) if len(gaps) <= MAX_GAPS else (gaps[0].end, gaps[1:])
+    return _bounded(record.first, (*record.gaps, OffsetRange(record.end, asked.start)))
+
+
+def _bounded(first: int, gaps: tuple[OffsetRange, ...]) -> tuple[int, tuple[OffsetRange, ...]]:
+    """No more gaps than a record holds: the processed region then begins after the oldest one."""
+    return (first, gaps) if len(gaps) <= MAX_GAPS else (gaps[0].end, gaps[1:])

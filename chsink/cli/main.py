@@ -11,8 +11,11 @@ from typing import Annotated
 
 import typer
 
+from chsink.cli.dev import dev
+from chsink.cli.doctor import doctor
 from chsink.cli.output import Commands
 from chsink.cli.run import run
+from chsink.cli.state import state
 from chsink.cli.status import status
 from chsink.cli.validate import validate
 
@@ -59,6 +62,7 @@ def chsink(
     \b
     Start with:
       chsink validate -c job.toml          is the file right?
+      chsink doctor -c job.toml            are services, tables and grants?
       chsink run -c job.toml               land records until stopped
       chsink status -c job.toml            what is recorded, and how far behind
 
@@ -68,8 +72,11 @@ def chsink(
 
 
 app.command()(validate)
+app.command()(doctor)
 app.command()(run)
 app.command()(status)
+app.add_typer(state)
+app.add_typer(dev)
 
 if __name__ == "__main__":
     app()

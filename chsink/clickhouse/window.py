@@ -56,14 +56,15 @@ class DedupWindow:
         return tuple(_block_mark(m) for m in self.members(table, None))
 
     def deadline_ms(self, key: StateKey, record: StateRecord) -> int:
-        """``before_at`` + window - margin, in ms.
+        """``before_at`` + window - margin, in ms: whoever takes the range over waits for that before it probes.
 
         A table without a limit by time still knows the tokens after that (``must_probe`` says so): who settles the
         range then gets a while of its own.
         """
         limit_ms = record.before_at + (self._limit_s(key, record) - self.margin_s) * 1000
         timed = any(m.table.window_s is not None for m in self.members(key.table, record.layout))
-        return limit_ms if timed else max(limit_ms, self.clock.now_ms() + SETTLING_MS)
+        now = self.clock.now_ms()
+        return limit_ms if timed or now < limit_ms else now + SETTLING_MS
 
     def must_probe(self, key: StateKey, record: StateRecord) -> bool:
         """See :class:`chsink.delivery.driver.Target`."""

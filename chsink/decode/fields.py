@@ -54,7 +54,7 @@ class Field:
 
 
 def fields_of(columns: Sequence[Column], timezone: str) -> tuple[Field, ...]:
-    """The insertable columns' fields, in order. Raises ConfigError CHS-501 … CHS-505."""
+    """The insertable columns' fields, in order. Raises ConfigError CHS-502 … CHS-506."""
     insertable = [column for column in columns if column.insertable]
     names = [column.name for column in insertable]
     if not names or len(set(names)) != len(names):

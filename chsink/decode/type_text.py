@@ -41,7 +41,7 @@ def unquote(token: str) -> str:
 
 
 def parse_text(text: str) -> Node:
-    """The tree of a type. Raises ConfigError CHS-501."""
+    """The tree of a type. Raises ConfigError CHS-506."""
     tokens: list[str] = []
     at = 0
     while at < len(text.rstrip()):
@@ -87,5 +87,5 @@ def _parse_node(token: str, stream: Iterator[str]) -> tuple[Node, str]:
 def unreadable(text: str) -> ConfigError:
     """The error for a type that cannot be read."""
     return ConfigError(
-        "CHS-501", f"cannot read the ClickHouse type {text!r}", "give the type as system.columns shows it"
+        "CHS-506", f"cannot read the ClickHouse type {text!r}", "give the type as system.columns shows it"
     )

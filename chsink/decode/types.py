@@ -172,7 +172,7 @@ _FLOAT = {"BFloat16": 16, "Float32": 32, "Float64": 64}
 
 
 def parse_type(text: str) -> Type:
-    """Parse a ClickHouse type. Raises ConfigError CHS-501 (cannot be read) or CHS-502 (cannot be written to)."""
+    """Parse a ClickHouse type. Raises ConfigError CHS-506 (cannot be read) or CHS-502 (cannot be written to)."""
     node = parse_text(text)
     return _build(node, text)
 

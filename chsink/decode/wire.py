@@ -75,7 +75,7 @@ INSERT_SETTINGS: Final[dict[str, str]] = {
 def codec_for(text: str, timezone: str) -> Codec:
     """The codec of a ClickHouse type string; ``timezone`` is the server's, for types that name none.
 
-    Raises ConfigError CHS-501 … CHS-504.
+    Raises ConfigError CHS-502 … CHS-506.
     """
     return _codec(parse_type(text), timezone)
 

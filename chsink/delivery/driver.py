@@ -19,15 +19,15 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from chsink import failpoints
+from chsink.delivery.confirm import confirm
 from chsink.delivery.halts import asking_target, halt_error
 from chsink.delivery.ledger import Ledger
 from chsink.delivery.model import Ack, Assignment, PlannedBatch
-from chsink.errors import BadValueError, ChsinkError, FencedError, HaltError, PreflightError, UnavailableError
+from chsink.errors import HaltError
 from chsink.ports import Clock, KafkaCluster
 from statemachine import writes
-from statemachine.chunks import tiles
 from statemachine.plan import Decision, Facts, Policy, Step, StepKind, decide, settle
-from statemachine.ranges import OffsetRange, TopicPartition
+from statemachine.ranges import TopicPartition
 from statemachine.records import StateKey, StateRecord
 from statemachine.transitions import Halt
 
@@ -244,9 +244,8 @@ class Driver:
         with asking_target():
             probe = not fresh and self.target.must_probe(key, record)
         if probe and record.incarnation > 0:
-            raise halt_error(
-                "CHS-318", key.topic_partition, f"the range {record.range} of incarnation {record.incarnation} is in doubt"
-            )
+            detail = f"the range {record.range} of incarnation {record.incarnation} is in doubt"
+            raise halt_error("CHS-318", key.topic_partition, detail)
         limit = self.clock.now_ms() + PROBED_SEND_MS if probe else self.target.deadline_ms(key, record)
         return Assignment(key, record, layout, probe, limit)
 
@@ -287,44 +286,3 @@ class Driver:
 
 def _has(decision: Decision, kind: StepKind) -> bool:
     return any(step.kind is kind for step in decision.steps)
-
-
-FAMILIES = {c.exit_code: c for c in (PreflightError, HaltError, FencedError, UnavailableError)}
-
-
-def confirm(acks: Sequence[Ack], assignments: Sequence[Assignment]) -> None:
-    """Check that the acks prove that every assigned range landed: each is tiled by offset, by one task.
-
-    A task that saw no record cannot know its topic-partition: assigned ranges without an ack are accepted as empty only
-    when at least as many tasks saw nothing.
-    """
-    for ack in acks:
-        if ack.error is not None:
-            error_id, message, hint, exit_code = ack.error
-            family = BadValueError if error_id == "CHS-501" else FAMILIES.get(exit_code, ChsinkError)
-            raise family(error_id, message, hint)
-    owners: dict[TopicPartition, list[OffsetRange]] = {}
-    for ack in acks:
-        if ack.topic_partition is None:
-            continue
-        if ack.topic_partition in owners:
-            raise _mixed(f"two tasks hold records of {ack.topic_partition}")
-        owners[ack.topic_partition] = ack.covered
-    silent = sum(ack.topic_partition is None for ack in acks)
-    unseen = [a.key.topic_partition for a in assignments if a.key.topic_partition not in owners]
-    if len(unseen) > silent:
-        raise _mixed(f"no task answered for {', '.join(map(str, unseen))}")
-    for assignment in assignments:
-        covered = owners.get(assignment.key.topic_partition)
-        if covered is not None and not tiles(assignment.record.range, covered):
-            raise _mixed(
-                f"the acknowledgements of {assignment.key.topic_partition} do not tile {assignment.record.range}"
-            )
-
-
-def _mixed(what: str) -> PreflightError:
-    return PreflightError(
-        "CHS-602",
-        f"{what}: one task must own each topic-partition, and read all of it",
-        "remove minPartitions, maxRecordsPerPartition, repartition, coalesce, joins and sorts from the stream",
-    )

@@ -105,17 +105,21 @@ class Sink:
     def starting_offsets(self) -> str:
         """``startingOffsets`` for the Kafka source: the recorded end per partition, else the configured start.
 
-        Spark uses it only when the checkpoint is new; with it, a lost checkpoint costs nothing.
+        Spark uses it only when the checkpoint is new; with it, a lost checkpoint costs nothing.  Offsets that Kafka
+        dropped meanwhile are not asked for: they are a gap, and ``errors.on_gap`` decides.
         """
         default = -2 if self.config.kafka.starting_offsets == "earliest" else -1
         records = read_records(self._wiring.store, self.config.sink.name)
         by_partition = {k.topic_partition: r for k, r in records.items() if r.phase is not Phase.EMPTY}
         ids = self._wiring.kafka.topic_ids(self.config.topics)
         offsets: dict[str, dict[str, int]] = {}
-        for tp in self._wiring.kafka.partitions(self.config.topics):
+        partitions = self._wiring.kafka.partitions(self.config.topics)
+        held = self._wiring.kafka.log_starts(partitions)
+        for tp in partitions:
             record = by_partition.get(tp)
             known = record is not None and record.topic_id == ids[tp.topic]
-            offsets.setdefault(tp.topic, {})[str(tp.partition)] = record.end if record and known else default
+            start = max(record.end, held[tp]) if record and known else default
+            offsets.setdefault(tp.topic, {})[str(tp.partition)] = start
         return json.dumps(offsets)
 
     def needs_headers(self) -> bool:

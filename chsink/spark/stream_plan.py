@@ -121,7 +121,7 @@ def _check_node(node: Any) -> None:
     name = str(node.getClass().getSimpleName())
     if name.startswith(STATEFUL) or any(word in name for word in MIXING):
         raise PreflightError(
-            "CHS-603",
+            "CHS-611",
             f"the stream holds a step that mixes, drops or reorders records across offsets: {name}",
             "keep to steps that turn one record into 0..N rows; aggregate in ClickHouse (materialized views)",
         )

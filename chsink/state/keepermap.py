@@ -69,6 +69,8 @@ class KeeperMapStore:
         try:
             self._client.query(f"SELECT key FROM {self.table} LIMIT 1 {self._reading}")
         except ServerRefused as error:
+            if error.code not in SAID_NO:
+                raise StoreUnavailable(str(error)) from error
             if error.code not in UNKNOWN_TABLE:
                 raise self._unusable("read", error) from error
             if not create:

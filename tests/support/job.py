@@ -1,10 +1,10 @@
 """One sink under test: its topics, tables, job file and folder, driven in this process, and the judge of what landed.
 
 Rules:
-- A crash is simulated by making the process that owns the step fail or die there (``Failpoints``) and starting over with
-  new objects; what it was told survives only in Kafka, the state store, the tables and the checkpoint.
-- The judge imports nothing from ``chsink``: it compares the multiset of (partition, offset, content) that Kafka holds with
-  the one that the shards hold.
+- A crash is simulated by making the process that owns the step fail or die there (``Failpoints``) and starting over
+  with new objects; what it was told survives only in Kafka, the state store, the tables and the checkpoint.
+- The judge imports nothing from ``chsink``: it compares the multiset of (partition, offset, content) that Kafka holds
+  with the one that the shards hold.
 """
 
 from __future__ import annotations
@@ -112,7 +112,9 @@ class Job:
             partition, ({"id": n, "text": f"{partition}:{n}"} for n in range(at, at + count)), topic=topic, **options
         )
 
-    def send_values(self, partition: int, values: Iterable[Value], *, topic: str = "", **options: Any) -> tuple[int, int]:
+    def send_values(
+        self, partition: int, values: Iterable[Value], *, topic: str = "", **options: Any
+    ) -> tuple[int, int]:
         """Append records of any content."""
         return produce(self.bootstrap, topic or self.topic, partition, values, **options)
 
@@ -160,9 +162,7 @@ conf = {{ "spark.ui.enabled" = "false", "spark.ui.showConsoleProgress" = "false"
         """What ``chsink run`` does, in the given session, until all there is has landed."""
         spark_job.run(self.config(overrides), spark)
 
-    def drain_sink(
-        self, spark: SparkSession, transform: Transform, overrides: Mapping[str, Any] | None = None
-    ) -> Sink:
+    def drain_sink(self, spark: SparkSession, transform: Transform, overrides: Mapping[str, Any] | None = None) -> Sink:
         """``Sink(config).start`` over a transformed stream, drained.  Raises the sink's own error."""
         config = self.config(overrides)
         sink = Sink(config)

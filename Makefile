@@ -1,0 +1,113 @@
+# chsink: what a developer and CI run.  `make help` lists the targets; all of them work from any folder with `make -C`.
+#
+# Rules: a target sets up what it needs; what is set up is not touched again (stamps in .venv, checksums of jars); nothing
+# needs the network twice.  PYTHON=… names another Python 3.11.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-print-directory
+
+VENV := .venv
+PY := $(VENV)/bin/python
+PIP := $(PY) -m pip --disable-pip-version-check --no-input
+PYTEST := $(PY) -m pytest
+# The first that runs and is 3.11: a name on PATH may be a shim of a version manager that has no such version.
+PYTHON ?= $(shell for p in python3.11 /usr/bin/python3.11 python3 python; do \
+	$$p -c 'import ensurepip, sys, venv; sys.exit(sys.version_info[:2] != (3, 11))' 2>/dev/null && echo $$p && break; done)
+
+ARGS ?=
+SEED ?= 1
+STEPS ?= 1000000
+MINUTES ?= 0
+
+.PHONY: help
+help: ## list the targets
+	@grep -hE '^[a-z]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z]+):.*## (.*)/\1\t\2/' | expand -t 10
+	@echo
+	@echo 'Options: ARGS="…" goes to the program behind demo, test, chaos and bench.'
+
+# -- set up ---------------------------------------------------------------------------------------
+
+.PHONY: setup
+setup: $(VENV)/.jars ## make .venv with all pinned packages, and fetch the pinned jars
+
+$(VENV)/.python:
+	@test -n "$(PYTHON)" || { echo "no Python 3.11 with venv found: install it, or run make PYTHON=/path/to/python3.11" >&2; exit 2; }
+	@echo "setup: virtual environment"
+	@$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+# A registry fails now and then: what came is kept in pip's cache and the rest is asked for again.
+$(VENV)/.requirements: requirements.lock $(VENV)/.python
+	@echo "setup: packages"
+	@for pause in 5 20 60 0; do \
+		$(PIP) install --quiet --retries 10 -r requirements.lock && break; \
+		test $$pause != 0 || { echo "setup: packages could not be installed" >&2; exit 1; }; \
+		echo "setup: trying again in $$pause s" >&2; sleep $$pause; \
+	done
+	@touch $@
+
+$(VENV)/.package: pyproject.toml $(VENV)/.requirements
+	@$(PIP) install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(VENV)/.jars: chsink/embedded/jars.toml $(VENV)/.package
+	@echo "setup: jars"
+	@$(PY) -m chsink.embedded.jars >/dev/null
+	@touch $@
+
+# -- run ------------------------------------------------------------------------------------------
+
+.PHONY: demo
+demo: setup ## land real records exactly once, killing the job twice on the way
+	@$(PY) demo/run.py $(ARGS)
+
+.PHONY: bench
+bench: setup ## measure speed and memory against what people write today
+	@$(PY) -m bench $(ARGS)
+
+# -- check ----------------------------------------------------------------------------------------
+
+.PHONY: test
+test: setup ## run all tests but the fault runs of chaos
+	@$(PYTEST) --ignore=tests/chaos $(ARGS)
+
+.PHONY: chaos
+chaos: setup ## break real services under the real job: each fault once, or again and again for MINUTES=n
+	@MINUTES=$(MINUTES) $(PYTEST) tests/chaos $(ARGS)
+
+.PHONY: sim
+sim: setup ## run the simulator: SEED=n STEPS=n
+	@$(PY) -m tests.sim --seed $(SEED) --steps $(STEPS) $(ARGS)
+
+.PHONY: lint
+lint: setup ## check style and layout
+	@$(PY) -m ruff check .
+	@$(PY) -m ruff format --check .
+
+.PHONY: type
+type: setup ## check types
+	@$(PY) -m mypy
+
+.PHONY: docs
+docs: setup ## write the pages that are made from code
+	@$(PY) -m statemachine.render > docs/.decision-table.new
+	@mv docs/.decision-table.new docs/decision-table.md
+	@$(PY) -m chsink.config.reference > docs/.configuration.new
+	@mv docs/.configuration.new docs/configuration.md
+
+# -- package --------------------------------------------------------------------------------------
+
+.PHONY: wheel
+wheel: setup ## build dist/chsink-….whl
+	@rm -rf build dist
+	@$(PIP) wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
+	@rm -rf build
+	@ls dist/*.whl
+
+.PHONY: clean
+clean: ## remove everything made here; the cache of jars stays (CHSINK_CACHE or ~/.cache/chsink)
+	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist *.egg-info spark-warehouse metastore_db derby.log
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

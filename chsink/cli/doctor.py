@@ -1,0 +1,71 @@
+"""``chsink doctor``: connect, and say everything that would stop the job or surprise its owner."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import typer
+
+from chsink.cli.options import DEFAULT_CONFIG, ConfigOption, SetOption, load_config
+from chsink.cli.output import JsonOption, print_json
+from chsink.config import Config
+
+if TYPE_CHECKING:
+    from chsink.findings import Finding
+
+
+def doctor(
+    config: ConfigOption = DEFAULT_CONFIG,
+    assignments: SetOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Check the services, tables, grants and state that a job needs.
+
+    Changes nothing: it makes the state table where that is missing, and a test row in it that it removes again.
+
+    \b
+    chsink doctor -c job.toml
+    chsink doctor -c job.toml --json | jq '.findings[] | select(.severity != "ok")'
+
+    The same checks run at every start: errors stop it, warnings are logged. docs/errors.md explains each id.
+
+    Exit codes: 0 nothing keeps the job from running, 1 a check failed, 2 the job file is wrong.
+    """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
+    from chsink.findings import Severity
+
+    loaded = load_config(config, assignments)
+    found: list[Finding] = []
+    for finding in _examine(loaded):
+        found.append(finding)
+        if not as_json:
+            _print(finding)
+    counts = {str(s): sum(f.severity is s for f in found) for s in Severity}
+    if as_json:
+        print_json({"sink": loaded.sink.name, **counts, "findings": [f.as_dict() for f in found]})
+    else:
+        typer.echo(f"sink {loaded.sink.name}: " + ", ".join(f"{n} {name}" for name, n in counts.items()))
+    if counts["error"]:
+        raise typer.Exit(1)
+
+
+def _examine(config: Config) -> Iterator[Finding]:
+    from chsink.doctor.examine import Examination
+    from chsink.observe.logs import configure, logger
+    from chsink.spark.executor import SystemClock
+    from chsink.wiring import Wiring
+
+    configure(config.observe.log_format, "error")
+    wiring = Wiring(config, SystemClock(), logger(config.sink.name))
+    try:
+        yield from Examination(wiring).findings()
+    finally:
+        wiring.close()
+
+
+def _print(finding: Finding) -> None:
+    colour = {"error": "red", "warning": "yellow", "ok": "green"}.get(str(finding.severity), "cyan")
+    head = typer.style(f"{finding.severity:<7}", fg=colour, bold=finding.severity == "error")
+    typer.echo(f"{head} {finding.id}  {finding.sentence}")
+    if finding.fix:
+        typer.echo(f"        fix: {finding.fix}")

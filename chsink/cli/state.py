@@ -1,0 +1,209 @@
+"""``chsink state``: look at the recorded state, and change it where a person has to decide."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from chsink.cli.options import DEFAULT_CONFIG, ConfigOption, SetOption, load_config
+from chsink.cli.output import Commands, JsonOption, print_json, print_table
+from chsink.config import Config
+
+if TYPE_CHECKING:
+    from chsink.recovery.change import Change
+    from chsink.wiring import Wiring
+    from statemachine.records import StateKey, StateRecord
+
+state = typer.Typer(
+    name="state",
+    cls=Commands,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich" if sys.stdout.isatty() else None,
+    help="Look at the recorded state; resolve, reset or recover it by hand.",
+)
+
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+TopicArgument = Annotated[str, typer.Argument(help="Kafka topic.", metavar="TOPIC")]
+
+
+@state.command()
+def show(config: ConfigOption = DEFAULT_CONFIG, assignments: SetOption = None, as_json: JsonOption = False) -> None:
+    """Show every row: owner, ranges, phases, and how long tokens are still trusted.  Changes nothing."""
+    from chsink.recovery.show import state_document
+
+    with _wiring(load_config(config, assignments)) as wiring:
+        document = state_document(wiring)
+    if as_json:
+        print_json(document)
+        return
+    owner = document["owner"]
+    typer.echo(
+        f"sink {document['sink']} in {document['store']}: "
+        + (f"owned by {owner['driver']}, epoch {owner['epoch']}, since {owner['since']}" if owner else "never claimed")
+    )
+    columns = ("topic", "partition", "table", "phase", "first", "start", "end", "gaps", "age_s", "tokens")
+    rows = [["-" if r[c] is None else str(r[c]) for c in columns] for r in document["records"]]
+    print_table(columns, rows)
+    for fingerprint, layout in document["layouts"].items():
+        typer.echo(f"layout {fingerprint}: {layout}")
+
+
+@state.command()
+def resolve(  # noqa: PLR0917 - arguments and options of a command
+    topic: TopicArgument,
+    partition: Annotated[int, typer.Argument(help="Partition.", min=0)],
+    landed: Annotated[bool, typer.Option("--landed", help="All of its rows are in the table.")] = False,
+    resend: Annotated[bool, typer.Option("--resend", help="None of its rows is in the table: send it again.")] = False,
+    lost: Annotated[bool, typer.Option("--lost", help="Give up what is not there; it is recorded as a gap.")] = False,
+    table: Annotated[str | None, typer.Option(help="Which table, where the partition is in doubt for several.")] = None,
+    pipeline: Annotated[
+        str | None,
+        typer.Option(
+            help="With --resend: the pipeline that CHS-309 calls `now`, where a program of one's own transforms."
+        ),
+    ] = None,
+    senders_gone: Annotated[
+        bool, typer.Option("--senders-gone", help="With --resend: no process of the old job lives, executors included.")
+    ] = False,
+    config: ConfigOption = DEFAULT_CONFIG,
+    assignments: SetOption = None,
+    yes: YesOption = False,
+) -> None:
+    """Decide about a range in doubt that the sink must not decide about itself.
+
+    \b
+    chsink state resolve flights 3 --landed     the rows are there: go on after them
+    chsink state resolve flights 3 --resend     none is there: the next start sends it, under new tokens
+    chsink state resolve flights 3 --lost       go on without it
+
+    Look in the table first. A job that still runs is fenced by this.
+    """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
+    chosen = [name for name, said in (("landed", landed), ("resend", resend), ("lost", lost)) if said]
+    if len(chosen) != 1:
+        raise typer.BadParameter("say one of --landed, --resend and --lost")
+    from chsink.pipelines import Untouched
+    from chsink.recovery.decide import Verdict, plan_resolve
+    from statemachine.ranges import TopicPartition
+
+    verdict: Verdict = chosen[0]  # type: ignore[assignment]
+    with _wiring(load_config(config, assignments)) as wiring:
+        bare = Untouched(wiring.config.kafka.isolation_level)
+        change = plan_resolve(
+            wiring,
+            TopicPartition(topic, partition),
+            verdict,
+            table=table,
+            pipeline=lambda t: pipeline or wiring.pipeline(t, bare).fingerprint(),
+            senders_gone=senders_gone,
+        )
+        _confirm_and_carry_out(wiring, change, f"resolve --{verdict}", yes=yes)
+
+
+@state.command()
+def reset(
+    topic: TopicArgument,
+    partition: Annotated[int | None, typer.Argument(help="Partition; all of them when left out.", min=0)] = None,
+    config: ConfigOption = DEFAULT_CONFIG,
+    assignments: SetOption = None,
+    yes: YesOption = False,
+) -> None:
+    """Forget what was landed of a topic and begin a new incarnation.  Stop the job first.
+
+    \b
+    chsink state reset flights        all partitions
+    chsink state reset flights 3      one of them
+
+    Rows stay in the table. What the next start reads lands again, under tokens that were never used.
+    """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
+    from chsink.recovery.decide import plan_reset
+
+    with _wiring(load_config(config, assignments)) as wiring:
+        _confirm_and_carry_out(wiring, plan_reset(wiring, topic, partition), "reset", yes=yes)
+
+
+@state.command()
+def recover(
+    accept_removed: Annotated[
+        bool,
+        typer.Option("--accept-removed", help="No row that must not land again was removed (TTL, DELETE, merges)."),
+    ] = False,
+    accept_holes: Annotated[
+        bool, typer.Option("--accept-holes", help="Offsets without a row, or with several, are as they should be.")
+    ] = False,
+    config: ConfigOption = DEFAULT_CONFIG,
+    assignments: SetOption = None,
+    yes: YesOption = False,
+) -> None:
+    """Rebuild lost state from the _kafka_topic, _kafka_partition and _kafka_offset columns of the target tables.
+
+    \b
+    chsink state recover -c job.toml
+
+    Only what the tables prove is recorded: every offset is there, or Kafka has no record at it. Anything else is
+    refused, with the first offset that is missing. Partitions that have state are left alone. Stop the job first.
+    """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
+    from chsink.recovery.recover import Accepted, survey, write
+
+    with _wiring(load_config(config, assignments)) as wiring:
+        found = survey(wiring, typer.echo, Accepted(accept_removed, accept_holes))
+        refused = [one.refusal for one in found if one.refusal is not None]
+        for refusal in refused[1:]:
+            typer.echo(str(refusal), err=True)
+        if refused:
+            raise refused[0]
+        if not found:
+            typer.echo("nothing to recover: every partition has state, or no rows")
+            return
+        typer.echo("the state of these partitions will be recorded; a job that runs on this sink is fenced:")
+        print_table(("topic", "partition", "table", "landed"), [[*_name(o.key), str(o.landed)] for o in found])
+        _ask(yes=yes)
+        _print_records(write(wiring, found))
+
+
+def _confirm_and_carry_out(wiring: Wiring, change: Change, command: str, *, yes: bool) -> None:
+    from chsink.recovery.change import carry_out
+
+    typer.echo("now:")
+    _print_records(change.found)
+    for sentence in change.says:
+        typer.echo(f"- {sentence}")
+    _ask(yes=yes)
+    written = carry_out(wiring, change, command)
+    typer.echo("done:")
+    _print_records(written)
+
+
+def _ask(*, yes: bool) -> None:
+    if not yes:
+        typer.confirm("Do it?", abort=True)
+
+
+def _print_records(records: Mapping[StateKey, StateRecord]) -> None:
+    from chsink.recovery.change import describe
+
+    print_table(
+        ("topic", "partition", "table", "state"), [[*_name(k), describe(r)] for k, r in sorted(records.items())]
+    )
+
+
+def _name(key: StateKey) -> list[str]:
+    return [key.topic, str(key.partition), key.table]
+
+
+@contextmanager
+def _wiring(config: Config) -> Iterator[Wiring]:
+    from chsink.observe.logs import configure, logger
+    from chsink.spark.executor import SystemClock
+    from chsink.wiring import Wiring
+
+    configure(config.observe.log_format, "error")
+    wiring = Wiring(config, SystemClock(), logger(config.sink.name))
+    try:
+        yield wiring
+    finally:
+        wiring.close()

@@ -1,0 +1,98 @@
+"""What the recorded state says, against the clock, the configuration and the target tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from chsink.clickhouse.identifiers import TableName
+from chsink.clickhouse.preflight import Target
+from chsink.clickhouse.table import PROBE_COLUMNS
+from chsink.clickhouse.window import DedupWindow
+from chsink.findings import Finding, error, info, ok, warning
+from chsink.ports import SqlClient
+from statemachine.owner import Owner
+from statemachine.records import Phase, StateKey, StateRecord
+
+LOOK_S = 5
+
+
+def in_doubt_findings(
+    records: Mapping[StateKey, StateRecord], targets: Mapping[str, Target], window: DedupWindow, now_ms: int
+) -> Iterator[Finding]:
+    """Each range in doubt, and how the next start will settle it."""
+    by_table = {t.name: t for t in targets.values()}
+    doubtful = {k: r for k, r in records.items() if r.in_doubt}
+    for key, record in doubtful.items():
+        target = by_table.get(key.table)
+        age_s = (now_ms - record.before_at) / 1000
+        what = f"{key.topic_partition} {record.range} has been in doubt for {age_s:.0f} s"
+        if target is None or key.topic not in targets or targets[key.topic].name != key.table:
+            yield warning(
+                "CHS-227",
+                f"{what}, for table {key.table}, to which no route leads: the start will halt with CHS-313",
+                f"put the route back, or decide: chsink state resolve {key.topic} {key.partition} --help",
+            )
+        elif (why := window.doubtful_tokens(key, record)) is None:
+            yield info("CHS-227", f"{what}; it can be sent again under its tokens")
+        elif all(t.can_probe for t in target.tables):
+            yield info("CHS-227", f"{what}, and {why}: it will be probed by offset")
+        else:
+            yield warning(
+                "CHS-227",
+                f"{what}, and {why}; {key.table} cannot be probed: the start will halt with CHS-317",
+                f"look whether its rows are there, then chsink state resolve {key.topic} {key.partition} --help",
+            )
+    if not doubtful:
+        yield ok("CHS-227", "nothing is in doubt")
+
+
+def layout_findings(
+    records: Mapping[StateKey, StateRecord], owner: Owner | None, present: Mapping[str, str]
+) -> Iterator[Finding]:
+    """``present``: by topic, the fingerprint of the configured shard layout."""
+    other = {
+        k: r for k, r in records.items() if r.phase is not Phase.EMPTY and r.layout != present.get(k.topic, r.layout)
+    }
+    for key, record in other.items():
+        if not record.in_doubt:
+            continue
+        if owner is None or owner.layout(record.layout) is None:
+            yield error(
+                "CHS-312",
+                f"{key} is in doubt under shard layout {record.layout}, which is not stored",
+                f"look whether its rows are there, then chsink state resolve {key.topic} {key.partition} --help",
+            )
+        else:
+            yield info("CHS-228", f"{key} is in doubt under an older shard layout; it is settled under that one")
+    settled = sorted({k.topic for k, r in other.items() if not r.in_doubt})
+    if settled:
+        yield info(
+            "CHS-228",
+            f"the shard layout of {', '.join(settled)} has changed: it holds for new records only",
+        )
+    elif not other:
+        yield ok("CHS-228", "the shard layout is the recorded one")
+
+
+def lost_state_findings(
+    records: Mapping[StateKey, StateRecord], target: Target, clients: Sequence[SqlClient]
+) -> Iterator[Finding]:
+    """Rows of the topic in the table, and nothing recorded: the state may have been lost."""
+    known = any(k.topic == target.topic and r.phase is not Phase.EMPTY for k, r in records.items())
+    columns = {c.name for c in target.tables[0].columns}
+    if known or not columns.issuperset(PROBE_COLUMNS):
+        return
+    for client, table in zip(clients, target.tables, strict=True):
+        rows = client.query(
+            f"SELECT 1 FROM {TableName(table.database, table.name)} WHERE _kafka_topic = {{topic:String}} LIMIT 1 "
+            f"SETTINGS max_execution_time = {LOOK_S}, timeout_overflow_mode = 'break'",
+            {"topic": target.topic},
+        )
+        if rows:
+            yield warning(
+                "CHS-229",
+                f"{target.name} at {client.url} holds rows of {target.topic}, and this sink has no state of it: "
+                "records may land a second time",
+                "if the state was lost: chsink state recover; if another sink wrote them, give this one its own table",
+            )
+            return

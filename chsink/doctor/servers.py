@@ -1,0 +1,201 @@
+"""What one ClickHouse server says of itself, of its target tables and of this user."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from chsink.clickhouse.identifiers import TableName, parse_table, quote_identifier, quote_string
+from chsink.clickhouse.table import PROBE_COLUMNS, TargetTable, describe
+from chsink.clickhouse.writer import PINNED
+from chsink.doctor import rules
+from chsink.doctor.rules import View
+from chsink.errors import PreflightError
+from chsink.findings import Finding, error, info, ok, server_sentence
+from chsink.ports import Clock, ServerRefused, SqlClient
+
+SETTINGS_REFUSED = (115, 164, 452)
+SYNTAX = 62
+VIEW_DEPTH = 4
+_PART = r"(?:`(?:[^`\\]|\\.)+`|[^\s.`(]+)"
+TO = re.compile(rf"CREATE MATERIALIZED VIEW {_PART}\.{_PART} TO ({_PART}\.{_PART})")
+
+
+def server_findings(client: SqlClient, clock: Clock, margin_s: int, settings: Mapping[str, Any]) -> Iterator[Finding]:
+    """Version, clock, and whether this user may set what every insert sets."""
+    version, skew_s = _version_and_skew(client, clock)
+    yield rules.server_version(client.url, version)
+    yield rules.clock_skew(client.url, skew_s, margin_s)
+    yield from _pinned(client, {**settings, **PINNED})
+
+
+def _version_and_skew(client: SqlClient, clock: Clock) -> tuple[str, float]:
+    """The skew is what is left of the difference when the round trip could explain all it can."""
+    client.query("SELECT 1")
+    sent = clock.now_ms()
+    version, there = client.query("SELECT version(), toUnixTimestamp64Milli(now64(3))")[0]
+    got = clock.now_ms()
+    return str(version), (max(0, there - got) - max(0, sent - there)) / 1000
+
+
+def _pinned(client: SqlClient, settings: Mapping[str, Any]) -> Iterator[Finding]:
+    """One question with all settings; only when it is refused, one for each."""
+    if _refusal(client, settings) is None:
+        yield ok("CHS-215", f"{client.url} lets this user set what every insert sets")
+        return
+    for name, value in settings.items():
+        refusal = _refusal(client, {name: value})
+        if refusal is not None:
+            yield error(
+                "CHS-215",
+                f"{client.url} refuses the setting {name} = {value}, which every insert carries: {refusal}",
+                "let an administrator take readonly and the constraint on it from the user's settings profile"
+                if name in PINNED
+                else "correct [clickhouse.settings]",
+            )
+
+
+def _refusal(client: SqlClient, settings: Mapping[str, Any]) -> str | None:
+    listed = ", ".join(f"{n} = {quote_string(v) if isinstance(v, str) else v}" for n, v in settings.items())
+    try:
+        client.query(f"SELECT 1 SETTINGS {listed}")
+    except ServerRefused as refused:
+        if refused.code in SETTINGS_REFUSED:
+            return server_sentence(refused)
+        raise
+    return None
+
+
+# --- grants ----------------------------------------------------------------------------------------------------------
+
+
+def grant_findings(client: SqlClient, table: TargetTable, user: str) -> Iterator[Finding]:
+    """Whether the user may do on the target what the job does, and whether he may do far more."""
+    name = TableName(table.database, table.name)
+    columns = ", ".join(quote_identifier(c.name) for c in table.insertable)
+    needed = {f"INSERT({columns})": f"GRANT INSERT ON {name} TO {user}"}
+    if table.can_probe:
+        probed = ", ".join(map(quote_identifier, PROBE_COLUMNS))
+        needed[f"SELECT({probed})"] = f"GRANT SELECT({probed}) ON {name} TO {user}"
+    yield from check_grants(client, str(name), needed)
+    if may(client, f"DROP TABLE, TRUNCATE ON {name}"):
+        yield info(
+            "CHS-217",
+            f"at {client.url} this user may also drop and truncate {name}, which the job never does",
+            "give the job a user of its own, with SELECT and INSERT on its tables",
+        )
+
+
+def check_grants(client: SqlClient, name: str, needed: Mapping[str, str]) -> Iterator[Finding]:
+    """``needed``: privilege → the statement that grants it."""
+    missing = [privilege for privilege in needed if not may(client, f"{privilege} ON {name}")]
+    for privilege in missing:
+        short = privilege.split("(")[0]
+        yield error("CHS-216", f"at {client.url} this user may not {short} on {name}", f"{needed[privilege]}")
+    if not missing:
+        listed = ", ".join(p.split("(")[0] for p in needed)
+        yield ok("CHS-216", f"at {client.url} this user may {listed} on {name}")
+
+
+def may(client: SqlClient, privileges: str) -> bool:
+    """Whether this user has the privileges.  True where the server is too old to be asked: then the first use tells."""
+    try:
+        return bool(int(client.query(f"CHECK GRANT {privileges}")[0][0]))
+    except ServerRefused as refused:
+        if refused.code == SYNTAX:
+            return True
+        raise
+
+
+# --- what hangs on the table -----------------------------------------------------------------------------------------
+
+
+def table_views(client: SqlClient, table: TargetTable) -> list[View]:
+    """The materialized views behind the table, and behind the tables that they fill."""
+    found: list[View] = []
+    waiting, seen = [((table.database, table.name), 0)], {(table.database, table.name)}
+    while waiting:
+        (database, name), depth = waiting.pop()
+        for view in _dependents(client, database, name):
+            fills = _filled_by(client, *view)
+            described = _described(client, fills)
+            deduplicates = described is not None and described.engine.endswith("MergeTree")
+            found.append(
+                View(
+                    ".".join(view),
+                    ".".join(map(quote_identifier, fills)),
+                    described.engine if described else "",
+                    described.window_blocks if described and deduplicates else None,
+                )
+            )
+            if fills not in seen and depth < VIEW_DEPTH:
+                seen.add(fills)
+                waiting.append((fills, depth + 1))
+    return found
+
+
+def _dependents(client: SqlClient, database: str, name: str) -> list[tuple[str, str]]:
+    rows = client.query(
+        "SELECT arrayZip(dependencies_database, dependencies_table) FROM system.tables "
+        "WHERE database = {database:String} AND name = {name:String}",
+        {"database": database, "name": name},
+    )
+    views = sorted((str(d), str(n)) for row in rows for d, n in row[0])
+    return [v for v in views if _engine(client, *v) == "MaterializedView"]
+
+
+def _engine(client: SqlClient, database: str, name: str) -> str:
+    rows = client.query(
+        "SELECT engine FROM system.tables WHERE database = {database:String} AND name = {name:String}",
+        {"database": database, "name": name},
+    )
+    return str(rows[0][0]) if rows else ""
+
+
+def _filled_by(client: SqlClient, database: str, view: str) -> tuple[str, str]:
+    """The table that a view fills: the one of its TO, else its own inner table."""
+    rows = client.query(
+        "SELECT create_table_query, toString(uuid) FROM system.tables "
+        "WHERE database = {database:String} AND name = {name:String}",
+        {"database": database, "name": view},
+    )
+    ddl, uuid = rows[0]
+    found = TO.match(ddl)
+    if found is None:
+        return database, f".inner_id.{uuid}"
+    named = parse_table(found[1])
+    return named.database or database, named.table
+
+
+def _described(client: SqlClient, table: tuple[str, str]) -> TargetTable | None:
+    try:
+        return describe(client, *table)
+    except PreflightError:
+        return None
+
+
+def total_replicas(client: SqlClient, table: TargetTable) -> tuple[int, str]:
+    """How many replicas the table has, and its path in the Keeper; (1, '') for a table that is not replicated."""
+    rows = client.query(
+        "SELECT total_replicas, zookeeper_path FROM system.replicas "
+        "WHERE database = {database:String} AND table = {name:String}",
+        {"database": table.database, "name": table.name},
+    )
+    return (int(rows[0][0]), str(rows[0][1])) if rows else (1, "")
+
+
+def setting(client: SqlClient, name: str) -> str:
+    """The effective value of a setting for this user, '' where the server does not know it."""
+    rows = client.query("SELECT value FROM system.settings WHERE name = {name:String}", {"name": name})
+    return str(rows[0][0]) if rows else ""
+
+
+def table_partitions(client: SqlClient, table: TargetTable) -> int:
+    """How many table partitions hold data."""
+    rows = client.query(
+        "SELECT uniqExact(partition_id) FROM system.parts "
+        "WHERE active AND database = {database:String} AND table = {name:String}",
+        {"database": table.database, "name": table.name},
+    )
+    return int(rows[0][0])

@@ -1,0 +1,54 @@
+"""What Kafka says of the topics, against what the sink has recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from chsink.doctor import rules
+from chsink.findings import Finding, ok, warning
+from chsink.kafka import KafkaAdmin
+from statemachine.ranges import TopicPartition
+from statemachine.records import Phase, StateKey, StateRecord
+
+Records = Mapping[StateKey, StateRecord]
+
+
+def topic_findings(kafka: KafkaAdmin, topic: str, records: Records, now_ms: int) -> Iterator[Finding]:
+    """The topic is there, is the recorded one, and holds what is unread long enough."""
+    topic_id = kafka.topic_ids([topic])[topic]
+    partitions = kafka.partitions([topic])
+    mine = {k.topic_partition: r for k, r in records.items() if k.topic == topic and r.phase is not Phase.EMPTY}
+    if topic_id is None:
+        yield warning(
+            "CHS-226",
+            f"the brokers give {topic} no id: a topic that is made anew cannot be told from a log that shrank",
+            "use brokers of version 3.0 or later",
+        )
+    else:
+        yield ok("CHS-201", f"{topic} has {len(partitions)} partitions, id {topic_id}")
+    yield from _recreated(topic, topic_id, mine)
+    yield from _retention(kafka, topic, mine, now_ms)
+
+
+def _recreated(topic: str, topic_id: str | None, mine: Mapping[TopicPartition, StateRecord]) -> Iterator[Finding]:
+    other = sorted(tp.partition for tp, r in mine.items() if r.topic_id != topic_id)
+    if other and topic_id is not None:
+        yield warning(
+            "CHS-226",
+            f"{topic} is not the topic that the state was recorded for (partitions {', '.join(map(str, other))})",
+            "if it was made anew on purpose, start with a new checkpoint, so that it is read from its beginning",
+        )
+
+
+def _retention(
+    kafka: KafkaAdmin, topic: str, mine: Mapping[TopicPartition, StateRecord], now_ms: int
+) -> Iterator[Finding]:
+    retention_ms = kafka.retention_ms(topic)
+    ends, starts = kafka.log_ends(mine), kafka.log_starts(mine)
+    unread = {tp: r.end for tp, r in mine.items() if ends[tp] > r.end}
+    expired = sum(max(0, starts[tp] - end) for tp, end in unread.items())
+    old = 0
+    if retention_ms > 0 and unread:
+        young_from = kafka.offsets_since(unread, now_ms - retention_ms // 2)
+        old = sum(end < (ends[tp] if young_from[tp] < 0 else young_from[tp]) for tp, end in unread.items())
+    yield rules.retention(topic, expired, old, retention_ms)

@@ -1,0 +1,100 @@
+"""What a check found: an id, how bad it is, a sentence, and the fix.
+
+One check has one id, whether it passed or not: ``ok`` says that it was asked.  Errors stop a start, warnings are
+logged, ``info`` is for the reader of ``chsink doctor``.  Ids are listed in ``docs/errors.md``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from chsink.errors import ChsinkError, PreflightError, UnavailableError
+from chsink.ports import ServerRefused, Unanswered
+
+NOT_LET_IN = (192, 193, 194, 516)
+_SENTENCE = re.compile(r"(?:.*DB::Exception: )(.*?)(?: \([A-Z_]+\))? \(version ", re.DOTALL)
+
+
+class Severity(StrEnum):
+    """How bad a finding is."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    INFO = "info"
+    OK = "ok"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One finding.  ``fix`` is empty where there is nothing to do; ``cause`` is the error that it was, if any."""
+
+    id: str
+    severity: Severity
+    sentence: str
+    fix: str = ""
+    cause: ChsinkError | None = field(default=None, compare=False)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The finding for a program."""
+        return {"id": self.id, "severity": str(self.severity), "sentence": self.sentence, "fix": self.fix}
+
+    def error(self) -> ChsinkError:
+        """The finding as what stops a start."""
+        return self.cause or PreflightError(self.id, self.sentence, self.fix)
+
+
+def error(id: str, sentence: str, fix: str) -> Finding:
+    """Going on would break the promise, or fail."""
+    return Finding(id, Severity.ERROR, sentence, fix)
+
+
+def warning(id: str, sentence: str, fix: str) -> Finding:
+    """The promise holds, but something will not be as expected."""
+    return Finding(id, Severity.WARNING, sentence, fix)
+
+
+def info(id: str, sentence: str, fix: str = "") -> Finding:
+    """Good to know."""
+    return Finding(id, Severity.INFO, sentence, fix)
+
+
+def ok(id: str, sentence: str) -> Finding:
+    """Asked, and as it should be."""
+    return Finding(id, Severity.OK, sentence)
+
+
+def of_error(raised: ChsinkError) -> Finding:
+    """An error that a check met."""
+    return Finding(raised.id, Severity.ERROR, raised.message, raised.hint, raised)
+
+
+def guarded(what: str, check: Callable[[], Iterable[Finding]]) -> Iterator[Finding]:
+    """The findings of a check; an error that ends it is its last finding, so that other checks still run.
+
+    A service without an answer is CHS-709; a question that the server refuses is CHS-219, a warning: what it would have
+    told is not known.
+    """
+    try:
+        yield from check()
+    except ChsinkError as raised:
+        yield of_error(raised)
+    except Unanswered as raised:
+        yield of_error(UnavailableError("CHS-709", f"{what}: {raised}", "check the address, network and TLS settings"))
+    except ServerRefused as raised:
+        message = server_sentence(raised)
+        if raised.code in NOT_LET_IN:
+            yield of_error(PreflightError("CHS-232", f"{what}: {message}", "correct clickhouse.user and its password"))
+        else:
+            yield warning(
+                "CHS-219", f"{what} could not be looked at: {message}", "let the user see it, or look by hand"
+            )
+
+
+def server_sentence(refused: ServerRefused) -> str:
+    """What the server said, without what clients and servers wrap around it."""
+    found = _SENTENCE.search(refused.message)
+    return found[1].strip() if found else refused.message.splitlines()[0]

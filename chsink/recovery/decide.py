@@ -1,0 +1,158 @@
+"""``resolve`` and ``reset``: what a person decides about ranges that the sink must not decide about itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Literal
+
+from chsink.clickhouse.identifiers import quote_string, quote_table
+from chsink.clickhouse.preflight import Target
+from chsink.clickhouse.table import PROBE_COLUMNS
+from chsink.delivery.halts import asking_target
+from chsink.errors import PreflightError
+from chsink.recovery.change import Change, find, target_of
+from statemachine import writes
+from statemachine.ranges import TopicPartition
+from statemachine.records import Phase, StateKey, StateRecord
+
+if TYPE_CHECKING:
+    from chsink.wiring import Wiring
+
+Verdict = Literal["landed", "resend", "lost"]
+
+
+def plan_reset(wiring: Wiring, topic: str, partition: int | None) -> Change:
+    """Begin anew: EMPTY rows of the next incarnation."""
+    found = find(wiring, topic, partition)
+    in_doubt = [f"{k.topic_partition} {r.range}" for k, r in found.items() if r.in_doubt]
+    doubtful = [f"in doubt, and forgotten too: {', '.join(in_doubt)}"] if in_doubt else []
+    says = (
+        f"what was landed of {topic} ({len(found)} records) is forgotten; rows in the tables stay as they are",
+        (
+            "the next start needs a new checkpoint, and reads from kafka.starting_offsets = "
+            f"{wiring.config.kafka.starting_offsets!r}"
+        ),
+        "records that are in the table already will land a second time, unless the table is emptied first",
+        "a job that runs on this sink is fenced: it stops with CHS-801",
+        *doubtful,
+    )
+    return Change(found, says, dict.fromkeys(found, _reset))
+
+
+def _reset(record: StateRecord, epoch: int, attempt: str) -> StateRecord:
+    return writes.reset(record, epoch=epoch, attempt=attempt)
+
+
+def plan_resolve(
+    wiring: Wiring,
+    tp: TopicPartition,
+    verdict: Verdict,
+    *,
+    table: str | None = None,
+    pipeline: Callable[[str], str],
+    senders_gone: bool = False,
+) -> Change:
+    """Decide about the one range in doubt.  ``pipeline`` gives the fingerprint under which the next start will send.
+
+    Raises PreflightError CHS-320 when nothing, or more than one range, is in doubt there; with ``resend`` CHS-321 while
+    a task may still send the range, and CHS-322 when it cannot or must not be sent again.
+    """
+    doubtful = {k: r for k, r in find(wiring, tp.topic, tp.partition, table).items() if r.phase is Phase.BEFORE}
+    if len(doubtful) != 1:
+        tables = ", ".join(k.table for k in doubtful)
+        raise PreflightError(
+            "CHS-320",
+            f"{tp}: " + (f"several ranges are in doubt ({tables})" if doubtful else "nothing is in doubt"),
+            "name one with --table" if doubtful else "see `chsink state show`",
+        )
+    [(key, record)] = doubtful.items()
+    target = target_of(wiring, key)
+    rows = None if target is None else rows_of(wiring, target, key, record)
+    seen = (
+        f"{key.table} cannot be looked at by offset: this rests on your word"
+        if rows is None
+        else f"{key.table} holds {rows} rows of it now"
+    )
+    fenced = "a job that runs on this sink is fenced: it stops with CHS-801"
+    match verdict:
+        case "landed":
+            does = f"{key.topic_partition} {record.range} is taken for landed, whole: nothing of it is sent again"
+            return Change(doubtful, (does, seen, fenced), {key: _landed})
+        case "lost":
+            does = f"{key.topic_partition} {record.range} is given up: what is not there is never sent (a gap)"
+            return Change(doubtful, (does, seen, fenced), {key: _lost})
+        case "resend":
+            _check_resend(wiring, key, record, target, rows, senders_gone=senders_gone)
+            does = f"{key.topic_partition} {record.range} is sent again by the next start, whole, under new tokens"
+            make = partial(_resend, wiring, key, pipeline(tp.topic))
+            return Change(doubtful, (does, seen, fenced), {key: make})
+
+
+def _landed(record: StateRecord, epoch: int, attempt: str) -> StateRecord:
+    return writes.after(record, epoch=epoch, attempt=attempt)
+
+
+def _lost(record: StateRecord, epoch: int, attempt: str) -> StateRecord:
+    return writes.lost(record, epoch=epoch, attempt=attempt)
+
+
+def _resend(  # noqa: PLR0917 - the last three are given by who carries it out
+    wiring: Wiring, key: StateKey, pipeline: str, record: StateRecord, epoch: int, attempt: str
+) -> StateRecord:
+    with asking_target():
+        marks = wiring.window(lambda _: None).block_marks(key.table)
+    return writes.resend(
+        record,
+        layout=wiring.layout(wiring.config.route_of(key.topic)).fingerprint(),
+        pipeline=pipeline,
+        before_at=wiring.clock.now_ms(),
+        block_marks=marks,
+        epoch=epoch,
+        attempt=attempt,
+    )
+
+
+def _check_resend(
+    wiring: Wiring, key: StateKey, record: StateRecord, target: Target | None, rows: int | None, *, senders_gone: bool
+) -> None:
+    """A range may be sent anew only when it can be read, nobody else can still send it, and none of it is there."""
+    tp = key.topic_partition
+    if target is None:
+        raise PreflightError("CHS-322", f"{tp}: no route leads to {key.table}", "put the route back first")
+    topic_id = wiring.kafka.topic_ids([key.topic])[key.topic]
+    start, end = wiring.kafka.log_starts([tp])[tp], wiring.kafka.log_ends([tp])[tp]
+    if topic_id != record.topic_id or start > record.start or end < record.end:
+        raise PreflightError(
+            "CHS-322",
+            f"{tp} {record.range} can no longer be read from Kafka (topic id {topic_id}, log [{start}, {end}))",
+            "say --landed or --lost",
+        )
+    if rows and not record.incarnation:
+        raise PreflightError(
+            "CHS-322",
+            f"{key.table} holds {rows} rows of {tp} {record.range}: sent again, they would be there twice",
+            f"on each shard: DELETE FROM {quote_table(key.table)} WHERE {_where(key, record)}; or say --landed",
+        )
+    if not senders_gone:
+        raise PreflightError(
+            "CHS-321",
+            f"a task of an older job may still send {tp} {record.range}, under the old tokens",
+            "make sure that no process of it lives, executors included; then add --senders-gone",
+        )
+
+
+def rows_of(wiring: Wiring, target: Target, key: StateKey, record: StateRecord) -> int | None:
+    """How many rows of the range the shards hold, None where the table has no columns to tell."""
+    if not {c.name for c in target.tables[0].columns}.issuperset(PROBE_COLUMNS):
+        return None
+    sql = f"SELECT count() FROM {quote_table(key.table)} WHERE {_where(key, record)}"
+    with asking_target():
+        return sum(int(client.query(sql)[0][0]) for client in wiring.clients)
+
+
+def _where(key: StateKey, record: StateRecord) -> str:
+    return (
+        f"_kafka_topic = {quote_string(key.topic)} AND _kafka_partition = {key.partition} "
+        f"AND _kafka_offset >= {record.start} AND _kafka_offset < {record.end}"
+    )

@@ -1,0 +1,90 @@
+"""Which offsets of a topic-partition the target table holds, all shards together, and which it does not.
+
+Offsets are asked for as 64-bit words, one bit an offset, made by the server: 64 offsets cost one small row, a slice of
+``SLICE`` offsets a quarter of a million of them.  A row count would not do: several rows of one record would hide that
+another is missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from chsink.clickhouse.identifiers import quote_table
+from chsink.ports import SqlClient
+from statemachine.ranges import OffsetRange, TopicPartition
+
+SLICE = 1 << 24
+WORD = 64
+_MINE = "_kafka_topic = {topic:String} AND _kafka_partition = {partition:Int64}"
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """What the shards hold of one topic-partition: ``rows`` in all, in ``range``."""
+
+    range: OffsetRange
+    rows: int
+
+
+def extent(clients: Sequence[SqlClient], table: str, tp: TopicPartition) -> Extent | None:
+    """The first and last offset there are, None when there is no row."""
+    sql = (
+        "SELECT count(), min(toInt64(_kafka_offset)), max(toInt64(_kafka_offset)) "
+        f"FROM {quote_table(table)} WHERE {_MINE}"
+    )
+    found = [client.query(sql, {"topic": tp.topic, "partition": tp.partition})[0] for client in clients]
+    found = [row for row in found if row[0]]
+    if not found:
+        return None
+    low, high = min(int(r[1]) for r in found), max(int(r[2]) for r in found)
+    return Extent(OffsetRange(low, high + 1), sum(int(r[0]) for r in found))
+
+
+def holes(
+    clients: Sequence[SqlClient],
+    table: str,
+    tp: TopicPartition,
+    within: OffsetRange,
+    progress: Callable[[int], None],
+) -> Iterator[OffsetRange]:
+    """Ranges of offsets without a row, ascending and apart.  ``progress`` is told the offset that was reached."""
+    last: OffsetRange | None = None
+    for start in range(within.start, within.end, SLICE):
+        part = OffsetRange(start, min(start + SLICE, within.end))
+        for hole in runs_of_missing(_present(clients, table, tp, part), part.start):
+            if last is not None and last.end == hole.start:
+                last = OffsetRange(last.start, hole.end)
+                continue
+            if last is not None:
+                yield last
+            last = hole
+        progress(part.end)
+    if last is not None:
+        yield last
+
+
+def _present(clients: Sequence[SqlClient], table: str, tp: TopicPartition, part: OffsetRange) -> npt.NDArray[np.bool_]:
+    """For each offset of the part, whether any shard holds a row of it."""
+    sql = (
+        "SELECT intDiv(o, 64), groupBitOr(bitShiftLeft(toUInt64(1), o % 64)) FROM "
+        f"(SELECT toUInt64(_kafka_offset - {part.start}) AS o FROM {quote_table(table)} WHERE {_MINE} "
+        f"AND _kafka_offset >= {part.start} AND _kafka_offset < {part.end}) GROUP BY 1"
+    )
+    words = np.zeros(-(-part.length // WORD), dtype="<u8")
+    for client in clients:
+        rows = client.query(sql, {"topic": tp.topic, "partition": tp.partition})
+        if rows:
+            at, bits = zip(*rows, strict=True)
+            words[np.array(at, dtype=np.int64)] |= np.array(bits, dtype="<u8")
+    return np.unpackbits(words.view(np.uint8), bitorder="little")[: part.length].astype(np.bool_)
+
+
+def runs_of_missing(present: npt.NDArray[np.bool_], first: int) -> list[OffsetRange]:
+    """The runs of False, as offset ranges; ``first`` is the offset of the first element."""
+    edges = np.diff(np.concatenate(([True], present, [True])).astype(np.int8))
+    starts, ends = np.flatnonzero(edges == -1), np.flatnonzero(edges == 1)
+    return [OffsetRange(first + int(a), first + int(b)) for a, b in zip(starts, ends, strict=True)]

@@ -1,0 +1,215 @@
+"""``recover``: rebuild a lost state store from the target tables' ``_kafka_…`` columns.
+
+The sink landed ranges in order, each whole before the next began.  So the rows of a topic-partition cover, without an
+unexplained hole, everything up to the last finished range; only an unfinished one may have left a part of itself.  A
+record is rebuilt where the table proves that: every offset from the first to the last is there, or Kafka has no record
+at it; it ends where the first record lies that has not landed.  Anything else is refused, naming the first offset that
+is missing: going on from the last row would lose it, going on from before it would land the rows after it twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from chsink.clickhouse.identifiers import quote_string, quote_table
+from chsink.clickhouse.preflight import Target
+from chsink.clickhouse.table import PROBE_COLUMNS, TargetTable
+from chsink.delivery.halts import asking_target
+from chsink.delivery.ledger import read_records
+from chsink.errors import PreflightError
+from chsink.ports import SqlClient
+from chsink.recovery.change import claim
+from chsink.recovery.landed import Extent, extent, holes
+from chsink.recovery.unread import first_record
+from statemachine import writes
+from statemachine.ranges import OffsetRange
+from statemachine.records import Phase, StateKey, StateRecord
+
+if TYPE_CHECKING:
+    from chsink.wiring import Wiring
+
+KEEPING = ("MergeTree", "ReplicatedMergeTree", "SharedMergeTree")
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """What a person vouches for.  ``removed``: that no row of this sink is gone which would have to be landed again.
+    ``holes``: that every offset without a row, or with several, is as it should be.
+    """
+
+    removed: bool = False
+    holes: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """What was found for one topic-partition: the range its rows prove, or why they prove nothing."""
+
+    key: StateKey
+    landed: OffsetRange
+    topic_id: str | None
+    refusal: PreflightError | None = None
+
+
+def survey(wiring: Wiring, say: Say, accepted: Accepted) -> list[Recovered]:
+    """Look at every topic-partition without state.  Changes nothing.
+
+    Raises PreflightError CHS-330 for a table that cannot tell.
+    """
+    stored = read_records(wiring.store, wiring.config.sink.name)
+    found: list[Recovered] = []
+    for target in wiring.targets.values():
+        partitions = wiring.kafka.partitions([target.topic])
+        keys = [StateKey(wiring.config.sink.name, tp.topic, tp.partition, target.name) for tp in partitions]
+        todo = [k for k in keys if k not in stored or stored[k].phase is Phase.EMPTY]
+        if todo:
+            with asking_target():
+                _check_table(wiring, target, accepted)
+        for key in todo:
+            with asking_target():
+                found += _Partition(wiring, target, key, say).survey(accepted)
+    return found
+
+
+def write(wiring: Wiring, found: list[Recovered]) -> dict[StateKey, StateRecord]:
+    """Claim the sink and create the records.  Raises the first refusal before anything is written."""
+    for one in found:
+        if one.refusal is not None:
+            raise one.refusal
+    ledger = claim(wiring, "recover", [one.key for one in found])
+    attempt, now = ledger.attempt(), wiring.clock.now_ms()
+    changes: dict[StateKey, StateRecord] = {}
+    for one in found:
+        layout = wiring.layout(wiring.config.route_of(one.key.topic)).fingerprint()
+        said = writes.Announcement(one.topic_id, wiring.config.clickhouse.chunk_offsets, layout, "", now)
+        record = ledger.records[one.key]
+        if record.phase is not Phase.EMPTY:
+            raise PreflightError("CHS-323", f"{one.key} has state now", "nothing was written; look again")
+        changes[one.key] = writes.recovered(
+            record, one.landed, said, incarnation=now // 1000, epoch=ledger.epoch, attempt=attempt
+        )
+    ledger.write(changes)
+    return changes
+
+
+def _check_table(wiring: Wiring, target: Target, accepted: Accepted) -> None:
+    for client, table in zip(wiring.clients, target.tables, strict=True):
+        missing = set(PROBE_COLUMNS) - {c.name for c in table.columns}
+        if missing:
+            raise _cannot(
+                target, client.url, f"it has no column {', '.join(sorted(missing))}", "no command can help here"
+            )
+        why = _losing(client, table)
+        if why is not None and not accepted.removed:
+            raise _cannot(
+                target, client.url, why, "if no row that must not land again is gone by that, add --accept-removed"
+            )
+
+
+def _cannot(target: Target, url: str, why: str, fix: str) -> PreflightError:
+    what = f"the state of {target.topic} cannot be rebuilt from {target.name} at {url}: {why}"
+    return PreflightError("CHS-330", what, fix)
+
+
+def _losing(client: SqlClient, table: TargetTable) -> str | None:
+    """Why rows that landed may not be there any more."""
+    if table.engine not in KEEPING:
+        return f"a {table.engine} removes rows when it merges"
+    if table.ttl:
+        return "its TTL removes rows"
+    [[mutations]] = client.query(
+        "SELECT count() FROM system.mutations WHERE database = {database:String} AND table = {name:String} "
+        "AND match(command, '(?i)^[( ]*DELETE|_row_exists')",
+        {"database": table.database, "name": table.name},
+    )
+    return f"{mutations} mutations removed rows" if mutations else None
+
+
+class _Partition:
+    """The survey of one topic-partition."""
+
+    def __init__(self, wiring: Wiring, target: Target, key: StateKey, say: Say) -> None:
+        self._wiring = wiring
+        self._target = target
+        self._key = key
+        self._tp = key.topic_partition
+        self._say = say
+
+    def survey(self, accepted: Accepted) -> Iterator[Recovered]:
+        """One finding, or none where the table has no row of it."""
+        seen = extent(self._wiring.clients, self._target.name, self._tp)
+        if seen is None:
+            self._say(f"{self._tp}: no rows in {self._target.name}; it will start like a new one")
+            return
+        topic_id = self._wiring.kafka.topic_ids([self._tp.topic])[self._tp.topic]
+        refusal = self._log_ends_before(seen) or (None if accepted.holes else self._doubt(seen))
+        self._say(f"{self._tp}: {seen.rows} rows over {seen.range}" + (f": refused, {refusal.id}" if refusal else ""))
+        landed = seen.range if refusal is not None else OffsetRange(seen.range.start, self._next_record(seen.range.end))
+        yield Recovered(self._key, landed, topic_id, refusal)
+
+    def _doubt(self, seen: Extent) -> PreflightError | None:
+        log_start = self._wiring.kafka.log_starts([self._tp])[self._tp]
+        missing = list(holes(self._wiring.clients, self._target.name, self._tp, seen.range, self._progress(seen)))
+        offsets = seen.range.length - sum(h.length for h in missing)
+        if seen.rows > offsets:
+            return self._refused(
+                f"some offsets have several rows ({seen.rows} rows, {offsets} offsets)",
+                "remove duplicates; or, when the transform makes several rows of a record, add --accept-holes",
+            )
+        if self._wiring.config.kafka.starting_offsets == "earliest" and log_start < seen.range.start:
+            missing.insert(0, OffsetRange(log_start, seen.range.start))  # it was to be read too
+        gone = [h for h in missing if h.start < log_start]
+        if gone:
+            return self._refused(
+                f"offset {gone[0].start} has no row, and Kafka, whose log starts at {log_start}, cannot tell why",
+                "if it held no record (compaction, transaction markers) or was left out on purpose, add --accept-holes",
+            )
+        lost = self._first_record(missing)
+        if lost is None:
+            return None
+        return self._refused(
+            f"offset {lost} has no row, although Kafka holds a record there; rows follow up to {seen.range.end - 1}",
+            f"on each shard: {self._delete_from(lost)}, then add --accept-removed; or, when such records are left "
+            "out on purpose (errors.on_bad_value, a filter), add --accept-holes",
+        )
+
+    def _next_record(self, after: int) -> int:
+        """Where the first record lies that has not landed: markers before it were read over, and a checkpoint knows."""
+        rest = OffsetRange(after, max(after, self._log_end()))
+        unread = None if rest.is_empty else self._first_record([rest])
+        return rest.end if unread is None else unread
+
+    def _first_record(self, ranges: list[OffsetRange]) -> int | None:
+        kafka = self._wiring.config.kafka
+        return first_record(kafka.client_options(), kafka.isolation_level, self._tp, ranges)
+
+    def _log_end(self) -> int:
+        return self._wiring.kafka.log_ends([self._tp])[self._tp]
+
+    def _progress(self, seen: Extent) -> Callable[[int], None]:
+        def progress(reached: int) -> None:
+            if reached < seen.range.end:
+                self._say(f"{self._tp}: {reached - seen.range.start} of {seen.range.length} offsets looked at")
+
+        return progress
+
+    def _log_ends_before(self, seen: Extent) -> PreflightError | None:
+        end = self._log_end()
+        if end >= seen.range.end:
+            return None
+        return self._refused(
+            f"the table has rows up to offset {seen.range.end - 1}, and Kafka's log ends at {end}: it is another topic",
+            "a topic that was made anew cannot be recovered; use a new sink name",
+        )
+
+    def _refused(self, why: str, fix: str) -> PreflightError:
+        return PreflightError("CHS-331", f"{self._tp} in {self._target.name}: {why}", fix)
+
+    def _delete_from(self, offset: int) -> str:
+        return (
+            f"DELETE FROM {quote_table(self._target.name)} WHERE _kafka_topic = {quote_string(self._tp.topic)} "
+            f"AND _kafka_partition = {self._tp.partition} AND _kafka_offset >= {offset}"
+        )

@@ -1,0 +1,80 @@
+"""Does Kafka hold a record at offsets that the table does not?  Compaction and transaction markers leave offsets empty.
+
+The holes themselves are read, with the job's isolation level: what a reader gets there is a record that never landed.
+Counting records would not do: it cannot tell which one is missing.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Iterable, Mapping
+from contextlib import closing
+
+from confluent_kafka import Consumer, KafkaError
+from confluent_kafka import TopicPartition as ClientPartition
+
+from chsink.errors import UnavailableError
+from statemachine.ranges import OffsetRange, TopicPartition
+
+NEAR = 10_000
+"""Holes closer than this are read through rather than sought one by one."""
+PATIENCE_S = 30.0
+POLL_S = 1.0
+
+
+def first_record(
+    options: Mapping[str, str], isolation_level: str, tp: TopicPartition, holes: Iterable[OffsetRange]
+) -> int | None:
+    """The first offset in the holes (ascending) at which a reader gets a record; None when there is none in them."""
+    settings = {
+        **options,
+        "group.id": f"chsink-recover-{uuid.uuid4().hex[:8]}",
+        "enable.auto.commit": False,
+        "isolation.level": isolation_level,
+        "auto.offset.reset": "error",
+        "enable.partition.eof": True,
+    }
+    with closing(Consumer(settings, logger=logging.getLogger("chsink.librdkafka"))) as consumer:
+        at: int | None = None
+        for hole in holes:
+            if at is None or hole.start - at > NEAR or hole.start < at:
+                at = hole.start
+                consumer.assign([ClientPartition(tp.topic, tp.partition, at)])
+            found, at = _read(consumer, tp, hole)
+            if found is not None:
+                return found
+    return None
+
+
+def _read(consumer: Consumer, tp: TopicPartition, hole: OffsetRange) -> tuple[int | None, int]:
+    """(the first record inside the hole or None, the position after it)."""
+    idle_s = 0.0
+    while True:
+        message = consumer.poll(POLL_S)
+        if message is None:
+            position = consumer.position([ClientPartition(tp.topic, tp.partition)])[0].offset
+            if position >= hole.end:
+                return None, position
+            idle_s += POLL_S
+            if idle_s >= PATIENCE_S:
+                raise UnavailableError(
+                    "CHS-702",
+                    f"Kafka gives nothing of {tp} at {position} for {PATIENCE_S:.0f} s",
+                    "look at the brokers",
+                )
+            continue
+        idle_s = 0.0
+        error = message.error()
+        if error is not None:
+            if error.code() == KafkaError._PARTITION_EOF:
+                return None, hole.end
+            raise _unreadable(tp, error)
+        offset = message.offset()
+        assert offset is not None
+        if offset >= hole.start:
+            return (offset if offset < hole.end else None), offset + 1
+
+
+def _unreadable(tp: TopicPartition, error: KafkaError) -> UnavailableError:
+    return UnavailableError("CHS-702", f"{tp} cannot be read: {error.str()}", "look at the brokers, then try again")

@@ -1,0 +1,45 @@
+"""What the run did to the system and what came of it: printed at the end, so that the claim can be judged."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class Tally:
+    """Counts of one run.  ``records``, ``lost`` and ``surplus`` sum over every sink that was judged, once each."""
+
+    kills: Counter[str] = field(default_factory=Counter)
+    faults: Counter[str] = field(default_factory=Counter)
+    records: Counter[str] = field(default_factory=Counter)
+    lost: int = 0
+    surplus: int = 0
+
+    def killed(self, what: str) -> None:
+        """One process was ended by SIGKILL."""
+        self.kills[what] += 1
+
+    def fired(self, what: str, times: int = 1) -> None:
+        """A fault took effect; one that did not is an error of the test."""
+        assert times > 0, f"{what} did not fire"
+        self.faults[what] += times
+
+    def judged(self, sink: str, records: int, lost: int, surplus: int) -> None:
+        """What the checker found for a sink, replacing what it found before."""
+        self.records[sink] = records
+        self.lost += lost
+        self.surplus += surplus
+
+    def lines(self) -> list[str]:
+        """The closing note."""
+        return [
+            f"kills: {self.kills.total()} ({_listed(self.kills)})",
+            f"faults: {self.faults.total()} ({_listed(self.faults)})",
+            f"sinks: {len(self.records)}, records: {self.records.total()}",
+            f"lost: {self.lost}, duplicated: {self.surplus}",
+        ]
+
+
+def _listed(counts: Counter[str]) -> str:
+    return ", ".join(f"{what} {times}" for what, times in sorted(counts.items())) or "none"

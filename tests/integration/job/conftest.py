@@ -1,0 +1,70 @@
+"""What the tests of the real job share: a database on both servers, a maker of sinks, and failpoints."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.integration.job.faults import Failpoints
+from tests.support.job import DATABASE, Job, command
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from chsink.embedded.stack import Stack
+
+MakeJob = Callable[..., Job]
+
+
+@pytest.fixture(scope="session")
+def services(stack: Stack) -> Stack:
+    """All services, with the tests' database on every ClickHouse server."""
+    for server in stack.clickhouse:
+        command(server.url, f"CREATE DATABASE IF NOT EXISTS {DATABASE}")
+    return stack
+
+
+@pytest.fixture
+def make_job(services: Stack, tmp_path: Path, request: pytest.FixtureRequest) -> MakeJob:
+    """``make_job(partitions=2, shards=1, …)``: a sink with a topic and a table of its own."""
+
+    def make(
+        partitions: int = 2,
+        shards: int = 1,
+        weights: Sequence[int] = (),
+        topic_config: Mapping[str, str] | None = None,
+        table: bool = True,
+        columns: str = "",
+        engine: str = "",
+        metadata: str | None = None,
+        settings: Mapping[str, Any] | None = None,
+        **fields: Any,
+    ) -> Job:
+        name = re.sub(r"\W+", "-", request.node.name)[:40].strip("-") + "-" + uuid.uuid4().hex[:6]
+        urls = [server.url for server in services.clickhouse[:shards]]
+        folder = tmp_path / name
+        folder.mkdir()
+        job = Job(
+            name, folder, services.kafka.bootstrap, urls, weights or [1] * shards, settings=settings or {}, **fields
+        )
+        services.kafka.create_topic(name, partitions, topic_config)
+        if table:
+            more = {} if metadata is None else {"metadata": metadata}
+            job.make_table(name, columns=columns, engine=engine, **more)
+        return job
+
+    return make
+
+
+@pytest.fixture
+def failpoints(spark: SparkSession, tmp_path: Path) -> Iterator[Failpoints]:
+    """Failpoints, off before and after."""
+    points = Failpoints(spark, tmp_path)
+    points.disarm()
+    yield points
+    points.disarm()

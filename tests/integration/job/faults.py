@@ -1,0 +1,63 @@
+"""Failpoints of ``chsink.failpoints``, armed in this process (the driver) and in the workers that its session starts.
+
+A worker reads them from its environment.  Spark keeps its Python daemon per environment, so arming makes a new one.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from chsink import failpoints
+
+TRAPS, LOG = "CHSINK_FAILPOINTS", "CHSINK_FAILPOINTS_LOG"
+
+
+@dataclass(slots=True)
+class Failpoints:
+    """``arm`` before the crash, ``disarm`` before the new start; ``fired`` tells what happened, and to whom."""
+
+    spark: SparkSession
+    folder: Path
+    _armed: int = 0
+    _saved: dict[str, str] = field(default_factory=dict)
+
+    def arm(self, text: str) -> None:
+        """Arm in this process, and in workers when a step of a task is named."""
+        self.disarm()
+        self._armed += 1
+        environment = {TRAPS: text, LOG: str(self.log)}
+        os.environ[LOG] = environment[LOG]
+        failpoints._ACTIVE = failpoints._parse(text)
+        failpoints._REACHED.clear()
+        if "task." in text:
+            self.workers(environment)
+
+    def workers(self, environment: dict[str, str]) -> None:
+        """Start workers with these variables from now on."""
+        self.spark.sparkContext.environment.update(environment)
+
+    def disarm(self) -> None:
+        """Off, everywhere."""
+        failpoints._ACTIVE = None
+        os.environ.pop(LOG, None)
+        for name in (TRAPS, LOG):
+            self.spark.sparkContext.environment.pop(name, None)
+
+    @property
+    def log(self) -> Path:
+        """Where the last arming logs."""
+        return self.folder / f"fired-{self._armed}.log"
+
+    @property
+    def fired(self) -> list[tuple[str, str, int]]:
+        """(failpoint, action, pid) since the last arming."""
+        lines = self.log.read_text().splitlines() if self.log.exists() else []
+        return [(name, action, int(pid)) for name, action, pid in map(str.split, lines)]
+
+    def assert_fired(self, name: str) -> None:
+        """A fault that never fired proves nothing."""
+        assert name in {fired[0] for fired in self.fired}, f"{name} did not fire: {self.fired}"

@@ -1,0 +1,53 @@
+"""The job crashes at each step of a batch, by name; it starts again, and every record is there once."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.sql import SparkSession
+
+from chsink.errors import UnavailableError
+from tests.integration.job.conftest import MakeJob
+from tests.integration.job.faults import Failpoints
+from tests.support.job import Job
+
+STEPS = {
+    "driver.before_before": "fail",
+    "driver.after_before": "fail",
+    "task.before_insert": "kill",
+    "task.after_insert": "kill@2",
+    "task.after_chunks": "kill",
+    "driver.before_after": "fail",
+    "driver.after_after": "fail",
+}
+DOUBTFUL = [step for step in STEPS if step not in ("driver.before_before", "driver.after_after")]
+
+
+@pytest.fixture
+def job(make_job: MakeJob, spark: SparkSession) -> Job:
+    """A sink that has landed one batch and has more to do."""
+    job = make_job(partitions=2)
+    job.send(0, 25)
+    job.send(1, 12)
+    job.drain(spark)
+    job.send(0, 45)
+    job.send(1, 33)
+    return job
+
+
+def crash(job: Job, spark: SparkSession, failpoints: Failpoints, step: str) -> None:
+    """Run until the armed step ends the job."""
+    failpoints.arm(f"{step}={STEPS[step]}")
+    with pytest.raises(UnavailableError, match="CHS-708"):
+        job.drain(spark)
+    failpoints.assert_fired(step)
+    failpoints.disarm()
+    assert job.in_doubt() == ({0, 1} if step in DOUBTFUL else set())
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_crash_then_restart_with_the_same_checkpoint(
+    step: str, job: Job, spark: SparkSession, failpoints: Failpoints
+) -> None:
+    crash(job, spark, failpoints, step)
+    job.drain(spark)
+    job.check()

@@ -1,0 +1,397 @@
+"""The decoder against the real engine: what a column takes is stored exactly, and what it cannot hold never
+gets there.
+
+Every value goes JSON → decoder → Arrow stream → INSERT with the pinned settings → SELECT as text.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from chdb import session
+
+from chsink.decode import INSERT_SETTINGS, Column, Decoded, JsonDecoder
+
+TYPE_SETTINGS = (
+    "SET enable_time_time64_type = 1, allow_suspicious_low_cardinality_types = 1, allow_suspicious_variant_types = 1"
+)
+
+
+class Engine:
+    """One in-process ClickHouse with one table."""
+
+    def __init__(self, folder: Path) -> None:
+        self._session = session.Session(str(folder / "data"))
+        self._file = folder / "rows.arrows"
+        self._session.query(TYPE_SETTINGS)
+
+    def close(self) -> None:
+        self._session.close()
+
+    def create(self, ddl: str) -> list[Column]:
+        """A table of these columns; returns them as the server describes them."""
+        self._session.query("DROP TABLE IF EXISTS t")
+        self._session.query(f"CREATE TABLE t (row_ UInt64, {ddl}) ENGINE = Memory")
+        described = self._session.query(
+            "SELECT name, type, default_kind, default_expression FROM system.columns "
+            "WHERE table = 't' AND name != 'row_' ORDER BY position",
+            "JSONCompactEachRow",
+        )
+        return [Column(*json.loads(line)) for line in str(described).splitlines()]
+
+    def insert(self, decoded: Decoded) -> None:
+        """The decoded rows, with their number in the input."""
+        size = decoded.batch.num_rows
+        rows = pa.array(range(size), pa.uint64()) if decoded.rows is None else decoded.rows.cast(pa.uint64())
+        batch = decoded.batch.append_column("row_", rows)
+        with pa.OSFile(str(self._file), "wb") as file, pa.ipc.new_stream(file, batch.schema) as stream:
+            stream.write_batch(batch)
+        names = ", ".join(f"`{name}`" for name in batch.schema.names)
+        pinned = ", ".join(f"{name} = '{value}'" for name, value in INSERT_SETTINGS.items())
+        self._session.query(f"INSERT INTO t ({names}) FROM INFILE '{self._file}' SETTINGS {pinned} FORMAT ArrowStream")
+
+    def select(self, expression: str) -> dict[int, Any]:
+        """An expression by input row."""
+        answer = self._session.query(f"SELECT row_, {expression} FROM t ORDER BY row_", "JSONCompactEachRow")
+        return {int(row): value for row, value in map(json.loads, str(answer).splitlines())}
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+    opened = Engine(tmp_path_factory.mktemp("engine"))
+    yield opened
+    opened.close()
+
+
+def ints(bits: int, *, signed: bool) -> tuple[list[tuple[str, str]], list[str]]:
+    low, high = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if signed else (0, 2**bits - 1)
+    good = [(str(n), str(n)) for n in (low, low + 1, 0, 1, high - 1, high)]
+    good += [(f'"{high}"', str(high)), (f"{high}.0", str(high)), ("1e2", "100"), ("-0", "0")]
+    return good, [str(low - 1), str(high + 1), f'"{high + 1}"', "1.5", "true", '"x"', '""', "[]", "{}", "1e400"]
+
+
+ISO = "2026-01-31T12:34:56"
+CASES: list[tuple[str, list[tuple[str, str]], list[str]]] = [
+    *((f"Int{bits}", *ints(bits, signed=True)) for bits in (8, 16, 32, 64, 128, 256)),
+    *((f"UInt{bits}", *ints(bits, signed=False)) for bits in (8, 16, 32, 64, 128, 256)),
+    (
+        "Float32",
+        [
+            ("1.5", "1.5"),
+            ("3.4028235e38", "3.4028235e38"),
+            ("16777217", "16777216"),
+            ('"nan"', "nan"),
+            ('"-inf"', "-inf"),
+            ("-0.0", "-0"),
+            ("1e-45", "1e-45"),
+        ],
+        ["3.5e38", "NaN", "true", '"x"', "1e400"],
+    ),
+    (
+        "Float64",
+        [
+            ("0.1", "0.1"),
+            ("1.7976931348623157e308", "1.7976931348623157e308"),
+            ('"inf"', "inf"),
+            ('"2.5"', "2.5"),
+            ("5e-324", "5e-324"),
+        ],
+        ["1.8e308", "Infinity", '"1e400"', "[]"],
+    ),
+    ("BFloat16", [("1.5", "1.5"), ("3.4e38", "3.3895314e38"), ('"inf"', "inf")], ["3.5e38", "false"]),
+    (
+        "Decimal(4, 2)",
+        [("99.99", "99.99"), ("-99.99", "-99.99"), ('"1.5"', "1.5"), ("1e1", "10"), ("1.500", "1.5")],
+        ["100", "127", "99.995", "0.001", '"100.00"', "1e400", "true"],
+    ),
+    ("Decimal(18, 18)", [("0.999999999999999999", "0.999999999999999999"), ("0", "0")], ["1", "1e-19"]),
+    ("Decimal(38, 10)", [("9" * 28 + "." + "9" * 10, "9" * 28 + "." + "9" * 10)], ["1" + "0" * 28, "9" * 38, "1e-11"]),
+    ("Decimal(38, 0)", [("9" * 38, "9" * 38), ("-" + "9" * 38, "-" + "9" * 38)], ["1" + "0" * 38, "1.5"]),
+    ("Decimal(76, 20)", [("9" * 56 + "." + "9" * 20, "9" * 56 + "." + "9" * 20)], ["9" * 57, "9" * 76]),
+    ("Decimal(76, 0)", [("9" * 76, "9" * 76)], ["9" * 77]),
+    ("Bool", [("true", "true"), ("false", "false"), ("1", "true"), ("0", "false"), ('"true"', "true")], ["2", '"yes"']),
+    (
+        "String",
+        [
+            ('"\\u00e9\\u0000\\ud83d\\ude00"', "é\0😀"),
+            ("1.50", "1.50"),
+            ('{"a" : [1]}', '{"a" : [1]}'),
+            ("true", "true"),
+            ('""', ""),
+        ],
+        ['"\\ud800"'],
+    ),
+    ("LowCardinality(String)", [('"x"', "x"), ("7", "7")], []),
+    ("FixedString(4)", [('"abcd"', "abcd"), ('"é\\u0000z"', "é\0z")], ['"abcde"', '"ééé"', "12345"]),
+    ("LowCardinality(FixedString(2))", [('"ab"', "ab")], ['"abc"']),
+    (
+        "UUID",
+        [
+            ('"123e4567-e89b-12d3-a456-426614174000"', "123e4567-e89b-12d3-a456-426614174000"),
+            ('"123E4567E89B12D3A456426614174000"', "123e4567-e89b-12d3-a456-426614174000"),
+            ('"00000000-0000-0000-0000-000000000001"', "00000000-0000-0000-0000-000000000001"),
+        ],
+        ['"123e4567-e89b-12d3-a456-42661417400"', '"123e4567-e89b-12d3-a456-42661417400g"', "5", '""'],
+    ),
+    (
+        "IPv4",
+        [('"1.2.3.4"', "1.2.3.4"), ('"255.255.255.255"', "255.255.255.255")],
+        ['"256.0.0.1"', '"1.2.3"', '"::1"', "1"],
+    ),
+    ("IPv6", [('"2001:db8::1"', "2001:db8::1"), ('"1.2.3.4"', "::ffff:1.2.3.4")], ['"1"', '"::g"', '"fe80::1%eth0"']),
+    (
+        "Enum8('a' = 1, 'it\\'s' = -128)",
+        [('"a"', "a"), ('"it\'s"', "it's"), ("-128", "it's")],
+        ['"b"', "2", "1.0", "300"],
+    ),
+    ("Enum16('a' = 1000)", [('"a"', "a"), ("1000", "a")], ["1", '"A"']),
+    (
+        "Date",
+        [('"1970-01-01"', "1970-01-01"), ('"2149-06-06"', "2149-06-06")],
+        ['"2149-06-07"', '"1969-12-31"', '"2026-02-30"', "5", f'"{ISO}"', '""'],
+    ),
+    ("Date32", [('"1900-01-01"', "1900-01-01"), ('"2299-12-31"', "2299-12-31")], ['"1899-12-31"', '"2300-01-01"', "5"]),
+    (
+        "DateTime('UTC')",
+        [
+            (f'"{ISO}"', "2026-01-31 12:34:56"),
+            (f'"{ISO}.000Z"', "2026-01-31 12:34:56"),
+            ("0", "1970-01-01 00:00:00"),
+            ("4294967295", "2106-02-07 06:28:15"),
+            ('"2106-02-07 06:28:15"', "2106-02-07 06:28:15"),
+            (f'"{ISO}+02:00"', "2026-01-31 10:34:56"),
+        ],
+        [
+            "4294967296",
+            "-1",
+            '"2106-02-07 06:28:16"',
+            '"1969-12-31 23:59:59"',
+            f'"{ISO}.5"',
+            '"x"',
+            "1.5",
+            '"12:00:00"',
+        ],
+    ),
+    (
+        "DateTime('Europe/Berlin')",
+        [
+            (f'"{ISO}"', "2026-01-31 12:34:56"),
+            (f'"{ISO}Z"', "2026-01-31 13:34:56"),
+            ('"2026-10-25 02:30:00"', "2026-10-25 02:30:00"),
+        ],
+        ['"2026-03-29 02:30:00"'],
+    ),
+    *(
+        (
+            f"DateTime64({p}, 'UTC')",
+            [
+                ('"1900-01-01 00:00:00"', "1900-01-01 00:00:00" + ("." + "0" * p if p else "")),
+                ('"1969-12-31T23:59:59Z"', "1969-12-31 23:59:59" + ("." + "0" * p if p else "")),
+                (
+                    f'"{ISO}{("." + "123456789"[:p]) if p else ""}"',
+                    "2026-01-31 12:34:56" + ("." + "123456789"[:p] if p else ""),
+                ),
+                (
+                    f'"2262-04-11 23:47:16{("." + "8" * p) if p else ""}"'
+                    if p < 9
+                    else '"2262-04-11 23:47:16.854775807"',
+                    "2262-04-11 23:47:16" + ("." + "8" * p if p else "") if p < 9 else "2262-04-11 23:47:16.854775807",
+                ),
+                ("-1.0", "1969-12-31 23:59:59" + ("." + "0" * p if p else "")),
+            ],
+            ['"1899-12-31 23:59:59"', '"2300-01-01 00:00:00"', f'"{ISO}.{"0" * p}1"', '"x"', "true"],
+        )
+        for p in range(10)
+    ),
+    *(
+        (
+            f"DateTime64({p}, 'UTC')",
+            [(f'"2299-12-31 23:59:59.{"9" * p}"', f"2299-12-31 23:59:59.{'9' * p}")],
+            ["1767225600"],
+        )
+        for p in range(3, 9)
+    ),
+    (
+        "DateTime64(3, 'UTC')",
+        [("1767225600123", "2026-01-01 00:00:00.123"), ("1767225600.123", "2026-01-01 00:00:00.123")],
+        ["1767225600", "1767225600.1234", "17672256001234567"],
+    ),
+    (
+        "Time",
+        [('"12:34:56"', "12:34:56"), ('"-999:59:59"', "-999:59:59"), ('"999:59:59"', "999:59:59"), ("5", "00:00:05")],
+        ['"1000:00:00"', '"12:60:00"', '"12:34:56.5"', "3600000"],
+    ),
+    *(
+        (
+            f"Time64({p})",
+            [
+                (f'"-999:59:59.{"9" * p}"', f"-999:59:59.{'9' * p}"),
+                (f'"00:00:00.{"0" * (p - 1)}1"', f"00:00:00.{'0' * (p - 1)}1"),
+            ],
+            [f'"00:00:00.{"0" * p}1"', '"1000:00:00"'],
+        )
+        for p in (1, 3, 6, 9)
+    ),
+    ("Dynamic", [('{"a": 1}', '{"a": 1}'), ('"x"', '"x"'), ("1.50", "1.50")], []),
+]
+NO_CONTAINER_NULL = ("Dynamic",)
+
+
+@pytest.mark.parametrize(("kind", "good", "bad"), CASES, ids=[f"{at}-{case[0]}" for at, case in enumerate(CASES)])
+@pytest.mark.parametrize(
+    ("shape", "text"),
+    [
+        ("{}", "c"),
+        ("Array({})", "c[1]"),
+        ("Map(String, {})", "c['k']"),
+        ("Tuple(f {}, g Int8)", "c.f"),
+        ("Tuple({}, Int8)", "c.1"),
+    ],
+)
+def test_a_value_is_stored_exactly_or_not_at_all(  # noqa: PLR0917
+    engine: Engine, kind: str, good: list[tuple[str, str]], bad: list[str], shape: str, text: str
+) -> None:
+    around = {"{}": "{}", "Array({})": "[{}]", "Map(String, {})": '{{"k": {}}}', "Tuple({}, Int8)": "[{}, 1]"}
+    template = around.get(shape, '{{"f": {}, "g": 1}}')
+    columns = engine.create(f"c {shape.format(kind)}")
+    tokens = [token for token, _ in good] + bad
+    records = [f'{{"c": {template.format(token)}}}'.encode() for token in tokens]
+    decoded = JsonDecoder(columns, timezone="UTC").decode(pa.array(records, pa.binary()))
+    assert [entry.row for entry in decoded.bad] == list(range(len(good), len(tokens))), decoded.bad
+    engine.insert(decoded)
+    expected = {row: stored for row, (_, stored) in enumerate(good)}
+    assert {row: value.rstrip("\0") for row, value in engine.select(f"toString({text})").items()} == expected
+
+
+NULL_CASES = sorted({case[0] for case in CASES if case[0] not in NO_CONTAINER_NULL and "LowCardinality" not in case[0]})
+
+
+@pytest.mark.parametrize("kind", NULL_CASES)
+def test_null_is_null_in_nullable_types_everywhere(engine: Engine, kind: str) -> None:
+    good = next(case[1] for case in CASES if case[0] == kind)[0][0]
+    columns = engine.create(
+        f"c Nullable({kind}), a Array(Nullable({kind})), m Map(String, Nullable({kind})), t Tuple(x Nullable({kind}))"
+    )
+    rows = [
+        f'{{"c": null, "a": [null, {good}], "m": {{"k": null}}, "t": {{}}}}',
+        f'{{"c": {good}, "a": [], "m": {{"k": {good}}}, "t": {{"x": {good}}}}}',
+    ]
+    decoded = JsonDecoder(columns, timezone="UTC").decode(pa.array([row.encode() for row in rows], pa.binary()))
+    assert decoded.bad == []
+    engine.insert(decoded)
+    nulls = engine.select("[isNull(c), isNull(a[1]), isNull(a[2]), isNull(m['k']), isNull(t.x)]")
+    assert nulls == {0: [1, 1, 0, 1, 1], 1: [0, 1, 1, 0, 0]}
+
+
+@pytest.mark.parametrize("kind", [*NULL_CASES, "LowCardinality(String)", "LowCardinality(UInt8)", "Dynamic"])
+def test_a_missing_value_takes_the_servers_default(engine: Engine, kind: str) -> None:
+    token, stored = next((case[1] for case in CASES if case[0] == kind), [("7", "7")])[0]
+    value = json.loads(token) if token.startswith('"') else token
+    quoted = str(stored).replace("\\", "\\\\").replace("'", "\\'").replace("\0", "\\0")
+    default = "'x'" if kind == "Dynamic" else f"CAST('{quoted}' AS {kind})"
+    columns = engine.create(f"c {kind} DEFAULT {default}, d UInt8")
+    records = [b'{"d": 1}', b'{"d": 2, "c": null}', f'{{"d": 3, "c": {token}}}'.encode()]
+    decoded = JsonDecoder(columns, timezone="UTC").decode(pa.array(records, pa.binary()))
+    assert decoded.bad == [], value
+    engine.insert(decoded)
+    expected = "x" if kind == "Dynamic" else stored
+    assert engine.select("toString(c)") == {0: expected, 1: expected, 2: stored}
+
+
+def test_defaults_of_containers_are_the_empty_value_or_a_bad_row(engine: Engine) -> None:
+    columns = engine.create(
+        "a Array(UInt8) DEFAULT [], m Map(String, UInt8) DEFAULT map(), j JSON DEFAULT '{}', "
+        "t Tuple(x Int8, y Array(String)) DEFAULT (7, ['q'])"
+    )
+    decoded = JsonDecoder(columns, timezone="UTC").decode(pa.array([b"{}", b'{"a":[1],"t":[1,[]]}'], pa.binary()))
+    assert decoded.bad == []
+    engine.insert(decoded)
+    assert engine.select("toString((a, m, j, t))") == {0: "([],{},'{}',(7,['q']))", 1: "([1],{},'{}',(1,[]))"}
+    columns = engine.create("a Array(UInt8) DEFAULT [9], d UInt8")
+    decoded = JsonDecoder(columns, timezone="UTC").decode(pa.array([b'{"d":1}', b'{"a":[],"d":1}'], pa.binary()))
+    assert [(bad.row, bad.column) for bad in decoded.bad] == [(0, "a")]
+
+
+def test_a_default_may_use_the_other_columns(engine: Engine) -> None:
+    columns = engine.create(
+        "n UInt8, twice UInt16 DEFAULT n * 2, m UInt8 MATERIALIZED n, e UInt8 EPHEMERAL, l UInt8 ALIAS n"
+    )
+    decoder = JsonDecoder(columns, timezone="UTC")
+    assert decoder.schema.names == ["n", "twice"]
+    engine.insert(decoder.decode(pa.array([b'{"n": 4}', b'{"n": 4, "twice": 1}'], pa.binary())))
+    assert engine.select("[twice, m]") == {0: [8, 4], 1: [1, 4]}
+
+
+def test_nested_columns(engine: Engine) -> None:
+    columns = engine.create("n Nested(a UInt8, b Nullable(String))")
+    records = [
+        b'{"n.a": [1], "n.b": [null]}',
+        b'{"n": [{"a": 1, "b": "x"}, {"a": 2}]}',
+        b'{"n": {"a": [3], "b": ["z"]}}',
+        b'{"n.a": [1], "n.b": []}',
+        b'{"n": [{"b": "x"}]}',
+        b'{"n": [], "n.a": []}',
+    ]
+    decoded = JsonDecoder(columns, timezone="UTC").decode(pa.array(records, pa.binary()))
+    assert [bad.row for bad in decoded.bad] == [3, 4, 5]
+    engine.insert(decoded)
+    assert engine.select("toString((n.a, n.b))") == {0: "([1],[NULL])", 1: "([1,2],['x',NULL])", 2: "([3],['z'])"}
+
+
+def test_json_columns_keep_the_document_and_never_make_the_server_refuse(engine: Engine) -> None:
+    columns = engine.create("j JSON")
+    good = [
+        '{"a": {"b": [1, "x", null]}}',
+        "{}",
+        '{"":1}',
+        '{"a":null,"a.b":1}',
+        '{"a":1,"a.b":2}',
+        '{"n":18446744073709551615}',
+        '{"n":123456789012345678901234567890}',
+        '{"u":"\\ud83d\\ude00\\u0000"}',
+        '{"a":' + "[" * 200 + "]" * 200 + "}",
+    ]
+    bad = [
+        "[1]",
+        "5",
+        '"{}"',
+        '{"a":1,"a":2}',
+        '{"a":{"b":1},"a.b":2}',
+        '{"a":[{"x":1,"x":2}]}',
+        '{"a":1e400}',
+        '{"a":"\\ud800"}',
+        '{"a":null,"a":1}',
+        "{" + '"a":{' * 300 + "}" * 300 + "}",
+    ]
+    records = [f'{{"j": {document}}}'.encode() for document in good + bad]
+    for some in (records, *([record] for record in records)):
+        decoded = JsonDecoder(columns, timezone="UTC").decode(pa.array(some, pa.binary()))
+        assert len(decoded.bad) == (len(bad) if some is records else records.index(some[0]) >= len(good))
+        if decoded.batch.num_rows:
+            engine.insert(decoded)
+
+
+def test_variants_keep_the_kind_of_the_value(engine: Engine) -> None:
+    columns = engine.create("v Variant(Bool, Decimal(9, 2), Float64, Int64, String), a Array(Variant(Int64, String))")
+    values = ["1", '"1"', "true", "1.5", "1e300", "null"]
+    records = [f'{{"v": {value}, "a": [1, "x", null]}}'.encode() for value in values]
+    decoded = JsonDecoder(columns, timezone="UTC").decode(pa.array(records, pa.binary()))
+    assert decoded.bad == []
+    engine.insert(decoded)
+    kinds = ["Int64", "String", "Bool", "Decimal(9, 2)", "Float64", "None"]
+    assert engine.select("variantType(v)") == dict(enumerate(kinds))
+    assert engine.select("toString(a)") == dict.fromkeys(range(6), "[1,'x',NULL]")
+
+
+@pytest.mark.parametrize("kind", ["Point", "Ring", "Polygon", "MultiPolygon", "LineString", "MultiLineString"])
+def test_geo_types_are_tuples_and_arrays(engine: Engine, kind: str) -> None:
+    depth = {"Point": 0, "Ring": 1, "LineString": 1, "MultiPolygon": 3}.get(kind, 2)
+    columns = engine.create(f"g {kind}")
+    record = '{"g": ' + "[" * depth + "[1.5, -2]" + "]" * depth + "}"
+    engine.insert(JsonDecoder(columns, timezone="UTC").decode(pa.array([record.encode()], pa.binary())))
+    assert engine.select("toString(g)") == {0: "[" * depth + "(1.5,-2)" + "]" * depth}

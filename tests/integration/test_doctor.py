@@ -1,0 +1,498 @@
+"""``chsink doctor`` against real services: each thing that can be wrong, and what is said about it."""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import clickhouse_connect
+import pytest
+from clickhouse_connect.driver.client import Client
+from confluent_kafka import Producer
+from structlog.testing import capture_logs
+from typer.testing import CliRunner
+
+from chsink.cli.main import app
+from chsink.config import load
+from chsink.delivery.ledger import Ledger
+from chsink.embedded.clickhouse import EmbeddedClickHouse
+from chsink.embedded.clickhouse.users import ClickHouseUser
+from chsink.embedded.kafka import EmbeddedKafka
+from chsink.embedded.topics import delete_records
+from chsink.embedded.zookeeper import EmbeddedZooKeeper
+from chsink.errors import PreflightError
+from chsink.kafka import KafkaAdmin
+from chsink.observe.logs import configure, logger
+from chsink.observe.metrics import Metrics
+from chsink.observe.observer import JobObserver
+from chsink.pipelines import Untouched
+from chsink.spark.executor import SystemClock
+from chsink.wiring import Wiring
+from statemachine import writes
+from statemachine.ranges import OffsetRange, TopicPartition
+from statemachine.records import StateKey, StateRecord
+from tests.conftest import MakeTopic
+from tests.support.kafka import produce
+
+COLUMNS = "id UInt32, _kafka_topic String, _kafka_partition Int32, _kafka_offset Int64"
+DEDUPLICATING = "ENGINE = MergeTree ORDER BY id SETTINGS non_replicated_deduplication_window = 100"
+
+
+@dataclass
+class Bench:
+    """One sink with a topic of two partitions and a table on one server."""
+
+    folder: Path
+    bootstrap: str
+    server: EmbeddedClickHouse
+    topic: str
+    database: str
+    client: Client
+    user: str = "default"
+
+    @property
+    def job(self) -> Path:
+        path = self.folder / "job.toml"
+        path.write_text(
+            f"""
+            [sink]
+            name = "{self.topic}"
+            [kafka]
+            bootstrap = "{self.bootstrap}"
+            [[route]]
+            topic = "{self.topic}"
+            table = "t"
+            [clickhouse]
+            database = "{self.database}"
+            user = "{self.user}"
+            endpoints = ["{self.server.url}"]
+            chunk_offsets = 10
+            [state]
+            timeout_s = 5
+            """,
+            encoding="utf-8",
+        )
+        return path
+
+    def make_table(self, columns: str = COLUMNS, engine: str = DEDUPLICATING, name: str = "t") -> None:
+        self.client.command(f"CREATE TABLE {self.database}.{name} ({columns}) {engine}")
+
+    def doctor(self, *overrides: str) -> Report:
+        sets = [word for override in overrides for word in ("--set", override)]
+        result = CliRunner().invoke(app, ["doctor", "-c", str(self.job), "--json", *sets])
+        assert result.exit_code in (0, 1), result.output
+        return Report(result.exit_code, json.loads(result.stdout)["findings"])
+
+    def wiring(self) -> Wiring:
+        return Wiring(load(self.job), SystemClock(), logger(self.topic))
+
+    def record(self, change: Callable[[StateRecord, int, str], StateRecord]) -> None:
+        """Let a driver write one record of partition 0."""
+        wiring = self.wiring()
+        key = StateKey(self.topic, self.topic, 0, f"{self.database}.t")
+        layouts = [wiring.layout(r) for r in wiring.config.routes]
+        ledger = Ledger(wiring.store, self.topic, "a test", wiring.clock, lambda: uuid.uuid4().hex)
+        ledger.claim([key], {layout.fingerprint(): layout.to_json() for layout in layouts})
+        ledger.write({key: change(ledger.records[key], ledger.epoch, ledger.attempt())})
+        wiring.close()
+
+    def announced(self, *, landed: bool, age_s: float = 0, topic_id: str | None = None) -> None:
+        """Record that [0, 5) of partition 0 was announced, or landed too."""
+        wiring = self.wiring()
+        said = writes.Announcement(
+            topic_id or wiring.kafka.topic_ids([self.topic])[self.topic],
+            10,
+            wiring.layout(wiring.config.routes[0]).fingerprint(),
+            "pipeline",
+            int((time.time() - age_s) * 1000),
+            wiring.window(lambda _: None).block_marks(f"{self.database}.t"),
+        )
+        wiring.close()
+
+        def before(record: StateRecord, epoch: int, attempt: str) -> StateRecord:
+            new = writes.before(record, OffsetRange(0, 5), said, epoch=epoch, attempt=attempt, fresh=True)
+            return writes.after(new, epoch=epoch, attempt=attempt) if landed else new
+
+        self.record(before)
+
+
+@dataclass
+class Report:
+    """What doctor said."""
+
+    exit_code: int
+    findings: Sequence[Mapping[str, str]]
+
+    def of(self, id: str) -> list[Mapping[str, str]]:
+        return [f for f in self.findings if f["id"] == id]
+
+    def severities(self, id: str) -> set[str]:
+        return {f["severity"] for f in self.of(id)}
+
+    @property
+    def errors(self) -> set[str]:
+        return {f["id"] for f in self.findings if f["severity"] == "error"}
+
+    @property
+    def warnings(self) -> set[str]:
+        return {f["id"] for f in self.findings if f["severity"] == "warning"}
+
+
+@pytest.fixture
+def database(clickhouse: list[EmbeddedClickHouse]) -> Iterator[str]:
+    name = f"doctor_{uuid.uuid4().hex[:8]}"
+    for server in clickhouse:
+        with connect(server) as client:
+            client.command(f"CREATE DATABASE {name}")
+    yield name
+    for server in clickhouse:
+        with connect(server) as client:
+            client.command(f"DROP DATABASE {name} SYNC")
+
+
+def connect(server: EmbeddedClickHouse) -> Client:
+    return clickhouse_connect.get_client(host=server.host, port=server.port, autogenerate_session_id=False)
+
+
+@pytest.fixture
+def bench(
+    tmp_path: Path, kafka: EmbeddedKafka, clickhouse: list[EmbeddedClickHouse], database: str, topic: MakeTopic
+) -> Iterator[Bench]:
+    with connect(clickhouse[0]) as client:
+        name = topic(2, config={"retention.ms": "3600000"})
+        yield Bench(tmp_path, kafka.bootstrap, clickhouse[0], name, database, client)
+
+
+def test_all_is_well(bench: Bench) -> None:
+    bench.make_table()
+
+    report = bench.doctor()
+
+    assert (report.exit_code, report.errors, report.warnings) == (0, set(), set())
+    asked = {f["id"] for f in report.findings}
+    assert asked >= {f"CHS-{n}" for n in (201, 203, 211, 215, 216, 218, 221, 223, 224, 225, 227, 228, 231)}
+
+
+def test_it_is_told_in_lines(bench: Bench) -> None:
+    bench.make_table(engine="ENGINE = Log")
+
+    result = CliRunner().invoke(app, ["doctor", "-c", str(bench.job)])
+
+    assert result.exit_code == 1
+    assert "error   CHS-203" in result.stdout
+    assert "fix: write to the MergeTree tables themselves" in result.stdout
+
+
+def test_nothing_is_left_in_the_state_store(bench: Bench) -> None:
+    bench.make_table()
+    bench.doctor()
+
+    assert bench.client.query(f"SELECT key FROM {bench.database}.chsink_state").result_rows == []
+
+
+# --- the target ------------------------------------------------------------------------------------------------------
+
+
+def test_no_table(bench: Bench) -> None:
+    assert bench.doctor().errors == {"CHS-202"}
+
+
+def test_a_table_that_does_not_deduplicate(bench: Bench) -> None:
+    bench.make_table(engine="ENGINE = MergeTree ORDER BY id")
+    assert bench.doctor().errors == {"CHS-210"}
+
+
+def test_a_volatile_default_and_a_partition_key_on_it(bench: Bench) -> None:
+    bench.make_table(COLUMNS + ", at DateTime DEFAULT now()")
+    assert bench.doctor().severities("CHS-209") == {"warning"}
+    bench.client.command(f"DROP TABLE {bench.database}.t SYNC")
+    bench.make_table(COLUMNS + ", at DateTime DEFAULT now()", DEDUPLICATING.replace("ORDER", "PARTITION BY at ORDER"))
+    assert bench.doctor().errors == {"CHS-206"}
+
+
+def test_a_batch_larger_than_the_window(bench: Bench) -> None:
+    """⚑ preflight bounds the chunks of a batch by the window."""
+    bench.make_table()
+    assert bench.doctor("kafka.max_offsets_per_trigger=980").severities("CHS-211") == {"ok"}
+    assert bench.doctor("kafka.max_offsets_per_trigger=990").errors == {"CHS-211"}
+
+
+def test_a_batch_spread_over_table_partitions(bench: Bench) -> None:
+    bench.make_table(engine=DEDUPLICATING.replace("ORDER", "PARTITION BY id % 4 ORDER"))
+    assert bench.doctor("kafka.max_offsets_per_trigger=500").severities("CHS-211") == {"ok"}
+    bench.client.command(f"INSERT INTO {bench.database}.t (id) SELECT number FROM numbers(4)")
+    report = bench.doctor("kafka.max_offsets_per_trigger=500", "clickhouse.settings.max_partitions_per_insert_block=3")
+    assert report.severities("CHS-211") == {"warning"}
+    assert report.severities("CHS-230") == {"warning"}
+
+
+def test_views_whose_tables_do_not_deduplicate(bench: Bench) -> None:
+    bench.make_table()
+    bench.make_table("n UInt64", "ENGINE = MergeTree ORDER BY n", "sums")
+    bench.make_table("n UInt64", DEDUPLICATING.replace("id", "n"), "good")
+    at = bench.database
+    bench.client.command(f"CREATE MATERIALIZED VIEW {at}.to_good TO {at}.good AS SELECT count() AS n FROM {at}.t")
+    assert bench.doctor().severities("CHS-208") == {"ok"}
+    bench.client.command(f"CREATE MATERIALIZED VIEW {at}.to_sums TO {at}.sums AS SELECT n FROM {at}.good")
+    bench.client.command(
+        f"CREATE MATERIALIZED VIEW {at}.inner ENGINE = MergeTree ORDER BY n AS SELECT count() AS n FROM {at}.t"
+    )
+
+    found = bench.doctor().of("CHS-208")
+
+    assert [f["severity"] for f in found] == ["warning", "warning"]
+    assert all("MODIFY SETTING non_replicated_deduplication_window" in f["fix"] for f in found)
+    for finding in found:
+        bench.client.command(finding["fix"])
+    assert bench.doctor().severities("CHS-208") == {"ok"}
+
+
+def test_a_metadata_column_that_records_do_not_fit(bench: Bench) -> None:
+    bench.make_table(COLUMNS + ", _kafka_timestamp DateTime")
+    assert bench.doctor().errors == {"CHS-223"}
+
+
+# --- servers ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_setting_that_the_server_does_not_know(bench: Bench) -> None:
+    bench.make_table()
+
+    report = bench.doctor("clickhouse.settings.no_such_setting=1")
+
+    assert report.errors == {"CHS-215"}
+    assert "no_such_setting" in report.of("CHS-215")[0]["sentence"]
+
+
+def test_an_endpoint_that_is_not_there_costs_only_its_own_checks(bench: Bench) -> None:
+    report = bench.doctor(
+        'clickhouse.endpoints=["http://127.0.0.1:1"]', "clickhouse.connect_timeout_s=1", "state.store=memory"
+    )
+
+    assert report.errors == {"CHS-709"}
+    assert report.severities("CHS-201") == {"ok"}
+
+
+def test_kafka_is_not_there(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(KafkaAdmin.__init__, "__kwdefaults__", {"timeout_s": 2.0})
+    bench.make_table()
+    report = bench.doctor("kafka.bootstrap=127.0.0.1:1")
+
+    assert report.errors == {"CHS-702"}
+    assert len(report.of("CHS-702")) == 1
+
+
+@pytest.fixture(scope="module")
+def guarded_server(
+    tmp_path_factory: pytest.TempPathFactory, zookeeper: EmbeddedZooKeeper
+) -> Iterator[EmbeddedClickHouse]:
+    """A server with users of few rights, and a profile that lets nobody change ``input_format_parallel_parsing``."""
+    constraint = "<constraints><input_format_parallel_parsing><readonly/></input_format_parallel_parsing></constraints>"
+    readonly = f"<profiles><default>{constraint}</default></profiles>"
+    users = [
+        ClickHouseUser("admin"),
+        ClickHouseUser("right", grants=(
+            "GRANT SELECT, INSERT ON g.t", "GRANT SELECT, INSERT, ALTER UPDATE, ALTER DELETE ON g.chsink_state",
+        )),
+        ClickHouseUser("poor", grants=("GRANT SELECT ON g.t", "GRANT SELECT, INSERT ON g.chsink_state")),
+    ]  # fmt: skip
+    server = EmbeddedClickHouse(
+        tmp_path_factory.mktemp("guarded"),
+        zookeeper=zookeeper.hosts,
+        keeper_map_prefix=f"/doctor_{uuid.uuid4().hex[:8]}",
+        users=users,
+        users_xml=readonly,
+    )
+    with server:
+        yield server
+
+
+@pytest.fixture
+def guarded(
+    tmp_path: Path, kafka: EmbeddedKafka, guarded_server: EmbeddedClickHouse, topic: MakeTopic
+) -> Iterator[Bench]:
+    with clickhouse_connect.get_client(
+        host=guarded_server.host, port=guarded_server.port, username="admin", autogenerate_session_id=False
+    ) as client:
+        client.command("CREATE DATABASE g")
+        yield Bench(tmp_path, kafka.bootstrap, guarded_server, topic(1), "g", client, user="admin")
+        client.command("DROP DATABASE g SYNC")
+
+
+def test_grants_and_settings_of_the_user(guarded: Bench) -> None:
+    guarded.make_table()
+    admin = guarded.doctor()
+    assert admin.errors == {"CHS-215"}
+    assert "input_format_parallel_parsing" in admin.of("CHS-215")[0]["sentence"]
+    assert admin.severities("CHS-217") == {"info"}
+
+    guarded.user = "right"
+    right = guarded.doctor()
+    assert right.errors == {"CHS-215"}
+    assert right.severities("CHS-216") == {"ok"}
+    assert not right.of("CHS-217")
+
+    guarded.user = "poor"
+    poor = guarded.doctor()
+    assert poor.errors >= {"CHS-216"}
+    fixes = [f["fix"] for f in poor.of("CHS-216") if f["severity"] == "error"]
+    assert fixes == ["GRANT INSERT ON `g`.`t` TO poor", "GRANT ALTER UPDATE ON `g`.`chsink_state` TO poor"]
+
+
+def test_a_wrong_user(guarded: Bench) -> None:
+    guarded.make_table()
+    guarded.user = "nobody"
+    assert "CHS-232" in guarded.doctor().errors
+
+
+# --- topics and state ------------------------------------------------------------------------------------------------
+
+
+def test_no_topic(bench: Bench) -> None:
+    bench.make_table()
+    bench.topic = "no-such-topic"
+    assert "CHS-201" in bench.doctor().errors
+
+
+def test_unread_offsets_that_kafka_dropped(bench: Bench) -> None:
+    bench.make_table()
+    produce(bench.bootstrap, bench.topic, 0, ["{}"] * 20)
+    bench.announced(landed=True)
+    assert bench.doctor().severities("CHS-225") == {"ok"}
+    delete_records(bench.bootstrap, bench.topic, 0, 12)
+
+    [finding] = bench.doctor().of("CHS-225")
+
+    assert finding["severity"] == "warning"
+    assert "dropped 7 offsets" in finding["sentence"]
+
+
+def test_unread_records_near_the_end_of_their_retention(bench: Bench) -> None:
+    bench.make_table()
+    producer = Producer({"bootstrap.servers": bench.bootstrap})
+    for n in range(10):
+        producer.produce(bench.topic, b"{}", partition=0, timestamp=int(time.time() - 2700 + n) * 1000)
+    assert producer.flush(30) == 0
+    bench.announced(landed=True)
+
+    [finding] = bench.doctor().of("CHS-225")
+
+    assert "1 partitions" in finding["sentence"]
+    assert finding["severity"] == "warning"
+
+
+def test_a_topic_that_was_made_anew(bench: Bench) -> None:
+    bench.make_table()
+    bench.announced(landed=True, topic_id="AnotherTopicsIdAltogether")
+    assert bench.doctor().severities("CHS-226") == {"warning"}
+
+
+def test_what_is_in_doubt(bench: Bench) -> None:
+    bench.make_table()
+    bench.announced(landed=False)
+
+    [finding] = bench.doctor().of("CHS-227")
+
+    assert finding["severity"] == "info"
+    assert "can be sent again under its tokens" in finding["sentence"]
+
+
+def test_in_doubt_for_longer_than_its_server_has_been_up(bench: Bench) -> None:
+    bench.make_table()
+    bench.announced(landed=False, age_s=100_000)
+
+    [finding] = bench.doctor().of("CHS-227")
+
+    assert "it will be probed by offset" in finding["sentence"]
+
+
+def test_in_doubt_for_too_long_and_not_to_be_probed(bench: Bench) -> None:
+    bench.make_table("id UInt32")
+    bench.announced(landed=False, age_s=100_000)
+
+    [finding] = bench.doctor().of("CHS-227")
+
+    assert finding["severity"] == "warning"
+    assert "CHS-317" in finding["sentence"]
+    assert f"chsink state resolve {bench.topic} 0" in finding["fix"]
+
+
+def test_shards_that_are_not_the_recorded_ones(bench: Bench, clickhouse: list[EmbeddedClickHouse]) -> None:
+    bench.make_table()
+    bench.announced(landed=True)
+    with connect(clickhouse[1]) as other:
+        other.command(f"CREATE TABLE {bench.database}.t ({COLUMNS}) {DEDUPLICATING}")
+    two = f'["{clickhouse[0].url}", "{clickhouse[1].url}"]'
+
+    report = bench.doctor(f"clickhouse.endpoints={two}", 'clickhouse.shard_key=["id"]')
+
+    assert report.severities("CHS-228") == {"info"}
+
+
+def test_rows_of_the_topic_without_state(bench: Bench) -> None:
+    bench.make_table()
+    bench.client.command(f"INSERT INTO {bench.database}.t VALUES (1, '{bench.topic}', 0, 0)")
+
+    report = bench.doctor()
+
+    assert report.severities("CHS-229") == {"warning"}
+    assert "chsink state recover" in report.of("CHS-229")[0]["fix"]
+    bench.announced(landed=True)
+    assert not bench.doctor().of("CHS-229")
+
+
+# --- at a start ------------------------------------------------------------------------------------------------------
+
+
+def start(bench: Bench) -> None:
+    wiring = bench.wiring()
+    try:
+        observer = JobObserver(wiring.log, Metrics(bench.topic), wiring.clock)
+        wiring.driver(Untouched("read_committed"), observer)
+    finally:
+        wiring.close()
+
+
+def test_a_start_logs_warnings_and_goes_on(bench: Bench) -> None:
+    configure("console", "info")
+    bench.make_table(COLUMNS + ", at DateTime DEFAULT now()")
+
+    with capture_logs() as lines:
+        start(bench)
+
+    assert [(line["log_level"], line["id"]) for line in lines] == [("warning", "CHS-209")]
+
+
+def test_a_start_stops_at_the_first_error_and_logs_the_others(bench: Bench) -> None:
+    configure("console", "info")
+    bench.make_table(COLUMNS + ", _kafka_timestamp DateTime", "ENGINE = MergeTree ORDER BY id")
+
+    with capture_logs() as lines, pytest.raises(PreflightError) as stopped:
+        start(bench)
+
+    assert (stopped.value.id, stopped.value.exit_code) == ("CHS-210", 2)
+    assert [line["id"] for line in lines if line["log_level"] == "error"] == ["CHS-223"]
+
+
+def test_a_start_takes_no_noticeable_time(bench: Bench) -> None:
+    bench.make_table()
+    start(bench)
+    began = time.perf_counter()
+    start(bench)
+    assert time.perf_counter() - began < 5
+
+
+def test_kept_offsets(bench: Bench) -> None:
+    """A question that the retention check rests on: where records of an age begin."""
+    now = int(time.time() * 1000)
+    produce(bench.bootstrap, bench.topic, 0, ["{}"] * 3)
+    tp = TopicPartition(bench.topic, 0)
+    wiring = bench.wiring()
+    assert wiring.kafka.retention_ms(bench.topic) == 3_600_000
+    assert wiring.kafka.offsets_since([tp], now - 60_000) == {tp: 0}
+    assert wiring.kafka.offsets_since([tp], now + 3_600_000) == {tp: -1}
+    wiring.close()

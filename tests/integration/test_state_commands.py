@@ -1,0 +1,412 @@
+"""``chsink state``: a person decides, and the real job goes on from there with every record once."""
+
+from __future__ import annotations
+
+import json
+import re
+import uuid
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from typer.testing import CliRunner, Result
+
+from chsink.cli.main import app
+from chsink.delivery.ledger import Ledger
+from chsink.embedded.stack import Stack
+from chsink.errors import FencedError, HaltError, UnavailableError
+from chsink.observe.logs import configure, logger
+from chsink.observe.metrics import Metrics
+from chsink.observe.observer import JobObserver
+from chsink.pipelines import Untouched
+from chsink.spark.executor import SystemClock
+from chsink.wiring import Wiring
+from statemachine import writes
+from statemachine.ranges import OffsetRange, TopicPartition
+from statemachine.records import StateKey
+from tests.integration.job.conftest import MakeJob, failpoints, make_job, services  # noqa: F401 - fixtures
+from tests.integration.job.faults import Failpoints
+from tests.support.job import Job, command
+
+
+def run(job: Job, *arguments: str, stdin: str = "") -> Result:
+    return CliRunner().invoke(app, ["state", *arguments, "-c", str(job.file())], input=stdin)
+
+
+def shown(job: Job, partition: int = 0) -> dict[str, Any]:
+    """The record of a partition, by ``state show --json``."""
+    result = run(job, "show", "--json")
+    assert result.exit_code == 0, result.output
+    records: Sequence[dict[str, Any]] = json.loads(result.stdout)["records"]
+    return next(r for r in records if r["partition"] == partition)
+
+
+def rows(job: Job) -> int:
+    """Rows of the first topic on all shards."""
+    return len(job.landed())
+
+
+def forget_state(job: Job) -> None:
+    """What losing the Keeper does."""
+    wiring = quiet_wiring(job)
+    wiring.store.delete(list(wiring.store.load(job.name)))
+    wiring.close()
+
+
+def quiet_wiring(job: Job) -> Wiring:
+    configure("console", "error")
+    return Wiring(job.config(), SystemClock(), logger(job.name))
+
+
+@pytest.fixture
+def doubtful(make_job: MakeJob) -> Job:  # noqa: F811
+    """A sink that landed [0, 10), announced [10, 25) and crashed before an insert."""
+    job = make_job(partitions=1)
+    job.send(0, 25)
+    insert(job, 0, range(10))
+    wiring = quiet_wiring(job)
+    key = StateKey(job.name, job.topic, 0, job.tables[job.topic])
+    layouts = {layout.fingerprint(): layout.to_json() for layout in map(wiring.layout, wiring.config.routes)}
+    ledger = Ledger(wiring.store, job.name, "a test", wiring.clock, lambda: uuid.uuid4().hex)
+    ledger.claim([key], layouts)
+    said = writes.Announcement(
+        wiring.kafka.topic_ids([job.topic])[job.topic],
+        10,
+        next(iter(layouts)),
+        wiring.pipeline(job.topic, Untouched("read_committed")).fingerprint(),
+        wiring.clock.now_ms(),
+        wiring.window(lambda _: None).block_marks(key.table),
+    )
+    for planned in (OffsetRange(0, 10), OffsetRange(10, 25)):
+        fresh = planned.start == 0
+        before = writes.before(
+            ledger.records[key], planned, said, epoch=ledger.epoch, attempt=ledger.attempt(), fresh=fresh
+        )
+        ledger.write({key: before})
+        if fresh:
+            ledger.write({key: writes.after(before, epoch=ledger.epoch, attempt=ledger.attempt())})
+    wiring.close()
+    assert job.phases() == {0: ("BEFORE", 10, 25)}
+    return job
+
+
+def insert(job: Job, partition: int, offsets: Iterable[int], ids: Iterable[int] | None = None) -> None:
+    """The rows of these offsets, as the job would have landed them, spread over the shards."""
+    pairs = list(zip(offsets, ids or offsets, strict=False))
+    for number, shard in enumerate(job.shards):
+        rows = [
+            f"({n}, '{partition}:{n}', '{job.topic}', {partition}, {o})"
+            for o, n in pairs
+            if n % len(job.shards) == number
+        ]
+        command(shard, f"INSERT INTO {job.tables[job.topic]} VALUES {', '.join(rows)}")
+
+
+# --- show ------------------------------------------------------------------------------------------------------------
+
+
+def test_show(doubtful: Job) -> None:
+    record = shown(doubtful)
+
+    assert (record["phase"], record["start"], record["end"], record["first"]) == ("BEFORE", 10, 25, 0)
+    assert record["tokens"] == "remembered"
+    assert record["window"] == [[10_000, None]]
+    lines = run(doubtful, "show").stdout
+    assert f"sink {doubtful.name} in keepermap: owned by " in lines
+    assert re.search(rf"{doubtful.topic} +0 +job\.\w+ +BEFORE +0 +10 +25", lines)
+    assert re.search(r"^layout [0-9a-f]{16}: ", lines, re.MULTILINE)
+
+
+def test_show_of_a_sink_that_never_ran(make_job: MakeJob) -> None:  # noqa: F811
+    assert "never claimed" in run(make_job(partitions=1), "show").stdout
+
+
+# --- resolve ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_person_is_asked_and_may_refuse(doubtful: Job) -> None:
+    before = shown(doubtful)
+
+    result = run(doubtful, "resolve", doubtful.topic, "0", "--landed", stdin="n\n")
+
+    assert result.exit_code == 1
+    assert "holds 0 rows of it now" in result.stdout
+    assert shown(doubtful)["attempt"] == before["attempt"]
+
+
+def test_landed_takes_the_word_for_it(doubtful: Job) -> None:
+    result = run(doubtful, "resolve", doubtful.topic, "0", "--landed", stdin="y\n")
+
+    assert result.exit_code == 0, result.output
+    assert doubtful.phases() == {0: ("AFTER", 10, 25)}
+    assert rows(doubtful) == 10
+
+
+def test_lost_is_a_gap(doubtful: Job) -> None:
+    result = run(doubtful, "resolve", doubtful.topic, "0", "--lost", "--yes")
+
+    assert result.exit_code == 0, result.output
+    assert "gaps [10, 25)" in result.stdout
+    assert shown(doubtful)["gaps"] == [[10, 25]]
+    assert doubtful.phases() == {0: ("AFTER", 10, 25)}
+
+
+def resend(job: Job, *more: str) -> Result:
+    return run(job, "resolve", job.topic, "0", "--resend", "--yes", *more)
+
+
+def error_of(result: Result) -> str:
+    found = re.search(r"error (CHS-\d+)", result.stderr)
+    assert found, result.output
+    return found[1]
+
+
+def test_resend_needs_the_word_that_nobody_is_sending(doubtful: Job) -> None:
+    result = resend(doubtful)
+
+    assert (result.exit_code, error_of(result)) == (2, "CHS-321")
+
+
+def test_resend_after_the_table_changed(doubtful: Job, spark: SparkSession) -> None:
+    """CHS-309 and its way out: the range is sent by the pipeline of today."""
+    table = doubtful.tables[doubtful.topic]
+    command(doubtful.shards[0], f"ALTER TABLE {table} ADD COLUMN more Nullable(UInt8)")
+    with pytest.raises(HaltError, match="CHS-309"):
+        doubtful.drain(spark)
+
+    assert resend(doubtful, "--senders-gone").exit_code == 0
+
+    doubtful.drain(spark)
+    doubtful.check()
+
+
+def test_rows_that_were_removed_by_hand_are_sent_again(
+    make_job: MakeJob,  # noqa: F811
+    spark: SparkSession,
+    failpoints: Failpoints,  # noqa: F811
+) -> None:
+    """Their tokens are still remembered: under these the server would drop them, and nobody would notice."""
+    job = make_job(partitions=1)
+    job.send(0, 15)
+    failpoints.arm("driver.before_after=fail")
+    with pytest.raises(UnavailableError, match="CHS-708"):
+        job.drain(spark)
+    failpoints.disarm()
+    assert job.in_doubt() == {0}
+    assert rows(job) == 15
+    refused = resend(job, "--senders-gone")
+    assert error_of(refused) == "CHS-322"
+    delete = re.search(r"DELETE FROM [^;]+", refused.stderr)
+    assert delete
+    command(job.shards[0], f"{delete[0]} SETTINGS lightweight_deletes_sync = 2")
+    assert rows(job) == 0
+
+    assert resend(job, "--senders-gone").exit_code == 0
+
+    job.drain(spark)
+    job.check()
+
+
+def test_what_is_not_in_doubt_is_not_resolved(landed: Job) -> None:
+    assert error_of(run(landed, "resolve", landed.topic, "0", "--landed", "--yes")) == "CHS-320"
+    assert recover(landed).exit_code == 0
+    assert error_of(run(landed, "resolve", landed.topic, "0", "--landed", "--yes")) == "CHS-320"
+    assert error_of(run(landed, "resolve", landed.topic, "7", "--landed", "--yes")) == "CHS-320"
+
+
+def test_one_verdict_is_needed(doubtful: Job) -> None:
+    assert run(doubtful, "resolve", doubtful.topic, "0").exit_code == 2
+    assert run(doubtful, "resolve", doubtful.topic, "0", "--landed", "--lost").exit_code == 2
+
+
+def test_a_running_driver_is_fenced(doubtful: Job) -> None:
+    """It learns who took the sink, and writes nothing any more."""
+    wiring = quiet_wiring(doubtful)
+    observer = JobObserver(wiring.log, Metrics(doubtful.name), wiring.clock)
+    wired = wiring.driver(Untouched("read_committed"), observer)
+    wired.driver.claim(wired.layouts)
+    assert run(doubtful, "resolve", doubtful.topic, "0", "--landed", "--yes").exit_code == 0
+
+    with pytest.raises(FencedError, match=r"CHS-801.*`chsink state resolve --landed` on "):
+        wired.driver.ledger.write(wired.driver.in_doubt())
+
+    wiring.close()
+    assert doubtful.phases() == {0: ("AFTER", 10, 25)}
+
+
+# --- reset -----------------------------------------------------------------------------------------------------------
+
+
+def test_reset_begins_a_new_incarnation(make_job: MakeJob, spark: SparkSession) -> None:  # noqa: F811
+    """With the table emptied and a new checkpoint, everything lands again, though its tokens are still remembered."""
+    job = make_job(partitions=1)
+    job.send(0, 25)
+    job.drain(spark)
+
+    result = run(job, "reset", job.topic, "--yes")
+
+    assert result.exit_code == 0, result.output
+    assert (shown(job)["phase"], shown(job)["incarnation"]) == ("EMPTY", 1)
+    command(job.shards[0], f"DELETE FROM {job.tables[job.topic]} WHERE 1 SETTINGS lightweight_deletes_sync = 2")
+    job.lose_checkpoint()
+    job.drain(spark)
+    job.check()
+
+
+def test_reset_says_what_is_forgotten(doubtful: Job) -> None:
+    result = run(doubtful, "reset", doubtful.topic, "--yes")
+
+    assert "in doubt, and forgotten too" in result.stdout
+    assert shown(doubtful)["phase"] == "EMPTY"
+
+
+def test_reset_of_one_partition_leaves_the_others(landed: Job) -> None:
+    assert recover(landed).exit_code == 0
+
+    assert run(landed, "reset", landed.topic, "1", "--yes").exit_code == 0
+
+    assert (shown(landed, 0)["phase"], shown(landed, 1)["phase"]) == ("AFTER", "EMPTY")
+
+
+# --- recover ---------------------------------------------------------------------------------------------------------
+
+
+def recover(job: Job, *more: str) -> Result:
+    return run(job, "recover", "--yes", *more)
+
+
+def fill(job: Job) -> None:
+    """Records in two partitions; in the first, transactions' markers and an aborted record lie between them."""
+    for n in range(3):
+        job.send(0, 7, transactional=f"{job.name}-{n}")
+    job.send_values(0, ['{"id": 1000, "text": "never"}'], transactional=f"{job.name}-x", abort=True)
+    job.send(1, 30)
+
+
+IN_TRANSACTIONS = [*range(7), *range(8, 15), *range(16, 23)]
+LOG_END = 26
+
+
+@pytest.fixture
+def landed(make_job: MakeJob) -> Job:  # noqa: F811
+    """A sink whose records are all in the tables of two shards, and whose state is gone."""
+    job = make_job(partitions=2, shards=2, shard_key=("id",))
+    fill(job)
+    insert(job, 0, IN_TRANSACTIONS, range(21))
+    insert(job, 1, range(30))
+    return job
+
+
+def test_lost_state_is_rebuilt_and_the_job_goes_on(make_job: MakeJob, spark: SparkSession) -> None:  # noqa: F811
+    """⚑ state lost: the job halts, the state is rebuilt from the table, and every record is there once."""
+    job = make_job(partitions=2, shards=2, shard_key=("id",))
+    fill(job)
+    job.drain(spark)
+    ends = {p: end for p, (_, _, end) in job.phases().items()}
+    forget_state(job)
+    job.send(0, 5)
+    job.send(1, 5)
+    with pytest.raises(HaltError, match="CHS-302"):
+        job.drain(spark)
+
+    result = recover(job)
+
+    assert result.exit_code == 0, result.output
+    assert {p: shown(job, p)["end"] for p in (0, 1)} == ends == {0: LOG_END, 1: 30}
+    assert shown(job, 0)["incarnation"] > 1_000_000_000
+    job.drain(spark)
+    job.check()
+
+
+def test_what_is_not_there_yet_is_left_to_the_job(landed: Job, spark: SparkSession) -> None:
+    """With a new checkpoint too."""
+    landed.send(1, 5)
+
+    assert recover(landed).exit_code == 0
+
+    assert (shown(landed, 0)["end"], shown(landed, 1)["end"]) == (LOG_END, 30)
+    landed.drain(spark)
+    landed.check()
+
+
+def test_there_is_nothing_to_recover(landed: Job) -> None:
+    assert recover(landed).exit_code == 0
+
+    result = recover(landed)
+
+    assert result.exit_code == 0
+    assert "nothing to recover" in result.stdout
+
+
+def test_a_hole_that_kafka_cannot_explain_is_refused(landed: Job, spark: SparkSession) -> None:
+    """A crash in the middle of a batch, and then the state is lost: some pieces are there, others are not."""
+    table = landed.tables[landed.topic]
+    delete = f"ALTER TABLE {table} DELETE WHERE _kafka_partition = 1 AND _kafka_offset = 11 SETTINGS mutations_sync = 2"
+    for shard in landed.shards:
+        command(shard, delete)
+    assert error_of(recover(landed)) == "CHS-330"
+
+    refused = recover(landed, "--accept-removed")
+
+    assert error_of(refused) == "CHS-331"
+    assert f"{TopicPartition(landed.topic, 1)} in {table}: offset 11 has no row" in refused.stderr.replace("\n", " ")
+    assert "never claimed" in run(landed, "show").stdout
+    fix = re.search(r"DELETE FROM .+? >= 11", refused.stderr)
+    assert fix
+    for shard in landed.shards:
+        command(shard, f"{fix[0]} SETTINGS lightweight_deletes_sync = 2")
+    assert recover(landed, "--accept-removed").exit_code == 0
+    assert shown(landed, 1)["end"] == 11
+    landed.drain(spark)
+    landed.check()
+
+
+def test_holes_may_be_vouched_for(landed: Job) -> None:
+    for shard in landed.shards:
+        command(
+            shard,
+            f"ALTER TABLE {landed.tables[landed.topic]} DELETE WHERE _kafka_partition = 1 AND _kafka_offset = 11 "
+            "SETTINGS mutations_sync = 2",
+        )
+
+    assert recover(landed, "--accept-removed", "--accept-holes").exit_code == 0
+    assert shown(landed, 1)["end"] == 30
+
+
+def test_several_rows_of_an_offset_are_refused(landed: Job) -> None:
+    table = landed.tables[landed.topic]
+    command(landed.shards[0], f"INSERT INTO {table} SELECT * FROM {table} WHERE _kafka_partition = 1 LIMIT 1")
+
+    assert error_of(recover(landed)) == "CHS-331"
+
+
+def test_records_that_are_only_in_kafka_before_the_first_row(landed: Job) -> None:
+    for shard in landed.shards:
+        command(
+            shard,
+            f"ALTER TABLE {landed.tables[landed.topic]} DELETE WHERE _kafka_partition = 1 AND _kafka_offset < 3 "
+            "SETTINGS mutations_sync = 2",
+        )
+
+    refused = recover(landed, "--accept-removed")
+
+    assert error_of(refused) == "CHS-331"
+    assert "offset 0 has no row" in refused.stderr
+
+
+def test_a_table_that_cannot_tell(make_job: MakeJob) -> None:  # noqa: F811
+    refused = recover(make_job(partitions=1, metadata=""))
+
+    assert error_of(refused) == "CHS-330"
+    assert "_kafka_offset" in refused.stderr
+
+
+def test_another_topic_of_the_same_name(landed: Job, services: Stack) -> None:  # noqa: F811
+    services.kafka.delete_topic(landed.topic)
+    services.kafka.create_topic(landed.topic, 2)
+
+    refused = recover(landed)
+
+    assert error_of(refused) == "CHS-331"
+    assert "another topic" in refused.stderr

@@ -1,0 +1,88 @@
+"""``python -m tests.sim --seed N --steps N``: run worlds; ``--replay "seed=… steps=… keep=…"``: run one again."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+
+from tests.sim.campaign import (
+    CELLS,
+    EXPECTED,
+    FAILPOINTS,
+    FAULTS,
+    GUARD_CELLS,
+    OUTCOMES,
+    Failure,
+    Report,
+    campaign,
+    parse_replay,
+    run_world,
+    shrink,
+)
+
+ENOUGH_STEPS = 1_000_000
+"""From here on, anything expected that was never reached fails the campaign."""
+
+
+def main() -> int:
+    """0: nothing broke; 1: an invariant broke, or something was not reached."""
+    parser = argparse.ArgumentParser(prog="python -m tests.sim", description=__doc__)
+    parser.add_argument("--seed", type=int, default=1, help="the first world's seed")
+    parser.add_argument("--steps", type=int, default=ENOUGH_STEPS, help="steps of all worlds together")
+    parser.add_argument("--failures", type=int, default=1, help="stop after so many failing worlds")
+    parser.add_argument("--expect-all", action="store_true", help="fail when anything was not reached, however few steps")
+    parser.add_argument("--no-shrink", action="store_true", help="print a failing world as it was found")
+    parser.add_argument("--replay", help='a line "seed=… steps=… keep=…"')
+    options = parser.parse_args()
+    if options.replay:
+        return _replay(options.replay)
+    began = time.perf_counter()
+    report = campaign(options.seed, options.steps, max_failures=options.failures)
+    _print(report, time.perf_counter() - began)
+    for failure in report.failures:
+        _say(failure if options.no_shrink else shrink(failure))
+    missing = report.missing() if options.expect_all or options.steps >= ENOUGH_STEPS else []
+    if missing and not report.failures:
+        sys.stdout.write(f"NOT REACHED: {', '.join(missing)}\n")
+    return 1 if report.failures or missing else 0
+
+
+def _replay(line: str) -> int:
+    _, failure = run_world(*parse_replay(line))
+    if failure is None:
+        sys.stdout.write("no invariant broke\n")
+        return 0
+    _say(failure)
+    return 1
+
+
+def _say(failure: Failure) -> None:
+    sys.stdout.write(f"BROKEN {failure.invariant}: {failure.what}\n")
+    sys.stdout.write(f"  faults: {', '.join(failure.faults) or 'none'}\n")
+    sys.stdout.write(f'  again: python -m tests.sim --replay "{failure.replay}"\n')
+
+
+def _print(report: Report, seconds: float) -> None:
+    out, counts = sys.stdout, report.counts
+    for title, names in (
+        ("decision table", [*CELLS, *GUARD_CELLS, "cell cropped"]),
+        ("failpoints", FAILPOINTS),
+        ("outcomes", OUTCOMES),
+        ("faults", FAULTS),
+    ):
+        out.write(f"{title}: {sum(bool(counts[n]) for n in names)} of {len(names)} reached\n")
+        for name in names:
+            out.write(f"  {counts[name]:>9,}  {name.split(' ', 1)[1]}\n")
+    over = {k.removeprefix("world over "): n for k, n in sorted(counts.items()) if k.startswith("world over ")}
+    out.write(f"worlds: {counts['world at rest']} came to rest, others ended at a justified halt: {over}\n")
+    reached = sum(bool(counts[n]) for n in EXPECTED)
+    out.write(
+        f"simulator: steps={report.steps} runs={report.worlds} batches={counts['batches']} reached={reached}/{len(EXPECTED)} "
+        f"faults={sum(n for k, n in counts.items() if k.startswith('fault '))} broken={len(report.failures)} "
+        f"seconds={seconds:.1f}\n"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

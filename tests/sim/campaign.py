@@ -1,0 +1,150 @@
+"""Many worlds: run them, count what they reached, make a failing one small.
+
+A campaign that reached nothing proves nothing: :data:`EXPECTED` lists every cell, failpoint, outcome and fault that has
+to be reached, and one that was not is a failure of the campaign.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from chsink import failpoints
+from statemachine.transitions import GUARDS, TABLE
+from tests.sim.events import NAMES as EVENT_NAMES
+from tests.sim.hub import Violation
+from tests.sim.operator import CHECKPOINT_FAULTS, REASONS
+from tests.sim.world import World
+
+WORLD_STEPS = 1000
+SHRINK_RUNS = 120
+
+CELLS = [f"cell {relation.name}/{phase or 'NO_RECORD'}" for relation, row in TABLE.items() for phase in row]
+GUARD_CELLS = [f"cell {guard.name}" for guard in GUARDS if guard.name != "CROP"]
+"""CROP decides by itself only when it halts; otherwise the cell that follows it is counted, and *cropped*."""
+FAILPOINTS = [f"failpoint {name}" for name in failpoints.NAMES]
+FAULTS = [
+    *(f"fault {name}" for name in (*EVENT_NAMES, *CHECKPOINT_FAULTS)),
+    *(f"fault killed at {name}" for name in failpoints.NAMES),
+    *(
+        f"fault insert {what}"
+        for what in ("refused", "request lost", "arrives late", "answer lost", "error after data")
+    ),
+    *(f"fault store {verb} {what}" for verb in ("swap", "create") for what in ("lost", "late", "answer lost")),
+    *(f"fault store {verb} delivered twice" for verb in ("swap", "create")),
+    "fault server killed with an insert",
+    "fault store session lost",
+    "fault speculative duplicate",
+    "fault two drivers at once",
+]
+OUTCOMES = [
+    *(f"outcome {verb} {what}" for verb in ("swap", "create") for what in ("applied", "refused", "unknown")),
+    *(f"outcome late write {what}" for what in ("applied", "refused")),
+    *(f"outcome insert {what}" for what in ("applied", "deduplicated", "unreachable")),
+    *(f"outcome {why}" for why in REASONS),
+    *(f"outcome {why}" for why in ("CHS-701", "CHS-705", "CHS-707", "CHS-709", "CHS-801", "CHS-802")),
+    "outcome load answered",
+    "outcome store load unavailable",
+    "outcome probed",
+    "outcome record skipped",
+]
+EXPECTED = [*CELLS, *GUARD_CELLS, "cell cropped", *FAILPOINTS, *FAULTS, *OUTCOMES, "world at rest"]
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A world that broke an invariant: enough to run it again."""
+
+    seed: int
+    steps: int
+    keep: tuple[int, ...] | None
+    invariant: str
+    what: str
+    faults: tuple[str, ...] = ()
+
+    @property
+    def replay(self) -> str:
+        """One line for ``--replay`` and for ``regressions.txt``."""
+        kept = "all" if self.keep is None else ",".join(map(str, self.keep)) or "none"
+        return f"seed={self.seed} steps={self.steps} keep={kept}"
+
+
+@dataclass(slots=True)
+class Report:
+    """What a campaign did."""
+
+    steps: int = 0
+    worlds: int = 0
+    counts: Counter[str] = field(default_factory=Counter)
+    failures: list[Failure] = field(default_factory=list)
+
+    def missing(self) -> list[str]:
+        """What had to be reached and was not."""
+        return [name for name in EXPECTED if not self.counts[name]]
+
+
+def run_world(seed: int, steps: int, keep: Sequence[int] | None = None) -> tuple[World, Failure | None]:
+    """One world, and how it failed, if it did."""
+    world = World(seed, None if keep is None else frozenset(keep))
+    try:
+        world.run(steps)
+    except Violation as broken:
+        invariant, what = broken.invariant, broken.what
+    except Exception as error:  # what production code raises without declaring it
+        invariant, what = "no_defect", "".join(traceback.format_exception(error)[-3:])
+    else:
+        return world, None
+    fired = world.hub.fired
+    names = tuple(name for _, name in fired)
+    kept = tuple(number for number, _ in fired)
+    return world, Failure(seed, min(steps, world.hub.steps), kept, invariant, what, names)
+
+
+def campaign(first_seed: int, steps: int, *, max_failures: int = 1, world_steps: int = WORLD_STEPS) -> Report:
+    """Worlds from ``first_seed`` on until so many steps are done, or enough worlds failed."""
+    report, seed = Report(), first_seed
+    while report.steps < steps and len(report.failures) < max_failures:
+        world, failure = run_world(seed, world_steps)
+        report.steps += world.hub.steps
+        report.worlds += 1
+        report.counts.update(world.hub.counts)
+        if failure is not None:
+            report.failures.append(failure)
+        seed += 1
+    return report
+
+
+def shrink(failure: Failure) -> Failure:
+    """Fewer faults and fewer steps that still break the same invariant."""
+    best, runs = failure, 0
+
+    def still_breaks(keep: Sequence[int]) -> Failure | None:
+        nonlocal runs
+        runs += 1
+        _, found = run_world(failure.seed, best.steps, keep)
+        return found if found is not None and found.invariant == failure.invariant else None
+
+    again = still_breaks(best.keep or ())
+    if again is None:
+        return Failure(failure.seed, failure.steps, None, failure.invariant, failure.what, failure.faults)
+    best, size = again, max(1, len(again.keep or ()) // 2)
+    while size and runs < SHRINK_RUNS:
+        keep, at = list(best.keep or ()), 0
+        while at < len(keep) and runs < SHRINK_RUNS:
+            fewer = still_breaks(keep[:at] + keep[at + size :])
+            if fewer is None:
+                at += size
+            else:
+                best, keep = fewer, list(fewer.keep or ())
+        size //= 2
+    return best
+
+
+def parse_replay(line: str) -> tuple[int, int, tuple[int, ...] | None]:
+    """The inverse of :attr:`Failure.replay`; what stands after ``#`` is a comment."""
+    words = dict(word.split("=", 1) for word in line.split("#", 1)[0].split())
+    keep = words["keep"]
+    numbers = None if keep == "all" else () if keep == "none" else tuple(map(int, keep.split(",")))
+    return int(words["seed"]), int(words["steps"]), numbers

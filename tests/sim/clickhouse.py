@@ -1,0 +1,211 @@
+"""Simulated ClickHouse: per-block tokens with a window by count and by time, blocks that arrive late, errors after data,
+restarts that lose the last token, other writers.
+
+The client side is production code (:class:`chsink.clickhouse.writer.ShardWriter`,
+:class:`chsink.clickhouse.window.DedupWindow`); this is what answers it.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from chsink.clickhouse.table import TableColumn, TargetTable
+from chsink.ports import ServerRefused, Unanswered, Unreachable
+from tests.sim.hub import Hub
+from tests.sim.kafka import PARTITION, SERIAL, serial_of
+from tests.sim.oracle import Oracle
+
+OVERLOADED, VIEW_THREW = 241, 395
+REQUEST_TIMEOUT_S = 30
+"""The client's deadline.  A send that has begun arrives within it or never: a process that is stopped between its last look
+at the clock and its send, for longer than the window's margin, is the stated limit.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class TableKind:
+    """How a target table deduplicates."""
+
+    replicated: bool
+    window_blocks: int
+    window_s: int
+    can_probe: bool = True
+
+    def describe(self, name: str) -> TargetTable:
+        """What the server's system tables say of it."""
+        columns = ("_kafka_topic", "_kafka_partition", "_kafka_offset") if self.can_probe else ("n",)
+        settings = {
+            "non_replicated_deduplication_window": str(self.window_blocks),
+            "replicated_deduplication_window": str(self.window_blocks),
+            "replicated_deduplication_window_seconds": str(self.window_s),
+        }
+        database, table = name.split(".")
+        return TargetTable(
+            database, table, "uuid", "ReplicatedMergeTree" if self.replicated else "MergeTree",
+            tuple(TableColumn(c, "String", "", "") for c in columns), "", False, settings, "UTC",
+        )  # fmt: skip
+
+
+@dataclass(slots=True)
+class Table:
+    """One table on one shard.  ``tokens`` keeps token → (when, rows), oldest first."""
+
+    kind: TableKind
+    tokens: OrderedDict[str, tuple[int, frozenset[int]]] = field(default_factory=OrderedDict)
+    offsets: dict[tuple[str, int], list[int]] = field(default_factory=dict)
+    blocks: int = 0
+
+
+class Server:
+    """One shard."""
+
+    def __init__(self, hub: Hub, oracle: Oracle, number: int, kinds: Mapping[str, TableKind], topics: list[str]) -> None:
+        self.hub = hub
+        self.oracle = oracle
+        self.number = number
+        self.topics = topics
+        self.tables = {name: Table(kind) for name, kind in kinds.items()}
+        self.started = hub.now - 10_000_000
+        self.restarts = 0
+        self.up_at = 0
+        self.view_throws = False
+        self.only_sender: Callable[[], bool] = lambda: False
+
+    def crash(self, downtime_ms: int) -> None:
+        """SIGKILL and a start."""
+        self.restarts += 1
+        self.up_at = self.hub.now + downtime_ms
+        self.started = self.up_at
+
+    def others_write(self, table: str) -> None:
+        """Other writers insert as many blocks as the table remembers."""
+        of = self.tables[table]
+        of.blocks += of.kind.window_blocks + 1
+        of.tokens.clear()
+
+    def store(self, name: str, uids: list[int], token: str, *, remember: bool = True) -> None:
+        """One block arrives."""
+        table = self.tables[name]
+        self._forget(table)
+        known = table.tokens.get(token)
+        if known is not None:
+            self.hub.counts["outcome insert deduplicated"] += 1
+            self.oracle.deduplicated(self.topics[serial_of(uids[0])], known[1], uids, token)
+            return
+        self.hub.counts["outcome insert applied"] += 1
+        table.blocks += 1
+        if remember:
+            table.tokens[token] = (self.hub.now, frozenset(uids))
+        for uid in uids:
+            at = (self.topics[serial_of(uid)], uid % SERIAL // PARTITION)
+            table.offsets.setdefault(at, []).append(uid % PARTITION)
+        self.oracle.inserted(name, self.topics[serial_of(uids[0])], uids, self.number)
+
+    def _forget(self, table: Table) -> None:
+        tokens, kind = table.tokens, table.kind
+        while len(tokens) > kind.window_blocks:
+            tokens.popitem(last=False)
+        if kind.replicated:
+            before = self.hub.now - kind.window_s * 1000
+            while tokens and next(iter(tokens.values()))[0] < before:
+                tokens.popitem(last=False)
+
+
+class Client:
+    """:class:`chsink.ports.SqlClient` of one process to one shard."""
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self.hub = server.hub
+        self.url = f"shard{server.number}"
+
+    def query(self, sql: str, parameters: Mapping[str, Any] | None = None) -> list[tuple[Any, ...]]:
+        """The three questions that the sink asks while it runs."""
+        self.hub.pause()
+        self._reach()
+        said = parameters or {}
+        if sql == "SELECT uptime()":
+            return [((self.hub.now - self.server.started) // 1000,)]
+        if "system.parts" in sql:
+            return [(self.server.tables[f"{said['database']}.{said['name']}"].blocks,)]
+        assert sql.startswith("SELECT count()"), sql
+        self.hub.counts["outcome probed"] += 1
+        offsets = self.server.tables[_table_of(sql)].offsets.get((said["topic"], said["partition"]), [])
+        return [(sum(said["start"] <= o < said["end"] for o in offsets),)]
+
+    def command(self, sql: str, settings: Mapping[str, Any] | None = None) -> None:
+        """Never used while a batch runs."""
+        raise AssertionError(sql)
+
+    def insert(self, sql: str, body: pa.Buffer, settings: Mapping[str, Any]) -> None:
+        """One INSERT, and everything that can become of it."""
+        hub, server = self.hub, self.server
+        name, token = _table_of(sql), str(settings["insert_deduplication_token"])
+        sent_at = hub.now
+        hub.pause()
+        self._reach()
+        if hub.now - sent_at > REQUEST_TIMEOUT_S * 1000:
+            raise Unanswered("the request took too long")
+        if hub.fault("insert refused", 0.01):
+            raise ServerRefused(OVERLOADED, "memory limit")
+        if hub.fault("insert request lost", 0.01):
+            hub.sleep(REQUEST_TIMEOUT_S)
+            raise Unanswered("timeout")
+        uids = _rows(body)
+        if hub.fault("insert arrives late", 0.01):
+            delay = int(hub.chance.random() * REQUEST_TIMEOUT_S * 1000)
+            hub.after(delay, lambda: self._arrive(name, uids, token, sent_at))
+            raise Unanswered("connection reset")
+        if hub.fault("server killed with an insert", 0.004):
+            self._killed_with(name, uids, token)
+        if server.view_throws:
+            server.store(name, uids, token)
+            hub.pause()
+            raise ServerRefused(VIEW_THREW, "while pushing to view")
+        server.store(name, uids, token)
+        hub.pause()
+        if hub.fault("insert answer lost", 0.02):
+            raise Unanswered("connection reset")
+        if hub.fault("insert error after data", 0.01):
+            raise ServerRefused(OVERLOADED, "while writing")
+
+    def close(self) -> None:
+        """Nothing to release."""
+
+    def _arrive(self, name: str, uids: list[int], token: str, sent_at: int) -> None:
+        if self.hub.now - sent_at <= REQUEST_TIMEOUT_S * 1000 and self.hub.now >= self.server.up_at:
+            self.server.store(name, uids, token)
+
+    def _killed_with(self, name: str, uids: list[int], token: str) -> None:
+        """The server dies with the block.  Of a plain MergeTree the part may be kept and its token lost: the stated limit
+        is that nobody but this task is sending then.
+        """
+        server, random = self.server, self.hub.chance
+        kept = random.random() < 0.5
+        if kept:
+            remember = server.tables[name].kind.replicated or not server.only_sender()
+            server.store(name, uids, token, remember=remember)
+        server.crash(1 + int(random.random() * 20_000))
+        raise Unanswered("connection reset")
+
+    def _reach(self) -> None:
+        if self.hub.now < self.server.up_at:
+            self.hub.counts["outcome insert unreachable"] += 1
+            raise Unreachable("connection refused")
+
+
+def _table_of(sql: str) -> str:
+    """The table of ``INSERT INTO `db`.`t` …`` or ``… FROM `db`.`t` …``."""
+    words = sql.replace("`", "").split()
+    return words[words.index("INTO" if words[0] == "INSERT" else "FROM") + 1]
+
+
+def _rows(body: pa.Buffer) -> list[int]:
+    with pa.ipc.open_stream(body) as reader:
+        uids: list[int] = reader.read_next_batch().column(0).to_pylist()
+    return uids

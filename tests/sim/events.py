@@ -1,0 +1,179 @@
+"""What a world does to the sink from outside.  Each event is a numbered fault, so that a replay can leave it out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tests.sim.world import World
+
+EVENTS: list[Callable[[World], None]] = []
+NAMES: list[str] = []
+
+
+def event(name: str, probability: float) -> Callable[[Callable[[World], None]], Callable[[World], None]]:
+    """Register an event: it happens with this probability when it is its turn."""
+
+    def register(happen: Callable[[World], None]) -> Callable[[World], None]:
+        def maybe(world: World) -> None:
+            if world.hub.fault(name, probability):
+                happen(world)
+
+        EVENTS.append(maybe)
+        NAMES.append(name)
+        return happen
+
+    return register
+
+
+# --- processes -----------------------------------------------------------------------------------------------------
+
+
+@event("driver killed", 0.25)
+def _kill_driver(world: World) -> None:
+    if world.drivers:
+        group = world.hub.random.choice(world.drivers)
+        world.hub.kill(group)
+        world.died(group)
+
+
+@event("executor killed", 0.3)
+def _kill_executor(world: World) -> None:
+    if world.executors:
+        group = world.hub.random.choice(world.executors)
+        if not group.spared:
+            world.hub.kill(group)
+            world.died(group)
+
+
+@event("driver frozen", 0.15)
+def _freeze_driver(world: World) -> None:
+    """SIGSTOP; somebody believes it dead and starts another."""
+    if world.drivers:
+        world.hub.random.choice(world.drivers).frozen_until = world.hub.now + _long(world)
+        if len(world.drivers) < 3:
+            world.start_soon()
+
+
+@event("executor frozen", 0.4)
+def _freeze_executor(world: World) -> None:
+    if world.executors:
+        world.hub.random.choice(world.executors).frozen_until = world.hub.now + _long(world)
+
+
+@event("second driver", 0.25)
+def _second_driver(world: World) -> None:
+    if len(world.drivers) < 3:
+        world.start_driver()
+
+
+# --- Kafka ---------------------------------------------------------------------------------------------------------
+
+
+@event("compaction", 0.3)
+def _compact(world: World) -> None:
+    doubtful = [tp for tp, r in world.records().items() if r.in_doubt]
+    world.kafka.compact(world.hub.random.choice(doubtful or world.kafka.all()))
+
+
+@event("retention behind the sink", 0.2)
+def _expire_behind(world: World) -> None:
+    tp = world.hub.random.choice(world.kafka.all())
+    record, log = world.records().get(tp), world.kafka.log(tp)
+    if record is not None and record.topic_id == world.kafka.topics[tp.topic].id and record.start > log.start:
+        world.kafka.expire(tp, min(record.start, log.end), lossy=False)
+
+
+@event("retention ahead of the sink", 0.04)
+def _expire_ahead(world: World) -> None:
+    tp = world.hub.random.choice(world.kafka.all())
+    log = world.kafka.log(tp)
+    world.kafka.expire(tp, log.start + int(world.hub.random.random() * (log.end - log.start + 1)), lossy=True)
+
+
+@event("topic recreated", 0.12)
+def _recreate(world: World) -> None:
+    topic = world.hub.random.choice(sorted(world.routes))
+    world.bury_readers(topic)
+    world.kafka.recreate(topic)
+    for _ in range(world.hub.random.choice([0, 10])):
+        world.kafka.produce(world.hub.random.choice(world.kafka.all()))
+
+
+@event("partition added", 0.08)
+def _add_partition(world: World) -> None:
+    world.kafka.add_partition(world.hub.random.choice(sorted(world.routes)))
+
+
+@event("topic ids hidden", 0.02)
+def _hide_ids(world: World) -> None:
+    world.kafka.ids_hidden = True
+    world.reasons.add("topic ids hidden")
+
+
+@event("log shrank", 0.015)
+def _shrink(world: World) -> None:
+    tp = world.hub.random.choice(world.kafka.all())
+    end = world.kafka.log(tp).end
+    if end:
+        world.kafka.shrink(tp, int(world.hub.random.random() * end))
+        world.forgiven.add(tp)
+
+
+# --- ClickHouse, the store, the clock ------------------------------------------------------------------------------
+
+
+@event("server down", 0.15)
+def _server_down(world: World) -> None:
+    """An orderly restart: what was answered is kept, with its token."""
+    world.hub.random.choice(world.servers).crash(int(world.hub.random.random() * 60_000))
+
+
+@event("window overflowed by other writers", 0.5)
+def _others_write(world: World) -> None:
+    """While nobody is sending or about to: with live senders this is the limit that preflight bounds."""
+    in_doubt = any(r.in_doubt for r in world.records().values())
+    if not world.executors and not world.hub.timers and not (in_doubt and world.drivers):
+        random = world.hub.random
+        random.choice(world.servers).others_write(random.choice(sorted(world.kinds)))
+        world.reasons.add("window")
+
+
+@event("clock jump", 0.08)
+def _jump(world: World) -> None:
+    world.hub.now += _long(world)
+
+
+@event("view throws", 0.03)
+def _view_throws(world: World) -> None:
+    world.hub.random.choice(world.servers).view_throws = True
+    world.reasons.add("view throws")
+
+
+@event("table altered", 0.04)
+def _alter(world: World) -> None:
+    topic = world.hub.random.choice(sorted(world.routes))
+    world.pipelines[topic] += "x"
+    world.reasons.add("table altered")
+
+
+@event("shards changed", 0.1)
+def _reshard(world: World) -> None:
+    """Takes effect when the job is started again."""
+    world.shards = 1 + int(world.hub.random.random() * len(world.servers))
+    world.reasons.add("window")
+
+
+@event("state lost", 0.02)
+def _lose_state(world: World) -> None:
+    """While no batch is planned or under way: a batch that is run again without state is a double loss."""
+    if len(world.checkpoint.offsets) == len(world.checkpoint.commits) > 0 and not world.executors:
+        world.store.forget()
+        world.reasons.add("state lost")
+        world.forgiven.update(world.kafka.all())
+
+
+def _long(world: World) -> int:
+    """From a moment to longer than any window."""
+    return int(world.hub.random.random() ** 4 * 8_000_000)

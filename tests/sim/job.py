@@ -1,0 +1,135 @@
+"""One driver process: the production ledger, driver and deduplication window, wired to the simulated services."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from chsink.clickhouse.window import DedupWindow, Member
+from chsink.delivery.driver import Driver, Route
+from chsink.delivery.ledger import Ledger, read_records
+from chsink.delivery.model import Ack, PlannedBatch
+from statemachine.plan import Decision, Policy, StepKind
+from statemachine.ranges import TopicPartition
+from statemachine.records import Phase, StateKey, StateRecord
+from tests.sim.clickhouse import Client
+from tests.sim.hub import Hub
+from tests.sim.spark import Query, Runner, shards_of
+from tests.sim.store import StoreClient
+
+if TYPE_CHECKING:
+    from tests.sim.world import World
+
+SINK = "sink"
+IDLE_S = 5
+
+
+@dataclass(frozen=True, slots=True)
+class HubClock:
+    """:class:`chsink.ports.Clock` of one machine, a little off."""
+
+    hub: Hub
+    skew_ms: int
+
+    def now_ms(self) -> int:
+        """The hub's time, skewed."""
+        return self.hub.now + self.skew_ms
+
+    def sleep(self, seconds: float) -> None:
+        """Let others go on meanwhile."""
+        self.hub.sleep(seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class Watcher:
+    """:class:`chsink.delivery.driver.Observer`: counts the cells of the decision table that were reached."""
+
+    world: World
+
+    def phase(self, name: str) -> AbstractContextManager[None]:
+        """Not timed."""
+        return nullcontext()
+
+    def landed(self, acks: Sequence[Ack]) -> None:
+        """Skipped records are counted here, and only here."""
+        self.world.hub.counts["outcome record skipped"] += sum(c.skipped for a in acks for c in a.chunks)
+
+    def decided(self, batch: PlannedBatch, decisions: Mapping[TopicPartition, Decision]) -> None:
+        """Which cells decided."""
+        for tp, decision in decisions.items():
+            self.world.hub.counts[f"cell {decision.because}"] += 1
+            if decision.steps and decision.steps[0].range.end < batch.ranges[tp].end and len(decision.steps) > 1:
+                self.world.hub.counts["cell cropped"] += decision.steps[0].kind is StepKind.SKIP
+
+    def state(self, records: Mapping[StateKey, StateRecord]) -> None:
+        """Not shown."""
+
+
+def drive(world: World, name: str, skew_ms: int, limit: int) -> bool:
+    """Run the sink until there is nothing new (in a calm world), fails or is killed.  Whether all is settled: a sink that is
+    handed to foreachBatch claims nothing, and so settles nothing, before its first batch.
+    """
+    hub, clock = world.hub, HubClock(world.hub, skew_ms)
+    store = StoreClient(world.store)
+    attempts = iter(range(1 << 30))
+    ledger = Ledger(store, SINK, name, clock, lambda: f"{name}.{next(attempts)}", retry_for_ms=5_000)
+    driver = _driver(world, ledger, clock)
+    layout = str(world.shards)
+    query = Query(hub, world.kafka, world.checkpoint, limit)
+    runner, claimed = Runner(world, clock), hub.calm or hub.random.random() < 0.5
+    starting = _starting_offsets(world, store)
+    if claimed:  # as `Sink.start` does; a sink that is handed to foreachBatch claims with its first batch
+        driver.claim({layout: layout})
+        driver.settle_all(runner)
+    query.start(starting)
+    while True:
+        batch = query.next_batch()
+        if batch is not None:
+            if not claimed:
+                driver.claim({layout: layout})
+                claimed = True
+            driver.process(batch, runner)
+            query.commit()
+            hub.counts["batches"] += 1
+        elif hub.calm:
+            return claimed
+        else:
+            hub.sleep(IDLE_S)
+
+
+def _driver(world: World, ledger: Ledger, clock: HubClock) -> Driver:
+    tables = {table: kind.describe(table) for table, kind in world.kinds.items()}
+    shards = world.shards
+
+    def members(table: str, layout: str | None) -> list[Member]:
+        servers = world.servers[: shards if layout is None else shards_of(layout)]
+        return [Member(Client(s), tables[table]) for s in servers]
+
+    window = DedupWindow(members, clock, world.max_age_s, MARGIN_S)
+    routes = {
+        topic: Route(topic, table, world.chunk_offsets, str(world.shards), world.pipelines[topic])
+        for topic, table in world.routes.items()
+    }
+    policy = Policy(world.on_gap, world.on_rewind)
+    pipeline_of = world.pipelines.__getitem__
+    return Driver(ledger, routes, world.kafka, window, clock, policy, Watcher(world), pipeline_of)
+
+
+MARGIN_S = 60
+"""Of the deduplication window: holds the client's timeout and the clocks' skew."""
+
+
+def _starting_offsets(world: World, store: StoreClient) -> dict[TopicPartition, int]:
+    """Where a new checkpoint begins: the recorded end, 0 where there is no record or the topic is another one."""
+    if world.start_at is not None:
+        return world.start_at()
+    ids = world.kafka.topic_ids(world.routes)
+    records = {k.topic_partition: r for k, r in read_records(store, SINK).items() if r.phase is not Phase.EMPTY}
+    starting = {}
+    for tp in world.kafka.partitions(world.routes):
+        record = records.get(tp)
+        same = record is not None and record.topic_id == ids[tp.topic]
+        starting[tp] = record.end if record is not None and same else 0
+    return starting

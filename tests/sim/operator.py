@@ -1,0 +1,173 @@
+"""What people do: before a restart, wrong things to the checkpoint; after a halt, what its hint says.
+
+A halt without a reason in the world is a violation: a sink that always halts would otherwise pass.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from statemachine.ranges import TopicPartition
+from statemachine.records import Phase
+from tests.sim.hub import Violation
+from tests.sim.spark import Checkpoint
+
+if TYPE_CHECKING:
+    from tests.sim.world import World
+
+
+CHECKPOINT_FAULTS = (
+    "checkpoint lost",
+    "checkpoint rolled back",
+    "commit deleted",
+    "started from earliest",
+    "started from anywhere",
+    "offsets skipped forward",
+    "limit changed",
+)
+
+
+def before_restart(world: World) -> None:
+    """The checkpoint after a crash: often left alone, sometimes lost, rolled back, edited, or the limit changed."""
+    hub, checkpoint = world.hub, world.checkpoint
+    if world.store.lost_state:
+        return
+    batches = len(checkpoint.offsets)
+    if hub.fault("checkpoint lost", 0.15):
+        world.checkpoint = Checkpoint()
+    elif batches and hub.fault("checkpoint rolled back", 0.2):
+        world.checkpoint = checkpoint.copy_until(int(hub.random.random() * batches))
+        world.reasons.add("rewound")
+    elif batches and hub.fault("commit deleted", 0.1):
+        checkpoint.commits.discard(batches - 1)
+    elif hub.fault("started from earliest", 0.1):
+        world.checkpoint = Checkpoint({tp: world.kafka.log(tp).start for tp in world.kafka.all()})
+        world.reasons.add("rewound")
+    elif hub.fault("started from anywhere", 0.12):
+        world.checkpoint = Checkpoint({tp: _anywhere(world, tp) for tp in world.kafka.all()})
+        world.forgiven.update(world.kafka.all())
+        world.reasons.update({"gap", "rewound"})
+    elif hub.fault("offsets skipped forward", 0.05):
+        world.checkpoint = Checkpoint({tp: world.kafka.log(tp).end for tp in world.kafka.all()})
+        world.forgiven.update(world.kafka.all())
+        world.reasons.add("gap")
+    if hub.fault("limit changed", 0.4):
+        world.limit = hub.random.randint(3, 12)
+
+
+def _anywhere(world: World, tp: TopicPartition) -> int:
+    """Some offset of the log, rather one inside of what is in doubt."""
+    log, record = world.kafka.log(tp), world.records().get(tp)
+    low, high = log.start, log.end
+    if record is not None and record.in_doubt:
+        low, high = max(low, record.start), min(high, record.end)
+    return world.hub.random.randint(min(low, log.end), max(min(low, log.end), high))
+
+
+def heal(world: World) -> None:
+    """The world becomes calm: services are up, and what was switched off is on again."""
+    world.store.down_until = 0
+    for server in world.servers:
+        server.up_at = min(server.up_at, world.hub.now)
+        server.view_throws = False
+
+
+def answer(world: World, why: str, error: Exception) -> None:
+    """Check that the halt has a reason; then do what helps, or end the world where only a person could decide."""
+    reason = REASONS.get(why)
+    known = world.reasons | world.kafka.reasons | ({"window"} if world.doubt_is_old() else set())
+    if reason is None or not known & reason:
+        raise Violation("halt_justified", f"{error} (the world gave no reason: {sorted(known)})")
+    act = ANSWERS.get(why)
+    if why == "CHS-301" and "log shrank" not in known and not world.kafka.ids_hidden:
+        act = _look_again
+    if act is None:
+        world.over = why
+    else:
+        act(world)
+        if not world.drivers and world.over is None:
+            world.start_soon()
+
+
+def _new_checkpoint(world: World) -> None:
+    """Start where the state says."""
+    world.checkpoint = Checkpoint()
+
+
+def _accept_loss(world: World) -> None:
+    """The documented way on after Kafka lost records: what is left is read, and the gap is recorded."""
+    world.on_gap = "record"
+
+
+def _past_loss(world: World) -> None:
+    """A new checkpoint from the recorded ends, or where the log begins now."""
+    records, starts = world.records(), {}
+    for tp in world.kafka.all():
+        log, record = world.kafka.log(tp), records.get(tp)
+        same = record is not None and record.topic_id in (None, world.kafka.topics[tp.topic].id)
+        end = record.end if record is not None and same else 0
+        starts[tp] = min(max(end, log.start), log.end)
+    world.checkpoint = Checkpoint(starts)
+
+
+def _look_again(world: World) -> None:
+    """The topic was recreated between two questions: the next start sees it whole."""
+
+
+def _same_brokers(world: World) -> None:
+    """Brokers of the version under which the state was written; with both kinds of records nobody can help."""
+    unknown = {r.topic_id is None for r in world.records().values() if r.phase is not Phase.EMPTY}
+    if len(unknown) > 1:
+        world.over = "CHS-304"
+    else:
+        world.kafka.ids_hidden = True in unknown
+
+
+def _put_back(world: World) -> None:
+    """The tables as they were when the ranges in doubt were announced."""
+    for tp, record in world.records().items():
+        if record.in_doubt:
+            world.pipelines[tp.topic] = record.pipeline
+
+
+def _mend_views(world: World) -> None:
+    for server in world.servers:
+        server.view_throws = False
+
+
+def _skip_bad(world: World) -> None:
+    world.halt_on_bad_value = False
+
+
+REASONS: dict[str, set[str]] = {
+    "CHS-301": {"log shrank", "topic recreated"},
+    "CHS-302": {"state lost"},
+    "CHS-303": {"topic recreated"},
+    "CHS-304": {"topic ids hidden"},
+    "CHS-305": {"rewound", "gap", "records lost", "state lost"},
+    "CHS-306": {"rewound", "two drivers"},
+    "CHS-307": {"records lost", "gap", "state lost"},
+    "CHS-308": {"records lost", "topic recreated"},
+    "CHS-309": {"table altered"},
+    "CHS-314": {"compaction", "records lost"},
+    "CHS-315": {"view throws"},
+    "CHS-317": {"window", "two drivers"},
+    "CHS-318": {"topic recreated"},
+    "CHS-501": {"bad value"},
+    "spark data loss": {"records lost", "retention", "topic recreated", "log shrank"},
+    "spark concurrent query": {"two drivers"},
+    "spark task failed": {"executor killed"},
+}
+ANSWERS = {
+    "CHS-303": _new_checkpoint,
+    "CHS-304": _same_brokers,
+    "CHS-305": _new_checkpoint,
+    "CHS-306": _new_checkpoint,
+    "CHS-307": _accept_loss,
+    "CHS-309": _put_back,
+    "CHS-315": _mend_views,
+    "CHS-501": _skip_bad,
+    "spark data loss": _past_loss,
+    "spark concurrent query": lambda _: None,
+    "spark task failed": lambda _: None,
+}

@@ -1,0 +1,169 @@
+"""What must hold after every step, and what at the end.  It knows the truth and imports nothing that decides.
+
+Invariants, by name:
+
+==================  ==================================================================================
+at_most_once        no (topic id, partition, offset) is in a target table twice
+announced_first     a row lands only after a BEFORE that covers its offset was stored
+token_is_content    an insert that is dropped as a duplicate holds no row that the first one did not, unless compacted
+right_shard         a row lands on the shard that the recorded layout gives it
+after_means_landed  when AFTER is stored, every record that its range held is in the table, or compacted
+state_forward       epochs, incarnations and ranges of a stored row never move backwards
+one_slot            BEFORE is never stored over a range in doubt
+halt_justified      production code halts only where the world gave it a reason
+no_defect           production code raises nothing but errors it declares
+complete_at_rest    when all is quiet, every record is in the table, or skipped and counted, or lost by Kafka
+progress            a calm world comes to rest
+==================  ==================================================================================
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from chsink.ports import Row
+from statemachine.owner import decode_owner
+from statemachine.ranges import OffsetRange, TopicPartition
+from statemachine.records import Phase, StateRecord, decode
+from tests.sim.hub import Violation
+from tests.sim.kafka import PARTITION, SERIAL, Kafka, id_of, serial_of
+
+INVARIANTS = (
+    "at_most_once", "announced_first", "token_is_content", "right_shard", "after_means_landed", "state_forward",
+    "one_slot", "halt_justified", "no_defect", "complete_at_rest", "progress",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Announced:
+    """A BEFORE that was stored."""
+
+    topic_id: str | None
+    range: OffsetRange
+    shards: int
+
+
+class Oracle:
+    """Watches the target, the store and the halts of one world.  ``accepts``: whether a record has a row at all."""
+
+    def __init__(self, kafka: Kafka, accepts: Callable[[int], bool], counts: Counter[str]) -> None:
+        self.kafka = kafka
+        self.accepts = accepts
+        self.counts = counts
+        self.landed: set[tuple[str, int]] = set()
+        self.announced: dict[tuple[str, int], list[Announced]] = {}
+        self.misnamed: list[tuple[str, int, str]] = []
+        self.epoch = 0
+
+    # --- the target -----------------------------------------------------------------------------------------------
+
+    def inserted(self, table: str, topic: str, uids: Iterable[int], shard: int) -> None:
+        """Rows were stored in the table, on this shard."""
+        landed = self.landed
+        for uid in uids:
+            name = (table, uid)
+            if name in landed:
+                raise Violation("at_most_once", f"{_say(uid)} is in {table} twice")
+            landed.add(name)
+            self._check_announced(topic, uid, shard)
+
+    def deduplicated(self, topic: str, stored: frozenset[int], dropped: Iterable[int], token: str) -> None:
+        """An insert was dropped because its token was known."""
+        lost = [u for u in dropped if u not in stored and self.kafka.kept(u)]
+        if lost and not self._misnamed(topic, lost[0]):
+            raise Violation("token_is_content", f"{_say(lost[0])} was dropped: token {token} had named other rows")
+
+    def _check_announced(self, topic: str, uid: int, shard: int) -> None:
+        offset, partition = uid % PARTITION, uid % SERIAL // PARTITION
+        said = [a for a in self.announced.get((topic, partition), ()) if a.range.start <= offset < a.range.end]
+        if not said:
+            raise Violation("announced_first", f"{_say(uid)} landed, and no stored BEFORE covers it")
+        if all(uid % a.shards != shard for a in said):
+            raise Violation("right_shard", f"{_say(uid)} landed on shard {shard}, announced for {said[-1].shards} shards")
+        self._misnamed(topic, uid)
+
+    def _misnamed(self, topic: str, uid: int) -> bool:
+        """Whether the record was read under the id of another life of its topic: it was recreated under the reader."""
+        offset, partition = uid % PARTITION, uid % SERIAL // PARTITION
+        said = [a for a in self.announced.get((topic, partition), ()) if a.range.start <= offset < a.range.end]
+        if any(a.topic_id in (None, id_of(serial_of(uid))) for a in said):
+            return False
+        self.misnamed.extend((topic, uid, a.topic_id or "") for a in said)
+        return True
+
+    # --- the store ------------------------------------------------------------------------------------------------
+
+    def forget_state(self) -> None:
+        """The store was emptied by the world: what it knew is no measure any more."""
+        self.epoch = 0
+
+    def stored(self, old: Row | None, new: Row) -> None:
+        """A row was stored."""
+        if "/" not in new.key:
+            self._owner_stored(new)
+            return
+        record = decode(new.body)
+        if old is not None:
+            _check_forward(decode(old.body), record, new.key)
+        _, topic, partition, table = new.key.split("/", 3)
+        tp = TopicPartition(topic, int(partition))
+        if record.phase is Phase.BEFORE:
+            said = Announced(record.topic_id, record.range, int(record.layout))
+            self.announced.setdefault((topic, tp.partition), []).append(said)
+        elif record.phase is Phase.AFTER:
+            self._check_landed(tp, table, record)
+
+    def _owner_stored(self, new: Row) -> None:
+        epoch = decode_owner(new.body).epoch
+        if epoch < self.epoch:
+            raise Violation("state_forward", f"the sink's epoch went from {self.epoch} back to {epoch}")
+        self.epoch = epoch
+
+    def _check_landed(self, tp: TopicPartition, table: str, record: StateRecord) -> None:
+        for name, uid, said in self.misnamed:
+            if name == tp.topic and said == record.topic_id and uid % SERIAL // PARTITION == tp.partition:
+                raise Violation("after_means_landed", f"AFTER of {tp} with id {said} is stored; {_say(uid)} was read for it")
+        if "log shrank" in self.kafka.reasons:
+            return
+        for uid in self.kafka.held(tp, record.topic_id, record.range):
+            if self.accepts(uid) and (table, uid) not in self.landed:
+                raise Violation("after_means_landed", f"AFTER {record.range} of {tp} is stored without {_say(uid)}")
+
+    # --- at rest --------------------------------------------------------------------------------------------------
+
+    def at_rest(
+        self, table_of: dict[str, str], records: dict[TopicPartition, StateRecord], forgiven: set[TopicPartition]
+    ) -> None:
+        """All is quiet: everything that Kafka holds has its fate, but in partitions of which an operator forgave a loss."""
+        for tp in self.kafka.all():
+            log = self.kafka.log(tp)
+            if tp in forgiven or log.end == 0:
+                continue
+            record = records.get(tp)
+            if record is None or record.end != log.end or record.phase is not Phase.AFTER:
+                raise Violation("complete_at_rest", f"{tp} is recorded as {record}, its log ends at {log.end}")
+            for uid in self.kafka.alive(tp, OffsetRange(log.start, log.end)):
+                if self.accepts(uid) and (table_of[tp.topic], uid) not in self.landed:
+                    raise Violation("complete_at_rest", f"{_say(uid)} is nowhere")
+
+
+def _check_forward(old: StateRecord, new: StateRecord, key: str) -> None:
+    what = f"{key}: {old.phase} {old.range} epoch {old.epoch} became {new.phase} {new.range} epoch {new.epoch}"
+    if new.epoch < old.epoch or new.incarnation < old.incarnation:
+        raise Violation("state_forward", what)
+    if old.in_doubt and (new.range != old.range or new.incarnation != old.incarnation):
+        raise Violation("one_slot", what)
+    if new.incarnation > old.incarnation or old.phase is Phase.EMPTY:
+        return
+    if new.phase is Phase.EMPTY or (new.first, new.start, new.end) < (old.first, old.start, old.end):
+        raise Violation("state_forward", what)
+    if old.phase is Phase.AFTER and new.range != old.range and (new.in_doubt is False or new.start < old.end):
+        raise Violation("state_forward", what)
+    if old.phase is Phase.AFTER and new.range == old.range and new.in_doubt:
+        raise Violation("state_forward", what)
+
+
+def _say(uid: int) -> str:
+    return f"offset {uid % PARTITION} of partition {uid % SERIAL // PARTITION} of topic {id_of(serial_of(uid))}"

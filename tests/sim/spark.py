@@ -1,0 +1,318 @@
+"""Simulated Spark: a checkpoint that plans before it runs, tasks that are retried, doubled and outlive their driver.
+
+Every task runs the production :func:`chsink.delivery.task.run_task` over what it reads from the simulated Kafka.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, Future
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from chsink.clickhouse.writer import ShardWriter
+from chsink.delivery.model import Ack, Assignment, PlannedBatch
+from chsink.delivery.task import Piece, Prepared, Rejected, TaskContext, run_task
+from chsink.ports import BlockWriter, Clock
+from statemachine.ranges import OffsetRange, TopicPartition
+from tests.sim.clickhouse import Client, Server
+from tests.sim.hub import NEVER, Actor, Group, Hub
+from tests.sim.kafka import Kafka, uid_of
+
+MAX_ATTEMPTS = 4
+
+
+class SparkDied(Exception):
+    """The query failed for a reason of Spark's own: ``why`` is one of *data loss*, *concurrent query*, *task failed*."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(why)
+        self.why = why
+
+
+@dataclass(slots=True)
+class Checkpoint:
+    """What Spark keeps on a file system: where the source began, planned ends of each batch, and which are done."""
+
+    initial: dict[TopicPartition, int] | None = None
+    offsets: list[dict[TopicPartition, int]] = field(default_factory=list)
+    commits: set[int] = field(default_factory=set)
+
+    def copy_until(self, batches: int) -> Checkpoint:
+        """A backup made after so many batches."""
+        return Checkpoint(self.initial, self.offsets[:batches], {n for n in self.commits if n < batches})
+
+
+@dataclass(slots=True)
+class Query:
+    """One process's view of the checkpoint.  ``limit`` is maxOffsetsPerTrigger, per partition.
+
+    It reads the log once; then it goes on from memory, and dies when somebody else logged its next batch.
+    """
+
+    hub: Hub
+    kafka: Kafka
+    checkpoint: Checkpoint
+    limit: int
+    at: int = 0
+    starts: dict[TopicPartition, int] = field(default_factory=dict)
+    again: dict[TopicPartition, int] | None = None
+
+    def start(self, starting: Mapping[TopicPartition, int]) -> None:
+        """Begin where the checkpoint ends; ``starting`` serves a new one."""
+        self.hub.pause()
+        if self.checkpoint.initial is None:
+            self.checkpoint.initial = dict(starting)
+        log = self.checkpoint.offsets
+        self.at = len(log)
+        if self.at and self.at - 1 not in self.checkpoint.commits:
+            self.at -= 1
+            self.again = log[self.at]
+        self.starts = log[self.at - 1] if self.at else self.checkpoint.initial
+
+    def next_batch(self) -> PlannedBatch | None:
+        """The plan of the next batch, logged before it runs; None when there is nothing new."""
+        self.hub.pause()
+        ends = self.again
+        if ends is None:
+            ends = self._plan()
+            if ends is None:
+                return None
+            self.hub.pause()
+            if self.at != len(self.checkpoint.offsets):
+                raise SparkDied("concurrent query")
+            self.checkpoint.offsets.append(ends)
+        self.again = ends
+        initial = self.checkpoint.initial or {}
+        ranges = {tp: OffsetRange(self.starts.get(tp, 0), end) for tp, end in sorted(ends.items())}
+        history = frozenset(tp for tp, r in ranges.items() if r.start > initial.get(tp, 0))
+        return PlannedBatch(self.at, ranges, history)
+
+    def commit(self) -> None:
+        """The batch is done."""
+        self.hub.pause()
+        self.checkpoint.commits.add(self.at)
+        self.at += 1
+        self.starts, self.again = self.again or {}, None
+
+    def _plan(self) -> dict[TopicPartition, int] | None:
+        ends = {}
+        for tp in self.kafka.all():
+            start, end = self.starts.get(tp, 0), self.kafka.log(tp).end
+            if end < start:
+                raise SparkDied("data loss")
+            ends[tp] = min(end, start + self.limit)
+        return None if all(ends[tp] == self.starts.get(tp, 0) for tp in ends) else ends
+
+
+class _Future(Future[Any]):
+    """Waits by the hub instead of by a lock."""
+
+    def __init__(self, hub: Hub) -> None:
+        super().__init__()
+        self.hub = hub
+        self.waiting: Actor | None = None
+
+    def result(self, timeout: float | None = None) -> Any:
+        while not self.done():
+            self.waiting = self.hub.current
+            self.hub.pause(NEVER)
+        return super().result(0)
+
+
+class _OneActor(Executor):
+    """One more thread of the task's process for each chunk; the task hands over one at a time."""
+
+    def __init__(self, hub: Hub) -> None:
+        self.hub = hub
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future = _Future(self.hub)
+        assert self.hub.current is not None
+
+        def run() -> None:
+            try:
+                future.set_result(fn(*args, **kwargs))
+            except Exception as error:
+                future.set_exception(error)
+            if future.waiting is not None:
+                future.waiting.wake = 0
+
+        self.hub.spawn(self.hub.current.group, run)
+        return future
+
+    def __exit__(self, *error: object) -> None:
+        return None
+
+
+@dataclass(slots=True)
+class _Task:
+    """One task of a job: its attempts, and the first answer."""
+
+    number: int
+    partition: TopicPartition
+    range: OffsetRange
+    exact: bool
+    attempts: int = 0
+    running: list[Group] = field(default_factory=list)
+    ack: Ack | None = None
+    error: BaseException | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """A task attempt that runs, on an executor of its own.  ``lost`` says to its driver that the executor died."""
+
+    group: Group
+    driver: Group
+    assigned: Assignment | None
+    lost: Callable[[], None]
+
+
+class Runner:
+    """:class:`chsink.delivery.driver.PieceRunner` of one driver process."""
+
+    def __init__(self, world: Any, clock: Clock) -> None:
+        self.world = world
+        self.hub: Hub = world.hub
+        self.clock = clock
+        assert self.hub.current is not None
+        self.driver = self.hub.current.group
+        self.waiting: Actor | None = None
+
+    def from_batch(self, batch: PlannedBatch, assignments: Sequence[Assignment]) -> list[Ack]:
+        """One task per planned topic-partition that is not empty."""
+        ranges = {tp: r for tp, r in batch.ranges.items() if not r.is_empty}
+        return self._job(ranges, assignments, exact=False)
+
+    def from_kafka(self, assignments: Sequence[Assignment]) -> list[Ack]:
+        """One task per assignment."""
+        return self._job({a.key.topic_partition: a.record.range for a in assignments}, assignments, exact=True)
+
+    def _job(
+        self, ranges: Mapping[TopicPartition, OffsetRange], assignments: Sequence[Assignment], *, exact: bool
+    ) -> list[Ack]:
+        hub = self.hub
+        assigned = {a.key.topic_partition: a for a in assignments}
+        tasks = [_Task(n, tp, r, exact) for n, (tp, r) in enumerate(sorted(ranges.items()))]
+        for task in tasks:
+            self._attempt(task, assigned, ranges)
+        while True:
+            self.waiting = hub.current
+            if any(t.error for t in tasks):
+                raise next(t.error for t in tasks if t.error)
+            if all(t.ack is not None for t in tasks):
+                return [t.ack for t in tasks if t.ack is not None]
+            hub.pause(NEVER)
+
+    def _attempt(
+        self, task: _Task, assigned: Mapping[TopicPartition, Assignment], planned: Mapping[TopicPartition, OffsetRange]
+    ) -> None:
+        """Start one more attempt, and sometimes a speculative one beside it."""
+        task.attempts += 1
+        group = Group("executor")
+        task.running.append(group)
+        self.world.executors.append(group)
+
+        def run() -> None:
+            try:
+                ack = run_task(self._read(task), self._context(task, assigned, planned))
+            except SparkDied as error:
+                task.error = error
+            else:
+                task.ack = task.ack or Ack.from_json(ack.to_json())
+            self._ended(task, group)
+
+        def lost() -> None:
+            """The executor died: Spark tries again, a few times."""
+            task.running.remove(group)
+            if task.ack is not None or task.running or task.error:
+                return
+            if task.attempts >= MAX_ATTEMPTS:
+                task.error = SparkDied("task failed")
+                self._wake()
+            else:
+                self._attempt(task, assigned, planned)
+
+        self.world.running[id(group)] = Attempt(group, self.driver, assigned.get(task.partition), lost)
+        self.hub.spawn(group, run)
+        if task.attempts < MAX_ATTEMPTS and self.hub.fault("speculative duplicate", 0.03):
+            self._attempt(task, assigned, planned)
+
+    def _ended(self, task: _Task, group: Group) -> None:
+        task.running.remove(group)
+        self.world.gone(group)
+        self._wake()
+
+    def _wake(self) -> None:
+        if self.waiting is not None:
+            self.waiting.wake = 0
+
+    def _context(
+        self, task: _Task, assigned: Mapping[TopicPartition, Assignment], planned: Mapping[TopicPartition, OffsetRange]
+    ) -> TaskContext:
+        return TaskContext(
+            task.number,
+            assigned,
+            planned,
+            self.world.prepare,
+            self._writer,
+            self.world.halt_on_bad_value,
+            10**9,
+            executor=lambda: _OneActor(self.hub),
+        )
+
+    def _writer(self, assignment: Assignment) -> BlockWriter:
+        servers: list[Server] = self.world.servers[: shards_of(assignment.layout)]
+        return ShardWriter([Client(s) for s in servers], {}, self.clock, retry_for_s=10**9)
+
+    def _read(self, task: _Task) -> Iterator[pa.RecordBatch]:
+        """What a Kafka reader gives: the range's visible records, cut anyhow.  A streaming read fails when records are
+        lost under it (failOnDataLoss); an exact read is taken to pass over them silently, which is worse.
+        """
+        kafka: Kafka = self.world.kafka
+        at, end, tp = task.range.start, task.range.end, task.partition
+        while at < end:
+            self.hub.pause()
+            log = kafka.log(tp)
+            if not task.exact and (log.start > at or log.end < end):
+                raise SparkDied("data loss")
+            stop = min(end, at + 1 + int(self.hub.random.random() * 6))
+            offsets = [o for o in log.visible if at <= o < stop]
+            if offsets:
+                serial = kafka.topics[tp.topic].serial
+                yield batch_of(tp, offsets, serial)
+            at = stop
+
+
+def shards_of(layout: str) -> int:
+    """A layout here is the number of its shards, as text."""
+    return int(layout)
+
+
+def batch_of(tp: TopicPartition, offsets: list[int], serial: int) -> pa.RecordBatch:
+    """Records as a task gets them; ``uid`` is the payload."""
+    n = len(offsets)
+    numbers = np.array(offsets, np.int64)
+    return pa.RecordBatch.from_arrays(
+        [pa.array([tp.topic] * n), pa.array([tp.partition] * n, pa.int32()), pa.array(numbers),
+         pa.array(numbers + uid_of(serial, tp.partition, 0))],
+        names=["topic", "partition", "offset", "uid"],
+    )  # fmt: skip
+
+
+def prepare(table: pa.Table, assignment: Assignment, *, bad: int) -> Prepared:
+    """Pieces by the recorded layout: shard = uid % shards.  Every ``bad``-th record has a value that does not fit."""
+    uids = table.column("uid").to_numpy()
+    shards = shards_of(assignment.layout)
+    fits = uids % bad != 0
+    rejected = tuple(Rejected(int(i), "n", "out of range") for i in np.flatnonzero(~fits))
+    pieces = []
+    for shard in range(shards):
+        mine = uids[fits & (uids % shards == shard)]
+        if len(mine):
+            pieces.append(Piece(shard, pa.RecordBatch.from_arrays([pa.array(mine)], names=["uid"])))
+    return Prepared(tuple(pieces), rejected)

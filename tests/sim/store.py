@@ -1,0 +1,137 @@
+"""Simulated state store: compare-and-set that is applied without an answer, late, twice, or in parts.
+
+What the port promises holds: a load is at least as new as every write applied before it.  It is not a snapshot: rows are
+read one by one.  A session that is lost answers nothing for a while.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from chsink.ports import Outcome, Row, StoreUnavailable, Swap
+from tests.sim.hub import Hub
+from tests.sim.oracle import Oracle
+
+TIMEOUT_S = 2.0
+T = TypeVar("T")
+
+
+class Store:
+    """The service.  ``group`` is how many rows one statement takes."""
+
+    def __init__(self, hub: Hub, oracle: Oracle, group: int) -> None:
+        self.hub = hub
+        self.oracle = oracle
+        self.group = group
+        self.rows: dict[str, Row] = {}
+        self.down_until = 0
+        self.lost_state = False
+
+    def apply_create(self, rows: Sequence[Row]) -> Outcome:
+        """All or none."""
+        if any(r.key in self.rows for r in rows):
+            return Outcome.REFUSED
+        self._put(rows)
+        return Outcome.APPLIED
+
+    def apply_swap(self, swaps: Sequence[Swap]) -> Outcome:
+        """All or none."""
+        rows = self.rows
+        if any(s.row.key not in rows or rows[s.row.key].attempt != s.expected for s in swaps):
+            return Outcome.REFUSED
+        self._put([s.row for s in swaps])
+        return Outcome.APPLIED
+
+    def _put(self, rows: Sequence[Row]) -> None:
+        for row in rows:
+            self.oracle.stored(self.rows.get(row.key), row)
+            self.rows[row.key] = row
+
+    def forget(self) -> None:
+        """The state is lost: an operator dropped the table."""
+        self.rows.clear()
+        self.oracle.forget_state()
+        self.lost_state = True
+
+
+class StoreClient:
+    """:class:`chsink.ports.StateStore` as one process sees it."""
+
+    name = "simulated"
+    durable = True
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.hub = store.hub
+
+    def load(self, sink: str) -> dict[str, Row]:
+        """See :class:`chsink.ports.StateStore`."""
+        self.hub.pause()
+        if self._down("store load"):
+            raise StoreUnavailable("no session")
+        keys = sorted(k for k in self.store.rows if k == sink or k.startswith(sink + "/"))
+        self.hub.random.shuffle(keys)
+        found = {}
+        for key in keys:
+            self.hub.pause()
+            row = self.store.rows.get(key)
+            if row is not None:
+                found[key] = row
+        self.hub.counts["outcome load answered"] += 1
+        return found
+
+    def create(self, rows: Sequence[Row]) -> Outcome:
+        """See :class:`chsink.ports.StateStore`."""
+        return self._grouped("create", rows, self.store.apply_create)
+
+    def swap(self, swaps: Sequence[Swap]) -> Outcome:
+        """See :class:`chsink.ports.StateStore`."""
+        return self._grouped("swap", swaps, self.store.apply_swap)
+
+    def delete(self, keys: Sequence[str]) -> Outcome:
+        """Never called by a driver."""
+        raise AssertionError(f"delete of {keys}")
+
+    def close(self) -> None:
+        """Nothing to release."""
+
+    def _down(self, what: str) -> bool:
+        hub, store = self.hub, self.store
+        if hub.now >= store.down_until and hub.fault("store session lost", 0.004):
+            store.down_until = hub.now + int(hub.chance.random() ** 3 * 60_000)
+        if hub.now >= store.down_until:
+            return False
+        hub.sleep(TIMEOUT_S)
+        hub.counts[f"outcome {what} unavailable"] += 1
+        return True
+
+    def _grouped(self, verb: str, items: Sequence[T], apply: Callable[[Sequence[T]], Outcome]) -> Outcome:
+        for at in range(0, len(items), self.store.group):
+            outcome = self._one(verb, items[at : at + self.store.group], apply)
+            self.hub.counts[f"outcome {verb} {outcome}"] += 1
+            if outcome is not Outcome.APPLIED:
+                return outcome
+        return Outcome.APPLIED
+
+    def _one(self, verb: str, part: Sequence[T], apply: Callable[[Sequence[T]], Outcome]) -> Outcome:
+        hub = self.hub
+        hub.pause()
+        if self._down(f"store {verb}") or hub.fault(f"store {verb} lost", 0.02):
+            return Outcome.UNKNOWN
+        if hub.fault(f"store {verb} late", 0.02):
+            hub.after(self._delay(), lambda: self._arrive(apply, part))
+            return Outcome.UNKNOWN
+        outcome = apply(part)
+        if hub.fault(f"store {verb} delivered twice", 0.02):
+            hub.after(self._delay(), lambda: self._arrive(apply, part))
+        if hub.fault(f"store {verb} answer lost", 0.03):
+            return Outcome.UNKNOWN
+        hub.pause()
+        return outcome
+
+    def _arrive(self, apply: Callable[[Sequence[T]], Outcome], part: Sequence[T]) -> None:
+        self.hub.counts[f"outcome late write {apply(part)}"] += 1
+
+    def _delay(self) -> int:
+        return int(self.hub.chance.random() ** 4 * 100_000)

@@ -1,0 +1,260 @@
+"""One world: its services, its processes, what happens to them, and an operator who answers halts.
+
+Each world draws its own shape and its own mixture of faults (some faults never, some often), so that a thousand worlds see
+combinations that one average world would not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from random import Random
+from random import seed as seed_jitter
+from typing import Literal
+
+from chsink import failpoints
+from chsink.errors import ChsinkError, FencedError, UnavailableError
+from statemachine.ranges import TopicPartition
+from statemachine.records import StateRecord, decode
+from tests.sim import operator
+from tests.sim.clickhouse import Server, TableKind
+from tests.sim.events import EVENTS
+from tests.sim.hub import Group, Hub, Violation
+from tests.sim.job import MARGIN_S, SINK, drive
+from tests.sim.kafka import Kafka
+from tests.sim.oracle import Oracle
+from tests.sim.spark import Attempt, Checkpoint, SparkDied, prepare
+from tests.sim.store import Store
+
+CALM_STEPS = 40_000
+MAX_CALM_STARTS = 30
+EVENT_RATE = 0.04
+FAILPOINT_RATE = 0.02
+
+
+_IN_DOUBT = {"killed at driver.before_after": 5.0, "killed at driver.after_before": 4.0, "killed at task.after_insert": 2.0}
+THEMES: tuple[dict[str, float], ...] = (
+    {},
+    {},
+    _IN_DOUBT | {"server killed with an insert": 4.0, "window overflowed by other writers": 2.0, "compaction": 3.0},
+    _IN_DOUBT | {"topic recreated": 4.0, "server killed with an insert": 4.0, "window overflowed by other writers": 2.0},
+    _IN_DOUBT | {"started from anywhere": 4.0, "checkpoint lost": 0.0, "commit deleted": 0.0},
+    _IN_DOUBT | {"offsets skipped forward": 8.0, "started from earliest": 4.0},
+)
+"""Faults that meet seldom by chance, brought together."""
+
+
+class World:
+    """Built from a seed; ``run`` lets it go on for so many steps and then brings it to rest."""
+
+    def __init__(self, seed: int, allowed: frozenset[int] | None = None) -> None:
+        self.hub = hub = Hub(seed, allowed)
+        shape = Random(f"shape {seed}")
+        topics = {f"t{n}": shape.randint(1, 3) for n in range(shape.choice([1, 1, 2]))}
+        self.kafka = Kafka(hub, topics)
+        self.oracle = Oracle(self.kafka, self.accepts, hub.counts)
+        self.store = Store(hub, self.oracle, shape.choice([1, 2, 100]))
+        self.bad = shape.choice([5, 11, 10**12])
+        self.halt_on_bad_value = shape.random() < 0.1
+        replicated = shape.random() < 0.4
+        window_s = shape.choice([300, 900, 3600])
+        kind = TableKind(replicated, shape.choice([1000, 10_000]), window_s, can_probe=shape.random() < 0.9)
+        one_table = shape.random() < 0.5
+        self.routes = {t: "db.t" if one_table else f"db.{t}" for t in topics}
+        self.kinds = {table: kind for table in self.routes.values()}
+        self.shards = shape.randint(1, 3)
+        self.servers = [Server(hub, self.oracle, n, self.kinds, self.kafka.names) for n in range(3)]
+        for server in self.servers:
+            server.only_sender = self._only_sender
+        self.chunk_offsets = shape.randint(2, 6)
+        self.limit = shape.randint(3, 12)
+        self.max_age_s = shape.choice([600, 3600])
+        self.pipelines = dict.fromkeys(topics, "p1")
+        self.on_gap: Literal["halt", "record"] = "record" if shape.random() < 0.5 else "halt"
+        self.on_rewind: Literal["halt", "skip"] = "skip" if shape.random() < 0.7 else "halt"
+        self.checkpoint = Checkpoint()
+        self.start_at: Callable[[], dict[TopicPartition, int]] | None = None
+        self.prepare = partial(prepare, bad=self.bad)
+        self.drivers: list[Group] = []
+        self.executors: list[Group] = []
+        self.running: dict[int, Attempt] = {}
+        self.reasons = {"bad value"} if self.halt_on_bad_value and self.bad < 100 else set[str]()
+        self.forgiven: set[TopicPartition] = set()
+        self.starts = self.calm_starts = 0
+        self.over: str | None = None
+        self.drained = False
+        hub.factors.update(shape.choice(THEMES))
+        hub.died = self.died
+
+    # --- running --------------------------------------------------------------------------------------------------
+
+    def run(self, steps: int) -> None:
+        """Raises Violation.  Ends at rest, or at a halt that only a person can resolve."""
+        hub, reach = self.hub, failpoints.reach
+        failpoints.reach = self.reach
+        seed_jitter(f"jitter {hub.seed}")  # tenacity draws from the shared source
+        try:
+            self.start_driver()
+            if hub.fault("two drivers at once", 0.25):
+                self.start_driver()
+            self._run(steps)
+        finally:
+            failpoints.reach = reach
+            self._bury()
+
+    def _run(self, steps: int) -> None:
+        hub = self.hub
+        while hub.steps < steps and self.over is None:
+            if hub.random.random() < EVENT_RATE:
+                self.event()
+            if not hub.step():
+                self.start_driver()
+        hub.calm = True
+        operator.heal(self)
+        while self.over is None:
+            if hub.steps > steps + CALM_STEPS:
+                raise Violation("progress", f"no rest after {CALM_STEPS} calm steps")
+            if not hub.step():
+                if self.drained:
+                    break
+                self.start_driver()
+        if self.over is None:
+            self.oracle.at_rest(self.routes, self.records(), self.forgiven)
+            hub.counts["world at rest"] += 1
+        else:
+            hub.counts[f"world over {self.over}"] += 1
+
+    def event(self) -> None:
+        """Something happens outside: most often records are produced."""
+        hub = self.hub
+        if hub.random.random() < 0.4:
+            self.kafka.produce(hub.random.choice(self.kafka.all()))
+        else:
+            EVENTS[int(hub.random.random() * len(EVENTS))](self)
+
+    def reach(self, name: str) -> None:
+        """A failpoint of the production code: the process may die here."""
+        self.hub.counts[f"failpoint {name}"] += 1
+        assert self.hub.current is not None
+        if not self.hub.current.group.spared and self.hub.fault(f"killed at {name}", FAILPOINT_RATE):
+            self.hub.die()
+
+    def _bury(self) -> None:
+        for group in [*self.drivers, *self.executors]:
+            self.hub.kill(group)
+
+    # --- processes ------------------------------------------------------------------------------------------------
+
+    def start_driver(self) -> None:
+        """Start the job."""
+        self.starts += 1
+        self.calm_starts += self.hub.calm
+        if self.calm_starts > MAX_CALM_STARTS:
+            raise Violation("progress", f"the job was started {self.calm_starts} times in a calm world")
+        if self.drivers:
+            self.reasons.add("two drivers")
+        name = f"driver{self.starts}"
+        group = Group(name)
+        self.drivers.append(group)
+        skew, limit = self.hub.random.randint(-500, 500), self.limit
+
+        def run() -> None:
+            try:
+                self.drained = drive(self, name, skew, limit) or self.drained
+                self.gone(group)
+            except (ChsinkError, SparkDied) as error:
+                self.gone(group)
+                self._stopped(error)
+
+        self.hub.spawn(group, run)
+
+    def _stopped(self, error: ChsinkError | SparkDied) -> None:
+        """The job ended with an error: is there a reason, and what does an operator do?"""
+        why = error.id if isinstance(error, ChsinkError) else f"spark {error.why}"
+        self.hub.counts[f"outcome {why}"] += 1
+        if isinstance(error, FencedError):
+            if not self.reasons & {"two drivers", "state lost"}:
+                raise Violation("halt_justified", str(error))
+            if not self.drivers:
+                self.start_soon()
+        elif isinstance(error, UnavailableError):
+            self.start_soon()
+        else:
+            operator.answer(self, why, error)
+
+    def start_soon(self) -> None:
+        """Somebody restarts the job."""
+        self.hub.after(int(self.hub.random.random() * 20_000), self.start_driver)
+
+    def bury_readers(self, topic: str) -> None:
+        """The topic is deleted: tasks of older attempts that still read it are taken to be gone (a stated limit)."""
+        records = self.records()
+        for attempt in list(self.running.values()):
+            assigned = attempt.assigned
+            if assigned is None or assigned.key.topic != topic:
+                continue
+            record = records.get(assigned.key.topic_partition)
+            if record is None or not record.in_doubt or record.range != assigned.record.range:
+                self.hub.kill(attempt.group)
+                self.died(attempt.group)
+
+    def gone(self, group: Group) -> None:
+        """The process ended by itself."""
+        if group in self.drivers:
+            self.drivers.remove(group)
+        if group in self.executors:
+            self.executors.remove(group)
+        self.running.pop(id(group), None)
+
+    def died(self, group: Group) -> None:
+        """The process was killed."""
+        if group in self.drivers:
+            self.gone(group)
+            self._driver_died(group)
+        elif group in self.executors:
+            self.reasons.add("executor killed")
+            attempt = self.running[id(group)]
+            self.gone(group)
+            if attempt.driver.alive:
+                attempt.lost()
+
+    def _driver_died(self, group: Group) -> None:
+        """Its tasks die with it, or live on a while."""
+        for attempt in list(self.running.values()):
+            if attempt.driver is group and self.hub.random.random() < 0.5:
+                self.hub.kill(attempt.group)
+                self.gone(attempt.group)
+        if not self.drivers:
+            operator.before_restart(self)
+            self.start_soon()
+
+    # --- what is known --------------------------------------------------------------------------------------------
+
+    def accepts(self, uid: int) -> bool:
+        """Whether the record's value fits its column."""
+        return uid % self.bad != 0
+
+    def records(self) -> dict[TopicPartition, StateRecord]:
+        """The stored state."""
+        found = {}
+        for key, row in self.store.rows.items():
+            if key != SINK:
+                _, topic, partition, _ = key.split("/", 3)
+                found[TopicPartition(topic, int(partition))] = decode(row.body)
+        return found
+
+    def doubt_is_old(self) -> bool:
+        """Whether some range is in doubt for longer than tokens are surely kept, or a server forgot some."""
+        if any(s.restarts for s in self.servers):
+            return True
+        kind = next(iter(self.kinds.values()))
+        limit_s = min(self.max_age_s, kind.window_s) if kind.replicated else self.max_age_s
+        oldest = min((r.before_at for r in self.records().values() if r.in_doubt), default=self.hub.now)
+        return self.hub.now - oldest > (limit_s - MARGIN_S) * 1000 - 2_000
+
+    def _only_sender(self) -> bool:
+        """Whether one task alone is sending.  It is then spared: a second attempt would not know of the restart."""
+        alone = len(self.executors) == 1 and not self.hub.timers
+        if alone:
+            self.executors[0].spared = True
+        return alone

@@ -1,0 +1,338 @@
+"""One task: what it sends, under which names, what it refuses, and how much it holds in memory."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from chsink.delivery.model import Ack, Assignment, ChunkAck, total
+from chsink.delivery.task import Piece, Prepared, Rejected, TaskContext, run_task
+from chsink.errors import UnavailableError
+from chsink.ports import InsertResult
+from statemachine.ranges import OffsetRange, TopicPartition
+from statemachine.records import Phase, StateKey, StateRecord
+from statemachine.tokens import piece_token
+
+TP = TopicPartition("t", 1)
+KEY = StateKey("sink", "t", 1, "db.t")
+RECORD = StateRecord(Phase.BEFORE, 1, "a", "id", start=10, end=20, chunk_offsets=4, layout="L", pipeline="P")
+
+
+def batch(*offsets: int | None, topic: str = "t", partition: int = 1) -> pa.RecordBatch:
+    n = len(offsets)
+    numbers, partitions = pa.array(offsets, pa.int64()), pa.array([partition] * n, pa.int32())
+    return pa.record_batch({"topic": pa.array([topic] * n, pa.string()), "partition": partitions, "offset": numbers})
+
+
+@dataclass
+class Writer:
+    """Keeps what it is given; ``fail_at`` fails that insert; ``counts`` answers probes by (shard, start)."""
+
+    sent: list[tuple[int, list[int], str, int]] = field(default_factory=list)
+    probes: list[tuple[int, OffsetRange]] = field(default_factory=list)
+    counts: dict[tuple[int, int], int] = field(default_factory=dict)
+    fail_at: int | None = None
+
+    def insert(self, shard: int, table: str, batch: pa.RecordBatch, token: str, deadline_ms: int) -> InsertResult:
+        assert table == "db.t"
+        if len(self.sent) == self.fail_at:
+            raise UnavailableError("CHS-702", "no answer", "wait")
+        self.sent.append((shard, batch.column("offset").to_pylist(), token, deadline_ms))
+        return InsertResult(batch.num_rows, 8 * batch.num_rows, 0)
+
+    def count(self, shard: int, table: str, partition: TopicPartition, offsets: OffsetRange) -> int:
+        assert (table, partition) == ("db.t", TP)
+        self.probes.append((shard, offsets))
+        return self.counts.get((shard, offsets.start), 0)
+
+    @property
+    def offsets(self) -> list[list[int]]:
+        return [offsets for _, offsets, _, _ in self.sent]
+
+
+def one_shard(table: pa.Table, assignment: Assignment) -> Prepared:
+    batches = table.combine_chunks().to_batches()
+    return Prepared(tuple(Piece(0, b) for b in batches))
+
+
+def two_shards(table: pa.Table, assignment: Assignment) -> Prepared:
+    odd = pc.equal(pc.bit_wise_and(table.column("offset"), 1), 1)
+    parts = [table.filter(pc.invert(odd)), table.filter(odd)]
+    return Prepared(tuple(Piece(n, p.combine_chunks().to_batches()[0]) for n, p in enumerate(parts) if p.num_rows))
+
+
+def context(writer: Writer, *, record: StateRecord = RECORD, probe: bool = False) -> TaskContext:
+    assignment = Assignment(KEY, record, "layout", probe, 99)
+    planned = {TP: OffsetRange(5, 30), TopicPartition("t", 2): OffsetRange(0, 100)}
+    return TaskContext(
+        7, {TP: assignment}, planned, one_shard, lambda _: writer, halt_on_bad_value=True, max_chunk_bytes=10**6
+    )
+
+
+def run(writer: Writer, *batches: pa.RecordBatch, **changes: object) -> Ack:
+    return run_task(iter(batches), replace(context(writer), **changes))  # type: ignore[arg-type]
+
+
+def covered(ack: Ack) -> list[tuple[int, int]]:
+    return [(c.start, c.end) for c in ack.chunks]
+
+
+TILES = [(10, 14), (14, 18), (18, 20)]
+
+
+# --- cutting -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cut", [1, 2, 3, 4, 7, 20])
+def test_chunks_do_not_depend_on_how_the_input_is_cut(cut: int) -> None:
+    writer, offsets = Writer(), list(range(10, 20))
+    ack = run(writer, *(batch(*offsets[i : i + cut]) for i in range(0, 10, cut)))
+    assert writer.offsets == [[10, 11, 12, 13], [14, 15, 16, 17], [18, 19]]
+    assert (ack.task, ack.topic_partition, covered(ack), ack.error) == (7, TP, TILES, None)
+
+
+def test_every_piece_has_the_token_of_the_recorded_range_and_the_deadline() -> None:
+    writer = Writer()
+    run(writer, batch(*range(10, 20)))
+    assert [(t, d) for _, _, t, d in writer.sent] == [(piece_token(KEY, RECORD, n, 0), 99) for n in range(3)]
+
+
+def test_only_the_assigned_part_of_the_batch_is_sent() -> None:
+    writer = Writer()
+    ack = run(writer, batch(*range(5, 12)), batch(*range(12, 30)))
+    assert writer.offsets == [[10, 11, 12, 13], [14, 15, 16, 17], [18, 19]]
+    assert covered(ack) == TILES
+
+
+def test_gaps_do_not_move_the_chunks() -> None:
+    """Compaction removed 11..16 and the last offsets are transaction markers."""
+    writer = Writer()
+    ack = run(writer, batch(10, 17))
+    assert writer.offsets == [[10], [17]]
+    assert [t for _, _, t, _ in writer.sent] == [piece_token(KEY, RECORD, n, 0) for n in (0, 1)]
+    assert covered(ack) == TILES
+    assert ack.chunks[2] == ChunkAck(18, 20)
+
+
+def test_a_whole_chunk_may_be_empty_also_the_first() -> None:
+    writer = Writer()
+    ack = run(writer, batch(19))
+    assert (writer.offsets, covered(ack)) == ([[19]], TILES)
+    assert writer.sent[0][2] == piece_token(KEY, RECORD, 2, 0)
+
+
+def test_an_assigned_range_without_records_is_covered_when_others_were_seen() -> None:
+    writer = Writer()
+    ack = run(writer, batch(5, 6), batch(25))
+    assert (writer.sent, covered(ack)) == ([], TILES)
+
+
+def test_rows_of_one_record_stay_together() -> None:
+    """A transform may give several rows a record: equal offsets, also across input batches."""
+    writer = Writer()
+    run(writer, batch(12, 13, 13), batch(13, 14))
+    assert writer.offsets == [[12, 13, 13, 13], [14]]
+
+
+def test_no_record_at_all_gives_an_anonymous_ack() -> None:
+    ack = run(Writer(), batch(), batch())
+    assert (ack.topic_partition, ack.chunks, ack.error) == (None, (), None)
+
+
+def test_a_partition_without_an_assignment_is_read_and_left() -> None:
+    writer = Writer()
+    ack = run(writer, batch(1, 2, 3, partition=2))
+    assert (writer.sent, ack.topic_partition, ack.chunks) == ([], TopicPartition("t", 2), ())
+
+
+def test_an_ack_adds_up_and_crosses_as_json() -> None:
+    writer = Writer()
+    ack = run(writer, batch(*range(10, 20)), prepare=two_shards)
+    assert Ack.from_json(ack.to_json()) == ack
+    sums = total([ack, ack])
+    assert (sums.records, sums.rows, sums.inserts, sums.bytes) == (20, 20, 12, 160)
+
+
+def test_a_failed_ack_crosses_as_json() -> None:
+    ack = run(Writer(fail_at=0), batch(*range(10, 20)))
+    assert Ack.from_json(ack.to_json()) == ack
+
+
+# --- refused input -------------------------------------------------------------------------------------------------
+
+REFUSED: dict[str, tuple[list[pa.RecordBatch], str]] = {
+    "two partitions in a batch": (
+        [pa.record_batch({"topic": ["t", "t"], "partition": pa.array([1, 2], pa.int32()), "offset": [10, 11]})],
+        "of other topic-partitions",
+    ),
+    "two topics in a batch": (
+        [pa.record_batch({"topic": ["t", "u"], "partition": pa.array([1, 1], pa.int32()), "offset": [10, 11]})],
+        "of other topic-partitions",
+    ),
+    "two partitions in two batches": ([batch(10), batch(11, partition=2)], "of other topic-partitions"),
+    "descending in a batch": ([batch(11, 10)], "not in ascending order"),
+    "descending between batches": ([batch(10, 12), batch(11, 13)], "not in ascending order"),
+    "below the plan": ([batch(4, 10)], "outside the planned range [5, 30)"),
+    "above the plan": ([batch(10, 30)], "outside the planned range [5, 30)"),
+    "no plan for it": ([batch(1, partition=9)], "outside the planned range None"),
+    "no offset": ([batch(10, None)], "have no offset"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused(name: str) -> None:
+    batches, sentence = REFUSED[name]
+    writer = Writer()
+    ack = run(writer, *batches)
+    assert ack.error is not None
+    assert (ack.error[0], ack.error[3]) == ("CHS-602", 2)
+    assert sentence in ack.error[1]
+    assert not any(13 in sent for sent in writer.offsets)
+
+
+def test_chunks_before_the_refused_batch_are_acknowledged() -> None:
+    writer = Writer()
+    ack = run(writer, batch(*range(10, 16)), batch(12))
+    assert ack.error is not None
+    assert (covered(ack), writer.offsets) == ([(10, 14)], [[10, 11, 12, 13]])
+
+
+def test_a_chunk_is_not_sent_before_it_is_complete() -> None:
+    """10..13 are there, but nothing has shown that 13 is the chunk's last row."""
+    writer = Writer()
+    ack = run(writer, batch(10, 11, 12, 13), batch(9))
+    assert ack.error is not None
+    assert (writer.sent, ack.chunks) == ([], ())
+
+
+# --- errors of inserts and values ----------------------------------------------------------------------------------
+
+
+def test_an_insert_that_fails_is_reported_after_the_chunks_that_landed() -> None:
+    ack = run(Writer(fail_at=1), batch(*range(10, 20)))
+    assert covered(ack) == [(10, 14)]
+    assert ack.error == ("CHS-702", "no answer", "wait", 5)
+
+
+def test_an_insert_that_fails_on_the_last_chunk_is_reported() -> None:
+    ack = run(Writer(fail_at=2), batch(*range(10, 20)))
+    assert (covered(ack), ack.error and ack.error[0]) == ([(10, 14), (14, 18)], "CHS-702")
+
+
+def test_a_defect_is_raised_and_not_acknowledged() -> None:
+    def broken(table: pa.Table, assignment: Assignment) -> Prepared:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        run(Writer(), batch(*range(10, 20)), prepare=broken)
+
+
+def rejecting(table: pa.Table, assignment: Assignment) -> Prepared:
+    offsets = table.column("offset").to_pylist()
+    bad = tuple(Rejected(i, "n", "text is not UInt8") for i, o in enumerate(offsets) if o in (15, 17))
+    kept = table.filter(pa.array([o not in (15, 17) for o in offsets])).combine_chunks()
+    return Prepared(tuple(Piece(0, b) for b in kept.to_batches()), bad)
+
+
+def test_a_bad_value_halts_naming_where_and_never_what() -> None:
+    ack = run(Writer(), batch(*range(10, 20)), prepare=rejecting)
+    assert ack.error is not None
+    assert (ack.error[0], ack.error[3]) == ("CHS-501", 3)
+    assert ack.error[1] == "topic 't' partition 1 offset 15: column 'n': text is not UInt8 (and 1 more in this chunk)"
+    assert covered(ack) == [(10, 14)]
+
+
+def test_a_bad_value_is_skipped_and_counted() -> None:
+    writer = Writer()
+    ack = run(writer, batch(*range(10, 20)), prepare=rejecting, halt_on_bad_value=False)
+    assert writer.offsets == [[10, 11, 12, 13], [14, 16], [18, 19]]
+    assert (ack.error, total([ack]).skipped, total([ack]).records) == (None, 2, 10)
+
+
+def test_max_chunk_bytes() -> None:
+    ack = run(Writer(), batch(*range(10, 20)), max_chunk_bytes=40)
+    assert ack.error is not None
+    assert ack.error[0] == "CHS-603" and "chunk [10, 14)" in ack.error[1]
+
+
+# --- probing -------------------------------------------------------------------------------------------------------
+
+
+def probing(writer: Writer) -> Ack:
+    assignment = Assignment(KEY, RECORD, "layout", probe=True, deadline_ms=99)
+    return run(writer, batch(*range(10, 20)), prepare=two_shards, assignments={TP: assignment})
+
+
+def test_probe_sends_only_pieces_that_are_missing_whole() -> None:
+    writer = Writer(counts={(0, 10): 2, (1, 10): 2, (0, 14): 2})
+    ack = probing(writer)
+    assert [(s, o) for s, o, _, _ in writer.sent] == [(1, [15, 17]), (0, [18]), (1, [19])]
+    assert writer.probes[:2] == [(0, OffsetRange(10, 14)), (1, OffsetRange(10, 14))]
+    assert (covered(ack), total([ack]).inserts) == (TILES, 3)
+
+
+def test_probe_never_completes_a_piece_that_is_there_in_part() -> None:
+    writer = Writer(counts={(0, 14): 1})
+    ack = probing(writer)
+    assert ack.error is not None
+    assert ack.error[0] == "CHS-314" and "holds 1 of the piece's 2 rows" in ack.error[1]
+    assert covered(ack) == [(10, 14)]
+
+
+def test_without_probe_nothing_is_looked_for() -> None:
+    writer = Writer(counts={(0, 10): 4})
+    run(writer, batch(*range(10, 20)))
+    assert (writer.probes, len(writer.sent)) == ([], 3)
+
+
+# --- overlap and memory --------------------------------------------------------------------------------------------
+
+
+class Gate(Writer):
+    """Inserts wait until the reader has been asked for ``ahead`` more batches."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.read_on = threading.Event()
+        self.overlapped = False
+
+    def insert(self, shard: int, table: str, batch: pa.RecordBatch, token: str, deadline_ms: int) -> InsertResult:
+        if not self.sent:
+            self.overlapped = self.read_on.wait(10)
+        return super().insert(shard, table, batch, token, deadline_ms)
+
+
+def test_the_next_chunk_is_read_while_one_is_inserted() -> None:
+    writer = Gate()
+
+    def source() -> Iterator[pa.RecordBatch]:
+        yield batch(*range(10, 15))
+        yield batch(15, 16)  # asked for after chunk [10,14) was handed over, while its insert waits
+        writer.read_on.set()
+        yield batch(17, 18, 19)
+
+    ack = run_task(source(), context(writer))
+    assert writer.overlapped
+    assert covered(ack) == TILES
+
+
+def test_at_most_two_chunks_are_read_and_not_yet_inserted() -> None:
+    """However long the range, reading waits for inserting."""
+    writer, held = Writer(), []
+    record = replace(RECORD, start=0, end=400)
+
+    def source() -> Iterator[pa.RecordBatch]:
+        for offset in range(400):
+            held.append(offset - sum(len(o) for o in writer.offsets))
+            yield batch(offset)
+
+    planned = {TP: OffsetRange(0, 400)}
+    ack = run_task(source(), replace(context(writer, record=record), planned=planned))
+    assert len(ack.chunks) == 100
+    # one chunk under way, one complete, and the row that completed it
+    assert max(held) <= 2 * 4 + 1

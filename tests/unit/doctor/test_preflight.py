@@ -1,0 +1,132 @@
+"""A target table, judged from its description."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from chsink.clickhouse.preflight import Target, target_findings
+from chsink.clickhouse.table import TableColumn, TargetTable
+from chsink.doctor.columns import column_findings
+from chsink.findings import Severity
+from chsink.sharding import Layout, Shard
+
+WINDOW = {
+    "non_replicated_deduplication_window": "100",
+    "replicated_deduplication_window": "1000",
+    "replicated_deduplication_window_seconds": "3600",
+}
+URLS = ("http://a:8123", "http://b:8123")
+
+
+def table(*columns: tuple[str, ...], engine: str = "MergeTree", partition_key: str = "") -> TargetTable:
+    described = tuple(TableColumn(*(*c, "", "")[:4]) for c in columns or (("id", "UInt32"),))
+    return TargetTable("d", "t", "uuid", engine, described, partition_key, False, WINDOW, "UTC")
+
+
+def target(*tables: TargetTable, shard_key: tuple[str, ...] = ()) -> Target:
+    return Target("topic", "d.t", URLS[: len(tables)], tables, shard_key)
+
+
+def found(checked: Target) -> list[tuple[str, str]]:
+    return [(f.id, str(f.severity)) for f in target_findings(checked)]
+
+
+def test_a_plain_table_is_ok() -> None:
+    [finding] = target_findings(target(table()))
+
+    assert (finding.id, finding.severity) == ("CHS-203", Severity.OK)
+    assert "MergeTree that remembers 100 blocks" in finding.sentence
+
+
+@pytest.mark.parametrize(
+    ("described", "verdict"),
+    [
+        (table(engine="Distributed"), ("CHS-203", "error")),
+        (replace(table(), merge_tree=dict.fromkeys(WINDOW, "0")), ("CHS-210", "error")),
+        (table(("s", "AggregateFunction(sum, UInt8)")), ("CHS-214", "error")),
+        (table(("at", "DateTime", "DEFAULT", "now()")), ("CHS-209", "warning")),
+        (table(("at", "DateTime", "DEFAULT", "now()"), partition_key="toYYYYMM(at)"), ("CHS-206", "error")),
+        (table(("id", "UInt8"), partition_key="toDate(now())"), ("CHS-206", "error")),
+        (table(("n", "UUID", "DEFAULT", "generateUUIDv4()")), ("CHS-209", "warning")),
+    ],
+)
+def test_what_is_wrong_with_one_table(described: TargetTable, verdict: tuple[str, str]) -> None:
+    assert found(target(described)) == [verdict]
+
+
+def test_a_partition_key_through_another_columns_default() -> None:
+    """⚑ partition keys that depend on server-side defaults are refused, also at one remove."""
+    described = table(
+        ("at", "DateTime", "DEFAULT", "now()"), ("day", "Date", "DEFAULT", "toDate(at)"), partition_key="day"
+    )
+
+    assert ("CHS-206", "error") in found(target(described))
+
+
+def test_shards_must_be_alike() -> None:
+    assert found(target(table(("id", "UInt32")), table(("id", "UInt64")))) == [("CHS-204", "error")]
+
+
+def test_the_shard_key_is_a_column() -> None:
+    assert found(target(table(), table(), shard_key=("nosuch",))) == [("CHS-205", "error")]
+
+
+# --- columns ---------------------------------------------------------------------------------------------------------
+
+ONE_SHARD = Layout((Shard((URLS[0],)),))
+
+
+def columns(*described: tuple[str, ...], written: tuple[str, ...] | None = None) -> list[tuple[str, str]]:
+    findings = column_findings(target(table(*described)), ONE_SHARD, written)
+    return [(f.id, str(f.severity)) for f in findings]
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "severities"),
+    [
+        ("_kafka_topic", "LowCardinality(String)", ["ok"]),
+        ("_kafka_topic", "Enum8('another' = 1)", ["error"]),
+        ("_kafka_partition", "Int32", ["ok"]),
+        ("_kafka_partition", "UInt8", ["warning"]),
+        ("_kafka_offset", "UInt64", ["ok"]),
+        ("_kafka_offset", "UInt32", ["warning"]),
+        ("_kafka_timestamp", "DateTime64(3)", ["ok"]),
+        ("_kafka_timestamp", "DateTime64(2)", ["error"]),
+        ("_kafka_timestamp", "DateTime", ["error"]),
+        ("_kafka_key", "Nullable(String)", ["ok"]),
+        ("_kafka_key", "String", ["warning"]),
+        ("_kafka_headers", "Array(Tuple(key String, value Nullable(String)))", ["warning"]),
+        ("_kafka_headers", "Map(String, String)", ["error"]),
+    ],
+)
+def test_columns_of_kafkas_own_fields(name: str, kind: str, severities: list[str]) -> None:
+    assert columns((name, kind)) == [("CHS-223", s) for s in severities]
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "default"),
+    [("_kafka_key", "String", "''"), ("_kafka_headers", "Array(Tuple(key String, value Nullable(String)))", "[]")],
+)
+def test_a_default_stands_in_for_a_missing_field(name: str, kind: str, default: str) -> None:
+    assert columns((name, kind, "DEFAULT", default)) == [("CHS-223", "ok")]
+
+
+def test_a_column_that_no_value_can_be_written_to() -> None:
+    assert columns(("v", "Variant(UInt8, Array(Date))")) == [("CHS-504", "error")]
+
+
+def test_only_written_columns_count() -> None:
+    described = (("v", "Variant(UInt8, Array(Date))"), ("id", "UInt8"))
+
+    assert columns(*described, written=("id",)) == [("CHS-223", "ok")]
+
+
+def test_a_key_type_that_the_hash_does_not_take() -> None:
+    layout = Layout((Shard((URLS[0],)), Shard((URLS[1],))), "intHash64", ("name",))
+    described = table(("name", "String"))
+
+    findings = column_findings(target(described, described), layout, None)
+
+    assert [(f.id, str(f.severity)) for f in findings] == [("CHS-404", "error")]

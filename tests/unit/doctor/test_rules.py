@@ -1,0 +1,113 @@
+"""Judgements over numbers: each verdict at its edge."""
+
+from __future__ import annotations
+
+import pytest
+
+from chsink.doctor import rules
+from chsink.doctor.rules import Load, Replication, View
+from chsink.findings import Severity
+
+
+@pytest.mark.parametrize(
+    ("version", "severity"), [("24.7.9.1", "warning"), ("24.8.1.1", "ok"), ("26.9.2.1", "ok"), ("9.1", "warning")]
+)
+def test_server_version(version: str, severity: str) -> None:
+    assert rules.server_version("http://a", version).severity == severity
+
+
+@pytest.mark.parametrize(
+    ("skew_s", "margin_s", "severity"), [(30.0, 30, "ok"), (30.1, 30, "error"), (-31, 30, "error"), (0.9, 0, "ok")]
+)
+def test_clock_skew(skew_s: float, margin_s: int, severity: str) -> None:
+    finding = rules.clock_skew("http://a", skew_s, margin_s)
+
+    assert (finding.id, finding.severity) == ("CHS-224", severity)
+
+
+def test_clock_skew_says_who_is_ahead() -> None:
+    assert "31.0 s ahead of the driver's" in rules.clock_skew("http://a", 31, 30).sentence
+    assert "31.0 s behind the driver's" in rules.clock_skew("http://a", -31, 30).sentence
+
+
+ONE, TWO = ("http://a",), ("http://a", "http://b")
+
+
+@pytest.mark.parametrize(
+    ("found", "severity"),
+    [
+        (Replication(False, ONE, 1, "0", {}), None),
+        (Replication(False, TWO, 1, "0", {}), "error"),
+        (Replication(True, ONE, 1, "0", {"http://a": "/t"}), "ok"),
+        (Replication(True, ONE, 2, "0", {"http://a": "/t"}), "error"),
+        (Replication(True, ONE, 2, "1", {"http://a": "/t"}), "error"),
+        (Replication(True, ONE, 3, "2", {"http://a": "/t"}), "ok"),
+        (Replication(True, TWO, 2, "auto", {"http://a": "/t", "http://b": "/t"}), "ok"),
+        (Replication(True, TWO, 2, "auto", {"http://a": "/t", "http://b": "/u"}), "error"),
+    ],
+)
+def test_replicas_are_one_table_and_acknowledge_together(found: Replication, severity: str | None) -> None:
+    """⚑ several replicas need one Keeper path and insert_quorum, else refused."""
+    finding = rules.replication("d.t", found)
+
+    assert (finding.severity if finding else None) == severity
+
+
+@pytest.mark.parametrize(
+    ("view", "severity", "fix"),
+    [
+        (View("d.v", "d.t2", "MergeTree", 100), "ok", ""),
+        (View("d.v", "d.t2", "MergeTree", 0), "warning", "non_replicated_deduplication_window"),
+        (View("d.v", "d.t2", "ReplicatedMergeTree", 0), "warning", " replicated_deduplication_window"),
+        (View("d.v", "d.t2", "Null", None), "warning", "MergeTree"),
+        (View("d.v", "d.t2", "", None), "warning", "MergeTree"),
+    ],
+)
+def test_a_view_counts_twice_unless_its_table_deduplicates(view: View, severity: str, fix: str) -> None:
+    [finding] = rules.views("d.t", [view])
+
+    assert finding.severity == severity
+    assert fix in finding.fix
+
+
+def test_no_views_no_finding() -> None:
+    assert rules.views("d.t", []) == []
+
+
+@pytest.mark.parametrize(
+    ("load", "verdicts"),
+    [
+        (Load(100, 0, partitioned=False, touched=1, per_block=100), [("CHS-211", "ok")]),
+        (Load(101, 0, partitioned=False, touched=1, per_block=100), [("CHS-211", "error")]),
+        (Load(50, 0, partitioned=True, touched=2, per_block=100), [("CHS-211", "ok")]),
+        (Load(51, 0, partitioned=True, touched=2, per_block=100), [("CHS-211", "warning")]),
+        (Load(None, 101, partitioned=False, touched=1, per_block=100), [("CHS-211", "warning")]),
+        (Load(None, 0, partitioned=True, touched=0, per_block=100), [("CHS-211", "ok")]),
+        (Load(1, 0, partitioned=True, touched=101, per_block=100), [("CHS-230", "warning")]),
+        (Load(1, 0, partitioned=True, touched=101, per_block=0), [("CHS-211", "ok")]),
+    ],
+)
+def test_a_batch_fits_the_window(load: Load, verdicts: list[tuple[str, str]]) -> None:
+    """⚑ the window counts parts of the whole table: chunks × table partitions a batch are bounded by it."""
+    assert [(f.id, str(f.severity)) for f in rules.window("d.t", "http://a", 100, load)] == verdicts
+
+
+@pytest.mark.parametrize(
+    ("expired", "old", "retention_ms", "severity", "says"),
+    [
+        (0, 0, 3_600_000, "ok", "keeps records 1 h"),
+        (0, 0, -1, "ok", "for ever"),
+        (0, 2, 3_600_000, "warning", "2 partitions"),
+        (7, 2, 3_600_000, "warning", "dropped 7 offsets"),
+    ],
+)
+def test_retention(expired: int, old: int, retention_ms: int, severity: str, says: str) -> None:
+    finding = rules.retention("t", expired, old, retention_ms)
+
+    assert finding.severity == severity
+    assert says in finding.sentence
+
+
+def test_client_versions() -> None:
+    assert rules.client_versions({"a": "1"}, {"a": "1"}).severity is Severity.INFO
+    assert "a 2 (tested: 1)" in rules.client_versions({"a": "1"}, {"a": "2"}).sentence

@@ -1,0 +1,130 @@
+"""What a decision of a person makes of a record, and what the state machine then does."""
+
+from __future__ import annotations
+
+import pytest
+
+from statemachine import writes
+from statemachine.plan import Facts, Policy, StepKind, decide
+from statemachine.ranges import OffsetRange
+from statemachine.records import MAX_GAPS, Phase, StateKey, StateRecord, decode, encode
+from statemachine.tokens import piece_token
+from statemachine.transitions import Halt
+
+KEY = StateKey("s", "t", 0, "d.t")
+SAID = writes.Announcement("id", 10, "layout", "pipeline", 1000, (5,))
+FACTS = Facts("id", 0, 1000, pipeline="pipeline")
+
+
+def doubtful() -> StateRecord:
+    """[10, 20) in doubt after [0, 10)."""
+    done = writes.after(
+        writes.before(writes.empty(1, "a"), OffsetRange(0, 10), SAID, epoch=1, attempt="b", fresh=True),
+        epoch=1,
+        attempt="c",
+    )
+    return writes.before(done, OffsetRange(10, 20), SAID, epoch=1, attempt="d")
+
+
+def test_lost_is_done_with_and_kept_as_a_gap() -> None:
+    record = writes.lost(doubtful(), epoch=2, attempt="e")
+
+    assert (record.phase, record.range, record.gaps) == (Phase.AFTER, OffsetRange(10, 20), (OffsetRange(10, 20),))
+    assert decode(encode(record)) == record
+
+
+def test_after_lost_the_same_batch_is_skipped_and_the_next_one_written() -> None:
+    record = writes.lost(doubtful(), epoch=2, attempt="e")
+
+    same = decide(record, OffsetRange(10, 20), FACTS, Policy())
+    following = decide(record, OffsetRange(20, 30), FACTS, Policy())
+
+    assert [s.kind for s in same.steps] == [StepKind.SKIP]
+    assert [(s.kind, s.range) for s in following.steps] == [(StepKind.WRITE, OffsetRange(20, 30))]
+
+
+def test_what_was_lost_is_refused_when_it_is_offered_later() -> None:
+    record = writes.lost(doubtful(), epoch=2, attempt="e")
+    record = writes.before(record, OffsetRange(20, 30), SAID, epoch=2, attempt="f")
+
+    assert decide(record, OffsetRange(12, 30), FACTS, Policy()).halt is Halt.OUTSIDE_PROCESSED
+
+
+def test_lost_ranges_are_bounded_like_other_gaps() -> None:
+    record = doubtful()
+    for n in range(MAX_GAPS + 2):
+        record = writes.lost(record, epoch=2, attempt=f"l{n}")
+        record = writes.before(record, OffsetRange(record.end, record.end + 10), SAID, epoch=2, attempt=f"b{n}")
+
+    assert len(record.gaps) == MAX_GAPS
+    assert record.first <= record.gaps[0].start
+
+
+def resent() -> StateRecord:
+    return writes.resend(
+        doubtful(), layout="new", pipeline="changed", before_at=9000, block_marks=(7,), epoch=2, attempt="e"
+    )
+
+
+def test_resend_keeps_the_range_and_takes_the_present_pipeline() -> None:
+    record = resent()
+
+    assert (record.phase, record.range, record.first, record.incarnation) == (Phase.BEFORE, OffsetRange(10, 20), 0, 0)
+    assert (record.layout, record.pipeline, record.before_at, record.block_marks) == ("new", "changed", 9000, (7,))
+    decision = decide(record, OffsetRange(10, 20), Facts("id", 0, 1000, pipeline="changed"), Policy())
+    assert [s.kind for s in decision.steps] == [StepKind.REINSERT]
+
+
+def test_resend_uses_tokens_that_were_never_sent() -> None:
+    """Rows of the old pieces may have been removed by hand; their tokens are still remembered."""
+    old = doubtful()
+    again = writes.resend(
+        resent(), layout="layout", pipeline="pipeline", before_at=9001, block_marks=(7,), epoch=3, attempt="f"
+    )
+
+    tokens = {piece_token(KEY, r, 0, 0) for r in (old, resent(), again)}
+
+    assert len(tokens) == 3
+
+
+def test_reset_starts_a_new_incarnation_with_other_tokens() -> None:
+    record = writes.reset(doubtful(), epoch=2, attempt="e")
+
+    assert (record.phase, record.incarnation) == (Phase.EMPTY, 1)
+    anew = writes.before(record, OffsetRange(10, 20), SAID, epoch=2, attempt="f", fresh=True)
+    assert anew.incarnation == 1
+    assert piece_token(KEY, anew, 0, 0) != piece_token(KEY, doubtful(), 0, 0)
+
+
+def test_recovered_state_goes_on_after_what_is_there() -> None:
+    record = writes.recovered(
+        writes.empty(2, "a"), OffsetRange(3, 20), SAID, incarnation=1_700_000_000, epoch=2, attempt="e"
+    )
+
+    assert (record.phase, record.first, record.range) == (Phase.AFTER, 3, OffsetRange(3, 20))
+    replay = decide(record, OffsetRange(10, 30), FACTS, Policy())
+    assert [(s.kind, s.range) for s in replay.steps] == [
+        (StepKind.SKIP, OffsetRange(10, 20)),
+        (StepKind.WRITE, OffsetRange(20, 30)),
+    ]
+    following = writes.before(record, OffsetRange(20, 30), SAID, epoch=2, attempt="f")
+    assert following.incarnation == 1_700_000_000
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda r: writes.lost(r, epoch=2, attempt="x"),
+        lambda r: writes.resend(r, layout="", pipeline="", before_at=1, block_marks=(), epoch=2, attempt="x"),
+    ],
+)
+def test_only_a_range_in_doubt_can_be_decided(write: object) -> None:
+    done = writes.after(doubtful(), epoch=1, attempt="e")
+
+    with pytest.raises(AssertionError):
+        write(done)  # type: ignore[operator]
+
+
+def test_state_that_is_there_is_not_recovered() -> None:
+    with pytest.raises(AssertionError):
+        writes.recovered(doubtful(), OffsetRange(0, 9), SAID, incarnation=5, epoch=2, attempt="x")

@@ -1,0 +1,209 @@
+"""Every cell of the decision table and every guard, by name, written out by hand from the design and not from TABLE."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from statemachine.plan import Facts, Policy, Step, StepKind, decide, settle
+from statemachine.ranges import OffsetRange, Relation
+from statemachine.records import Phase, StateRecord
+from statemachine.transitions import GUARDS, TABLE, Halt
+
+FIRST, S, E = 2, 10, 20
+AFTER = StateRecord(Phase.AFTER, 3, "a", "id", first=FIRST, start=S, end=E, chunk_offsets=4, layout="L", pipeline="P")
+BEFORE = replace(AFTER, phase=Phase.BEFORE)
+EMPTY = StateRecord(Phase.EMPTY, 3, "a")
+FACTS = Facts("id", log_start=0, log_end=100, pipeline="P")
+HALT, RECORD, TOLERANT = Policy(), Policy(on_gap="record"), Policy(on_rewind="skip")
+
+
+def rng(start: int, end: int) -> OffsetRange:
+    return OffsetRange(start, end)
+
+
+def write(start: int, end: int, *, fresh: bool = False) -> Step:
+    return Step(StepKind.WRITE, rng(start, end), fresh)
+
+
+def skip(start: int, end: int) -> Step:
+    return Step(StepKind.SKIP, rng(start, end))
+
+
+def gap(start: int, end: int) -> Step:
+    return Step(StepKind.RECORD_GAP, rng(start, end))
+
+
+REINSERT = Step(StepKind.REINSERT, rng(S, E))
+SETTLE = Step(StepKind.SETTLE, rng(S, E))
+
+
+CELLS: dict[str, tuple[StateRecord | None, OffsetRange, Policy, list[Step], Halt | None]] = {
+    # name: record, planned [a,b), policy → steps, halt
+    "NEW/NO_RECORD": (None, rng(0, 30), HALT, [write(0, 30, fresh=True)], None),
+    "NEW/AFTER": (AFTER, rng(20, 30), HALT, [write(20, 30)], None),
+    "NEW/BEFORE": (BEFORE, rng(20, 30), HALT, [SETTLE, write(20, 30)], None),
+    "GAP/AFTER record": (AFTER, rng(25, 30), RECORD, [gap(20, 25), write(25, 30)], None),
+    "GAP/AFTER halt": (AFTER, rng(25, 30), HALT, [], Halt.GAP),
+    "GAP/BEFORE record": (BEFORE, rng(25, 30), RECORD, [SETTLE, gap(20, 25), write(25, 30)], None),
+    "GAP/BEFORE halt": (BEFORE, rng(25, 30), HALT, [SETTLE], Halt.GAP),
+    "SAME/AFTER": (AFTER, rng(10, 20), HALT, [skip(10, 20)], None),
+    "SAME/BEFORE": (BEFORE, rng(10, 20), HALT, [REINSERT], None),
+    "OVERLAPPING_FROM_START/AFTER": (AFTER, rng(10, 30), HALT, [skip(10, 20), write(20, 30)], None),
+    "OVERLAPPING_FROM_START/BEFORE": (BEFORE, rng(10, 30), HALT, [REINSERT, write(20, 30)], None),
+    "OVERLAPPING_FROM_INSIDE/AFTER": (AFTER, rng(15, 30), HALT, [skip(15, 20), write(20, 30)], None),
+    "OVERLAPPING_FROM_INSIDE/BEFORE": (BEFORE, rng(15, 30), HALT, [SETTLE, skip(15, 20), write(20, 30)], None),
+    "CONTAINS/AFTER from start": (AFTER, rng(10, 15), HALT, [skip(10, 15)], None),
+    "CONTAINS/AFTER inside": (AFTER, rng(12, 15), HALT, [skip(12, 15)], None),
+    "CONTAINS/AFTER to end": (AFTER, rng(15, 20), HALT, [skip(15, 20)], None),
+    "CONTAINS/BEFORE from start": (BEFORE, rng(10, 15), HALT, [SETTLE, skip(10, 15)], None),
+    "CONTAINS/BEFORE inside": (BEFORE, rng(12, 15), HALT, [SETTLE, skip(12, 15)], None),
+    "CONTAINS/BEFORE to end": (BEFORE, rng(15, 20), HALT, [SETTLE, skip(15, 20)], None),
+}
+
+
+@pytest.mark.parametrize("name", CELLS)
+def test_cell(name: str) -> None:
+    record, planned, policy, steps, halt = CELLS[name]
+    decision = decide(record, planned, FACTS, policy)
+    assert decision.because == name.split(" ", maxsplit=1)[0]
+    assert list(decision.steps) == steps
+    assert decision.halt is halt
+    assert (decision.halt is None) or str(rng(20, 25)) in decision.detail
+
+
+def test_every_cell_of_the_table_is_tested() -> None:
+    in_table = {f"{r.name}/{p or 'NO_RECORD'}" for r, row in TABLE.items() for p in row}
+    assert in_table == {name.split(" ")[0] for name in CELLS}
+    assert set(TABLE) == set(Relation)
+
+
+def test_an_empty_row_is_inert_and_counts_as_no_record() -> None:
+    assert decide(EMPTY, rng(5, 9), FACTS, HALT) == decide(None, rng(5, 9), FACTS, HALT)
+
+
+GUARD_CASES: dict[str, tuple[StateRecord | None, OffsetRange, Facts, Policy, list[Step], Halt | None]] = {
+    "TOPIC_RECREATED from zero": (AFTER, rng(0, 30), Facts("new"), HALT, [write(0, 30, fresh=True)], None),
+    "TOPIC_RECREATED not from zero": (AFTER, rng(20, 30), Facts("new"), HALT, [], Halt.TOPIC_RECREATED),
+    "TOPIC_RECREATED nothing planned": (AFTER, rng(0, 0), Facts("new"), HALT, [], None),
+    "TOPIC_RECREATED in doubt": (BEFORE, rng(0, 30), Facts("new"), HALT, [], Halt.IN_DOUBT_LOST),
+    "TOPIC_RECREATED in doubt, nothing planned": (BEFORE, rng(0, 0), Facts("new"), HALT, [], Halt.IN_DOUBT_LOST),
+    "TOPIC_ID_KNOWN_UNKNOWN was known": (AFTER, rng(20, 30), Facts(None), HALT, [], Halt.TOPIC_ID_KNOWN_UNKNOWN),
+    "TOPIC_ID_KNOWN_UNKNOWN was unknown": (
+        replace(AFTER, topic_id=None), rng(20, 30), FACTS, HALT, [], Halt.TOPIC_ID_KNOWN_UNKNOWN,
+    ),
+    "LOG_SHRANK AFTER": (AFTER, rng(20, 30), Facts("id", log_end=19), HALT, [], Halt.LOG_SHRANK),
+    "LOG_SHRANK BEFORE": (BEFORE, rng(10, 20), Facts("id", log_end=19, pipeline="P"), HALT, [], Halt.LOG_SHRANK),
+    "LOG_SHRANK nothing planned": (BEFORE, rng(19, 19), Facts("id", log_end=19), HALT, [], Halt.LOG_SHRANK),
+    "EMPTY no record": (None, rng(7, 7), FACTS, HALT, [], None),
+    "EMPTY no record, with history": (None, rng(7, 7), replace(FACTS, has_history=True), HALT, [], None),
+    "EMPTY AFTER": (AFTER, rng(20, 20), FACTS, HALT, [], None),
+    "EMPTY BEFORE": (BEFORE, rng(20, 20), FACTS, HALT, [SETTLE], None),
+    "EMPTY BEFORE, Kafka lost it": (BEFORE, rng(20, 20), replace(FACTS, log_start=11), HALT, [], Halt.IN_DOUBT_LOST),
+    "STATE_LOST": (None, rng(20, 30), replace(FACTS, has_history=True), HALT, [], Halt.STATE_LOST),
+    "STATE_LOST empty row": (EMPTY, rng(20, 30), replace(FACTS, has_history=True), HALT, [], Halt.STATE_LOST),
+    "CROP before the processed region": (AFTER, rng(1, 30), FACTS, HALT, [], Halt.OUTSIDE_PROCESSED),
+    "CROP wholly before it": (AFTER, rng(0, 2), FACTS, HALT, [], Halt.OUTSIDE_PROCESSED),
+    "CROP over a recorded gap": (
+        replace(AFTER, gaps=(rng(5, 6),)), rng(3, 30), FACTS, HALT, [], Halt.OUTSIDE_PROCESSED,
+    ),
+    "REWOUND AFTER": (AFTER, rng(2, 10), FACTS, HALT, [], Halt.REWOUND),
+    "REWOUND AFTER tolerated": (AFTER, rng(2, 10), FACTS, TOLERANT, [skip(2, 10)], None),
+    "REWOUND BEFORE": (BEFORE, rng(2, 10), FACTS, HALT, [SETTLE], Halt.REWOUND),
+    "REWOUND BEFORE tolerated": (BEFORE, rng(2, 10), FACTS, TOLERANT, [SETTLE, skip(2, 10)], None),
+    "REWOUND BEFORE, Kafka lost it": (
+        BEFORE, rng(2, 10), replace(FACTS, log_start=11), TOLERANT, [], Halt.IN_DOUBT_LOST,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", GUARD_CASES)
+def test_guard(name: str) -> None:
+    record, planned, facts, policy, steps, halt = GUARD_CASES[name]
+    decision = decide(record, planned, facts, policy)
+    assert decision.because == name.split(" ", maxsplit=1)[0]
+    assert list(decision.steps) == steps
+    assert decision.halt is halt
+
+
+def test_every_guard_is_tested() -> None:
+    assert [g.name for g in GUARDS] == list(dict.fromkeys(n.split(" ")[0] for n in GUARD_CASES))
+
+
+CROPPED: dict[str, tuple[StateRecord, OffsetRange, list[Step]]] = {
+    "then SAME/AFTER": (AFTER, rng(4, 20), [skip(4, 10), skip(10, 20)]),
+    "then SAME/BEFORE": (BEFORE, rng(4, 20), [skip(4, 10), REINSERT]),
+    "then OVERLAPPING_FROM_START/AFTER": (AFTER, rng(2, 30), [skip(2, 10), skip(10, 20), write(20, 30)]),
+    "then OVERLAPPING_FROM_START/BEFORE": (BEFORE, rng(2, 30), [skip(2, 10), REINSERT, write(20, 30)]),
+    "then CONTAINS/AFTER": (AFTER, rng(9, 15), [skip(9, 10), skip(10, 15)]),
+    "then CONTAINS/BEFORE": (BEFORE, rng(9, 15), [skip(9, 10), SETTLE, skip(10, 15)]),
+}
+
+
+@pytest.mark.parametrize("name", CROPPED)
+def test_crop(name: str) -> None:
+    record, planned, steps = CROPPED[name]
+    decision = decide(record, planned, FACTS, HALT)
+    assert (decision.because, list(decision.steps), decision.halt) == (name.removeprefix("then "), steps, None)
+
+
+def test_crop_keeps_away_from_a_gap_that_it_does_not_touch() -> None:
+    record = replace(AFTER, gaps=(rng(4, 6),))
+    assert decide(record, rng(6, 20), FACTS, HALT).steps == (skip(6, 10), skip(10, 20))
+    assert decide(record, rng(5, 20), FACTS, HALT).halt is Halt.OUTSIDE_PROCESSED
+
+
+ORDER: dict[str, tuple[StateRecord | None, OffsetRange, Facts]] = {
+    # every input makes the named guard and at least one later one hold
+    "TOPIC_RECREATED": (AFTER, rng(0, 5), Facts("new", log_end=5)),
+    "TOPIC_ID_KNOWN_UNKNOWN": (AFTER, rng(5, 5), Facts(None, log_end=5)),
+    "LOG_SHRANK": (AFTER, rng(5, 5), Facts("id", log_end=5)),
+    "EMPTY": (None, rng(5, 5), Facts("id", has_history=True)),
+    "STATE_LOST": (None, rng(5, 9), Facts("id", has_history=True)),
+    "CROP": (AFTER, rng(0, 5), FACTS),
+}
+
+
+@pytest.mark.parametrize("first", ORDER)
+def test_the_earlier_guard_decides(first: str) -> None:
+    assert decide(*ORDER[first], HALT).because == first
+
+
+BLOCKED: dict[str, tuple[OffsetRange, Facts, Halt]] = {
+    "re-insert under another pipeline": (rng(10, 20), replace(FACTS, pipeline="Q"), Halt.PIPELINE_CHANGED),
+    "settle under another pipeline": (rng(20, 30), replace(FACTS, pipeline="Q"), Halt.PIPELINE_CHANGED),
+    "settle what Kafka lost": (rng(20, 30), replace(FACTS, log_start=11), Halt.IN_DOUBT_LOST),
+    "settle for a part, what Kafka lost": (rng(12, 15), replace(FACTS, log_start=13), Halt.IN_DOUBT_LOST),
+}
+
+
+@pytest.mark.parametrize("name", BLOCKED)
+def test_blocked(name: str) -> None:
+    planned, facts, halt = BLOCKED[name]
+    decision = decide(BEFORE, planned, facts, HALT)
+    assert (decision.steps, decision.halt) == ((), halt)
+
+
+def test_a_changed_pipeline_stops_nothing_that_is_done() -> None:
+    assert decide(AFTER, rng(20, 30), replace(FACTS, pipeline="Q"), HALT).steps == (write(20, 30),)
+
+
+SETTLED: dict[str, tuple[Facts, Halt | None]] = {
+    "held": (FACTS, None),
+    "held from its start": (replace(FACTS, log_start=10), None),
+    "log ends with it": (replace(FACTS, log_end=20), None),
+    "first offset lost": (replace(FACTS, log_start=11), Halt.IN_DOUBT_LOST),
+    "log shrank": (replace(FACTS, log_end=19), Halt.LOG_SHRANK),
+    "pipeline changed": (replace(FACTS, pipeline="Q"), Halt.PIPELINE_CHANGED),
+    "topic recreated": (replace(FACTS, topic_id="new"), Halt.IN_DOUBT_LOST),
+    "topic recreated, shorter": (replace(FACTS, topic_id="new", log_end=1), Halt.IN_DOUBT_LOST),
+    "topic id unknown now": (replace(FACTS, topic_id=None), Halt.TOPIC_ID_KNOWN_UNKNOWN),
+}
+
+
+@pytest.mark.parametrize("name", SETTLED)
+def test_settle_without_a_batch(name: str) -> None:
+    facts, halt = SETTLED[name]
+    decision = settle(BEFORE, facts)
+    assert (list(decision.steps), decision.halt) == ([SETTLE] if halt is None else [], halt)

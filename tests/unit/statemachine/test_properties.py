@@ -1,0 +1,147 @@
+"""What holds for every record, plan and fact that there can be."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from statemachine import writes
+from statemachine.chunks import tiles
+from statemachine.plan import Decision, Facts, Policy, StepKind, decide, settle
+from statemachine.ranges import OffsetRange
+from statemachine.records import Phase, StateRecord
+from statemachine.transitions import Halt
+
+small = st.integers(0, 12)
+ranges = st.tuples(small, small).map(lambda p: OffsetRange(min(p), max(p)))
+ids = st.sampled_from(["id"] * 6 + [None, "new"])
+policies = st.builds(Policy, st.sampled_from(["halt", "record"]), st.sampled_from(["halt", "skip"]))
+seldom = st.sampled_from([None, None, None, 0, 3, 9, 12])
+facts = st.builds(Facts, ids, seldom, seldom, st.sampled_from([False] * 3 + [True]), st.sampled_from(["P"] * 4 + ["Q"]))
+SAID = writes.Announcement("id", 3, "L", "P", 0)
+
+
+@st.composite
+def records(draw: st.DrawFn) -> StateRecord | None:
+    if draw(st.booleans()) and draw(st.booleans()):
+        return draw(st.sampled_from([None, StateRecord(Phase.EMPTY, 1, "e")]))
+    first, start, last = sorted(draw(st.tuples(small, small, small)))
+    end = last + 1
+    gaps = [g for g in draw(st.lists(ranges, max_size=1)) if not g.is_empty and first <= g.start and g.end <= start]
+    phase = draw(st.sampled_from([Phase.BEFORE, Phase.AFTER]))
+    return StateRecord(
+        phase, 1, "x", draw(ids), first=first, start=start, end=end, gaps=tuple(gaps), chunk_offsets=3, pipeline="P"
+    )
+
+
+many = settings(max_examples=400)
+
+
+@many
+@given(records(), ranges, facts, policies)
+def test_decide_is_total_and_pure(record: StateRecord | None, planned: OffsetRange, f: Facts, policy: Policy) -> None:
+    decision = decide(record, planned, f, policy)
+    assert decision == decide(record, planned, f, policy)
+    assert decision.halt is None or (isinstance(decision.halt, Halt) and decision.detail)
+    assert all(not s.range.is_empty for s in decision.steps)
+
+
+@many
+@given(records(), ranges, facts, policies)
+def test_without_a_halt_every_planned_offset_has_one_fate(
+    record: StateRecord | None, planned: OffsetRange, f: Facts, policy: Policy
+) -> None:
+    decision = decide(record, planned, f, policy)
+    if decision.halt is not None or planned.is_empty:
+        return
+    fates = [s.range for s in decision.steps if s.kind in (StepKind.WRITE, StepKind.SKIP, StepKind.REINSERT)]
+    assert tiles(planned, fates)
+    assert fates == sorted(fates)
+
+
+@many
+@given(records(), ranges, facts, policies)
+def test_nothing_processed_is_written_again(
+    record: StateRecord | None, planned: OffsetRange, f: Facts, policy: Policy
+) -> None:
+    decision = decide(record, planned, f, policy)
+    for step in decision.steps:
+        if step.kind is StepKind.WRITE and not step.fresh:
+            assert record is not None and step.range.start >= record.end
+        if step.kind is StepKind.WRITE and step.fresh:
+            assert record is None or record.phase is Phase.EMPTY or (step.range.start == 0 and not record.in_doubt)
+        if step.kind in (StepKind.REINSERT, StepKind.SETTLE):
+            assert record is not None and record.in_doubt and step.range == record.range
+        if step.kind is StepKind.REINSERT:
+            assert record is not None and planned.covers(record.range)
+
+
+@many
+@given(records(), ranges, facts, policies)
+def test_what_is_skipped_was_landed_or_is_settled_first(
+    record: StateRecord | None, planned: OffsetRange, f: Facts, policy: Policy
+) -> None:
+    decision = decide(record, planned, f, policy)
+    settled = False
+    for step in decision.steps:
+        settled = settled or step.kind in (StepKind.SETTLE, StepKind.REINSERT)
+        if step.kind is StepKind.SKIP:
+            assert record is not None
+            if step.range.end > record.start:
+                assert record.range.covers(step.range) and (settled or not record.in_doubt)
+            else:
+                assert record.processed(step.range)
+
+
+@many
+@given(records(), ranges, facts, policies)
+def test_a_range_in_doubt_comes_before_anything_newer(
+    record: StateRecord | None, planned: OffsetRange, f: Facts, policy: Policy
+) -> None:
+    if record is None or not record.in_doubt:
+        return
+    decision = decide(record, planned, f, policy)
+    kinds = [s.kind for s in decision.steps if s.kind is not StepKind.SKIP]
+    assert decision.halt is not None or kinds[:1] in ([StepKind.REINSERT], [StepKind.SETTLE])
+
+
+@many
+@given(records(), ranges, facts, policies)
+def test_doing_the_steps_never_moves_the_state_back(
+    record: StateRecord | None, planned: OffsetRange, f: Facts, policy: Policy
+) -> None:
+    """``writes`` asserts each change; replaying the same plan afterwards writes nothing."""
+    decision = decide(record, planned, f, policy)
+    state = _done(record or writes.empty(1, "e"), decision)
+    if record is not None and not any(s.fresh for s in decision.steps):
+        assert (state.end, state.start, state.first) >= (record.end, record.start, record.first)
+    if decision.halt is None and not planned.is_empty and state.topic_id == f.topic_id:
+        again = decide(state, planned, Facts(f.topic_id, None, None, pipeline="P"), Policy("record", "skip"))
+        assert again.halt is None and {s.kind for s in again.steps} <= {StepKind.SKIP}
+
+
+def _done(state: StateRecord, decision: Decision) -> StateRecord:
+    topic_id = state.topic_id
+    for step in decision.steps:
+        if step.kind in (StepKind.SETTLE, StepKind.REINSERT):
+            state = writes.after(state, epoch=1, attempt="a")
+        elif step.kind is StepKind.WRITE:
+            said = writes.Announcement(topic_id, 3, "L", "P", 0)
+            state = writes.before(state, step.range, said, epoch=1, attempt="b", fresh=step.fresh)
+            state = writes.after(state, epoch=1, attempt="a")
+    return state
+
+
+@many
+@given(records(), facts)
+def test_settle_sends_exactly_the_range_or_halts(record: StateRecord | None, f: Facts) -> None:
+    if record is None or not record.in_doubt:
+        return
+    decision = settle(record, f)
+    if decision.halt is None:
+        assert [s.range for s in decision.steps] == [record.range]
+        assert f.topic_id == record.topic_id and f.pipeline == record.pipeline
+        assert f.log_start is None or f.log_start <= record.start
+        assert f.log_end is None or f.log_end >= record.end
+    else:
+        assert decision.steps == ()

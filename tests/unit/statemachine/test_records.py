@@ -1,0 +1,218 @@
+"""Records, their codec, the owner's row, and the only ways in which a record changes."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from statemachine import owner as owners
+from statemachine import writes
+from statemachine.owner import Owner
+from statemachine.ranges import OffsetRange
+from statemachine.records import MAX_GAPS, CodecError, Phase, StateKey, StateRecord, decode, encode
+
+SAID = writes.Announcement("id", 4, "L", "P", 123, (7, -1))
+AFTER = StateRecord(
+    Phase.AFTER, 3, "att", "id", 1, 2, 10, 20, (OffsetRange(4, 6),), 4, "layout", "pipe", 1700000000000, (5, -1)
+)
+GOLDEN = (
+    '{"attempt":"att","before_at":1700000000000,"block_marks":[5,-1],"chunk_offsets":4,"end":20,"epoch":3,"first":2,'
+    '"gaps":[[4,6]],"incarnation":1,"layout":"layout","phase":"AFTER","pipeline":"pipe","start":10,"topic_id":"id",'
+    '"version":1}'
+)
+
+
+def test_the_stored_form_is_pinned() -> None:
+    assert encode(AFTER) == GOLDEN
+    assert decode(GOLDEN) == AFTER
+
+
+offsets = st.integers(0, 2**63 - 1)
+
+
+@st.composite
+def records(draw: st.DrawFn) -> StateRecord:
+    first, start, end = sorted(draw(st.lists(offsets, min_size=3, max_size=3, unique=True)))
+    phase = draw(st.sampled_from(list(Phase)))
+    gap = tuple(sorted(draw(st.lists(offsets, min_size=2, max_size=2))))
+    return StateRecord(
+        phase,
+        draw(st.integers(0, 2**40)),
+        draw(st.text(min_size=1)),
+        draw(st.none() | st.text()),
+        draw(st.integers(0, 9)),
+        first,
+        start,
+        start if phase is Phase.EMPTY else end,
+        (OffsetRange(gap[0], gap[1]),),
+        draw(st.integers(1, 10**9)),
+        draw(st.text()),
+        draw(st.text()),
+        draw(st.integers(0, 2**45)),
+        tuple(draw(st.lists(st.integers(-1, 2**50), max_size=3))),
+    )
+
+
+@given(records())
+def test_codec_round_trip(record: StateRecord) -> None:
+    text = encode(record)
+    assert decode(text) == record
+    assert "\n" not in text
+
+
+def damaged(**changes: Any) -> str:
+    document = json.loads(GOLDEN)
+    for name, value in changes.items():
+        if value is ...:
+            del document[name]
+        else:
+            document[name] = value
+    return json.dumps(document)
+
+
+DAMAGED = {
+    "not JSON": GOLDEN[:-5],
+    "nothing": "",
+    "not an object": "[1]",
+    "null": "null",
+    "a newer version": damaged(version=2),
+    "no version": damaged(version=...),
+    "unknown phase": damaged(phase="DURING"),
+    "unknown field": damaged(extra=1),
+    "start below first": damaged(first=11),
+    "end below start": damaged(end=9),
+    "AFTER of nothing": damaged(end=10),
+    "EMPTY with a range": damaged(phase="EMPTY"),
+    "negative offset": damaged(first=-1),
+    "no attempt": damaged(attempt=""),
+    "no epoch": damaged(epoch=...),
+    "chunks of nothing": damaged(chunk_offsets=0),
+    "a gap that is none": damaged(gaps=[[6, 4]]),
+    "a gap of three": damaged(gaps=[[1, 2, 3]]),
+    "text where a number stands": damaged(start="ten"),
+    "marks that are none": damaged(block_marks=7),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+def test_a_damaged_record_is_refused(name: str) -> None:
+    with pytest.raises(CodecError):
+        decode(DAMAGED[name])
+
+
+def test_a_newer_record_names_both_versions() -> None:
+    with pytest.raises(CodecError, match="version 2; this chsink reads version 1"):
+        decode(DAMAGED["a newer version"])
+
+
+def test_key_as_text() -> None:
+    assert str(StateKey("s", "topic.a", 3, "db.t")) == "s/topic.a/3/db.t"
+
+
+# --- changes -------------------------------------------------------------------------------------------------------
+
+
+def test_before_goes_on_from_after() -> None:
+    record = writes.before(AFTER, OffsetRange(20, 30), SAID, epoch=4, attempt="b")
+    assert record == StateRecord(
+        Phase.BEFORE, 4, "b", "id", 1, 2, 20, 30, AFTER.gaps, 4, "L", "P", 123, (7, -1)
+    )  # fmt: skip
+
+
+def test_before_over_a_gap_records_it() -> None:
+    assert writes.before(AFTER, OffsetRange(25, 30), SAID, epoch=3, attempt="b").gaps[-1] == OffsetRange(20, 25)
+
+
+def test_the_oldest_gap_beyond_the_limit_cuts_the_processed_region() -> None:
+    record = AFTER
+    for n in range(MAX_GAPS + 3):
+        record = writes.before(record, OffsetRange(30 + 10 * n, 35 + 10 * n), SAID, epoch=3, attempt="b")
+        record = writes.after(record, epoch=3, attempt="a")
+    assert len(record.gaps) == MAX_GAPS
+    # [4,6) and the next three gaps fell off: all before the last of them is refused when it is offered again
+    assert (record.first, record.gaps[0]) == (50, OffsetRange(55, 60))
+    assert not record.processed(OffsetRange(48, 52)) and record.processed(OffsetRange(50, 55))
+
+
+def test_fresh_on_an_empty_row_is_the_first_incarnation() -> None:
+    record = writes.before(writes.empty(1, "e"), OffsetRange(7, 9), SAID, epoch=1, attempt="b", fresh=True)
+    assert (record.incarnation, record.first, record.gaps) == (0, 7, ())
+
+
+def test_fresh_on_a_used_row_is_the_next_incarnation() -> None:
+    record = writes.before(AFTER, OffsetRange(0, 9), SAID, epoch=3, attempt="b", fresh=True)
+    assert (record.incarnation, record.first, record.gaps) == (2, 0, ())
+
+
+def test_a_reset_row_keeps_its_incarnation() -> None:
+    row = writes.empty(1, "e", incarnation=5)
+    assert writes.before(row, OffsetRange(0, 9), SAID, epoch=1, attempt="b", fresh=True).incarnation == 5
+
+
+BEFORE = replace(AFTER, phase=Phase.BEFORE)
+FORBIDDEN = {
+    "announcing over an in-doubt range": lambda: writes.before(BEFORE, OffsetRange(20, 30), SAID, epoch=3, attempt="b"),
+    "a fresh start over an in-doubt range": lambda: writes.before(
+        BEFORE, OffsetRange(0, 3), SAID, epoch=3, attempt="b", fresh=True
+    ),
+    "announcing backwards": lambda: writes.before(AFTER, OffsetRange(19, 30), SAID, epoch=3, attempt="b"),
+    "announcing nothing": lambda: writes.before(AFTER, OffsetRange(20, 20), SAID, epoch=3, attempt="b"),
+    "announcing for an older epoch": lambda: writes.before(AFTER, OffsetRange(20, 30), SAID, epoch=2, attempt="b"),
+    "announcing on an empty row without saying fresh": lambda: writes.before(
+        writes.empty(1, "e"), OffsetRange(0, 3), SAID, epoch=1, attempt="b"
+    ),
+    "confirming twice": lambda: writes.after(AFTER, epoch=3, attempt="a"),
+    "confirming for an older epoch": lambda: writes.after(BEFORE, epoch=2, attempt="a"),
+    "confirming an empty row": lambda: writes.after(writes.empty(1, "e"), epoch=1, attempt="a"),
+    "adopting for an older epoch": lambda: writes.adopt(AFTER, epoch=2, attempt="a"),
+}
+
+
+@pytest.mark.parametrize("name", FORBIDDEN)
+def test_forbidden_change(name: str) -> None:
+    with pytest.raises(AssertionError):
+        FORBIDDEN[name]()
+
+
+def test_after_changes_the_phase_alone() -> None:
+    assert writes.after(BEFORE, epoch=5, attempt="x") == replace(AFTER, epoch=5, attempt="x")
+
+
+def test_adopt_keeps_what_a_retry_must_repeat() -> None:
+    assert writes.adopt(BEFORE, epoch=9, attempt="x") == replace(BEFORE, epoch=9, attempt="x")
+
+
+# --- the owner -----------------------------------------------------------------------------------------------------
+
+OWNER = Owner("s", 4, "att", "host:1", 1700000000000, (("L1", "{}"), ("L2", '{"a": 1}')))
+
+
+def test_owner_is_pinned_and_round_trips() -> None:
+    text = owners.encode_owner(OWNER)
+    assert text == (
+        '{"attempt":"att","claimed_at":1700000000000,"driver":"host:1","epoch":4,'
+        '"layouts":{"L1":"{}","L2":"{\\"a\\": 1}"},"sink":"s","version":1}'
+    )
+    assert owners.decode_owner(text) == OWNER
+
+
+@pytest.mark.parametrize("text", ["", "{}", '{"version":2}', '{"version":1}', '{"version":1,"layouts":3}', "7"])
+def test_a_damaged_owner_row_is_refused(text: str) -> None:
+    with pytest.raises(CodecError):
+        owners.decode_owner(text)
+
+
+def test_claim_is_one_epoch_up_and_keeps_layouts() -> None:
+    assert owners.claim(None, sink="s", attempt="a", driver="d", now_ms=5) == Owner("s", 1, "a", "d", 5)
+    assert owners.claim(OWNER, sink="s", attempt="a", driver="d", now_ms=5) == Owner("s", 5, "a", "d", 5, OWNER.layouts)
+
+
+def test_layouts_are_replaced_and_found() -> None:
+    owner = owners.with_layouts(OWNER, "b", {"L3": "x", "L2": "y"})
+    assert owner == replace(OWNER, attempt="b", layouts=(("L2", "y"), ("L3", "x")))
+    assert (owner.layout("L2"), owner.layout("L1")) == ("y", None)

@@ -1,0 +1,180 @@
+"""The rooms of the code base and who may call whom, read from the import statements.
+
+``statemachine`` is the pure core; ``ports`` says what delivery needs from the world; adapters implement that and do not
+know each other; entry points join them.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+CHECKOUT = Path(__file__).parents[2]
+MAX_LINES = 300
+
+SHARED = {"chsink", "chsink.errors", "chsink.ports", "chsink.findings", "chsink.failpoints", "statemachine"}
+"""What any room of chsink may use (and every room itself)."""
+
+ROOMS: dict[str, set[str]] = {
+    "chsink.config": set(),
+    "chsink.sharding": set(),
+    "chsink.decode": set(),
+    "chsink.embedded": set(),
+    "chsink.kafka": set(),
+    "chsink.clickhouse": set(),
+    # quoting SQL text is pure; the store talks through ports.SqlClient, not through this client
+    "chsink.state": {"chsink.clickhouse.identifiers"},
+    "chsink.delivery": {"chsink.decode", "chsink.sharding"},
+    "chsink.observe": {"chsink.delivery"},
+    "chsink.pipelines": {"chsink.clickhouse", "chsink.decode", "chsink.delivery"},
+    "chsink.doctor": {
+        "chsink.clickhouse",
+        "chsink.config",
+        "chsink.decode",
+        "chsink.delivery",
+        "chsink.kafka",
+        "chsink.sharding",
+        "chsink.wiring",
+    },
+    "chsink.recovery": {"chsink.clickhouse", "chsink.delivery", "chsink.wiring"},
+}
+"""Besides SHARED.  Entry points (spark, cli, wiring) may use all."""
+ENTRY = ("chsink.spark", "chsink.cli", "chsink.wiring", "chsink.__init__", "chsink.dlq", "chsink.mirror")
+
+CORE_MAY = {"__future__", "collections.abc", "dataclasses", "enum", "hashlib", "json", "types", "typing"}
+RENDERER_MAY = {"sys"}
+SPARK_MAY_BE_IMPORTED_LAZILY_BY = {"chsink/cli/run.py", "chsink/embedded/jars.py"}
+IMPURE_CALLS = {"open", "print", "input", "exec", "eval", "__import__"}
+
+
+@dataclass(frozen=True)
+class Import:
+    """One imported module; ``top`` says that it is imported with the file, not inside a function."""
+
+    file: Path
+    module: str
+    top: bool
+
+    def __str__(self) -> str:
+        return f"{self.file.relative_to(CHECKOUT)} imports {self.module}"
+
+
+def sources(room: str) -> list[Path]:
+    found = sorted((CHECKOUT / room).rglob("*.py"))
+    assert found
+    return found
+
+
+def imports(file: Path) -> Iterator[Import]:
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    top = {id(node) for node in tree.body}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{file}: relative import"
+            assert node.module
+            names = [node.module]
+        else:
+            continue
+        for name in names:
+            yield Import(file, name, id(node) in top)
+
+
+def module_of(file: Path) -> str:
+    return ".".join(file.relative_to(CHECKOUT).with_suffix("").parts)
+
+
+def inside(module: str, room: str) -> bool:
+    return module == room or module.startswith(f"{room}.")
+
+
+EVERY = [i for package in ("chsink", "statemachine") for file in sources(package) for i in imports(file)]
+
+
+def test_the_core_uses_the_standard_library_only_and_no_world() -> None:
+    allowed = CORE_MAY | {"statemachine"}
+    wrong = [
+        str(i)
+        for i in EVERY
+        if inside(module_of(i.file), "statemachine")
+        and not inside(i.module, "statemachine")
+        and i.module not in (allowed | RENDERER_MAY if i.file.name == "render.py" else allowed)
+    ]
+    assert wrong == []
+
+
+def test_the_core_does_nothing_but_compute() -> None:
+    calls = [
+        (file.name, node.func.id)
+        for file in sources("statemachine")
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+    ]
+    assert calls
+    assert [c for c in calls if c[1] in IMPURE_CALLS and c[0] != "render.py"] == []
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_room_uses_only_what_it_may(room: str) -> None:
+    mine = [i for i in EVERY if inside(module_of(i.file), room)]
+    assert mine, f"no room {room}"
+    allowed = {*SHARED, *ROOMS[room]}
+    wrong = [
+        str(i)
+        for i in mine
+        if i.module.split(".")[0] in ("chsink", "statemachine")
+        and not inside(i.module, room)
+        and not any(i.module == a or (a != "chsink" and inside(i.module, a)) for a in allowed)
+    ]
+    assert wrong == []
+
+
+def test_every_module_is_in_a_room() -> None:
+    known = (*ROOMS, *ENTRY, *(s for s in SHARED if s != "chsink"))
+    homeless = [module_of(f) for f in sources("chsink") if not any(inside(module_of(f), room) for room in known)]
+    assert homeless == []
+
+
+def test_only_one_room_imports_spark() -> None:
+    wrong = [
+        str(i)
+        for i in EVERY
+        if i.module.split(".")[0] in ("pyspark", "py4j")
+        and not inside(module_of(i.file), "chsink.spark")
+        and (i.top or str(i.file.relative_to(CHECKOUT)) not in SPARK_MAY_BE_IMPORTED_LAZILY_BY)
+    ]
+    assert wrong == []
+
+
+def test_the_command_line_imports_nothing_heavy_at_its_start() -> None:
+    heavy = (
+        "pyspark",
+        "pyarrow",
+        "numpy",
+        "clickhouse_connect",
+        "confluent_kafka",
+        "kazoo",
+        "chsink.spark",
+        "chsink.wiring",
+    )
+    wrong = [
+        str(i)
+        for i in EVERY
+        if inside(module_of(i.file), "chsink.cli") and i.top and any(inside(i.module, h) for h in heavy)
+    ]
+    assert wrong == []
+
+
+def test_files_stay_small() -> None:
+    """One responsibility a file."""
+    lines = {
+        str(f.relative_to(CHECKOUT)): len(f.read_text(encoding="utf-8").splitlines())
+        for package in ("chsink", "statemachine")
+        for f in sources(package)
+    }
+    assert {f: n for f, n in lines.items() if n > MAX_LINES} == {}
