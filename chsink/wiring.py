@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING
 import structlog
 
 from chsink.clickhouse.client import ClickHouseClient, Endpoint
-from chsink.clickhouse.identifiers import TableName, quote_identifier
+from chsink.clickhouse.identifiers import TableName, quote_identifier, quote_string
 from chsink.clickhouse.preflight import Target
 from chsink.clickhouse.table import describe
 from chsink.clickhouse.window import DedupWindow, Member
+from chsink.clickhouse.writer import PINNED_WHERE_KNOWN
 from chsink.config import Config, Route
 from chsink.delivery.driver import Driver, Observer
 from chsink.delivery.driver import Route as DeliveryRoute
@@ -40,6 +41,7 @@ from statemachine.ranges import OffsetRange, TopicPartition
 
 if TYPE_CHECKING:
     from chsink.spark.executor import ExecutorTask
+
 
 @dataclass(frozen=True, slots=True)
 class Wired:
@@ -214,6 +216,7 @@ class Wiring:
         from chsink.spark.executor import ExecutorTask
 
         ch, errors = self.config.clickhouse, self.config.errors
+        settings = {**ch.settings, **self._pinned_where_known()}
 
         def make(assignments: Sequence[Assignment], planned: Mapping[TopicPartition, OffsetRange]) -> ExecutorTask:
             return ExecutorTask(
@@ -221,13 +224,21 @@ class Wiring:
                 dict(planned),
                 dict(pipelines),
                 self.access,
-                dict(ch.settings),
+                settings,
                 ch.retry_for_s,
                 errors.on_bad_value == "halt",
                 ch.max_chunk_bytes,
             )
 
         return make
+
+    def _pinned_where_known(self) -> dict[str, str | int]:
+        """Settings that every shard's server knows and that an insert must pin."""
+        names = ", ".join(map(quote_string, PINNED_WHERE_KNOWN))
+        with asking_target():
+            found = [c.query(f"SELECT name FROM system.settings WHERE name IN ({names})") for c in self.clients]
+        known = set.intersection(*({str(name) for (name,) in rows} for rows in found))
+        return {name: value for name, value in PINNED_WHERE_KNOWN.items() if name in known}
 
     def target(self, route: Route) -> Target:
         """The route's table, as each shard describes it now."""

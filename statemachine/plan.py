@@ -101,9 +101,9 @@ def _topic_recreated(record: StateRecord | None, planned: OffsetRange, facts: Fa
         return Decision(name, halt=Halt.IN_DOUBT_LOST, detail=detail)
     if planned.is_empty:
         return Decision(name)
-    if planned.start == 0:
+    if planned.start == 0 and (facts.log_end is None or planned.end <= facts.log_end):
         return Decision(name, (Step(StepKind.WRITE, planned, fresh=True),))
-    detail = f"recorded topic id {record.topic_id}, now {facts.topic_id}, and the plan starts at {planned.start}"
+    detail = f"recorded topic id {record.topic_id}, now {facts.topic_id} up to {facts.log_end}, planned {planned}"
     return Decision(name, halt=Halt.TOPIC_RECREATED, detail=detail)
 
 
@@ -177,6 +177,9 @@ def _blocked(
         return _cannot_reproduce(record, facts)
     if action is Action.SETTLE:
         return _cannot_reproduce(record, facts) or _kafka_lost(record, facts)
+    if action is Action.GAP and facts.log_start is not None and facts.log_start < planned.start:
+        missed = OffsetRange(max(record.end, facts.log_start), planned.start)
+        return Decision("", halt=Halt.GAP, detail=f"{missed} was never landed, and Kafka still holds it: read it")
     if action is Action.GAP and policy.on_gap == "halt":
         gap = OffsetRange(record.end, planned.start)
         return Decision("", halt=Halt.GAP, detail=f"Kafka no longer holds {gap}, which was never landed")

@@ -26,7 +26,8 @@ For each topic-partition of a batch, the planned range `[a, b)` meets the record
 The guards are asked in order and the first that holds decides; otherwise the cell of the second table does.
 Actions are done in order. *Re-insert* and *settle* both send exactly the recorded range again, under its recorded
 chunks and tokens: from the batch at hand, or by reading exactly `[s, e)` from Kafka. Both halt with CHS-309 when the
-table, transform or isolation level changed since, and a settle halts with CHS-308 when Kafka no longer holds the range.
+table, transform or isolation level changed since.  A settle halts with CHS-308 when Kafka no longer holds the range,
+and with CHS-301 when its log ends before the range does.
 """
 
 

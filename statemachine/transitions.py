@@ -96,7 +96,8 @@ GUARDS: tuple[Guard, ...] = (
     Guard(
         "TOPIC_RECREATED",
         "the topic's id differs from the recorded one",
-        "in doubt: halt CHS-308 (its records are gone) · a = 0: new incarnation, write [a,b) as with no record · "
+        "in doubt: halt CHS-308 (its records are gone) · a = 0, b <= Kafka's log end: new incarnation, write [a,b) as "
+        "with no record · "
         "otherwise halt CHS-303",
     ),
     Guard("TOPIC_ID_KNOWN_UNKNOWN", "the topic's id is known on one side only", "halt CHS-304"),

@@ -71,9 +71,7 @@ class ClickHouseClient:
     def query(self, sql: str, parameters: Mapping[str, Any] | None = None) -> list[tuple[Any, ...]]:
         """Rows of a SELECT; see :class:`chsink.ports.SqlClient`."""
         bound = dict(parameters) if parameters else None
-        return self._send(
-            lambda client: [tuple(row) for row in client.query(sql, parameters=bound).result_rows]
-        )
+        return self._send(lambda client: [tuple(row) for row in client.query(sql, parameters=bound).result_rows])
 
     def command(self, sql: str, settings: Mapping[str, Any] | None = None) -> None:
         """A statement without a result."""

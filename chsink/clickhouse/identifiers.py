@@ -69,18 +69,14 @@ def parse_table(text: str) -> TableName:
     while True:
         match = _PART.match(text, position)
         if match is None:
-            raise ValueError(
-                f"{text!r} is not a table: write table or database.table, other characters in backticks"
-            )
+            raise ValueError(f"{text!r} is not a table: write table or database.table, other characters in backticks")
         quoted = match["quoted"]
         parts.append(match["bare"] if quoted is None else _IN_BACKTICKS.sub(_unescaped, quoted))
         position = match.end()
         if position == len(text):
             break
         if text[position] != "." or len(parts) == 2:
-            raise ValueError(
-                f"{text!r} is not a table: write table or database.table, other characters in backticks"
-            )
+            raise ValueError(f"{text!r} is not a table: write table or database.table, other characters in backticks")
         position += 1
     if not all(parts):
         raise ValueError(f"{text!r} holds an empty name")

@@ -16,7 +16,9 @@ from chsink.errors import PreflightError
 from chsink.findings import Finding, error, of_error, ok, warning
 
 NON_DETERMINISTIC = re.compile(
-    r"\b(now(64)?|today|yesterday|rand\w*|generateUUIDv[47]|generateULID|hostName|uptime)\s*\(", re.IGNORECASE
+    r"\b(now\w*|today|yesterday|current_?(time|date)\w*|utc_?timestamp|rand\w*|generate(UUID|ULID|Snowflake)\w*"
+    r"|hostName|uptime|serverUUID|query_?id|rowNumberIn\w*)\s*\(",
+    re.IGNORECASE,
 )
 UNSUPPORTED = re.compile(r"\b(AggregateFunction\(|Interval|Nothing\b)")
 

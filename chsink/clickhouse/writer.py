@@ -30,10 +30,9 @@ PINNED: Mapping[str, Any] = {
     "deduplicate_blocks_in_dependent_materialized_views": 1,
     "max_insert_threads": 1,
     "input_format_parallel_parsing": 0,
-    "input_format_null_as_default": 1,
-    "input_format_defaults_for_omitted_fields": 1,
-    "date_time_input_format": "best_effort",
 }
+PINNED_WHERE_KNOWN: Mapping[str, Any] = {"deduplicate_insert": "enable", "use_strict_insert_block_limits": 0}
+"""Pinned too, but only newer servers know them; an unknown setting would refuse the insert."""
 
 TOO_MANY_PARTS = 252
 TRANSIENT = {
@@ -79,13 +78,15 @@ def transient(error: BaseException) -> bool:
 class ShardWriter:
     """:class:`chsink.ports.BlockWriter` over one client per shard.
 
-    ``retry_for_s`` bounds all tries of one piece.  ``settings`` are the user's; pinned ones win.
+    ``retry_for_s`` bounds all tries of one piece.  ``settings`` are the user's; pinned ones win.  ``rerun_since_ms`` is
+    set when Spark runs the task again: its first send is a retry then, of whatever was sent since BEFORE.
     """
 
     clients: Sequence[SqlClient]
     settings: Mapping[str, Any]
     clock: Clock
     retry_for_s: float
+    rerun_since_ms: int | None = None
     on_retry: Callable[[str], None] = lambda _: None
 
     def insert(self, shard: int, table: str, batch: pa.RecordBatch, token: str, deadline_ms: int) -> InsertResult:
@@ -108,8 +109,8 @@ class ShardWriter:
         def send() -> None:
             nonlocal sends
             self._check_deadline(token, deadline_ms)
-            if sends:
-                self._check_not_restarted(client, first_at)
+            if sends or self.rerun_since_ms is not None:
+                self._check_not_restarted(client, first_at if self.rerun_since_ms is None else self.rerun_since_ms)
             sends += 1
             client.insert(sql, body, settings)
 

@@ -69,7 +69,7 @@ class ClickHouse(Section):
         default=100_000, ge=1, le=10_000_000, description="Offsets of a chunk; a chunk on one shard is one insert."
     )
     max_chunk_bytes: int = Field(
-        default=256 * _MIB, ge=_MIB, le=8192 * _MIB, description="Most bytes one insert may hold in memory."
+        default=256 * _MIB, ge=_MIB, le=2047 * _MIB, description="Most bytes one insert may hold in memory."
     )
     connect_timeout_s: float = Field(default=10, gt=0, le=3600, description="Bound of opening a connection.")
     insert_timeout_s: float = Field(default=120, gt=0, le=86_400, description="Bound of one send of an insert.")

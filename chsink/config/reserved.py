@@ -85,7 +85,7 @@ CLICKHOUSE_PREFIXES = {
     "async_insert": _SYNC,
     "min_insert_block_size": _BLOCKS,
     "max_insert_block_size": _BLOCKS,
-    "insert_quorum": _QUORUM,
+    "insert_quorum_": _QUORUM,
     "input_format_arrow_": _FIT,
 }
 

@@ -255,7 +255,7 @@ class Driver:
         return StateKey(self.ledger.sink, tp.topic, tp.partition, self.routes[tp.topic].table)
 
     def _batch_facts(self, batch: PlannedBatch, keys: Mapping[TopicPartition, StateKey]) -> dict[TopicPartition, Facts]:
-        """Facts of the batch's partitions.  Kafka's log ends are asked only where the plan does not simply go on."""
+        """Facts of the batch's partitions.  Kafka's log bounds are asked only where the plan does not simply go on."""
         records = {k: self.ledger.records[k] for k in keys.values()}
         odd = [tp for tp, planned in batch.ranges.items() if planned.start != records[keys[tp]].end]
         return self._facts(records, ends_of=odd, history=batch.history)
@@ -271,17 +271,19 @@ class Driver:
         ids = self.kafka.topic_ids({tp.topic for tp in partitions})
         asked = partitions if ends_of is None else ends_of
         ends = self.kafka.log_ends(asked) if asked else {}
-        doubtful = [k.topic_partition for k, r in records.items() if r.in_doubt]
-        starts = self.kafka.log_starts(doubtful) if doubtful else {}
+        starting = sorted({*(k.topic_partition for k, r in records.items() if r.in_doubt), *(ends_of or ())})
+        starts = self.kafka.log_starts(starting) if starting else {}
         return {
             tp: Facts(ids[tp.topic], starts.get(tp), ends.get(tp), tp in history, self.pipeline_of(tp.topic))
             for tp in partitions
         }
 
     def _raise_halts(self, decisions: Mapping[TopicPartition, Decision]) -> None:
-        for tp, decision in decisions.items():
-            if decision.halt is not None:
-                raise halt_error(decision.halt.value, tp, decision.detail)
+        halted = [(tp, d.halt, d.detail) for tp, d in decisions.items() if d.halt is not None]
+        if halted:
+            self.ledger.check_owned()
+            tp, halt, detail = halted[0]
+            raise halt_error(halt.value, tp, detail)
 
 
 def _has(decision: Decision, kind: StepKind) -> bool:

@@ -19,7 +19,7 @@ SENTENCES: dict[str, tuple[str, str]] = {
         "restore the state table, or rebuild it with `chsink state recover`; only a new sink name starts from nothing",
     ),
     "CHS-303": (
-        "the topic was deleted and made anew, and the plan does not start at its beginning",
+        "the topic was deleted and made anew, and the plan is not one of the new topic from its beginning",
         "start with a new checkpoint, so that the new topic is read from offset 0",
     ),
     "CHS-304": (

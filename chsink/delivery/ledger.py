@@ -177,6 +177,10 @@ class Ledger:
                 self._wait(deadline, "write state")
         self.records.update(changes)
 
+    def check_owned(self) -> None:
+        """FencedError when a newer driver owns the sink: then the cached records are old, and so is what they say."""
+        self._check_owner(self._load())
+
     def attempt(self) -> str:
         """A new attempt id."""
         return self.new_attempt()

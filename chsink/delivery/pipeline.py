@@ -25,6 +25,7 @@ from chsink.decode.conform import conform
 from chsink.decode.json_decoder import JsonDecoder
 from chsink.delivery.model import Assignment
 from chsink.delivery.task import Piece, Prepared, Rejected
+from chsink.errors import HaltError
 from chsink.sharding import NO_SHARD, Layout, Sharder, split
 
 DECODER_VERSION = 1
@@ -67,7 +68,7 @@ class Pipeline:
 
     def prepare(self, table: pa.Table, assignment: Assignment) -> Prepared:
         """Decode the chunk and cut it by the *recorded* layout."""
-        chunk = table.combine_chunks().to_batches()[0]
+        chunk = _one_batch(table)
         decoded = self._decode(chunk)
         rejected = [Rejected(b.row, b.column, b.reason) for b in decoded.bad]
         pieces, unrouted = self._route(decoded, assignment.layout)
@@ -100,6 +101,18 @@ class Pipeline:
         at = rows if decoded.rows is None else [decoded.rows[i].as_py() for i in rows]
         column = layout.key[0] if len(layout.key) == 1 else None
         return pieces, [Rejected(i, column, "the shard key is null") for i in at]
+
+
+def _one_batch(table: pa.Table) -> pa.RecordBatch:
+    """The chunk as one record batch.  Arrow leaves a column beyond 2 GiB in several: a piece is never a part of it."""
+    batches = table.combine_chunks().to_batches()
+    if len(batches) != 1:
+        raise HaltError(
+            "CHS-603",
+            f"a chunk of {table.num_rows} records holds more than 2 GiB in one column",
+            "lower clickhouse.chunk_offsets; a range already in doubt is decided with `chsink state resolve --help`",
+        )
+    return batches[0]
 
 
 def _bytes(values: pa.Array) -> pa.Array:

@@ -14,6 +14,7 @@ from pyspark import TaskContext as SparkTask
 
 from chsink.clickhouse.client import Endpoint, cached_client
 from chsink.clickhouse.writer import ShardWriter
+from chsink.decode import INSERT_SETTINGS
 from chsink.delivery.model import Assignment
 from chsink.delivery.pipeline import Pipeline
 from chsink.delivery.task import Prepared, TaskContext, run_task
@@ -73,4 +74,7 @@ class ExecutorTask:
     def _writer_for(self, assignment: Assignment) -> ShardWriter:
         shards = Layout.from_json(assignment.layout).shards
         clients = [cached_client(replace(self.access, urls=shard.replicas)) for shard in shards]
-        return ShardWriter(clients, self.insert_settings, SystemClock(), self.retry_for_s)
+        settings = {**self.insert_settings, **INSERT_SETTINGS}
+        task = SparkTask.get()
+        rerun = assignment.record.before_at if task is not None and task.attemptNumber() > 0 else None
+        return ShardWriter(clients, settings, SystemClock(), self.retry_for_s, rerun)

@@ -20,6 +20,7 @@ class RunningQuery:
     """A streaming query seen from inside one of its batches."""
 
     query_id: str
+    run_id: str
     checkpoint: str
     execution: Any
 
@@ -36,7 +37,7 @@ def current_query(frame: DataFrame) -> RunningQuery:
         query = session.streams.get(query_id) if query_id and session else None
         if query is not None:
             execution: Any = query._jsq.streamingQuery()
-            return RunningQuery(query_id, str(execution.resolvedCheckpointRoot()), execution)
+            return RunningQuery(query_id, str(execution.runId()), str(execution.resolvedCheckpointRoot()), execution)
     raise ConfigError(
         "CHS-608",
         "the planned offset ranges of this DataFrame are not known: it is not a batch of a running streaming query",

@@ -56,7 +56,9 @@ class Sink:
         self._driver: Driver | None = None
         self._runner: SparkRunner | None = None
         self._checkpoint: str | None = None
+        self._run: str | None = None
         self._lock = threading.Lock()
+        self._batches = threading.Lock()
 
     # --- ways in --------------------------------------------------------------------------------------------------
 
@@ -72,6 +74,7 @@ class Sink:
         assert self._driver is not None
         assert self._runner is not None
         self._driver.settle_all(self._runner)
+        self._run = None
         stream.sparkSession.conf.set(ARROW_ROWS, str(self.config.clickhouse.chunk_offsets))
         writer = stream.writeStream.foreachBatch(self).option("checkpointLocation", checkpoint)
         if self.config.trigger.mode == "available_now":
@@ -83,10 +86,11 @@ class Sink:
         try:
             query = current_query(frame)
             spark = frame.sparkSession
-            if self._driver is None:
-                self._open(query.stream(spark))
-            batch = planned_batch(spark, query.checkpoint, batch_id)
-            self._land(frame, batch)
+            with self._batches:
+                if self._driver is None or self._run not in (None, query.run_id):
+                    self._open(query.stream(spark))
+                self._run = query.run_id
+                self._land(frame, planned_batch(spark, query.checkpoint, batch_id))
         except BaseException as error:
             self.failure = error
             self._driver = None  # what is cached may no longer be what is stored: the next batch claims anew
@@ -110,7 +114,14 @@ class Sink:
         """
         default = -2 if self.config.kafka.starting_offsets == "earliest" else -1
         records = read_records(self._wiring.store, self.config.sink.name)
-        by_partition = {k.topic_partition: r for k, r in records.items() if r.phase is not Phase.EMPTY}
+        routed = {(t.topic, t.name) for t in self._wiring.targets.values()}
+        by_partition = {
+            k.topic_partition: r
+            for k, r in records.items()
+            if r.phase is not Phase.EMPTY and (k.topic, k.table) in routed
+        }
+        if by_partition:
+            default = -2  # the sink has run: a partition without a record is one that had none yet
         ids = self._wiring.kafka.topic_ids(self.config.topics)
         offsets: dict[str, dict[str, int]] = {}
         partitions = self._wiring.kafka.partitions(self.config.topics)

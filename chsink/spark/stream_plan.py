@@ -28,6 +28,7 @@ SOURCE_ONLY = frozenset(
      "maxoffsetspertrigger", "minoffsetspertrigger", "maxtriggerdelay", "failondataloss")
 )  # fmt: skip
 MIXING = ("Aggregate", "Deduplicate", "Distinct", "Repartition", "Sort", "Union", "Window", "Offset", "Limit", "Sample")
+CLOCK = re.compile(r"\b(current_timestamp|current_date|current_time|localtimestamp|now|curdate)\(")
 STATEFUL = ("FlatMapGroups", "TransformWithState", "FlatMapCoGroups", "StateStore")
 
 
@@ -84,15 +85,16 @@ def inspect(spark: SparkSession, plan: Any) -> StreamPlan:
     _check_options(options)
     for node in nodes:
         _check_node(node)
-    if not plan.deterministic():
+    transform = "" if len(nodes) == 1 else _text(spark, plan)
+    if not plan.deterministic() or CLOCK.search(transform):
         raise PreflightError(
             "CHS-604",
-            "the transform is not deterministic (rand, uuid, a UDF marked so): a retry would send other rows",
+            "the transform is not deterministic (rand, uuid, the current time, a UDF marked so): a retry would differ",
             "derive values from the record, or compute them in ClickHouse by a DEFAULT expression",
         )
     attributes = plan.output()
     columns = tuple(str(attributes.apply(i).name()) for i in range(attributes.size()))
-    return StreamPlan(spark, plan, options, columns, "" if len(nodes) == 1 else _text(plan))
+    return StreamPlan(spark, plan, options, columns, transform)
 
 
 def of_frame(frame: DataFrame) -> StreamPlan:
@@ -127,8 +129,9 @@ def _check_node(node: Any) -> None:
         )
 
 
-def _text(plan: Any) -> str:
+def _text(spark: SparkSession, plan: Any) -> str:
     """The plan without what changes from run to run: expression ids, object ids and the source's own options."""
+    spark.conf.set("spark.sql.debug.maxToStringFields", "1000000")  # else wide plans are cut, and look alike
     lines = [line for line in str(plan.toString()).split("\n") if SOURCE not in line]
     return re.sub(r"#\d+L?|@[0-9a-f]+", "", "\n".join(lines))
 

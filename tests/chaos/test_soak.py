@@ -33,7 +33,12 @@ KILLS = (
     "task.after_chunks=kill",
 )
 EXITS = (0, 5, -signal.SIGKILL)
-SETTINGS = {"clickhouse.insert_timeout_s": 4, "state.timeout_s": 20, "kafka.max_offsets_per_trigger": 400}
+SETTINGS = {
+    "clickhouse.insert_timeout_s": 4,
+    "clickhouse.connect_timeout_s": 3,
+    "state.timeout_s": 20,
+    "kafka.max_offsets_per_trigger": 400,
+}
 
 
 @pytest.mark.skipif(not MINUTES, reason="MINUTES is not set")
@@ -99,4 +104,5 @@ def _http(world: World, chance: random.Random, fault: HttpFault, what: str) -> N
     gate, times, delay_s = chance.randrange(2), chance.randrange(1, 4), chance.uniform(0.1, 2)
     fired = world.fault(fault, what, gate=gate, times=times, delay_s=delay_s)
     time.sleep(chance.uniform(0.2, 1.5))
-    world.tally.faults[f"{'insert' if what == INSERT else 'state write'}: {fault}"] += fired()
+    if times := fired():
+        world.tally.fired(f"{'insert' if what == INSERT else 'state write'}: {fault}", times)

@@ -122,7 +122,7 @@ NASTY = "ж 日本 🚀 ' \" \\ ` \\' \n \t \r \0 {x:String} %s $1 \x1b \u2028 -
 
 
 def test_any_text_comes_back_as_it_was(bench: Bench) -> None:
-    key = "sink/topic/0/`odd 'table \\ \"name\" 🚀`"
+    key = 'sink/topic/0/`odd \'table \\ "name" 🚀`'
     old = Row(key, "a'1\\", NASTY)
     assert bench.store.create([old]) is Outcome.APPLIED
     assert bench.other.load("sink") == {key: old}

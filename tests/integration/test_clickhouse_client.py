@@ -70,7 +70,7 @@ def count(client: ClickHouseClient, table: str) -> Any:
 
 
 def test_query_gives_rows_and_binds_parameters(client: ClickHouseClient) -> None:
-    nasty = "it's \\ \"q\" {x:String} %s \n\t ж 🚀"
+    nasty = 'it\'s \\ "q" {x:String} %s \n\t ж 🚀'
     rows = client.query("SELECT {text:String}, {n:Int64}, NULL, [1, 2]", {"text": nasty, "n": -(2**63)})
     assert rows == [(nasty, -(2**63), None, [1, 2])]
     assert client.query("SELECT 1 WHERE 0") == []

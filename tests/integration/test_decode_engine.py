@@ -253,7 +253,7 @@ NO_CONTAINER_NULL = ("Dynamic",)
         ("Tuple({}, Int8)", "c.1"),
     ],
 )
-def test_a_value_is_stored_exactly_or_not_at_all(  # noqa: PLR0917
+def test_a_value_is_stored_exactly_or_not_at_all(
     engine: Engine, kind: str, good: list[tuple[str, str]], bad: list[str], shape: str, text: str
 ) -> None:
     around = {"{}": "{}", "Array({})": "[{}]", "Map(String, {})": '{{"k": {}}}', "Tuple({}, Int8)": "[{}, 1]"}

@@ -3,7 +3,7 @@
 ``python -m tests.sim --seed 7 --steps 2000`` runs one world; ``docs/simulator.md`` explains it.
 
 - :mod:`hub`: who goes next: greenlets, the clock, the random sources, faults and their counts.
-- :mod:`kafka`, :mod:`clickhouse`, :mod:`store`, :mod:`spark`: the services behind the ports.
+- :mod:`kafka`, :mod:`clickhouse`, :mod:`store`, :mod:`spark`, :mod:`checkpoint`: the services behind the ports.
 - :mod:`job`: one process that runs the production :class:`~chsink.delivery.driver.Driver`.
 - :mod:`world`: processes started, killed and frozen; what the world does to them; what an operator answers.
 - :mod:`oracle`: what must hold after every step, and at the end.

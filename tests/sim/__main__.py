@@ -31,7 +31,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1, help="the first world's seed")
     parser.add_argument("--steps", type=int, default=ENOUGH_STEPS, help="steps of all worlds together")
     parser.add_argument("--failures", type=int, default=1, help="stop after so many failing worlds")
-    parser.add_argument("--expect-all", action="store_true", help="fail when anything was not reached, however few steps")
+    parser.add_argument("--expect-all", action="store_true", help="fail when anything was not reached")
     parser.add_argument("--no-shrink", action="store_true", help="print a failing world as it was found")
     parser.add_argument("--replay", help='a line "seed=… steps=… keep=…"')
     options = parser.parse_args()
@@ -78,9 +78,9 @@ def _print(report: Report, seconds: float) -> None:
     out.write(f"worlds: {counts['world at rest']} came to rest, others ended at a justified halt: {over}\n")
     reached = sum(bool(counts[n]) for n in EXPECTED)
     out.write(
-        f"simulator: steps={report.steps} runs={report.worlds} batches={counts['batches']} reached={reached}/{len(EXPECTED)} "
-        f"faults={sum(n for k, n in counts.items() if k.startswith('fault '))} broken={len(report.failures)} "
-        f"seconds={seconds:.1f}\n"
+        f"simulator: steps={report.steps} runs={report.worlds} batches={counts['batches']} "
+        f"faults={sum(n for k, n in counts.items() if k.startswith('fault '))} "
+        f"reached={reached}/{len(EXPECTED)} broken={len(report.failures)} seconds={seconds:.1f}\n"
     )
 
 

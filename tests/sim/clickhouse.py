@@ -1,5 +1,5 @@
-"""Simulated ClickHouse: per-block tokens with a window by count and by time, blocks that arrive late, errors after data,
-restarts that lose the last token, other writers.
+"""Simulated ClickHouse: tokens with a window by count and by time, blocks that arrive late, errors after data, restarts
+that lose the last token, other writers.
 
 The client side is production code (:class:`chsink.clickhouse.writer.ShardWriter`,
 :class:`chsink.clickhouse.window.DedupWindow`); this is what answers it.
@@ -22,8 +22,8 @@ from tests.sim.oracle import Oracle
 
 OVERLOADED, VIEW_THREW = 241, 395
 REQUEST_TIMEOUT_S = 30
-"""The client's deadline.  A send that has begun arrives within it or never: a process that is stopped between its last look
-at the clock and its send, for longer than the window's margin, is the stated limit.
+"""The client's deadline.  A send that has begun arrives within it or never: a process that is stopped between its last
+look at the clock and its send, for longer than the window's margin, is the stated limit.
 """
 
 
@@ -64,7 +64,9 @@ class Table:
 class Server:
     """One shard."""
 
-    def __init__(self, hub: Hub, oracle: Oracle, number: int, kinds: Mapping[str, TableKind], topics: list[str]) -> None:
+    def __init__(
+        self, hub: Hub, oracle: Oracle, number: int, kinds: Mapping[str, TableKind], topics: list[str]
+    ) -> None:
         self.hub = hub
         self.oracle = oracle
         self.number = number
@@ -182,8 +184,8 @@ class Client:
             self.server.store(name, uids, token)
 
     def _killed_with(self, name: str, uids: list[int], token: str) -> None:
-        """The server dies with the block.  Of a plain MergeTree the part may be kept and its token lost: the stated limit
-        is that nobody but this task is sending then.
+        """The server dies with the block.  Of a plain MergeTree the part may be kept and its token lost: the stated
+        limit is that nobody but this task is sending then.
         """
         server, random = self.server, self.hub.chance
         kept = random.random() < 0.5

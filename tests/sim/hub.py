@@ -38,12 +38,11 @@ class Killed(BaseException):
 class Group:
     """Actors that die together: a process."""
 
-    __slots__ = ("actors", "alive", "frozen_until", "name", "spared")
+    __slots__ = ("actors", "alive", "frozen_until", "name")
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.alive = True
-        self.spared = False
         self.frozen_until = 0
         self.actors: list[Actor] = []
 

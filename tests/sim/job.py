@@ -14,9 +14,10 @@ from chsink.delivery.model import Ack, PlannedBatch
 from statemachine.plan import Decision, Policy, StepKind
 from statemachine.ranges import TopicPartition
 from statemachine.records import Phase, StateKey, StateRecord
+from tests.sim.checkpoint import Query
 from tests.sim.clickhouse import Client
 from tests.sim.hub import Hub
-from tests.sim.spark import Query, Runner, shards_of
+from tests.sim.spark import Runner, shards_of
 from tests.sim.store import StoreClient
 
 if TYPE_CHECKING:
@@ -68,8 +69,9 @@ class Watcher:
 
 
 def drive(world: World, name: str, skew_ms: int, limit: int) -> bool:
-    """Run the sink until there is nothing new (in a calm world), fails or is killed.  Whether all is settled: a sink that is
-    handed to foreachBatch claims nothing, and so settles nothing, before its first batch.
+    """Run the sink until there is nothing new (in a calm world), it fails or is killed.
+
+    Returns whether all is settled: a sink handed to foreachBatch claims and settles nothing before its first batch.
     """
     hub, clock = world.hub, HubClock(world.hub, skew_ms)
     store = StoreClient(world.store)

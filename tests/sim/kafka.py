@@ -129,11 +129,18 @@ class Kafka:
         count = 1 + int(random.random() * 6)
         kind = random.random()
         if kind >= 0.15:
-            log.visible.extend(range(log.end, log.end + count))
-            log.archive.extend(range(log.end, log.end + count))
+            self.append(tp, count)
         else:
             self.hub.counts["kafka aborted transaction"] += 1
-        log.end += count + (kind < 0.4)
+            log.end += count
+        log.end += kind < 0.4
+
+    def append(self, tp: TopicPartition, count: int) -> None:
+        """So many records."""
+        log = self.log(tp)
+        log.visible.extend(range(log.end, log.end + count))
+        log.archive.extend(range(log.end, log.end + count))
+        log.end += count
 
     def compact(self, tp: TopicPartition) -> None:
         """Some records are gone, their offsets stay."""

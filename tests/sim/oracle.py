@@ -81,7 +81,7 @@ class Oracle:
         if not said:
             raise Violation("announced_first", f"{_say(uid)} landed, and no stored BEFORE covers it")
         if all(uid % a.shards != shard for a in said):
-            raise Violation("right_shard", f"{_say(uid)} landed on shard {shard}, announced for {said[-1].shards} shards")
+            raise Violation("right_shard", f"{_say(uid)} is on shard {shard}, announced for {said[-1].shards} shards")
         self._misnamed(topic, uid)
 
     def _misnamed(self, topic: str, uid: int) -> bool:
@@ -124,7 +124,7 @@ class Oracle:
     def _check_landed(self, tp: TopicPartition, table: str, record: StateRecord) -> None:
         for name, uid, said in self.misnamed:
             if name == tp.topic and said == record.topic_id and uid % SERIAL // PARTITION == tp.partition:
-                raise Violation("after_means_landed", f"AFTER of {tp} with id {said} is stored; {_say(uid)} was read for it")
+                raise Violation("after_means_landed", f"AFTER of {tp} with id {said}; {_say(uid)} was read for it")
         if "log shrank" in self.kafka.reasons:
             return
         for uid in self.kafka.held(tp, record.topic_id, record.range):
@@ -136,7 +136,7 @@ class Oracle:
     def at_rest(
         self, table_of: dict[str, str], records: dict[TopicPartition, StateRecord], forgiven: set[TopicPartition]
     ) -> None:
-        """All is quiet: everything that Kafka holds has its fate, but in partitions of which an operator forgave a loss."""
+        """All is quiet: everything that Kafka holds has its fate, but where an operator forgave a loss."""
         for tp in self.kafka.all():
             log = self.kafka.log(tp)
             if tp in forgiven or log.end == 0:

@@ -1,4 +1,4 @@
-"""Simulated Spark: a checkpoint that plans before it runs, tasks that are retried, doubled and outlive their driver.
+"""Simulated Spark jobs: tasks that are retried, doubled, and outlive their driver.
 
 Every task runs the production :func:`chsink.delivery.task.run_task` over what it reads from the simulated Kafka.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,94 +18,15 @@ from chsink.delivery.model import Ack, Assignment, PlannedBatch
 from chsink.delivery.task import Piece, Prepared, Rejected, TaskContext, run_task
 from chsink.ports import BlockWriter, Clock
 from statemachine.ranges import OffsetRange, TopicPartition
+from tests.sim.checkpoint import SparkDied
 from tests.sim.clickhouse import Client, Server
 from tests.sim.hub import NEVER, Actor, Group, Hub
 from tests.sim.kafka import Kafka, uid_of
 
+if TYPE_CHECKING:
+    from tests.sim.world import World
+
 MAX_ATTEMPTS = 4
-
-
-class SparkDied(Exception):
-    """The query failed for a reason of Spark's own: ``why`` is one of *data loss*, *concurrent query*, *task failed*."""
-
-    def __init__(self, why: str) -> None:
-        super().__init__(why)
-        self.why = why
-
-
-@dataclass(slots=True)
-class Checkpoint:
-    """What Spark keeps on a file system: where the source began, planned ends of each batch, and which are done."""
-
-    initial: dict[TopicPartition, int] | None = None
-    offsets: list[dict[TopicPartition, int]] = field(default_factory=list)
-    commits: set[int] = field(default_factory=set)
-
-    def copy_until(self, batches: int) -> Checkpoint:
-        """A backup made after so many batches."""
-        return Checkpoint(self.initial, self.offsets[:batches], {n for n in self.commits if n < batches})
-
-
-@dataclass(slots=True)
-class Query:
-    """One process's view of the checkpoint.  ``limit`` is maxOffsetsPerTrigger, per partition.
-
-    It reads the log once; then it goes on from memory, and dies when somebody else logged its next batch.
-    """
-
-    hub: Hub
-    kafka: Kafka
-    checkpoint: Checkpoint
-    limit: int
-    at: int = 0
-    starts: dict[TopicPartition, int] = field(default_factory=dict)
-    again: dict[TopicPartition, int] | None = None
-
-    def start(self, starting: Mapping[TopicPartition, int]) -> None:
-        """Begin where the checkpoint ends; ``starting`` serves a new one."""
-        self.hub.pause()
-        if self.checkpoint.initial is None:
-            self.checkpoint.initial = dict(starting)
-        log = self.checkpoint.offsets
-        self.at = len(log)
-        if self.at and self.at - 1 not in self.checkpoint.commits:
-            self.at -= 1
-            self.again = log[self.at]
-        self.starts = log[self.at - 1] if self.at else self.checkpoint.initial
-
-    def next_batch(self) -> PlannedBatch | None:
-        """The plan of the next batch, logged before it runs; None when there is nothing new."""
-        self.hub.pause()
-        ends = self.again
-        if ends is None:
-            ends = self._plan()
-            if ends is None:
-                return None
-            self.hub.pause()
-            if self.at != len(self.checkpoint.offsets):
-                raise SparkDied("concurrent query")
-            self.checkpoint.offsets.append(ends)
-        self.again = ends
-        initial = self.checkpoint.initial or {}
-        ranges = {tp: OffsetRange(self.starts.get(tp, 0), end) for tp, end in sorted(ends.items())}
-        history = frozenset(tp for tp, r in ranges.items() if r.start > initial.get(tp, 0))
-        return PlannedBatch(self.at, ranges, history)
-
-    def commit(self) -> None:
-        """The batch is done."""
-        self.hub.pause()
-        self.checkpoint.commits.add(self.at)
-        self.at += 1
-        self.starts, self.again = self.again or {}, None
-
-    def _plan(self) -> dict[TopicPartition, int] | None:
-        ends = {}
-        for tp in self.kafka.all():
-            start, end = self.starts.get(tp, 0), self.kafka.log(tp).end
-            if end < start:
-                raise SparkDied("data loss")
-            ends[tp] = min(end, start + self.limit)
-        return None if all(ends[tp] == self.starts.get(tp, 0) for tp in ends) else ends
 
 
 class _Future(Future[Any]):
@@ -164,18 +85,22 @@ class _Task:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """A task attempt that runs, on an executor of its own.  ``lost`` says to its driver that the executor died."""
+    """A task attempt that runs, on an executor of its own.
+
+    ``answered``: whether another attempt of its task was faster.  ``lost`` tells the driver that the executor died.
+    """
 
     group: Group
     driver: Group
     assigned: Assignment | None
+    answered: Callable[[], bool]
     lost: Callable[[], None]
 
 
 class Runner:
     """:class:`chsink.delivery.driver.PieceRunner` of one driver process."""
 
-    def __init__(self, world: Any, clock: Clock) -> None:
+    def __init__(self, world: World, clock: Clock) -> None:
         self.world = world
         self.hub: Hub = world.hub
         self.clock = clock
@@ -216,10 +141,11 @@ class Runner:
         group = Group("executor")
         task.running.append(group)
         self.world.executors.append(group)
+        rerun = task.attempts > 1
 
         def run() -> None:
             try:
-                ack = run_task(self._read(task), self._context(task, assigned, planned))
+                ack = run_task(self._read(task), self._context(task, assigned, planned, rerun=rerun))
             except SparkDied as error:
                 task.error = error
             else:
@@ -237,7 +163,9 @@ class Runner:
             else:
                 self._attempt(task, assigned, planned)
 
-        self.world.running[id(group)] = Attempt(group, self.driver, assigned.get(task.partition), lost)
+        self.world.running[id(group)] = Attempt(
+            group, self.driver, assigned.get(task.partition), lambda: task.ack is not None, lost
+        )
         self.hub.spawn(group, run)
         if task.attempts < MAX_ATTEMPTS and self.hub.fault("speculative duplicate", 0.03):
             self._attempt(task, assigned, planned)
@@ -252,22 +180,28 @@ class Runner:
             self.waiting.wake = 0
 
     def _context(
-        self, task: _Task, assigned: Mapping[TopicPartition, Assignment], planned: Mapping[TopicPartition, OffsetRange]
+        self,
+        task: _Task,
+        assigned: Mapping[TopicPartition, Assignment],
+        planned: Mapping[TopicPartition, OffsetRange],
+        *,
+        rerun: bool,
     ) -> TaskContext:
         return TaskContext(
             task.number,
             assigned,
             planned,
             self.world.prepare,
-            self._writer,
+            lambda assignment: self._writer(assignment, rerun=rerun),
             self.world.halt_on_bad_value,
             10**9,
             executor=lambda: _OneActor(self.hub),
         )
 
-    def _writer(self, assignment: Assignment) -> BlockWriter:
+    def _writer(self, assignment: Assignment, *, rerun: bool) -> BlockWriter:
         servers: list[Server] = self.world.servers[: shards_of(assignment.layout)]
-        return ShardWriter([Client(s) for s in servers], {}, self.clock, retry_for_s=10**9)
+        since = assignment.record.before_at if rerun else None
+        return ShardWriter([Client(s) for s in servers], {}, self.clock, retry_for_s=10**9, rerun_since_ms=since)
 
     def _read(self, task: _Task) -> Iterator[pa.RecordBatch]:
         """What a Kafka reader gives: the range's visible records, cut anyhow.  A streaming read fails when records are

@@ -1,7 +1,7 @@
 """Simulated state store: compare-and-set that is applied without an answer, late, twice, or in parts.
 
-What the port promises holds: a load is at least as new as every write applied before it.  It is not a snapshot: rows are
-read one by one.  A session that is lost answers nothing for a while.
+What the port promises holds: a load is at least as new as every write applied before it.  It is not a snapshot: rows
+are read one by one.  A session that is lost answers nothing for a while.
 """
 
 from __future__ import annotations
@@ -72,6 +72,8 @@ class StoreClient:
             raise StoreUnavailable("no session")
         keys = sorted(k for k in self.store.rows if k == sink or k.startswith(sink + "/"))
         self.hub.random.shuffle(keys)
+        if self.hub.random.random() < 0.5:
+            keys.sort(key=lambda key: key != sink)
         found = {}
         for key in keys:
             self.hub.pause()

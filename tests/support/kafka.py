@@ -151,6 +151,7 @@ def _consumer(bootstrap: str, isolation: str) -> Consumer:
             "enable.auto.commit": False,
             "isolation.level": isolation,
             "auto.offset.reset": "error",
+            "fetch.wait.max.ms": 20,
             "log_level": 0,
         }
     )

@@ -136,7 +136,7 @@ def run(kind: str, values: list[Any], source: Any, default: str = "") -> Decoded
     ],
 )
 @pytest.mark.parametrize("times", [1, 50])
-def test_values_are_converted_exactly_or_refused(  # noqa: PLR0917
+def test_values_are_converted_exactly_or_refused(
     kind: str, source: Any, good: list[Any], wire: list[Any], bad: list[Any], times: int
 ) -> None:
     decoded = run(kind, (good + bad) * times, source)
