@@ -13,8 +13,8 @@ range unannounced, in doubt, or done: the next start decides from that.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -114,7 +114,10 @@ class Driver:
 
     def settle_all(self, runner: PieceRunner, except_for: Iterable[StateKey] = ()) -> None:
         """Settle every in-doubt range of the sink by exact reads.  Raises the first halt, after settling the others."""
-        skipped = set(except_for)
+        with self._halting_as_owner():
+            self._settle_all(runner, set(except_for))
+
+    def _settle_all(self, runner: PieceRunner, skipped: set[StateKey]) -> None:
         doubtful = {k: r for k, r in self.in_doubt().items() if k not in skipped}
         if not doubtful:
             return
@@ -138,6 +141,10 @@ class Driver:
 
     def process(self, batch: PlannedBatch, runner: PieceRunner) -> None:
         """Land the batch.  Idempotent: the same batch again changes nothing that landed."""
+        with self._halting_as_owner():
+            self._process(batch, runner)
+
+    def _process(self, batch: PlannedBatch, runner: PieceRunner) -> None:
         with self.observer.phase("plan"):
             keys = {tp: self._key(tp) for tp in batch.ranges}
             self.ledger.ensure(keys.values())
@@ -279,11 +286,18 @@ class Driver:
         }
 
     def _raise_halts(self, decisions: Mapping[TopicPartition, Decision]) -> None:
-        halted = [(tp, d.halt, d.detail) for tp, d in decisions.items() if d.halt is not None]
-        if halted:
+        for tp, decision in decisions.items():
+            if decision.halt is not None:
+                raise halt_error(decision.halt.value, tp, decision.detail)
+
+    @contextmanager
+    def _halting_as_owner(self) -> Iterator[None]:
+        """A driver that was fenced without noticing knows old records, and would halt for reasons that are none."""
+        try:
+            yield
+        except HaltError:
             self.ledger.check_owned()
-            tp, halt, detail = halted[0]
-            raise halt_error(halt.value, tp, detail)
+            raise
 
 
 def _has(decision: Decision, kind: StepKind) -> bool:

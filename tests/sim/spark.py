@@ -87,7 +87,8 @@ class _Task:
 class Attempt:
     """A task attempt that runs, on an executor of its own.
 
-    ``answered``: whether another attempt of its task was faster.  ``lost`` tells the driver that the executor died.
+    ``answered``: whether another attempt of its task was faster.  ``lost`` tells the driver that the executor died,
+    ``give_up`` that the task is not to be tried again.
     """
 
     group: Group
@@ -95,6 +96,7 @@ class Attempt:
     assigned: Assignment | None
     answered: Callable[[], bool]
     lost: Callable[[], None]
+    give_up: Callable[[], None]
 
 
 class Runner:
@@ -152,19 +154,22 @@ class Runner:
                 task.ack = task.ack or Ack.from_json(ack.to_json())
             self._ended(task, group)
 
+        def give_up() -> None:
+            task.error = SparkDied("task failed")
+            self._wake()
+
         def lost() -> None:
             """The executor died: Spark tries again, a few times."""
             task.running.remove(group)
             if task.ack is not None or task.running or task.error:
                 return
             if task.attempts >= MAX_ATTEMPTS:
-                task.error = SparkDied("task failed")
-                self._wake()
+                give_up()
             else:
                 self._attempt(task, assigned, planned)
 
         self.world.running[id(group)] = Attempt(
-            group, self.driver, assigned.get(task.partition), lambda: task.ack is not None, lost
+            group, self.driver, assigned.get(task.partition), lambda: task.ack is not None, lost, give_up
         )
         self.hub.spawn(group, run)
         if task.attempts < MAX_ATTEMPTS and self.hub.fault("speculative duplicate", 0.03):

@@ -200,7 +200,9 @@ class World:
             older = record is None or not record.in_doubt or record.range != assigned.record.range
             if older or attempt.answered():
                 self.hub.kill(attempt.group)
-                self.died(attempt.group)
+                self.gone(attempt.group)
+                self.reasons.add("executor killed")
+                attempt.give_up()
 
     def gone(self, group: Group) -> None:
         """The process ended by itself."""

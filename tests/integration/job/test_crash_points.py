@@ -51,3 +51,20 @@ def test_crash_then_restart_with_the_same_checkpoint(
     crash(job, spark, failpoints, step)
     job.drain(spark)
     job.check()
+
+
+def test_negative_control_without_tokens_records_are_doubled(
+    job: Job, spark: SparkSession, failpoints: Failpoints, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The judge sees duplicates when there are any: with the server told not to deduplicate, settling doubles."""
+    monkeypatch.setattr("chsink.wiring.PINNED_WHERE_KNOWN", {"deduplicate_insert": "disable"})
+    crash(job, spark, failpoints, "driver.before_after")
+    job.drain(spark)
+    assert job.verdict().surplus.total() > 0
+    assert not job.verdict().lost
+
+
+def test_a_function_of_foreach_batch_settles_too(job: Job, spark: SparkSession, failpoints: Failpoints) -> None:
+    crash(job, spark, failpoints, "driver.before_after")
+    job.drain_foreach(spark)
+    job.check()
