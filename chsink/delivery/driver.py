@@ -154,7 +154,7 @@ class Driver:
                 for tp, planned in batch.ranges.items()
             }
             self.observer.decided(batch, decisions)
-        at_hand = [k for tp, k in keys.items() if _has(decisions[tp], StepKind.REINSERT)]
+        at_hand = [k for tp, k in keys.items() if any(s.kind is StepKind.REINSERT for s in decisions[tp].steps)]
         self.settle_all(runner, except_for=at_hand)
         self._raise_halts(decisions)
         if at_hand:
@@ -298,7 +298,3 @@ class Driver:
         except HaltError:
             self.ledger.check_owned()
             raise
-
-
-def _has(decision: Decision, kind: StepKind) -> bool:
-    return any(step.kind is kind for step in decision.steps)

@@ -125,8 +125,6 @@ MARGIN_S = 60
 
 def _starting_offsets(world: World, store: StoreClient) -> dict[TopicPartition, int]:
     """Where a new checkpoint begins: the recorded end, 0 where there is no record or the topic is another one."""
-    if world.start_at is not None:
-        return world.start_at()
     ids = world.kafka.topic_ids(world.routes)
     records = {k.topic_partition: r for k, r in read_records(store, SINK).items() if r.phase is not Phase.EMPTY}
     starting = {}

@@ -6,7 +6,6 @@ combinations that one average world would not.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from random import Random
 from random import seed as seed_jitter
@@ -42,6 +41,7 @@ THEMES: tuple[dict[str, float], ...] = (
     _FORGOTTEN | {"topic recreated": 4.0},
     _IN_DOUBT | {"started from anywhere": 4.0, "checkpoint lost": 0.0, "commit deleted": 0.0},
     _IN_DOUBT | {"offsets skipped forward": 8.0, "started from earliest": 4.0},
+    {"executor killed": 5.0, "killed at task.before_insert": 6.0, "killed at task.after_insert": 6.0},
 )
 """Faults that meet seldom by chance, brought together."""
 
@@ -75,7 +75,6 @@ class World:
         self.on_gap: Literal["halt", "record"] = "record" if shape.random() < 0.5 else "halt"
         self.on_rewind: Literal["halt", "skip"] = "skip" if shape.random() < 0.7 else "halt"
         self.checkpoint = Checkpoint()
-        self.start_at: Callable[[], dict[TopicPartition, int]] | None = None
         self.prepare = partial(prepare, bad=self.bad)
         self.drivers: list[Group] = []
         self.executors: list[Group] = []
@@ -85,8 +84,17 @@ class World:
         self.starts = self.calm_starts = 0
         self.over: str | None = None
         self.drained = False
+        if shape.random() < 0.15:
+            self._start_at_latest()
         hub.factors.update(shape.choice(THEMES))
         hub.died = self.died
+
+    def _start_at_latest(self) -> None:
+        """`starting_offsets = "latest"`: what was there before is not asked for."""
+        for tp in self.kafka.all():
+            self.kafka.append(tp, 5)
+            self.forgiven.add(tp)
+        self.checkpoint = Checkpoint(dict.fromkeys(self.kafka.all(), 5))
 
     # --- running --------------------------------------------------------------------------------------------------
 
@@ -97,7 +105,7 @@ class World:
         seed_jitter(f"jitter {hub.seed}")  # tenacity draws from the shared source
         try:
             self.start_driver()
-            if hub.fault("two drivers at once", 0.25):
+            if hub.fault("two drivers at once", 0.4):
                 self.start_driver()
             self._run(steps)
         finally:

@@ -66,7 +66,7 @@ CELLS: dict[str, tuple[StateRecord | None, OffsetRange, Policy, list[Step], Halt
 @pytest.mark.parametrize("name", CELLS)
 def test_cell(name: str) -> None:
     record, planned, policy, steps, halt = CELLS[name]
-    held_from = planned.start if name.startswith("GAP/AFTER") else 0
+    held_from: int | None = planned.start if name.startswith("GAP/AFTER") else 0
     if name.startswith("GAP/BEFORE"):
         held_from = None  # Kafka holds the doubtful range and lost what follows it: only where nobody asked
     decision = decide(record, planned, replace(FACTS, log_start=held_from), policy)
