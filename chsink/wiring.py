@@ -23,12 +23,13 @@ from chsink.clickhouse.table import describe
 from chsink.clickhouse.window import DedupWindow, Member
 from chsink.clickhouse.writer import PINNED_WHERE_KNOWN
 from chsink.config import Config, Route
-from chsink.delivery.driver import Driver, Observer
+from chsink.delivery.driver import Driver
 from chsink.delivery.driver import Route as DeliveryRoute
 from chsink.delivery.halts import asking_target
 from chsink.delivery.ledger import Ledger
 from chsink.delivery.model import Assignment
 from chsink.delivery.pipeline import Pipeline
+from chsink.delivery.roles import Observer
 from chsink.errors import UnavailableError
 from chsink.kafka import KafkaAdmin
 from chsink.pipelines import StreamShape, build_pipeline, reads_json

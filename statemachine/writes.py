@@ -66,6 +66,18 @@ def after(record: StateRecord, *, epoch: int, attempt: str) -> StateRecord:
     return replace(record, phase=Phase.AFTER, epoch=epoch, attempt=attempt)
 
 
+def renew(
+    record: StateRecord, *, before_at: int, block_marks: tuple[int, ...], epoch: int, attempt: str
+) -> StateRecord:
+    """Announce an in-doubt range anew for a late settler: whoever comes next waits for *its* sends.
+
+    Empty ``block_marks`` say that tokens are not to be trusted any more, by nobody.
+    """
+    assert record.in_doubt, record
+    assert record.before_at <= before_at and record.epoch <= epoch, record
+    return replace(record, before_at=before_at, block_marks=block_marks, epoch=epoch, attempt=attempt)
+
+
 def adopt(record: StateRecord, *, epoch: int, attempt: str) -> StateRecord:
     """Take the record over unchanged: its old owner's next write will be refused."""
     assert record.epoch <= epoch, record

@@ -22,8 +22,6 @@ from chsink.ports import Clock, SqlClient
 from statemachine.chunks import chunk_count
 from statemachine.records import StateKey, StateRecord
 
-SETTLING_MS = 600_000
-"""How long the sends of a settled range may take where the table has no limit by time."""
 SPARE = 10
 """One part in ten of the window is kept for what others insert while a range is being sent again."""
 
@@ -38,7 +36,7 @@ class Member:
 
 @dataclass(slots=True)
 class DedupWindow:
-    """:class:`chsink.delivery.driver.Target` over the target tables.
+    """:class:`chsink.delivery.roles.Target` over the target tables.
 
     ``members(table, layout)`` gives the table on each shard of a layout (by fingerprint, None for the present one), in
     the shards' order.  No send of a range starts later than ``max_age_s`` (or the table's own limit, if shorter) after
@@ -56,18 +54,15 @@ class DedupWindow:
         return tuple(_block_mark(m) for m in self.members(table, None))
 
     def deadline_ms(self, key: StateKey, record: StateRecord) -> int:
-        """``before_at`` + window - margin, in ms: whoever takes the range over waits for that before it probes.
+        """``before_at`` + window - margin, in ms: whoever takes the range over waits for that before it probes."""
+        return record.before_at + (self._limit_s(key, record) - self.margin_s) * 1000
 
-        A table without a limit by time still knows the tokens after that (``must_probe`` says so): who settles the
-        range then gets a while of its own.
-        """
-        limit_ms = record.before_at + (self._limit_s(key, record) - self.margin_s) * 1000
-        timed = any(m.table.window_s is not None for m in self.members(key.table, record.layout))
-        now = self.clock.now_ms()
-        return limit_ms if timed or now < limit_ms else now + SETTLING_MS
+    def is_late(self, key: StateKey, record: StateRecord) -> bool:
+        """Whether that moment has passed.  A table without a limit by time may still know the tokens."""
+        return self.clock.now_ms() >= self.deadline_ms(key, record)
 
     def must_probe(self, key: StateKey, record: StateRecord) -> bool:
-        """See :class:`chsink.delivery.driver.Target`."""
+        """See :class:`chsink.delivery.roles.Target`."""
         members = self.members(key.table, record.layout)
         why = self._forgotten(members, key, record)
         if why is None:
@@ -100,7 +95,7 @@ class DedupWindow:
 
     def _forgotten(self, members: Sequence[Member], key: StateKey, record: StateRecord) -> str | None:
         """Why a token of the range may be gone, None when it surely is not."""
-        if self.clock.now_ms() >= self.deadline_ms(key, record):
+        if self.is_late(key, record) and any(m.table.window_s is not None for m in members):
             return "its deduplication window has run out by time"
         if len(record.block_marks) != len(members):
             return "what its table held when it was announced is not known"

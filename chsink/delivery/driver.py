@@ -14,15 +14,15 @@ range unannounced, in doubt, or done: the next start decides from that.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Protocol
 
 from chsink import failpoints
 from chsink.delivery.confirm import confirm
 from chsink.delivery.halts import asking_target, halt_error
 from chsink.delivery.ledger import Ledger
 from chsink.delivery.model import Ack, Assignment, PlannedBatch
+from chsink.delivery.roles import Observer, PieceRunner, Target
 from chsink.errors import HaltError
 from chsink.ports import Clock, KafkaCluster
 from statemachine import writes
@@ -30,50 +30,6 @@ from statemachine.plan import Decision, Facts, Policy, Step, StepKind, decide, s
 from statemachine.ranges import TopicPartition
 from statemachine.records import StateKey, StateRecord
 from statemachine.transitions import Halt
-
-PROBED_SEND_MS = 600_000
-"""How long the sends of a probed range may take: its old deadline is past, and nobody else is sending it."""
-
-
-class PieceRunner(Protocol):
-    """Has assignments carried out by tasks (Spark's, or the simulator's); returns one ack per task."""
-
-    def from_batch(self, batch: PlannedBatch, assignments: Sequence[Assignment]) -> Sequence[Ack]:
-        """Feed the assignments from the micro-batch at hand, whose tasks own one topic-partition each."""
-
-    def from_kafka(self, assignments: Sequence[Assignment]) -> Sequence[Ack]:
-        """Feed each assignment by reading exactly its range from Kafka, through the same transform."""
-
-
-class Target(Protocol):
-    """What the driver asks the target tables about deduplication."""
-
-    def block_marks(self, table: str) -> tuple[int, ...]:
-        """Per shard the table's largest block number, -1 where unknown."""
-
-    def must_probe(self, key: StateKey, record: StateRecord) -> bool:
-        """Whether tokens of this in-doubt range may have left the window, so that pieces must be looked for by offset.
-        Raises HaltError when they may have and the table does not allow looking.
-        """
-
-    def deadline_ms(self, key: StateKey, record: StateRecord) -> int:
-        """The wall clock after which no piece of the range may be sent any more."""
-
-
-class Observer(Protocol):
-    """Is told what happens; must not fail."""
-
-    def phase(self, name: str) -> AbstractContextManager[None]:
-        """Times a phase of the batch."""
-
-    def landed(self, acks: Sequence[Ack]) -> None:
-        """Pieces landed and are confirmed."""
-
-    def decided(self, batch: PlannedBatch, decisions: Mapping[TopicPartition, Decision]) -> None:
-        """A batch was decided."""
-
-    def state(self, records: Mapping[StateKey, StateRecord]) -> None:
-        """The records as they now stand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +184,8 @@ class Driver:
         check: Callable[[Sequence[StateKey]], None] | None = None,
     ) -> None:
         """Have the announced ranges landed, then AFTER for all of them in one compare-and-set."""
-        assignments = [self._assign(k, fresh=fresh) for k in keys]
+        probed = set() if fresh else self._take_up(keys)
+        assignments = [self._assign(k, probe=k in probed) for k in keys]
         with self.observer.phase("insert" if fresh else "settle"):
             acks = run(assignments)
         confirm(acks, assignments)
@@ -242,19 +199,35 @@ class Driver:
         failpoints.reach("driver.after_after")
         self.observer.landed(acks)
 
-    def _assign(self, key: StateKey, *, fresh: bool) -> Assignment:
+    def _take_up(self, keys: Sequence[StateKey]) -> set[StateKey]:
+        """Which in-doubt ranges must be probed.  Those, and late ones, are announced anew before anything is sent."""
+        with asking_target():
+            probed = {k for k in keys if self.target.must_probe(k, self.ledger.records[k])}
+            late = [k for k in keys if k in probed or self.target.is_late(k, self.ledger.records[k])]
+        for key in probed:
+            record = self.ledger.records[key]
+            if record.incarnation > 0:
+                detail = f"the range {record.range} of incarnation {record.incarnation} is in doubt"
+                raise halt_error("CHS-318", key.topic_partition, detail)
+        attempt, now, changes = self.ledger.attempt(), self.clock.now_ms(), {}
+        for key in late:
+            record = self.ledger.records[key]
+            marks, at = () if key in probed else record.block_marks, max(now, record.before_at)
+            changes[key] = writes.renew(
+                record, before_at=at, block_marks=marks, epoch=self.ledger.epoch, attempt=attempt
+            )
+        if changes:
+            self.ledger.write(changes)
+        return probed
+
+    def _assign(self, key: StateKey, *, probe: bool) -> Assignment:
         record = self.ledger.records[key]
         layout = self.ledger.owner.layout(record.layout)
         if layout is None:
             raise HaltError("CHS-312", f"{key} is in doubt under shard layout {record.layout}, which is not stored",
                             "see `chsink state resolve --help`")  # fmt: skip
         with asking_target():
-            probe = not fresh and self.target.must_probe(key, record)
-        if probe and record.incarnation > 0:
-            detail = f"the range {record.range} of incarnation {record.incarnation} is in doubt"
-            raise halt_error("CHS-318", key.topic_partition, detail)
-        limit = self.clock.now_ms() + PROBED_SEND_MS if probe else self.target.deadline_ms(key, record)
-        return Assignment(key, record, layout, probe, limit)
+            return Assignment(key, record, layout, probe, self.target.deadline_ms(key, record))
 
     # --- facts ----------------------------------------------------------------------------------------------------
 

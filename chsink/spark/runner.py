@@ -20,7 +20,7 @@ MakeTask = Callable[[Sequence[Assignment], Mapping[TopicPartition, OffsetRange]]
 
 @dataclass(slots=True)
 class SparkRunner:
-    """:class:`chsink.delivery.driver.PieceRunner`.  ``frame`` is the micro-batch, None before the first one."""
+    """:class:`chsink.delivery.roles.PieceRunner`.  ``frame`` is the micro-batch, None before the first one."""
 
     make_task: MakeTask
     pipelines: Mapping[str, Pipeline]

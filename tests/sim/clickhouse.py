@@ -78,6 +78,10 @@ class Server:
         self.view_throws = False
         self.only_sender: Callable[[], bool] = lambda: False
 
+    def add(self, table: str) -> None:
+        """CREATE TABLE, like the others."""
+        self.tables[table] = Table(next(iter(self.tables.values())).kind)
+
     def crash(self, downtime_ms: int) -> None:
         """SIGKILL and a start."""
         self.restarts += 1

@@ -23,7 +23,6 @@ from tests.sim.store import StoreClient
 if TYPE_CHECKING:
     from tests.sim.world import World
 
-SINK = "sink"
 IDLE_S = 5
 
 
@@ -45,7 +44,7 @@ class HubClock:
 
 @dataclass(frozen=True, slots=True)
 class Watcher:
-    """:class:`chsink.delivery.driver.Observer`: counts the cells of the decision table that were reached."""
+    """:class:`chsink.delivery.roles.Observer`: counts the cells of the decision table that were reached."""
 
     world: World
 
@@ -76,7 +75,7 @@ def drive(world: World, name: str, skew_ms: int, limit: int) -> bool:
     hub, clock = world.hub, HubClock(world.hub, skew_ms)
     store = StoreClient(world.store)
     attempts = iter(range(1 << 30))
-    ledger = Ledger(store, SINK, name, clock, lambda: f"{name}.{next(attempts)}", retry_for_ms=5_000)
+    ledger = Ledger(store, world.sink, name, clock, lambda: f"{name}.{next(attempts)}", retry_for_ms=5_000)
     driver = _driver(world, ledger, clock)
     layout = str(world.shards)
     query = Query(hub, world.kafka, world.checkpoint, limit)
@@ -126,7 +125,7 @@ MARGIN_S = 60
 def _starting_offsets(world: World, store: StoreClient) -> dict[TopicPartition, int]:
     """Where a new checkpoint begins: the recorded end, 0 where there is no record or the topic is another one."""
     ids = world.kafka.topic_ids(world.routes)
-    records = {k.topic_partition: r for k, r in read_records(store, SINK).items() if r.phase is not Phase.EMPTY}
+    records = {k.topic_partition: r for k, r in read_records(store, world.sink).items() if r.phase is not Phase.EMPTY}
     starting = {}
     for tp in world.kafka.partitions(world.routes):
         record = records.get(tp)

@@ -55,7 +55,7 @@ class Oracle:
         self.landed: set[tuple[str, int]] = set()
         self.announced: dict[tuple[str, int], list[Announced]] = {}
         self.misnamed: list[tuple[str, int, str]] = []
-        self.epoch = 0
+        self.epochs: dict[str, int] = {}
 
     # --- the target -----------------------------------------------------------------------------------------------
 
@@ -97,7 +97,7 @@ class Oracle:
 
     def forget_state(self) -> None:
         """The store was emptied by the world: what it knew is no measure any more."""
-        self.epoch = 0
+        self.epochs.clear()
 
     def stored(self, old: Row | None, new: Row) -> None:
         """A row was stored."""
@@ -117,9 +117,10 @@ class Oracle:
 
     def _owner_stored(self, new: Row) -> None:
         epoch = decode_owner(new.body).epoch
-        if epoch < self.epoch:
-            raise Violation("state_forward", f"the sink's epoch went from {self.epoch} back to {epoch}")
-        self.epoch = epoch
+        before = self.epochs.get(new.key, 0)
+        if epoch < before:
+            raise Violation("state_forward", f"the epoch of {new.key} went from {before} back to {epoch}")
+        self.epochs[new.key] = epoch
 
     def _check_landed(self, tp: TopicPartition, table: str, record: StateRecord) -> None:
         for name, uid, said in self.misnamed:

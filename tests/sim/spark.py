@@ -38,10 +38,17 @@ class _Future(Future[Any]):
         self.waiting: Actor | None = None
 
     def result(self, timeout: float | None = None) -> Any:
+        self._wait()
+        return super().result(0)
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        self._wait()
+        return super().exception(0)
+
+    def _wait(self) -> None:
         while not self.done():
             self.waiting = self.hub.current
             self.hub.pause(NEVER)
-        return super().result(0)
 
 
 class _OneActor(Executor):
@@ -49,6 +56,7 @@ class _OneActor(Executor):
 
     def __init__(self, hub: Hub) -> None:
         self.hub = hub
+        self.futures: list[Future[Any]] = []
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         future = _Future(self.hub)
@@ -63,10 +71,12 @@ class _OneActor(Executor):
                 future.waiting.wake = 0
 
         self.hub.spawn(self.hub.current.group, run)
+        self.futures.append(future)
         return future
 
     def __exit__(self, *error: object) -> None:
-        return None
+        for future in self.futures:
+            future.exception()
 
 
 @dataclass(slots=True)
@@ -100,7 +110,7 @@ class Attempt:
 
 
 class Runner:
-    """:class:`chsink.delivery.driver.PieceRunner` of one driver process."""
+    """:class:`chsink.delivery.roles.PieceRunner` of one driver process."""
 
     def __init__(self, world: World, clock: Clock) -> None:
         self.world = world

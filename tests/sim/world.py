@@ -6,6 +6,8 @@ combinations that one average world would not.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from random import Random
 from random import seed as seed_jitter
@@ -20,7 +22,7 @@ from tests.sim.checkpoint import Checkpoint, SparkDied
 from tests.sim.clickhouse import Server, TableKind
 from tests.sim.events import EVENTS, while_down
 from tests.sim.hub import Group, Hub, Violation
-from tests.sim.job import MARGIN_S, SINK, drive
+from tests.sim.job import MARGIN_S, drive
 from tests.sim.kafka import Kafka
 from tests.sim.oracle import Oracle
 from tests.sim.spark import Attempt, prepare
@@ -55,6 +57,7 @@ class World:
         topics = {f"t{n}": shape.randint(1, 3) for n in range(shape.choice([1, 1, 2]))}
         self.kafka = Kafka(hub, topics)
         self.oracle = Oracle(self.kafka, self.accepts, hub.counts)
+        self.sink = "sink"
         self.store = Store(hub, self.oracle, shape.choice([1, 2, 100]))
         self.bad = shape.choice([5, 11, 10**12])
         self.halt_on_bad_value = shape.random() < 0.1
@@ -100,14 +103,20 @@ class World:
 
     def run(self, steps: int) -> None:
         """Raises Violation.  Ends at rest, or at a halt that only a person can resolve."""
-        hub, reach = self.hub, failpoints.reach
-        failpoints.reach = self.reach
-        seed_jitter(f"jitter {hub.seed}")  # tenacity draws from the shared source
-        try:
+        with self.watched():
             self.start_driver()
-            if hub.fault("two drivers at once", 0.4):
+            if self.hub.fault("two drivers at once", 0.4):
                 self.start_driver()
             self._run(steps)
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """The production code's failpoints are this world's; at the end every process is gone."""
+        reach = failpoints.reach
+        failpoints.reach = self.reach
+        seed_jitter(f"jitter {self.hub.seed}")  # tenacity draws from the shared source
+        try:
+            yield
         finally:
             failpoints.reach = reach
             self._bury()
@@ -252,7 +261,7 @@ class World:
         """The stored state."""
         found = {}
         for key, row in self.store.rows.items():
-            if key != SINK:
+            if key.startswith(f"{self.sink}/"):
                 _, topic, partition, _ = key.split("/", 3)
                 found[TopicPartition(topic, int(partition))] = decode(row.body)
         return found

@@ -1,0 +1,56 @@
+"""Who the driver works with, as Protocols: tasks, the target tables, and whoever watches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Protocol
+
+from chsink.delivery.model import Ack, Assignment, PlannedBatch
+from statemachine.plan import Decision
+from statemachine.ranges import TopicPartition
+from statemachine.records import StateKey, StateRecord
+
+
+class PieceRunner(Protocol):
+    """Has assignments carried out by tasks (Spark's, or the simulator's); returns one ack per task."""
+
+    def from_batch(self, batch: PlannedBatch, assignments: Sequence[Assignment]) -> Sequence[Ack]:
+        """Feed the assignments from the micro-batch at hand, whose tasks own one topic-partition each."""
+
+    def from_kafka(self, assignments: Sequence[Assignment]) -> Sequence[Ack]:
+        """Feed each assignment by reading exactly its range from Kafka, through the same transform."""
+
+
+class Target(Protocol):
+    """What the driver asks the target tables about deduplication."""
+
+    def block_marks(self, table: str) -> tuple[int, ...]:
+        """Per shard the table's largest block number, -1 where unknown."""
+
+    def must_probe(self, key: StateKey, record: StateRecord) -> bool:
+        """Whether tokens of this in-doubt range may have left the window, so that pieces must be looked for by offset.
+        Raises HaltError when they may have and the table does not allow looking.
+        """
+
+    def is_late(self, key: StateKey, record: StateRecord) -> bool:
+        """Whether ``deadline_ms`` has passed."""
+
+    def deadline_ms(self, key: StateKey, record: StateRecord) -> int:
+        """The wall clock after which no piece of the range may be sent any more."""
+
+
+class Observer(Protocol):
+    """Is told what happens; must not fail."""
+
+    def phase(self, name: str) -> AbstractContextManager[None]:
+        """Times a phase of the batch."""
+
+    def landed(self, acks: Sequence[Ack]) -> None:
+        """Pieces landed and are confirmed."""
+
+    def decided(self, batch: PlannedBatch, decisions: Mapping[TopicPartition, Decision]) -> None:
+        """A batch was decided."""
+
+    def state(self, records: Mapping[StateKey, StateRecord]) -> None:
+        """The records as they now stand."""

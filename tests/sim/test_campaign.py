@@ -1,0 +1,94 @@
+"""The simulator in CI: a million steps, the kept seeds, and that one seed is one run."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.sim.campaign import Failure, Report, campaign, parse_replay, run_world, shrink
+from tests.sim.oracle import INVARIANTS
+from tests.sim.world import World
+
+ROOT = Path(__file__).parents[2]
+KEPT = [
+    line
+    for line in (Path(__file__).parent / "regressions.txt").read_text(encoding="utf-8").splitlines()
+    if line and not line.startswith("#")
+]
+FIRST_SEED, STEPS = 1, 1_000_000
+
+
+def simulator(*arguments: str, hash_seed: str = "0") -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
+    command = [sys.executable, "-m", "tests.sim", *arguments]
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.slow
+def test_a_million_steps_break_nothing_and_reach_everything(record_property: object) -> None:
+    done = simulator("--seed", str(FIRST_SEED), "--steps", str(STEPS), "--expect-all")
+    sys.stdout.write(done.stdout)
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
+    assert "broken=0" in done.stdout
+
+
+@pytest.mark.parametrize("line", KEPT)
+def test_kept_seed(line: str) -> None:
+    _, failure = run_world(*parse_replay(line))
+    assert failure is None, failure
+
+
+def test_one_seed_is_one_run_whatever_the_hash_seed() -> None:
+    """Two processes with different string hashes, over worlds with two topics, two drivers and all faults."""
+    runs = [simulator("--seed", "40", "--steps", "8000", hash_seed=h) for h in ("0", "1")]
+    lines = [[line for line in r.stdout.splitlines() if not line.startswith("simulator:")] for r in runs]
+    summaries = [r.stdout.splitlines()[-1].rsplit(" ", 1)[0] for r in runs]
+    assert lines[0] == lines[1]
+    assert summaries[0] == summaries[1] and "broken=0" in summaries[0]
+
+
+def trace(seed: int) -> tuple[Counter[str], int, int, list[tuple[int, str]]]:
+    world = World(seed)
+    world.run(600)
+    return world.hub.counts, world.hub.steps, world.hub.now, world.hub.fired
+
+
+def test_another_seed_is_another_run() -> None:
+    assert trace(3) == trace(3)
+    assert trace(3) != trace(4)
+
+
+def test_faults_that_are_not_kept_do_not_happen() -> None:
+    world, failure = run_world(3, 600, keep=())
+    assert failure is None
+    assert world.hub.fired == []
+
+
+def test_a_run_that_reached_nothing_fails() -> None:
+    assert simulator("--seed", "1", "--steps", "300", "--expect-all").returncode == 1
+    assert "cell NEW/BEFORE" in Report().missing()
+
+
+def test_a_failing_world_is_shrunk_and_can_be_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sink that forgets to check its deadline: few of the faults that happened are needed to show it."""
+    monkeypatch.setattr("chsink.clickhouse.writer.ShardWriter._check_deadline", lambda *_: None)
+    monkeypatch.setattr("chsink.clickhouse.window.DedupWindow.must_probe", lambda *_: False)
+    report = campaign(1, 60_000)
+    assert report.failures, "the defect was not found"
+    small = shrink(report.failures[0])
+    assert small.invariant == "at_most_once"
+    assert len(small.faults) < len(report.failures[0].faults)
+    _, again = run_world(*parse_replay(small.replay))
+    assert again is not None
+    assert (again.invariant, again.what) == (small.invariant, small.what)
+
+
+@pytest.mark.parametrize("keep", [None, (), (1, 5)])
+def test_replay_line(keep: tuple[int, ...] | None) -> None:
+    failure = Failure(7, 300, keep, INVARIANTS[0], "")
+    assert parse_replay(failure.replay + "  # found when") == (7, 300, keep)

@@ -1,0 +1,228 @@
+"""The cases that other sinks get wrong, played by the production driver and tasks in a world without chance.
+
+A ``Scene`` is a world in which nothing goes wrong but what the test says.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from statemachine.ranges import OffsetRange, TopicPartition
+from statemachine.records import Phase, StateRecord
+from tests.sim.checkpoint import Checkpoint
+from tests.sim.hub import Hub
+from tests.sim.kafka import PARTITION, serial_of
+from tests.sim.world import World
+
+TP = TopicPartition("t0", 0)
+
+
+class Scene(World):
+    """One topic of one partition into two shards of a plain MergeTree."""
+
+    def __init__(self) -> None:
+        super().__init__(PLAIN_SEED, frozenset())
+        self.hub.calm = True
+        self.shards, self.chunk_offsets, self.limit = 2, 4, 100
+        self.on_rewind = "skip"
+        self.kill_at: str | None = None
+        self.freeze_at: str | None = None
+
+    def reach(self, name: str) -> None:
+        """Die or stop here, once, when the scene says so."""
+        super().reach(name)
+        if name == self.kill_at:
+            self.kill_at = None
+            self.hub.die()
+        if name == self.freeze_at:
+            self.freeze_at = None
+            self.drivers[0].frozen_until = self.hub.now + 60_000
+            self.hub.pause()
+
+    def start_soon(self) -> None:
+        """Nothing restarts by itself."""
+
+    def play(self, start: int | None = None, kill_at: str | None = None) -> Scene:
+        """Start the job and let all come to rest.  ``start``: with a new checkpoint that begins there."""
+        if start is not None:
+            self.checkpoint = Checkpoint({TP: start})
+        self.kill_at = kill_at
+        with self.watched():
+            self.start_driver()
+            while self.hub.step():
+                pass
+        return self
+
+    @property
+    def record(self) -> StateRecord:
+        return self.records()[TP]
+
+    def landed(self, serial: int = 0, table: str = "") -> list[int]:
+        """Offsets of one life of the topic in the table; the oracle has seen to it that none is there twice."""
+        name = table or self.routes["t0"]
+        return sorted(uid % PARTITION for t, uid in self.oracle.landed if t == name and serial_of(uid) == serial)
+
+    def cells(self) -> set[str]:
+        return {k.removeprefix("cell ") for k in self.hub.counts if k.startswith("cell ")}
+
+
+def _plain_seed() -> int:
+    """The first seed whose world has the wanted shape."""
+    for seed in range(1000):
+        world = World(seed, frozenset())
+        kind = next(iter(world.kinds.values()))
+        plain = not kind.replicated and kind.can_probe and world.bad > 100
+        if plain and world.kafka.all() == [TP] and world.kafka.log(TP).end == 0:
+            return seed
+    raise AssertionError
+
+
+PLAIN_SEED = _plain_seed()
+
+
+def scene(records: int) -> Scene:
+    made = Scene()
+    made.kafka.append(TP, records)
+    return made
+
+
+def test_a_scene_is_calm() -> None:
+    made = scene(7).play()
+    assert made.landed() == list(range(7))
+    assert not [k for k in made.hub.counts if k.startswith("fault")]
+    assert isinstance(made.hub, Hub)
+
+
+def test_case_a_batch_over_the_recorded_range_killed_and_replayed() -> None:
+    made = scene(20).play()
+    made.kafka.append(TP, 11)
+    made.play(start=10, kill_at="driver.before_after")
+    assert made.record.range == OffsetRange(20, 31) and made.record.in_doubt
+    made.play()
+    assert made.landed() == list(range(31))
+    assert made.record.phase is Phase.AFTER
+    assert "OVERLAPPING_FROM_INSIDE/AFTER" in made.cells() and made.hub.counts["cell cropped"]
+
+
+def test_case_b_never_landed_and_the_next_batch_goes_on() -> None:
+    made = scene(10).play(kill_at="driver.after_before")
+    assert made.landed() == [] and made.record.in_doubt
+    made.kafka.append(TP, 5)
+    made.play(start=10)
+    assert made.landed() == list(range(15))
+
+
+def in_doubt_10_to_20() -> Scene:
+    made = scene(10).play()
+    made.kafka.append(TP, 10)
+    made.play(kill_at="driver.after_before")
+    assert made.record.range == OffsetRange(10, 20) and made.record.in_doubt
+    made.kafka.append(TP, 11)
+    return made
+
+
+def test_case_c_not_landed_and_the_next_batch_starts_inside() -> None:
+    made = in_doubt_10_to_20().play(start=15)
+    assert made.landed() == list(range(31))
+
+
+def test_case_d_as_c_and_an_offset_was_compacted_away() -> None:
+    made = in_doubt_10_to_20()
+    made.kafka.log(TP).visible.remove(19)
+    made.kafka.log(TP).archive.remove(19)
+    made.play(start=15)
+    assert made.landed() == sorted(set(range(31)) - {19})
+
+
+def test_case_e_topic_recreated_with_the_same_offsets() -> None:
+    made = scene(10).play()
+    made.kafka.recreate("t0")
+    made.kafka.append(TP, 10)
+    made.play(start=0)
+    assert (made.landed(0), made.landed(1)) == (list(range(10)), list(range(10)))
+    assert (made.record.incarnation, made.record.topic_id) == (1, "id1")
+
+
+def test_case_e_recreated_and_shorter() -> None:
+    made = scene(10).play()
+    made.kafka.recreate("t0")
+    made.kafka.append(TP, 3)
+    made.play(start=0)
+    assert made.landed(1) == [0, 1, 2]
+    assert "LOG_SHRANK" not in made.cells()
+
+
+def test_case_f_rewind_to_zero() -> None:
+    made = scene(10).play()
+    made.kafka.append(TP, 10)
+    made.play()
+    before, made.limit = made.record, 10
+    made.play(start=0)
+    assert made.landed() == list(range(20))
+    assert (made.record.range, made.record.phase) == (before.range, Phase.AFTER)
+    assert {"REWOUND", "SAME/AFTER"} <= made.cells()
+
+
+def test_case_f_rewind_to_zero_halts_when_asked_to() -> None:
+    made = scene(10).play()
+    made.kafka.append(TP, 10)
+    made.play()
+    made.on_rewind, made.limit = "halt", 10
+    made.reasons.add("rewound")
+    made.play(start=0)
+    assert made.hub.counts["outcome CHS-306"] == 1
+    assert made.landed() == list(range(20))
+
+
+def test_case_g_only_a_part_is_offered_again() -> None:
+    made = in_doubt_10_to_20()
+    made.limit = 5
+    made.play(start=10)
+    assert made.landed() == list(range(31))
+    assert made.record.phase is Phase.AFTER
+
+
+def test_case_h_the_old_driver_writes_after_late() -> None:
+    made = scene(10)
+    made.freeze_at = "driver.before_after"
+    with made.watched():
+        made.start_driver()
+        while made.hub.step() and made.freeze_at:
+            pass
+        made.start_driver()
+        while made.hub.step():
+            pass
+    assert made.hub.counts["outcome CHS-801"] == 1
+    assert (made.record.epoch, made.record.phase, made.landed()) == (2, Phase.AFTER, list(range(10)))
+
+
+def test_case_i_two_sinks_on_one_topic() -> None:
+    made = scene(10).play()
+    table, made.routes = made.routes["t0"], {"t0": "db.other"}
+    made.kinds["db.other"] = made.kinds[table]
+    for server in made.servers:
+        server.add(table="db.other")
+    made.sink = "sink2"
+    made.play(start=0)
+    assert (made.landed(table=table), made.landed(table="db.other")) == (list(range(10)), list(range(10)))
+    assert {k.split("/", 1)[0] for k in made.store.rows} == {"sink", "sink2"}
+
+
+@pytest.mark.parametrize("down", [0, 1])
+def test_case_j_a_chunk_again_after_a_part_of_its_shards(down: int) -> None:
+    """Shards answer in order: while one is down, the pieces before it landed and those after it did not."""
+    made = scene(10)
+    made.servers[down].up_at = made.hub.now + 5_000_000
+    made.servers[down].started = made.hub.now - 10_000_000
+    with made.watched():
+        made.start_driver()
+        for _ in range(400):
+            made.hub.step()
+        partial = made.landed()
+        for group in [*made.drivers, *made.executors]:
+            made.hub.kill(group)
+            made.gone(group)
+    made.servers[down].up_at = 0
+    made.play()
+    assert partial in ([], [0, 2])
+    assert made.landed() == list(range(10))
