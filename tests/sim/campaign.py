@@ -38,6 +38,8 @@ FAULTS = [
     "fault store session lost",
     "fault speculative duplicate",
     "fault two drivers at once",
+    "fault retention under a read",
+    "fault topic recreated under a read",
 ]
 OUTCOMES = [
     *(f"outcome {verb} {what}" for verb in ("swap", "create") for what in ("applied", "refused", "unknown")),

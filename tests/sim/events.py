@@ -93,8 +93,11 @@ def _expire_ahead(world: World) -> None:
 
 @event("topic recreated", 0.12)
 def _recreate(world: World) -> None:
+    recreate(world, world.hub.random.choice(sorted(world.routes)))
+
+
+def recreate(world: World, topic: str) -> None:
     """Where ids are known: a topic that was recreated cannot be told otherwise (a stated limit)."""
-    topic = world.hub.random.choice(sorted(world.routes))
     if world.kafka.ids_hidden or any(r.topic_id is None and r.end for r in world.records().values()):
         return
     world.bury_readers(topic)
@@ -119,7 +122,7 @@ def _shrink(world: World) -> None:
     tp = world.hub.random.choice(world.kafka.all())
     end = world.kafka.log(tp).end
     if end:
-        world.kafka.shrink(tp, int(world.hub.random.random() * end))
+        world.kafka.shrink(tp, int(world.hub.random.random() * end), unwatched=not world.drivers)
         world.forgiven.add(tp)
 
 

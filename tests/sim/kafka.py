@@ -68,6 +68,7 @@ class Kafka:
         self.topics: dict[str, Topic] = {}
         self.ids_hidden = False
         self.reasons: set[str] = set()
+        self.shrunk: set[TopicPartition] = set()
         for name, partitions in topics.items():
             self.make(name, partitions)
 
@@ -156,12 +157,14 @@ class Kafka:
         log.visible = log.between(to, log.end)
         self.reasons.add("records lost" if lossy else "retention")
 
-    def shrink(self, tp: TopicPartition, to: int) -> None:
-        """An unclean election: the log now ends at ``to``."""
+    def shrink(self, tp: TopicPartition, to: int, *, unwatched: bool) -> None:
+        """An unclean election: the log now ends at ``to``.  ``unwatched``: while no driver ran."""
         log = self.log(tp)
         log.end = to
         log.visible = log.between(0, to)
         log.archive = [o for o in log.archive if o < to]
+        if unwatched:
+            self.shrunk.add(tp)
         self.reasons.add("log shrank")
 
     def held(self, tp: TopicPartition, topic_id: str | None, offsets: OffsetRange) -> list[int]:

@@ -114,6 +114,14 @@ class Oracle:
             self.announced.setdefault((topic, tp.partition), []).append(said)
         elif record.phase is Phase.AFTER:
             self._check_landed(tp, table, record)
+            if old is not None and decode(old.body).in_doubt:
+                self._check_within_log(tp, record)
+
+    def _check_within_log(self, tp: TopicPartition, record: StateRecord) -> None:
+        end = self.kafka.log(tp).end
+        if tp in self.kafka.shrunk and record.end > end:
+            what = f"AFTER {record.range} of {tp} is stored, and its log had shrunk to {end} before it was read"
+            raise Violation("after_means_landed", what)
 
     def _owner_stored(self, new: Row) -> None:
         epoch = decode_owner(new.body).epoch

@@ -20,6 +20,7 @@ from chsink.ports import BlockWriter, Clock
 from statemachine.ranges import OffsetRange, TopicPartition
 from tests.sim.checkpoint import SparkDied
 from tests.sim.clickhouse import Client, Server
+from tests.sim.events import recreate
 from tests.sim.hub import NEVER, Actor, Group, Hub
 from tests.sim.kafka import Kafka, uid_of
 
@@ -218,6 +219,15 @@ class Runner:
         since = assignment.record.before_at if rerun else None
         return ShardWriter([Client(s) for s in servers], {}, self.clock, retry_for_s=10**9, rerun_since_ms=since)
 
+    def _disturb(self, task: _Task) -> None:
+        """What is worst while a task reads: that its records go."""
+        world, tp = self.world, task.partition
+        if self.hub.fault("retention under a read", 0.02 if task.exact else 0.002):
+            log = world.kafka.log(tp)
+            world.kafka.expire(tp, min(log.end, task.range.start + 1), lossy=True)
+        if self.hub.fault("topic recreated under a read", 0.02 if task.exact else 0.002):
+            recreate(world, tp.topic)
+
     def _read(self, task: _Task) -> Iterator[pa.RecordBatch]:
         """What a Kafka reader gives: the range's visible records, cut anyhow.  A streaming read fails when records are
         lost under it (failOnDataLoss); an exact read is taken to pass over them silently, which is worse.
@@ -226,6 +236,7 @@ class Runner:
         at, end, tp = task.range.start, task.range.end, task.partition
         while at < end:
             self.hub.pause()
+            self._disturb(task)
             log = kafka.log(tp)
             if not task.exact and (log.start > at or log.end < end):
                 raise SparkDied("data loss")

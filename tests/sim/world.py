@@ -43,6 +43,13 @@ THEMES: tuple[dict[str, float], ...] = (
     _FORGOTTEN | {"topic recreated": 4.0},
     _IN_DOUBT | {"started from anywhere": 4.0, "checkpoint lost": 0.0, "commit deleted": 0.0},
     _IN_DOUBT | {"offsets skipped forward": 8.0, "started from earliest": 4.0},
+    {
+        "two drivers at once": 3.0,
+        "second driver": 3.0,
+        "store swap answer lost": 8.0,
+        "store swap delivered twice": 10.0,
+    },
+    {"executor frozen": 8.0, "insert answer lost": 4.0, "clock jump": 4.0, "compaction": 0.0, "topic recreated": 0.0},
     {"executor killed": 5.0, "killed at task.before_insert": 6.0, "killed at task.after_insert": 6.0},
 )
 """Faults that meet seldom by chance, brought together."""
