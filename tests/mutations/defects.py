@@ -45,7 +45,11 @@ DEFECTS = (
     Defect(
         "token of the planned range instead of the recorded one",
         (
-            Patch(TASK, "from dataclasses import dataclass, field\n", "from dataclasses import dataclass, field, replace\n"),
+            Patch(
+                TASK,
+                "from dataclasses import dataclass, field\n",
+                "from dataclasses import dataclass, field, replace\n",
+            ),
             Patch(
                 TASK,
                 "        token = piece_token(assignment.key, assignment.record, item.index, piece.shard)\n",
@@ -115,7 +119,13 @@ DEFECTS = (
     ),
     Defect(
         "an unknown outcome of a state write is taken for applied",
-        (Patch(LEDGER, "for k, r in pending.items()]) is Outcome.APPLIED:", "for k, r in pending.items()]) is not None:"),),
+        (
+            Patch(
+                LEDGER,
+                "for k, r in pending.items()]) is Outcome.APPLIED:",
+                "for k, r in pending.items()]) is not None:",
+            ),
+        ),
         "simulator",
         ("announced_first",),
     ),
@@ -203,7 +213,11 @@ DEFECTS = (
     ),
     Defect(
         "rows of a deleted topic are taken for those of its successor",
-        (Patch(DRIVER, "        if probe and record.incarnation > 0:", "        if probe and record.incarnation < 0:"),),
+        (
+            Patch(
+                DRIVER, "        if probe and record.incarnation > 0:", "        if probe and record.incarnation < 0:"
+            ),
+        ),
         "simulator",
         ("after_means_landed", "halt_justified"),
         steps=600_000,

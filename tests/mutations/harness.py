@@ -31,7 +31,9 @@ def run(defect: Defect, scratch: Path) -> Verdict:
     for patch in defect.patches:
         path = scratch / patch.path
         text = path.read_text(encoding="utf-8")
-        assert text.count(patch.old) == 1, f"{defect.name}: {text.count(patch.old)} times in {patch.path}: {patch.old!r}"
+        assert text.count(patch.old) == 1, (
+            f"{defect.name}: {text.count(patch.old)} times in {patch.path}: {patch.old!r}"
+        )
         path.write_text(text.replace(patch.old, patch.new), encoding="utf-8")
     command = [sys.executable, "-m", "tests.model"]
     if defect.caught_by == "simulator":

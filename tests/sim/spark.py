@@ -226,7 +226,7 @@ class Runner:
             log = world.kafka.log(tp)
             world.kafka.expire(tp, min(log.end, task.range.start + 1), lossy=True)
         if self.hub.fault("topic recreated under a read", 0.02 if task.exact else 0.002):
-            recreate(world, tp.topic)
+            self.hub.after(0, lambda: recreate(world, tp.topic))
 
     def _read(self, task: _Task) -> Iterator[pa.RecordBatch]:
         """What a Kafka reader gives: the range's visible records, cut anyhow.  A streaming read fails when records are
