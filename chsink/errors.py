@@ -53,6 +53,10 @@ class PreflightError(ChsinkError):
     exit_code = 2
 
 
+class AlteredError(PreflightError):
+    """A target table is no longer what it was when the job looked at it; found before a record was written."""
+
+
 class HaltError(ChsinkError):
     """Going on would lose or double a record, or the outcome cannot be known: a person decides."""
 

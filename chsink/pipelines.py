@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 from chsink.clickhouse.preflight import Target
-from chsink.clickhouse.table import METADATA_COLUMNS, TableColumn
+from chsink.clickhouse.table import METADATA_COLUMNS, TableColumn, TargetTable
 from chsink.decode.columns import Column
 from chsink.delivery.pipeline import Pipeline
 from chsink.errors import PreflightError
@@ -56,9 +59,18 @@ def build_pipeline(target: Target, stream: StreamShape) -> Pipeline:
     )
     if not as_json:
         _check_columns(target, columns, {c.name for c in table.insertable})
-    uuids = ",".join(t.uuid for t in target.tables)
-    origin = (uuids, stream.transform, stream.isolation_level)
-    return Pipeline("json" if as_json else "columns", payload, metadata, table.timezone, origin)
+    kind: Literal["json", "columns"] = "json" if as_json else "columns"
+    return Pipeline(kind, payload, metadata, table.timezone, stream.transform, stream.isolation_level)
+
+
+def fingerprint(pipeline: Pipeline, tables: Sequence[TargetTable]) -> str:
+    """What decides what a record becomes, and where: ``name=digest`` parts, so that a change can be named."""
+    parts = (*pipeline.parts(), ("table", [t.uuid for t in tables]))
+    return ",".join(f"{name}={_digest(part)}" for name, part in parts)
+
+
+def _digest(value: object) -> str:
+    return hashlib.blake2b(json.dumps(value).encode(), digest_size=5).hexdigest()
 
 
 def _check_columns(target: Target, columns: tuple[str, ...], names: set[str]) -> None:

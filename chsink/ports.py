@@ -112,13 +112,19 @@ class Unreachable(Unanswered):
     """The connection was refused, so nothing was sent."""
 
 
-class SqlClient(Protocol):
-    """One ClickHouse endpoint.  Sends each statement once; errors are the three above."""
+class Queries(Protocol):
+    """One ClickHouse endpoint, for questions; errors are the three above."""
 
-    url: str
+    @property
+    def url(self) -> str:
+        """The replica in use."""
 
     def query(self, sql: str, parameters: Mapping[str, Any] | None = None) -> list[tuple[Any, ...]]:
         """Rows of a SELECT.  ``parameters`` are bound by the server (``{name:Type}``)."""
+
+
+class SqlClient(Queries, Protocol):
+    """One ClickHouse endpoint.  Sends each statement once."""
 
     def command(self, sql: str, settings: Mapping[str, Any] | None = None) -> None:
         """A statement without a result."""

@@ -5,8 +5,8 @@ The only module that knows the configuration and all adapters.  Nothing is conne
 
 from __future__ import annotations
 
+import math
 import os
-import re
 import socket
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING
 import structlog
 
 from chsink.clickhouse.client import ClickHouseClient, Endpoint
-from chsink.clickhouse.identifiers import TableName, quote_identifier, quote_string
+from chsink.clickhouse.identifiers import TableName, plain_or_quoted, quote_string
+from chsink.clickhouse.patience import PatientQueries
 from chsink.clickhouse.preflight import Target
 from chsink.clickhouse.table import describe
 from chsink.clickhouse.window import DedupWindow, Member
@@ -32,8 +33,8 @@ from chsink.delivery.pipeline import Pipeline
 from chsink.delivery.roles import Observer
 from chsink.errors import UnavailableError
 from chsink.kafka import KafkaAdmin
-from chsink.pipelines import StreamShape, build_pipeline, reads_json
-from chsink.ports import Clock, StateStore, StoreUnavailable
+from chsink.pipelines import StreamShape, build_pipeline, fingerprint, reads_json
+from chsink.ports import Clock, Queries, StateStore, StoreUnavailable
 from chsink.sharding import Layout, NullKey, Shard
 from chsink.state.keepermap import KeeperMapStore
 from chsink.state.memory import MemoryStore
@@ -155,19 +156,9 @@ class Wiring:
         """
         from chsink.doctor.examine import start
 
+        vars(self).pop("targets", None)  # tables may have been altered since they were looked at
+        self.kafka.isolation_level = stream.isolation_level
         start(self, {topic: stream.columns for topic, t in self.targets.items() if not reads_json(t, stream)})
-        pipelines = {topic: self.pipeline(topic, stream) for topic in self.targets}
-        layouts = {r.topic: self.layout(r) for r in self.config.routes}
-        routes = {
-            r.topic: DeliveryRoute(
-                r.topic,
-                self.targets[r.topic].name,
-                self.config.clickhouse.chunk_offsets,
-                layouts[r.topic].fingerprint(),
-                pipelines[r.topic].fingerprint(),
-            )
-            for r in self.config.routes
-        }
         ledger = Ledger(
             self.store,
             self.config.sink.name,
@@ -176,18 +167,35 @@ class Wiring:
             lambda: uuid.uuid4().hex,
             int(self.config.state.timeout_s * 1000),
         )
+        window = self.window(lambda name: ledger.owner.layout(name))  # noqa: PLW0108 - there is no owner yet
+        pipelines = {topic: self.pipeline(topic, stream) for topic in self.targets}
+        layouts = {r.topic: self.layout(r) for r in self.config.routes}
+
+        def pipeline_of(topic: str, layout: str) -> str:
+            return fingerprint(pipelines[topic], [m.table for m in window.members(self.targets[topic].name, layout)])
+
+        routes = {
+            r.topic: DeliveryRoute(
+                r.topic,
+                self.targets[r.topic].name,
+                self.config.clickhouse.chunk_offsets,
+                layouts[r.topic].fingerprint(),
+                pipeline_of(r.topic, layouts[r.topic].fingerprint()),
+            )
+            for r in self.config.routes
+        }
         driver = Driver(
             ledger,
             routes,
             self.kafka,
-            self.window(lambda name: ledger.owner.layout(name)),  # noqa: PLW0108 - there is no owner yet
+            window,
             self.clock,
             Policy(on_gap=self.config.errors.on_gap, on_rewind=self.config.errors.on_rewind),
             observer,
-            lambda topic: routes[topic].pipeline,
+            pipeline_of,
         )
         by_fingerprint = {layout.fingerprint(): layout.to_json() for layout in layouts.values()}
-        return Wired(driver, pipelines, by_fingerprint, self._task_maker(pipelines))
+        return Wired(driver, pipelines, by_fingerprint, self._task_maker(pipelines, window))
 
     def window(self, stored_layout: Callable[[str], str | None]) -> DedupWindow:
         """What the target tables remember, on the present shards and on those of layouts that records still name.
@@ -201,18 +209,22 @@ class Wiring:
         def members(table: str, layout: str | None) -> tuple[Member, ...]:
             target = by_name[table]
             if layout is None or layout in present:
-                return tuple(Member(c, t) for c, t in zip(self.clients, target.tables, strict=True))
+                return tuple(Member(patient(c), t) for c, t in zip(self.clients, target.tables, strict=True))
             recorded = stored_layout(layout)
             shards = Layout.from_json(recorded).shards if recorded else ()
-            clients = [self.client(shard.replicas) for shard in shards]
+            clients = [patient(self.client(shard.replicas)) for shard in shards]
             first = target.tables[0]
             return tuple(Member(c, describe(c, first.database, first.name)) for c in clients)
 
+        def patient(client: Queries) -> Queries:
+            return PatientQueries(client, self.clock, self.config.clickhouse.retry_for_s)
+
         doubt = self.config.in_doubt
-        return DedupWindow(members, self.clock, doubt.max_age_s, doubt.margin_s, say=self.log.warning)
+        insert_s = math.ceil(self.config.clickhouse.insert_timeout_s)
+        return DedupWindow(members, self.clock, doubt.max_age_s, doubt.margin_s, insert_s, say=self.log.warning)
 
     def _task_maker(
-        self, pipelines: Mapping[str, Pipeline]
+        self, pipelines: Mapping[str, Pipeline], window: DedupWindow
     ) -> Callable[[Sequence[Assignment], Mapping[TopicPartition, OffsetRange]], ExecutorTask]:
         from chsink.spark.executor import ExecutorTask
 
@@ -224,6 +236,10 @@ class Wiring:
                 {a.key.topic_partition: a for a in assignments},
                 dict(planned),
                 dict(pipelines),
+                {
+                    a.key.topic_partition: tuple(m.table for m in window.members(a.key.table, a.record.layout))
+                    for a in assignments
+                },
                 self.access,
                 settings,
                 ch.retry_for_s,
@@ -250,7 +266,7 @@ class Wiring:
         urls = tuple(c.url for c in self.clients)
         return Target(
             route.topic,
-            _plain_or_quoted(name.database, name.table),
+            plain_or_quoted(name.database, name.table),
             urls,
             tables,
             tuple(self.config.shard_key_of(route)),
@@ -265,15 +281,13 @@ class Wiring:
         key = tuple(self.config.shard_key_of(route))
         return Layout(shards, self.config.clickhouse.hash_function, key, null_key)
 
+    def fingerprint(self, topic: str, stream: StreamShape) -> str:
+        """What an insert of the topic would carry now, under the present shard layout."""
+        return fingerprint(self.pipeline(topic, stream), self.targets[topic].tables)
+
     def pipeline(self, topic: str, stream: StreamShape) -> Pipeline:
         """How the topic's records become rows of its table."""
         return build_pipeline(self.targets[topic], stream)
-
-
-def _plain_or_quoted(database: str, table: str) -> str:
-    """The table's one name in state rows, statements and messages: quoted only where it has to be."""
-    plain = all(re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", part) for part in (database, table))
-    return f"{database}.{table}" if plain else f"{quote_identifier(database)}.{quote_identifier(table)}"
 
 
 def driver_name() -> str:

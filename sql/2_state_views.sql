@@ -20,7 +20,7 @@ SELECT
     JSONExtractInt(body, 'chunk_offsets') AS chunk_offsets,
     JSONExtractString(body, 'layout') AS layout,
     JSONExtractString(body, 'pipeline') AS pipeline,
-    JSONExtract(body, 'block_marks', 'Array(Int64)') AS block_marks,
+    JSONExtract(body, 'marks', 'Array(Tuple(Int64, Int64))') AS marks,
     attempt
 FROM
 (

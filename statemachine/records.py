@@ -52,12 +52,22 @@ class StateKey:
 
 
 @dataclass(frozen=True, slots=True)
+class Mark:
+    """What a target table held on one shard at some moment: a count of its ``blocks`` that only grows, and when its
+    server was started (its own clock, in s).  The growth tells how many inserts came since.
+    """
+
+    blocks: int
+    started_s: int
+
+
+@dataclass(frozen=True, slots=True)
 class StateRecord:
     """One topic-partition's state.
 
-    ``before_at`` is the driver's clock in ms when BEFORE was written.  ``block_marks`` holds per shard the target's
-    largest block number then (-1 unknown): its growth tells how many inserts came since.  ``attempt`` is unique per
-    write: a write names the attempt it replaces.
+    ``before_at`` is the driver's clock in ms when BEFORE was written, ``marks`` what the target held then, per shard.
+    With ``probe`` the deduplication tokens of a range in doubt are not trusted any more, by nobody: its pieces are
+    looked for.  ``attempt`` is unique per write: a write names the attempt it replaces.
     """
 
     phase: Phase
@@ -73,7 +83,8 @@ class StateRecord:
     layout: str = ""
     pipeline: str = ""
     before_at: int = 0
-    block_marks: tuple[int, ...] = ()
+    marks: tuple[Mark, ...] = ()
+    probe: bool = False
 
     def __post_init__(self) -> None:
         assert 0 <= self.first <= self.start <= self.end, self
@@ -81,6 +92,7 @@ class StateRecord:
         assert self.phase is Phase.EMPTY or self.start < self.end, self
         assert self.chunk_offsets >= 1 and self.epoch >= 0 and self.attempt, self
         assert len(self.gaps) <= MAX_GAPS, self
+        assert self.in_doubt or not self.probe, self
 
     @property
     def range(self) -> OffsetRange:
@@ -99,7 +111,11 @@ class StateRecord:
 
 def encode(record: StateRecord) -> str:
     """The record as one line of JSON, keys sorted, with the codec's version."""
-    document = asdict(record) | {"gaps": [[g.start, g.end] for g in record.gaps], "version": CODEC_VERSION}
+    document = asdict(record) | {
+        "gaps": [[g.start, g.end] for g in record.gaps],
+        "marks": [[m.blocks, m.started_s] for m in record.marks],
+        "version": CODEC_VERSION,
+    }
     return json.dumps(document, sort_keys=True, separators=(",", ":"))
 
 
@@ -112,7 +128,7 @@ def decode(text: str) -> StateRecord:
             raise CodecError(f"state record of version {version}; this chsink reads version {CODEC_VERSION}")
         document["phase"] = Phase(document["phase"])
         document["gaps"] = tuple(OffsetRange(a, b) for a, b in document["gaps"])
-        document["block_marks"] = tuple(document["block_marks"])
+        document["marks"] = tuple(Mark(a, b) for a, b in document["marks"])
         return StateRecord(**document)
     except CodecError:
         raise

@@ -14,8 +14,13 @@ from statemachine.records import StateKey, StateRecord
 TOKEN_VERSION = 1
 
 
+def token_head(key: StateKey, record: StateRecord) -> str:
+    """How the tokens of the record's range begin: readable, for people who look into system tables."""
+    return f"{key.sink}:{key.topic}:{key.partition}:{record.start}-{record.end}:"
+
+
 def piece_token(key: StateKey, record: StateRecord, chunk_index: int, shard: int) -> str:
-    """The token of one piece: a readable head for people who look into system tables, and a digest that is the name."""
+    """The token of one piece: a readable head, and a digest that is the name."""
     name = [
         TOKEN_VERSION,
         key.sink,
@@ -32,4 +37,4 @@ def piece_token(key: StateKey, record: StateRecord, chunk_index: int, shard: int
         shard,
     ]
     digest = hashlib.sha256(json.dumps(name).encode()).hexdigest()[:32]
-    return f"{key.sink}:{key.topic}:{key.partition}:{record.start}-{record.end}:{chunk_index}:{shard}:{digest}"
+    return f"{token_head(key, record)}{chunk_index}:{shard}:{digest}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from statemachine.ranges import OffsetRange
-from statemachine.records import MAX_GAPS, Phase, StateRecord
+from statemachine.records import MAX_GAPS, Mark, Phase, StateRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class Announcement:
     layout: str
     pipeline: str
     before_at: int
-    block_marks: tuple[int, ...] = ()
+    marks: tuple[Mark, ...] = ()
 
 
 def empty(epoch: int, attempt: str, incarnation: int = 0) -> StateRecord:
@@ -56,26 +56,27 @@ def before(
         layout=said.layout,
         pipeline=said.pipeline,
         before_at=said.before_at,
-        block_marks=said.block_marks,
+        marks=said.marks,
     )
 
 
 def after(record: StateRecord, *, epoch: int, attempt: str) -> StateRecord:
     """All of the announced range landed."""
     assert record.in_doubt and record.epoch <= epoch, record
-    return replace(record, phase=Phase.AFTER, epoch=epoch, attempt=attempt)
+    return replace(record, phase=Phase.AFTER, probe=False, epoch=epoch, attempt=attempt)
 
 
 def renew(
-    record: StateRecord, *, before_at: int, block_marks: tuple[int, ...], epoch: int, attempt: str
+    record: StateRecord, *, before_at: int, marks: tuple[Mark, ...], probe: bool, epoch: int, attempt: str
 ) -> StateRecord:
     """Announce an in-doubt range anew for a late settler: whoever comes next waits for *its* sends.
 
-    Empty ``block_marks`` say that tokens are not to be trusted any more, by nobody.
+    ``marks`` stay the recorded ones as long as tokens are trusted; with ``probe`` they are what the target holds now.
     """
     assert record.in_doubt, record
     assert record.before_at <= before_at and record.epoch <= epoch, record
-    return replace(record, before_at=before_at, block_marks=block_marks, epoch=epoch, attempt=attempt)
+    assert probe or (not record.probe and marks == record.marks), record
+    return replace(record, before_at=before_at, marks=marks, probe=probe, epoch=epoch, attempt=attempt)
 
 
 def adopt(record: StateRecord, *, epoch: int, attempt: str) -> StateRecord:
@@ -99,7 +100,7 @@ def resend(
     layout: str,
     pipeline: str,
     before_at: int,
-    block_marks: tuple[int, ...],
+    marks: tuple[Mark, ...],
     epoch: int,
     attempt: str,
 ) -> StateRecord:
@@ -117,7 +118,8 @@ def resend(
         layout=layout,
         pipeline=pipeline,
         before_at=before_at,
-        block_marks=block_marks,
+        marks=marks,
+        probe=False,
     )
 
 

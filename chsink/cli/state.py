@@ -98,7 +98,7 @@ def resolve(  # noqa: PLR0917 - arguments and options of a command
             TopicPartition(topic, partition),
             verdict,
             table=table,
-            pipeline=lambda t: pipeline or wiring.pipeline(t, bare).fingerprint(),
+            pipeline=lambda t: pipeline or wiring.fingerprint(t, bare),
             senders_gone=senders_gone,
         )
         _confirm_and_carry_out(wiring, change, f"resolve --{verdict}", yes=yes)

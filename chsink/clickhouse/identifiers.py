@@ -99,3 +99,9 @@ def _encodable(text: str) -> str:
     except UnicodeEncodeError as error:
         raise ValueError("a lone surrogate cannot be sent to ClickHouse") from error
     return text
+
+
+def plain_or_quoted(database: str, table: str) -> str:
+    """The table's one name in state rows, statements and messages: quoted only where it has to be."""
+    plain = all(re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", part) for part in (database, table))
+    return f"{database}.{table}" if plain else f"{quote_identifier(database)}.{quote_identifier(table)}"

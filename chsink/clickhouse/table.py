@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from chsink.errors import PreflightError
-from chsink.ports import SqlClient
+from chsink.ports import Queries
 
 METADATA_COLUMNS = (
     "_kafka_topic",
@@ -19,6 +19,8 @@ METADATA_COLUMNS = (
 )
 PROBE_COLUMNS = METADATA_COLUMNS[:3]
 INSERTABLE = ("", "DEFAULT")
+_DIGEST = "hex(sipHash128(uuid, create_table_query))"
+_THE_TABLE = "FROM system.tables WHERE database = {database:String} AND name = {name:String}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +35,10 @@ class TableColumn:
 
 @dataclass(frozen=True, slots=True)
 class TargetTable:
-    """One table on one endpoint.  ``merge_tree`` holds the effective MergeTree settings that matter here."""
+    """One table on one endpoint.
+
+    ``merge_tree`` holds the effective MergeTree settings that matter here, ``definition`` is a digest of the whole.
+    """
 
     database: str
     name: str
@@ -44,6 +49,7 @@ class TargetTable:
     ttl: bool
     merge_tree: Mapping[str, str]
     timezone: str
+    definition: str = ""
 
     @property
     def insertable(self) -> tuple[TableColumn, ...]:
@@ -73,11 +79,10 @@ class TargetTable:
         return self.engine == "MergeTree" and names.issuperset(PROBE_COLUMNS) and not self.ttl
 
 
-def describe(client: SqlClient, database: str, name: str) -> TargetTable:
+def describe(client: Queries, database: str, name: str) -> TargetTable:
     """Read the table from the server's system tables.  PreflightError when it is not there."""
     rows = client.query(
-        "SELECT toString(uuid), engine, partition_key, create_table_query, timezone() FROM system.tables "
-        "WHERE database = {database:String} AND name = {name:String}",
+        f"SELECT toString(uuid), engine, partition_key, create_table_query, timezone(), {_DIGEST} {_THE_TABLE}",
         {"database": database, "name": name},
     )
     if not rows:
@@ -86,7 +91,7 @@ def describe(client: SqlClient, database: str, name: str) -> TargetTable:
             f"there is no table {database}.{name} at {client.url} (or this user may not see it)",
             "create the table on every shard, grant SELECT and INSERT on it, or correct the route",
         )
-    uuid, engine, partition_key, ddl, timezone = rows[0]
+    uuid, engine, partition_key, ddl, timezone, digest = rows[0]
     columns = client.query(
         "SELECT name, type, default_kind, default_expression FROM system.columns "
         "WHERE database = {database:String} AND table = {name:String} ORDER BY position",
@@ -103,7 +108,14 @@ def describe(client: SqlClient, database: str, name: str) -> TargetTable:
         bool(re.search(r"\bTTL\b", ddl.split("SETTINGS")[0])),
         settings,
         timezone,
+        digest,
     )
+
+
+def definition(client: Queries, database: str, name: str) -> str:
+    """A digest of what the table is: its UUID and all of its CREATE statement.  "" when it is gone."""
+    rows = client.query(f"SELECT {_DIGEST} {_THE_TABLE}", {"database": database, "name": name})
+    return str(rows[0][0]) if rows else ""
 
 
 SETTINGS = (
@@ -113,7 +125,7 @@ SETTINGS = (
 )
 
 
-def _effective_settings(client: SqlClient, ddl: str, engine: str) -> dict[str, str]:
+def _effective_settings(client: Queries, ddl: str, engine: str) -> dict[str, str]:
     """The server's MergeTree defaults, overridden by the table's own SETTINGS."""
     source = "replicated_merge_tree_settings" if engine.startswith("Replicated") else "merge_tree_settings"
     names = ", ".join(f"'{s}'" for s in SETTINGS)

@@ -5,24 +5,29 @@ Rules:
   synchronous, deduplicated, also in dependent views.
 - This is the one place that retries an insert.  A retry is the same bytes under the same token, so an answer that was
   lost (*unknown*) and an error after data was sent are resolved by sending again: the server keeps one copy.
-- A server that restarted between two tries may have lost the token of what it kept: then the piece is not sent again,
-  the range stays in doubt, and the next start probes for it.
-- No send starts after the deadline: past it the server may have forgotten the token.
+- Every send looks first whether the table surely remembers what was sent since BEFORE.  If not, the piece is not sent,
+  the range stays in doubt, and the next start looks for its rows.
+- No send starts after the deadline, and the server itself ends an insert that takes longer than the client waits.
 """
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_delay, wait_random_exponential
 
 from chsink.clickhouse.identifiers import quote_identifier, quote_table
+from chsink.clickhouse.patience import transient, tries
+from chsink.clickhouse.remembered import look, why_forgotten
+from chsink.clickhouse.table import TargetTable
 from chsink.errors import HaltError, UnavailableError
 from chsink.ports import Clock, InsertResult, ServerRefused, SqlClient, Unanswered
 from statemachine.ranges import OffsetRange, TopicPartition
+from statemachine.records import Mark
 
 PINNED: Mapping[str, Any] = {
     "insert_deduplicate": 1,
@@ -34,88 +39,46 @@ PINNED: Mapping[str, Any] = {
 PINNED_WHERE_KNOWN: Mapping[str, Any] = {"deduplicate_insert": "enable", "use_strict_insert_block_limits": 0}
 """Pinned too, but only newer servers know them; an unknown setting would refuse the insert."""
 
-TOO_MANY_PARTS = 252
-TRANSIENT = {
-    3: "UNEXPECTED_END_OF_FILE",
-    32: "ATTEMPT_TO_READ_AFTER_EOF",
-    159: "TIMEOUT_EXCEEDED",
-    160: "TOO_SLOW",
-    202: "TOO_MANY_SIMULTANEOUS_QUERIES",
-    203: "NO_FREE_CONNECTION",
-    209: "SOCKET_TIMEOUT",
-    210: "NETWORK_ERROR",
-    236: "ABORTED",
-    241: "MEMORY_LIMIT_EXCEEDED",
-    242: "TABLE_IS_READ_ONLY",
-    243: "NOT_ENOUGH_SPACE",
-    TOO_MANY_PARTS: "TOO_MANY_PARTS",
-    279: "ALL_CONNECTION_TRIES_FAILED",
-    285: "TOO_FEW_LIVE_REPLICAS",
-    286: "UNSATISFIED_QUORUM_FOR_PREVIOUS_WRITE",
-    289: "REPLICA_IS_NOT_IN_QUORUM",
-    319: "UNKNOWN_STATUS_OF_INSERT",
-    394: "QUERY_WAS_CANCELLED",
-    425: "SYSTEM_ERROR",
-    439: "CANNOT_SCHEDULE_TASK",
-    473: "DEADLOCK_AVOIDED",
-    999: "KEEPER_EXCEPTION",
-}
-"""Codes that another try may pass: overload, memory, timeouts, disk space, read-only replicas, Keeper."""
-
-
-def transient(error: BaseException) -> bool:
-    """Whether sending the same piece again may help (it is always safe)."""
-    if isinstance(error, Unanswered):
-        return True
-    if not isinstance(error, ServerRefused):
-        return False
-    if error.code == TOO_MANY_PARTS and "single INSERT block" in error.message:
-        return False
-    return error.code is None or error.code in TRANSIENT
-
 
 @dataclass(slots=True)
 class ShardWriter:
-    """:class:`chsink.ports.BlockWriter` over one client per shard.
+    """:class:`chsink.ports.BlockWriter` for one range, over one client and table per shard.
 
-    ``retry_for_s`` bounds all tries of one piece.  ``settings`` are the user's; pinned ones win.  ``rerun_since_ms`` is
-    set when Spark runs the task again: its first send is a retry then, of whatever was sent since BEFORE.
+    ``marks`` is what the tables held when the range was announced.  ``retry_for_s`` bounds all tries of one piece,
+    ``timeout_s`` each of them.  ``settings`` are the user's; pinned ones win.
     """
 
     clients: Sequence[SqlClient]
+    tables: Sequence[TargetTable]
+    marks: Sequence[Mark]
     settings: Mapping[str, Any]
     clock: Clock
     retry_for_s: float
-    rerun_since_ms: int | None = None
+    timeout_s: float
     on_retry: Callable[[str], None] = lambda _: None
 
     def insert(self, shard: int, table: str, batch: pa.RecordBatch, token: str, deadline_ms: int) -> InsertResult:
         """See :class:`chsink.ports.BlockWriter`."""
-        client = self.clients[shard]
+        client, sends = self.clients[shard], 0
         columns = ", ".join(quote_identifier(n) for n in batch.schema.names)
         sql = f"INSERT INTO {quote_table(table)} ({columns}) FORMAT ArrowStream"
         body = arrow_stream(batch)
-        settings = {**self.settings, **PINNED, "insert_deduplication_token": token}
-        tries = Retrying(
-            retry=retry_if_exception(transient),
-            stop=stop_after_delay(self.retry_for_s),
-            wait=wait_random_exponential(0.2, 10),
-            sleep=self.clock.sleep,
-            before_sleep=self._say,
-            reraise=True,
-        )
-        sends, first_at = 0, self.clock.now_ms()
+        settings = {
+            **self.settings,
+            **PINNED,
+            "max_execution_time": math.ceil(self.timeout_s),
+            "insert_deduplication_token": token,
+        }
 
         def send() -> None:
             nonlocal sends
-            self._check_deadline(token, deadline_ms)
-            if sends or self.rerun_since_ms is not None:
-                self._check_not_restarted(client, first_at if self.rerun_since_ms is None else self.rerun_since_ms)
+            self._check_remembered(shard, token)
+            self._check_deadline(token, deadline_ms)  # last: what comes before it may take long
             sends += 1
             client.insert(sql, body, settings)
 
         try:
-            tries(send)
+            tries(self.clock, self.retry_for_s, self.on_retry)(send)
         except ServerRefused as error:
             raise self._refused(client, table, error) from error
         except Unanswered as error:
@@ -143,21 +106,19 @@ class ShardWriter:
                 "start again: the range is in doubt and will be probed",
             )
 
-    def _check_not_restarted(self, client: SqlClient, since_ms: int) -> None:
-        uptime_s = int(client.query("SELECT uptime()")[0][0])
-        if uptime_s <= (self.clock.now_ms() - since_ms) / 1000 + 1:
+    def _check_remembered(self, shard: int, token: str) -> None:
+        """Somebody may have sent the piece before: this task, an older attempt of it, or an older driver."""
+        client, table = self.clients[shard], self.tables[shard]
+        why = why_forgotten(table, self.marks[shard], look(client, table))
+        if why is not None:
             raise UnavailableError(
                 "CHS-707",
-                f"{client.url} restarted while an insert was under way",
+                f"piece {token} is not sent any more, as {client.url} may have forgotten its token: {why}",
                 "start again: the range is in doubt, and its pieces are looked for before they are sent",
             )
 
-    def _say(self, state: RetryCallState) -> None:
-        error = state.outcome.exception() if state.outcome is not None else None
-        self.on_retry(f"{type(error).__name__}: {error}")
-
     def _refused(self, client: SqlClient, table: str, error: ServerRefused) -> HaltError | UnavailableError:
-        what = f"{client.url} refused an insert into {table}: code {error.code}, {error.message}"
+        what = f"{client.url} refused an insert into {table}: code {error.code}, {_without_values(error.message)}"
         if transient(error):
             return UnavailableError("CHS-704", what, "relieve the server and start again: the range will be settled")
         return HaltError(
@@ -165,6 +126,11 @@ class ShardWriter:
             what,
             "correct the table, grants or settings and start again: the range will be settled",
         )
+
+
+def _without_values(message: str) -> str:
+    """The server's sentence without the row that violated a constraint, which it quotes."""
+    return re.sub(r"Column values:.*", "(values left out)", message, flags=re.DOTALL)
 
 
 def arrow_stream(batch: pa.RecordBatch) -> pa.Buffer:

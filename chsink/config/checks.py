@@ -185,9 +185,10 @@ def _trigger(config: Config) -> Iterator[Problem]:
         yield _contradiction("trigger.interval", 'it has no use with mode = "available_now"', hint)
 
 
-@_check("in_doubt")
+@_check("in_doubt", "clickhouse")
 def _in_doubt(config: Config) -> Iterator[Problem]:
-    age, margin = config.in_doubt.max_age_s, config.in_doubt.margin_s
-    if age is not None and age <= margin:
-        hint = "raise `in_doubt.max_age_s`, or lower `in_doubt.margin_s`"
-        yield _contradiction("in_doubt.max_age_s", "the margin leaves nothing of it", hint)
+    doubt, insert_s = config.in_doubt, config.clickhouse.insert_timeout_s
+    if doubt.max_age_s <= doubt.margin_s + insert_s:
+        hint = "raise `in_doubt.max_age_s`, or lower `clickhouse.insert_timeout_s` or `in_doubt.margin_s`"
+        what = f"an insert that may take {insert_s:g} s and the margin of {doubt.margin_s} s leave nothing of it"
+        yield _contradiction("in_doubt.max_age_s", what, hint)

@@ -137,7 +137,7 @@ class InDoubt(Section):
         le=30 * 86_400,
         description="Age up to which it may, and so the most a batch may take; a table's own shorter window wins.",
     )
-    margin_s: int = Field(default=30, ge=0, le=86_400, description="Kept free at the end of that age.")
+    margin_s: int = Field(default=30, ge=0, le=86_400, description="Kept free at its end, for clocks and pauses.")
 
 
 class Observe(Section):

@@ -13,6 +13,7 @@ range unannounced, in doubt, or done: the next start decides from that.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,16 +21,17 @@ from dataclasses import dataclass
 from chsink import failpoints
 from chsink.delivery.confirm import confirm
 from chsink.delivery.halts import asking_target, halt_error
+from chsink.delivery.kafka_held import check_same_topics, check_still_held
 from chsink.delivery.ledger import Ledger
 from chsink.delivery.model import Ack, Assignment, PlannedBatch
 from chsink.delivery.roles import Observer, PieceRunner, Target
 from chsink.errors import HaltError
 from chsink.ports import Clock, KafkaCluster
 from statemachine import writes
+from statemachine.chunks import chunk_count
 from statemachine.plan import Decision, Facts, Policy, Step, StepKind, decide, settle
 from statemachine.ranges import TopicPartition
 from statemachine.records import StateKey, StateRecord
-from statemachine.transitions import Halt
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +47,9 @@ class Route:
 
 @dataclass(slots=True)
 class Driver:
-    """Drives one sink.  ``routes`` by topic.  Not thread-safe: Spark runs one batch at a time."""
+    """Drives one sink.  ``routes`` by topic; ``pipeline_of(topic, layout)`` is the fingerprint that an insert made now
+    under that shard layout would carry.  Not thread-safe: Spark runs one batch at a time.
+    """
 
     ledger: Ledger
     routes: Mapping[str, Route]
@@ -54,7 +58,7 @@ class Driver:
     clock: Clock
     policy: Policy
     observer: Observer
-    pipeline_of: Callable[[str], str]
+    pipeline_of: Callable[[str, str], str]
 
     # --- start ----------------------------------------------------------------------------------------------------
 
@@ -102,6 +106,7 @@ class Driver:
 
     def _process(self, batch: PlannedBatch, runner: PieceRunner) -> None:
         with self.observer.phase("plan"):
+            self._check_unchanged(batch)
             keys = {tp: self._key(tp) for tp in batch.ranges}
             self.ledger.ensure(keys.values())
             facts = self._batch_facts(batch, keys)
@@ -117,6 +122,11 @@ class Driver:
             self._land_recorded(at_hand, lambda todo: runner.from_batch(batch, todo))
         self._land_new(batch, decisions, facts, runner)
         self.observer.state(self.ledger.records)
+
+    def _check_unchanged(self, batch: PlannedBatch) -> None:
+        with asking_target():
+            for table in sorted({self.routes[tp.topic].table for tp in batch.ranges}):
+                self.target.check_unchanged(table)
 
     def _land_new(
         self,
@@ -137,8 +147,13 @@ class Driver:
 
     def _announce(self, todo: Mapping[StateKey, Step], facts: Mapping[TopicPartition, Facts]) -> None:
         attempt, now = self.ledger.attempt(), self.clock.now_ms()
+        chunks: Counter[str] = Counter()
+        for key, step in todo.items():
+            chunks[key.table] += chunk_count(step.range, self.routes[key.topic].chunk_offsets)
         with asking_target():
-            marks = {table: self.target.block_marks(table) for table in sorted({k.table for k in todo})}
+            for table, count in chunks.items():
+                self.target.check_fits(table, count)
+            marks = {table: self.target.marks(table) for table in chunks}
         changes = {}
         for key, step in todo.items():
             route, topic_id = self.routes[key.topic], facts[key.topic_partition].topic_id
@@ -154,26 +169,7 @@ class Driver:
     def _settle(self, keys: Sequence[StateKey], runner: PieceRunner) -> None:
         """Re-insert by exact reads.  A log start that passed the range meanwhile means that records may be missing."""
         if keys:
-            self._land_recorded(keys, runner.from_kafka, check=self._check_still_held)
-
-    def _check_still_held(self, keys: Sequence[StateKey]) -> None:
-        starts = self.kafka.log_starts([k.topic_partition for k in keys])
-        for key in keys:
-            record, start = self.ledger.records[key], starts[key.topic_partition]
-            if start > record.start:
-                raise halt_error(
-                    "CHS-308", key.topic_partition, f"Kafka's log start moved to {start} while {record.range} was read"
-                )
-
-    def _check_same_topics(self, keys: Sequence[StateKey]) -> None:
-        """What was read is the recorded topic's only if that topic still lives: ids are asked again after reading."""
-        ids = self.kafka.topic_ids({k.topic for k in keys})
-        for key in keys:
-            record, now = self.ledger.records[key], ids[key.topic]
-            if now != record.topic_id:
-                halt = Halt.TOPIC_ID_KNOWN_UNKNOWN if None in (now, record.topic_id) else Halt.IN_DOUBT_LOST
-                detail = f"the topic's id changed from {record.topic_id} to {now} while {record.range} was read"
-                raise halt_error(halt.value, key.topic_partition, detail)
+            self._land_recorded(keys, runner.from_kafka, check=check_still_held)
 
     def _land_recorded(
         self,
@@ -181,17 +177,19 @@ class Driver:
         run: Callable[[Sequence[Assignment]], Sequence[Ack]],
         *,
         fresh: bool = False,
-        check: Callable[[Sequence[StateKey]], None] | None = None,
+        check: Callable[[KafkaCluster, Mapping[StateKey, StateRecord]], None] | None = None,
     ) -> None:
         """Have the announced ranges landed, then AFTER for all of them in one compare-and-set."""
-        probed = set() if fresh else self._take_up(keys)
-        assignments = [self._assign(k, probe=k in probed) for k in keys]
+        if not fresh:
+            self._take_up(keys)
+        assignments = [self._assign(k) for k in keys]
         with self.observer.phase("insert" if fresh else "settle"):
             acks = run(assignments)
         confirm(acks, assignments)
-        self._check_same_topics(keys)
+        landed = {k: self.ledger.records[k] for k in keys}
+        check_same_topics(self.kafka, landed)
         if check is not None:
-            check(keys)
+            check(self.kafka, landed)
         failpoints.reach("driver.before_after" if fresh else "driver.after_settle_inserts")
         with self.observer.phase("after"):
             attempt, epoch = self.ledger.attempt(), self.ledger.epoch
@@ -199,8 +197,8 @@ class Driver:
         failpoints.reach("driver.after_after")
         self.observer.landed(acks)
 
-    def _take_up(self, keys: Sequence[StateKey]) -> set[StateKey]:
-        """Which in-doubt ranges must be probed.  Those, and late ones, are announced anew before anything is sent."""
+    def _take_up(self, keys: Sequence[StateKey]) -> None:
+        """In-doubt ranges that must be probed, and late ones, are announced anew before anything is sent."""
         with asking_target():
             probed = {k for k in keys if self.target.must_probe(k, self.ledger.records[k])}
             late = [k for k in keys if k in probed or self.target.is_late(k, self.ledger.records[k])]
@@ -211,23 +209,28 @@ class Driver:
                 raise halt_error("CHS-318", key.topic_partition, detail)
         attempt, now, changes = self.ledger.attempt(), self.clock.now_ms(), {}
         for key in late:
-            record = self.ledger.records[key]
-            marks, at = () if key in probed else record.block_marks, max(now, record.before_at)
+            record, probe = self.ledger.records[key], key in probed
+            with asking_target():
+                marks = self.target.marks(key.table, record.layout) if probe else record.marks
             changes[key] = writes.renew(
-                record, before_at=at, block_marks=marks, epoch=self.ledger.epoch, attempt=attempt
+                record,
+                before_at=max(now, record.before_at),
+                marks=marks,
+                probe=probe,
+                epoch=self.ledger.epoch,
+                attempt=attempt,
             )
         if changes:
             self.ledger.write(changes)
-        return probed
 
-    def _assign(self, key: StateKey, *, probe: bool) -> Assignment:
+    def _assign(self, key: StateKey) -> Assignment:
         record = self.ledger.records[key]
         layout = self.ledger.owner.layout(record.layout)
         if layout is None:
             raise HaltError("CHS-312", f"{key} is in doubt under shard layout {record.layout}, which is not stored",
                             "see `chsink state resolve --help`")  # fmt: skip
         with asking_target():
-            return Assignment(key, record, layout, probe, self.target.deadline_ms(key, record))
+            return Assignment(key, record, layout, self.target.deadline_ms(key, record))
 
     # --- facts ----------------------------------------------------------------------------------------------------
 
@@ -254,9 +257,20 @@ class Driver:
         starting = sorted({*(k.topic_partition for k, r in records.items() if r.in_doubt), *(ends_of or ())})
         starts = self.kafka.log_starts(starting) if starting else {}
         return {
-            tp: Facts(ids[tp.topic], starts.get(tp), ends.get(tp), tp in history, self.pipeline_of(tp.topic))
-            for tp in partitions
+            k.topic_partition: Facts(
+                ids[k.topic],
+                starts.get(k.topic_partition),
+                ends.get(k.topic_partition),
+                k.topic_partition in history,
+                self._pipeline(k, r),
+            )
+            for k, r in records.items()
         }
+
+    def _pipeline(self, key: StateKey, record: StateRecord) -> str:
+        """What an insert made now would carry: under the recorded layout where the range is in doubt."""
+        with asking_target():
+            return self.pipeline_of(key.topic, record.layout) if record.in_doubt else self.routes[key.topic].pipeline
 
     def _raise_halts(self, decisions: Mapping[TopicPartition, Decision]) -> None:
         for tp, decision in decisions.items():

@@ -47,7 +47,7 @@ SENTENCES: dict[str, tuple[str, str]] = {
         "look in the table whether the range's own rows are there, then say so: `chsink state resolve --help`",
     ),
     "CHS-309": (
-        "a range is in doubt, and the table, transform or isolation level changed since it was announced",
+        "a range is in doubt, and what decides its rows changed since it was announced",
         "put it back, let the range settle, then change it; or decide with `chsink state resolve --help`",
     ),
 }

@@ -27,14 +27,13 @@ class PlannedBatch:
 class Assignment:
     """One range to land, exactly as its record says.
 
-    ``layout`` is the recorded shard layout (JSON).  With ``probe``, tokens may have left the deduplication window: each
-    piece is looked for by its offsets first.  No send starts after ``deadline_ms`` (wall clock).
+    ``layout`` is the recorded shard layout (JSON).  With ``record.probe``, tokens may have left the deduplication
+    window: each piece is looked for by its offsets first.  No send starts after ``deadline_ms`` (wall clock).
     """
 
     key: StateKey
     record: StateRecord
     layout: str
-    probe: bool
     deadline_ms: int
 
 

@@ -4,17 +4,15 @@ Two kinds of input:
 - ``json``: the column ``value`` holds one JSON object per record; the table's columns drive its parsing.
 - ``columns``: the stream's own columns are the table's; they are cast, and every cast is checked.
 
-A pipeline's fingerprint names everything that decides what a record becomes.  A range in doubt is re-inserted only by
-the same pipeline.
+A pipeline's parts name everything that decides what a record becomes.  A range in doubt is re-inserted only by the same
+pipeline.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
-from dataclasses import asdict, dataclass
+from dataclasses import astuple, dataclass
 from functools import lru_cache
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -45,19 +43,25 @@ class Pipeline:
     """How one topic's records become rows of its table.
 
     ``payload`` are the table's columns filled from the record, ``metadata`` those filled from Kafka's own fields.
-    ``origin`` names what the rows are made of besides (table UUID, transform, isolation level).
+    ``transform`` names what was done to the stream before, ``isolation_level`` which records it shows.
     """
 
     kind: Literal["json", "columns"]
     payload: tuple[Column, ...]
     metadata: tuple[Column, ...]
     timezone: str
-    origin: tuple[str, ...] = ()
+    transform: str = ""
+    isolation_level: str = "read_committed"
 
-    def fingerprint(self) -> str:
-        """16 hexadecimal digits."""
-        text = json.dumps([DECODER_VERSION, asdict(self)], sort_keys=True)
-        return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+    def parts(self) -> tuple[tuple[str, Any], ...]:
+        """What decides what a record becomes, by name, as JSON documents."""
+        columns = [astuple(c) for c in (*self.payload, *self.metadata)]
+        return (
+            ("decoder", [DECODER_VERSION, self.kind]),
+            ("columns", [columns, self.timezone]),
+            ("transform", self.transform),
+            ("isolation", self.isolation_level),
+        )
 
     @property
     def record_fields(self) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from typing import Protocol
 from chsink.delivery.model import Ack, Assignment, PlannedBatch
 from statemachine.plan import Decision
 from statemachine.ranges import TopicPartition
-from statemachine.records import StateKey, StateRecord
+from statemachine.records import Mark, StateKey, StateRecord
 
 
 class PieceRunner(Protocol):
@@ -25,8 +25,14 @@ class PieceRunner(Protocol):
 class Target(Protocol):
     """What the driver asks the target tables about deduplication."""
 
-    def block_marks(self, table: str) -> tuple[int, ...]:
-        """Per shard the table's largest block number, -1 where unknown."""
+    def check_unchanged(self, table: str) -> None:
+        """AlteredError when the table is no longer the one that was looked at when the job started."""
+
+    def check_fits(self, table: str, chunks: int) -> None:
+        """PreflightError when the table cannot remember a batch of so many chunks."""
+
+    def marks(self, table: str, layout: str | None = None) -> tuple[Mark, ...]:
+        """What the table holds now, on each shard of a layout (by fingerprint, None for the present one)."""
 
     def must_probe(self, key: StateKey, record: StateRecord) -> bool:
         """Whether tokens of this in-doubt range may have left the window, so that pieces must be looked for by offset.

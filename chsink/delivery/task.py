@@ -245,7 +245,7 @@ def _land(item: _Chunk, context: TaskContext, reader: _Reader) -> ChunkAck:
     writer = context.writer_for(assignment)
     failpoints.reach("task.before_insert")
     for piece in prepared.pieces:
-        if assignment.probe and _already_there(piece, item, assignment, writer):
+        if assignment.record.probe and _already_there(piece, item, assignment, writer):
             continue
         token = piece_token(assignment.key, assignment.record, item.index, piece.shard)
         result = writer.insert(piece.shard, assignment.key.table, piece.batch, token, assignment.deadline_ms)

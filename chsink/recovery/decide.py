@@ -101,13 +101,13 @@ def _resend(  # noqa: PLR0917 - the last three are given by who carries it out
     wiring: Wiring, key: StateKey, pipeline: str, record: StateRecord, epoch: int, attempt: str
 ) -> StateRecord:
     with asking_target():
-        marks = wiring.window(lambda _: None).block_marks(key.table)
+        marks = wiring.window(lambda _: None).marks(key.table)
     return writes.resend(
         record,
         layout=wiring.layout(wiring.config.route_of(key.topic)).fingerprint(),
         pipeline=pipeline,
         before_at=wiring.clock.now_ms(),
-        block_marks=marks,
+        marks=marks,
         epoch=epoch,
         attempt=attempt,
     )

@@ -59,7 +59,7 @@ def _record(key: StateKey, record: StateRecord, now_ms: int, window: DedupWindow
         "tokens": tokens,
         "window": remembers,
         "before_at": moment(record.before_at) if record.before_at else None,
-        "block_marks": list(record.block_marks),
+        "marks": [[m.blocks, m.started_s] for m in record.marks],
         "topic_id": record.topic_id,
         "incarnation": record.incarnation,
         "chunk_offsets": record.chunk_offsets,

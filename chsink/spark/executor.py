@@ -13,6 +13,7 @@ import pyarrow as pa
 from pyspark import TaskContext as SparkTask
 
 from chsink.clickhouse.client import Endpoint, cached_client
+from chsink.clickhouse.table import TargetTable
 from chsink.clickhouse.writer import ShardWriter
 from chsink.decode import INSERT_SETTINGS
 from chsink.delivery.model import Assignment
@@ -40,12 +41,14 @@ class SystemClock:
 class ExecutorTask:
     """The function of ``mapInArrow``.  Everything in it is small and pickled once per task.
 
-    ``access`` gives connection settings (credentials, TLS, timeouts) to which a shard's URLs are added.
+    ``access`` gives connection settings (credentials, TLS, timeouts) to which a shard's URLs are added.  ``tables``
+    holds the target on each shard of an assignment's layout.
     """
 
     assignments: Mapping[TopicPartition, Assignment]
     planned: Mapping[TopicPartition, OffsetRange]
     pipelines: Mapping[str, Pipeline]
+    tables: Mapping[TopicPartition, tuple[TargetTable, ...]]
     access: Endpoint
     insert_settings: Mapping[str, str | int]
     retry_for_s: float
@@ -75,6 +78,12 @@ class ExecutorTask:
         shards = Layout.from_json(assignment.layout).shards
         clients = [cached_client(replace(self.access, urls=shard.replicas)) for shard in shards]
         settings = {**self.insert_settings, **INSERT_SETTINGS}
-        task = SparkTask.get()
-        rerun = assignment.record.before_at if task is not None and task.attemptNumber() > 0 else None
-        return ShardWriter(clients, settings, SystemClock(), self.retry_for_s, rerun)
+        return ShardWriter(
+            clients,
+            self.tables[assignment.key.topic_partition],
+            assignment.record.marks,
+            settings,
+            SystemClock(),
+            self.retry_for_s,
+            self.access.send_receive_timeout_s,
+        )

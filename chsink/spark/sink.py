@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -26,7 +26,7 @@ from chsink.config import Config
 from chsink.delivery.driver import Driver
 from chsink.delivery.ledger import read_records
 from chsink.delivery.model import PlannedBatch
-from chsink.errors import ChsinkError, ConfigError
+from chsink.errors import AlteredError, ChsinkError, ConfigError
 from chsink.observe.logs import logger
 from chsink.observe.metrics import Metrics
 from chsink.observe.observer import JobObserver
@@ -90,7 +90,7 @@ class Sink:
                 if self._driver is None or self._run not in (None, query.run_id):
                     self._open(query.stream(spark))
                 self._run = query.run_id
-                self._land(frame, planned_batch(spark, query.checkpoint, batch_id))
+                self._land(frame, planned_batch(spark, query.checkpoint, batch_id), lambda: query.stream(spark))
         except BaseException as error:
             self.failure = error
             self._driver = None  # what is cached may no longer be what is stored: the next batch claims anew
@@ -104,7 +104,7 @@ class Sink:
         """Land a batch whose planned ranges the caller knows.  ``stream`` is what exact reads are made from."""
         if self._driver is None:
             self._open(of_frame(stream))
-        self._land(frame, PlannedBatch(batch_id, dict(ranges)))
+        self._land(frame, PlannedBatch(batch_id, dict(ranges)), lambda: of_frame(stream))
 
     def starting_offsets(self) -> str:
         """``startingOffsets`` for the Kafka source: the recorded end per partition, else the configured start.
@@ -159,9 +159,8 @@ class Sink:
             owner = wired.driver.ledger.owner
             self.log.info("claimed", epoch=owner.epoch, driver=owner.driver, store=self._wiring.store.name)
 
-    def _land(self, frame: DataFrame, batch: PlannedBatch) -> None:
-        assert self._driver is not None
-        assert self._runner is not None
+    def _land(self, frame: DataFrame, batch: PlannedBatch, stream: Callable[[], StreamPlan]) -> None:
+        """Land a batch.  A table that was altered since the last one is looked at anew, and the sink claimed anew."""
         unrouted = sorted({tp.topic for tp in batch.ranges} - set(self.config.topics))
         if unrouted:
             raise ConfigError(
@@ -170,12 +169,22 @@ class Sink:
                 "add a [[route]], or do not subscribe to it",
             )
         frame.sparkSession.conf.set(ARROW_ROWS, str(self.config.clickhouse.chunk_offsets))
+        try:
+            self._process(frame, batch)
+        except AlteredError as altered:
+            self.log.warning(altered.message, id=altered.id, next="looking anew")
+            self._open(stream())
+            self._process(frame, batch)
+        self.observer.finished(batch, self._wiring.kafka.log_ends(batch.ranges))
+
+    def _process(self, frame: DataFrame, batch: PlannedBatch) -> None:
+        assert self._driver is not None
+        assert self._runner is not None
         self._runner.frame = frame
         try:
             self._driver.process(batch, self._runner)
         finally:
             self._runner.frame = None
-        self.observer.finished(batch, self._wiring.kafka.log_ends(batch.ranges))
 
 
 def kafka_stream(spark: SparkSession, config: Config, starting_offsets: str, *, headers: bool) -> DataFrame:

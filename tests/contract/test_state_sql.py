@@ -19,7 +19,7 @@ from chsink.state.keepermap import KeeperMapStore
 from statemachine import writes
 from statemachine.owner import claim, encode_owner
 from statemachine.ranges import OffsetRange
-from statemachine.records import StateKey, encode
+from statemachine.records import Mark, StateKey, encode
 
 if TYPE_CHECKING:
     from chsink.embedded.zookeeper import EmbeddedZooKeeper
@@ -70,7 +70,7 @@ def store(client: ClickHouseClient) -> KeeperMapStore:
 
 
 def record_row() -> Row:
-    said = writes.Announcement("topic-id", 100_000, "layout", "pipeline", 1_763_700_000_123, (3, -1))
+    said = writes.Announcement("topic-id", 100_000, "layout", "pipeline", 1_763_700_000_123, (Mark(3, 60), Mark(0, 1)))
     record = writes.before(writes.empty(1, "a0"), OffsetRange(10, 42), said, epoch=2, attempt="a1", fresh=True)
     return Row(str(KEY), "a1", encode(record))
 
@@ -106,12 +106,12 @@ def test_the_views_show_ranges_and_owners(servers: Servers) -> None:
     when = "2025-11-21 04:40:00.123"
     assert servers.admin.query(
         "SELECT topic, partition, target, phase, range_start, range_end, first_offset, gaps, toString(before_at_utc), "
-        "epoch, topic_id, chunk_offsets, layout, pipeline, block_marks, attempt "
+        "epoch, topic_id, chunk_offsets, layout, pipeline, marks, attempt "
         f"FROM {TABLE}_ranges WHERE sink = 'flights'"
     ) == [
         (
             *("raw.flights", 7, "analytics.flights", "BEFORE", 10, 42, 10, [], when),
-            *(2, "topic-id", 100_000, "layout", "pipeline", [3, -1], "a1"),
+            *(2, "topic-id", 100_000, "layout", "pipeline", [(3, 60), (0, 1)], "a1"),
         )
     ]
     assert servers.admin.query(

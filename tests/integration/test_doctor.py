@@ -34,7 +34,7 @@ from chsink.spark.executor import SystemClock
 from chsink.wiring import Wiring
 from statemachine import writes
 from statemachine.ranges import OffsetRange, TopicPartition
-from statemachine.records import StateKey, StateRecord
+from statemachine.records import Mark, StateKey, StateRecord
 from tests.conftest import MakeTopic
 from tests.support.kafka import produce
 
@@ -109,7 +109,10 @@ class Bench:
             wiring.layout(wiring.config.routes[0]).fingerprint(),
             "pipeline",
             int((time.time() - age_s) * 1000),
-            wiring.window(lambda _: None).block_marks(f"{self.database}.t"),
+            tuple(
+                Mark(m.blocks, m.started_s - int(age_s))  # the server of that time had been started before it
+                for m in wiring.window(lambda _: None).marks(f"{self.database}.t")
+            ),
         )
         wiring.close()
 

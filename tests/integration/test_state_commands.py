@@ -74,9 +74,9 @@ def doubtful(make_job: MakeJob) -> Job:  # noqa: F811
         wiring.kafka.topic_ids([job.topic])[job.topic],
         10,
         next(iter(layouts)),
-        wiring.pipeline(job.topic, Untouched("read_committed")).fingerprint(),
+        wiring.fingerprint(job.topic, Untouched("read_committed")),
         wiring.clock.now_ms(),
-        wiring.window(lambda _: None).block_marks(key.table),
+        wiring.window(lambda _: None).marks(key.table),
     )
     for planned in (OffsetRange(0, 10), OffsetRange(10, 25)):
         fresh = planned.start == 0

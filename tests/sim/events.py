@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from tests.sim.clickhouse import OTHERS, OTHERS_EVERY_S
+
 if TYPE_CHECKING:
     from tests.sim.world import World
 
@@ -137,12 +139,16 @@ def _server_down(world: World) -> None:
 
 @event("window overflowed by other writers", 0.5)
 def _others_write(world: World) -> None:
-    """While nobody is sending or about to: with live senders this is the limit that preflight bounds."""
-    in_doubt = any(r.in_doubt for r in world.records().values())
-    if not world.executors and not world.hub.timers and not (in_doubt and world.drivers):
-        random = world.hub.random
-        random.choice(world.servers).others_write(random.choice(sorted(world.kinds)))
-        world.reasons.add("window")
+    """Faster than the sink's own batches by far, but not between a look and the send that follows it."""
+    server, table = world.hub.random.choice(world.servers), world.hub.random.choice(sorted(world.kinds))
+    world.reasons.add("window")
+
+    def spell(left: int) -> None:
+        server.others_write(table)
+        if left:
+            world.hub.after(OTHERS_EVERY_S * 1000, lambda: spell(left - 1))
+
+    spell(OTHERS)
 
 
 @event("clock jump", 0.08)

@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from chsink.clickhouse.patience import PatientQueries
 from chsink.clickhouse.window import DedupWindow, Member
 from chsink.delivery.driver import Driver, Route
 from chsink.delivery.ledger import Ledger, read_records
@@ -15,7 +16,7 @@ from statemachine.plan import Decision, Policy, StepKind
 from statemachine.ranges import TopicPartition
 from statemachine.records import Phase, StateKey, StateRecord
 from tests.sim.checkpoint import Query
-from tests.sim.clickhouse import Client
+from tests.sim.clickhouse import REQUEST_TIMEOUT_S, Client
 from tests.sim.hub import Hub
 from tests.sim.spark import Runner, shards_of
 from tests.sim.store import StoreClient
@@ -106,20 +107,23 @@ def _driver(world: World, ledger: Ledger, clock: HubClock) -> Driver:
 
     def members(table: str, layout: str | None) -> list[Member]:
         servers = world.servers[: shards if layout is None else shards_of(layout)]
-        return [Member(Client(s), tables[table]) for s in servers]
+        return [Member(PatientQueries(Client(s), clock, ASK_FOR_S), tables[table]) for s in servers]
 
-    window = DedupWindow(members, clock, world.max_age_s, MARGIN_S)
+    window = DedupWindow(members, clock, world.max_age_s, MARGIN_S, REQUEST_TIMEOUT_S)
     routes = {
         topic: Route(topic, table, world.chunk_offsets, str(world.shards), world.pipelines[topic])
         for topic, table in world.routes.items()
     }
     policy = Policy(world.on_gap, world.on_rewind)
-    pipeline_of = world.pipelines.__getitem__
+
+    def pipeline_of(topic: str, _layout: str) -> str:
+        return world.pipelines[topic]
+
     return Driver(ledger, routes, world.kafka, window, clock, policy, Watcher(world), pipeline_of)
 
 
-MARGIN_S = 60
-"""Of the deduplication window: holds the client's timeout and the clocks' skew."""
+MARGIN_S = 30
+ASK_FOR_S = 20
 
 
 def _starting_offsets(world: World, store: StoreClient) -> dict[TopicPartition, int]:

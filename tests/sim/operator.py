@@ -163,7 +163,7 @@ REASONS: dict[str, set[str]] = {
     "CHS-307": {"records lost", "gap", "state lost"},
     "CHS-308": {"records lost", "topic recreated"},
     "CHS-309": {"table altered"},
-    "CHS-314": {"compaction", "records lost"},
+    "CHS-314": {"compaction", "records lost", "topic recreated"},
     "CHS-315": {"view throws"},
     "CHS-317": {"window", "two drivers"},
     "CHS-318": {"topic recreated"},

@@ -19,7 +19,7 @@ from chsink.delivery.task import Piece, Prepared, Rejected, TaskContext, run_tas
 from chsink.ports import BlockWriter, Clock
 from statemachine.ranges import OffsetRange, TopicPartition
 from tests.sim.checkpoint import SparkDied
-from tests.sim.clickhouse import Client, Server
+from tests.sim.clickhouse import REQUEST_TIMEOUT_S, Client, Server
 from tests.sim.events import recreate
 from tests.sim.hub import NEVER, Actor, Group, Hub
 from tests.sim.kafka import Kafka, uid_of
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from tests.sim.world import World
 
 MAX_ATTEMPTS = 4
+RETRY_FOR_S = 600
 
 
 class _Future(Future[Any]):
@@ -154,11 +155,10 @@ class Runner:
         group = Group("executor")
         task.running.append(group)
         self.world.executors.append(group)
-        rerun = task.attempts > 1
 
         def run() -> None:
             try:
-                ack = run_task(self._read(task), self._context(task, assigned, planned, rerun=rerun))
+                ack = run_task(self._read(task), self._context(task, assigned, planned))
             except SparkDied as error:
                 task.error = error
             else:
@@ -200,24 +200,24 @@ class Runner:
         task: _Task,
         assigned: Mapping[TopicPartition, Assignment],
         planned: Mapping[TopicPartition, OffsetRange],
-        *,
-        rerun: bool,
     ) -> TaskContext:
         return TaskContext(
             task.number,
             assigned,
             planned,
             self.world.prepare,
-            lambda assignment: self._writer(assignment, rerun=rerun),
+            self._writer,
             self.world.halt_on_bad_value,
             10**9,
             executor=lambda: _OneActor(self.hub),
         )
 
-    def _writer(self, assignment: Assignment, *, rerun: bool) -> BlockWriter:
+    def _writer(self, assignment: Assignment) -> BlockWriter:
         servers: list[Server] = self.world.servers[: shards_of(assignment.layout)]
-        since = assignment.record.before_at if rerun else None
-        return ShardWriter([Client(s) for s in servers], {}, self.clock, retry_for_s=10**9, rerun_since_ms=since)
+        table, marks = assignment.key.table, assignment.record.marks
+        tables = [s.tables[table].kind.describe(table) for s in servers]
+        clients = [Client(s) for s in servers]
+        return ShardWriter(clients, tables, marks, {}, self.clock, RETRY_FOR_S, REQUEST_TIMEOUT_S)
 
     def _disturb(self, task: _Task) -> None:
         """What is worst while a task reads: that its records go."""

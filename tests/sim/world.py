@@ -19,7 +19,7 @@ from statemachine.ranges import TopicPartition
 from statemachine.records import StateRecord, decode
 from tests.sim import operator
 from tests.sim.checkpoint import Checkpoint, SparkDied
-from tests.sim.clickhouse import Server, TableKind
+from tests.sim.clickhouse import REQUEST_TIMEOUT_S, Server, TableKind
 from tests.sim.events import EVENTS, while_down
 from tests.sim.hub import Group, Hub, Violation
 from tests.sim.job import MARGIN_S, drive
@@ -76,8 +76,6 @@ class World:
         self.kinds = dict.fromkeys(self.routes.values(), kind)
         self.shards = shape.randint(1, 3)
         self.servers = [Server(hub, self.oracle, n, self.kinds, self.kafka.names) for n in range(3)]
-        for server in self.servers:
-            server.only_sender = self._only_sender
         self.chunk_offsets = shape.randint(2, 6)
         self.limit = shape.randint(3, 12)
         self.max_age_s = shape.choice([600, 3600])
@@ -280,8 +278,4 @@ class World:
         kind = next(iter(self.kinds.values()))
         limit_s = min(self.max_age_s, kind.window_s) if kind.replicated else self.max_age_s
         oldest = min((r.before_at for r in self.records().values() if r.in_doubt), default=self.hub.now)
-        return self.hub.now - oldest > (limit_s - MARGIN_S) * 1000 - 2_000
-
-    def _only_sender(self) -> bool:
-        """Whether one task alone is sending."""
-        return len(self.executors) == 1 and not self.hub.timers
+        return self.hub.now - oldest > (limit_s - MARGIN_S - REQUEST_TIMEOUT_S) * 1000 - 2_000

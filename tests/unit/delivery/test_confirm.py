@@ -12,7 +12,7 @@ from statemachine.records import Phase, StateKey, StateRecord
 
 def assigned(partition: int = 0, start: int = 10, end: int = 20) -> Assignment:
     record = StateRecord(Phase.BEFORE, 1, "a", "id", start=start, end=end, chunk_offsets=4)
-    return Assignment(StateKey("s", "t", partition, "db.t"), record, "", probe=False, deadline_ms=0)
+    return Assignment(StateKey("s", "t", partition, "db.t"), record, "", deadline_ms=0)
 
 
 def ack(*chunks: tuple[int, int], partition: int | None = 0, task: int = 0) -> Ack:

@@ -67,7 +67,7 @@ def two_shards(table: pa.Table, assignment: Assignment) -> Prepared:
 
 
 def context(writer: Writer, *, record: StateRecord = RECORD, probe: bool = False) -> TaskContext:
-    assignment = Assignment(KEY, record, "layout", probe, 99)
+    assignment = Assignment(KEY, replace(record, probe=probe), "layout", 99)
     planned = {TP: OffsetRange(5, 30), TopicPartition("t", 2): OffsetRange(0, 100)}
     return TaskContext(
         7, {TP: assignment}, planned, one_shard, lambda _: writer, halt_on_bad_value=True, max_chunk_bytes=10**6
@@ -264,7 +264,7 @@ def test_max_chunk_bytes() -> None:
 
 
 def probing(writer: Writer) -> Ack:
-    assignment = Assignment(KEY, RECORD, "layout", probe=True, deadline_ms=99)
+    assignment = Assignment(KEY, replace(RECORD, probe=True), "layout", deadline_ms=99)
     return run(writer, batch(*range(10, 20)), prepare=two_shards, assignments={TP: assignment})
 
 

@@ -7,12 +7,12 @@ import pytest
 from statemachine import writes
 from statemachine.plan import Facts, Policy, StepKind, decide
 from statemachine.ranges import OffsetRange
-from statemachine.records import MAX_GAPS, Phase, StateKey, StateRecord, decode, encode
+from statemachine.records import MAX_GAPS, Mark, Phase, StateKey, StateRecord, decode, encode
 from statemachine.tokens import piece_token
 from statemachine.transitions import Halt
 
 KEY = StateKey("s", "t", 0, "d.t")
-SAID = writes.Announcement("id", 10, "layout", "pipeline", 1000, (5,))
+SAID = writes.Announcement("id", 10, "layout", "pipeline", 1000, (Mark(5, 1),))
 FACTS = Facts("id", 0, 1000, pipeline="pipeline")
 
 
@@ -62,7 +62,7 @@ def test_lost_ranges_are_bounded_like_other_gaps() -> None:
 
 def resent() -> StateRecord:
     return writes.resend(
-        doubtful(), layout="new", pipeline="changed", before_at=9000, block_marks=(7,), epoch=2, attempt="e"
+        doubtful(), layout="new", pipeline="changed", before_at=9000, marks=(Mark(7, 1),), epoch=2, attempt="e"
     )
 
 
@@ -70,7 +70,7 @@ def test_resend_keeps_the_range_and_takes_the_present_pipeline() -> None:
     record = resent()
 
     assert (record.phase, record.range, record.first, record.incarnation) == (Phase.BEFORE, OffsetRange(10, 20), 0, 0)
-    assert (record.layout, record.pipeline, record.before_at, record.block_marks) == ("new", "changed", 9000, (7,))
+    assert (record.layout, record.pipeline, record.before_at, record.marks) == ("new", "changed", 9000, (Mark(7, 1),))
     decision = decide(record, OffsetRange(10, 20), Facts("id", 0, 1000, pipeline="changed"), Policy())
     assert [s.kind for s in decision.steps] == [StepKind.REINSERT]
 
@@ -79,7 +79,7 @@ def test_resend_uses_tokens_that_were_never_sent() -> None:
     """Rows of the old pieces may have been removed by hand; their tokens are still remembered."""
     old = doubtful()
     again = writes.resend(
-        resent(), layout="layout", pipeline="pipeline", before_at=9001, block_marks=(7,), epoch=3, attempt="f"
+        resent(), layout="layout", pipeline="pipeline", before_at=9001, marks=(Mark(7, 1),), epoch=3, attempt="f"
     )
 
     tokens = {piece_token(KEY, r, 0, 0) for r in (old, resent(), again)}
@@ -115,7 +115,7 @@ def test_recovered_state_goes_on_after_what_is_there() -> None:
     "write",
     [
         lambda r: writes.lost(r, epoch=2, attempt="x"),
-        lambda r: writes.resend(r, layout="", pipeline="", before_at=1, block_marks=(), epoch=2, attempt="x"),
+        lambda r: writes.resend(r, layout="", pipeline="", before_at=1, marks=(), epoch=2, attempt="x"),
     ],
 )
 def test_only_a_range_in_doubt_can_be_decided(write: object) -> None:

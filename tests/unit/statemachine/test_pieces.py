@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from statemachine.chunks import chunk, chunk_count, chunk_index, chunks, tiles
 from statemachine.ranges import OffsetRange, Relation, TopicPartition, relate
-from statemachine.records import Phase, StateKey, StateRecord
+from statemachine.records import Mark, Phase, StateKey, StateRecord
 from statemachine.tokens import piece_token
 
 WHOLE = OffsetRange(10, 21)
@@ -111,7 +111,7 @@ def test_tiles(parts: list[OffsetRange], answer: bool) -> None:
 # --- tokens --------------------------------------------------------------------------------------------------------
 
 KEY = StateKey("sink", "topic", 3, "db.t")
-RECORD = StateRecord(Phase.BEFORE, 5, "att", "topic-id", 1, 0, 10, 21, (), 4, "layout", "pipe", 99, (1,))
+RECORD = StateRecord(Phase.BEFORE, 5, "att", "topic-id", 1, 0, 10, 21, (), 4, "layout", "pipe", 99, (Mark(1, 2),))
 
 
 def test_token_is_pinned() -> None:
@@ -124,7 +124,7 @@ def test_token_is_pinned() -> None:
 NAMES_CONTENT = {"topic_id": "x", "incarnation": 9, "start": 11, "end": 22, "chunk_offsets": 5, "layout": "other"}
 NAMES_NOTHING = {
     "phase": Phase.AFTER, "epoch": 6, "attempt": "x", "first": 1, "gaps": (rng(2, 3),), "pipeline": "x",
-    "before_at": 1, "block_marks": (2,),
+    "before_at": 1, "marks": (Mark(2, 2),), "probe": True,
 }  # fmt: skip
 
 

@@ -14,16 +14,29 @@ from statemachine import owner as owners
 from statemachine import writes
 from statemachine.owner import Owner
 from statemachine.ranges import OffsetRange
-from statemachine.records import MAX_GAPS, CodecError, Phase, StateKey, StateRecord, decode, encode
+from statemachine.records import MAX_GAPS, CodecError, Mark, Phase, StateKey, StateRecord, decode, encode
 
-SAID = writes.Announcement("id", 4, "L", "P", 123, (7, -1))
+SAID = writes.Announcement("id", 4, "L", "P", 123, (Mark(7, 8), Mark(0, 1)))
 AFTER = StateRecord(
-    Phase.AFTER, 3, "att", "id", 1, 2, 10, 20, (OffsetRange(4, 6),), 4, "layout", "pipe", 1700000000000, (5, -1)
+    Phase.AFTER,
+    3,
+    "att",
+    "id",
+    1,
+    2,
+    10,
+    20,
+    (OffsetRange(4, 6),),
+    4,
+    "layout",
+    "pipe",
+    1700000000000,
+    (Mark(5, 60), Mark(0, 1)),
 )
 GOLDEN = (
-    '{"attempt":"att","before_at":1700000000000,"block_marks":[5,-1],"chunk_offsets":4,"end":20,"epoch":3,"first":2,'
-    '"gaps":[[4,6]],"incarnation":1,"layout":"layout","phase":"AFTER","pipeline":"pipe","start":10,"topic_id":"id",'
-    '"version":1}'
+    '{"attempt":"att","before_at":1700000000000,"chunk_offsets":4,"end":20,"epoch":3,"first":2,"gaps":[[4,6]],'
+    '"incarnation":1,"layout":"layout","marks":[[5,60],[0,1]],"phase":"AFTER","pipeline":"pipe","probe":false,'
+    '"start":10,"topic_id":"id","version":1}'
 )
 
 
@@ -54,7 +67,8 @@ def records(draw: st.DrawFn) -> StateRecord:
         draw(st.text()),
         draw(st.text()),
         draw(st.integers(0, 2**45)),
-        tuple(draw(st.lists(st.integers(-1, 2**50), max_size=3))),
+        tuple(draw(st.lists(st.builds(Mark, st.integers(0, 2**50), st.integers(0, 2**40)), max_size=3))),
+        phase is Phase.BEFORE and draw(st.booleans()),
     )
 
 
@@ -95,7 +109,9 @@ DAMAGED = {
     "a gap that is none": damaged(gaps=[[6, 4]]),
     "a gap of three": damaged(gaps=[[1, 2, 3]]),
     "text where a number stands": damaged(start="ten"),
-    "marks that are none": damaged(block_marks=7),
+    "marks that are none": damaged(marks=7),
+    "half a mark": damaged(marks=[[7]]),
+    "probing what is done": damaged(probe=True),
 }
 
 
@@ -120,7 +136,7 @@ def test_key_as_text() -> None:
 def test_before_goes_on_from_after() -> None:
     record = writes.before(AFTER, OffsetRange(20, 30), SAID, epoch=4, attempt="b")
     assert record == StateRecord(
-        Phase.BEFORE, 4, "b", "id", 1, 2, 20, 30, AFTER.gaps, 4, "L", "P", 123, (7, -1)
+        Phase.BEFORE, 4, "b", "id", 1, 2, 20, 30, AFTER.gaps, 4, "L", "P", 123, SAID.marks
     )  # fmt: skip
 
 

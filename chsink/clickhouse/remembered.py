@@ -1,0 +1,65 @@
+"""Does a table still remember a deduplication token?  Asked by whoever sends: the driver, and a task before each send.
+
+A table remembers the last N *blocks of the whole table* (N by its settings; every insert makes at least one, one per
+table partition it touches).  What it held when a range was announced is kept with the range as one :class:`Mark` per
+shard; the growth since bounds the blocks that came.
+
+- A plain MergeTree numbers its blocks in one row.  Its log of tokens is not atomic with its parts, so a server that was
+  started anew since makes tokens doubtful.
+- A Replicated table numbers blocks per table partition; the entries of its replication log count them all, dropped
+  partitions included, and its tokens lie in Keeper.  A Shared table shows no log: there the partitions' numbers are
+  summed.
+"""
+
+from __future__ import annotations
+
+from chsink.clickhouse.table import TargetTable
+from chsink.ports import Queries
+from statemachine.records import Mark
+
+SPARE = 10
+"""One part in ten of the window is kept for what others insert between a look and the send that follows it."""
+
+_PARTS = "FROM system.parts WHERE database = {database:String} AND table = {name:String}"
+_BLOCKS = f"SELECT toInt64(max(max_block_number)) {_PARTS}"
+_LOG_ENTRIES = (
+    "SELECT toInt64(max(log_max_index)) FROM system.replicas "
+    "WHERE database = {database:String} AND table = {name:String}"
+)
+_BLOCKS_BY_PARTITION = (
+    f"SELECT toInt64(sum(blocks)) FROM (SELECT max(max_block_number) + 1 AS blocks {_PARTS} GROUP BY partition_id)"
+)
+_STARTED = "toInt64(toUnixTimestamp(now())) - toInt64(uptime())"
+JITTER_S = 1
+"""The server's start is told in whole seconds, from two clocks that tick apart."""
+
+
+def look(client: Queries, table: TargetTable) -> Mark:
+    """What the table holds now."""
+    blocks, started_s = client.query(
+        f"SELECT ({_count_of(table)}), {_STARTED}", {"database": table.database, "name": table.name}
+    )[0]
+    return Mark(int(blocks), int(started_s))
+
+
+def _count_of(table: TargetTable) -> str:
+    if table.engine.startswith("Replicated"):
+        return _LOG_ENTRIES
+    return _BLOCKS_BY_PARTITION if table.engine.startswith("Shared") else _BLOCKS
+
+
+def usable_blocks(table: TargetTable) -> int:
+    """How many blocks may come after a token before it is taken for forgotten."""
+    return table.window_blocks - table.window_blocks // SPARE
+
+
+def why_forgotten(table: TargetTable, then: Mark, now: Mark) -> str | None:
+    """Why a token that was sent after ``then`` may be gone, None when it surely is not (but for the window by time)."""
+    grown = now.blocks - then.blocks
+    if grown < 0:
+        return "its table was emptied or restored since"
+    if grown >= usable_blocks(table):
+        return f"{grown} blocks were inserted since, of a deduplication window of {table.window_blocks}"
+    if not table.replicated and abs(now.started_s - then.started_s) > JITTER_S:
+        return "the server was started anew since (its deduplication log is not atomic with its parts)"
+    return None
