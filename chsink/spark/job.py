@@ -68,12 +68,24 @@ def _await(query: StreamingQuery, sink: Sink, stop: _StopSignals) -> None:
     try:
         while not query.awaitTermination(POLL_S):
             if stop.received:
-                sink.log.info("stopping", signal=stop.received)
-                query.stop()
+                _end(query, sink, stop)
     except PySparkException as error:
+        if stop.received and sink.failure is None:
+            return
         if isinstance(sink.failure, ChsinkError):
             raise sink.failure from None
         raise _stopped(error) from error
+
+
+def _end(query: StreamingQuery, sink: Sink, stop: _StopSignals) -> None:
+    """Stop between two batches; a second signal interrupts the one at hand, which the next start settles."""
+    sink.log.info("stopping", signal=stop.received, after="the batch at hand")
+    asked = stop.times
+    while not sink.end_after_batch(POLL_S):
+        if stop.times > asked:
+            sink.log.warning("stopping at once: the batch at hand is settled by the next start")
+            break
+    query.stop()
 
 
 def _stopped(error: Exception) -> ChsinkError:
@@ -96,10 +108,11 @@ def _first_line(error: Exception) -> str:
 
 
 class _StopSignals:
-    """Remembers SIGTERM or SIGINT.  The batch at hand is interrupted then, and settled by the next start."""
+    """Remembers SIGTERM or SIGINT, and how often they came."""
 
     def __init__(self) -> None:
         self.received = ""
+        self.times = 0
         self._old: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
@@ -109,6 +122,7 @@ class _StopSignals:
 
     def _note(self, number: int, _frame: FrameType | None) -> None:
         self.received = signal.Signals(number).name
+        self.times += 1
 
     def __exit__(self, *_: object) -> None:
         for number, old in self._old.items():

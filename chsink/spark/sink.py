@@ -42,6 +42,10 @@ from statemachine.records import Phase
 ARROW_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 
 
+class Ended(Exception):
+    """The sink was asked to end: this batch is not begun, and the next start takes it."""
+
+
 class Sink:
     """One sink: owns its state from the first batch (or ``start``) on.  Callable, for ``foreachBatch``."""
 
@@ -59,6 +63,7 @@ class Sink:
         self._run: str | None = None
         self._lock = threading.Lock()
         self._batches = threading.Lock()
+        self._ending = False
 
     # --- ways in --------------------------------------------------------------------------------------------------
 
@@ -83,14 +88,27 @@ class Sink:
 
     def __call__(self, frame: DataFrame, batch_id: int) -> None:
         """Land one micro-batch: the function of ``foreachBatch``."""
+        with self._batches:
+            if self._ending:
+                raise Ended
+            self._take(frame, batch_id)
+
+    def end_after_batch(self, wait_s: float) -> bool:
+        """Take no further batch.  Whether the one at hand is done, for which ``wait_s`` is waited."""
+        self._ending = True
+        done = self._batches.acquire(timeout=wait_s)
+        if done:
+            self._batches.release()
+        return done
+
+    def _take(self, frame: DataFrame, batch_id: int) -> None:
         try:
             query = current_query(frame)
             spark = frame.sparkSession
-            with self._batches:
-                if self._driver is None or self._run not in (None, query.run_id):
-                    self._open(query.stream(spark))
-                self._run = query.run_id
-                self._land(frame, planned_batch(spark, query.checkpoint, batch_id), lambda: query.stream(spark))
+            if self._driver is None or self._run not in (None, query.run_id):
+                self._open(query.stream(spark))
+            self._run = query.run_id
+            self._land(frame, planned_batch(spark, query.checkpoint, batch_id), lambda: query.stream(spark))
         except BaseException as error:
             self.failure = error
             self._driver = None  # what is cached may no longer be what is stored: the next batch claims anew

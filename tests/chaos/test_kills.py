@@ -87,13 +87,14 @@ def files(job: Job, log: str) -> list[str]:
 
 
 def sigterm(world: World, job: Job) -> None:
-    """A clean stop in the midst of a batch: exit 0, and a later run goes on."""
+    """A clean stop in the midst of a batch: it is finished first, exit 0, nothing is in doubt."""
     late = world.fault(HttpFault.DELAY, INSERT, times=1000, delay_s=1)
     with Child(job, settings={"trigger.mode": "processing_time", "trigger.interval": "1 second"}) as child:
         child.await_that("insert on its way", lambda: late() > 0)
         child.tell(signal.SIGTERM)
         assert child.end() == 0, child.said[-3000:]
         assert "stopping" in child.said
+    assert not job.in_doubt()
     world.heal()
     world.tally.fired("SIGTERM in a batch")
 

@@ -1,0 +1,97 @@
+"""A ClickHouse that answers from a script: what a table holds, which inserts it takes, and what it was asked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from chsink.clickhouse.table import TableColumn, TargetTable
+from statemachine.records import Mark, Phase, StateKey, StateRecord
+
+NOW_MS = 1_700_000_000_000
+KEY = StateKey("sink", "topic", 3, "db.t")
+MARK = Mark(50, 1_600_000_000)
+
+
+def table(engine: str = "MergeTree", **changes: Any) -> TargetTable:
+    """A target that remembers 100 blocks, and 1000 s when it is replicated."""
+    settings = {
+        "non_replicated_deduplication_window": "100",
+        "replicated_deduplication_window": "100",
+        "replicated_deduplication_window_seconds": "1000",
+    }
+    columns = tuple(
+        TableColumn(c, "String", "", "") for c in ("n", "_kafka_topic", "_kafka_partition", "_kafka_offset")
+    )
+    whole: dict[str, Any] = {
+        "database": "db", "name": "t", "uuid": "u", "engine": engine, "columns": columns, "partition_key": "",
+        "ttl": False, "merge_tree": settings, "timezone": "UTC", "definition": "d",
+    }  # fmt: skip
+    return TargetTable(**{**whole, **changes})
+
+
+def in_doubt(age_s: float, **changes: Any) -> StateRecord:
+    """[10, 20) in doubt for so long, announced when the table held ``MARK``."""
+    whole: dict[str, Any] = {
+        "phase": Phase.BEFORE, "epoch": 1, "attempt": "a", "start": 10, "end": 20, "chunk_offsets": 5, "layout": "l",
+        "before_at": NOW_MS - int(age_s * 1000), "marks": (MARK,),
+    }  # fmt: skip
+    return StateRecord(**{**whole, **changes})
+
+
+@dataclass
+class StoppedClock:
+    """Time that passes only by sleeping."""
+
+    now: int = NOW_MS
+    slept: list[float] = field(default_factory=list)
+
+    def now_ms(self) -> int:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.now += int(seconds * 1000)
+
+
+@dataclass
+class Server:
+    """``answers`` to inserts are errors to raise, in turn; then all are taken.  ``running`` counts looks that find one."""
+
+    clock: StoppedClock
+    mark: Mark = MARK
+    definition: str = "d"
+    answers: list[Exception] = field(default_factory=list)
+    away: list[Exception] = field(default_factory=list)
+    running: int = 0
+    rows: int = 0
+    asked: list[tuple[str, Mapping[str, Any]]] = field(default_factory=list)
+    inserts: list[Mapping[str, Any]] = field(default_factory=list)
+    url: str = "http://a"
+
+    def query(self, sql: str, parameters: Mapping[str, Any] | None = None) -> list[tuple[Any, ...]]:
+        if self.away:
+            raise self.away.pop(0)
+        self.asked.append((sql, parameters or {}))
+        if "system.processes" in sql:
+            self.running -= 1
+            return [(int(self.running >= 0),)]
+        if "uptime()" in sql:
+            return [(self.mark.blocks, self.mark.started_s)]
+        if "sipHash128" in sql:
+            return [(self.definition,)] if self.definition else []
+        return [(self.rows,)]
+
+    def command(self, sql: str, settings: Mapping[str, Any] | None = None) -> None:
+        raise AssertionError(sql)
+
+    def insert(self, sql: str, body: pa.Buffer, settings: Mapping[str, Any]) -> None:
+        self.inserts.append({"sql": sql, **settings})
+        if self.answers:
+            raise self.answers.pop(0)
+
+    def close(self) -> None:
+        """Nothing to release."""

@@ -1,0 +1,53 @@
+"""Whether a table still remembers a token, from what it held then and holds now."""
+
+from __future__ import annotations
+
+import pytest
+
+from chsink.clickhouse.remembered import look, usable_blocks, why_forgotten
+from statemachine.records import Mark
+from tests.unit.clickhouse.server import MARK, Server, StoppedClock, table
+
+START = MARK.started_s
+
+
+@pytest.mark.parametrize(
+    ("engine", "now", "why"),
+    [
+        ("MergeTree", Mark(50, START), None),
+        ("MergeTree", Mark(139, START), None),
+        ("MergeTree", Mark(140, START), "90 blocks were inserted since"),
+        ("ReplicatedMergeTree", Mark(140, START), "90 blocks were inserted since"),
+        ("MergeTree", Mark(49, START), "emptied or restored"),
+        ("MergeTree", Mark(50, START + 1), None),
+        ("MergeTree", Mark(50, START + 2), "started anew"),
+        ("MergeTree", Mark(50, START - 2), "started anew"),
+        ("ReplicatedMergeTree", Mark(50, START + 2), None),
+        ("SharedMergeTree", Mark(50, START + 2), None),
+    ],
+)
+def test_why_forgotten(engine: str, now: Mark, why: str | None) -> None:
+    found = why_forgotten(table(engine), MARK, now)
+    assert found == why if why is None or found is None else why in found
+
+
+def test_a_tenth_of_the_window_is_spare() -> None:
+    assert usable_blocks(table()) == 90
+    assert usable_blocks(table(merge_tree={"non_replicated_deduplication_window": "5"})) == 5
+
+
+@pytest.mark.parametrize(
+    ("engine", "asked"),
+    [
+        ("MergeTree", "max(max_block_number)) FROM system.parts"),
+        ("ReplacingMergeTree", "max(max_block_number)) FROM system.parts"),
+        ("ReplicatedMergeTree", "max(log_max_index)) FROM system.replicas"),
+        ("SharedMergeTree", "GROUP BY partition_id"),
+    ],
+)
+def test_each_engine_counts_blocks_in_its_own_way(engine: str, asked: str) -> None:
+    server = Server(StoppedClock(), Mark(7, 8))
+    assert look(server, table(engine)) == Mark(7, 8)
+    [(sql, parameters)] = server.asked
+    assert asked in sql
+    assert parameters == {"database": "db", "name": "t"}

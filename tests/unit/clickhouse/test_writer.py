@@ -1,0 +1,99 @@
+"""One piece: what is looked at before each send, what is sent, and what the three kinds of answers lead to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from chsink.clickhouse.writer import ShardWriter
+from chsink.errors import HaltError, UnavailableError
+from chsink.ports import InsertResult, ServerRefused, Unanswered
+from statemachine.records import Mark
+from tests.unit.clickhouse.server import MARK, NOW_MS, Server, StoppedClock, table
+
+PIECE = pa.RecordBatch.from_pydict({"n": [1, 2, 3]})
+LATER = NOW_MS + 1_000_000
+
+
+@pytest.fixture
+def server() -> Server:
+    return Server(StoppedClock())
+
+
+def insert(server: Server, *, deadline_ms: int = LATER, **settings: Any) -> InsertResult:
+    writer = ShardWriter([server], [table()], [MARK], settings, server.clock, retry_for_s=60, timeout_s=9.5)
+    return writer.insert(0, "db.t", PIECE, "token", deadline_ms)
+
+
+def test_what_is_sent(server: Server) -> None:
+    result = insert(server, insert_quorum=2, insert_deduplicate=0)
+    assert (result.rows, result.retries) == (3, 0)
+    [sent] = server.inserts
+    assert sent["sql"] == "INSERT INTO `db`.`t` (`n`) FORMAT ArrowStream"
+    assert (sent["insert_deduplication_token"], sent["insert_quorum"]) == ("token", 2)
+    assert sent["insert_deduplicate"] == 1, "pinned settings win"
+    assert sent["max_execution_time"] == 10, "the server ends what the client no longer waits for"
+
+
+@pytest.mark.parametrize(
+    "error", [Unanswered("reset"), ServerRefused(241, "memory"), ServerRefused(252, "too many parts")]
+)
+def test_sent_again_under_the_same_token_after_a_look(server: Server, error: Exception) -> None:
+    server.answers = [error, error]
+    assert insert(server).retries == 2
+    assert [s["insert_deduplication_token"] for s in server.inserts] == ["token"] * 3
+    assert sum("uptime()" in sql for sql, _ in server.asked) == 3
+
+
+@pytest.mark.parametrize("mark", [Mark(140, MARK.started_s), Mark(50, MARK.started_s + 9), Mark(0, MARK.started_s)])
+def test_not_sent_when_the_token_may_be_forgotten(server: Server, mark: Mark) -> None:
+    server.mark = mark
+    with pytest.raises(UnavailableError, match="CHS-707"):
+        insert(server)
+    assert server.inserts == []
+
+
+def test_not_sent_after_the_deadline(server: Server) -> None:
+    with pytest.raises(UnavailableError, match="CHS-705"):
+        insert(server, deadline_ms=NOW_MS)
+    assert server.inserts == []
+
+
+def test_the_clock_is_looked_at_last(server: Server) -> None:
+    """The look at the table may take long; a deadline that was checked before it proves nothing."""
+
+    class Slow(Server):
+        def query(self, sql: str, parameters: Any = None) -> list[tuple[Any, ...]]:
+            self.clock.sleep(100)
+            return super().query(sql, parameters)
+
+    slow = Slow(StoppedClock())
+    with pytest.raises(UnavailableError, match="CHS-705"):
+        insert(slow, deadline_ms=NOW_MS + 50_000)
+    assert slow.inserts == []
+
+
+def test_no_answer_within_the_bound(server: Server) -> None:
+    server.answers = [Unanswered("reset")] * 1000
+    with pytest.raises(UnavailableError, match="CHS-704"):
+        insert(server)
+
+
+@pytest.mark.parametrize(
+    "error", [ServerRefused(60, "no table"), ServerRefused(252, "partitions for single INSERT block")]
+)
+def test_refused_for_good(server: Server, error: ServerRefused) -> None:
+    server.answers = [error]
+    with pytest.raises(HaltError, match="CHS-315"):
+        insert(server)
+    assert len(server.inserts) == 1
+
+
+def test_an_error_does_not_quote_a_row(server: Server) -> None:
+    server.answers = [ServerRefused(469, "Constraint c is violated at row 1. Column values: name = 'secret'")]
+    with pytest.raises(HaltError) as caught:
+        insert(server)
+    assert "secret" not in str(caught.value)
+    assert "Constraint c" in str(caught.value)
