@@ -114,7 +114,8 @@ class ShardWriter:
             raise UnavailableError(
                 "CHS-707",
                 f"piece {token} is not sent any more, as {client.url} may have forgotten its token: {why}",
-                "start again: the range is in doubt, and its pieces are looked for before they are sent",
+                "start again: the range is in doubt, and its pieces are looked for before they are sent; when a batch "
+                "fills the window by itself, enlarge it, or lower kafka.max_offsets_per_trigger",
             )
 
     def _refused(self, client: SqlClient, table: str, error: ServerRefused) -> HaltError | UnavailableError:
