@@ -39,7 +39,10 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class ChunkAck:
-    """What became of one chunk's offsets ``[start, end)``."""
+    """What became of one chunk's offsets ``[start, end)``.
+
+    ``skipped`` counts records that did not fit; ``first_skipped`` says which was the first of them, and why.
+    """
 
     start: int
     end: int
@@ -49,6 +52,7 @@ class ChunkAck:
     bytes: int = 0
     inserts: int = 0
     retries: int = 0
+    first_skipped: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -239,8 +239,9 @@ def _land(item: _Chunk, context: TaskContext, reader: _Reader) -> ChunkAck:
     table = pa.Table.from_batches(item.parts)
     item.parts.clear()
     prepared = context.prepare(table, assignment)
-    if prepared.rejected and context.halt_on_bad_value:
-        raise _bad_value(tp, table, prepared.rejected)
+    first_rejected = _first(tp, table, prepared.rejected) if prepared.rejected else ""
+    if first_rejected and context.halt_on_bad_value:
+        raise _bad_value(first_rejected, len(prepared.rejected))
     rows = size = retries = inserts = 0
     writer = context.writer_for(assignment)
     failpoints.reach("task.before_insert")
@@ -252,7 +253,15 @@ def _land(item: _Chunk, context: TaskContext, reader: _Reader) -> ChunkAck:
         rows, size, retries, inserts = rows + result.rows, size + result.bytes, retries + result.retries, inserts + 1
     failpoints.reach("task.after_insert")
     return ChunkAck(
-        item.offsets.start, item.offsets.end, table.num_rows, rows, len(prepared.rejected), size, inserts, retries
+        item.offsets.start,
+        item.offsets.end,
+        table.num_rows,
+        rows,
+        len(prepared.rejected),
+        size,
+        inserts,
+        retries,
+        first_rejected,
     )
 
 
@@ -271,13 +280,18 @@ def _already_there(piece: Piece, item: _Chunk, assignment: Assignment, writer: B
     )
 
 
-def _bad_value(tp: TopicPartition, table: pa.Table, rejected: tuple[Rejected, ...]) -> ChsinkError:
+def _first(tp: TopicPartition, table: pa.Table, rejected: tuple[Rejected, ...]) -> str:
     first = rejected[0]
     offset = table.column("offset")[first.row].as_py()
     where = f"column {first.column!r}: " if first.column else ""
-    more = f" (and {len(rejected) - 1} more in this chunk)" if len(rejected) > 1 else ""
+    return f"topic {tp.topic!r} partition {tp.partition} offset {offset}: {where}{first.reason}"
+
+
+def _bad_value(first: str, count: int) -> ChsinkError:
+    more = f" (and {count - 1} more in this chunk)" if count > 1 else ""
     return HaltError(
         "CHS-501",
-        f"topic {tp.topic!r} partition {tp.partition} offset {offset}: {where}{first.reason}{more}",
-        'correct the producer or the table, or pass such records over with errors.on_bad_value = "skip"',
+        f"{first}{more}",
+        'pass such records over with errors.on_bad_value = "skip"; or change the column, and have the range, which is '
+        "in doubt, sent anew (`chsink state resolve --help`)",
     )

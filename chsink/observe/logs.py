@@ -34,6 +34,7 @@ def configure(log_format: Literal["console", "json"], level: str) -> None:
     )
     logging.basicConfig(level=logging.ERROR, stream=sys.stderr)
     logging.getLogger("kazoo").setLevel(logging.ERROR)
+    logging.getLogger("py4j.clientserver").setLevel(logging.CRITICAL)  # it repeats what the sink says, as a trace
 
 
 def logger(sink: str) -> structlog.typing.FilteringBoundLogger:

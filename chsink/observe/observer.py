@@ -58,6 +58,12 @@ class JobObserver:
         self.metrics.landed(acks)
         sums = total(acks)
         phases = {f"{name}_s": round(seconds, 3) for name, seconds in self._times.items()}
+        for ack in acks:
+            skipped = [c for c in ack.chunks if c.skipped]
+            if skipped:
+                self.log.warning(
+                    "records skipped", count=sum(c.skipped for c in skipped), first=skipped[0].first_skipped
+                )
         odd = {"skipped": sums.skipped, "retries": sums.retries}
         self.log.info("landed", rows=sums.rows, inserts=sums.inserts, **{k: v for k, v in odd.items() if v}, **phases)
         if self._bar and self._task is not None:

@@ -19,6 +19,7 @@ from chsink.observe.logs import configure
 from chsink.spark.sink import Sink, kafka_stream
 
 POLL_S = 1
+STREAMING = "org.apache.spark.sql.execution.streaming.runtime"
 DATA_LOSS = ("KAFKA_DATA_LOSS", "failOnDataLoss", "data may have been")
 SESSION_CONF = {
     "spark.sql.streaming.metricsEnabled": "false",
@@ -49,6 +50,7 @@ def run(config: Config, spark: SparkSession) -> None:
     Raises the ChsinkError that ended it; ``UnavailableError`` CHS-708 for a failure of Spark itself.
     """
     configure(config.observe.log_format, config.observe.log_level)
+    _quieten(spark)
     sink = Sink(config)
     if config.observe.metrics_port is not None:
         sink.log.info("metrics", port=sink.metrics.serve(config.observe.metrics_port))
@@ -64,6 +66,12 @@ def run(config: Config, spark: SparkSession) -> None:
         sink.close()
 
 
+def _quieten(spark: SparkSession) -> None:
+    """An error of the sink would be logged by Spark too, as the traces of two languages."""
+    log4j: Any = spark.sparkContext._jvm.org.apache.logging.log4j  # type: ignore[union-attr]
+    log4j.core.config.Configurator.setLevel(f"{STREAMING}.MicroBatchExecution", log4j.Level.OFF)
+
+
 def _await(query: StreamingQuery, sink: Sink, stop: _StopSignals) -> None:
     try:
         while not query.awaitTermination(POLL_S):
@@ -74,6 +82,7 @@ def _await(query: StreamingQuery, sink: Sink, stop: _StopSignals) -> None:
             return
         if isinstance(sink.failure, ChsinkError):
             raise sink.failure from None
+        sink.log.error("Spark's error", trace=str(error))  # noqa: TRY400 - Spark's trace is the one that tells
         raise _stopped(error) from error
 
 
