@@ -40,6 +40,11 @@ PINNED_WHERE_KNOWN: Mapping[str, Any] = {"deduplicate_insert": "enable", "use_st
 """Pinned too, but only newer servers know them; an unknown setting would refuse the insert."""
 
 
+def bounded(timeout_s: float) -> dict[str, int]:
+    """The server, too, ends an insert that takes longer than the client waits for it."""
+    return {"max_execution_time": math.ceil(timeout_s)}
+
+
 @dataclass(slots=True)
 class ShardWriter:
     """:class:`chsink.ports.BlockWriter` for one range, over one client and table per shard.
@@ -66,7 +71,7 @@ class ShardWriter:
         settings = {
             **self.settings,
             **PINNED,
-            "max_execution_time": math.ceil(self.timeout_s),
+            **bounded(self.timeout_s),
             "insert_deduplication_token": token,
         }
 

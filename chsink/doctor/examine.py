@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from chsink.clickhouse.identifiers import TableName
 from chsink.clickhouse.preflight import Target, target_findings
 from chsink.clickhouse.table import TargetTable
+from chsink.clickhouse.writer import bounded
 from chsink.config import Route
 from chsink.delivery.ledger import read_owner, read_records
 from chsink.doctor import rules, servers
@@ -81,9 +82,8 @@ class Examination:
 
     def _server(self, client: ClickHouseClient) -> Iterator[Finding]:
         ch, margin_s = self._config.clickhouse, self._config.in_doubt.margin_s
-        found = list(
-            guarded(client.url, lambda: servers.server_findings(client, self._wiring.clock, margin_s, ch.settings))
-        )
+        sent = {**ch.settings, **bounded(ch.insert_timeout_s)}
+        found = list(guarded(client.url, lambda: servers.server_findings(client, self._wiring.clock, margin_s, sent)))
         if not any(f.id in ("CHS-709", "CHS-232") for f in found):
             self._answering.append(client)
         yield from found

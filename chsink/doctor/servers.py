@@ -52,7 +52,7 @@ def _pinned(client: SqlClient, settings: Mapping[str, Any]) -> Iterator[Finding]
                 f"{client.url} refuses the setting {name} = {value}, which every insert carries: {refusal}",
                 "let an administrator take readonly and the constraint on it from the user's settings profile"
                 if name in PINNED
-                else "correct [clickhouse.settings]",
+                else "correct [clickhouse.settings], or for max_execution_time clickhouse.insert_timeout_s",
             )
 
 
