@@ -64,38 +64,33 @@ def open_pool(send_timeout_s: float, **tls: Any) -> PoolManager:
     and ``verify`` as it takes them.  Proxies named in the environment are not used.
     """
 
-    class Http(HTTPConnection):
-        def connect(self) -> None:
-            super().connect()
-            assert self.sock is not None
-            self.sock.settimeout(send_timeout_s)
-
-        def request(self, *args: Any, **kwargs: Any) -> None:
-            if self.sock is not None:
-                self.timeout = send_timeout_s
-            super().request(*args, **kwargs)
-
-    class Https(HTTPSConnection):
-        def connect(self) -> None:
-            super().connect()
-            assert self.sock is not None
-            self.sock.settimeout(send_timeout_s)
-
-        def request(self, *args: Any, **kwargs: Any) -> None:
-            if self.sock is not None:
-                self.timeout = send_timeout_s
-            super().request(*args, **kwargs)
-
     class HttpPool(HTTPConnectionPool):
-        ConnectionCls = Http
+        ConnectionCls = _bounded(HTTPConnection, send_timeout_s)
 
     class HttpsPool(HTTPSConnectionPool):
-        ConnectionCls = Https
+        ConnectionCls = _bounded(HTTPSConnection, send_timeout_s)
 
     options = get_pool_manager_options(maxsize=CONNECTIONS, retries=0, **tls)
     pool = CheckedPool(**options)
     pool.pool_classes_by_scheme = {"http": HttpPool, "https": HttpsPool}
     return pool
+
+
+def _bounded(base: Any, send_timeout_s: float) -> Any:
+    """A connection whose sending is bounded by a time of its own, not by the one for opening it."""
+
+    class Bounded(base):  # type: ignore[misc]
+        def connect(self) -> None:
+            super().connect()
+            assert self.sock is not None
+            self.sock.settimeout(send_timeout_s)
+
+        def request(self, *args: Any, **kwargs: Any) -> None:
+            if self.sock is not None:
+                self.timeout = send_timeout_s
+            super().request(*args, **kwargs)
+
+    return Bounded
 
 
 def nothing_sent(error: HTTPError) -> bool:

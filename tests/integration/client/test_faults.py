@@ -4,62 +4,18 @@ from __future__ import annotations
 
 import threading
 import time
-import uuid
-from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 import pytest
 
 from chsink.clickhouse.client import ClickHouseClient, Endpoint
 from chsink.ports import ServerRefused, Unanswered, Unreachable
+from tests.support.inserts import NOBODY, body, count, insert_into
 from tests.support.proxies import HttpFault, HttpProxy, TcpFault, TcpProxy
 
 if TYPE_CHECKING:
-    from chsink.embedded.clickhouse import EmbeddedClickHouse
-
-NOBODY = "http://127.0.0.1:9"
-
-
-@pytest.fixture(scope="module")
-def server(clickhouse: list[EmbeddedClickHouse]) -> str:
-    return clickhouse[0].url
-
-
-@pytest.fixture(scope="module")
-def client(server: str) -> Iterator[ClickHouseClient]:
-    client = ClickHouseClient(Endpoint((server,)))
-    client.command("CREATE DATABASE IF NOT EXISTS client_test")
-    yield client
-    client.close()
-
-
-@pytest.fixture
-def table(client: ClickHouseClient) -> Iterator[str]:
-    name = f"client_test.t_{uuid.uuid4().hex}"
-    client.command(
-        f"CREATE TABLE {name} (a UInt64, b String) ENGINE = MergeTree ORDER BY a "
-        "SETTINGS non_replicated_deduplication_window = 100"
-    )
-    yield name
-    client.command(f"DROP TABLE {name} SYNC")
-
-
-def body(rows: int, text: str = "x") -> pa.Buffer:
-    batch = pa.record_batch({"a": pa.array(range(rows), pa.uint64()), "b": [text] * rows})
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batch.schema) as writer:
-        writer.write_batch(batch)
-    return sink.getvalue()
-
-
-def insert_into(table: str) -> str:
-    return f"INSERT INTO {table} (`a`, `b`) FORMAT ArrowStream"
-
-
-def count(client: ClickHouseClient, table: str) -> Any:
-    return client.query(f"SELECT count() FROM {table}")[0][0]
+    pass
 
 
 # --- what is not answered --------------------------------------------------------------------------------------------

@@ -15,23 +15,6 @@ from chsink.embedded.clickhouse import ClickHouseUser, EmbeddedClickHouse
 from tests.support.clickhouse_http import ask, send
 
 
-@pytest.fixture(scope="module")
-def server(clickhouse: list[EmbeddedClickHouse]) -> EmbeddedClickHouse:
-    return clickhouse[0]
-
-
-@pytest.fixture
-def table(server: EmbeddedClickHouse) -> Iterator[str]:
-    name = f"http_{uuid.uuid4().hex[:8]}"
-    ask(
-        server,
-        f"CREATE TABLE {name} (a UInt64, b String DEFAULT 'none') ENGINE = MergeTree ORDER BY a "
-        "SETTINGS non_replicated_deduplication_window = 100",
-    )
-    yield name
-    ask(server, f"DROP TABLE {name} SYNC")
-
-
 def stream_of(batches: list[int]) -> bytes:
     schema = pa.schema([("a", pa.uint64())])
     sink = pa.BufferOutputStream()

@@ -8,7 +8,7 @@ import gzip
 import io
 import json
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -26,37 +26,6 @@ from chsink.embedded.clickhouse import EmbeddedClickHouse
 from tests.support.clickhouse_http import connected
 
 Rows = list[tuple[Any, ...]]
-
-
-@pytest.fixture(scope="module")
-def server(clickhouse: list[EmbeddedClickHouse]) -> EmbeddedClickHouse:
-    return clickhouse[0]
-
-
-@pytest.fixture(scope="module")
-def database(server: EmbeddedClickHouse) -> Iterator[str]:
-    name = f"official_{uuid.uuid4().hex[:8]}"
-    with connected(server) as client:
-        client.command(f"CREATE DATABASE {name}")
-        yield name
-        client.command(f"DROP DATABASE {name} SYNC")
-
-
-@pytest.fixture
-def client(server: EmbeddedClickHouse, database: str) -> Iterator[Client]:
-    with connected(server, database=database) as connection:
-        yield connection
-
-
-@pytest.fixture
-def table(client: Client) -> Iterator[str]:
-    name = f"t_{uuid.uuid4().hex[:8]}"
-    client.command(
-        f"CREATE TABLE {name} (id UInt32, name Nullable(String), amount Float64) ENGINE = MergeTree ORDER BY id "
-        "SETTINGS non_replicated_deduplication_window = 100"
-    )
-    yield name
-    client.command(f"DROP TABLE IF EXISTS {name} SYNC")
 
 
 SAMPLE: Rows = [(1, "one", 1.5), (2, None, -2.0), (3, "dr\tei\n", 1e300)]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import uuid
-from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -15,37 +14,6 @@ from clickhouse_connect.driver.external import ExternalData
 
 from chsink.embedded.clickhouse import EmbeddedClickHouse
 from tests.support.clickhouse_http import connected
-
-
-@pytest.fixture(scope="module")
-def server(clickhouse: list[EmbeddedClickHouse]) -> EmbeddedClickHouse:
-    return clickhouse[0]
-
-
-@pytest.fixture(scope="module")
-def database(server: EmbeddedClickHouse) -> Iterator[str]:
-    name = f"official_{uuid.uuid4().hex[:8]}"
-    with connected(server) as client:
-        client.command(f"CREATE DATABASE {name}")
-        yield name
-        client.command(f"DROP DATABASE {name} SYNC")
-
-
-@pytest.fixture
-def client(server: EmbeddedClickHouse, database: str) -> Iterator[Client]:
-    with connected(server, database=database) as connection:
-        yield connection
-
-
-@pytest.fixture
-def table(client: Client) -> Iterator[str]:
-    name = f"t_{uuid.uuid4().hex[:8]}"
-    client.command(
-        f"CREATE TABLE {name} (id UInt32, name Nullable(String), amount Float64) ENGINE = MergeTree ORDER BY id "
-        "SETTINGS non_replicated_deduplication_window = 100"
-    )
-    yield name
-    client.command(f"DROP TABLE IF EXISTS {name} SYNC")
 
 
 def test_queries_in_rows_frames_and_arrow(client: Client) -> None:

@@ -6,11 +6,8 @@ import multiprocessing
 import os
 import pickle
 import threading
-import uuid
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,52 +15,12 @@ from hypothesis import strategies as st
 from chsink.clickhouse.client import ClickHouseClient, Endpoint, cached_client
 from chsink.clickhouse.identifiers import TableName, parse_table, quote_identifier, quote_string
 from chsink.ports import ServerRefused
+from tests.support.inserts import NOBODY, body, count, insert_into
 
 if TYPE_CHECKING:
-    from chsink.embedded.clickhouse import EmbeddedClickHouse
+    pass
 
-NOBODY = "http://127.0.0.1:9"
 TEXT = st.text(st.characters(codec="utf-8"), max_size=30)
-
-
-@pytest.fixture(scope="module")
-def server(clickhouse: list[EmbeddedClickHouse]) -> str:
-    return clickhouse[0].url
-
-
-@pytest.fixture(scope="module")
-def client(server: str) -> Iterator[ClickHouseClient]:
-    client = ClickHouseClient(Endpoint((server,)))
-    client.command("CREATE DATABASE IF NOT EXISTS client_test")
-    yield client
-    client.close()
-
-
-@pytest.fixture
-def table(client: ClickHouseClient) -> Iterator[str]:
-    name = f"client_test.t_{uuid.uuid4().hex}"
-    client.command(
-        f"CREATE TABLE {name} (a UInt64, b String) ENGINE = MergeTree ORDER BY a "
-        "SETTINGS non_replicated_deduplication_window = 100"
-    )
-    yield name
-    client.command(f"DROP TABLE {name} SYNC")
-
-
-def body(rows: int, text: str = "x") -> pa.Buffer:
-    batch = pa.record_batch({"a": pa.array(range(rows), pa.uint64()), "b": [text] * rows})
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batch.schema) as writer:
-        writer.write_batch(batch)
-    return sink.getvalue()
-
-
-def insert_into(table: str) -> str:
-    return f"INSERT INTO {table} (`a`, `b`) FORMAT ArrowStream"
-
-
-def count(client: ClickHouseClient, table: str) -> Any:
-    return client.query(f"SELECT count() FROM {table}")[0][0]
 
 
 # --- what goes through -----------------------------------------------------------------------------------------------

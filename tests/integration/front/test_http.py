@@ -7,7 +7,6 @@ import http.client
 import threading
 import time
 import uuid
-from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlencode
 
@@ -17,23 +16,6 @@ import zstandard
 
 from chsink.embedded.clickhouse import EmbeddedClickHouse
 from tests.support.clickhouse_http import Reply, ask, send
-
-
-@pytest.fixture(scope="module")
-def server(clickhouse: list[EmbeddedClickHouse]) -> EmbeddedClickHouse:
-    return clickhouse[0]
-
-
-@pytest.fixture
-def table(server: EmbeddedClickHouse) -> Iterator[str]:
-    name = f"http_{uuid.uuid4().hex[:8]}"
-    ask(
-        server,
-        f"CREATE TABLE {name} (a UInt64, b String DEFAULT 'none') ENGINE = MergeTree ORDER BY a "
-        "SETTINGS non_replicated_deduplication_window = 100",
-    )
-    yield name
-    ask(server, f"DROP TABLE {name} SYNC")
 
 
 def test_health(server: EmbeddedClickHouse) -> None:

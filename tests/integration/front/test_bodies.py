@@ -6,9 +6,7 @@ import gzip
 import lzma
 import socket
 import time
-import uuid
 import zlib
-from collections.abc import Iterator
 from urllib.parse import urlencode
 
 import lz4.frame
@@ -17,23 +15,6 @@ import zstandard
 
 from chsink.embedded.clickhouse import EmbeddedClickHouse
 from tests.support.clickhouse_http import ask, send
-
-
-@pytest.fixture(scope="module")
-def server(clickhouse: list[EmbeddedClickHouse]) -> EmbeddedClickHouse:
-    return clickhouse[0]
-
-
-@pytest.fixture
-def table(server: EmbeddedClickHouse) -> Iterator[str]:
-    name = f"http_{uuid.uuid4().hex[:8]}"
-    ask(
-        server,
-        f"CREATE TABLE {name} (a UInt64, b String DEFAULT 'none') ENGINE = MergeTree ORDER BY a "
-        "SETTINGS non_replicated_deduplication_window = 100",
-    )
-    yield name
-    ask(server, f"DROP TABLE {name} SYNC")
 
 
 def test_the_statement_may_be_split_between_url_and_body(server: EmbeddedClickHouse, table: str) -> None:
