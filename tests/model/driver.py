@@ -1,0 +1,205 @@
+"""One driver process, one port call a step: what ``chsink.delivery.driver`` does, in its order."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.model.ledger import LOCAL, STEPS, Moves, fenced, now, writing
+from tests.model.protocol import NOT_ASKED, UNKNOWN_ID, topic_id
+from tests.model.services import look
+from tests.model.space import Driver, State, Task, Violation, with_driver, without_driver
+
+if TYPE_CHECKING:
+    from tests.model.model import Model
+
+
+def moves(model: Model, state: State, driver: Driver) -> Moves:
+    """All that the driver's next step may lead to.  Nothing while it waits for its job."""
+    if driver.pc == "job runs":
+        if not any(t.driver == driver.number and t.job == driver.used for t in state.tasks):
+            raise Violation("progress", "a driver waits for a job of which no task runs")
+        return
+    yield from STEPS[driver.pc](model, state, driver)
+
+
+# --- settling and landing --------------------------------------------------------------------------------------------
+
+
+def _settle_then(model: Model, state: State, d: Driver, resume: str) -> State:
+    """Settle what is in doubt and not at hand; ``resume`` comes after it."""
+    record = model.protocol.record(d.cache[1])
+    if record.in_doubt and not d.reinsert and not model.skips("settle first"):
+        return now(state, d, pc="settle: ids", resume=resume)
+    return LOCAL[resume](model, state, d)
+
+
+def _ids(model: Model, state: State, d: Driver) -> Moves:
+    kafka = state.kafka
+    d = d._replace(facts=(kafka.serial if kafka.known else UNKNOWN_ID, 0, 0), pc=d.pc.replace("ids", "bounds"))
+    if "facts" in model.world.split:
+        yield "topic id asked", with_driver(state, d)
+    else:
+        yield from STEPS[d.pc](model, state, d)
+
+
+def _settle_bounds(model: Model, state: State, d: Driver) -> Moves:
+    facts = (d.facts[0], state.kafka.start, state.kafka.end)
+    why = model.protocol.settle(d.cache[1], facts, d.pipeline)
+    if why:
+        yield "settling decided", now(state, d, pc="halt", halt=why)
+    else:
+        yield "settling decided", now(state, d, pc="take up", exact=True)
+
+
+def _take_up(model: Model, state: State, d: Driver) -> Moves:
+    """Must the range be probed?  Then whoever may still send it is waited out."""
+    record = model.protocol.record(d.cache[1])
+    late = state.now >= model.deadline(record.before_at)
+    probe = (
+        record.probe
+        or (late and model.world.window is not None)
+        or model.protocol.forgotten(d.cache[1], look(state, int(record.layout)))
+    )
+    if model.skips("tokens are doubted"):
+        probe = False
+    if probe and not model.world.can_probe:
+        yield "cannot probe", now(state, d, pc="halt", halt="CHS-317")
+    elif probe:
+        until = state.now if model.skips("senders are waited out") else model.waited(record.before_at)
+        yield "must probe", now(state, d, pc="wait", until=until)
+    elif late:
+        yield "late", writing(state, d, model.protocol.renew(d.cache[1], state.now, None, d.epoch), "run")
+    else:
+        yield "taken up", _run(model, state, d)
+
+
+def _wait(model: Model, state: State, d: Driver) -> Moves:
+    """Nobody else can be sending any more: look what the target holds now, and announce anew."""
+    if state.now < d.until:
+        return
+    record = model.protocol.record(d.cache[1])
+    if record.incarnation > 0 and not model.skips("lives are told apart"):
+        yield "cannot tell lives apart", now(state, d, pc="halt", halt="CHS-318")
+        return
+    marks = look(state, int(record.layout))
+    yield "waited", writing(state, d, model.protocol.renew(d.cache[1], state.now, marks, d.epoch), "run")
+
+
+def _run(model: Model, state: State, d: Driver) -> State:
+    """Start the job: one task attempt."""
+    number = d.cache[1]
+    record = model.protocol.record(number)
+    shards = d.layout if model.skips("recorded layout") else int(record.layout)
+    planned = d.planned if d.planned is not None and not d.exact else (record.start, record.end)
+    deadline = model.deadline(record.before_at)
+    job = d.used + 1
+    task = Task(d.number, job, number, d.exact, planned, deadline, shards)
+    state = state._replace(tasks=tuple(sorted((*state.tasks, task))))
+    if model.skips("AFTER comes last"):
+        return writing(state, d._replace(used=job), model.protocol.after(number, d.epoch), "landed")
+    return now(state, d, pc="job runs", used=job)
+
+
+def _confirm(model: Model, state: State, d: Driver) -> Moves:
+    """Tasks answered for all of it: is it still the recorded topic that they read?"""
+    record = model.protocol.record(d.cache[1])
+    topic = topic_id(state.kafka.serial) if state.kafka.known else None
+    if topic != record.topic_id and not model.skips("id asked again"):
+        why = "CHS-304" if None in (topic, record.topic_id) else "CHS-308"
+        yield "topic changed", now(state, d, pc="halt", halt=why)
+    elif d.exact and "facts" in model.world.split:
+        yield "still the same topic", now(state, d, pc="still held")
+    elif d.exact:
+        yield from _still_held(model, state, d)
+    else:
+        yield "still the same topic", _after(model, state, d)
+
+
+def _still_held(model: Model, state: State, d: Driver) -> Moves:
+    if state.kafka.start > model.protocol.record(d.cache[1]).start and not model.skips("log start asked again"):
+        yield "retention meanwhile", now(state, d, pc="halt", halt="CHS-308")
+    else:
+        yield "still held", _after(model, state, d)
+
+
+def _after(model: Model, state: State, d: Driver) -> State:
+    return writing(state, d, model.protocol.after(d.cache[1], d.epoch), "landed")
+
+
+def _landed(model: Model, state: State, d: Driver) -> State:
+    if d.exact:
+        return LOCAL[d.resume](model, state, d._replace(exact=False, resume=""))
+    if d.reinsert:
+        return _go_on(model, state, d._replace(reinsert=False))
+    return now(state, d, pc="commit", write=None)
+
+
+# --- one batch -------------------------------------------------------------------------------------------------------
+
+
+def _decide_bounds(model: Model, state: State, d: Driver) -> Moves:
+    assert d.planned is not None
+    record, history = model.protocol.record(d.cache[1]), d.planned[0] > d.initial
+    odd = d.planned[0] != record.end  # Kafka's bounds are asked only where the plan does not simply go on
+    start = state.kafka.start if odd or record.in_doubt else NOT_ASKED
+    facts = (d.facts[0], start, state.kafka.end if odd else NOT_ASKED)
+    verdict = model.protocol.decide(d.cache[1], d.planned, facts, d.pipeline, history=history)
+    model.counts[f"cell {verdict.because}"] += 1
+    model.counts["cell cropped"] += verdict.cropped
+    d = d._replace(reinsert=verdict.reinsert, write=verdict.write, fresh=verdict.fresh, halt=verdict.halt)
+    yield "decided", _settle_then(model, state, d, "go on")
+
+
+def _go_on(model: Model, state: State, d: Driver) -> State:
+    """What the batch still needs, in the driver's order."""
+    if d.halt:
+        return now(state, d, pc="halt")
+    if d.reinsert:
+        return now(state, d, pc="take up")
+    return now(state, d, pc="announce" if d.write else "commit")
+
+
+def _announce(model: Model, state: State, d: Driver) -> Moves:
+    assert d.write is not None
+    marks = look(state, d.layout)
+    record = model.protocol.before(
+        d.cache[1], d.write, d.facts[0], d.layout, d.pipeline, state.now, marks, d.epoch, fresh=d.fresh
+    )
+    if model.skips("BEFORE"):
+        yield "announced to nobody", _run(model, state, d._replace(cache=(d.cache[0], record)))
+    else:
+        yield "announced", writing(state, d, record, "run")
+
+
+def _halt(model: Model, state: State, d: Driver) -> Moves:
+    """A driver that was fenced without noticing would halt for reasons that are none."""
+    if state.store.owner[1] != d.epoch:
+        yield fenced(model, state, d)
+    else:
+        model.halted(state, d.halt)
+        yield f"halt {d.halt}", without_driver(state, d.number)
+
+
+def _owned(model: Model, state: State, d: Driver) -> State:
+    return _settle_then(model, state, d, "plan")
+
+
+def _plan(model: Model, state: State, d: Driver) -> State:
+    return now(state, d, pc="plan", planned=None, reinsert=False, write=None, fresh=False, halt="", facts=(0, 0, 0))
+
+
+LOCAL.update({"run": _run, "landed": _landed, "go on": _go_on, "owned": _owned, "plan": _plan})
+STEPS.update(
+    {
+        "settle: ids": _ids,
+        "settle: bounds": _settle_bounds,
+        "take up": _take_up,
+        "wait": _wait,
+        "confirm": _confirm,
+        "still held": _still_held,
+        "decide: ids": _ids,
+        "decide: bounds": _decide_bounds,
+        "announce": _announce,
+        "halt": _halt,
+    }
+)

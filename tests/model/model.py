@@ -1,0 +1,138 @@
+"""A world's bounds, and the context in which its states are explored: production functions, counts, faults left."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Literal
+
+from chsink.clickhouse.table import TargetTable
+from tests.model.events import Event, events_of
+from tests.model.protocol import Protocol, Rules
+from tests.model.space import Checkpoint, Kafka, State, Store, Target, Violation, mask
+
+GENEROUS = 100
+"""Blocks that a table remembers where its window is not the subject."""
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What one small world is made of.  ``faults``: how often each may happen, ``any``: how many in all.
+
+    ``eager``: a driver claims and settles at its start; else with its first batch.
+    ``claims_only``: and does no more.  ``limits``: offsets a batch, the usual first.  ``holes``: offsets without a record.  ``window``, ``max_age``, ``margin``
+    are in ticks; ``split``: which port calls are taken apart (loads of the store, questions to Kafka, reads and sends).
+    """
+
+    name: str
+    about: str
+    faults: dict[str, int]
+    any: int
+    end: int = 4
+    holes: int = 0
+    start: int = 0
+    chunk_offsets: int = 2
+    shards: int = 1
+    limits: tuple[int, ...] = (2,)
+    starts: int = 2
+    replicated: bool = False
+    window_blocks: int = GENEROUS
+    window: int | None = None
+    max_age: int = 2
+    margin: int = 1
+    can_probe: bool = True
+    on_gap: Literal["halt", "record"] = "halt"
+    on_rewind: Literal["halt", "skip"] = "skip"
+    eager: bool = True
+    claims_only: bool = False
+    split: frozenset[str] = frozenset()
+
+    def table(self) -> TargetTable:
+        """The target as production code describes it."""
+        blocks = str(self.window_blocks)
+        settings = {"non_replicated_deduplication_window": blocks, "replicated_deduplication_window": blocks}
+        engine = "ReplicatedMergeTree" if self.replicated else "MergeTree"
+        return TargetTable("db", "t", "uuid", engine, (), "", False, settings, "UTC")
+
+
+@dataclass(slots=True)
+class Model:
+    """One world under one set of rules.  ``counts``: what was reached, by label."""
+
+    world: World
+    rules: Rules = field(default_factory=Rules)
+    counts: Counter[str] = field(default_factory=Counter)
+    protocol: Protocol = field(init=False)
+    index: dict[str, int] = field(init=False)
+    events: tuple[Event, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        world = self.world
+        table = world.table()
+        self.protocol = Protocol(self.rules, world.chunk_offsets, table, world.on_gap, world.on_rewind)
+        self.index = {name: n for n, name in enumerate(world.faults)}
+        self.events = events_of(world.faults)
+
+    def first(self) -> State:
+        """Everything written, nothing started."""
+        world = self.world
+        visible = mask(world.start, world.end) & ~world.holes
+        kafka = Kafka(0, world.start, world.end, visible, (visible,))
+        target = Target((0,), (0,) * max(world.shards, 2))
+        left = tuple(world.faults.values())
+        return State(0, kafka, target, Store(), Checkpoint(world.start), (), (), (), world.starts, left, world.any)
+
+    def skips(self, rule: str) -> bool:
+        """Whether a control leaves this rule out."""
+        return rule in self.rules.skip
+
+    def spend(self, state: State, fault: str) -> State | None:
+        """The state with one fault less to come, None when there is none left."""
+        if not state.any_left:
+            return None
+        at = self.index.get(fault)
+        if at is None or not state.left[at]:
+            return None
+        left = tuple(n - (fault == at) for fault, n in enumerate(state.left))
+        return state._replace(left=left, any_left=state.any_left - 1)
+
+    def happened(self, state: State, *faults: str) -> bool:
+        """Whether one of the faults was spent on the way to this state."""
+        return any(f in self.index and state.left[self.index[f]] < self.world.faults[f] for f in faults)
+
+    # --- time -----------------------------------------------------------------------------------------------------
+
+    def deadline(self, before_at: int) -> int:
+        """The tick from which no piece of a range is sent any more."""
+        return self.waited(before_at) - self.world.margin
+
+    def waited(self, before_at: int) -> int:
+        """The tick from which whoever sent before the deadline has ended."""
+        world = self.world
+        return before_at + (world.max_age if world.window is None else min(world.max_age, world.window))
+
+    # --- halts ----------------------------------------------------------------------------------------------------
+
+    def halted(self, state: State, why: str) -> None:
+        """Count the halt; Violation when nothing in the world gave a reason for it."""
+        self.counts[why] += 1
+        if not self.happened(state, *REASONS[why]):
+            raise Violation("halt_justified", f"{why}, and the world gave no reason")
+
+
+REASONS: dict[str, tuple[str, ...]] = {
+    "CHS-301": ("kafka: log shrinks", "kafka: topic recreated"),
+    "CHS-302": ("store: state lost",),
+    "CHS-303": ("kafka: topic recreated",),
+    "CHS-304": ("kafka: ids hidden",),
+    "CHS-305": ("checkpoint: anywhere", "checkpoint: rewound", "kafka: retention", "store: state lost"),
+    "CHS-306": ("checkpoint: anywhere", "checkpoint: rewound"),
+    "CHS-307": ("checkpoint: anywhere", "kafka: retention", "store: state lost"),
+    "CHS-308": ("kafka: retention", "kafka: topic recreated"),
+    "CHS-309": ("table altered",),
+    "CHS-314": ("kafka: compaction", "kafka: retention"),
+    "CHS-317": ("time passes", "others write", "server restarts", "server dies with an insert"),
+    "CHS-318": ("kafka: topic recreated",),
+    "data loss": ("kafka: retention", "kafka: log shrinks", "kafka: topic recreated"),
+}
+"""What must have happened for a halt to be right."""

@@ -1,0 +1,346 @@
+"""The defects: what is wrong, the change of production code that makes it so, and what catches it.
+
+The list drives the test and the table in ``docs/simulator.md``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tests.mutations.patching import Patch
+
+
+@dataclass(frozen=True, slots=True)
+class Defect:
+    """``invariant`` breaks in this ``world`` of the model, or else in the simulator under this ``seed``.
+
+    ``often`` makes faults of the simulated world more frequent, so that one short run is enough.
+    """
+
+    name: str
+    patches: tuple[Patch, ...]
+    invariant: str
+    world: str | None = None
+    seed: int = 0
+    often: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def caught_by(self) -> str:
+        """Where to look."""
+        return f"simulator, seed {self.seed}" if self.world is None else f"model, world “{self.world}”"
+
+
+DRIVER, TASK, LEDGER = "chsink/delivery/driver.py", "chsink/delivery/task.py", "chsink/delivery/ledger.py"
+HELD, CONFIRM = "chsink/delivery/kafka_held.py", "chsink/delivery/confirm.py"
+WRITER, WINDOW, REMEMBERED = (
+    "chsink/clickhouse/writer.py",
+    "chsink/clickhouse/window.py",
+    "chsink/clickhouse/remembered.py",
+)
+PLAN, TOKENS, WRITES = "statemachine/plan.py", "statemachine/tokens.py", "statemachine/writes.py"
+RECORDS, CHUNKS = "statemachine/records.py", "statemachine/chunks.py"
+
+_INSERT = (
+    "        result = writer.insert(piece.shard, assignment.key.table, piece.batch, token, assignment.deadline_ms)\n"
+)
+_AFTER = (
+    "            attempt, epoch = self.ledger.attempt(), self.ledger.epoch\n"
+    "            self.ledger.write({k: writes.after(self.ledger.records[k], epoch=epoch, attempt=attempt) for k in keys})\n"
+)
+_TOKEN = "        token = piece_token(assignment.key, assignment.record, item.index, piece.shard)\n"
+
+DEFECTS = (
+    # --- tokens -------------------------------------------------------------------------------------------------------
+    Defect(
+        "no token",
+        (
+            Patch(
+                WRITER,
+                '            "insert_deduplication_token": token,\n',
+                '            "insert_deduplication_token": str(id(body)),\n',
+            ),
+        ),
+        "at_most_once",
+        seed=2,
+    ),
+    Defect(
+        "a retry has a token of its own",
+        (
+            Patch(
+                WRITER,
+                "            client.insert(sql, body, settings)\n",
+                '            client.insert(sql, body, {**settings, "insert_deduplication_token": f"{token}:{sends}"})\n',
+            ),
+        ),
+        "at_most_once",
+        seed=3,
+    ),
+    Defect(
+        "token of the planned range, not of the recorded one",
+        (
+            Patch(
+                TASK,
+                "from dataclasses import dataclass, field\n",
+                "from dataclasses import dataclass, field, replace\n",
+            ),
+            Patch(
+                TASK,
+                _TOKEN,
+                "        plan = context.planned[tp]\n"
+                "        named = replace(assignment.record, first=0, start=plan.start, end=plan.end)\n"
+                "        token = piece_token(assignment.key, named, item.index, piece.shard)\n",
+            ),
+        ),
+        "at_most_once",
+        seed=62,
+    ),
+    Defect(
+        "token without the topic's id and incarnation",
+        (Patch(TOKENS, "        record.topic_id,\n        record.incarnation,\n", ""),),
+        "token_is_content",
+        world="topic recreated",
+    ),
+    Defect(
+        "token without the chunk's number",
+        (
+            Patch(TOKENS, "        chunk_index,\n        shard,\n    ]", "        shard,\n    ]"),
+            Patch(TOKENS, "{chunk_index}:{shard}:{digest}", "{shard}:{digest}"),
+        ),
+        "token_is_content",
+        world="compaction and retention",
+    ),
+    # --- the order of a batch -------------------------------------------------------------------------------------------
+    Defect(
+        "BEFORE is remembered, not stored",
+        (
+            Patch(
+                DRIVER,
+                "        self.ledger.write(changes)\n        self.observer.state",
+                "        self.ledger.records.update(changes)\n        self.observer.state",
+            ),
+        ),
+        "announced_first",
+        seed=1,
+    ),
+    Defect(
+        "AFTER is stored before the inserts",
+        (
+            Patch(
+                DRIVER,
+                '        with self.observer.phase("insert" if fresh else "settle"):\n',
+                '        with self.observer.phase("after"):\n'
+                + _AFTER
+                + '        with self.observer.phase("insert" if fresh else "settle"):\n',
+            ),
+            Patch(
+                DRIVER,
+                '        failpoints.reach("driver.before_after" if fresh else "driver.after_settle_inserts")\n'
+                '        with self.observer.phase("after"):\n' + _AFTER,
+                '        failpoints.reach("driver.before_after" if fresh else "driver.after_settle_inserts")\n',
+            ),
+        ),
+        "after_means_landed",
+        seed=1,
+    ),
+    Defect(
+        "a failed insert is acknowledged",
+        (Patch(TASK, _INSERT, "        try:\n    " + _INSERT + "        except ChsinkError:\n            continue\n"),),
+        "after_means_landed",
+        seed=20,
+    ),
+    Defect(
+        "a task keeps its error to itself, and acknowledgements need not tile the range",
+        (
+            Patch(TASK, "        error = known\n", "        del known\n"),
+            Patch(
+                CONFIRM,
+                "not tiles(assignment.record.range, covered)",
+                "tiles(assignment.record.range, [*covered, *covered])",
+            ),
+        ),
+        "after_means_landed",
+        seed=1,
+    ),
+    Defect(
+        "what is in doubt is forgotten when newer data comes",
+        (
+            Patch(DRIVER, "        if not doubtful:\n            return\n", "        return\n"),
+            Patch(WRITES, "    assert not record.in_doubt and not asked.is_empty", "    assert not asked.is_empty"),
+            Patch(WRITES, "    assert fresh or (record.phase is Phase.AFTER and asked", "    assert fresh or (asked"),
+        ),
+        "one_slot",
+        seed=2,
+    ),
+    # --- ranges and chunks ----------------------------------------------------------------------------------------------
+    Defect(
+        "chunks by row count",
+        (
+            Patch(TASK, "    last_offset: int = -1\n", "    last_offset: int = -1\n    rows: int = 0\n"),
+            Patch(
+                TASK,
+                "            index = chunk_index(record.range, record.chunk_offsets, int(offsets[low]))\n"
+                "            end = chunk(record.range, record.chunk_offsets, index).end\n"
+                "            stop = int(np.searchsorted(offsets, end))\n",
+                "            index = self.rows // record.chunk_offsets\n"
+                "            stop = min(high, low + record.chunk_offsets - self.rows % record.chunk_offsets)\n"
+                "            self.rows += stop - low\n",
+            ),
+        ),
+        "at_most_once",
+        seed=11,
+    ),
+    Defect(
+        "the last chunk reaches beyond the range",
+        (
+            Patch(
+                CHUNKS,
+                "OffsetRange(start, min(start + chunk_offsets, whole.end))",
+                "OffsetRange(start, start + chunk_offsets)",
+            ),
+        ),
+        "halt_justified",
+        seed=1,
+    ),
+    Defect(
+        "offsets below the processed region are skipped",
+        (
+            Patch(
+                RECORDS, "OffsetRange(self.first, self.start).covers(asked)", "OffsetRange(0, self.start).covers(asked)"
+            ),
+        ),
+        "complete_at_rest",
+        world="checkpoint",
+    ),
+    Defect(
+        "what Kafka still holds is recorded as a gap",
+        (
+            Patch(
+                PLAN,
+                "if action is Action.GAP and facts.log_start is not None and facts.log_start < planned.start:",
+                "if action is Action.GAP and facts.log_start is not None and facts.log_start < 0:",
+            ),
+        ),
+        "complete_at_rest",
+        world="gaps recorded, rewinds refused",
+    ),
+    Defect(
+        "a range is sent again by the present shard layout",
+        (Patch(DRIVER, "layout = self.ledger.owner.layout(record.layout)", "layout = self.routes[key.topic].layout"),),
+        "right_shard",
+        seed=2,
+        often={"shards changed": 10.0, "killed at driver.after_before": 10.0},
+    ),
+    # --- fencing --------------------------------------------------------------------------------------------------------
+    Defect(
+        "no fencing: a write replaces whatever is stored",
+        (
+            Patch(
+                LEDGER,
+                "            if self.store.swap([_swap(k, self.records[k], r) for k, r in pending.items()]) is Outcome.APPLIED:\n",
+                "            now = self._load()\n"
+                "            forced = [Swap(now[str(k)].attempt, _row(k, r)) for k, r in pending.items()]\n"
+                "            if self.store.swap(forced) is Outcome.APPLIED:\n",
+            ),
+        ),
+        "state_forward",
+        seed=11,
+    ),
+    Defect(
+        "an unknown outcome of a state write is taken for applied",
+        (
+            Patch(
+                LEDGER,
+                "for k, r in pending.items()]) is Outcome.APPLIED:",
+                "for k, r in pending.items()]) is not None:",
+            ),
+        ),
+        "announced_first",
+        seed=2,
+    ),
+    # --- Kafka ----------------------------------------------------------------------------------------------------------
+    Defect(
+        "state is compared by the topic's name only",
+        (
+            Patch(
+                PLAN, "record.topic_id is None or facts.topic_id in (None, record.topic_id):", "facts.topic_id != 0:"
+            ),
+            Patch(HELD, "        if now != record.topic_id:", "        if now == 0:"),
+        ),
+        "after_means_landed",
+        seed=21,
+    ),
+    Defect(
+        "the topic's id is not asked again after reading",
+        (Patch(HELD, "        if now != record.topic_id:", "        if now == 0:"),),
+        "after_means_landed",
+        seed=21,
+    ),
+    Defect(
+        "retention during a settle goes unnoticed",
+        (Patch(HELD, "        if start > record.start:", "        if start < 0:"),),
+        "after_means_landed",
+        seed=57,
+    ),
+    Defect(
+        "a log that shrank is not noticed when a range is settled",
+        (Patch(PLAN, "_log_shrank(record, record.range, facts) or _cannot_reproduce", "_cannot_reproduce"),),
+        "after_means_landed",
+        seed=13,
+        often={"log shrank": 60.0, "killed at driver.after_before": 10.0},
+    ),
+    # --- the deduplication window -----------------------------------------------------------------------------------------
+    Defect(
+        "inserts go on after the deadline",
+        (Patch(WRITER, "        if self.clock.now_ms() >= deadline_ms:", "        if deadline_ms < 0:"),),
+        "at_most_once",
+        seed=221,
+        often={"executor frozen": 50.0, "insert answer lost": 20.0},
+    ),
+    Defect(
+        "the clock is looked at before a question that may take long",
+        (
+            Patch(
+                WRITER,
+                "            self._check_remembered(shard, token)\n"
+                "            self._check_deadline(token, deadline_ms)  # last: what comes before it may take long\n",
+                "            self._check_deadline(token, deadline_ms)\n"
+                "            self._check_remembered(shard, token)\n",
+            ),
+        ),
+        "at_most_once",
+        seed=379,
+        often={"executor frozen": 50.0, "insert answer lost": 20.0},
+    ),
+    Defect(
+        "a driver trusts tokens for ever",
+        (
+            Patch(
+                WINDOW,
+                "        why = self._forgotten(members, key, record)\n        if why is None:",
+                "        why = None\n        if why is None:",
+            ),
+            Patch(WRITER, "            self._check_remembered(shard, token)\n", ""),
+        ),
+        "at_most_once",
+        seed=20,
+    ),
+    Defect(
+        "a send does not look what its table remembers",
+        (Patch(WRITER, "            self._check_remembered(shard, token)\n", ""),),
+        "at_most_once",
+        seed=6,
+    ),
+    Defect(
+        "an overflow of the window by count goes unnoticed",
+        (Patch(REMEMBERED, "    if grown >= usable_blocks(table):", "    if grown >= 10**9:"),),
+        "at_most_once",
+        world="window by count",
+    ),
+    Defect(
+        "a restart of a server that lost its tokens goes unnoticed",
+        (Patch(REMEMBERED, "    if not table.replicated and ", "    if table.replicated and "),),
+        "at_most_once",
+        world="server restarts",
+    ),
+)

@@ -1,0 +1,60 @@
+"""No deliberate defect of production code survives, and without it the same run is green."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.model.search import explore
+from tests.model.services import INVARIANTS as MODEL_INVARIANTS
+from tests.model.worlds import WORLDS
+from tests.mutations.defects import DEFECTS, Defect
+from tests.mutations.patching import Patch, install, patched
+from tests.mutations.render import table
+from tests.mutations.simulated import run_seed
+from tests.sim.oracle import INVARIANTS
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize("defect", DEFECTS, ids=lambda d: d.name)
+def test_a_defect_is_caught_by_a_named_invariant(defect: Defect) -> None:
+    line = [sys.executable, "-m", "tests.mutations", defect.name]
+    done = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{done.stdout}{done.stderr[-2000:]}"
+    assert done.stdout.startswith(f"{defect.invariant}: ")
+
+
+@pytest.mark.parametrize("defect", [d for d in DEFECTS if d.world is None], ids=lambda d: d.name)
+def test_without_the_defect_its_seed_is_green(defect: Defect) -> None:
+    assert run_seed(defect.seed, defect.often) == (None, f"seed {defect.seed}")
+
+
+@pytest.mark.parametrize("name", sorted({d.world for d in DEFECTS if d.world is not None}))
+def test_without_a_defect_the_world_is_green(name: str) -> None:
+    """As far as a defect is found; :mod:`tests.model.test_model` explores it whole."""
+    found = explore(next(w for w in WORLDS if w.name == name), limit=20_000).found
+    assert found is None, found
+
+
+def test_the_list_is_long_enough_and_names_invariants() -> None:
+    assert len(DEFECTS) >= 16
+    assert len({d.name for d in DEFECTS}) == len(DEFECTS)
+    for defect in DEFECTS:
+        assert defect.invariant in (INVARIANTS if defect.world is None else MODEL_INVARIANTS)
+        assert all(p.path.startswith(("chsink/", "statemachine/")) for p in defect.patches)
+
+
+def test_the_page_shows_the_list() -> None:
+    page = (ROOT / "docs" / "simulator.md").read_text(encoding="utf-8")
+    assert table() in page, "run python -m tests.mutations.render and paste its output into docs/simulator.md"
+
+
+def test_a_patch_that_does_not_fit_is_refused() -> None:
+    with pytest.raises(ValueError, match="0 times"):
+        patched([Patch("statemachine/tokens.py", "no such text", "")])
+    with pytest.raises(ValueError, match="already imported"):
+        install([Patch("statemachine/tokens.py", "TOKEN_VERSION = 1", "TOKEN_VERSION = 2")])
