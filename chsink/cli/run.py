@@ -38,7 +38,7 @@ def run(
     try:
         job.run(checked, spark)
     finally:
-        spark.stop()
+        job.end(spark)
 
 
 def _jars(choice: str) -> str | None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
 from types import FrameType
 from typing import Any, Self
 
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -19,6 +20,8 @@ from chsink.observe.logs import configure
 from chsink.spark.sink import Sink, kafka_stream
 
 POLL_S = 1
+LAST_WRITE_S = 10
+NO_ANSWER = (Py4JError, ConnectionError)
 STREAMING = "org.apache.spark.sql.execution.streaming.runtime"
 DATA_LOSS = ("KAFKA_DATA_LOSS", "failOnDataLoss", "data may have been")
 SESSION_CONF = {
@@ -44,6 +47,12 @@ def session(config: Config, jars: str | None = None) -> SparkSession:
     return spark
 
 
+def end(spark: SparkSession) -> None:
+    """Stop the session; one whose Java process is gone needs no end."""
+    with contextlib.suppress(*NO_ANSWER):
+        spark.stop()
+
+
 def run(config: Config, spark: SparkSession) -> None:
     """Run the sink until the source is drained (``available_now``), the query fails, or SIGTERM or SIGINT.
 
@@ -58,7 +67,7 @@ def run(config: Config, spark: SparkSession) -> None:
         stream = kafka_stream(spark, config, sink.starting_offsets(), headers=sink.needs_headers())
         try:
             query = sink.start(stream)
-        except (PySparkException, Py4JJavaError) as error:  # while what was in doubt was settled
+        except (PySparkException, *NO_ANSWER) as error:  # while what was in doubt was settled
             raise _stopped(error) from error
         with _StopSignals() as stop:
             _await(query, sink, stop)
@@ -84,6 +93,12 @@ def _await(query: StreamingQuery, sink: Sink, stop: _StopSignals) -> None:
             raise sink.failure from None
         sink.log.error("Spark's error", trace=str(error))  # noqa: TRY400 - Spark's trace is the one that tells
         raise _stopped(error) from error
+    except NO_ANSWER as error:
+        if not stop.received:
+            raise _stopped(error) from error
+        # A supervisor tells every process of the job, Spark's too.  What has landed may still be confirmed.
+        sink.end_after_batch(LAST_WRITE_S)
+        sink.log.info("stopped", signal=stop.received, because="Spark has ended")
 
 
 def _end(query: StreamingQuery, sink: Sink, stop: _StopSignals) -> None:
@@ -112,6 +127,8 @@ def _stopped(error: Exception) -> ChsinkError:
 
 
 def _first_line(error: Exception) -> str:
+    if isinstance(error, NO_ANSWER) and not isinstance(error, Py4JJavaError):
+        return "its Java process ended, or does not answer"
     text = str(error.java_exception) if isinstance(error, Py4JJavaError) else str(error)
     return next(iter(text.splitlines()), "")
 

@@ -24,6 +24,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from chsink.config import Config
 from chsink.delivery.driver import Driver
+from chsink.delivery.halts import halt_error
 from chsink.delivery.ledger import read_records
 from chsink.delivery.model import PlannedBatch
 from chsink.errors import AlteredError, ChsinkError, ConfigError
@@ -37,7 +38,7 @@ from chsink.spark.runner import SparkRunner
 from chsink.spark.stream_plan import StreamPlan, of_frame
 from chsink.wiring import Wiring
 from statemachine.ranges import OffsetRange, TopicPartition
-from statemachine.records import Phase
+from statemachine.records import Phase, StateKey, StateRecord
 
 ARROW_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 
@@ -176,6 +177,18 @@ class Sink:
             self._driver = wired.driver
             owner = wired.driver.ledger.owner
             self.log.info("claimed", epoch=owner.epoch, driver=owner.driver, store=self._wiring.store.name)
+            self._check_logs(wired.driver.ledger.records)
+
+    def _check_logs(self, records: Mapping[StateKey, StateRecord]) -> None:
+        """HaltError CHS-301 for a log that ends before what was landed.  Spark itself would only find offsets missing,
+        with any checkpoint, and propose to ignore that.
+        """
+        kafka = self._wiring.kafka
+        ids = kafka.topic_ids(self.config.topics)
+        same = {k.topic_partition: r for k, r in records.items() if r.topic_id and ids.get(k.topic) == r.topic_id}
+        for tp, end in kafka.log_ends(same).items():
+            if end < same[tp].end:
+                raise halt_error("CHS-301", tp, f"it ends at {end}, the recorded range is {same[tp].range}")
 
     def _land(self, frame: DataFrame, batch: PlannedBatch, stream: Callable[[], StreamPlan]) -> None:
         """Land a batch.  A table that was altered since the last one is looked at anew, and the sink claimed anew."""
