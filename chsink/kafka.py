@@ -28,7 +28,7 @@ class KafkaAdmin:
     ends for a reader.  Every call is bounded by ``timeout_s``.
     """
 
-    def __init__(self, options: Mapping[str, str], *, isolation_level: str, timeout_s: float = 20.0) -> None:
+    def __init__(self, options: Mapping[str, str], *, isolation_level: str, timeout_s: float) -> None:
         self.bootstrap = options["bootstrap.servers"]
         self.timeout_s = timeout_s
         self.isolation_level = isolation_level

@@ -135,7 +135,7 @@ class Wiring:
     def kafka(self) -> KafkaAdmin:
         """Kafka's metadata."""
         kafka = self.config.kafka
-        return KafkaAdmin(kafka.client_options(), isolation_level=kafka.isolation_level)
+        return KafkaAdmin(kafka.client_options(), isolation_level=kafka.isolation_level, timeout_s=kafka.timeout_s)
 
     @cached_property
     def targets(self) -> dict[str, Target]:

@@ -29,7 +29,7 @@ def run(
     spark-submit … submit.py -c job.toml                        on a cluster: see docs/deployment.md
 
     It may be killed and started again at any time: it settles what was in doubt, then goes on.  SIGTERM and SIGINT end
-    it after the batch at hand; a second one at once.
+    it after the batch at hand; a second one, or one while it starts, at once.
     """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
     checked = load_config(config, assignments)
     from chsink.spark import job

@@ -34,6 +34,7 @@ class Kafka(Section):
     isolation_level: Literal["read_committed", "read_uncommitted"] = Field(
         default="read_committed", description="Whether records of aborted transactions are left out."
     )
+    timeout_s: float = Field(default=20, gt=0, le=600, description="Bound of a question about topics and offsets.")
     options: KafkaOptions = Field(
         default_factory=dict,
         description=(

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.chaos.child import Child
-from tests.chaos.world import INSERT, World, eventually
-from tests.support.job import Job
+from tests.chaos.world import INSERT, World
+from tests.support.child import Child
+from tests.support.job import Job, eventually
 from tests.support.proxies import HttpFault
 
 if TYPE_CHECKING:

@@ -16,9 +16,9 @@ import pytest
 
 from chsink.embedded import topics
 from chsink.errors import HaltError
-from tests.chaos.world import World, eventually
+from tests.chaos.world import World
 from tests.integration.job.faults import Failpoints
-from tests.support.job import Job
+from tests.support.job import Job, eventually
 from tests.support.kafka import read_all
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.child import Child
 from tests.chaos.world import INSERT, World
+from tests.support.child import Child
 from tests.support.job import Job
 from tests.support.proxies import HttpFault
 

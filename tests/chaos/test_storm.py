@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from chsink.embedded import topics
-from tests.chaos.child import Child
-from tests.chaos.world import INSERT, World, eventually
-from tests.support.job import Job, command, select
+from tests.chaos.world import INSERT, World
+from tests.support.child import Child
+from tests.support.job import Job, command, eventually, select
 from tests.support.proxies import HttpFault, TcpFault
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.chaos.child import Child
 from tests.chaos.world import TINY_WINDOW, World, overflow
+from tests.support.child import Child
 from tests.support.job import Job
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from chsink.errors import ChsinkError, HaltError, UnavailableError
-from tests.chaos.world import TINY_WINDOW, World, eventually, overflow
+from tests.chaos.world import TINY_WINDOW, World, overflow
 from tests.integration.job.faults import Failpoints
-from tests.support.job import Job, command
+from tests.support.job import Job, command, eventually
 from tests.support.proxies import HttpFault, TcpFault
 
 if TYPE_CHECKING:

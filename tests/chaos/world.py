@@ -10,9 +10,7 @@ Rules:
 from __future__ import annotations
 
 import re
-import time
 import uuid
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -23,8 +21,9 @@ from chsink.embedded.clickhouse import EmbeddedClickHouse
 from chsink.embedded.kafka import EmbeddedKafka
 from chsink.embedded.zookeeper import EmbeddedZooKeeper
 from tests.chaos.tally import Tally
+from tests.support.gate import Gate
 from tests.support.job import DATABASE, Job, command, select
-from tests.support.proxies import HttpFault, HttpProxy, TcpProxy
+from tests.support.proxies import HttpFault, TcpProxy
 
 INSERT = "FORMAT ArrowStream"
 """Part of every insert of records."""
@@ -33,30 +32,6 @@ ZOOKEEPER_XML = (
     "<operation_timeout_ms>1500</operation_timeout_ms></zookeeper>"
 )
 TINY_WINDOW = "ENGINE = MergeTree ORDER BY tuple() SETTINGS non_replicated_deduplication_window = 8"
-
-
-class Gate(HttpProxy):
-    """A proxy that also remembers how often the job sent each piece."""
-
-    def __init__(self, upstream: str) -> None:
-        super().__init__(upstream)
-        self.tokens: Counter[str] = Counter()
-        self._server.handle_error = _client_is_gone  # type: ignore[assignment, method-assign]
-
-    def take(self, text: bytes) -> Any:
-        """Count the piece, then see whether a fault befalls it."""
-        token = re.search(rb"insert_deduplication_token=([^&\n]+)", text)
-        if token is not None:
-            self.tokens[token[1].decode()] += 1
-        return super().take(text)
-
-    def sent(self, topic: str) -> Counter[str]:
-        """Sends by piece of a topic."""
-        return Counter({token: times for token, times in self.tokens.items() if f":{topic}:" in token})
-
-
-def _client_is_gone(*_: object) -> None:
-    """Jobs die here while they are answered; that is no news."""
 
 
 @dataclass(slots=True)
@@ -135,14 +110,6 @@ def overflow(world: World, job: Job) -> None:
     for number in range(10):
         command(job.shards[0], f"INSERT INTO {job.tables[job.topic]} (id, text) VALUES ({number}, 'of another writer')")
     world.tally.fired("deduplication window overflowed by count")
-
-
-def eventually(what: str, is_so: Callable[[], bool], limit_s: float = 60) -> None:
-    """Wait for it."""
-    deadline = time.monotonic() + limit_s
-    while not is_so():
-        assert time.monotonic() < deadline, f"no {what} within {limit_s} s"
-        time.sleep(0.05)
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,6 +24,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from chsink.cli.status import read_status
 from chsink.config import Config, load
+from chsink.observe.logs import configure
 from chsink.spark import job as spark_job
 from chsink.spark.sink import Sink, kafka_stream
 from tests.support.kafka import Record, Value, produce, read_all
@@ -162,12 +164,22 @@ conf = {{ "spark.ui.enabled" = "false", "spark.ui.showConsoleProgress" = "false"
         """What ``chsink run`` does, in the given session, until all there is has landed."""
         spark_job.run(self.config(overrides), spark)
 
+    def sink(self, overrides: Mapping[str, Any] | None = None) -> Sink:
+        """The sink as a program makes it, telling what it does on standard error."""
+        config = self.config(overrides)
+        configure(config.observe.log_format, config.observe.log_level)
+        return Sink(config)
+
+    def stream(self, spark: SparkSession, sink: Sink, starting_offsets: str | None = None) -> DataFrame:
+        """The Kafka source, from where the sink stands unless told otherwise."""
+        starting = starting_offsets or sink.starting_offsets()
+        return kafka_stream(spark, sink.config, starting, headers=sink.needs_headers())
+
     def drain_sink(self, spark: SparkSession, transform: Transform, overrides: Mapping[str, Any] | None = None) -> Sink:
         """``Sink(config).start`` over a transformed stream, drained.  Raises the sink's own error."""
-        config = self.config(overrides)
-        sink = Sink(config)
+        sink = self.sink(overrides)
         try:
-            stream = transform(kafka_stream(spark, config, sink.starting_offsets(), headers=sink.needs_headers()))
+            stream = transform(self.stream(spark, sink))
             await_query(sink, lambda: sink.start(stream))
         finally:
             sink.close()
@@ -180,10 +192,9 @@ conf = {{ "spark.ui.enabled" = "false", "spark.ui.showConsoleProgress" = "false"
         overrides: Mapping[str, Any] | None = None,
     ) -> Sink:
         """``stream.writeStream.foreachBatch(sink)`` of one's own, drained.  Raises the sink's own error."""
-        config = self.config(overrides)
-        sink = Sink(config)
+        sink = self.sink(overrides)
         try:
-            stream = transform(kafka_stream(spark, config, sink.starting_offsets(), headers=sink.needs_headers()))
+            stream = transform(self.stream(spark, sink))
             writer = stream.writeStream.foreachBatch(sink).option("checkpointLocation", str(self.checkpoint))
             await_query(sink, lambda: writer.trigger(availableNow=True).start())
         finally:
@@ -242,6 +253,14 @@ def await_query(sink: Sink, start: Callable[[], Any]) -> None:
         if sink.failure is not None:
             raise sink.failure from None
         raise
+
+
+def eventually(what: str, is_so: Callable[[], bool], limit_s: float = 60) -> None:
+    """Wait for it."""
+    deadline = time.monotonic() + limit_s
+    while not is_so():
+        assert time.monotonic() < deadline, f"no {what} within {limit_s} s"
+        time.sleep(0.1)
 
 
 def command(url: str, sql: str) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -18,16 +18,19 @@ _LIMIT_S: Final = 60.0
 _POLL_EVERY: Final = 10_000
 
 Value = bytes | str | Mapping[str, Any] | None
+Headers = Sequence[tuple[str, bytes | None]]
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One record as Kafka holds it."""
+    """One record as Kafka holds it; ``timestamp`` in milliseconds, ``headers`` in order, names as often as given."""
 
     partition: int
     offset: int
     key: bytes | None
     value: bytes | None
+    timestamp: int
+    headers: Headers
 
 
 def produce(
@@ -37,7 +40,7 @@ def produce(
     values: Iterable[Value],
     *,
     key: bytes | None = None,
-    headers: Mapping[str, bytes] | None = None,
+    headers: Mapping[str, bytes] | Headers = (),
     transactional: str | None = None,
     abort: bool = False,
 ) -> tuple[int, int]:
@@ -58,7 +61,7 @@ def produce(
         if error is not None:
             failures.append(error)
 
-    extras: list[tuple[str, str | bytes | None]] = list(headers.items()) if headers else []
+    extras: list[tuple[str, str | bytes | None]] = [*(headers.items() if isinstance(headers, Mapping) else headers)]
     for number, value in enumerate(values, 1):
         append = partial(producer.produce, topic, _encode(value), key, partition, delivered, headers=extras)
         _when_there_is_room(producer, append)
@@ -117,7 +120,10 @@ def _read_partition(consumer: Consumer, topic: str, partition: int) -> list[Reco
             offset = message.offset()
             assert offset is not None
             key, value = message.key(), message.value()
-            records.append(Record(partition, offset, _bytes(key), _bytes(value)))
+            _, timestamp = message.timestamp()
+            given: list[Any] = list(message.headers() or ())
+            headers = [(str(name), _bytes(data)) for name, data in given]
+            records.append(Record(partition, offset, _bytes(key), _bytes(value), timestamp, headers))
     return [record for record in records if record.offset < high]
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from chsink.embedded.clickhouse import EmbeddedClickHouse
 from tests.integration.job.faults import Failpoints
 from tests.support.job import DATABASE, Job, command
 
@@ -29,6 +30,14 @@ def services(stack: Stack) -> Stack:
     return stack
 
 
+@pytest.fixture(scope="session")
+def third(services: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedClickHouse]:
+    """One more ClickHouse server, for jobs with ``shards=3``."""
+    with EmbeddedClickHouse(tmp_path_factory.mktemp("third"), zookeeper=services.zookeeper.hosts) as server:
+        command(server.url, f"CREATE DATABASE {DATABASE}")
+        yield server
+
+
 @pytest.fixture
 def make_job(services: Stack, tmp_path: Path, request: pytest.FixtureRequest) -> MakeJob:
     """``make_job(partitions=2, shards=1, …)``: a sink with a topic and a table of its own."""
@@ -46,7 +55,10 @@ def make_job(services: Stack, tmp_path: Path, request: pytest.FixtureRequest) ->
         **fields: Any,
     ) -> Job:
         name = re.sub(r"\W+", "-", request.node.name)[:40].strip("-") + "-" + uuid.uuid4().hex[:6]
-        urls = [server.url for server in services.clickhouse[:shards]]
+        servers = list(services.clickhouse)
+        if shards > len(servers):
+            servers.append(request.getfixturevalue("third"))
+        urls = [server.url for server in servers[:shards]]
         folder = tmp_path / name
         folder.mkdir()
         job = Job(

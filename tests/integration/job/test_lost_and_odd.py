@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from chsink.embedded.stack import Stack
-from chsink.errors import FencedError, HaltError, PreflightError, UnavailableError
+from chsink.errors import FencedError, PreflightError, UnavailableError
 from chsink.spark.sink import Sink, kafka_stream
 from tests.integration.job.conftest import MakeJob
 from tests.integration.job.faults import Failpoints
@@ -130,38 +130,6 @@ def test_older_driver_is_fenced_and_names_the_owner(make_job: MakeJob, spark: Sp
     assert caught.value.exit_code == 4
     job.drain(spark, {"sink.checkpoint": newer.sink.checkpoint})
     job.check()
-
-
-def test_bad_value_halts_then_is_skipped_and_counted(make_job: MakeJob, spark: SparkSession) -> None:
-    job = make_job(partitions=1)
-    job.send_values(0, [{"id": 1, "text": "a"}, {"id": "zzz", "text": "b"}, {"id": 3, "text": "c"}])
-    with pytest.raises(HaltError, match=r"CHS-501.*offset 1.*'id'") as caught:
-        job.drain(spark)
-    assert caught.value.exit_code == 3
-    assert "zzz" not in str(caught.value)
-    job.drain(spark, {"errors.on_bad_value": "skip"})
-    assert job.landed() == [(0, 0, 1, "a"), (0, 2, 3, "c")]
-
-
-def test_preflight_refusals(make_job: MakeJob, spark: SparkSession) -> None:
-    job = make_job(partitions=1, engine="ENGINE = MergeTree ORDER BY tuple()")
-    with pytest.raises(PreflightError, match="CHS-210"):
-        job.drain(spark)
-    job.make_table(
-        job.topic,
-        columns="id UInt64, text String, at DateTime DEFAULT now()",
-        engine=(
-            "ENGINE = MergeTree PARTITION BY toDate(at) ORDER BY tuple() "
-            "SETTINGS non_replicated_deduplication_window = 100"
-        ),
-        suffix="_now",
-    )
-    with pytest.raises(PreflightError, match="CHS-206"):
-        job.drain(spark)
-    job.tables[job.topic] = "job.nowhere"
-    with pytest.raises(PreflightError, match="CHS-202") as caught:
-        job.drain(spark)
-    assert caught.value.exit_code == 2
 
 
 @pytest.mark.parametrize(

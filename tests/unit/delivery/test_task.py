@@ -252,7 +252,7 @@ def test_a_bad_value_is_skipped_and_counted() -> None:
     ack = run(writer, batch(*range(10, 20)), prepare=rejecting, halt_on_bad_value=False)
     assert writer.offsets == [[10, 11, 12, 13], [14, 16], [18, 19]]
     assert (ack.error, total([ack]).skipped, total([ack]).records) == (None, 2, 10)
-    assert [c.first_skipped for c in ack.chunks if c.skipped][0].startswith("topic 't' partition 1 offset 1")
+    assert next(c.first_skipped for c in ack.chunks if c.skipped).startswith("topic 't' partition 1 offset 1")
 
 
 def test_max_chunk_bytes() -> None:

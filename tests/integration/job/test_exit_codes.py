@@ -1,0 +1,127 @@
+"""``chsink run`` on bad input: what it says and how it exits, on real services, before the first record.
+
+The command runs in this process, in the session of all tests; only the end of that session is held back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from typer.testing import CliRunner, Result
+
+from chsink.cli.main import app
+from chsink.embedded.clickhouse import EmbeddedClickHouse
+from chsink.embedded.ports import free_port
+from tests.integration.job.conftest import MakeJob
+from tests.support.job import DATABASE, Job, command
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def run(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """``run(job, {"dotted.key": value})``: ``chsink run -c job.toml --set …``."""
+    monkeypatch.setattr(SparkSession, "stop", lambda _: None)
+
+    def invoke(job: Job, overrides: Mapping[str, Any] | None = None) -> Result:
+        chosen = {**job.settings, **(overrides or {})}
+        sets = [word for key, value in chosen.items() for word in ("--set", f"{key}={value}")]
+        return CliRunner().invoke(app, ["run", "-c", str(job.file()), *sets])
+
+    return invoke
+
+
+def refused(result: Result, code: int, id: str, *named: str) -> None:
+    """It exits with the code, and says the id, what is wrong and the fix; no traceback."""
+    said = result.output
+    assert result.exit_code == code, said
+    assert f"error {id} " in said
+    assert "  fix: " in said
+    assert "Traceback" not in said
+    for name in named:
+        assert name in said
+
+
+@pytest.fixture
+def job(make_job: MakeJob) -> Job:
+    """A sink that is right as it is, with a record waiting."""
+    job = make_job(partitions=1)
+    job.send(0, 3)
+    return job
+
+
+def test_what_is_wrong_is_said_and_then_it_runs(job: Job, run: Run) -> None:
+    """Every refusal leaves the sink as it was; put right, the same job lands everything and exits with 0."""
+    topic, table = job.topic, job.tables[job.topic]
+    nobody = f"127.0.0.1:{free_port()}"
+    wrong: list[tuple[dict[str, Any], int, str, list[str]]] = [
+        ({"kafka.bootstrap": nobody, "kafka.timeout_s": 3}, 5, "CHS-702", [nobody, "kafka.bootstrap"]),
+        ({"clickhouse.endpoints": f'["http://{nobody}"]', "state.timeout_s": 2}, 5, "CHS-701", [nobody]),
+        (
+            {
+                "clickhouse.endpoints": f'["http://{nobody}"]',
+                "state.endpoint": job.shards[0],
+                "clickhouse.retry_for_s": 1,
+            },
+            5,
+            "CHS-709",
+            [nobody],
+        ),
+        ({"trigger.mode": "continuous"}, 2, "CHS-104", ["trigger.mode", "continuous processing has no micro-batches"]),
+        ({"trigger.mode": "real_time"}, 2, "CHS-104", ["trigger.mode", "real-time mode"]),
+        ({"kafka.options.minPartitions": 4}, 2, "CHS-105", ["minPartitions", "splits"]),
+        ({"kafka.bootstap": "x:1"}, 2, "CHS-102", ["kafka.bootstap", "bootstrap"]),
+    ]
+    for overrides, code, what, named in wrong:
+        refused(run(job, overrides), code, what, *named)
+
+    job.tables = {f"{topic}-missing": table}
+    refused(run(job), 2, "CHS-201", f"{topic}-missing")
+    job.tables = {topic: f"{DATABASE}.nowhere"}
+    refused(run(job), 2, "CHS-202", f"{DATABASE}.nowhere")
+    job.tables = {topic: table}
+
+    assert job.landed() == []
+    assert run(job).exit_code == 0
+    job.check()
+
+
+def test_tables_that_cannot_carry_the_promise(job: Job, run: Run) -> None:
+    window = "SETTINGS non_replicated_deduplication_window"
+    table = job.tables[job.topic]
+    for suffix, columns, engine, what, named in (
+        ("_log", "", "ENGINE = Log", "CHS-203", "Log"),
+        ("_off", "", f"ENGINE = MergeTree ORDER BY tuple() {window} = 0", "CHS-210", window.split()[1]),
+        (
+            "_now",
+            "id UInt64, text String, at DateTime DEFAULT now()",
+            f"ENGINE = MergeTree PARTITION BY toDate(at) ORDER BY tuple() {window} = 100",
+            "CHS-206",
+            "at",
+        ),
+        ("_agg", "id UInt64, n AggregateFunction(sum, UInt64)", "", "CHS-214", "n"),
+    ):
+        made = job.make_table(job.topic, columns=columns, engine=engine, suffix=suffix)
+        refused(run(job), 2, what, made, named)
+    job.tables[job.topic] = table
+    assert job.landed() == []
+
+
+def test_server_without_keeper_map(job: Job, run: Run, tmp_path: Path) -> None:
+    with EmbeddedClickHouse(tmp_path / "alone") as server:
+        command(server.url, f"CREATE DATABASE {DATABASE}")
+        job.shards = [server.url]
+        job.make_table(job.topic)
+        refused(run(job), 2, "CHS-220", "state")
+        assert job.landed() == []
+
+
+def test_bad_value_exits_with_3(job: Job, run: Run) -> None:
+    job.send_values(0, [{"id": "none of your business", "text": "x"}])
+    result = run(job)
+    refused(result, 3, "CHS-501", f"topic '{job.topic}' partition 0 offset 3", "'id'", "on_bad_value")
+    assert "none of your business" not in result.output

@@ -1,0 +1,129 @@
+"""Ways in and triggers: a query of one's own, a transform, a table that is altered while the query runs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from chsink.errors import ConfigError, PreflightError
+from tests.integration.job.conftest import MakeJob
+from tests.support.job import Row, command, eventually, select
+from tests.support.kafka import Record
+
+READ = "id long, text string"
+
+
+def doubled(stream: DataFrame) -> DataFrame:
+    """0..2 rows a record, with topic, partition and offset."""
+    read = stream.select("topic", "partition", "offset", f.from_json(stream.value.cast("string"), READ).alias("r"))
+    rows = read.where("r.id % 3 > 0").withColumn("text", f.explode(f.expr("slice(array('a', 'b'), 1, int(r.id % 3))")))
+    return rows.select("topic", "partition", "offset", "r.id", f.concat("r.text", "text").alias("text"))
+
+
+def rows_of(record: Record) -> Iterable[Row]:
+    """What ``doubled`` makes of a record."""
+    value = json.loads(record.value or b"")
+    return [(value["id"], value["text"] + more) for more in "ab"[: value["id"] % 3]]
+
+
+def test_function_of_foreach_batch_with_a_transform_starts_where_the_sink_stands(
+    make_job: MakeJob, spark: SparkSession
+) -> None:
+    """``starting_offsets`` is what makes the second run, with a checkpoint of its own, begin there."""
+    job = make_job(partitions=2)
+    job.send(0, 25)
+    job.drain_foreach(spark, doubled)
+    job.lose_checkpoint()
+    job.send(0, 8)
+    job.send(1, 14)
+    job.drain_foreach(spark, doubled)
+    job.check(rows_of=rows_of)
+    began = json.loads((job.checkpoint / "sources" / "0" / "0").read_text().rpartition("\n")[2])
+    assert began == {job.topic: {"0": 25, "1": 0}}
+
+
+def test_table_altered_between_two_batches_of_a_running_query(
+    make_job: MakeJob, spark: SparkSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A column is added: the next batch fills it.  The query runs on, with the trigger ``processing_time``."""
+    job = make_job(partitions=1)
+    table = job.tables[job.topic]
+    sink = job.sink({"trigger.mode": "processing_time", "trigger.interval": "50 milliseconds"})
+    query = sink.start(job.stream(spark, sink))
+
+    def landed(rows: int) -> bool:
+        assert query.isActive, sink.failure
+        return int(select(job.shards[0], f"SELECT count() FROM {table}")) >= rows and not job.in_doubt()
+
+    try:
+        values = [{"id": n, "text": "x", "more": f"of {n}"} for n in range(40)]
+        job.send_values(0, values[:15])
+        eventually("first batch", lambda: landed(15))
+        command(job.shards[0], f"ALTER TABLE {table} ADD COLUMN more String AFTER id")
+        job.send_values(0, values[15:30])
+        eventually("second batch", lambda: landed(30))
+        command(job.shards[0], f"ALTER TABLE {table} DROP COLUMN text")
+        job.send_values(0, values[30:])
+        eventually("third batch", lambda: landed(40))
+    finally:
+        query.stop()
+        sink.close()
+
+    def filled(record: Record) -> list[Row]:
+        value = json.loads(record.value or b"")
+        return [(value["id"], value["more"] if record.offset >= 15 else "")]
+
+    job.check(columns=["id", "more"], rows_of=filled)
+    assert capsys.readouterr().err.count("CHS-233") == 2
+
+
+@pytest.mark.parametrize("name", ["continuous", "realTime"])
+def test_triggers_without_planned_ranges_are_refused_by_name(name: str, make_job: MakeJob, spark: SparkSession) -> None:
+    job = make_job(partitions=1)
+    job.send(0, 5)
+    sink = job.sink()
+    writer = job.stream(spark, sink).writeStream.foreachBatch(sink).option("checkpointLocation", str(job.checkpoint))
+    try:
+        with pytest.raises(PySparkException, match="(?i)continuous trigger|real-time mode"):
+            writer.trigger(**{name: "5 minutes"}).start()
+    finally:
+        sink.close()
+    assert job.landed() == []
+
+
+def test_streams_without_the_columns_that_are_needed(make_job: MakeJob, spark: SparkSession) -> None:
+    """A column of the table, Kafka's own three, and a column that the table does not have."""
+    job = make_job(partitions=1)
+    job.send(0, 5)
+    for columns, error, what, named in (
+        (("topic", "partition", "offset", "id"), PreflightError, "CHS-213", "text"),
+        (("partition", "offset", "id", "text"), ConfigError, "CHS-607", "topic"),
+        (("topic", "partition", "offset", "id", "text", "id AS other"), PreflightError, "CHS-212", "other"),
+    ):
+        chosen = columns
+        with pytest.raises(error, match=f"{what}.*{named}") as refused:
+            job.drain_sink(spark, lambda stream, chosen=chosen: doubled(stream).selectExpr(*chosen))  # type: ignore[misc]
+        assert refused.value.exit_code == 2
+    assert job.landed() == []
+
+
+def test_sink_without_a_query_refuses(make_job: MakeJob, spark: SparkSession) -> None:
+    """A DataFrame whose ranges nobody planned; offsets that are merely seen prove nothing."""
+    job = make_job(partitions=1)
+    job.send(0, 5)
+    sink = job.sink()
+    reader = spark.read.format("kafka").options(**job.config().kafka.spark_options())
+    frame = reader.option("subscribe", job.topic).load()
+    try:
+        with pytest.raises(ConfigError, match="CHS-608"):
+            sink(frame, 0)
+        with pytest.raises(ConfigError, match="CHS-605"):
+            sink.start(frame)
+    finally:
+        sink.close()
+    assert job.landed() == []

@@ -1,0 +1,78 @@
+"""Several topics, tables and shards in one job, and the same job on each state store.
+
+The oracle of the shards is the engine: it hashes what each shard stores, and the slots of the shard's weight are
+counted there.
+"""
+
+from __future__ import annotations
+
+from itertools import accumulate
+
+import pytest
+from pyspark.sql import SparkSession
+
+from chsink.embedded.stack import Stack
+from tests.integration.job.conftest import MakeJob
+from tests.support.job import Job, select
+
+WEIGHTS = (3, 1, 2)
+
+
+def on_its_shard(job: Job, topic: str, hashed: str) -> None:
+    """Each shard holds rows of the topic's table, and only those whose slot is its own."""
+    total = sum(WEIGHTS)
+    for url, end, weight in zip(job.shards, accumulate(WEIGHTS), WEIGHTS, strict=True):
+        slot = f"{hashed} % {total}"
+        inside = f"{slot} >= {end - weight} AND {slot} < {end}"
+        counted = f"SELECT countIf({inside}), countIf(NOT ({inside})) FROM {job.tables[topic]} FORMAT TSV"
+        right, wrong = map(int, select(url, counted).split())
+        assert right > 0 and wrong == 0, (url, right, wrong)
+
+
+def test_three_topics_to_two_tables_on_three_shards_with_state_in_zookeeper(
+    make_job: MakeJob, spark: SparkSession, services: Stack
+) -> None:
+    job = make_job(
+        partitions=2,
+        shards=3,
+        weights=WEIGHTS,
+        shard_key=["text", "id"],
+        settings={
+            "clickhouse.chunk_offsets": 25,
+            "state.store": "zookeeper",
+            "state.zookeeper": services.zookeeper.hosts,
+            "state.path": "/chsink/of-tests",
+        },
+    )
+    own, shared = job.topic, f"{job.name}-b"
+    for topic in (shared, f"{job.name}-c"):
+        services.kafka.create_topic(topic, 1)
+        job.sent[topic, 0] = 1000
+    job.make_table(shared)
+    job.tables[f"{job.name}-c"] = job.tables[shared]
+    job.send(0, 40)
+    job.send(1, 25)
+    for topic in list(job.tables)[1:]:
+        job.send(0, 30, topic=topic)
+    job.drain(spark)
+    for topic in job.tables:
+        job.check(topic)
+    on_its_shard(job, own, "xxHash64(text, id)")
+    on_its_shard(job, shared, "xxHash64(text, id)")
+    assert job.phases() == {0: ("AFTER", 0, 40), 1: ("AFTER", 0, 25)}, "read from ZooKeeper"
+
+
+def test_int_hash_shards_with_state_in_memory_which_says_what_it_cannot_do(
+    make_job: MakeJob, spark: SparkSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = {"clickhouse.hash_function": "intHash64", "clickhouse.chunk_offsets": 50, "state.store": "memory"}
+    job = make_job(partitions=2, shards=3, weights=WEIGHTS, shard_key=["id"], settings=settings)
+    assert make_job(partitions=1, table=False, tables={"t": "t"}).config().state.store == "keepermap", "the default"
+    job.send(0, 60)
+    job.send_values(1, ({"id": 2**64 - n, "text": "large"} for n in range(1, 30)))
+    job.drain(spark)
+    job.check()
+    on_its_shard(job, job.topic, "intHash64(id)")
+    warned = "state is kept in memory only: after a crash or restart records may be doubled or lost"
+    assert warned in capsys.readouterr().err
+    assert not job.status()["partitions"], "nothing of it outlives the job"
