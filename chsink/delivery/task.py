@@ -2,7 +2,8 @@
 
 Rules:
 - The task owns one topic-partition and reads its offsets in order; anything else is refused before it is sent.
-- A chunk is sent only when it is complete: a later offset, or the end of the input, has been seen.
+- A chunk is sent only when it is complete: a later offset, or the end of the input, has been seen.  An input that is
+  cut must raise, not end.
 - Reading (and Kafka, and the JVM behind it) goes on while one chunk is being decoded and inserted, never more:
   memory is two chunks, whatever the batch.
 - Errors the sink knows are reported in the acknowledgement, not raised: Spark would only run a hopeless task again.

@@ -20,6 +20,7 @@ from chsink.delivery.model import Assignment
 from chsink.delivery.pipeline import Pipeline
 from chsink.delivery.task import Prepared, TaskContext, run_task
 from chsink.sharding import Layout
+from chsink.spark.input_end import to_the_end, worker_input
 from statemachine.ranges import OffsetRange, TopicPartition
 
 ACK_SCHEMA = "ack string"
@@ -68,7 +69,7 @@ class ExecutorTask:
             self.halt_on_bad_value,
             self.max_chunk_bytes,
         )
-        ack = run_task(batches, context)
+        ack = run_task(to_the_end(batches, worker_input()), context)
         yield pa.RecordBatch.from_pydict({"ack": [ack.to_json()]})
 
     def _prepare(self, table: pa.Table, assignment: Assignment) -> Prepared:
