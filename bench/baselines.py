@@ -1,7 +1,7 @@
 """The at-least-once jobs that people write today, as fast as they get.  Imports nothing from chsink.
 
-(b)  ``from_json`` in the JVM, then ``insert_arrow`` of 100,000 rows from ``mapInArrow``: no token, no state.
-(b2) raw values to ``mapInArrow``, sent as one ``JSONEachRow`` body per 100,000 records: ClickHouse parses.
+(b)  ``from_json`` in the JVM, then ``insert_arrow`` of each Arrow batch from ``mapInArrow``: no token, no state.
+(b2) raw values to ``mapInArrow``, sent as one ``JSONEachRow`` body per Arrow batch: ClickHouse parses.
 """
 
 from __future__ import annotations

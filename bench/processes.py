@@ -1,14 +1,24 @@
-"""CPU seconds and peak memory of a process and its descendants, read from /proc."""
+"""CPU seconds and peak memory of a process, its descendants and named others, read from /proc.
+
+Rules:
+- Descendants of the watched root are told apart by their executable, not by their name: a child that the JVM has just
+  forked bears another name while it still shares the JVM's memory, and would pass for an enormous worker.
+- Memory is resident pages of one process, shared ones counted, and of several processes of one kind the largest; CPU is
+  their sum.
+"""
 
 from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
 TICK = os.sysconf("SC_CLK_TCK")
+PAGE = os.sysconf("SC_PAGE_SIZE")
+SAMPLE_S = 0.2
 
 
 @dataclass(slots=True)
@@ -20,22 +30,19 @@ class Usage:
 
 
 class Watch:
-    """``with Watch({"clickhouse": pid, …}) as w:`` samples until the end; ``w.usage`` then holds the sums.
+    """``with Watch(pid, {"clickhouse": pid, …}) as w:`` samples until the end; ``w.usage`` then holds the figures."""
 
-    The driver's own descendants are told apart by name: the JVM, and Spark's Python workers.
-    """
-
-    def __init__(self, named: dict[str, int]) -> None:
+    def __init__(self, root: int, named: Mapping[str, int]) -> None:
         self.usage = Usage()
-        self._named = named
+        self._root = root
+        self._named = {"driver": root, **named}
         self._began: dict[int, float] = {}
         self._last: dict[int, tuple[str, float]] = {}
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def __enter__(self) -> Self:
-        for pid, _kind in self._pids():
-            self._began[pid] = _cpu_s(pid) or 0.0
+        self._began = {pid: _cpu_s(pid) or 0.0 for pid in self._pids()}
         self._thread.start()
         return self
 
@@ -47,43 +54,37 @@ class Watch:
             self.usage.cpu_s[kind] = self.usage.cpu_s.get(kind, 0.0) + cpu - self._began.get(pid, 0.0)
 
     def _run(self) -> None:
-        while not self._done.wait(0.1):
+        while not self._done.wait(SAMPLE_S):
             self._sample()
 
     def _sample(self) -> None:
-        for pid, kind in self._pids():
-            cpu, rss = _cpu_s(pid), _rss_mib(pid)
+        for pid, kind in self._pids().items():
+            cpu = _cpu_s(pid)
             if cpu is None:
                 continue
             self._last[pid] = (kind, cpu)
-            self.usage.peak_mib[kind] = max(self.usage.peak_mib.get(kind, 0.0), rss)
+            self.usage.peak_mib[kind] = max(self.usage.peak_mib.get(kind, 0.0), _resident_mib(pid))
 
-    def _pids(self) -> list[tuple[int, str]]:
-        found = [(pid, kind) for kind, pid in self._named.items()]
+    def _pids(self) -> dict[int, str]:
+        found = {pid: kind for kind, pid in self._named.items()}
         children: dict[int, list[int]] = {}
         for entry in Path("/proc").iterdir():
-            if entry.name.isdigit() and (parent := _parent(int(entry.name))) is not None:
-                children.setdefault(parent, []).append(int(entry.name))
-        pending = [os.getpid()]
-        known = set(self._named.values())
+            if entry.name.isdigit() and (stat := _stat(int(entry.name))) is not None:
+                children.setdefault(int(stat[1]), []).append(int(entry.name))
+        pending = [self._root]
         while pending:
             for child in children.get(pending.pop(), []):
-                if child not in known:
-                    pending.append(child)
-                    found.append((child, "jvm" if _name(child) == "java" else "python workers"))
+                pending.append(child)
+                found[child] = "worker" if _executable(child).startswith("python") else "jvm"
         return found
 
 
 def _stat(pid: int) -> list[str] | None:
+    """Fields of ``/proc/<pid>/stat`` behind the name: state, parent, …"""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-    except (OSError, IndexError):
+    except OSError:
         return None
-
-
-def _parent(pid: int) -> int | None:
-    stat = _stat(pid)
-    return None if stat is None else int(stat[1])
 
 
 def _cpu_s(pid: int) -> float | None:
@@ -91,15 +92,16 @@ def _cpu_s(pid: int) -> float | None:
     return None if stat is None else (int(stat[11]) + int(stat[12])) / TICK
 
 
-def _rss_mib(pid: int) -> float:
+def _resident_mib(pid: int) -> float:
     try:
-        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE / 2**20
     except OSError:
         return 0.0
 
 
-def _name(pid: int) -> str:
+def _executable(pid: int) -> str:
+    """The name of its file; "" when it is gone.  Helpers that the JVM starts (chmod, bash) go to the JVM's account."""
     try:
-        return Path(f"/proc/{pid}/comm").read_text().strip()
+        return Path(f"/proc/{pid}/exe").readlink().name
     except OSError:
         return ""

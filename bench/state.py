@@ -1,93 +1,126 @@
-"""What the state costs a batch: BEFORE and AFTER with their read-backs, by number of partitions."""
+"""What the state costs a batch: BEFORE and AFTER with their read-backs, by number of partitions.
+
+Steady state, by the same ledger that the job uses, on both durable stores.  Of one batch are counted the statements to
+ClickHouse (KeeperMap only) and the requests that the Keeper gets, from whom ever, by its own count.
+"""
 
 from __future__ import annotations
 
 import statistics
 import time
 import uuid
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+from bench.legs import Place
 from chsink.clickhouse.client import ClickHouseClient, Endpoint
 from chsink.clickhouse.identifiers import TableName
 from chsink.delivery.ledger import Ledger
-from chsink.ports import Outcome, Row, StateStore, Swap
+from chsink.ports import StateStore
 from chsink.spark.executor import SystemClock
 from chsink.state.keepermap import KeeperMapStore
 from chsink.state.zookeeper import ZooKeeperStore
 from statemachine import writes
 from statemachine.ranges import OffsetRange
-from statemachine.records import StateKey
+from statemachine.records import Mark, StateKey
+
+PARTITIONS = (1, 4, 64, 512, 2000)
+GOALS_MS: Mapping[int, int] = {4: 150, 512: 600}
+BATCHES = 9
+BATCH_OFFSETS = 1000
 
 
-@dataclass(slots=True)
-class Counted:
-    """A store that counts its calls."""
+class CountedClient(ClickHouseClient):
+    """Counts the statements it sends."""
 
-    store: StateStore
-    name: str = "counted"
-    durable: bool = True
-    calls: int = 0
+    sent = 0
 
-    def load(self, sink: str) -> dict[str, Row]:
-        self.calls += 1
-        return self.store.load(sink)
+    def query(self, sql: str, parameters: Mapping[str, Any] | None = None) -> list[tuple[Any, ...]]:
+        """As in the base."""
+        self.sent += 1
+        return super().query(sql, parameters)
 
-    def create(self, rows: Sequence[Row]) -> Outcome:
-        self.calls += 1
-        return self.store.create(rows)
-
-    def swap(self, swaps: Sequence[Swap]) -> Outcome:
-        self.calls += 1
-        return self.store.swap(swaps)
-
-    def delete(self, keys: Sequence[str]) -> Outcome:
-        return self.store.delete(keys)
-
-    def close(self) -> None:
-        self.store.close()
+    def command(self, sql: str, settings: Mapping[str, Any] | None = None) -> None:
+        """As in the base."""
+        self.sent += 1
+        super().command(sql, settings)
 
 
-def measure(store: StateStore, partitions: int, batches: int = 7) -> tuple[float, float, float]:
-    """(median BEFORE ms, median AFTER ms, store calls a batch)."""
-    counted = Counted(store)
-    ledger = Ledger(counted, f"bench-{uuid.uuid4().hex[:6]}", "bench", SystemClock(), lambda: uuid.uuid4().hex)
+def measure(place: Place) -> dict[str, Any]:
+    """Milliseconds and requests a batch, by store and number of partitions."""
+    counted = CountedClient(Endpoint((place.url,)))
+    keepermap = KeeperMapStore(counted, TableName("default", "bench_state"), path="/bench/state")
+    keepermap.prepare(create=True)
+    zookeeper = ZooKeeperStore(place.stack.zookeeper.hosts, root="/bench/zk")
+    rows: list[dict[str, Any]] = []
+    stores: Sequence[StateStore] = (keepermap, zookeeper)
+    for store in stores:
+        for partitions in PARTITIONS:
+            before, after, sent, requests = _steady(place, store, partitions, counted)
+            row = {"store": store.name, "partitions": partitions, "before_ms": before, "after_ms": after,
+                   "batch_ms": before + after, "statements": sent, "keeper_requests": requests}  # fmt: skip
+            rows.append(row)
+            place.say(f"state: {store.name}, {partitions} partitions, {before + after:.0f} ms a batch")
+    zookeeper.close()
+    counted.close()
+    goals = [
+        {"store": r["store"], "partitions": r["partitions"], "batch_ms": limit, "met": r["batch_ms"] < limit}
+        for r in rows
+        if (limit := GOALS_MS.get(r["partitions"])) is not None
+    ]
+    return {"rows": rows, "goals": goals}
+
+
+def _steady(
+    place: Place, store: StateStore, partitions: int, counted: CountedClient
+) -> tuple[float, float, float, float]:
+    """Medians of BEFORE and AFTER in ms, and of statements and Keeper requests, after a batch that is not counted."""
+    ledger = Ledger(store, f"bench-{uuid.uuid4().hex[:6]}", "bench", SystemClock(), lambda: uuid.uuid4().hex)
     keys = [StateKey(ledger.sink, "topic", p, "default.table") for p in range(partitions)]
-    ledger.claim(keys, {"layout": "{}"})
-    said = writes.Announcement("id", 100_000, "layout", "pipeline", 1, (1,))
-    befores, afters = [], []
-    counted.calls = 0
-    for batch in range(batches):
-        fresh, planned = batch == 0, OffsetRange(batch * 1000, batch * 1000 + 1000)
-        began = time.perf_counter()
-        attempt = ledger.attempt()
-        ledger.write(
-            {
-                k: writes.before(ledger.records[k], planned, said, epoch=ledger.epoch, attempt=attempt, fresh=fresh)
-                for k in keys
-            }
-        )
+    ledger.claim(keys, {"0123456789abcdef": "{}"})
+    befores, afters, statements, requests = [], [], [], []
+    for number in range(BATCHES + 1):
+        requested = place.keeper_requests()
+        counted.sent, began = 0, time.perf_counter()
+        _announce(ledger, keys, number)
         between = time.perf_counter()
         attempt = ledger.attempt()
         ledger.write({k: writes.after(ledger.records[k], epoch=ledger.epoch, attempt=attempt) for k in keys})
-        befores.append(between - began)
-        afters.append(time.perf_counter() - between)
-    return statistics.median(befores) * 1000, statistics.median(afters) * 1000, counted.calls / batches
+        if number:
+            befores.append(between - began)
+            afters.append(time.perf_counter() - between)
+            statements.append(counted.sent)
+            requests.append(place.keeper_requests() - requested)
+    ms = statistics.median(befores) * 1000, statistics.median(afters) * 1000
+    return *ms, statistics.median(statements), statistics.median(requests)
 
 
-def report(url: str, zookeeper: str) -> list[str]:
-    """Lines of a table over both durable stores."""
-    client = ClickHouseClient(Endpoint((url,)))
-    keepermap = KeeperMapStore(client, TableName("default", "bench_state"), path="/bench/state")
-    keepermap.prepare(create=True)
-    stores: dict[str, StateStore] = {"keepermap": keepermap, "zookeeper": ZooKeeperStore(zookeeper, root="/bench/zk")}
-    lines = [
-        f"{'store':<10} {'partitions':>10} {'BEFORE ms':>10} {'AFTER ms':>10} {'batch ms':>10} {'calls/batch':>12}"
+def _announce(ledger: Ledger, keys: Sequence[StateKey], number: int) -> None:
+    planned = OffsetRange(number * BATCH_OFFSETS, (number + 1) * BATCH_OFFSETS)
+    now = int(time.time() * 1000)
+    said = writes.Announcement(
+        "kPzZ4Yk8Q0uS3vO1xw2bRA", 100_000, "0123456789abcdef", "fedcba9876543210", now, (Mark(number, now // 1000),)
+    )
+    attempt, epoch = ledger.attempt(), ledger.epoch
+    ledger.write(
+        {
+            k: writes.before(ledger.records[k], planned, said, epoch=epoch, attempt=attempt, fresh=not number)
+            for k in keys
+        }
+    )
+
+
+def lines(figures: Mapping[str, Any]) -> list[str]:
+    """A table for people."""
+    out = ["state: medians of steady batches, in ms"]
+    heads = ("partitions", "BEFORE", "AFTER", "a batch", "statements", "to Keeper")
+    out.append(f"{'store':<10}" + "".join(f"{head:>11}" for head in heads))
+    out += [
+        f"{r['store']:<10}{r['partitions']:>11}{r['before_ms']:>11.1f}{r['after_ms']:>11.1f}{r['batch_ms']:>11.1f}"
+        f"{r['statements']:>11.0f}{r['keeper_requests']:>11.0f}"
+        for r in figures["rows"]
     ]
-    for name, store in stores.items():
-        for partitions in (1, 4, 64, 512, 2000):
-            before, after, calls = measure(store, partitions)
-            lines.append(
-                f"{name:<10} {partitions:>10} {before:>10.1f} {after:>10.1f} {before + after:>10.1f} {calls:>12.1f}"
-            )
-    return lines
+    for g in figures["goals"]:
+        met = "met" if g["met"] else "MISSED"
+        out.append(f"goal {g['store']} < {g['batch_ms']} ms at {g['partitions']} partitions: {met}")
+    return out

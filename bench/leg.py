@@ -1,0 +1,158 @@
+"""One variant in a process of its own: a warm Spark session that drains a topic whenever it is told to.
+
+Started by :class:`bench.legs.Leg` with its settings as JSON; then one JSON command a line on standard input, one JSON
+answer a line on standard output.  Its end of input is its end.  Only the variant ``c`` imports chsink.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import IO, Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+Answer = dict[str, Any]
+BASELINE_CONF = {"spark.sql.adaptive.enabled": "false", "spark.sql.streaming.metricsEnabled": "false"}
+"""As chsink sets for itself: neither is a reason for one to be faster."""
+
+
+def main() -> None:
+    """Answer commands until the input ends."""
+    answers = _private_output()
+    commands = _commands()
+    settings = json.loads(sys.argv[1])
+    began = time.perf_counter()
+    land = _chsink(settings) if settings["variant"] == "c" else _baseline(settings)
+    _answer(answers, {"session_s": time.perf_counter() - began})
+    for command in commands:
+        began = time.perf_counter()
+        details = land(command)
+        _answer(answers, {"seconds": time.perf_counter() - began, **details})
+
+
+def _chsink(settings: Answer) -> Callable[[Answer], Answer]:
+    """As ``chsink run`` does it; the configuration says where things are, all else is the default."""
+    from chsink import Config, Sink
+    from chsink.observe.logs import configure
+    from chsink.spark.job import session
+    from chsink.spark.sink import kafka_stream
+
+    def config(command: Answer) -> Config:
+        kafka = {"bootstrap": settings["bootstrap"]}
+        if command.get("max_offsets"):
+            kafka["max_offsets_per_trigger"] = command["max_offsets"]
+        return Config.from_mapping(
+            {
+                "sink": {"name": command["sink"], "checkpoint": command["checkpoint"]},
+                "kafka": kafka,
+                "route": [{"topic": command["topic"], "table": command["table"]}],
+                "clickhouse": {"endpoints": [settings["url"]]},
+                "trigger": {"mode": "available_now"},
+                "observe": {"progress": "never"},
+                "spark": {"master": settings["master"], "conf": settings["conf"]},
+            }
+        )
+
+    configure("console", "info")
+    somewhere = {"sink": "none", "checkpoint": "none", "topic": "none", "table": "none"}
+    spark = session(config(somewhere), settings["jars"])
+
+    def land(command: Answer) -> Answer:
+        sink = Sink(config(command))
+        try:
+            stream = kafka_stream(spark, sink.config, sink.starting_offsets(), headers=sink.needs_headers())
+            query = sink.start(stream)
+            query.awaitTermination()
+            value, labels = sink.metrics.registry.get_sample_value, {"sink": command["sink"]}
+            phases = {
+                name: value("chsink_phase_seconds_sum", {**labels, "phase": name})
+                for name in ("plan", "before", "insert", "after")
+            }
+            return {"phases": phases, "inserts": value("chsink_inserts_total", labels), "spark_ms": _durations(query)}
+        finally:
+            sink.close()
+
+    return land
+
+
+def _baseline(settings: Answer) -> Callable[[Answer], Answer]:
+    from bench import baselines
+
+    builder = SparkSession.builder.master(settings["master"]).config("spark.jars", settings["jars"])
+    for name, value in {**BASELINE_CONF, **settings["conf"]}.items():
+        builder = builder.config(name, value)
+    spark = builder.config("spark.sql.execution.arrow.maxRecordsPerBatch", settings["block_rows"]).getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+
+    def land(command: Answer) -> Answer:
+        stream = _stream(spark, settings["bootstrap"], command["topic"])
+        writer = stream.writeStream.option("checkpointLocation", command["checkpoint"]).trigger(availableNow=True)
+        match settings["variant"]:
+            case "a":
+                query = writer.format("noop").start()
+            case "b":
+                query = writer.foreachBatch(baselines.arrow_job(settings["url"], command["table"])).start()
+            case _:
+                query = writer.foreachBatch(baselines.json_job(settings["url"], command["table"])).start()
+        query.awaitTermination()
+        assert not any(name.partition(".")[0] == "chsink" for name in sys.modules), "a baseline imports no chsink"
+        return {"spark_ms": _durations(query)}
+
+    return land
+
+
+def _stream(spark: SparkSession, bootstrap: str, topic: str) -> DataFrame:
+    return (
+        spark.readStream.format("kafka")
+        .option("kafka.bootstrap.servers", bootstrap)
+        .option("kafka.isolation.level", "read_committed")
+        .option("subscribe", topic)
+        .option("startingOffsets", "earliest")
+        .load()
+    )
+
+
+def _durations(query: Any) -> dict[str, int]:
+    """Milliseconds of Spark's own steps, over the query's batches."""
+    sums: dict[str, int] = {}
+    for progress in query.recentProgress:
+        for step, ms in progress.durationMs.items():
+            sums[step] = sums.get(step, 0) + ms
+    return sums
+
+
+def _private_output() -> IO[str]:
+    """Standard output for answers alone: what Spark or a worker prints goes to the log."""
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    return answers
+
+
+def _answer(answers: IO[str], answer: Answer) -> None:
+    answers.write(json.dumps(answer) + "\n")
+    answers.flush()
+
+
+def _commands() -> Iterator[Answer]:
+    """Commands as they come.  When the input ends, so does the process with its JVM, whatever it is doing."""
+    lines: queue.Queue[str] = queue.Queue()
+
+    def read() -> None:
+        for line in sys.stdin:
+            lines.put(line)
+        os.killpg(0, signal.SIGKILL)
+
+    threading.Thread(target=read, daemon=True).start()
+    while True:
+        yield json.loads(lines.get())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,171 @@
+"""The place to measure in, and the processes that are measured.
+
+Every variant is a process with a session, a JVM and workers of its own, so neither memory nor compiled code of one is
+another's; all of them stay warm while they take turns.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import clickhouse_connect
+
+from bench.processes import Usage, Watch
+from bench.topic import COLUMNS
+from chsink.embedded.stack import Stack
+
+ROOT = Path(__file__).resolve().parent.parent
+EXIT_LIMIT_S = 30
+
+
+class LegError(Exception):
+    """A variant ended; the message holds the end of its log."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Services, a scratch folder, the Kafka source's jars, and where progress is said."""
+
+    stack: Stack
+    folder: Path
+    jars: str
+    say: Callable[[str], None]
+
+    @property
+    def url(self) -> str:
+        """The one ClickHouse server's."""
+        return self.stack.clickhouse[0].url
+
+    @property
+    def services(self) -> dict[str, int]:
+        """Process ids by name."""
+        stack = self.stack
+        return {"clickhouse": stack.clickhouse[0].pid, "kafka": stack.kafka.pid, "zookeeper": stack.zookeeper.pid}
+
+    def keeper_requests(self) -> int:
+        """Requests that the Keeper has had since it started, sessions' pings among them (a few a second)."""
+        host, port = self.stack.zookeeper.hosts.rsplit(":", 1)
+        with socket.create_connection((host, int(port)), 5) as connection:
+            connection.sendall(b"srvr")
+            answer = b"".join(iter(lambda: connection.recv(4096), b"")).decode()
+        return next(int(line.split()[1]) for line in answer.splitlines() if line.startswith("Received:"))
+
+    def client(self) -> Any:
+        """An official client of the server."""
+        return clickhouse_connect.get_client(dsn=self.url, autogenerate_session_id=False)
+
+    def empty_table(self, client: Any, name: str, *, deduplicated: bool) -> None:
+        """A new table of the benchmark's columns."""
+        client.command(f"DROP TABLE IF EXISTS {name} SYNC")
+        window = 10_000 if deduplicated else 0
+        client.command(
+            f"CREATE TABLE {name} ({COLUMNS}) ENGINE = MergeTree ORDER BY id "
+            f"SETTINGS non_replicated_deduplication_window = {window}"
+        )
+
+    def checkpoint(self) -> str:
+        """A new folder."""
+        return tempfile.mkdtemp(dir=self.folder, prefix="checkpoint-")
+
+
+class Leg:
+    """A started variant; ``with Leg(place, "c") as leg: leg.drain(topic, table)``."""
+
+    def __init__(self, place: Place, variant: str, *, block_rows: int = 300_000) -> None:
+        self.place, self.variant = place, variant
+        self._log = place.folder / f"leg-{variant}.log"
+        settings = {
+            "variant": variant, "url": place.url, "bootstrap": place.stack.kafka.bootstrap, "jars": place.jars,
+            "master": "local[2]", "block_rows": str(block_rows), "conf": _spark_conf(place.folder),
+        }  # fmt: skip
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "bench.leg", json.dumps(settings)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                cwd=ROOT,
+                env={**os.environ, "PYSPARK_PYTHON": sys.executable},
+                text=True,
+                start_new_session=True,
+            )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+
+    @property
+    def pid(self) -> int:
+        """Of the process that drives; its JVM and workers descend from it."""
+        return self._process.pid
+
+    def session_s(self) -> float:
+        """Wait for the session; seconds that Spark took to start it."""
+        return float(self._answer()["session_s"])
+
+    def begin(self, topic: str, table: str, checkpoint: str, *, sink: str, max_offsets: int | None = None) -> None:
+        """Have it drain the topic into the table."""
+        command = {"topic": topic, "table": table, "checkpoint": checkpoint, "sink": sink, "max_offsets": max_offsets}
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(command) + "\n")
+        self._process.stdin.flush()
+
+    def result(self) -> dict[str, Any]:
+        """Wait for the end of the drain: ``seconds``, and what the variant knows of its own work."""
+        return self._answer()
+
+    def drain(self, topic: str, table: str) -> tuple[dict[str, Any], Usage]:
+        """Drain once with a new checkpoint; the answer and what was used by whom."""
+        checkpoint = self.place.checkpoint()
+        with Watch(self.pid, self.place.services) as watch:
+            self.begin(topic, table, checkpoint, sink=f"bench-{Path(checkpoint).name}")
+            answer = self.result()
+        return answer, watch.usage
+
+    def kill(self) -> None:
+        """SIGKILL it and its JVM at once; the workers end with the JVM."""
+        if self._process.poll() is None:
+            os.killpg(self.pid, signal.SIGKILL)
+        self._process.wait(EXIT_LIMIT_S)
+        for stream in (self._process.stdin, self._process.stdout):
+            if stream is not None:
+                stream.close()
+
+    def _answer(self) -> dict[str, Any]:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            tail = "\n".join(self._log.read_text(errors="replace").splitlines()[-25:])
+            raise LegError(f"variant {self.variant} ended unexpectedly; the end of its log:\n{tail}")
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+
+def _spark_conf(folder: Path) -> Mapping[str, str]:
+    """The same for all variants.
+
+    Host and bind address go together: bound to the loopback only, the driver would still hand out the machine's
+    outward address for its jars, and the session would fail to start where the two differ.
+    """
+    return {
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.memory": "2g",
+        "spark.local.dir": str(folder / "spark"),
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+    }

@@ -1,0 +1,57 @@
+"""What is sent, and what must be in the table then.
+
+The records are made from their number alone, so the server can make the expected rows itself: the check compares a hash
+over every column of every row, and knows nothing of how they came there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from confluent_kafka import Producer
+
+PARTITIONS = 4
+COLUMNS = (
+    "id UInt64, name String, ts DateTime('UTC'), amount Float64, flag Bool, city LowCardinality(String), note String"
+)
+_HASHED = "count(), sum(cityHash64(id, name, toUnixTimestamp(ts), amount, flag, toString(city), note))"
+_EXPECTED = """
+    SELECT number AS id, concat('user', toString(number)) AS name,
+        toDateTime('2026-01-01 00:00:00', 'UTC') + number % 3600 AS ts, toFloat64(number % 1000) + 0.25 AS amount,
+        true AS flag, concat('c', toString(number % 50)) AS city, 'abcdefgh' AS note
+    FROM numbers({records})"""
+
+
+def record(index: int) -> bytes:
+    """One JSON record of about 110 bytes."""
+    minute, second = index // 60 % 60, index % 60
+    return (
+        b'{"id":%d,"name":"user%d","ts":"2026-01-01 00:%02d:%02d","amount":%d.25,'
+        b'"flag":true,"city":"c%d","note":"abcdefgh"}' % (index, index, minute, second, index % 1000, index % 50)
+    )
+
+
+def produce(bootstrap: str, topic: str, start: int, end: int, say: Callable[[str], None]) -> None:
+    """Send records ``[start, end)``, evenly over the partitions."""
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 50, "batch.num.messages": 20_000,
+                         "queue.buffering.max.messages": 500_000, "queue.buffering.max.kbytes": 1_000_000})  # fmt: skip
+    for index in range(start, end):
+        while True:
+            try:
+                producer.produce(topic, value=record(index), partition=index % PARTITIONS)
+                break
+            except BufferError:
+                producer.poll(0.1)
+        if (index + 1) % 1_000_000 == 0:
+            producer.poll(0)
+            say(f"{topic}: {index + 1:,} of {end:,} records produced")
+    left = producer.flush(120)
+    assert left == 0, f"{left} records were not delivered"
+
+
+def wrong(client: Any, table: str, records: int) -> str | None:
+    """What is wrong with the table's rows, None when they are exactly the first ``records``."""
+    found = client.query(f"SELECT {_HASHED} FROM {table}").result_rows[0]
+    expected = client.query(f"SELECT {_HASHED} FROM ({_EXPECTED.format(records=records)})").result_rows[0]
+    return None if found == expected else f"{table} holds (rows, hash) {found}, expected {expected}"
