@@ -19,6 +19,14 @@ value or a credential.
 
 from __future__ import annotations
 
+import re
+
+
+def without_values(text: str) -> str:
+    """Somebody else's message without what may be a record's value: what it quotes, and rows that it lists."""
+    listed = re.sub(r"Column values:.*", "(values left out)", text, flags=re.DOTALL)
+    return re.sub(r"(?<![A-Za-z])'(?:[^'\\\n]|\\.)*'", "'…'", listed)
+
 
 class ChsinkError(Exception):
     """Base of all errors shown to a user: ``id`` (``CHS-nnn``), ``message`` (what), ``hint`` (the fix)."""

@@ -14,7 +14,7 @@ shard; the growth since bounds the blocks that came.
 from __future__ import annotations
 
 from chsink.clickhouse.table import TargetTable
-from chsink.ports import Queries
+from chsink.ports import Queries, Unanswered
 from statemachine.records import Mark
 
 SPARE = 10
@@ -23,8 +23,8 @@ SPARE = 10
 _PARTS = "FROM system.parts WHERE database = {database:String} AND table = {name:String}"
 _BLOCKS = f"SELECT toInt64(max(max_block_number)) {_PARTS}"
 _LOG_ENTRIES = (
-    "SELECT toInt64(max(log_max_index)) FROM system.replicas "
-    "WHERE database = {database:String} AND table = {name:String}"
+    "SELECT toInt64(log_max_index) FROM system.replicas WHERE database = {database:String} AND table = {name:String} "
+    "AND NOT is_session_expired AND zookeeper_exception = ''"
 )
 _BLOCKS_BY_PARTITION = (
     f"SELECT toInt64(sum(blocks)) FROM (SELECT max(max_block_number) + 1 AS blocks {_PARTS} GROUP BY partition_id)"
@@ -35,10 +35,12 @@ JITTER_S = 1
 
 
 def look(client: Queries, table: TargetTable) -> Mark:
-    """What the table holds now."""
+    """What the table holds now.  Unanswered when a Replicated table has no session with its Keeper."""
     blocks, started_s = client.query(
         f"SELECT ({_count_of(table)}), {_STARTED}", {"database": table.database, "name": table.name}
     )[0]
+    if blocks is None:
+        raise Unanswered(f"{client.url}: {table.database}.{table.name} has no session with its Keeper")
     return Mark(int(blocks), int(started_s))
 
 

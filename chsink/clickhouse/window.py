@@ -62,9 +62,17 @@ class DedupWindow:
                 )
 
     def check_fits(self, table: str, chunks: int) -> None:
-        """PreflightError when the table cannot remember so many chunks."""
+        """PreflightError when the table cannot remember so many chunks, or not for as long as one insert may take."""
         for member in self.members(table, None):
             check_window(member.table, member.client.url, chunks)
+            window_s, needed_s = member.table.window_s, self.margin_s + self.insert_s
+            if window_s is not None and window_s <= needed_s:
+                raise PreflightError(
+                    "CHS-234",
+                    f"{table} at {member.client.url} remembers a token for {window_s} s, an insert and the margin take "
+                    f"{needed_s} s",
+                    "raise replicated_deduplication_window_seconds, or lower clickhouse.insert_timeout_s",
+                )
 
     def deadline_ms(self, key: StateKey, record: StateRecord) -> int:
         """The wall clock after which no piece of the range may be sent any more."""
@@ -102,7 +110,7 @@ class DedupWindow:
         if record.probe:
             return "was found to have left its deduplication window before"
         if self.is_late(key, record) and any(m.table.window_s is not None for m in members):
-            return "its deduplication window has run out by time"
+            return f"more than {self._limit_s(key, record)} s old (its table's window by time, or in_doubt.max_age_s)"
         if len(record.marks) != len(members):
             return "what its table held when it was announced is not known"
         for member, then in zip(members, record.marks, strict=True):

@@ -13,7 +13,6 @@ Rules:
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -24,7 +23,7 @@ from chsink.clickhouse.identifiers import quote_identifier, quote_table
 from chsink.clickhouse.patience import transient, tries
 from chsink.clickhouse.remembered import look, why_forgotten
 from chsink.clickhouse.table import TargetTable
-from chsink.errors import HaltError, UnavailableError
+from chsink.errors import HaltError, UnavailableError, without_values
 from chsink.ports import Clock, InsertResult, ServerRefused, SqlClient, Unanswered
 from statemachine.ranges import OffsetRange, TopicPartition
 from statemachine.records import Mark
@@ -124,7 +123,7 @@ class ShardWriter:
             )
 
     def _refused(self, client: SqlClient, table: str, error: ServerRefused) -> HaltError | UnavailableError:
-        what = f"{client.url} refused an insert into {table}: code {error.code}, {_without_values(error.message)}"
+        what = f"{client.url} refused an insert into {table}: code {error.code}, {without_values(error.message)}"
         if transient(error):
             return UnavailableError("CHS-704", what, "relieve the server and start again: the range will be settled")
         return HaltError(
@@ -132,11 +131,6 @@ class ShardWriter:
             what,
             "correct the table, grants or settings and start again: the range will be settled",
         )
-
-
-def _without_values(message: str) -> str:
-    """The server's sentence without the row that violated a constraint, which it quotes."""
-    return re.sub(r"Column values:.*", "(values left out)", message, flags=re.DOTALL)
 
 
 def arrow_stream(batch: pa.RecordBatch) -> pa.Buffer:

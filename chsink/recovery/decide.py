@@ -10,6 +10,7 @@ from chsink.clickhouse.identifiers import quote_string, quote_table
 from chsink.clickhouse.preflight import Target
 from chsink.clickhouse.table import PROBE_COLUMNS
 from chsink.delivery.halts import asking_target
+from chsink.delivery.ledger import read_owner
 from chsink.errors import PreflightError
 from chsink.recovery.change import Change, find, target_of
 from statemachine import writes
@@ -143,12 +144,16 @@ def _check_resend(
 
 
 def rows_of(wiring: Wiring, target: Target, key: StateKey, record: StateRecord) -> int | None:
-    """How many rows of the range the shards hold, None where the table has no columns to tell."""
-    if not {c.name for c in target.tables[0].columns}.issuperset(PROBE_COLUMNS):
+    """How many rows of the range its recorded shards hold, None where the table, or the state, cannot tell."""
+    owner = read_owner(wiring.store, key.sink)
+    recorded = owner is not None and owner.layout(record.layout) is not None
+    if not recorded or not {c.name for c in target.tables[0].columns}.issuperset(PROBE_COLUMNS):
         return None
+    assert owner is not None
     sql = f"SELECT count() FROM {quote_table(key.table)} WHERE {_where(key, record)}"
     with asking_target():
-        return sum(int(client.query(sql)[0][0]) for client in wiring.clients)
+        members = wiring.window(owner.layout).members(key.table, record.layout)
+        return sum(int(m.client.query(sql)[0][0]) for m in members)
 
 
 def _where(key: StateKey, record: StateRecord) -> str:

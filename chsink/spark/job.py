@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from chsink.config import Config
-from chsink.errors import ChsinkError, HaltError, UnavailableError
+from chsink.errors import ChsinkError, HaltError, UnavailableError, without_values
 from chsink.observe.logs import configure
 from chsink.spark.sink import Sink, kafka_stream
 
@@ -91,7 +91,7 @@ def _await(query: StreamingQuery, sink: Sink, stop: _StopSignals) -> None:
             return
         if isinstance(sink.failure, ChsinkError):
             raise sink.failure from None
-        sink.log.error("Spark's error", trace=str(error))  # noqa: TRY400 - Spark's trace is the one that tells
+        sink.log.error("Spark's error", trace=without_values(str(error)))  # noqa: TRY400 - Spark's trace is the one that tells
         raise _stopped(error) from error
     except NO_ANSWER as error:
         if not stop.received:
@@ -130,7 +130,7 @@ def _first_line(error: Exception) -> str:
     if isinstance(error, NO_ANSWER) and not isinstance(error, Py4JJavaError):
         return "its Java process ended, or does not answer"
     text = str(error.java_exception) if isinstance(error, Py4JJavaError) else str(error)
-    return next(iter(text.splitlines()), "")
+    return without_values(next(iter(text.splitlines()), ""))
 
 
 class _StopSignals:

@@ -17,7 +17,8 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -76,6 +77,7 @@ class Sink:
         checkpoint = self.config.sink.checkpoint
         if checkpoint is None:
             raise ConfigError("CHS-609", "sink.checkpoint is not set", "name a folder or URI for Spark's checkpoint")
+        self._ending = False
         self._open(of_frame(stream))
         assert self._driver is not None
         assert self._runner is not None
@@ -103,13 +105,18 @@ class Sink:
         return done
 
     def _take(self, frame: DataFrame, batch_id: int) -> None:
-        try:
+        with self._failing():
             query = current_query(frame)
             spark = frame.sparkSession
             if self._driver is None or self._run not in (None, query.run_id):
                 self._open(query.stream(spark))
             self._run = query.run_id
             self._land(frame, planned_batch(spark, query.checkpoint, batch_id), lambda: query.stream(spark))
+
+    @contextmanager
+    def _failing(self) -> Iterator[None]:
+        try:
+            yield
         except BaseException as error:
             self.failure = error
             self._driver = None  # what is cached may no longer be what is stored: the next batch claims anew
@@ -121,9 +128,12 @@ class Sink:
         self, frame: DataFrame, batch_id: int, ranges: Mapping[TopicPartition, OffsetRange], stream: DataFrame
     ) -> None:
         """Land a batch whose planned ranges the caller knows.  ``stream`` is what exact reads are made from."""
-        if self._driver is None:
-            self._open(of_frame(stream))
-        self._land(frame, PlannedBatch(batch_id, dict(ranges)), lambda: of_frame(stream))
+        plan = of_frame(stream)
+        with self._batches, self._failing():
+            known = self._runner.stream if self._runner is not None else None
+            if self._driver is None or known is None or known.made_of != plan.made_of:
+                self._open(plan)
+            self._land(frame, PlannedBatch(batch_id, dict(ranges)), lambda: plan)
 
     def starting_offsets(self) -> str:
         """``startingOffsets`` for the Kafka source: the recorded end per partition, else the configured start.

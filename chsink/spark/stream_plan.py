@@ -27,7 +27,19 @@ SOURCE_ONLY = frozenset(
      "endingtimestamp", "startingoffsetsbytimestamp", "endingoffsetsbytimestamp", "startingoffsetsbytimestampstrategy",
      "maxoffsetspertrigger", "minoffsetspertrigger", "maxtriggerdelay", "failondataloss")
 )  # fmt: skip
-MIXING = ("Aggregate", "Deduplicate", "Distinct", "Repartition", "Sort", "Union", "Window", "Offset", "Limit", "Sample")
+MIXING = (
+    "Aggregate",
+    "Join",
+    "Deduplicate",
+    "Distinct",
+    "Repartition",
+    "Sort",
+    "Union",
+    "Window",
+    "Offset",
+    "Limit",
+    "Sample",
+)
 CLOCK = re.compile(r"\b(current_timestamp|current_date|current_time|localtimestamp|now|curdate)\(")
 STATEFUL = ("FlatMapGroups", "TransformWithState", "FlatMapCoGroups", "StateStore")
 
@@ -41,6 +53,11 @@ class StreamPlan:
     options: Mapping[str, str]
     columns: tuple[str, ...]
     transform: str
+
+    @property
+    def made_of(self) -> tuple[object, ...]:
+        """What distinguishes this stream from another one."""
+        return (dict(self.options), self.columns, self.transform)
 
     @property
     def isolation_level(self) -> str:
@@ -121,11 +138,14 @@ def _check_options(options: Mapping[str, str]) -> None:
 
 def _check_node(node: Any) -> None:
     name = str(node.getClass().getSimpleName())
-    if name.startswith(STATEFUL) or any(word in name for word in MIXING):
+    subqueries = int(node.subqueries().size())
+    if subqueries or name.startswith(STATEFUL) or any(word in name for word in MIXING):
+        what = "a subquery" if subqueries else name
         raise PreflightError(
             "CHS-611",
-            f"the stream holds a step that mixes, drops or reorders records across offsets: {name}",
-            "keep to steps that turn one record into 0..N rows; aggregate in ClickHouse (materialized views)",
+            f"the stream holds a step whose result depends on more than one record: {what}",
+            "keep to steps that turn one record into 0..N rows, the same ones at every retry; aggregate and look up in "
+            "ClickHouse (materialized views, dictionaries)",
         )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from chsink.clickhouse.remembered import look, usable_blocks, why_forgotten
+from chsink.ports import Unanswered
 from statemachine.records import Mark
 from tests.unit.clickhouse.server import MARK, Server, StoppedClock, table
 
@@ -41,7 +42,7 @@ def test_a_tenth_of_the_window_is_spare() -> None:
     [
         ("MergeTree", "max(max_block_number)) FROM system.parts"),
         ("ReplacingMergeTree", "max(max_block_number)) FROM system.parts"),
-        ("ReplicatedMergeTree", "max(log_max_index)) FROM system.replicas"),
+        ("ReplicatedMergeTree", "toInt64(log_max_index) FROM system.replicas"),
         ("SharedMergeTree", "GROUP BY partition_id"),
     ],
 )
@@ -51,3 +52,10 @@ def test_each_engine_counts_blocks_in_its_own_way(engine: str, asked: str) -> No
     [(sql, parameters)] = server.asked
     assert asked in sql
     assert parameters == {"database": "db", "name": "t"}
+
+
+def test_a_replica_without_its_keeper_tells_nothing() -> None:
+    """Its counters read 0 then: that is no answer, not an emptied table."""
+    server = Server(StoppedClock(), Mark(None, 8))  # type: ignore[arg-type]
+    with pytest.raises(Unanswered, match="no session"):
+        look(server, table("ReplicatedMergeTree"))

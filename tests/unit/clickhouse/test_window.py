@@ -87,7 +87,7 @@ def test_a_table_that_cannot_be_looked_into_halts(server: Server, changes: dict[
 
 
 def test_a_window_by_time_runs_out(server: Server) -> None:
-    with pytest.raises(HaltError, match="run out by time"):
+    with pytest.raises(HaltError, match="more than 600 s old"):
         window(server, "ReplicatedMergeTree").must_probe(KEY, in_doubt(451))
 
 
@@ -95,6 +95,18 @@ def test_a_batch_beyond_the_window_is_refused(server: Server) -> None:
     window(server).check_fits("db.t", 90)
     with pytest.raises(PreflightError, match="CHS-211"):
         window(server).check_fits("db.t", 91)
+
+
+def test_a_table_that_forgets_within_one_insert_is_refused(server: Server) -> None:
+    seconds = "replicated_deduplication_window_seconds"
+    for window_s, fits in ((151, True), (150, False)):
+        settings = {"replicated_deduplication_window": "100", seconds: str(window_s)}
+        target = window(server, "ReplicatedMergeTree", merge_tree=settings)
+        if fits:
+            target.check_fits("db.t", 1)
+        else:
+            with pytest.raises(PreflightError, match="CHS-234"):
+                target.check_fits("db.t", 1)
 
 
 @pytest.mark.parametrize("definition", ["other", ""])
