@@ -82,6 +82,10 @@ chaos: setup ## break real services under the real job: each fault once, or agai
 sim: setup ## run the simulator: SEED=n STEPS=n
 	@$(PY) -m tests.sim --seed $(SEED) --steps $(STEPS) $(ARGS)
 
+.PHONY: model
+model: setup ## explore all orders of everything in small worlds
+	@$(PY) -m tests.model $(ARGS)
+
 .PHONY: lint
 lint: setup ## check style and layout
 	@$(PY) -m ruff check .

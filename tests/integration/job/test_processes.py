@@ -27,7 +27,7 @@ OFTEN = {"trigger.mode": "processing_time", "trigger.interval": "200 millisecond
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel of the checkout, built outside of it."""
+    """The wheel of the checkout, built outside of it, under the name that Spark puts on the executors' path."""
     source = tmp_path_factory.mktemp("source")
     for name in ("chsink", "statemachine", "pyproject.toml", "README.md"):
         origin = CHECKOUT / name
@@ -39,7 +39,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     argv = [*pip, "--no-build-isolation", "--wheel-dir", str(source / "dist"), str(source)]
     subprocess.run(argv, check=True, capture_output=True, timeout=120)
     (made,) = (source / "dist").glob("chsink-*.whl")
-    return made
+    return Path(shutil.copy(made, source / "chsink.zip"))
 
 
 class Submitted(Child):

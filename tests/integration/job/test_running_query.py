@@ -112,6 +112,20 @@ def test_streams_without_the_columns_that_are_needed(make_job: MakeJob, spark: S
     assert job.landed() == []
 
 
+def test_steps_that_look_beyond_one_record_are_refused(make_job: MakeJob, spark: SparkSession) -> None:
+    """What they look at may be another thing when the range is sent again."""
+    job = make_job(partitions=1)
+    table = spark.range(9).withColumnRenamed("id", "partition")
+    for step, named in (
+        (lambda stream: stream.join(f.broadcast(table), "partition"), "Join"),
+        (lambda stream: stream.where("offset < (select max(id) from range(9))"), "subquery"),
+        (lambda stream: stream.dropDuplicates(["value"]), "Deduplicate"),
+    ):
+        with pytest.raises(PreflightError, match=f"CHS-611.*{named}"):
+            job.drain_sink(spark, step)  # type: ignore[arg-type]
+    assert job.landed() == []
+
+
 def test_sink_without_a_query_refuses(make_job: MakeJob, spark: SparkSession) -> None:
     """A DataFrame whose ranges nobody planned; offsets that are merely seen prove nothing."""
     job = make_job(partitions=1)
