@@ -122,7 +122,7 @@ def test_steps_that_look_beyond_one_record_are_refused(make_job: MakeJob, spark:
         (lambda stream: stream.dropDuplicates(["value"]), "Deduplicate"),
     ):
         with pytest.raises(PreflightError, match=f"CHS-611.*{named}"):
-            job.drain_sink(spark, step)  # type: ignore[arg-type]
+            job.drain_sink(spark, step)
     assert job.landed() == []
 
 
