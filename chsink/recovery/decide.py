@@ -35,8 +35,8 @@ def plan_reset(wiring: Wiring, topic: str, partition: int | None) -> Change:
             f"{wiring.config.kafka.starting_offsets!r}"
         ),
         "records that are in the table already will land a second time, unless the table is emptied first",
-        "a job that runs on this sink is fenced: it stops with CHS-801; a task of it that still lives, on an executor, "
-        "may land one more piece of what is in doubt, so end all of its processes first",
+        "a job that runs on this sink is fenced: it stops with CHS-801",
+        "end its executors first: a task that still lives may land one more piece of what is in doubt",
         *doubtful,
     )
     return Change(found, says, dict.fromkeys(found, _reset))
