@@ -76,7 +76,7 @@ test: setup ## run all tests but the fault runs of chaos
 
 .PHONY: chaos
 chaos: setup ## break real services under the real job: each fault once, or again and again for MINUTES=n
-	@MINUTES=$(MINUTES) $(PYTEST) tests/chaos $(ARGS)
+	@MINUTES=$(MINUTES) $(PYTEST) tests/chaos --durations=10 $(ARGS)
 
 .PHONY: sim
 sim: setup ## run the simulator: SEED=n STEPS=n

@@ -18,6 +18,8 @@ from tests.support.job import Job
 
 START_LIMIT_S = 90.0
 POLL_S = 0.05
+SHORT_LIVED = {"SPARK_SUBMIT_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+"""A JVM that lives for some seconds has no use for the second compiler."""
 
 
 class Child:
@@ -31,7 +33,8 @@ class Child:
         chosen = {**job.settings, **(settings or {})}
         sets = [part for key, value in chosen.items() for part in ("--set", f"{key}={value}")]
         argv = [sys.executable, "-m", "chsink.cli.main", "run", "-c", str(job.file()), *sets]
-        environment = {**os.environ, "CHSINK_FAILPOINTS": traps, "CHSINK_FAILPOINTS_LOG": str(self._fired)}
+        failpoints = {"CHSINK_FAILPOINTS": traps, "CHSINK_FAILPOINTS_LOG": str(self._fired)}
+        environment = {**os.environ, **SHORT_LIVED, **failpoints}
         with self.log.open("wb") as log:
             self._popen = subprocess.Popen(
                 argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment, start_new_session=True

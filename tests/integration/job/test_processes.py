@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from chsink.embedded import jars
 from tests.conftest import CHECKOUT
 from tests.integration.job.conftest import MakeJob
-from tests.support.child import Child, session_of
+from tests.support.child import SHORT_LIVED, Child, session_of
 from tests.support.cluster import SETTINGS, Cluster, cluster
 from tests.support.gate import Gate
 from tests.support.job import Job
@@ -59,7 +59,13 @@ class Submitted(Child):
         argv += [str(CHECKOUT / "chsink" / "spark" / "submit.py"), "-c", str(file), *sets]
         with self.log.open("wb") as log:
             self._popen = subprocess.Popen(
-                argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=job.folder, start_new_session=True
+                argv,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=job.folder,
+                start_new_session=True,
+                env={**os.environ, **SHORT_LIVED},
             )
 
 
