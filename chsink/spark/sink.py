@@ -61,7 +61,6 @@ class Sink:
         self._wiring = Wiring(config, self.clock, self.log)
         self._driver: Driver | None = None
         self._runner: SparkRunner | None = None
-        self._checkpoint: str | None = None
         self._run: str | None = None
         self._lock = threading.Lock()
         self._batches = threading.Lock()
