@@ -107,7 +107,6 @@ BLOWS = [
     worker_after_insert,
     by_failpoint("driver.before_after", doubtful=True),
     by_failpoint("driver.after_settle_inserts", doubtful=True),
-    by_failpoint("driver.after_after", doubtful=False),
     before_spark_commits,
     sigterm,
 ]

@@ -101,7 +101,7 @@ def test_server_is_killed_during_an_insert(world: World, tmp_path: Path, spark: 
 
 def test_shard_list_changes_in_doubt(world: World, tmp_path: Path, spark: SparkSession) -> None:
     """What was announced for one shard is not cut anew for two: it is settled by the recorded list, on the old shard."""
-    job = world.job(tmp_path, shards=2, settings=SHORT)
+    job = world.job(tmp_path, shards=2)
     both = job.settings
     one = {"clickhouse.endpoints": f'[{{ url = "{world.gates[0].url}" }}]'}
     job.settings = {**both, **one}
