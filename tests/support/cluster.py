@@ -35,7 +35,7 @@ class Cluster:
         arguments = ["--host", HOST, "--port", str(port), "--webui-port", str(free_port())]
         master = self._start("master", "org.apache.spark.deploy.master.Master", arguments, {})
         master.wait_ready(lambda: accepts(port), START_LIMIT_S)
-        sleepy = {"CHSINK_FAILPOINTS": "task.after_insert=sleep:5", "CHSINK_FAILPOINTS_LOG": str(self.fired_log)}
+        sleepy = {"CHSINK_FAILPOINTS": "task.after_insert=sleep:10", "CHSINK_FAILPOINTS_LOG": str(self.fired_log)}
         self.workers = [self._worker(number, env) for number, env in enumerate((sleepy, {}))]
         for worker in self.workers:
             worker.wait_ready(partial(_registered, worker), START_LIMIT_S)
