@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from tests.model.ledger import LOCAL, STEPS, Moves, fenced, now, writing
 from tests.model.protocol import NOT_ASKED, UNKNOWN_ID, topic_id
 from tests.model.services import look
-from tests.model.space import Driver, State, Task, Violation, with_driver, without_driver
+from tests.model.space import Driver, State, Task, with_driver, without_driver
+from tests.sim.hub import Violation
 
 if TYPE_CHECKING:
     from tests.model.model import Model

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from tests.model.services import attempted
-from tests.model.space import NO_ROW, Driver, Row, State, Violation, Write, with_driver, without_driver
+from tests.model.space import NO_ROW, Driver, Row, State, Write, with_driver, without_driver
+from tests.sim.hub import Violation
 
 if TYPE_CHECKING:
     from tests.model.model import Model

@@ -9,7 +9,8 @@ from typing import Literal
 from chsink.clickhouse.table import TargetTable
 from tests.model.events import Event, events_of
 from tests.model.protocol import Protocol, Rules
-from tests.model.space import Checkpoint, Kafka, State, Store, Target, Violation, mask
+from tests.model.space import Checkpoint, Kafka, State, Store, Target, mask
+from tests.sim.hub import Violation
 
 GENEROUS = 100
 """Blocks that a table remembers where its window is not the subject."""

@@ -11,8 +11,9 @@ from tests.model.driver import moves
 from tests.model.model import Model, World
 from tests.model.protocol import Rules
 from tests.model.services import arrivals
-from tests.model.space import State, Violation
+from tests.model.space import State
 from tests.model.spark import task_lost, task_moves
+from tests.sim.hub import Violation
 
 Move = tuple[str, str, State]
 Entry = tuple[State, tuple[str, str], Iterator[Move]]

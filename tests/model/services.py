@@ -33,12 +33,13 @@ from tests.model.space import (
     Store,
     Target,
     Token,
-    Violation,
     Write,
     mask,
     offsets,
     swapped,
 )
+from tests.sim.hub import Violation
+from tests.sim.oracle import check_forward
 
 if TYPE_CHECKING:
     from tests.model.model import Model
@@ -186,7 +187,7 @@ def _row_stored(model: Model, state: State, row: Range) -> Store:
     store, new = state.store, model.protocol.record(row[1])
     old = None if store.row == NO_ROW else model.protocol.record(store.row[1])
     if old is not None:
-        _check_forward(old, new)
+        check_forward(old, new, "the row")
     if new.phase is Phase.BEFORE:
         said = Announced(serial_of(new.topic_id), new.start, new.end, int(new.layout))
         if said not in store.announced:
@@ -205,19 +206,3 @@ def _check_landed(state: State, record: StateRecord) -> None:
     missing = state.kafka.archive[life] & mask(record.start, record.end) & ~state.target.landed[life]
     if missing:
         raise Violation("after_means_landed", f"AFTER {record.range} is stored without offsets {offsets(missing)}")
-
-
-def _check_forward(old: StateRecord, new: StateRecord) -> None:
-    what = f"{old.phase} {old.range} epoch {old.epoch} became {new.phase} {new.range} epoch {new.epoch}"
-    if new.epoch < old.epoch or new.incarnation < old.incarnation:
-        raise Violation("state_forward", what)
-    if old.in_doubt and (new.range != old.range or new.incarnation != old.incarnation):
-        raise Violation("one_slot", what)
-    if new.incarnation > old.incarnation or old.phase is Phase.EMPTY:
-        return
-    if new.phase is Phase.EMPTY or (new.first, new.start, new.end) < (old.first, old.start, old.end):
-        raise Violation("state_forward", what)
-    if old.phase is Phase.AFTER and new.range != old.range and (not new.in_doubt or new.start < old.end):
-        raise Violation("state_forward", what)
-    if old.phase is Phase.AFTER and new.range == old.range and new.in_doubt:
-        raise Violation("state_forward", what)

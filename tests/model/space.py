@@ -15,15 +15,6 @@ Row = tuple[int, int]
 """(attempt, record number), or for the owner's row (attempt, epoch)."""
 
 
-class Violation(Exception):
-    """An invariant broke: ``invariant`` is its name."""
-
-    def __init__(self, invariant: str, what: str) -> None:
-        super().__init__(f"{invariant}: {what}")
-        self.invariant = invariant
-        self.what = what
-
-
 class Kafka(NamedTuple):
     """One partition.  ``serial``: which life of the topic; ``visible``: offsets a reader gets; ``archive``: per life,
     what was ever there and was not compacted away; ``known``: whether brokers tell ids.

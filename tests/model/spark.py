@@ -14,13 +14,13 @@ from tests.model.space import (
     Driver,
     State,
     Task,
-    Violation,
     mask,
     offsets,
     swapped,
     with_driver,
     without_driver,
 )
+from tests.sim.hub import Violation
 
 if TYPE_CHECKING:
     from tests.model.model import Model

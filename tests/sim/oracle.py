@@ -108,7 +108,7 @@ class Oracle:
             return
         record = decode(new.body)
         if old is not None:
-            _check_forward(decode(old.body), record, new.key)
+            check_forward(decode(old.body), record, new.key)
         _, topic, partition, table = new.key.split("/", 3)
         tp = TopicPartition(topic, int(partition))
         if record.phase is Phase.BEFORE:
@@ -160,7 +160,8 @@ class Oracle:
                     raise Violation("complete_at_rest", f"{_say(uid)} is nowhere")
 
 
-def _check_forward(old: StateRecord, new: StateRecord, key: str) -> None:
+def check_forward(old: StateRecord, new: StateRecord, key: str) -> None:
+    """A stored row never moves backwards, and announces nothing over what is in doubt."""
     what = f"{key}: {old.phase} {old.range} epoch {old.epoch} became {new.phase} {new.range} epoch {new.epoch}"
     if new.epoch < old.epoch or new.incarnation < old.incarnation:
         raise Violation("state_forward", what)
