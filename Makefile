@@ -21,6 +21,9 @@ ARGS ?=
 SEED ?= 1
 STEPS ?= 1000000
 MINUTES ?= 0
+# Test files side by side; each worker has services and a Spark session of its own.
+WORKERS ?= 3
+PARALLEL := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 .PHONY: help
 help: ## list the targets
@@ -72,11 +75,11 @@ bench: setup ## measure speed and memory against what people write today
 
 .PHONY: test
 test: setup ## run all tests but the fault runs of chaos
-	@$(PYTEST) --ignore=tests/chaos $(ARGS)
+	@$(PYTEST) --ignore=tests/chaos $(PARALLEL) $(ARGS)
 
 .PHONY: chaos
 chaos: setup ## break real services under the real job: each fault once, or again and again for MINUTES=n
-	@MINUTES=$(MINUTES) $(PYTEST) tests/chaos --durations=10 $(ARGS)
+	@MINUTES=$(MINUTES) $(PYTEST) tests/chaos $(PARALLEL) --durations=10 $(ARGS)
 
 .PHONY: sim
 sim: setup ## run the simulator: SEED=n STEPS=n

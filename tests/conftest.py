@@ -85,6 +85,11 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     stop_with_jvm(session)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Slow files first, so that the workers of a parallel run end together."""
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
 def pytest_configure() -> None:
     """Let children (Spark's JVM, its Python workers, driver processes of tests) find Java, Python and the checkout."""
     from chsink.embedded.java import java_home

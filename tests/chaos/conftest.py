@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -25,6 +25,22 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     """Leave this folder out of a run of everything."""
     asked = any("chaos" in str(argument) for argument in config.invocation_params.args)
     return None if asked or collection_path.suffix != ".py" else True
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """A worker of a parallel run hands over what it counted."""
+    output = getattr(session.config, "workeroutput", None)
+    tally = session.config.stash.get(TALLY, None)
+    if output is not None and tally is not None:
+        output["tally"] = tally.as_plain()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """The run's counts are those of all its workers."""
+    plain = getattr(node, "workeroutput", {}).get("tally")
+    if plain is not None:
+        node.config.stash.setdefault(TALLY, Tally()).add(plain)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 
 @dataclass(slots=True)
@@ -30,6 +32,19 @@ class Tally:
         self.records[sink] = records
         self.lost += lost
         self.surplus += surplus
+
+    def as_plain(self) -> dict[str, Any]:
+        """Builtin types only, for another process."""
+        counts = {"kills": dict(self.kills), "faults": dict(self.faults), "records": dict(self.records)}
+        return {**counts, "lost": self.lost, "surplus": self.surplus}
+
+    def add(self, plain: Mapping[str, Any]) -> None:
+        """Counts of another process, as told by :meth:`as_plain`."""
+        self.kills.update(plain["kills"])
+        self.faults.update(plain["faults"])
+        self.records.update(plain["records"])
+        self.lost += plain["lost"]
+        self.surplus += plain["surplus"]
 
     def lines(self) -> list[str]:
         """The closing note."""

@@ -63,7 +63,6 @@ def test_a_token_is_kept_once_whichever_replica_it_is_sent_to(replicas: tuple[Cl
     assert [count(client, table) for client in replicas] == [3, 3]
 
 
-@pytest.mark.slow
 def test_a_token_is_forgotten_once_the_windows_seconds_are_over(replicas: tuple[Client, Client]) -> None:
     table = make_replicated(
         replicas,

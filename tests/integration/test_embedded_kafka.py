@@ -20,6 +20,8 @@ from chsink.embedded.ports import accepts
 from tests.conftest import MakeTopic
 from tests.support.kafka import produce, read_all
 
+pytestmark = pytest.mark.slow
+
 
 def test_records_come_back_at_their_offsets(kafka: EmbeddedKafka, topic: MakeTopic) -> None:
     name = topic(partitions=2)

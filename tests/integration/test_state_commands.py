@@ -29,6 +29,8 @@ from tests.integration.job.conftest import MakeJob, failpoints, make_job, servic
 from tests.integration.job.faults import Failpoints
 from tests.support.job import Job, command
 
+pytestmark = pytest.mark.slow
+
 
 def run(job: Job, *arguments: str, stdin: str = "") -> Result:
     return CliRunner().invoke(app, ["state", *arguments, "-c", str(job.file())], input=stdin)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,14 +15,15 @@ from tests.model.search import explore
 from tests.model.services import INVARIANTS
 from tests.model.worlds import WORLDS
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 FLOOR = 500_000
 """States of all worlds together, no fewer."""
 BY_NAME = {world.name: world for world in WORLDS}
 
 
-@pytest.mark.slow
-def test_every_world_is_explored_whole_and_nothing_breaks(record_property: Callable[[str, object], None]) -> None:
+def test_every_world_is_explored_whole_and_nothing_breaks() -> None:
     """In this process, so that a failure shows its schedule."""
     counts: Counter[str] = Counter()
     states = 0
@@ -35,7 +35,6 @@ def test_every_world_is_explored_whole_and_nothing_breaks(record_property: Calla
         assert seen.whole, world.name
         states += seen.states
         counts.update(seen.counts)
-    record_property("states", states)
     sys.stdout.write(f"model: worlds={len(WORLDS)} states={states}\n")
     assert states >= FLOOR
     assert missing(counts) == []

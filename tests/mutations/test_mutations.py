@@ -17,6 +17,8 @@ from tests.mutations.render import table
 from tests.mutations.simulated import run_seed
 from tests.sim.oracle import INVARIANTS
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 
 

@@ -14,6 +14,8 @@ from tests.sim.campaign import Failure, Report, campaign, parse_replay, run_worl
 from tests.sim.oracle import INVARIANTS
 from tests.sim.world import World
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 KEPT = [
     line
@@ -29,8 +31,7 @@ def simulator(*arguments: str, hash_seed: str = "0") -> subprocess.CompletedProc
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
 
 
-@pytest.mark.slow
-def test_a_million_steps_break_nothing_and_reach_everything(record_property: object) -> None:
+def test_a_million_steps_break_nothing_and_reach_everything() -> None:
     done = simulator("--seed", str(FIRST_SEED), "--steps", str(STEPS), "--expect-all")
     sys.stdout.write(done.stdout)
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]

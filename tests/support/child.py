@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import Any, Self
 
 from tests.support.job import Job
+from tests.support.spark import SHORT_LIVED
 
 START_LIMIT_S = 90.0
 POLL_S = 0.05
-SHORT_LIVED = {"SPARK_SUBMIT_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
-"""A JVM that lives for some seconds has no use for the second compiler."""
+JVM = {"SPARK_SUBMIT_OPTS": SHORT_LIVED}
+"""For the environment of whoever starts Spark."""
 
 
 class Child:
@@ -34,7 +35,7 @@ class Child:
         sets = [part for key, value in chosen.items() for part in ("--set", f"{key}={value}")]
         argv = [sys.executable, "-m", "chsink.cli.main", "run", "-c", str(job.file()), *sets]
         failpoints = {"CHSINK_FAILPOINTS": traps, "CHSINK_FAILPOINTS_LOG": str(self._fired)}
-        environment = {**os.environ, **SHORT_LIVED, **failpoints}
+        environment = {**os.environ, **JVM, **failpoints}
         with self.log.open("wb") as log:
             self._popen = subprocess.Popen(
                 argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment, start_new_session=True

@@ -15,10 +15,11 @@ from chsink.embedded.java import find_java
 from chsink.embedded.ports import HOST, accepts, free_port
 from chsink.embedded.process import Process
 from tests.support.child import parent_of
+from tests.support.spark import SHORT_LIVED
 
 HOSTS = ("127.0.0.1", "127.0.0.2")
 """A task's copy never runs on the host of the task, so each worker has a host of its own."""
-JVM = ("-XX:+UseSerialGC", "-Xmx256m", "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED")
+JVM = (*SHORT_LIVED.split(), "-Xmx256m", "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED")
 HOME = {"SPARK_HOME": str(jars.spark_jars_folder().parent), "SPARK_SCALA_VERSION": "2.13"}
 START_LIMIT_S = 60
 
@@ -85,6 +86,7 @@ SETTINGS = {
     "kafka.options.metadata.max.age.ms": 500,
     "spark.conf.spark.executor.cores": 2,
     "spark.conf.spark.executor.memory": "512m",
+    "spark.conf.spark.executor.extraJavaOptions": SHORT_LIVED,
     "spark.conf.spark.driver.host": HOST,
     "spark.conf.spark.driver.bindAddress": HOST,
     "spark.conf.spark.speculation": "true",

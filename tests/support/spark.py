@@ -10,6 +10,8 @@ from pyspark.sql import SparkSession
 
 from chsink.embedded import jars
 
+SHORT_LIVED: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""A JVM that lives for some seconds or minutes has no use for the second compiler."""
 _JVM_LIMIT_S: Final = 30
 
 
@@ -25,6 +27,7 @@ def local_session(folder: Path, cores: int = 2, **settings: str) -> SparkSession
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.memory": "1g",
+        "spark.driver.extraJavaOptions": SHORT_LIVED,
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.local.dir": str(folder / "scratch"),

@@ -10,6 +10,8 @@ from tests.integration.job.conftest import MakeJob
 from tests.integration.job.faults import Failpoints
 from tests.support.job import Job
 
+pytestmark = pytest.mark.slow
+
 STEPS = {
     "driver.before_before": "fail",
     "driver.after_before": "fail",

@@ -15,6 +15,8 @@ from tests.integration.job.faults import Failpoints
 from tests.support.job import DATABASE, Job, await_query, command, eventually
 from tests.support.kafka import read_all
 
+pytestmark = pytest.mark.slow
+
 
 def halts(id: str, job: Job, spark: SparkSession) -> ChsinkError:
     """The job halts with this id and exit code 3, and lands nothing."""

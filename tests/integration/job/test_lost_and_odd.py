@@ -18,6 +18,8 @@ from tests.support.job import Job, Row, await_query
 from tests.support.kafka import Record
 from tests.support.proxies import HttpFault, HttpProxy
 
+pytestmark = pytest.mark.slow
+
 
 def exploded(stream: DataFrame) -> DataFrame:
     """0..N rows a record: ``id % 3`` of them."""

@@ -15,6 +15,8 @@ from tests.integration.job.conftest import MakeJob
 from tests.support.job import Row, command, eventually, select
 from tests.support.kafka import Record
 
+pytestmark = pytest.mark.slow
+
 READ = "id long, text string"
 
 
