@@ -5,7 +5,7 @@ The executors of the first worker sleep after each insert: what they sent is the
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
@@ -14,7 +14,7 @@ from chsink.embedded import jars
 from chsink.embedded.java import find_java
 from chsink.embedded.ports import HOST, accepts, free_port
 from chsink.embedded.process import Process
-from tests.support.child import parent_of
+from tests.support.child import Child, parent_of
 from tests.support.spark import SHORT_LIVED
 
 HOSTS = ("127.0.0.1", "127.0.0.2")
@@ -70,6 +70,22 @@ class Cluster:
 
 def _registered(worker: Process) -> bool:
     return "registered with master" in worker.log.read_text()
+
+
+def send_until(what: str, is_so: Callable[[], bool], child: Child) -> None:
+    """New records in four partitions, and more whenever all have landed: which worker gets a task is Spark's choice."""
+
+    def send() -> None:
+        for partition in range(4):
+            child.job.send(partition, 9)
+
+    def so() -> bool:
+        if not is_so() and child.job.verdict().exactly_once:
+            send()
+        return is_so()
+
+    send()
+    child.await_that(what, so)
 
 
 @contextmanager
