@@ -65,7 +65,7 @@ def build_pipeline(target: Target, stream: StreamShape) -> Pipeline:
 
 def fingerprint(pipeline: Pipeline, tables: Sequence[TargetTable]) -> str:
     """What decides what a record becomes, and where: ``name=digest`` parts, so that a change can be named."""
-    parts = (*pipeline.parts(), ("table", [t.uuid for t in tables]))
+    parts = (*pipeline.parts(), ("table", [t.identity for t in tables]))
     return ",".join(f"{name}={_digest(part)}" for name, part in parts)
 
 

@@ -19,7 +19,13 @@ METADATA_COLUMNS = (
 )
 PROBE_COLUMNS = METADATA_COLUMNS[:3]
 INSERTABLE = ("", "DEFAULT")
-_DIGEST = "hex(sipHash128(uuid, create_table_query))"
+_IDENTITY = (
+    "if(startsWith(engine, 'Replicated'), (SELECT any(zookeeper_path) FROM system.replicas "
+    "WHERE database = {database:String} AND table = {name:String}), toString(uuid))"
+)
+"""The replicas of one table share its Keeper path; their UUIDs differ when each was created by itself."""
+_WITHOUT_REPLICA = "replaceRegexpOne(create_table_query, 'ENGINE = Replicated[A-Za-z]*[(]''[^'']*'', ''[^'']*''', '')"
+_DIGEST = f"hex(sipHash128({_IDENTITY}, engine, {_WITHOUT_REPLICA}))"
 _THE_TABLE = "FROM system.tables WHERE database = {database:String} AND name = {name:String}"
 
 
@@ -37,12 +43,13 @@ class TableColumn:
 class TargetTable:
     """One table on one endpoint.
 
-    ``merge_tree`` holds the effective MergeTree settings that matter here, ``definition`` is a digest of the whole.
+    ``identity`` tells it from a table of the same name that was made anew.  ``merge_tree`` holds the effective
+    MergeTree settings that matter here, ``definition`` is a digest of the whole.  All are the same on every replica.
     """
 
     database: str
     name: str
-    uuid: str
+    identity: str
     engine: str
     columns: tuple[TableColumn, ...]
     partition_key: str
@@ -82,7 +89,7 @@ class TargetTable:
 def describe(client: Queries, database: str, name: str) -> TargetTable:
     """Read the table from the server's system tables.  PreflightError when it is not there."""
     rows = client.query(
-        f"SELECT toString(uuid), engine, partition_key, create_table_query, timezone(), {_DIGEST} {_THE_TABLE}",
+        f"SELECT {_IDENTITY}, engine, partition_key, create_table_query, timezone(), {_DIGEST} {_THE_TABLE}",
         {"database": database, "name": name},
     )
     if not rows:
@@ -91,7 +98,7 @@ def describe(client: Queries, database: str, name: str) -> TargetTable:
             f"there is no table {database}.{name} at {client.url} (or this user may not see it)",
             "create the table on every shard, grant SELECT and INSERT on it, or correct the route",
         )
-    uuid, engine, partition_key, ddl, timezone, digest = rows[0]
+    identity, engine, partition_key, ddl, timezone, digest = rows[0]
     columns = client.query(
         "SELECT name, type, default_kind, default_expression FROM system.columns "
         "WHERE database = {database:String} AND table = {name:String} ORDER BY position",
@@ -101,7 +108,7 @@ def describe(client: Queries, database: str, name: str) -> TargetTable:
     return TargetTable(
         database,
         name,
-        uuid,
+        identity,
         engine,
         tuple(TableColumn(*c) for c in columns),
         partition_key,
@@ -113,7 +120,7 @@ def describe(client: Queries, database: str, name: str) -> TargetTable:
 
 
 def definition(client: Queries, database: str, name: str) -> str:
-    """A digest of what the table is: its UUID and all of its CREATE statement.  "" when it is gone."""
+    """A digest of what the table is: its identity and all of its CREATE statement.  "" when it is gone."""
     rows = client.query(f"SELECT {_DIGEST} {_THE_TABLE}", {"database": database, "name": name})
     return str(rows[0][0]) if rows else ""
 

@@ -166,6 +166,6 @@ def check_window(table: TargetTable, url: str, chunks: int) -> None:
     if chunks > usable_blocks(table):
         raise PreflightError(
             "CHS-211",
-            f"a batch of {chunks} chunks exceeds the {table.window_blocks} blocks that {name} at {url} remembers",
+            f"a batch has {chunks} chunks, and {name} at {url} surely remembers only {usable_blocks(table)} blocks",
             f"raise {setting} or clickhouse.chunk_offsets, or lower kafka.max_offsets_per_trigger",
         )

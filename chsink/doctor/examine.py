@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from chsink.clickhouse.identifiers import TableName
 from chsink.clickhouse.preflight import Target, target_findings
+from chsink.clickhouse.remembered import usable_blocks
 from chsink.clickhouse.table import TargetTable
 from chsink.clickhouse.writer import bounded
 from chsink.config import Route
@@ -178,7 +179,7 @@ class Examination:
                 load = Load(
                     bound, backlog, bool(table.partition_key), servers.table_partitions(client, table), int(limit or 0)
                 )
-                yield from rules.window(name, client.url, table.window_blocks, load)
+                yield from rules.window(name, client.url, usable_blocks(table), load)
 
     def _chunks(self, topics: Collection[str], records: Records) -> tuple[int | None, int]:
         """Chunks that a batch of these topics may have: the bound by configuration, and of what waits in Kafka now."""

@@ -132,28 +132,28 @@ class Load:
     per_block: int
 
 
-def window(name: str, url: str, window_blocks: int, load: Load) -> list[Finding]:
-    """A batch whose blocks exceed what the table remembers could not be sent again under its tokens."""
+def window(name: str, url: str, blocks_kept: int, load: Load) -> list[Finding]:
+    """A batch whose blocks exceed what the table surely remembers could not be sent again under its tokens."""
     chunks = load.backlog_chunks if load.chunks is None else load.chunks
     spread = min(load.touched, load.per_block) if load.partitioned and load.touched else 1
     blocks = chunks * spread
     findings: list[Finding] = []
     fix = "raise the deduplication window or clickhouse.chunk_offsets, or set or lower kafka.max_offsets_per_trigger"
-    if chunks > window_blocks and load.chunks is not None:
+    if chunks > blocks_kept and load.chunks is not None:
         findings.append(
             error(
                 "CHS-211",
-                f"a batch of up to {chunks} chunks exceeds the {window_blocks} blocks that {name} at {url} remembers",
+                f"a batch has up to {chunks} chunks, and {name} at {url} surely remembers only {blocks_kept} blocks",
                 fix,
             )
         )
-    elif blocks > window_blocks:
+    elif blocks > blocks_kept:
         what = "a batch of all that waits in Kafka" if load.chunks is None else "a batch"
         findings.append(
             warning(
                 "CHS-211",
                 f"{what} may make {blocks} blocks ({chunks} chunks, each over {spread} table partitions) in {name} at "
-                f"{url}, which remembers {window_blocks}: after a crash it would be probed, not just sent again",
+                f"{url}, which surely remembers {blocks_kept}: after a crash it would be probed, not just sent again",
                 fix,
             )
         )
@@ -167,7 +167,7 @@ def window(name: str, url: str, window_blocks: int, load: Load) -> list[Finding]
             )
         )
     return findings or [
-        ok("CHS-211", f"{name} at {url} remembers {window_blocks} blocks; a batch makes up to {blocks}")
+        ok("CHS-211", f"{name} at {url} surely remembers {blocks_kept} blocks; a batch makes up to {blocks}")
     ]
 
 

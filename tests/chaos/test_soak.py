@@ -63,7 +63,8 @@ def _dies_at_a_step(world: World, job: Job, chance: random.Random) -> None:
     with Child(job, traps=trap) as child:
         _harass(world, chance, lambda: child.running)
         assert child.end() in EXITS, f"SEED={SEED} {trap}: {child.said[-3000:]}"
-        world.tally.kills[trap.partition("=")[0]] += len(child.fired)
+        for name, _, _ in child.fired:
+            world.tally.killed(name)
 
 
 def _dies_by_a_blow(world: World, job: Job, chance: random.Random) -> None:

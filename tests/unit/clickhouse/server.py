@@ -27,7 +27,7 @@ def table(engine: str = "MergeTree", **changes: Any) -> TargetTable:
         TableColumn(c, "String", "", "") for c in ("n", "_kafka_topic", "_kafka_partition", "_kafka_offset")
     )
     whole: dict[str, Any] = {
-        "database": "db", "name": "t", "uuid": "u", "engine": engine, "columns": columns, "partition_key": "",
+        "database": "db", "name": "t", "identity": "u", "engine": engine, "columns": columns, "partition_key": "",
         "ttl": False, "merge_tree": settings, "timezone": "UTC", "definition": "d",
     }  # fmt: skip
     return TargetTable(**{**whole, **changes})
