@@ -62,7 +62,6 @@ class Sink:
         self._driver: Driver | None = None
         self._runner: SparkRunner | None = None
         self._run: str | None = None
-        self._lock = threading.Lock()
         self._batches = threading.Lock()
         self._ending = False
 
@@ -77,11 +76,12 @@ class Sink:
         if checkpoint is None:
             raise ConfigError("CHS-609", "sink.checkpoint is not set", "name a folder or URI for Spark's checkpoint")
         self._ending = False
-        self._open(of_frame(stream))
-        assert self._driver is not None
-        assert self._runner is not None
-        self._driver.settle_all(self._runner)
-        self._run = None
+        with self._batches:
+            self._open(of_frame(stream))
+            assert self._driver is not None
+            assert self._runner is not None
+            self._driver.settle_all(self._runner)
+            self._run = None
         stream.sparkSession.conf.set(ARROW_ROWS, str(self.config.clickhouse.chunk_offsets))
         writer = stream.writeStream.foreachBatch(self).option("checkpointLocation", checkpoint)
         if self.config.trigger.mode == "available_now":
@@ -174,19 +174,16 @@ class Sink:
 
     def _open(self, stream: StreamPlan) -> None:
         """Check the target, build the pipelines, claim the sink."""
-        with self._lock:
-            isolation = self.config.kafka.isolation_level
-            if stream.isolation_level != isolation:
-                self.log.warning(
-                    "the stream sets another isolation level", stream=stream.isolation_level, job=isolation
-                )
-            wired = self._wiring.driver(stream, self.observer)
-            self._runner = SparkRunner(wired.make_task, wired.pipelines, stream)
-            wired.driver.claim(wired.layouts)
-            self._driver = wired.driver
-            owner = wired.driver.ledger.owner
-            self.log.info("claimed", epoch=owner.epoch, driver=owner.driver, store=self._wiring.store.name)
-            self._check_logs(wired.driver.ledger.records)
+        isolation = self.config.kafka.isolation_level
+        if stream.isolation_level != isolation:
+            self.log.warning("the stream sets another isolation level", stream=stream.isolation_level, job=isolation)
+        wired = self._wiring.driver(stream, self.observer)
+        self._runner = SparkRunner(wired.make_task, wired.pipelines, stream)
+        wired.driver.claim(wired.layouts)
+        self._driver = wired.driver
+        owner = wired.driver.ledger.owner
+        self.log.info("claimed", epoch=owner.epoch, driver=owner.driver, store=self._wiring.store.name)
+        self._check_logs(wired.driver.ledger.records)
 
     def _check_logs(self, records: Mapping[StateKey, StateRecord]) -> None:
         """HaltError CHS-301 for a log that ends before what was landed.  Spark itself would only find offsets missing,
