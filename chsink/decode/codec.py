@@ -57,12 +57,14 @@ class Codec:
         raise NotImplementedError
 
     def reader(self, samples: Sequence[Any]) -> Reader | None:
-        """The fast way for values like ``samples``; None: read raw text and use :meth:`build`."""
-        raise NotImplementedError
+        """The fast way for values like ``samples``; None: there is none, read raw text and use :meth:`build_raw`."""
+        del samples
+        return None
 
     def accept(self, source: Any) -> Reader | None:
-        """A checked conversion from the Arrow type ``source``; None: go through JSON values."""
-        raise NotImplementedError
+        """A checked conversion from the Arrow type ``source``; None: there is none, go through JSON values."""
+        del source
+        return None
 
     def element(self, value: Any) -> Any:
         """:meth:`exact` for an element of a container, where null is allowed only in a Nullable type."""

@@ -243,11 +243,6 @@ class MapCodec(Codec):
         code = numpy_of(keys.dictionary_encode().indices).astype(np.int64)
         return bool(len(np.unique(owner * (len(code) + 1) + code)) != len(code))
 
-    def reader(self, samples: Sequence[Any]) -> Reader | None:
-        """Never natively: the parser has no maps."""
-        del samples
-        return None
-
     def accept(self, source: Any) -> Reader | None:
         """Maps of what keys and values accept."""
         if not pa.types.is_map(source):

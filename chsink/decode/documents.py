@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from chsink.decode.codec import Codec, Reader
+from chsink.decode.codec import Codec
 from chsink.decode.texts import encoded, raw_or_null, raw_text
 from chsink.decode.values import MisfitError, Number, Pairs, parse_value
 
@@ -28,16 +28,6 @@ class JsonCodec(Codec):
         text = raw_text(value)
         check_json_object(text)
         return text
-
-    def reader(self, samples: Sequence[Any]) -> Reader | None:
-        """Always from raw text."""
-        del samples
-        return None
-
-    def accept(self, source: Any) -> Reader | None:
-        """One by one: text is parsed and checked."""
-        del source
-        return None
 
     def build_raw(self, texts: Sequence[bytes]) -> tuple[Any, dict[int, str]]:
         """The texts themselves, once checked."""
@@ -107,16 +97,6 @@ class DynamicCodec(Codec):
             encoded(value)
             return json.dumps(value, ensure_ascii=False)
         return raw_text(value)
-
-    def reader(self, samples: Sequence[Any]) -> Reader | None:
-        """Always from raw text."""
-        del samples
-        return None
-
-    def accept(self, source: Any) -> Reader | None:
-        """One by one."""
-        del source
-        return None
 
     def build_raw(self, texts: Sequence[bytes]) -> tuple[Any, dict[int, str]]:
         """Arrays, objects and numbers as they are; strings anew."""

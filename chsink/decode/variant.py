@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from chsink.decode.codec import Codec, Reader
+from chsink.decode.codec import Codec
 from chsink.decode.values import MisfitError, kind_of
 
 # Which alternatives a value is tried on, by its kind, in this order of their labels' beginnings.
@@ -54,13 +54,3 @@ class VariantCodec(Codec):
         types = pa.array([at for at, _ in chosen], pa.int8())
         names = [field.name for field in self.wire]
         return pa.UnionArray.from_dense(types, pa.array(offsets, pa.int32()), children, names)
-
-    def reader(self, samples: Sequence[Any]) -> Reader | None:
-        """Never natively."""
-        del samples
-        return None
-
-    def accept(self, source: Any) -> Reader | None:
-        """One by one."""
-        del source
-        return None

@@ -11,20 +11,9 @@ import pytest
 
 from chsink.config import Config, InvalidConfigError, load
 from chsink.errors import ConfigError
+from tests.unit.config.conftest import LEAST
 
 Load = Callable[..., Config]
-
-LEAST = """
-[sink]
-name = "flights"
-[kafka]
-bootstrap = "localhost:9092"
-[[route]]
-topic = "flights"
-table = "flights"
-[clickhouse]
-endpoints = ["http://localhost:8123"]
-"""
 
 
 def test_the_least_job_gets_the_defaults(load_text: Load) -> None:
