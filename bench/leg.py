@@ -42,7 +42,6 @@ def _chsink(settings: Answer) -> Callable[[Answer], Answer]:
     from chsink import Config, Sink
     from chsink.observe.logs import configure
     from chsink.spark.job import session
-    from chsink.spark.sink import kafka_stream
 
     def config(command: Answer) -> Config:
         kafka = {"bootstrap": settings["bootstrap"]}
@@ -67,7 +66,7 @@ def _chsink(settings: Answer) -> Callable[[Answer], Answer]:
     def land(command: Answer) -> Answer:
         sink = Sink(config(command))
         try:
-            stream = kafka_stream(spark, sink.config, sink.starting_offsets(), headers=sink.needs_headers())
+            stream = sink.stream(spark)
             query = sink.start(stream)
             query.awaitTermination()
             value, labels = sink.metrics.registry.get_sample_value, {"sink": command["sink"]}

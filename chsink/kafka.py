@@ -24,14 +24,12 @@ NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 class KafkaAdmin:
     """:class:`chsink.ports.KafkaCluster` over librdkafka's admin client.
 
-    ``options`` are librdkafka properties (``Config.kafka.client_options()``).  ``isolation_level`` says where a log
-    ends for a reader.  Every call is bounded by ``timeout_s``.
+    ``options`` are librdkafka properties (``Config.kafka.client_options()``).  Every call is bounded by ``timeout_s``.
     """
 
-    def __init__(self, options: Mapping[str, str], *, isolation_level: str, timeout_s: float) -> None:
+    def __init__(self, options: Mapping[str, str], *, timeout_s: float) -> None:
         self.bootstrap = options["bootstrap.servers"]
         self.timeout_s = timeout_s
-        self.isolation_level = isolation_level
         logger = logging.getLogger("chsink.librdkafka")
         self._client = AdminClient({**options, "socket.timeout.ms": int(timeout_s * 1000)}, logger=logger)
 
@@ -87,11 +85,8 @@ class KafkaAdmin:
         asked = {ClientPartition(tp.topic, tp.partition): spec for tp in partitions}
         if not asked:
             return {}
-        committed = self.isolation_level == "read_committed"
         futures = self._client.list_offsets(
-            asked,
-            isolation_level=IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED,
-            request_timeout=self.timeout_s,
+            asked, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=self.timeout_s
         )
         return {
             TopicPartition(tp.topic, tp.partition): self._result(future, tp.topic).offset

@@ -44,9 +44,13 @@ class Untouched:
 
 
 def reads_json(target: Target, stream: StreamShape) -> bool:
-    """Whether the stream still has Kafka's ``value``, so that the table's columns drive its parsing."""
-    names = {c.name for c in target.tables[0].insertable}
-    return "value" in stream.columns and (not stream.transform or "value" not in names)
+    """Whether the stream still has Kafka's ``value``, so that the table's columns drive its parsing.
+
+    To a table that has a ``value`` too, a stream of all of Kafka's columns and no others is one of JSON.
+    """
+    names, columns = {c.name for c in target.tables[0].insertable}, set(stream.columns)
+    all_of_kafkas = columns | {"headers"} == set(KAFKA_COLUMNS)
+    return "value" in columns and (all_of_kafkas or "value" not in names)
 
 
 def build_pipeline(target: Target, stream: StreamShape) -> Pipeline:

@@ -176,7 +176,9 @@ class KafkaCluster(Protocol):
         """The first offset Kafka still holds."""
 
     def log_ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The offset after the last one a reader of the job's isolation level can get."""
+        """The offset after the last record, of open transactions too: what a reader was given lies before it, whatever
+        its isolation level was.
+        """
 
     def close(self) -> None:
         """Release the connection."""

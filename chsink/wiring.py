@@ -134,8 +134,7 @@ class Wiring:
     @cached_property
     def kafka(self) -> KafkaAdmin:
         """Kafka's metadata."""
-        kafka = self.config.kafka
-        return KafkaAdmin(kafka.client_options(), isolation_level=kafka.isolation_level, timeout_s=kafka.timeout_s)
+        return KafkaAdmin(self.config.kafka.client_options(), timeout_s=self.config.kafka.timeout_s)
 
     @cached_property
     def targets(self) -> dict[str, Target]:
@@ -157,7 +156,6 @@ class Wiring:
         from chsink.doctor.examine import start
 
         vars(self).pop("targets", None)  # tables may have been altered since they were looked at
-        self.kafka.isolation_level = stream.isolation_level
         start(self, {topic: stream.columns for topic, t in self.targets.items() if not reads_json(t, stream)})
         ledger = Ledger(
             self.store,

@@ -2,7 +2,8 @@
 
 Rules:
 - What makes a retry the same insert is pinned here (``PINNED``): one thread, no parallel parsing, no block cut by size,
-  synchronous, deduplicated, also in dependent views.
+  synchronous, deduplicated, also in dependent views; and one that takes too long fails, where a profile may have it
+  succeed with fewer rows.
 - This is the one place that retries an insert.  A retry is the same bytes under the same token, so an answer that was
   lost (*unknown*) and an error after data was sent are resolved by sending again: the server keeps one copy.
 - Every send looks first whether the table surely remembers what was sent since BEFORE.  If not, the piece is not sent,
@@ -34,6 +35,7 @@ PINNED: Mapping[str, Any] = {
     "deduplicate_blocks_in_dependent_materialized_views": 1,
     "max_insert_threads": 1,
     "input_format_parallel_parsing": 0,
+    "timeout_overflow_mode": "throw",
 }
 PINNED_WHERE_KNOWN: Mapping[str, Any] = {"deduplicate_insert": "enable", "use_strict_insert_block_limits": 0}
 """Pinned too, but only newer servers know them; an unknown setting would refuse the insert."""
@@ -97,7 +99,8 @@ class ShardWriter:
         """See :class:`chsink.ports.BlockWriter`."""
         rows = self.clients[shard].query(
             f"SELECT count() FROM {quote_table(table)} WHERE _kafka_topic = {{topic:String}} AND "
-            "_kafka_partition = {partition:Int64} AND _kafka_offset >= {start:Int64} AND _kafka_offset < {end:Int64}",
+            "_kafka_partition = {partition:Int64} AND _kafka_offset >= {start:Int64} AND _kafka_offset < {end:Int64} "
+            "SETTINGS read_overflow_mode = 'throw', timeout_overflow_mode = 'throw'",
             {"topic": partition.topic, "partition": partition.partition, "start": offsets.start, "end": offsets.end},
         )
         return int(rows[0][0])

@@ -17,7 +17,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from chsink.config import Config
 from chsink.errors import ChsinkError, HaltError, UnavailableError, without_values
 from chsink.observe.logs import configure
-from chsink.spark.sink import Sink, kafka_stream
+from chsink.spark.sink import Sink
 
 POLL_S = 1
 LAST_WRITE_S = 10
@@ -64,7 +64,7 @@ def run(config: Config, spark: SparkSession) -> None:
     if config.observe.metrics_port is not None:
         sink.log.info("metrics", port=sink.metrics.serve(config.observe.metrics_port))
     try:
-        stream = kafka_stream(spark, config, sink.starting_offsets(), headers=sink.needs_headers())
+        stream = sink.stream(spark)
         try:
             query = sink.start(stream)
         except (PySparkException, *NO_ANSWER) as error:  # while what was in doubt was settled

@@ -29,6 +29,16 @@ class RunningQuery:
         return inspect(spark, self.execution.analyzedPlan())
 
 
+def check_whole(frame: DataFrame) -> None:
+    """ConfigError CHS-613 when something was done to the batch on its way here: an exact read would not do it again."""
+    if frame._jdf.queryExecution().analyzed().children().size():
+        raise ConfigError(
+            "CHS-613",
+            "the DataFrame is not the batch as Spark gave it: it was transformed inside the function of foreachBatch",
+            "transform the stream, before writeStream: foreachBatch(sink) takes the batch as it is",
+        )
+
+
 def current_query(frame: DataFrame) -> RunningQuery:
     """The query that is running this batch.  ConfigError CHS-608 when there is none: the ranges are unknown then."""
     query_id = frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId") or ""

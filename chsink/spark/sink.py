@@ -34,7 +34,7 @@ from chsink.observe.metrics import Metrics
 from chsink.observe.observer import JobObserver
 from chsink.spark.executor import SystemClock
 from chsink.spark.offset_log import planned_batch
-from chsink.spark.query import current_query
+from chsink.spark.query import check_whole, current_query
 from chsink.spark.runner import SparkRunner
 from chsink.spark.stream_plan import StreamPlan, of_frame
 from chsink.wiring import Wiring
@@ -106,6 +106,7 @@ class Sink:
     def _take(self, frame: DataFrame, batch_id: int) -> None:
         with self._failing():
             query = current_query(frame)
+            check_whole(frame)
             spark = frame.sparkSession
             if self._driver is None or self._run not in (None, query.run_id):
                 self._open(query.stream(spark))
@@ -133,6 +134,10 @@ class Sink:
             if self._driver is None or known is None or known.made_of != plan.made_of:
                 self._open(plan)
             self._land(frame, PlannedBatch(batch_id, dict(ranges)), lambda: plan)
+
+    def stream(self, spark: SparkSession) -> DataFrame:
+        """The Kafka source as the configuration describes it, from where the sink stands."""
+        return kafka_stream(spark, self.config, self.starting_offsets(), headers=self.needs_headers())
 
     def starting_offsets(self) -> str:
         """``startingOffsets`` for the Kafka source: the recorded end per partition, else the configured start.
@@ -176,7 +181,12 @@ class Sink:
         """Check the target, build the pipelines, claim the sink."""
         isolation = self.config.kafka.isolation_level
         if stream.isolation_level != isolation:
-            self.log.warning("the stream sets another isolation level", stream=stream.isolation_level, job=isolation)
+            raise ConfigError(
+                "CHS-612",
+                f"the stream reads at Kafka's isolation level {stream.isolation_level}, the job at {isolation}",
+                "make the stream by Sink.stream(spark); or give it the option kafka.isolation.level, or set "
+                "kafka.isolation_level in the job",
+            )
         wired = self._wiring.driver(stream, self.observer)
         self._runner = SparkRunner(wired.make_task, wired.pipelines, stream)
         wired.driver.claim(wired.layouts)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,7 +40,18 @@ MIXING = (
     "Limit",
     "Sample",
 )
-CLOCK = re.compile(r"\b(current_timestamp|current_date|current_time|localtimestamp|now|curdate)\(")
+CLOCK = re.compile(
+    r"\b(current_timestamp|current_date|current_time|localtimestamp|now|curdate)\("
+    r"|\bcast\((now|today|tomorrow|yesterday) as (timestamp|date)",
+    re.IGNORECASE,
+)
+CONFIGURED = (
+    "spark.sql.session.timeZone",
+    "spark.sql.ansi.enabled",
+    "spark.sql.caseSensitive",
+    "spark.sql.legacy.timeParserPolicy",
+)
+"""Settings of the session that decide what an expression gives."""
 STATEFUL = ("FlatMapGroups", "TransformWithState", "FlatMapCoGroups", "StateStore")
 
 
@@ -103,7 +114,7 @@ def inspect(spark: SparkSession, plan: Any) -> StreamPlan:
     for node in nodes:
         _check_node(node)
     transform = "" if len(nodes) == 1 else _text(spark, plan)
-    if not plan.deterministic() or CLOCK.search(transform):
+    if not plan.deterministic() or (transform and CLOCK.search(str(plan.toString()))):
         raise PreflightError(
             "CHS-604",
             "the transform is not deterministic (rand, uuid, the current time, a UDF marked so): a retry would differ",
@@ -150,10 +161,24 @@ def _check_node(node: Any) -> None:
 
 
 def _text(spark: SparkSession, plan: Any) -> str:
-    """The plan without what changes from run to run: expression ids, object ids and the source's own options."""
+    """The plan without what changes from run to run (expression ids, object ids, the source's own options); its
+    literals, where the same signs may stand; and the session's settings that decide what it gives.
+    """
     spark.conf.set("spark.sql.debug.maxToStringFields", "1000000")  # else wide plans are cut, and look alike
     lines = [line for line in str(plan.toString()).split("\n") if SOURCE not in line]
-    return re.sub(r"#\d+L?|@[0-9a-f]+", "", "\n".join(lines))
+    steps = re.sub(r"#\d+L?|@[0-9a-f]+", "", "\n".join(lines))
+    configured = [f"{name}={spark.conf.get(name)}" for name in CONFIGURED]
+    return "\n".join((steps, *_literals(plan), *configured))
+
+
+def _literals(plan: Any) -> Iterator[str]:
+    """Type and value of every literal, in the plan's order."""
+    for node in _nodes(plan):
+        expressions = node.expressions()
+        for i in range(expressions.size()):
+            for expression in _nodes(expressions.apply(i)):
+                if expression.getClass().getSimpleName() == "Literal":
+                    yield f"{expression.dataType().simpleString()} {expression.toString()}"
 
 
 def _is_source(node: Any) -> bool:

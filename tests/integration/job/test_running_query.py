@@ -12,7 +12,7 @@ from pyspark.sql import functions as f
 
 from chsink.errors import ConfigError, PreflightError
 from tests.integration.job.conftest import MakeJob
-from tests.support.job import Row, command, eventually, select
+from tests.support.job import Row, await_query, command, eventually, select
 from tests.support.kafka import Record
 
 pytestmark = pytest.mark.slow
@@ -126,6 +126,41 @@ def test_steps_that_look_beyond_one_record_are_refused(make_job: MakeJob, spark:
         with pytest.raises(PreflightError, match=f"CHS-611.*{named}"):
             job.drain_sink(spark, step)
     assert job.landed() == []
+
+
+def test_batch_transformed_inside_the_function_is_refused(make_job: MakeJob, spark: SparkSession) -> None:
+    """An exact read would not do it again."""
+    job = make_job(partitions=1)
+    job.send(0, 5)
+    sink = job.sink()
+    stream = job.stream(spark, sink).writeStream.foreachBatch(lambda batch, n: sink(batch.where("offset > 2"), n))
+    writer = stream.option("checkpointLocation", str(job.checkpoint)).trigger(availableNow=True)
+    try:
+        with pytest.raises(ConfigError, match="CHS-613"):
+            await_query(sink, writer.start)
+    finally:
+        sink.close()
+    assert job.landed() == [] and not job.in_doubt()
+
+
+def test_stream_of_another_isolation_level_is_refused(make_job: MakeJob, spark: SparkSession) -> None:
+    """Kafka's default shows records of aborted transactions, chsink's does not."""
+    job = make_job(partitions=1)
+    sink = job.sink()
+    reader = spark.readStream.format("kafka").option("kafka.bootstrap.servers", job.bootstrap)
+    try:
+        with pytest.raises(ConfigError, match="CHS-612.*read_uncommitted.*read_committed"):
+            sink.start(reader.option("subscribe", job.topic).load())
+    finally:
+        sink.close()
+
+
+def test_filter_before_a_table_with_a_column_named_value(make_job: MakeJob, spark: SparkSession) -> None:
+    """It is JSON with the filter as it is without."""
+    job = make_job(partitions=1, columns="id Nullable(UInt64), value String")
+    job.send_values(0, ({"id": n, "value": f"v{n}"} for n in range(5)))
+    job.drain_sink(spark, lambda stream: stream.where("offset >= 2"))
+    assert job.landed(columns=["id", "value"]) == [(0, n, n, f"v{n}") for n in range(2, 5)]
 
 
 def test_sink_without_a_query_refuses(make_job: MakeJob, spark: SparkSession) -> None:

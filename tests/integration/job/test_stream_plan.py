@@ -1,0 +1,66 @@
+"""What names a transform, and which streams are refused by their plan alone: Spark without Kafka."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from chsink.errors import PreflightError
+from chsink.spark.stream_plan import of_frame
+
+TIME_ZONE = "spark.sql.session.timeZone"
+
+
+@pytest.fixture
+def stream(spark: SparkSession) -> Iterator[DataFrame]:
+    """A Kafka source that is never read; the session's time zone is put back."""
+    zone = spark.conf.get(TIME_ZONE)
+    options = {"kafka.bootstrap.servers": "localhost:1", "subscribe": "t"}
+    yield spark.readStream.format("kafka").options(**options).load()
+    spark.conf.set(TIME_ZONE, zone or "UTC")
+
+
+def named(stream: DataFrame, condition: str) -> str:
+    return of_frame(stream.where(condition)).transform
+
+
+def test_one_transform_has_one_name(stream: DataFrame) -> None:
+    assert of_frame(stream).transform == ""
+    assert named(stream, "offset > 3") == named(stream, "offset > 3")
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("offset > 3", "offset > 4"),
+        ("topic = '#1'", "topic = '#2'"),
+        ("topic = 'x@abc'", "topic = 'x@def'"),
+        ("topic = '1'", "topic = 1"),
+    ],
+)
+def test_literals_tell_transforms_apart(stream: DataFrame, one: str, other: str) -> None:
+    assert named(stream, one) != named(stream, other)
+
+
+@pytest.mark.parametrize("setting", [TIME_ZONE, "spark.sql.ansi.enabled"])
+def test_settings_that_decide_a_value_tell_them_apart(stream: DataFrame, spark: SparkSession, setting: str) -> None:
+    """The same text gives another shard key, or another value, in another time zone."""
+    what = "substring(cast(timestamp as string), 1, 13) = '2026-11-21 10'"
+    before, old = named(stream, what), spark.conf.get(setting)
+    spark.conf.set(setting, "Asia/Tokyo" if setting == TIME_ZONE else str(old != "true").lower())
+    try:
+        assert named(stream, what) != before
+    finally:
+        spark.conf.set(setting, old or "")
+
+
+@pytest.mark.parametrize("clock", ["cast('now' as timestamp)", "cast('Today' as date)", "now()", "current_date()"])
+def test_the_clock_is_refused(stream: DataFrame, clock: str) -> None:
+    with pytest.raises(PreflightError, match="CHS-604"):
+        named(stream, f"timestamp < {clock}")
+
+
+def test_a_column_of_that_name_is_no_clock(stream: DataFrame) -> None:
+    of_frame(stream.withColumnRenamed("key", "now").where("cast(cast(now as string) as timestamp) is null"))
