@@ -13,7 +13,8 @@ shard; the growth since bounds the blocks that came.
 
 from __future__ import annotations
 
-from chsink.clickhouse.table import TargetTable
+from chsink.clickhouse.table import IDENTITY, THE_TABLE, TargetTable
+from chsink.errors import AlteredError
 from chsink.ports import Queries, Unanswered
 from statemachine.records import Mark
 
@@ -35,13 +36,27 @@ JITTER_S = 1
 
 
 def look(client: Queries, table: TargetTable) -> Mark:
-    """What the table holds now.  Unanswered when a Replicated table has no session with its Keeper."""
-    blocks, started_s = client.query(
-        f"SELECT ({_count_of(table)}), {_STARTED}", {"database": table.database, "name": table.name}
+    """What the table holds now.  AlteredError when another one has taken its name; Unanswered when a Replicated table
+    has no session with its Keeper.
+    """
+    blocks, started_s, identity = client.query(
+        f"SELECT ({_count_of(table)}), {_STARTED}, (SELECT {IDENTITY} {THE_TABLE})",
+        {"database": table.database, "name": table.name},
     )[0]
+    if identity != table.identity:
+        raise altered(f"{table.database}.{table.name}", client.url)
     if blocks is None:
         raise Unanswered(f"{client.url}: {table.database}.{table.name} has no session with its Keeper")
     return Mark(int(blocks), int(started_s))
+
+
+def altered(table: str, url: str) -> AlteredError:
+    """The error for a table that is no longer the one that the pipeline was made for."""
+    return AlteredError(
+        "CHS-233",
+        f"{table} at {url} was altered, dropped or made anew while the job ran",
+        "start again: what was announced for the table as it was is settled, or told what to do about",
+    )
 
 
 def _count_of(table: TargetTable) -> str:

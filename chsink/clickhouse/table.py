@@ -19,14 +19,14 @@ METADATA_COLUMNS = (
 )
 PROBE_COLUMNS = METADATA_COLUMNS[:3]
 INSERTABLE = ("", "DEFAULT")
-_IDENTITY = (
+IDENTITY = (
     "if(startsWith(engine, 'Replicated'), (SELECT any(zookeeper_path) FROM system.replicas "
     "WHERE database = {database:String} AND table = {name:String}), toString(uuid))"
 )
 """The replicas of one table share its Keeper path; their UUIDs differ when each was created by itself."""
 _WITHOUT_REPLICA = "replaceRegexpOne(create_table_query, 'ENGINE = Replicated[A-Za-z]*[(]''[^'']*'', ''[^'']*''', '')"
-_DIGEST = f"hex(sipHash128({_IDENTITY}, engine, {_WITHOUT_REPLICA}))"
-_THE_TABLE = "FROM system.tables WHERE database = {database:String} AND name = {name:String}"
+_DIGEST = f"hex(sipHash128({IDENTITY}, engine, {_WITHOUT_REPLICA}))"
+THE_TABLE = "FROM system.tables WHERE database = {database:String} AND name = {name:String}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class TargetTable:
 def describe(client: Queries, database: str, name: str) -> TargetTable:
     """Read the table from the server's system tables.  PreflightError when it is not there."""
     rows = client.query(
-        f"SELECT {_IDENTITY}, engine, partition_key, create_table_query, timezone(), {_DIGEST} {_THE_TABLE}",
+        f"SELECT {IDENTITY}, engine, partition_key, create_table_query, timezone(), {_DIGEST} {THE_TABLE}",
         {"database": database, "name": name},
     )
     if not rows:
@@ -121,7 +121,7 @@ def describe(client: Queries, database: str, name: str) -> TargetTable:
 
 def definition(client: Queries, database: str, name: str) -> str:
     """A digest of what the table is: its identity and all of its CREATE statement.  "" when it is gone."""
-    rows = client.query(f"SELECT {_DIGEST} {_THE_TABLE}", {"database": database, "name": name})
+    rows = client.query(f"SELECT {_DIGEST} {THE_TABLE}", {"database": database, "name": name})
     return str(rows[0][0]) if rows else ""
 
 

@@ -13,14 +13,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from chsink.clickhouse.remembered import look, usable_blocks, why_forgotten
+from chsink.clickhouse.identifiers import TableName
+from chsink.clickhouse.remembered import altered, look, usable_blocks, why_forgotten
 from chsink.clickhouse.table import TargetTable, definition
-from chsink.errors import AlteredError, HaltError, PreflightError, UnavailableError
+from chsink.errors import HaltError, PreflightError, UnavailableError
 from chsink.ports import Clock, Queries
+from statemachine.ranges import TopicPartition
 from statemachine.records import Mark, StateKey, StateRecord
 from statemachine.tokens import token_head
 
 LOOK_AGAIN_S = 1
+BEYOND = 2**62
+"""Above any offset."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +59,7 @@ class DedupWindow:
         """AlteredError when the table is no longer the one that the pipeline was made for."""
         for member in self.members(table, None):
             if definition(member.client, member.table.database, member.table.name) != member.table.definition:
-                raise AlteredError(
-                    "CHS-233",
-                    f"{table} at {member.client.url} was altered, dropped or made anew while the job ran",
-                    "start again: nothing was announced under the new table yet",
-                )
+                raise altered(table, member.client.url)
 
     def check_fits(self, table: str, chunks: int) -> None:
         """PreflightError when the table cannot remember so many chunks, or not for as long as one insert may take."""
@@ -97,6 +97,10 @@ class DedupWindow:
             )
         self._wait_out_senders(members, key, record, why)
         return True
+
+    def holds_foreign(self, key: StateKey, record: StateRecord) -> bool:
+        """See :class:`chsink.delivery.roles.Target`.  Rows at or beyond the last offset that was ever announced."""
+        return any(_rows_from(m, key.topic_partition, record.end) for m in self.members(key.table, record.layout))
 
     def doubtful_tokens(self, key: StateKey, record: StateRecord) -> str | None:
         """Why a token of the range may be gone, None when it surely is not."""
@@ -149,6 +153,16 @@ def _running(client: Queries, head: str) -> bool:
     rows = client.query(
         "SELECT count() FROM system.processes WHERE startsWith(Settings['insert_deduplication_token'], {head:String})",
         {"head": head},
+    )
+    return int(rows[0][0]) > 0
+
+
+def _rows_from(member: Member, tp: TopicPartition, start: int) -> bool:
+    rows = member.client.query(
+        f"SELECT count() FROM {TableName(member.table.database, member.table.name)} "
+        "WHERE _kafka_topic = {topic:String} AND _kafka_partition = {partition:Int64} "
+        "AND _kafka_offset >= {start:Int64} AND _kafka_offset < {end:Int64}",
+        {"topic": tp.topic, "partition": tp.partition, "start": start, "end": BEYOND},
     )
     return int(rows[0][0]) > 0
 

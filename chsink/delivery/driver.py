@@ -204,7 +204,9 @@ class Driver:
             late = [k for k in keys if k in probed or self.target.is_late(k, self.ledger.records[k])]
         for key in probed:
             record = self.ledger.records[key]
-            if record.incarnation > 0:
+            with asking_target():
+                foreign = record.incarnation > 0 or self.target.holds_foreign(key, record)
+            if foreign:
                 detail = f"the range {record.range} of incarnation {record.incarnation} is in doubt"
                 raise halt_error("CHS-318", key.topic_partition, detail)
         attempt, now, changes = self.ledger.attempt(), self.clock.now_ms(), {}

@@ -43,7 +43,7 @@ SENTENCES: dict[str, tuple[str, str]] = {
         "look in the table whether its rows are there, then say so: `chsink state resolve --help`",
     ),
     "CHS-318": (
-        "deduplication tokens may be forgotten, and rows of an earlier life of the topic have the same offsets",
+        "tokens may be forgotten, and the table may hold another sink's, or an earlier topic's, rows of these offsets",
         "look in the table whether the range's own rows are there, then say so: `chsink state resolve --help`",
     ),
     "CHS-309": (

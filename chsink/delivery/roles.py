@@ -39,6 +39,9 @@ class Target(Protocol):
         Raises HaltError when they may have and the table does not allow looking.
         """
 
+    def holds_foreign(self, key: StateKey, record: StateRecord) -> bool:
+        """Whether rows of the topic-partition are there that this sink cannot have sent: probing may meet them too."""
+
     def is_late(self, key: StateKey, record: StateRecord) -> bool:
         """Whether ``deadline_ms`` has passed."""
 

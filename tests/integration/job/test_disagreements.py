@@ -103,6 +103,29 @@ def test_compaction_in_a_range_in_doubt(make_job: MakeJob, spark: SparkSession, 
     assert job.phases() == {0: ("AFTER", end, end + 2)}
 
 
+def test_rows_of_another_sink_are_not_taken_for_its_own(
+    make_job: MakeJob, spark: SparkSession, failpoints: Failpoints
+) -> None:
+    """Two sinks into one table (of two Kafkas, say): when tokens are forgotten, offsets alone prove nothing."""
+    window = "ENGINE = MergeTree ORDER BY tuple() SETTINGS non_replicated_deduplication_window = 8"
+    ages = {"in_doubt.max_age_s": 8, "in_doubt.margin_s": 2}
+    timeouts = {"clickhouse.insert_timeout_s": 3, "clickhouse.connect_timeout_s": 2}
+    job = make_job(partitions=1, engine=window, settings={**ages, **timeouts})
+    job.send(0, 20)
+    failpoints.arm("driver.after_before=fail")
+    with pytest.raises(UnavailableError, match="CHS-708"):
+        job.drain(spark)
+    failpoints.disarm()
+    for block in range(9):
+        command(
+            job.shards[0],
+            f"INSERT INTO {job.tables[job.topic]} (id, text, _kafka_topic, _kafka_partition, _kafka_offset) "
+            f"SELECT 1000 + number, 'foreign', '{job.topic}', 0, number FROM numbers({block * 10}, 10)",
+        )
+    assert "another sink's" in halts("CHS-318", job, spark).message
+    assert job.in_doubt() == {0}
+
+
 def test_broker_away_then_back_with_a_shorter_log(make_job: MakeJob, spark: SparkSession, tmp_path: Path) -> None:
     """The broker loses a partition's segments while it is down; the topic is the same by its id."""
     with EmbeddedKafka(tmp_path / "kafka") as kafka:

@@ -64,6 +64,7 @@ class Server:
     clock: StoppedClock
     mark: Mark = MARK
     definition: str = "d"
+    identity: str = "u"
     answers: list[Exception] = field(default_factory=list)
     away: list[Exception] = field(default_factory=list)
     running: int = 0
@@ -80,7 +81,7 @@ class Server:
             self.running -= 1
             return [(int(self.running >= 0),)]
         if "uptime()" in sql:
-            return [(self.mark.blocks, self.mark.started_s)]
+            return [(self.mark.blocks, self.mark.started_s, self.identity)]
         if "sipHash128" in sql:
             return [(self.definition,)] if self.definition else []
         return [(self.rows,)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from chsink.clickhouse.remembered import look, usable_blocks, why_forgotten
+from chsink.errors import AlteredError
 from chsink.ports import Unanswered
 from statemachine.records import Mark
 from tests.unit.clickhouse.server import MARK, Server, StoppedClock, table
@@ -59,3 +60,10 @@ def test_a_replica_without_its_keeper_tells_nothing() -> None:
     server = Server(StoppedClock(), Mark(None, 8))  # type: ignore[arg-type]
     with pytest.raises(Unanswered, match="no session"):
         look(server, table("ReplicatedMergeTree"))
+
+
+def test_another_table_under_the_name_is_no_target() -> None:
+    """⚑ EXCHANGE TABLES between BEFORE and a send: the rows would lie in two tables."""
+    server = Server(StoppedClock(), identity="another")
+    with pytest.raises(AlteredError, match="CHS-233"):
+        look(server, table())

@@ -138,3 +138,12 @@ def test_a_refusal_for_good_is_not_asked_again(server: Server) -> None:
     with pytest.raises(ServerRefused):
         window(server).marks("db.t")
     assert server.clock.slept == []
+
+
+@pytest.mark.parametrize("rows", [0, 1])
+def test_rows_beyond_all_that_was_announced_are_foreign(server: Server, rows: int) -> None:
+    """⚑ another sink's rows in the same table must not be taken for this one's."""
+    server.rows = rows
+    assert window(server).holds_foreign(KEY, in_doubt(10)) is (rows > 0)
+    [(_, parameters)] = server.asked
+    assert parameters["start"] == in_doubt(10).end
