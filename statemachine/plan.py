@@ -191,7 +191,7 @@ def _cannot_reproduce(record: StateRecord, facts: Facts) -> Decision | None:
     if record.pipeline == facts.pipeline:
         return None
     changed = ", ".join(_changed_parts(record.pipeline, facts.pipeline))
-    detail = f"the range {record.range} is in doubt, and changed since: {changed}"
+    detail = f"the range {record.range} is in doubt, and changed since: {changed}; now {facts.pipeline}"
     return Decision("SETTLE", halt=Halt.PIPELINE_CHANGED, detail=detail)
 
 

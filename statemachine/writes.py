@@ -107,9 +107,9 @@ def resend(
     """None of the announced range is there: announce it again, under tokens that were never sent.
 
     The old tokens may still be remembered for rows that somebody has removed since; pieces under them would be dropped.
-    Chunks of another size have other tokens.
+    Chunks of another size have other tokens.  ``before_at`` is now, by a clock that may lag behind the driver's.
     """
-    assert record.in_doubt and record.epoch <= epoch and record.before_at <= before_at, record
+    assert record.in_doubt and record.epoch <= epoch, record
     return replace(
         record,
         epoch=epoch,
@@ -117,7 +117,7 @@ def resend(
         chunk_offsets=record.chunk_offsets + 1,
         layout=layout,
         pipeline=pipeline,
-        before_at=before_at,
+        before_at=max(before_at, record.before_at),
         marks=marks,
         probe=False,
     )

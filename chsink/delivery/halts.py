@@ -20,7 +20,7 @@ SENTENCES: dict[str, tuple[str, str]] = {
     ),
     "CHS-303": (
         "the topic was deleted and made anew, and the plan is not one of the new topic from its beginning",
-        "start with a new checkpoint, so that the new topic is read from offset 0",
+        "start with a new checkpoint, to read it from offset 0; if its first records are gone, `chsink state reset`",
     ),
     "CHS-304": (
         "the topic's id was known before and is not now, or the other way round",
@@ -35,8 +35,8 @@ SENTENCES: dict[str, tuple[str, str]] = {
         'start from the recorded offsets with a new checkpoint, or set errors.on_rewind = "skip" to pass over them',
     ),
     "CHS-307": (
-        "Kafka dropped records before they were read",
-        'accept the loss with errors.on_gap = "record" (the gap is kept in the state), and lengthen the retention',
+        "offsets after the recorded ones were passed over",
+        'if Kafka holds them, start with a new checkpoint; if not, errors.on_gap = "record" accepts and records the gap',
     ),
     "CHS-308": (
         "an in-doubt range can no longer be read from Kafka",

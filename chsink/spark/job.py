@@ -33,7 +33,10 @@ SESSION_CONF = {
 
 
 def session(config: Config, jars: str | None = None) -> SparkSession:
-    """The session that the configuration describes; an existing one keeps its own settings."""
+    """The session that the configuration describes; an existing one keeps its own settings.
+
+    UnavailableError CHS-711 when Spark does not start.
+    """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(config.spark.app_name or f"chsink {config.sink.name}")
     if config.spark.master is not None:
@@ -42,7 +45,14 @@ def session(config: Config, jars: str | None = None) -> SparkSession:
         builder = builder.config("spark.jars", jars)
     for name, value in {**SESSION_CONF, **config.spark.conf}.items():
         builder = builder.config(name, value)
-    spark = builder.getOrCreate()
+    try:
+        spark = builder.getOrCreate()
+    except (PySparkException, *NO_ANSWER) as error:
+        raise UnavailableError(
+            "CHS-711",
+            f"Spark did not start: {_first_line(error)}",
+            "check spark.master, spark.conf, --jars and Java (17 or 21); Spark's own words are above",
+        ) from error
     spark.sparkContext.setLogLevel("ERROR")
     return spark
 
@@ -91,6 +101,7 @@ def _await(query: StreamingQuery, sink: Sink, stop: _StopSignals) -> None:
             return
         if isinstance(sink.failure, ChsinkError):
             raise sink.failure from None
+        sink.check_owned()  # another driver with the same checkpoint shows first as an error of Spark's
         sink.log.error("Spark's error", trace=without_values(str(error)))  # noqa: TRY400 - Spark's trace is the one that tells
         raise _stopped(error) from error
     except NO_ANSWER as error:

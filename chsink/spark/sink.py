@@ -18,7 +18,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -28,7 +28,7 @@ from chsink.delivery.driver import Driver
 from chsink.delivery.halts import halt_error
 from chsink.delivery.ledger import read_records
 from chsink.delivery.model import PlannedBatch
-from chsink.errors import AlteredError, ChsinkError, ConfigError
+from chsink.errors import AlteredError, ChsinkError, ConfigError, UnavailableError
 from chsink.observe.logs import logger
 from chsink.observe.metrics import Metrics
 from chsink.observe.observer import JobObserver
@@ -165,6 +165,12 @@ class Sink:
             start = max(record.end, held[tp]) if record and known else default
             offsets.setdefault(tp.topic, {})[str(tp.partition)] = start
         return json.dumps(offsets)
+
+    def check_owned(self) -> None:
+        """FencedError CHS-801 when a newer driver owns the sink; nothing while that cannot be known."""
+        if self._driver is not None:
+            with suppress(UnavailableError):
+                self._driver.ledger.check_owned()
 
     def needs_headers(self) -> bool:
         """Whether a target table has a column for the records' headers, which the source then has to read."""

@@ -128,3 +128,12 @@ def test_only_a_range_in_doubt_can_be_decided(write: object) -> None:
 def test_state_that_is_there_is_not_recovered() -> None:
     with pytest.raises(AssertionError):
         writes.recovered(doubtful(), OffsetRange(0, 9), SAID, incarnation=5, epoch=2, attempt="x")
+
+
+def test_sent_anew_by_a_clock_that_lags_behind() -> None:
+    """Another machine's clock wrote BEFORE; time does not go back."""
+    old = doubtful()
+    again = writes.resend(
+        old, layout="l", pipeline="p", before_at=old.before_at - 500, marks=old.marks, epoch=2, attempt="e"
+    )
+    assert again.before_at == old.before_at
