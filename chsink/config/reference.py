@@ -24,7 +24,7 @@ from chsink.config.sections import Route
 _INTRODUCTION = """\
 # Configuration
 
-A job is one TOML file. [examples/job.toml](examples/job.toml) is the least one,
+A job is one TOML file. [examples/job.toml](examples/job.toml) is a short one,
 [examples/job.full.toml](examples/job.full.toml) sets more. `chsink validate -c job.toml` reads it without connecting to
 anything and reports every problem at once; `--show` lists every value with where it came from.
 

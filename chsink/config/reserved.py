@@ -75,6 +75,7 @@ CLICKHOUSE_SETTINGS = {
     "input_format_ipv4_default_on_conversion_error": _FIT,
     "input_format_ipv6_default_on_conversion_error": _FIT,
     "date_time_input_format": _FIT,
+    "timeout_overflow_mode": _DROPS,
     "max_execution_time": "set `clickhouse.insert_timeout_s`",
     "insert_allow_materialized_columns": "chsink names the columns it inserts",
     "implicit_transaction": "deduplication does not work in a transaction",

@@ -36,7 +36,7 @@ SENTENCES: dict[str, tuple[str, str]] = {
     ),
     "CHS-307": (
         "offsets after the recorded ones were passed over",
-        'if Kafka holds them, start with a new checkpoint; if not, errors.on_gap = "record" accepts and records the gap',
+        'if Kafka holds them, start with a new checkpoint; if not, errors.on_gap = "record" accepts the gap',
     ),
     "CHS-308": (
         "an in-doubt range can no longer be read from Kafka",
