@@ -25,9 +25,9 @@ class Owner:
         return dict(self.layouts).get(fingerprint)
 
 
-def claim(current: Owner | None, *, sink: str, attempt: str, driver: str, now_ms: int) -> Owner:
-    """The next owner: one epoch up, layouts kept."""
-    epoch = 1 if current is None else current.epoch + 1
+def claim(current: Owner | None, *, sink: str, attempt: str, driver: str, now_ms: int, above: int = 0) -> Owner:
+    """The next owner: one epoch up, layouts kept.  Without a row of an owner, one up from ``above``, the rows' own."""
+    epoch = 1 + (above if current is None else current.epoch)
     layouts = () if current is None else current.layouts
     return Owner(sink, epoch, attempt, driver, now_ms, layouts)
 

@@ -84,7 +84,8 @@ class Ledger:
         attempt = replaced = ""
         deadline = self.clock.now_ms() + self.retry_for_ms
         while True:
-            row = self._load().get(self.sink)
+            rows = self._load()
+            row = rows.pop(self.sink, None)
             current = None if row is None else _read(owners.decode_owner, row)
             if current is not None and current.attempt == attempt:
                 self._owner = current
@@ -92,8 +93,9 @@ class Ledger:
             found = "no row" if row is None else row.attempt
             if found != replaced:  # to replace another row is another write: its attempt must be new as well
                 attempt, replaced = self.new_attempt(), found
+            now, above = self.clock.now_ms(), max((_read(decode, r).epoch for r in rows.values()), default=0)
             claimed = owners.claim(
-                current, sink=self.sink, attempt=attempt, driver=self.driver, now_ms=self.clock.now_ms()
+                current, sink=self.sink, attempt=attempt, driver=self.driver, now_ms=now, above=above
             )
             new = Row(self.sink, attempt, owners.encode_owner(claimed))
             outcome = self.store.create([new]) if row is None else self.store.swap([Swap(row.attempt, new)])

@@ -198,6 +198,16 @@ def test_the_old_driver_writes_while_it_is_being_replaced(at: int) -> None:
     assert two.records[K0].epoch == 2
 
 
+def test_a_claim_where_the_owners_row_is_gone_goes_on_from_the_rows() -> None:
+    """Somebody deleted it: the epoch must not start from 1 below rows of an older owner."""
+    store = Store()
+    for _ in range(3):
+        claimed(store)
+    del store.rows["sink"]
+    assert claimed(store, "two").epoch == 4
+    assert {store.record(k).epoch for k in (K0, K1)} == {4}
+
+
 def test_two_claims_at_once_leave_one_owner() -> None:
     store = Store()
     claimed(store)
