@@ -38,8 +38,7 @@ def up(
     stack = dev_up(root, clickhouse)
     _print(stack, as_json=as_json)
     if not as_json:
-        urls = ", ".join(f'"http://{address}"' for address in stack.clickhouse)
-        typer.echo(f'\n[kafka]\nbootstrap = "{stack.kafka}"\n[clickhouse]\nendpoints = [{urls}]')
+        typer.echo(f"\n{job_file_lines(stack)}")
 
 
 @dev.command()
@@ -63,6 +62,15 @@ def down(
     from chsink.embedded.dev import dev_down
 
     _print(dev_down(root, delete=delete), as_json=as_json)
+
+
+def job_file_lines(stack: DevStack) -> str:
+    """What a job file says of the stack.  With several servers it needs a shard key, whose name is the user's."""
+    urls = ", ".join(f'"http://{address}"' for address in stack.clickhouse)
+    lines = ["[kafka]", f'bootstrap = "{stack.kafka}"', "[clickhouse]", f"endpoints = [{urls}]"]
+    if len(stack.clickhouse) > 1:
+        lines.append('shard_key = ["id"]  # the column of your table that chooses the shard')
+    return "\n".join(lines)
 
 
 def _print(stack: DevStack, *, as_json: bool) -> None:

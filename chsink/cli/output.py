@@ -22,14 +22,15 @@ from chsink.errors import ChsinkError
 _JSON_KEY = "chsink.json"
 
 
-def _remember_json(context: typer.Context, value: bool) -> bool:
+def remember_json(context: typer.Context, value: bool) -> bool:
+    """Let the error handler know that a program is reading."""
     context.meta[_JSON_KEY] = value
     return value
 
 
 JsonOption = Annotated[
     bool,
-    typer.Option("--json", help="Print one JSON object, for programs.", callback=_remember_json, is_eager=True),
+    typer.Option("--json", help="Print one JSON object, for programs.", callback=remember_json, is_eager=True),
 ]
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from chsink.cli.options import DEFAULT_CONFIG, ConfigOption, SetOption, load_config
-from chsink.cli.output import JsonOption
+from chsink.cli.output import remember_json
 
 
 def run(
@@ -19,7 +19,15 @@ def run(
             help="Jars of Spark's Kafka source, comma-separated; `auto` fetches the pinned ones, `none`: the session's."
         ),
     ] = "auto",
-    as_json: JsonOption = False,  # noqa: ARG001 - read by the error handler
+    as_json: Annotated[  # noqa: ARG001 - read by the error handler
+        bool,
+        typer.Option(
+            "--json",
+            help="Print an error as one JSON object. What the job does is in its log: see observe.log_format.",
+            callback=remember_json,
+            is_eager=True,
+        ),
+    ] = False,
 ) -> None:
     """Run the job: land every record of its topics, exactly once, until stopped.
 
@@ -32,6 +40,7 @@ def run(
     it after the batch at hand; a second one, or one while it starts, at once.
     """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
     checked = load_config(config, assignments)
+    checked.required_checkpoint()
     from chsink.spark import job
 
     spark = job.session(checked, jars=_jars(jars))

@@ -27,6 +27,8 @@ state = typer.Typer(
     help="Look at the recorded state; resolve, reset or recover it by hand.",
 )
 
+PATIENCE_S = 5
+
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 TopicArgument = Annotated[str, typer.Argument(help="Kafka topic.", metavar="TOPIC")]
 
@@ -36,7 +38,7 @@ def show(config: ConfigOption = DEFAULT_CONFIG, assignments: SetOption = None, a
     """Show every row: owner, ranges, phases, and how long tokens are still trusted.  Changes nothing."""
     from chsink.recovery.show import state_document
 
-    with _wiring(load_config(config, assignments)) as wiring:
+    with _wiring(_impatient(load_config(config, assignments))) as wiring:
         document = state_document(wiring)
     if as_json:
         print_json(document)
@@ -91,7 +93,7 @@ def resolve(  # noqa: PLR0917 - arguments and options of a command
     from statemachine.ranges import TopicPartition
 
     verdict: Verdict = chosen[0]  # type: ignore[assignment]
-    with _wiring(load_config(config, assignments)) as wiring:
+    with _wiring(_impatient(load_config(config, assignments))) as wiring:
         bare = Untouched(wiring.config.kafka.isolation_level)
         change = plan_resolve(
             wiring,
@@ -193,6 +195,13 @@ def _print_records(records: Mapping[StateKey, StateRecord]) -> None:
 
 def _name(key: StateKey) -> list[str]:
     return [key.topic, str(key.partition), key.table]
+
+
+def _impatient(config: Config) -> Config:
+    """A person is waiting: what a server that is gone would have told is soon said to be unknown."""
+    clickhouse = config.clickhouse
+    shorter = {"retry_for_s": min(clickhouse.retry_for_s, PATIENCE_S)}
+    return config.model_copy(update={"clickhouse": clickhouse.model_copy(update=shorter)})
 
 
 @contextmanager

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from chsink.cli.options import DEFAULT_CONFIG, ConfigOption, SetOption, load_config
 from chsink.cli.output import JsonOption, print_json, print_table
 from chsink.config import Config
+
+if TYPE_CHECKING:
+    from chsink.wiring import Wiring
+    from statemachine.ranges import TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +48,11 @@ def status(
     chsink status -c job.toml --json | jq '.partitions[] | select(.phase == "BEFORE")'
 
     A partition at BEFORE is in doubt: a running job confirms it, a stopped job settles it at its next start.
+    The lag is left out where Kafka does not answer, and of partitions that it does not have any more.
     """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
     found = read_status(load_config(config, assignments))
+    if found["lag_unknown"]:
+        typer.echo(f"warning: the lag is not known: {found['lag_unknown']}", err=True)
     if as_json:
         print_json(found)
         return
@@ -57,7 +66,7 @@ def status(
 
 
 def read_status(config: Config) -> dict[str, Any]:
-    """The status as one JSON object."""
+    """The status as one JSON object; ``lag_unknown`` says why there is no lag, None where there is."""
     from chsink.delivery.ledger import read_owner, read_records
     from chsink.observe.logs import configure, logger
     from chsink.spark.executor import SystemClock
@@ -68,7 +77,7 @@ def read_status(config: Config) -> dict[str, Any]:
     try:
         owner = read_owner(wiring.store, config.sink.name)
         records = read_records(wiring.store, config.sink.name)
-        ends = wiring.kafka.log_ends([k.topic_partition for k in records])
+        ends, lag_unknown = _log_ends(wiring, {k.topic_partition for k in records})
     finally:
         wiring.close()
     now = time.time()
@@ -95,5 +104,20 @@ def read_status(config: Config) -> dict[str, Any]:
         "owner": None if owner is None else {"driver": owner.driver, "epoch": owner.epoch, "since": since},
         "partitions": [asdict(p) for p in partitions],
         "in_doubt": sum(p.phase == "BEFORE" for p in partitions),
-        "lag": sum(p.lag or 0 for p in partitions),
+        "lag": None if lag_unknown else sum(p.lag or 0 for p in partitions),
+        "lag_unknown": lag_unknown,
     }
+
+
+def _log_ends(wiring: Wiring, recorded: Collection[TopicPartition]) -> tuple[dict[TopicPartition, int], str | None]:
+    """Log ends of those partitions that Kafka still has; why none is known, where Kafka does not answer."""
+    from chsink.errors import PreflightError, UnavailableError
+
+    existing: set[TopicPartition] = set()
+    try:
+        for topic in sorted({tp.topic for tp in recorded}):
+            with suppress(PreflightError):  # a topic that was deleted
+                existing.update(wiring.kafka.partitions([topic]))
+        return wiring.kafka.log_ends(existing.intersection(recorded)), None
+    except UnavailableError as error:
+        return {}, error.message

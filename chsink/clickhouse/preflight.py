@@ -20,7 +20,9 @@ NON_DETERMINISTIC = re.compile(
     r"|hostName|uptime|serverUUID|query_?id|rowNumberIn\w*)\s*\(",
     re.IGNORECASE,
 )
-UNSUPPORTED = re.compile(r"\b(AggregateFunction\(|Interval|Nothing\b)")
+_JSON_ARGUMENT = r"(?:max_dynamic_\w+ ?= ?\d+|SKIP (?:REGEXP )?(?:'(?:[^'\\]|\\.)*'|`(?:[^`\\]|\\.)*`|[\w.]+))"
+_TYPED_PATHS = re.compile(rf"(?<![`\w])JSON\((?!(?:{_JSON_ARGUMENT}(?:, ?{_JSON_ARGUMENT})*)?\))")
+UNSUPPORTED = re.compile(rf"\b(AggregateFunction\(|Interval|Nothing\b)|{_TYPED_PATHS.pattern}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,11 +96,26 @@ def _shard_key(target: Target) -> Iterator[Finding]:
 
 def _unsupported(target: Target) -> Iterator[Finding]:
     for column in target.tables[0].insertable:
-        if UNSUPPORTED.search(column.type) and not column.type.startswith("Simple"):
+        name = f"{target.name}.{column.name}"
+        if _TYPED_PATHS.search(column.type):
             yield error(
                 "CHS-214",
-                f"{target.name}.{column.name} is of type {column.type}, which cannot be filled from a record",
+                f"{name} is of type {column.type}: the server makes values fit the types of its paths, or refuses all "
+                "records of a piece for one of them",
+                "declare it JSON without typed paths (max_dynamic_paths, max_dynamic_types and SKIP may stay): ALTER "
+                "TABLE ... MODIFY COLUMN keeps what is stored; give a path that needs a type a column of its own",
+            )
+        elif UNSUPPORTED.search(column.type):
+            yield error(
+                "CHS-214",
+                f"{name} is of type {column.type}, which cannot be filled from a record",
                 "fill it by a materialized view from a plain column",
+            )
+        elif column.name.partition(".")[0] in METADATA_COLUMNS and "." in column.name:
+            yield error(
+                "CHS-214",
+                f"{name} is part of a Nested column, which Kafka's own fields are not written to",
+                "declare it as _kafka_headers Array(Tuple(key String, value Nullable(String))) DEFAULT []",
             )
 
 

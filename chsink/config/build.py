@@ -131,11 +131,16 @@ def _problem_of(details: ErrorDetails, place: Place) -> Problem:
         return Problem(problems.UNKNOWN_KEY, key, "there is no such key", schema.advice(path, table))
     if kind == "literal_error":
         message = f"{details['input']!r} is not allowed" if isinstance(details["input"], str) else "it is not a text"
-        meant = closest(details["input"], _choices(place)) if isinstance(details["input"], str) else None
+        meant = _meant(details["input"], _choices(place)) if isinstance(details["input"], str) else None
         hint = f'did you mean "{meant}"?' if meant else f"use {context['expected'].replace(chr(39), chr(34))}"
         return Problem(problems.WRONG_VALUE, key, message, hint)
     message = _WRONG_TYPES.get(kind) or details["msg"].replace("Input", "it", 1)
     return Problem(problems.WRONG_VALUE, key, message, _hint_by_type(place))
+
+
+def _meant(given: str, choices: tuple[str, ...]) -> str | None:
+    """The one choice that was probably meant; none where what is given is a part of several."""
+    return None if sum(given in choice for choice in choices) > 1 else closest(given, choices)
 
 
 def _choices(place: Place) -> tuple[str, ...]:

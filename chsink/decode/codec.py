@@ -116,6 +116,14 @@ class Codec:
         """Wire array of values that :meth:`exact` returned."""
         return pa.array(values, self.wire)
 
+    def stored(self, value: Any) -> Any:
+        """What the server makes of a value that :meth:`exact` returned: equal for values that become the same."""
+        return value
+
+    def stored_array(self, array: Any) -> Any:
+        """:meth:`stored` for a wire array."""
+        return array
+
     def misfit(self, value: Any) -> MisfitError:
         """The reason for a value of the wrong kind."""
         return MisfitError(f"{kind_of(value)} in {self.label}")
@@ -161,10 +169,30 @@ def from_buffer(wire: Any, data: npt.NDArray[Any], valid: Mask | None) -> Any:
     return pa.Array.from_buffers(wire, len(data), [validity, pa.py_buffer(np.ascontiguousarray(data))])
 
 
+def python_values(array: Any) -> tuple[list[Any], dict[int, str]]:
+    """An Arrow array as Python values; and the reason for each that Python cannot hold (None there)."""
+    values: list[Any] = []
+    reasons: dict[int, str] = {}
+    for at, scalar in enumerate(array):
+        try:
+            values.append(scalar.as_py())
+        except UnicodeDecodeError:
+            reasons[at] = "a string that is not valid UTF-8"
+        except OverflowError:
+            reasons[at] = "a date or time beyond the years 1 to 9999"
+        except ValueError:
+            reasons[at] = f"Arrow {array.type} with a value that has no JSON form"
+        if at in reasons:
+            values.append(None)
+    return values, reasons
+
+
 def by_distinct(codec: Codec, texts: Any) -> tuple[Any, Suspects]:
     """Convert text by its distinct values, each through the reference."""
     coded = texts.dictionary_encode()
-    converted, reasons = codec.one_by_one(coded.dictionary.to_pylist())
+    values, unreadable = python_values(coded.dictionary)
+    converted, misfits = codec.one_by_one(values)
+    reasons = unreadable | misfits
     suspects: Suspects = None
     if reasons:
         bad = np.zeros(len(coded.dictionary), np.bool_)

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from chsink.decode.codec import Mask, Suspects
+from chsink.decode.codec import Mask, Suspects, python_values
 from chsink.decode.columns import BadValue, Column, Decoded
 from chsink.decode.documents import JsonCodec
 from chsink.decode.fast import Refused
@@ -108,9 +108,10 @@ def _settle(field: Field, source: Any, array: Any, suspects: Suspects) -> tuple[
 
 def _one_by_one(field: Field, source: Any) -> tuple[Any, dict[int, str]]:
     out: list[Any] = []
-    reasons: dict[int, str] = {}
+    items, unreadable = python_values(source)
+    reasons = {at: f"{reason}, in {field.codec.label}" for at, reason in unreadable.items()}
     document = isinstance(field.codec, JsonCodec) and is_text(source.type)
-    for at, item in enumerate(source.to_pylist()):
+    for at, item in enumerate(items):
         out.append(None)
         value: Any = None
         try:
@@ -163,12 +164,12 @@ def json_value(value: Any, source: Any) -> Any:
     raise MisfitError(f"Arrow {source}, which no column takes")
 
 
-def _key(key: Any, source: Any) -> str:
+def _key(key: Any, source: Any) -> Any:
     if isinstance(key, bytes):
         try:
             return key.decode("utf-8")
         except UnicodeDecodeError:
-            raise MisfitError("a binary Map key that is not UTF-8") from None
+            return key  # only a key of strings takes it
     if isinstance(key, bool):
         return "true" if key else "false"
     return str(json_value(key, source))

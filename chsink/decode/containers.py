@@ -183,7 +183,7 @@ class MapCodec(Codec):
         if not isinstance(value, Pairs):
             raise self.misfit(value)
         pairs = [(self.key.element(name), self.value.element(one)) for name, one in value.items]
-        if len({name for name, _ in pairs}) != len(pairs):
+        if len({self.key.stored(name) for name, _ in pairs}) != len(pairs):
             raise MisfitError("a key is repeated in a Map")
         return pairs
 
@@ -231,17 +231,19 @@ class MapCodec(Codec):
         value_array, wrong_values = self.value.build(values)
         lengths = np.array([size or 0 for size in sizes], np.int64)
         bad_null = value_array.null_count and not self.value.null_inside
-        if wrong_keys or wrong_values or bad_null or self._repeated(key_array, lengths):
+        if wrong_keys or wrong_values or bad_null or self._repeated(key_array, lengths) is not None:
             return None
         return self._assemble(lengths, key_array, value_array, np.array([size is None for size in sizes], np.bool_))
 
-    def _repeated(self, keys: Any, lengths: Any) -> bool:
-        """Whether a key is repeated inside one map: equal keys of equal owners stand together once sorted."""
+    def _repeated(self, keys: Any, lengths: Any) -> Suspects:
+        """The maps in which a key is repeated: equal keys of equal owners stand together once sorted."""
         if lengths.max(initial=0) < 2:
-            return False
+            return None
         owner = np.repeat(np.arange(len(lengths)), lengths)
-        code = numpy_of(keys.dictionary_encode().indices).astype(np.int64)
-        return bool(len(np.unique(owner * (len(code) + 1) + code)) != len(code))
+        code = numpy_of(self.key.stored_array(keys).dictionary_encode().indices).astype(np.int64)
+        pairs = np.sort(owner * (len(code) + 1) + code)
+        again = pairs[1:][pairs[1:] == pairs[:-1]]
+        return lift(np.ones(len(again), np.bool_), again // (len(code) + 1), len(lengths))
 
     def accept(self, source: Any) -> Reader | None:
         """Maps of what keys and values accept."""
@@ -260,6 +262,7 @@ class MapCodec(Codec):
         items, wrong_items = item.convert(source_items)
         bad = merge(wrong_keys, wrong_items, missing(self.key, source_keys), missing(self.value, source_items))
         lengths = np.diff(numpy_of(offsets))
-        if self._repeated(keys, lengths) or keys.null_count:
-            raise MisfitError("a key is repeated in a Map")
-        return self._assemble(lengths, keys, items, ~valid_of(array)), lift(bad, parents, len(array))
+        if keys.null_count:
+            raise MisfitError("a key that does not fit")
+        bad = merge(lift(bad, parents, len(array)), self._repeated(keys, lengths))
+        return self._assemble(lengths, keys, items, ~valid_of(array)), bad

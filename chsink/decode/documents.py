@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 
 from chsink.decode.codec import Codec
@@ -84,12 +85,14 @@ _JSON_CHECK: Final = json.JSONDecoder(object_pairs_hook=_unique, parse_float=_fi
 class DynamicCodec(Codec):
     """``Dynamic``: the value's JSON text, as a String; a string's with the fewest escapes.
 
-    NULL holds at the top level only: in a container the server stores an Arrow null as an empty string.
+    It travels as a union of the one alternative String: a null of a union is NULL to the server, while it stores a
+    null of a string column as an empty string, or as the column's DEFAULT where it has one (``defaulted``).
     """
 
-    def __init__(self) -> None:
-        super().__init__("Dynamic", pa.string())
-        self.nullable = True
+    def __init__(self, *, defaulted: bool = False) -> None:
+        super().__init__("Dynamic", pa.string() if defaulted else pa.dense_union([pa.field("String", pa.string())]))
+        self.nullable = self.null_inside = True
+        self.defaulted = defaulted
 
     def exact(self, value: Any) -> Any:
         """JSON text."""
@@ -97,6 +100,14 @@ class DynamicCodec(Codec):
             encoded(value)
             return json.dumps(value, ensure_ascii=False)
         return raw_text(value)
+
+    def array(self, values: list[Any]) -> Any:
+        """Null is a null of the alternative."""
+        texts = pa.array(values, pa.string())
+        if self.defaulted:
+            return texts
+        types, offsets = np.zeros(len(values), np.int8), np.arange(len(values), dtype=np.int32)
+        return pa.UnionArray.from_dense(pa.array(types), pa.array(offsets), [texts], ["String"])
 
     def build_raw(self, texts: Sequence[bytes]) -> tuple[Any, dict[int, str]]:
         """Arrays, objects and numbers as they are; strings anew."""

@@ -1,10 +1,10 @@
 """A table's insertable columns as the decoder sees them: codec, null rule, and the Nested group they belong
 to.
 
-Null rule (a JSON null and a missing field are the same): a Nullable, Dynamic or Variant column holds NULL;
-a column with a DEFAULT is sent an Arrow null, for which the server evaluates the DEFAULT; every other
-column refuses.  The server does not do so for Array, Map, JSON and Variant: with an empty DEFAULT the empty
-value is sent, with another one it refuses.
+Null rule (a JSON null and a missing field are the same): a Nullable or Variant column, and a Dynamic one
+without a DEFAULT, holds NULL; a column with a DEFAULT is sent an Arrow null, for which the server evaluates
+the DEFAULT; every other column refuses.  The server does not do so for Array, Map and JSON: with an empty
+DEFAULT the empty value is sent, with another one it refuses.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from chsink.decode.codec import Codec, Mask, Suspects, merge, numpy_of, valid_of
 from chsink.decode.columns import Column
 from chsink.decode.containers import ArrayCodec, MapCodec
-from chsink.decode.documents import JsonCodec
+from chsink.decode.documents import DynamicCodec, JsonCodec
 from chsink.decode.wire import codec_for
 from chsink.errors import ConfigError
 
@@ -69,6 +69,8 @@ def fields_of(columns: Sequence[Column], timezone: str) -> tuple[Field, ...]:
 def _field(column: Column, codec: Codec, names: set[str]) -> Field:
     reason: str | None = None
     empty: Any = None
+    if isinstance(codec, DynamicCodec) and column.has_default:
+        codec = DynamicCodec(defaulted=True)
     ignores_default = isinstance(codec, ArrayCodec | MapCodec | JsonCodec)
     if not codec.nullable and not column.has_default:
         reason = MISSING

@@ -103,6 +103,14 @@ class FixedStringCodec(StringCodec):
             raise MisfitError(f"longer than {self.label}")
         return data
 
+    def stored(self, value: Any) -> Any:
+        """Without the zero bytes that the server would pad."""
+        return value.rstrip(b"\0")
+
+    def stored_array(self, array: Any) -> Any:
+        """Without the zero bytes that the server would pad."""
+        return pc.replace_substring_regex(array, r"\x00+$", "")
+
     def build_raw(self, texts: Sequence[bytes]) -> tuple[Any, dict[int, str]]:
         """As String, then the length."""
         array, reasons = super().build_raw(texts)

@@ -41,7 +41,7 @@ from chsink.decode.codec import (
 )
 from chsink.decode.numbers import split_number
 from chsink.decode.values import MisfitError, Number, kinds_of
-from chsink.errors import ConfigError
+from chsink.decode.zones import Zone
 
 Ticks = npt.NDArray[np.int64]
 
@@ -121,18 +121,6 @@ def ticks_of(seconds: int, fraction: str | None, precision: int, label: str) -> 
     return int(seconds * 10**precision) + int(digits.ljust(precision, "0") or 0)
 
 
-def _known_zone(zone: str) -> str:
-    try:
-        pc.assume_timezone(pa.array([0], pa.timestamp("s")), zone)
-    except pa.ArrowInvalid:
-        raise ConfigError(
-            "CHS-503",
-            f"the time zone {zone!r} is not known on this machine",
-            "install the time zone database (package tzdata) on every executor, or use UTC",
-        ) from None
-    return zone
-
-
 class InstantCodec(Codec):
     """``DateTime`` (precision None) and ``DateTime64(p)``.
 
@@ -147,7 +135,7 @@ class InstantCodec(Codec):
         digits, unit = next((n, u) for n, u in _UNITS if n >= self.precision)
         self.factor = 10 ** (digits - self.precision)
         super().__init__(label, pa.decimal128(20, self.precision) if self.decimal else pa.timestamp(unit, "UTC"))
-        self.zone = None if zone in _UTC_NAMES else _known_zone(zone)
+        self.zone = None if zone in _UTC_NAMES else Zone(zone)
         scale: int = 10**self.precision
         self.low: int = 0 if precision is None else _DAY_1900 * 86400 * scale
         self.high: int = 2**32 - 1 if precision is None else min(_DAY_2300 * 86400 * scale - 1, _INT64_MAX)
@@ -184,14 +172,14 @@ class InstantCodec(Codec):
             offset = int(found[10]) * 3600 + int(found[11] or 0) * 60
             seconds -= offset if found[9] == "+" else -offset
         elif not found[8] and self.zone:
-            seconds = self._from_local(pa.array([seconds], pa.timestamp("s")))[0].value
+            seconds = self._from_local(seconds, self.zone)
         return ticks_of(seconds, found[7], self.precision, self.label)
 
-    def _from_local(self, local: Any) -> Any:
-        try:
-            return pc.assume_timezone(local, self.zone, ambiguous="earliest", nonexistent="raise")
-        except pa.ArrowInvalid:
-            raise MisfitError(f"a local time that a clock change in {self.zone} skips") from None
+    def _from_local(self, seconds: int, zone: Zone) -> int:
+        instant = zone.instant(seconds)
+        if instant is None:
+            raise MisfitError(f"a local time that a clock change in {zone.name} skips")
+        return instant
 
     def reader(self, samples: Sequence[Any]) -> Reader | None:
         """From text, or from integers."""
@@ -237,17 +225,18 @@ class InstantCodec(Codec):
     def _from_timestamps(self, array: Any) -> tuple[Any, Suspects]:
         if pa.types.is_date32(array.type):
             array = array.cast(pa.timestamp("s"))
-        if array.type.tz is None and self.zone:
-            array = self._from_local(array)
         digits = next(n for n, unit in _UNITS if unit == array.type.unit)
         ticks = numpy_of(array.view(pa.int64()))
         valid = valid_of(array)
+        unusable: Suspects = None
+        if array.type.tz is None and self.zone:
+            ticks, unusable = self.zone.instants(ticks, 10**digits)
         if digits > self.precision:
             ticks, rest = np.divmod(ticks, 10 ** (digits - self.precision))
-            return self._ranged(ticks, valid, rest != 0)
+            return self._ranged(ticks, valid, merge(unusable, rest != 0))
         factor = 10 ** (self.precision - digits)
         beyond = (ticks < self.low // factor) | (ticks > self.high // factor)
-        return self._ranged(np.where(beyond, 0, ticks) * factor, valid, beyond)
+        return self._ranged(np.where(beyond, 0, ticks) * factor, valid, merge(unusable, beyond))
 
     def _ranged(self, ticks: Ticks, valid: Mask, bad: Mask | None) -> tuple[Any, Suspects]:
         suspects = merge(bad, (ticks < self.low) | (ticks > self.high))

@@ -15,7 +15,8 @@ Date, Date32                            date32
 DateTime, DateTime64(0 … 6, 9)          timestamp(s, ms, us or ns; UTC)
 DateTime64(7), DateTime64(8)            decimal128(20, p), seconds
 Time, Time64(p)                         int32 seconds, decimal128(18, p) seconds
-JSON, Dynamic                           string
+JSON                                    string
+Dynamic                                 dense_union of a string
 Array, Tuple, Map, Variant              list, struct, map, dense_union
 ======================================  ==================================================================
 

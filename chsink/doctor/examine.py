@@ -27,6 +27,7 @@ from chsink.doctor.store import state_grant_findings, store_findings
 from chsink.doctor.topics import topic_findings
 from chsink.errors import ChsinkError
 from chsink.findings import Finding, Severity, guarded, of_error
+from chsink.pipelines import Untouched, fingerprint
 from chsink.ports import Unanswered
 from statemachine.records import Phase, StateKey, StateRecord
 
@@ -159,7 +160,15 @@ class Examination:
         owner = read_owner(wiring.store, self._config.sink.name)
         if len(self._targets) == len(self._config.routes):
             window = wiring.window(owner.layout if owner else lambda _: None)
-            yield from in_doubt_findings(records, self._targets, window, wiring.clock.now_ms())
+            bare = Untouched(self._config.kafka.isolation_level)
+
+            def present_pipeline(key: StateKey, record: StateRecord) -> str:
+                members = window.members(key.table, record.layout)
+                if not members:  # a layout that is not stored: CHS-312 says so
+                    return record.pipeline
+                return fingerprint(wiring.pipeline(key.topic, bare), [m.table for m in members])
+
+            yield from in_doubt_findings(records, self._targets, window, wiring.clock.now_ms(), present_pipeline)
         present = {r.topic: wiring.layout(r).fingerprint() for r in self._config.routes}
         yield from layout_findings(records, owner, present)
         for target in self._targets.values():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from chsink.clickhouse.identifiers import TableName
 from chsink.clickhouse.preflight import Target
@@ -17,9 +17,16 @@ LOOK_S = 5
 
 
 def in_doubt_findings(
-    records: Mapping[StateKey, StateRecord], targets: Mapping[str, Target], window: DedupWindow, now_ms: int
+    records: Mapping[StateKey, StateRecord],
+    targets: Mapping[str, Target],
+    window: DedupWindow,
+    now_ms: int,
+    present: Callable[[StateKey, StateRecord], str],
 ) -> Iterator[Finding]:
-    """Each range in doubt, and how the next start will settle it."""
+    """Each range in doubt, and how the next start will settle it.
+
+    ``present`` gives the fingerprint under which a range would be sent now, where nothing transforms the stream.
+    """
     by_table = {t.name: t for t in targets.values()}
     doubtful = {k: r for k, r in records.items() if r.in_doubt}
     for key, record in doubtful.items():
@@ -31,6 +38,13 @@ def in_doubt_findings(
                 "CHS-227",
                 f"{what}, for table {key.table}, to which no route leads: the start will halt with CHS-313",
                 f"put the route back, or decide: chsink state resolve {key.topic} {key.partition} --help",
+            )
+        elif changed := changed_parts(record.pipeline, present(key, record)):
+            yield warning(
+                "CHS-227",
+                f"{what}, and since then changed: {', '.join(changed)}; the start will halt with CHS-309",
+                "put it back until the range is settled; or decide: "
+                f"chsink state resolve {key.topic} {key.partition} --help",
             )
         elif (why := window.doubtful_tokens(key, record)) is None:
             yield info("CHS-227", f"{what}; it can be sent again under its tokens")
@@ -44,6 +58,17 @@ def in_doubt_findings(
             )
     if not doubtful:
         yield ok("CHS-227", "nothing is in doubt")
+
+
+def changed_parts(recorded: str, present: str) -> list[str]:
+    """Names of what differs between two fingerprints (``name=digest,…``); none where the stream was transformed.
+
+    What a program's own transform is now cannot be known here, so its ranges are left to the start.
+    """
+    then, now = (dict(part.split("=", 1) for part in text.split(",") if "=" in part) for text in (recorded, present))
+    if then.get("transform") != now.get("transform"):
+        return []
+    return [name for name in now if then.get(name) != now[name]]
 
 
 def layout_findings(

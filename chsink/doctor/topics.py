@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from chsink.doctor import rules
 from chsink.findings import Finding, ok, warning
@@ -27,7 +27,8 @@ def topic_findings(kafka: KafkaAdmin, topic: str, records: Records, now_ms: int)
     else:
         yield ok("CHS-201", f"{topic} has {len(partitions)} partitions, id {topic_id}")
     yield from _recreated(topic, topic_id, mine)
-    yield from _retention(kafka, topic, mine, now_ms)
+    yield from _gone(topic, sorted(mine.keys() - set(partitions)))
+    yield from _retention(kafka, topic, {tp: mine[tp] for tp in partitions if tp in mine}, now_ms)
 
 
 def _recreated(topic: str, topic_id: str | None, mine: Mapping[TopicPartition, StateRecord]) -> Iterator[Finding]:
@@ -37,6 +38,16 @@ def _recreated(topic: str, topic_id: str | None, mine: Mapping[TopicPartition, S
             "CHS-226",
             f"{topic} is not the topic that the state was recorded for (partitions {', '.join(map(str, other))})",
             "if it was made anew on purpose, start with a new checkpoint, so that it is read from its beginning",
+        )
+
+
+def _gone(topic: str, partitions: Sequence[TopicPartition]) -> Iterator[Finding]:
+    if partitions:
+        numbers = ", ".join(str(tp.partition) for tp in partitions)
+        yield warning(
+            "CHS-226",
+            f"{topic} has no partition {numbers} any more, of which there is state: it was made anew with fewer",
+            f"if that is meant, forget their state, one by one: chsink state reset {topic} {partitions[0].partition}",
         )
 
 

@@ -12,6 +12,7 @@ from time import perf_counter
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
 
 from chsink.delivery.model import Ack, total
+from chsink.errors import PreflightError
 from statemachine.ranges import TopicPartition
 from statemachine.records import StateKey, StateRecord
 
@@ -53,8 +54,18 @@ class Metrics:
         )
 
     def serve(self, port: int) -> int:
-        """Serve ``/metrics`` on this machine; 0 takes a free port.  Returns the port."""
-        server, _thread = start_http_server(port, registry=self.registry)
+        """Serve ``/metrics`` on this machine; 0 takes a free port.  Returns the port.
+
+        Raises PreflightError CHS-235 when the port cannot be had.
+        """
+        try:
+            server, _thread = start_http_server(port, registry=self.registry)
+        except OSError as error:
+            raise PreflightError(
+                "CHS-235",
+                f"the metrics cannot be served on port {port}: {error.strerror or error}",
+                "set observe.metrics_port to a port that is free on the driver, or to 0, which takes one",
+            ) from error
         return int(server.server_port)
 
     @contextmanager

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from chsink.clickhouse.preflight import Target
+from chsink.clickhouse.identifiers import plain_or_quoted
 from chsink.delivery.ledger import Ledger, read_owner, read_records
-from chsink.errors import ChsinkError, PreflightError
+from chsink.errors import PreflightError
 from statemachine.records import StateKey, StateRecord
 
 if TYPE_CHECKING:
@@ -82,12 +82,13 @@ def find(wiring: Wiring, topic: str, partition: int | None, table: str | None = 
     return found
 
 
-def target_of(wiring: Wiring, key: StateKey) -> Target | None:
-    """The record's table, None where no route leads to it any more, or the tables cannot be asked."""
-    try:
-        return next((t for t in wiring.targets.values() if (t.topic, t.name) == (key.topic, key.table)), None)
-    except ChsinkError:
-        return None
+def is_routed(wiring: Wiring, key: StateKey) -> bool:
+    """Whether a route leads the record's topic to its table still."""
+    if key.topic not in wiring.config.topics:
+        return False
+    name = wiring.config.table_of(wiring.config.route_of(key.topic))
+    assert name.database is not None
+    return plain_or_quoted(name.database, name.table) == key.table
 
 
 def describe(record: StateRecord) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
@@ -11,8 +12,8 @@ from chsink.clickhouse.preflight import Target
 from chsink.clickhouse.table import PROBE_COLUMNS
 from chsink.delivery.halts import asking_target
 from chsink.delivery.ledger import read_owner
-from chsink.errors import PreflightError
-from chsink.recovery.change import Change, find, target_of
+from chsink.errors import ChsinkError, PreflightError
+from chsink.recovery.change import Change, find, is_routed
 from statemachine import writes
 from statemachine.ranges import TopicPartition
 from statemachine.records import Phase, StateKey, StateRecord
@@ -58,7 +59,8 @@ def plan_resolve(
     """Decide about the one range in doubt.  ``pipeline`` gives the fingerprint under which the next start will send.
 
     Raises PreflightError CHS-320 when nothing, or more than one range, is in doubt there; with ``resend`` CHS-321 while
-    a task may still send the range, and CHS-322 when it cannot or must not be sent again.
+    a task may still send the range, and CHS-322 when it cannot or must not be sent again, or its rows cannot be
+    counted.  The other verdicts are a person's word, and hold where a server of the range is gone.
     """
     doubtful = {k: r for k, r in find(wiring, tp.topic, tp.partition, table).items() if r.phase is Phase.BEFORE}
     if len(doubtful) != 1:
@@ -69,26 +71,20 @@ def plan_resolve(
             "name one with --table" if doubtful else "see `chsink state show`",
         )
     [(key, record)] = doubtful.items()
-    target = target_of(wiring, key)
-    rows = None if target is None else rows_of(wiring, target, key, record)
-    seen = (
-        f"{key.table} cannot be looked at by offset: this rests on your word"
-        if rows is None
-        else f"{key.table} holds {rows} rows of it now"
-    )
+    seen = look(wiring, key, record)
     fenced = "a job that runs on this sink is fenced: it stops with CHS-801"
     match verdict:
         case "landed":
             does = f"{key.topic_partition} {record.range} is taken for landed, whole: nothing of it is sent again"
-            return Change(doubtful, (does, seen, fenced), {key: _landed})
+            return Change(doubtful, (does, seen.sentence, fenced), {key: _landed})
         case "lost":
             does = f"{key.topic_partition} {record.range} is given up: what is not there is never sent (a gap)"
-            return Change(doubtful, (does, seen, fenced), {key: _lost})
+            return Change(doubtful, (does, seen.sentence, fenced), {key: _lost})
         case "resend":
-            _check_resend(wiring, key, record, target, rows, senders_gone=senders_gone)
+            _check_resend(wiring, key, record, seen, senders_gone=senders_gone)
             does = f"{key.topic_partition} {record.range} is sent again by the next start, whole, under new tokens"
             make = partial(_resend, wiring, key, pipeline(tp.topic))
-            return Change(doubtful, (does, seen, fenced), {key: make})
+            return Change(doubtful, (does, seen.sentence, fenced), {key: make})
 
 
 def _landed(record: StateRecord, epoch: int, attempt: str) -> StateRecord:
@@ -115,13 +111,17 @@ def _resend(  # noqa: PLR0917 - the last three are given by who carries it out
     )
 
 
-def _check_resend(
-    wiring: Wiring, key: StateKey, record: StateRecord, target: Target | None, rows: int | None, *, senders_gone: bool
-) -> None:
+def _check_resend(wiring: Wiring, key: StateKey, record: StateRecord, seen: Seen, *, senders_gone: bool) -> None:
     """A range may be sent anew only when it can be read, nobody else can still send it, and none of it is there."""
     tp = key.topic_partition
-    if target is None:
+    if not is_routed(wiring, key):
         raise PreflightError("CHS-322", f"{tp}: no route leads to {key.table}", "put the route back first")
+    if seen.trouble is not None:
+        raise PreflightError(
+            "CHS-322",
+            f"{tp} {record.range}: {seen.sentence}",
+            "put that right, so that the rows can be counted; or look yourself, and say --landed or --lost",
+        ) from seen.trouble
     topic_id = wiring.kafka.topic_ids([key.topic])[key.topic]
     start, end = wiring.kafka.log_starts([tp])[tp], wiring.kafka.log_ends([tp])[tp]
     if topic_id != record.topic_id or start > record.start or end < record.end:
@@ -130,10 +130,10 @@ def _check_resend(
             f"{tp} {record.range} can no longer be read from Kafka (topic id {topic_id}, log [{start}, {end}))",
             "say --landed or --lost",
         )
-    if rows and not record.incarnation:
+    if seen.rows and not record.incarnation:
         raise PreflightError(
             "CHS-322",
-            f"{key.table} holds {rows} rows of {tp} {record.range}: sent again, they would be there twice",
+            f"{key.table} holds {seen.rows} rows of {tp} {record.range}: sent again, they would be there twice",
             f"on each shard: DELETE FROM {quote_table(key.table)} WHERE {_where(key, record)}; or say --landed",
         )
     if not senders_gone:
@@ -144,8 +144,36 @@ def _check_resend(
         )
 
 
-def rows_of(wiring: Wiring, target: Target, key: StateKey, record: StateRecord) -> int | None:
-    """How many rows of the range its recorded shards hold, None where the table, or the state, cannot tell."""
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """``rows`` of a range in its table, None where that is not known; ``trouble`` is what kept from looking."""
+
+    table: str
+    rows: int | None = None
+    trouble: ChsinkError | None = None
+
+    @property
+    def sentence(self) -> str:
+        if self.trouble is not None:
+            return f"the rows in {self.table} could not be counted ({self.trouble.message})"
+        if self.rows is None:
+            return f"{self.table} cannot be looked at by offset: this rests on your word"
+        return f"{self.table} holds {self.rows} rows of it now"
+
+
+def look(wiring: Wiring, key: StateKey, record: StateRecord) -> Seen:
+    """Look for the range's rows on its recorded shards.  Nothing that is wrong there is raised."""
+    if not is_routed(wiring, key):
+        return Seen(key.table)
+    try:
+        target = wiring.target(wiring.config.route_of(key.topic))
+        return Seen(key.table, _count(wiring, target, key, record))
+    except ChsinkError as error:
+        return Seen(key.table, trouble=error)
+
+
+def _count(wiring: Wiring, target: Target, key: StateKey, record: StateRecord) -> int | None:
+    """Rows of the range, None where the table, or the state, cannot tell."""
     owner = read_owner(wiring.store, key.sink)
     recorded = owner is not None and owner.layout(record.layout) is not None
     if not recorded or not {c.name for c in target.tables[0].columns}.issuperset(PROBE_COLUMNS):

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from chsink.clickhouse.window import DedupWindow
 from chsink.delivery.halts import asking_target
 from chsink.delivery.ledger import read_owner, read_records
-from chsink.recovery.change import target_of
+from chsink.errors import ChsinkError
+from chsink.recovery.change import is_routed
+from statemachine.owner import Owner
 from statemachine.records import StateKey, StateRecord
 
 if TYPE_CHECKING:
@@ -19,33 +23,72 @@ def state_document(wiring: Wiring) -> dict[str, Any]:
     """Owner, layouts and records as one JSON object.
 
     ``window`` is what the table remembers, per shard, as (blocks, seconds or null); ``tokens`` says of a range in doubt
-    whether that still holds its tokens.  Both are None where no route leads to the table, or it cannot be asked.
+    whether that still holds its tokens, or why that is unknown.  Both are None where no route leads to the table.
     """
     sink = wiring.config.sink.name
     owner, records = read_owner(wiring.store, sink), read_records(wiring.store, sink)
-    window = wiring.window(owner.layout if owner else lambda _: None)
+    memory = _Memory(wiring, owner)
     return {
         "sink": sink,
         "store": wiring.store.name,
         "owner": None
         if owner is None
         else {"driver": owner.driver, "epoch": owner.epoch, "since": moment(owner.claimed_at)},
-        "layouts": {} if owner is None else dict(owner.layouts),
-        "records": [
-            _record(k, r, wiring.clock.now_ms(), None if target_of(wiring, k) is None else window)
-            for k, r in sorted(records.items())
-        ],
+        "layouts": {} if owner is None else {name: _in_words(layout) for name, layout in owner.layouts},
+        "records": [_record(k, r, wiring.clock.now_ms(), memory) for k, r in sorted(records.items())],
     }
 
 
-def _record(key: StateKey, record: StateRecord, now_ms: int, window: DedupWindow | None) -> dict[str, Any]:
-    remembers = (
-        None if window is None else [(m.table.window_blocks, m.table.window_s) for m in window.members(key.table, None)]
-    )
-    tokens = None
-    if window is not None and record.in_doubt:
-        with asking_target():
-            tokens = window.doubtful_tokens(key, record) or "remembered"
+@dataclass(slots=True)
+class _Memory:
+    """What the target tables remember.  A question that fails once, of the tables or of a layout, is not put again."""
+
+    wiring: Wiring
+    owner: Owner | None
+    _window: DedupWindow | None = None
+    _unknown: dict[str | None, str] = field(default_factory=dict)
+
+    def blocks(self, key: StateKey) -> list[tuple[int, int | None]] | None:
+        """(blocks, seconds) per shard of the present layout."""
+        window = self._asked() if is_routed(self.wiring, key) else None
+        if window is None:
+            return None
+        return [(m.table.window_blocks, m.table.window_s) for m in window.members(key.table, None)]
+
+    def tokens(self, key: StateKey, record: StateRecord) -> str | None:
+        """Whether the tokens of a range in doubt are remembered."""
+        if not record.in_doubt or not is_routed(self.wiring, key):
+            return None
+        window = self._asked()
+        if window is not None and record.layout not in self._unknown:
+            try:
+                with asking_target():
+                    return window.doubtful_tokens(key, record) or "remembered"
+            except ChsinkError as error:
+                self._unknown[record.layout] = f"unknown: {error.message}"
+        return self._unknown.get(None) or self._unknown[record.layout]
+
+    def _asked(self) -> DedupWindow | None:
+        if self._window is None and None not in self._unknown:
+            try:
+                self._window = self.wiring.window(self.owner.layout if self.owner else lambda _: None)
+            except ChsinkError as error:
+                self._unknown[None] = f"unknown: {error.message}"
+        return self._window
+
+
+def _in_words(layout: str) -> str:
+    """A stored layout, with the names that the job file has for what becomes of a NULL in the shard key."""
+    try:
+        document = dict(json.loads(layout))
+    except ValueError:  # damaged: shown as it is
+        return layout
+    stored = document.pop("null_key", None)
+    named = {"dead_letter": "halt", "first": "first_shard"}.get(stored, stored)
+    return json.dumps({**document, "null_shard_key": named}, ensure_ascii=False)
+
+
+def _record(key: StateKey, record: StateRecord, now_ms: int, memory: _Memory) -> dict[str, Any]:
     return {
         "topic": key.topic,
         "partition": key.partition,
@@ -56,8 +99,8 @@ def _record(key: StateKey, record: StateRecord, now_ms: int, window: DedupWindow
         "end": record.end,
         "gaps": [[g.start, g.end] for g in record.gaps],
         "age_s": round((now_ms - record.before_at) / 1000, 1) if record.before_at else None,
-        "tokens": tokens,
-        "window": remembers,
+        "tokens": memory.tokens(key, record),
+        "window": memory.blocks(key),
         "before_at": moment(record.before_at) if record.before_at else None,
         "marks": [[m.blocks, m.started_s] for m in record.marks],
         "topic_id": record.topic_id,

@@ -80,8 +80,8 @@ class Layout:
         if self.null_key not in get_args(NullKey):
             raise ConfigError(
                 "CHS-408",
-                f"clickhouse.null_key {self.null_key!r} is not known",
-                "use 'dead_letter' (no shard) or 'first' (the first shard)",
+                f"a null_key of {self.null_key!r} is not known",
+                "set errors.null_shard_key to 'halt' (which a layout calls 'dead_letter') or 'first_shard' ('first')",
             )
         seen = Counter(shard.identity for shard in self.shards)
         twice = ", ".join(name for name, count in seen.items() if count > 1)

@@ -20,6 +20,7 @@ from typing import Any
 
 from chsink.clickhouse.identifiers import TableName, quote_string, quote_strings
 from chsink.errors import PreflightError
+from chsink.findings import NOT_LET_IN, server_sentence
 from chsink.ports import Outcome, Row, ServerRefused, SqlClient, StoreUnavailable, Swap, Unanswered
 from chsink.state import sql_files
 from chsink.state.groups import utf8, write_in_groups
@@ -177,12 +178,31 @@ class KeeperMapStore:
     def _unusable(self, what: str, error: ServerRefused) -> PreflightError | StoreUnavailable:
         if error.code == KEEPER:
             return StoreUnavailable(error.message)
-        return PreflightError(
-            "CHS-220",
-            f"the state table {self.table} at {self._client.url} cannot be {what}: {error.message}",
-            "let an administrator run sql/1_state_table.sql and sql/3_state_grants.sql (docs/state-store.md); "
-            "the server needs <keeper_map_path_prefix> and a Keeper, and one path holds tables of one definition",
-        )
+        said = server_sentence(error)
+        if error.code in NOT_LET_IN:
+            return PreflightError("CHS-232", f"{self._client.url}: {said}", "correct clickhouse.user and its password")
+        sentence = f"the state table {self.table} at {self._client.url} cannot be {what}: {said}"
+        return PreflightError("CHS-220", sentence, self._fix(error.code))
+
+    def _fix(self, code: int | None) -> str:
+        match code:
+            case 81:
+                return (
+                    f"CREATE DATABASE {TableName(None, self.table.database or '')} on the server, or correct "
+                    "clickhouse.database (or the database in state.table)"
+                )
+            case 60:
+                return "let an administrator run sql/1_state_table.sql, or set state.create_table = true"
+            case 497:
+                return (
+                    "let an administrator run sql/3_state_grants.sql, and sql/1_state_table.sql where the table is "
+                    "missing (docs/state-store.md)"
+                )
+            case _:
+                return (
+                    "let an administrator run sql/1_state_table.sql (docs/state-store.md); the server needs "
+                    "<keeper_map_path_prefix> and a Keeper, and one path holds tables of one definition"
+                )
 
 
 def answer_of(send: Callable[[], None]) -> Outcome:

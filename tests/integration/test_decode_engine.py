@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 from chdb import session
 
+from chsink.clickhouse.preflight import UNSUPPORTED
 from chsink.decode import INSERT_SETTINGS, Column, Decoded, JsonDecoder
 
 TYPE_SETTINGS = (
@@ -183,8 +184,9 @@ CASES: list[tuple[str, list[tuple[str, str]], list[str]]] = [
             (f'"{ISO}"', "2026-01-31 12:34:56"),
             (f'"{ISO}Z"', "2026-01-31 13:34:56"),
             ('"2026-10-25 02:30:00"', "2026-10-25 02:30:00"),
+            ('"2050-07-01 12:00:00"', "2050-07-01 12:00:00"),
         ],
-        ['"2026-03-29 02:30:00"'],
+        ['"2026-03-29 02:30:00"', '"2050-03-27 02:30:00"'],
     ),
     *(
         (
@@ -239,7 +241,6 @@ CASES: list[tuple[str, list[tuple[str, str]], list[str]]] = [
     ),
     ("Dynamic", [('{"a": 1}', '{"a": 1}'), ('"x"', '"x"'), ("1.50", "1.50")], []),
 ]
-NO_CONTAINER_NULL = ("Dynamic",)
 
 
 @pytest.mark.parametrize(("kind", "good", "bad"), CASES, ids=[f"{at}-{case[0]}" for at, case in enumerate(CASES)])
@@ -268,7 +269,7 @@ def test_a_value_is_stored_exactly_or_not_at_all(
     assert {row: value.rstrip("\0") for row, value in engine.select(f"toString({text})").items()} == expected
 
 
-NULL_CASES = sorted({case[0] for case in CASES if case[0] not in NO_CONTAINER_NULL and "LowCardinality" not in case[0]})
+NULL_CASES = sorted({case[0] for case in CASES if case[0] != "Dynamic" and "LowCardinality" not in case[0]})
 
 
 @pytest.mark.parametrize("kind", NULL_CASES)
@@ -286,6 +287,26 @@ def test_null_is_null_in_nullable_types_everywhere(engine: Engine, kind: str) ->
     engine.insert(decoded)
     nulls = engine.select("[isNull(c), isNull(a[1]), isNull(a[2]), isNull(m['k']), isNull(t.x)]")
     assert nulls == {0: [1, 1, 0, 1, 1], 1: [0, 1, 1, 0, 0]}
+
+
+def test_null_in_dynamic_is_null_and_never_an_empty_string(engine: Engine) -> None:
+    """⚑ null, a missing field and a null element of a Dynamic are NULL; an empty string is one."""
+    columns = engine.create("c Dynamic, a Array(Dynamic), m Map(String, Dynamic), t Tuple(x Dynamic, y UInt8)")
+    rows = [
+        '{"c": null, "a": [null, 1], "m": {"k": null}, "t": {"y": 1}}',
+        '{"a": [null], "m": {"k": null}, "t": [null, 1]}',
+        '{"c": "", "a": ["", "x"], "m": {"k": ""}, "t": ["", 1]}',
+        '{"c": 1.50, "a": [{"b" : 1}, 7], "m": {"k": [1]}, "t": [true, 1]}',
+    ]
+    kinds = {0: ["None"] * 4, 1: ["None"] * 4, 2: ["String"] * 4, 3: ["String"] * 4}
+    for some in (rows, rows[:1], rows * 100):
+        engine.create("c Dynamic, a Array(Dynamic), m Map(String, Dynamic), t Tuple(x Dynamic, y UInt8)")
+        decoded = JsonDecoder(columns, timezone="UTC").decode(pa.array([row.encode() for row in some], pa.binary()))
+        assert decoded.bad == []
+        engine.insert(decoded)
+        found = engine.select("arrayMap(d -> dynamicType(d), [c, a[1], m['k'], t.x])")
+        assert found == {row: kinds[row % len(rows)] for row in range(len(some))}
+    assert engine.select("toString((c, a, m, t))")[3] == "('1.50',['{\"b\" : 1}','7'],{'k':'[1]'},('true',1))"
 
 
 @pytest.mark.parametrize("kind", [*NULL_CASES, "LowCardinality(String)", "LowCardinality(UInt8)", "Dynamic"])
@@ -376,6 +397,19 @@ def test_json_columns_keep_the_document_and_never_make_the_server_refuse(engine:
             engine.insert(decoded)
 
 
+def test_json_with_typed_paths_is_refused_and_without_them_keeps_every_value(engine: Engine) -> None:
+    """⚑ as the server spells its types, preflight knows which change values; and the fix keeps them."""
+    typed, skips, plain = engine.create(
+        "a JSON(n UInt8, max_dynamic_paths = 9, SKIP REGEXP 's.*', SKIP `b c`.d), "
+        "b JSON(max_dynamic_paths = 9, max_dynamic_types = 3, SKIP REGEXP 's.*', SKIP `b c`.d, SKIP e), c JSON"
+    )
+    assert [UNSUPPORTED.search(column.type) is not None for column in (typed, skips, plain)] == [True, False, False]
+    columns = engine.create("c JSON(SKIP s), n Dynamic MATERIALIZED c.n")
+    records = [f'{{"c": {{"n": {value}}}}}'.encode() for value in ("1.9", "300", '"x"', "null")]
+    engine.insert(JsonDecoder(columns, timezone="UTC").decode(pa.array(records, pa.binary())))
+    assert engine.select("toString(c)") == {0: '{"n":1.9}', 1: '{"n":300}', 2: '{"n":"x"}', 3: "{}"}
+
+
 def test_variants_keep_the_kind_of_the_value(engine: Engine) -> None:
     columns = engine.create("v Variant(Bool, Decimal(9, 2), Float64, Int64, String), a Array(Variant(Int64, String))")
     values = ["1", '"1"', "true", "1.5", "1e300", "null"]
@@ -386,6 +420,21 @@ def test_variants_keep_the_kind_of_the_value(engine: Engine) -> None:
     kinds = ["Int64", "String", "Bool", "Decimal(9, 2)", "Float64", "None"]
     assert engine.select("variantType(v)") == dict(enumerate(kinds))
     assert engine.select("toString(a)") == dict.fromkeys(range(6), "[1,'x',NULL]")
+
+
+@pytest.mark.parametrize("zone", ["Europe/Berlin", "Australia/Lord_Howe", "Antarctica/Troll", "America/New_York"])
+def test_local_times_of_any_year_are_what_the_server_reads_them_as(engine: Engine, zone: str) -> None:
+    columns = engine.create(f"c DateTime64(3, '{zone}')")
+    texts = [
+        f"{year}-{month:02}-15 {hour:02}:30:00"
+        for year in (1975, 2026, 2037, 2038, 2050, 2106, 2199, 2282)
+        for month in (1, 4, 7, 10)
+        for hour in (0, 12)
+    ]
+    engine.insert(
+        JsonDecoder(columns, timezone="UTC").decode(pa.array([f'{{"c":"{t}"}}'.encode() for t in texts], pa.binary()))
+    )
+    assert engine.select("toString(c)") == {row: f"{text}.000" for row, text in enumerate(texts)}
 
 
 @pytest.mark.parametrize("kind", ["Point", "Ring", "Polygon", "MultiPolygon", "LineString", "MultiLineString"])

@@ -91,24 +91,24 @@ class Bench:
     def wiring(self) -> Wiring:
         return Wiring(load(self.job), SystemClock(), logger(self.topic))
 
-    def record(self, change: Callable[[StateRecord, int, str], StateRecord]) -> None:
-        """Let a driver write one record of partition 0."""
+    def record(self, change: Callable[[StateRecord, int, str], StateRecord], partition: int = 0) -> None:
+        """Let a driver write one record."""
         wiring = self.wiring()
-        key = StateKey(self.topic, self.topic, 0, f"{self.database}.t")
+        key = StateKey(self.topic, self.topic, partition, f"{self.database}.t")
         layouts = [wiring.layout(r) for r in wiring.config.routes]
         ledger = Ledger(wiring.store, self.topic, "a test", wiring.clock, lambda: uuid.uuid4().hex)
         ledger.claim([key], {layout.fingerprint(): layout.to_json() for layout in layouts})
         ledger.write({key: change(ledger.records[key], ledger.epoch, ledger.attempt())})
         wiring.close()
 
-    def announced(self, *, landed: bool, age_s: float = 0, topic_id: str | None = None) -> None:
-        """Record that [0, 5) of partition 0 was announced, or landed too."""
+    def announced(self, *, landed: bool, age_s: float = 0, topic_id: str | None = None, partition: int = 0) -> None:
+        """Record that [0, 5) of a partition was announced, or landed too."""
         wiring = self.wiring()
         said = writes.Announcement(
             topic_id or wiring.kafka.topic_ids([self.topic])[self.topic],
             10,
             wiring.layout(wiring.config.routes[0]).fingerprint(),
-            "pipeline",
+            wiring.fingerprint(self.topic, Untouched("read_committed")),
             int((time.time() - age_s) * 1000),
             tuple(
                 Mark(m.blocks, m.started_s - int(age_s))  # the server of that time had been started before it
@@ -121,7 +121,7 @@ class Bench:
             new = writes.before(record, OffsetRange(0, 5), said, epoch=epoch, attempt=attempt, fresh=True)
             return writes.after(new, epoch=epoch, attempt=attempt) if landed else new
 
-        self.record(before)
+        self.record(before, partition)
 
 
 @dataclass
@@ -393,6 +393,35 @@ def test_a_topic_that_was_made_anew(bench: Bench) -> None:
     bench.make_table()
     bench.announced(landed=True, topic_id="AnotherTopicsIdAltogether")
     assert bench.doctor().severities("CHS-226") == {"warning"}
+
+
+def test_a_topic_with_fewer_partitions_than_are_recorded(bench: Bench) -> None:
+    """A warning with a way out, and everything else is looked at."""
+    bench.make_table()
+    bench.announced(landed=True)
+    bench.announced(landed=True, partition=7)
+
+    report = bench.doctor()
+
+    assert report.errors == set()
+    [finding] = report.of("CHS-226")
+    assert (finding["severity"], "no partition 7 any more" in finding["sentence"]) == ("warning", True)
+    assert report.severities("CHS-225") == {"ok"}
+    assert report.severities("CHS-211") == {"ok"}
+    way_out = finding["fix"].partition("chsink ")[2].split()
+    assert CliRunner().invoke(app, [*way_out, "-c", str(bench.job), "--yes"]).exit_code == 0
+    assert not bench.doctor().of("CHS-226")
+
+
+def test_in_doubt_while_the_table_was_altered(bench: Bench) -> None:
+    bench.make_table()
+    bench.announced(landed=False)
+    bench.client.command(f"ALTER TABLE {bench.database}.t ADD COLUMN more String")
+
+    [finding] = bench.doctor().of("CHS-227")
+
+    assert finding["severity"] == "warning"
+    assert "since then changed: columns; the start will halt with CHS-309" in finding["sentence"]
 
 
 def test_what_is_in_doubt(bench: Bench) -> None:

@@ -6,6 +6,7 @@ import json
 import re
 import uuid
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,12 +15,14 @@ from typer.testing import CliRunner, Result
 
 from chsink.cli.main import app
 from chsink.delivery.ledger import Ledger
+from chsink.embedded.ports import free_port
 from chsink.embedded.stack import Stack
 from chsink.errors import FencedError, HaltError, UnavailableError
 from chsink.observe.logs import configure, logger
 from chsink.observe.metrics import Metrics
 from chsink.observe.observer import JobObserver
 from chsink.pipelines import Untouched
+from chsink.sharding import Layout, Shard
 from chsink.spark.executor import SystemClock
 from chsink.wiring import Wiring
 from statemachine import writes
@@ -27,7 +30,7 @@ from statemachine.ranges import OffsetRange, TopicPartition
 from statemachine.records import StateKey
 from tests.integration.job.conftest import MakeJob, failpoints, make_job, services  # noqa: F401 - fixtures
 from tests.integration.job.faults import Failpoints
-from tests.support.job import Job, command
+from tests.support.job import DATABASE, Job, command
 
 pytestmark = pytest.mark.slow
 
@@ -124,6 +127,103 @@ def test_show_of_a_sink_that_never_ran(make_job: MakeJob) -> None:  # noqa: F811
     assert "never claimed" in run(make_job(partitions=1), "show").stdout
 
 
+def test_show_names_what_becomes_of_a_null_key_as_the_job_file_does(make_job: MakeJob) -> None:  # noqa: F811
+    job = make_job(partitions=1, shards=2, shard_key=("id",))
+    move_to(job, None)
+
+    assert '"null_shard_key": "halt"' in run(job, "show").stdout
+
+
+# --- status ----------------------------------------------------------------------------------------------------------
+
+
+def status(job: Job, *arguments: str) -> Result:
+    return CliRunner().invoke(app, ["status", "-c", str(job.file()), *arguments])
+
+
+def test_status_without_kafka_shows_what_is_recorded(doubtful: Job) -> None:
+    away = ("--set", f"kafka.bootstrap=127.0.0.1:{free_port()}", "--set", "kafka.timeout_s=2")
+
+    result = status(doubtful, "--json", *away)
+
+    assert result.exit_code == 0, result.output
+    assert len(result.stderr.splitlines()) == 1
+    assert "warning: the lag is not known: Kafka at 127.0.0.1:" in result.stderr
+    found = json.loads(result.stdout)
+    assert (found["lag"], found["partitions"][0]["lag"], found["in_doubt"]) == (None, None, 1)
+    assert re.search(r"BEFORE +10 +25 +\d+\.\d +- ", status(doubtful, *away).stdout)
+
+
+def test_status_of_a_topic_with_fewer_partitions(landed: Job, services: Stack) -> None:  # noqa: F811
+    assert recover(landed).exit_code == 0
+    services.kafka.delete_topic(landed.topic)
+    services.kafka.create_topic(landed.topic, 1)
+
+    result = status(landed, "--json")
+
+    assert result.exit_code == 0, result.output
+    assert [p["lag"] for p in json.loads(result.stdout)["partitions"]] == [0, None]
+
+
+def test_status_of_a_topic_that_was_deleted(landed: Job, services: Stack) -> None:  # noqa: F811
+    assert recover(landed).exit_code == 0
+    services.kafka.delete_topic(landed.topic)
+
+    result = status(landed, "--json")
+
+    assert result.exit_code == 0, result.output
+    assert [(p["end"], p["lag"]) for p in json.loads(result.stdout)["partitions"]] == [(LOG_END, None), (30, None)]
+
+
+# --- a shard that is gone --------------------------------------------------------------------------------------------
+
+
+def move_to(job: Job, layout: Layout | None) -> None:
+    """Let a driver own the sink; what is in doubt becomes in doubt under that layout."""
+    wiring = quiet_wiring(job)
+    ledger = Ledger(wiring.store, job.name, "a test", wiring.clock, lambda: uuid.uuid4().hex)
+    kept = layout or wiring.layout(wiring.config.routes[0])
+    ledger.claim([], {kept.fingerprint(): kept.to_json()})
+    attempt = ledger.attempt()
+    moved = {k: replace(r, layout=kept.fingerprint(), attempt=attempt) for k, r in ledger.records.items()}
+    if moved:
+        ledger.write(moved)
+    wiring.close()
+
+
+@pytest.fixture(params=["taken out of the configuration", "in the configuration still"])
+def with_a_dead_shard(doubtful: Job, request: pytest.FixtureRequest) -> Job:
+    alive, dead = doubtful.shards[0], f"http://127.0.0.1:{free_port()}"
+    move_to(doubtful, Layout((Shard((alive,)), Shard((dead,))), "xxHash64", ("id",)))
+    if request.param == "in the configuration still":
+        doubtful.shards, doubtful.weights, doubtful.shard_key = [alive, dead], [1, 1], ("id",)
+    return doubtful
+
+
+def test_show_where_a_shard_is_gone(with_a_dead_shard: Job) -> None:
+    record = shown(with_a_dead_shard)
+
+    assert (record["phase"], record["start"], record["end"]) == ("BEFORE", 10, 25)
+    assert record["tokens"].startswith("unknown: ClickHouse did not answer")
+
+
+@pytest.mark.parametrize("verdict", ["--lost", "--landed"])
+def test_a_persons_word_holds_where_a_shard_is_gone(with_a_dead_shard: Job, verdict: str) -> None:
+    result = run(with_a_dead_shard, "resolve", with_a_dead_shard.topic, "0", verdict, "--yes")
+
+    assert result.exit_code == 0, result.output
+    assert "could not be counted (ClickHouse did not answer" in result.stdout
+    assert shown(with_a_dead_shard)["phase"] == "AFTER"
+
+
+def test_resend_is_refused_where_a_shard_is_gone(with_a_dead_shard: Job) -> None:
+    refused = resend(with_a_dead_shard, "--senders-gone")
+
+    assert error_of(refused) == "CHS-322"
+    assert "could not be counted (ClickHouse did not answer" in refused.stderr
+    assert "--landed or --lost" in refused.stderr
+
+
 # --- resolve ---------------------------------------------------------------------------------------------------------
 
 
@@ -168,6 +268,16 @@ def test_resend_needs_the_word_that_nobody_is_sending(doubtful: Job) -> None:
     result = resend(doubtful)
 
     assert (result.exit_code, error_of(result)) == (2, "CHS-321")
+
+
+def test_resend_names_the_other_routes_table_that_is_missing(doubtful: Job) -> None:
+    doubtful.tables["another-topic"] = f"{DATABASE}.nowhere"
+
+    refused = resend(doubtful, "--senders-gone")
+
+    assert error_of(refused) == "CHS-322"
+    assert f"there is no table {DATABASE}.nowhere" in refused.stderr
+    assert "no route" not in refused.stderr
 
 
 def test_resend_after_the_table_changed(doubtful: Job, spark: SparkSession) -> None:

@@ -37,6 +37,7 @@ ROOMS: dict[str, set[str]] = {
         "chsink.decode",
         "chsink.delivery",
         "chsink.kafka",
+        "chsink.pipelines",
         "chsink.sharding",
         "chsink.wiring",
     },

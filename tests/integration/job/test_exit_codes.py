@@ -58,6 +58,7 @@ def test_what_is_wrong_is_said_and_then_it_runs(job: Job, run: Run) -> None:
     """Every refusal leaves the sink as it was; put right, the same job lands everything and exits with 0."""
     topic, table = job.topic, job.tables[job.topic]
     nobody = f"127.0.0.1:{free_port()}"
+    taken = int(job.shards[0].rsplit(":", 1)[1])
     wrong: list[tuple[dict[str, Any], int, str, list[str]]] = [
         ({"kafka.bootstrap": nobody, "kafka.timeout_s": 3}, 5, "CHS-702", [nobody, "kafka.bootstrap"]),
         ({"clickhouse.endpoints": f'["http://{nobody}"]', "state.timeout_s": 2}, 5, "CHS-701", [nobody]),
@@ -74,6 +75,9 @@ def test_what_is_wrong_is_said_and_then_it_runs(job: Job, run: Run) -> None:
         ({"trigger.mode": "continuous"}, 2, "CHS-104", ["trigger.mode", "continuous processing has no micro-batches"]),
         ({"trigger.mode": "real_time"}, 2, "CHS-104", ["trigger.mode", "real-time mode"]),
         ({"kafka.options.minPartitions": 4}, 2, "CHS-105", ["minPartitions", "splits"]),
+        ({"observe.metrics_port": taken}, 2, "CHS-235", [str(taken), "observe.metrics_port"]),
+        ({"clickhouse.user": "nobody"}, 2, "CHS-232", ["nobody", "clickhouse.user"]),
+        ({"clickhouse.database": "nowhere"}, 2, "CHS-220", ["CREATE DATABASE `nowhere`"]),
         ({"kafka.bootstap": "x:1"}, 2, "CHS-102", ["kafka.bootstap", "bootstrap"]),
     ]
     for overrides, code, what, named in wrong:

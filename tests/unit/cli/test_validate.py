@@ -191,3 +191,10 @@ def _read(descriptor: int) -> bytes:
         return os.read(descriptor, 65536)
     except OSError:  # a terminal whose other side is closed
         return b""
+
+
+def test_a_store_that_is_half_named_suggests_the_whole_names(job: Path) -> None:
+    result = run("validate", "-c", job, "--set", "state.store=keeper")
+
+    assert result.exit_code == 2
+    assert 'fix: use "keepermap", "zookeeper" or "memory"' in result.stderr

@@ -9,7 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from chsink.decode import Column, Decoded, conform, wire_type
+from chsink.decode import Column, Decoded, JsonDecoder, conform, wire_type
+from chsink.decode.wire import codec_for
 
 UTC = dt.UTC
 US = pa.timestamp("us", "UTC")
@@ -181,3 +182,83 @@ def test_arrow_types_that_say_nothing_a_column_takes_are_refused() -> None:
         run("String", [dt.timedelta(1)], pa.duration("us")).bad[0].reason == "Arrow duration[us], which no column takes"
     )
     assert run("String", [{"a": 1}], pa.struct([("a", pa.int8())])).bad[0].reason == "an object in String"
+
+
+@pytest.mark.parametrize("key", ["FixedString(3)", "LowCardinality(FixedString(3))"])
+def test_map_keys_that_differ_only_in_padding_are_one_key(key: str) -> None:
+    """⚑ FixedString pads with zero bytes: a key with one at its end and one without are stored as one key twice."""
+    columns = [Column("c", f"Map({key}, Int8)")]
+    good = [[(b"a", 1), (b"a\0b", 2)], [(b"", 1), (b"\xff\n", 2)], [(b"a", 1)], [(b"a\0", 1)]]
+    bad = [[(b"a", 1), (b"a\0", 2)], [(b"\0", 1), (b"", 2)], [(b"\xff\0\0", 1), (b"b", 3), (b"\xff", 2)]]
+    for some in (good, good + bad, bad, (good + bad) * 50):
+        batch = pa.record_batch([pa.array(some, pa.map_(pa.binary(), pa.int8()))], names=["c"])
+        decoded = conform(batch, columns, timezone="UTC")
+        assert [found.row for found in decoded.bad] == [row for row, pairs in enumerate(some) if pairs in bad]
+        assert {found.reason for found in decoded.bad} <= {"a key is repeated in a Map"}
+    records = [b'{"c":{"a":1,"a\\u0000":2}}', b'{"c":{"a":1,"a\\u0000b":2}}']
+    for texts in (records, records[:1], records * 100):
+        decoded = JsonDecoder(columns, timezone="UTC").decode(pa.array(texts, pa.binary()))
+        assert [found.row for found in decoded.bad] == list(range(0, len(texts), 2))
+
+
+def test_a_map_with_a_repeated_key_spoils_no_other_row() -> None:
+    rows = [[(b"\xff", 1)], [(b"a", 1), (b"a", 2)], None, [(b"a", 1), (b"b", 2)]]
+    for source in (pa.binary(), pa.string()):
+        maps = pa.array(rows, pa.map_(pa.binary(), pa.int8()))
+        keys = maps.keys.view(source)
+        built = pa.MapArray.from_arrays(pa.array([0, 1, 3, 3, 5], pa.int32()), keys, maps.items)
+        decoded = conform(pa.record_batch([built], names=["c"]), [Column("c", "Map(String, Int8)")], timezone="UTC")
+        assert [(bad.row, bad.reason) for bad in decoded.bad] == [(1, "a key is repeated in a Map")]
+        assert decoded.rows.to_pylist() == [0, 2, 3]
+
+
+def text_of(*data: bytes | None) -> Any:
+    """A string array that is not checked to be UTF-8, as Spark's is not."""
+    return pa.array(data, pa.binary()).view(pa.string())
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        *("Int64", "UInt256", "Float64", "Decimal(9, 2)", "Bool", "UUID", "IPv4", "IPv6", "Enum8('ok' = 1)", "Date"),
+        *("DateTime", "DateTime64(3)", "Time", "JSON", "Dynamic", "Variant(Int64, String)", "Nullable(Int32)"),
+    ],
+)
+def test_a_string_that_is_not_utf8_is_a_misfit_of_its_row(kind: str) -> None:
+    """⚑ one record must not wedge a job, whatever it holds."""
+    decoded = conform(
+        pa.record_batch([text_of(None, b"secret\xff", b"\xfe")], names=["c"]), [Column("c", kind)], timezone="UTC"
+    )
+    label = codec_for(kind, "UTC").label
+    reason = f"a string that is not valid UTF-8, in {label}"
+    assert [(bad.row, bad.reason) for bad in decoded.bad if bad.row] == [(1, reason), (2, reason)]
+
+
+@pytest.mark.parametrize("kind", ["Array(Int64)", "Array(Dynamic)", "Array(Enum8('a' = 1))"])
+def test_an_element_that_is_not_utf8_is_a_misfit_of_its_row(kind: str) -> None:
+    lists = pa.ListArray.from_arrays(pa.array([0, 1, 2], pa.int32()), text_of(b"1", b"\xff"))
+    decoded = conform(pa.record_batch([lists], names=["c"]), [Column("c", kind)], timezone="UTC")
+    assert decoded.bad[-1].row == 1
+    assert decoded.bad[-1].reason.startswith("a string that is not valid UTF-8")
+
+
+@pytest.mark.parametrize("kind", ["Date", "Date32", "DateTime", "DateTime64(6)", "DateTime64(8)", "String", "Dynamic"])
+@pytest.mark.parametrize(
+    ("source", "beyond"),
+    [
+        (pa.date32(), [2_932_897, -719_163, 2**31 - 1]),
+        (US, [253_402_300_800_000_000, -62_135_596_800_000_001, 2**63 - 1, -(2**63)]),
+        (pa.timestamp("us"), [253_402_300_800_000_000, -62_135_596_800_000_001, 2**63 - 1, -(2**63)]),
+    ],
+)
+def test_a_date_beyond_pythons_years_is_a_misfit_of_its_row(kind: str, source: Any, beyond: list[int]) -> None:
+    """⚑ Arrow holds dates that Python does not: they are a misfit, not the end of the job."""
+    numbers = pa.array([0, *beyond], pa.int32() if pa.types.is_date32(source) else pa.int64())
+    decoded = conform(pa.record_batch([numbers.view(source)], names=["c"]), [Column("c", kind)], timezone="Asia/Tokyo")
+    reasons = [bad.reason for bad in decoded.bad if bad.row]
+    assert reasons == [f"a date or time beyond the years 1 to 9999, in {kind}"] * len(beyond)
+
+
+def test_null_in_dynamic_is_no_empty_string() -> None:
+    decoded = run("Dynamic", [None, "", "x"], pa.string())
+    assert decoded.batch.column(0).to_pylist() == [None, '""', '"x"']

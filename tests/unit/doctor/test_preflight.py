@@ -56,6 +56,53 @@ def test_what_is_wrong_with_one_table(described: TargetTable, verdict: tuple[str
     assert found(target(described)) == [verdict]
 
 
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "JSON(a UInt8)",
+        "JSON(max_dynamic_paths=8, `a)` Decimal(9, 2), SKIP b)",
+        "JSON(max_dynamic_paths UInt8)",
+        "JSON(`SKIP` UInt8)",
+        "JSON(SKIP `x, y`, a UInt8)",
+        "Array(Nullable(JSON(a UInt8)))",
+        "SimpleAggregateFunction(anyLast, JSON(a UInt8))",
+    ],
+)
+def test_json_with_typed_paths_is_refused(kind: str) -> None:
+    """⚑ the server would change values to fit the paths' types, silently: 1.9 becomes 1, null becomes 0."""
+    [finding] = target_findings(target(table(("c", kind))))
+
+    assert (finding.id, finding.severity) == ("CHS-214", Severity.ERROR)
+    assert "JSON without typed paths" in (finding.fix or "")
+    assert columns(("c", kind)) == [("CHS-223", "ok")], "one finding is enough"
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "JSON",
+        "JSON()",
+        "JSON(max_dynamic_types=2, max_dynamic_paths=3)",
+        "JSON(SKIP `a.b`, SKIP UInt8, SKIP REGEXP 'x,\\')y')",
+        "JSON(SKIP `a\\`, b UInt8`)",
+        "Array(JSON(max_dynamic_paths=8))",
+        "Tuple(`JSON(a UInt8)` UInt8)",
+    ],
+)
+def test_json_without_typed_paths_is_taken(kind: str) -> None:
+    assert found(target(table(("c", kind)))) == [("CHS-203", "ok")]
+
+
+def test_nested_headers_are_refused() -> None:
+    """⚑ a Nested column has none of the name that is written to: every record would be bad."""
+    described = table(("id", "UInt8"), ("_kafka_headers.key", "Array(String)"), ("n.a", "Array(String)"))
+
+    [finding] = target_findings(target(described))
+
+    assert (finding.id, finding.severity) == ("CHS-214", Severity.ERROR)
+    assert "_kafka_headers Array(Tuple(" in (finding.fix or "")
+
+
 def test_a_partition_key_through_another_columns_default() -> None:
     """⚑ partition keys that depend on server-side defaults are refused, also at one remove."""
     described = table(

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from chsink.clickhouse.identifiers import TableName
+from chsink.errors import PreflightError
 from chsink.ports import Outcome, ServerRefused, Unanswered, Unreachable
-from chsink.state.keepermap import answer_of
+from chsink.state.keepermap import KeeperMapStore, answer_of
 
 
 def outcome(error: Exception | None) -> Outcome:
@@ -47,6 +51,52 @@ def test_refused_means_that_no_transaction_was_made(error: ServerRefused) -> Non
 )
 def test_anything_else_is_unknown(error: Exception) -> None:
     assert outcome(error) is Outcome.UNKNOWN
+
+
+class Refusing:
+    """A server that answers every statement with one error."""
+
+    url = "http://server:8123"
+
+    def __init__(self, code: int) -> None:
+        self.refusal = ServerRefused(code, f"Code: {code}. DB::Exception: the server's words. (NAME) (version 25.8)")
+
+    def query(self, *_: Any) -> list[tuple[Any, ...]]:
+        raise self.refusal
+
+    command = insert = query
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("create", [True, False])
+@pytest.mark.parametrize(
+    ("code", "id", "fix"),
+    [
+        (516, "CHS-232", "clickhouse.user and its password"),
+        (192, "CHS-232", "clickhouse.user and its password"),
+        (193, "CHS-232", "clickhouse.user and its password"),
+        (194, "CHS-232", "clickhouse.user and its password"),
+        (81, "CHS-220", "CREATE DATABASE `d`"),
+        (60, "CHS-220", "state.create_table = true"),
+        (497, "CHS-220", "sql/3_state_grants.sql"),
+        (36, "CHS-220", "<keeper_map_path_prefix>"),
+    ],
+)
+def test_what_keeps_the_state_table_from_use_is_told_apart(code: int, id: str, fix: str, create: bool) -> None:
+    refused = code if code != 36 else 60  # a server without a Keeper refuses to make the table
+    client = Refusing(refused)
+    store = KeeperMapStore(client, TableName("d", "state"), path="/p")  # type: ignore[arg-type]
+    if code == 36:
+        client.command = Refusing(36).query  # type: ignore[method-assign]
+        create = True
+
+    with pytest.raises(PreflightError, match="the server's words") as raised:
+        store.prepare(create=create)
+
+    assert raised.value.id == id
+    assert fix in raised.value.hint
 
 
 def test_done_is_applied() -> None:

@@ -1,0 +1,99 @@
+"""Local times of a time zone to instants.
+
+Rules: a local time that a clock change repeats is its first occurrence; one that a clock change skips does not
+exist.  The rules are those of Python's ``zoneinfo``, which also knows the changes beyond those that a zone's file
+lists (a file lists them to 2037 at most, and then gives the rule for all later years).
+
+So that this is fast, a zone is asked once per distinct day, of a day on which its clocks change once per minute, and
+of such a minute once per second.  No zone has ever changed its clocks twice on one day.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Final
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from chsink.errors import ConfigError
+
+Ticks = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+_EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001 - local times have no zone
+_FIRST: Final = (datetime(1899, 12, 1) - _EPOCH).days * 86400  # noqa: DTZ001
+_END: Final = (datetime(2300, 2, 1) - _EPOCH).days * 86400  # noqa: DTZ001
+_CHANGES: Final = 10**6
+_SKIPPED: Final = 10**6 + 1
+
+
+class Zone:
+    """The time zone ``name``. Raises ConfigError CHS-503 when this machine does not know it."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        try:
+            self._rules = ZoneInfo(name)
+        except (ZoneInfoNotFoundError, ValueError, OSError):
+            raise ConfigError(
+                "CHS-503",
+                f"the time zone {name!r} is not known on this machine",
+                "install the time zone database (package tzdata) on every executor, or use UTC",
+            ) from None
+        self._known: dict[tuple[int, int], int] = {}
+
+    def instant(self, local: int) -> int | None:
+        """Epoch seconds of a local time (seconds since 1970-01-01 00:00 on its clock); None: it does not exist."""
+        seconds, unusable = self.instants(np.array([local], np.int64), 1)
+        return None if unusable[0] else int(seconds[0])
+
+    def instants(self, local: Ticks, scale: int) -> tuple[Ticks, Mask]:
+        """Epoch ticks of local times, both ``scale`` per second; and which of them do not exist or fit 64 bits.
+
+        Local times before 1900 and after 2299, which no column takes, are given back as they are.
+        """
+        offsets = self._offsets(local // scale)
+        skipped: Mask = offsets == _SKIPPED
+        offsets[skipped] = 0
+        ticks = local - offsets * scale
+        wrapped: Mask = (ticks > local) != (offsets < 0)
+        return ticks, skipped | wrapped
+
+    def _offsets(self, local: Ticks) -> Ticks:
+        """Seconds ahead of UTC, or _SKIPPED."""
+        offsets = np.zeros(len(local), np.int64)
+        left = np.flatnonzero((local >= _FIRST) & (local < _END))
+        for span in (86400, 60, 1):
+            coded = pa.array(local[left] // span).dictionary_encode()
+            found = np.array([self._offset(one * span, span) for one in coded.dictionary.to_pylist()], np.int64)
+            offsets[left] = found[coded.indices.to_numpy()]
+            left = left[offsets[left] == _CHANGES]
+            if not len(left):
+                break
+        return offsets
+
+    def _offset(self, start: int, span: int) -> int:
+        """The offset of all local times in ``[start, start + span)``, or _CHANGES or _SKIPPED."""
+        known = self._known.get((start, span))
+        if known is not None:
+            return known
+        first, last = (_EPOCH + timedelta(seconds=at) for at in (start, start + span - 1))
+        # In a gap the first of the two readings is behind the second; in a repeated hour it is ahead.
+        early, late = self._ahead(first, 0), self._ahead(first, 1)
+        if early == late == self._ahead(last, 0) == self._ahead(last, 1):
+            offset = early
+        elif span > 1:
+            offset = _CHANGES
+        else:
+            offset = early if early > late else _SKIPPED
+        if span > 1:
+            self._known[start, span] = offset
+        return offset
+
+    def _ahead(self, local: datetime, fold: int) -> int:
+        ahead = local.replace(tzinfo=self._rules, fold=fold).utcoffset()
+        assert ahead is not None, "a zone has an offset at any time"
+        return int(ahead.total_seconds())

@@ -1,0 +1,59 @@
+"""What ``chsink run`` refuses before anything is started."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from chsink.cli.main import app
+from chsink.errors import PreflightError
+from chsink.observe.metrics import Metrics
+
+JOB = """
+[sink]
+name = "flights"
+[kafka]
+bootstrap = "localhost:9092"
+[[route]]
+topic = "flights"
+table = "flights"
+[clickhouse]
+endpoints = ["http://localhost:8123"]
+"""
+RUN = """
+import sys
+from typer.testing import CliRunner
+from chsink.cli.main import app
+result = CliRunner().invoke(app, ["run", "-c", sys.argv[1]])
+print(result.exit_code, "pyspark" in sys.modules, result.output)
+"""
+
+
+def test_a_missing_checkpoint_is_said_before_spark_is_loaded(tmp_path: Path) -> None:
+    job = tmp_path / "job.toml"
+    job.write_text(JOB, encoding="utf-8")
+
+    done = subprocess.run([sys.executable, "-c", RUN, str(job)], check=True, capture_output=True, text=True)
+
+    assert done.stdout.startswith("2 False error CHS-110 sink.checkpoint: it is missing")
+
+
+def test_a_metrics_port_that_is_taken() -> None:
+    with socket.create_server(("0.0.0.0", 0)) as other:
+        port = other.getsockname()[1]
+        with pytest.raises(PreflightError, match="CHS-235") as raised:
+            Metrics("flights").serve(port)
+
+    assert f"port {port}: Address already in use" in raised.value.message
+    assert "observe.metrics_port" in raised.value.hint
+
+
+def test_what_json_means_for_a_job() -> None:
+    said = CliRunner().invoke(app, ["run", "--help"], env={"COLUMNS": "400"}).stdout
+
+    assert "Print an error as one JSON object." in said
