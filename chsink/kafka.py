@@ -89,19 +89,21 @@ class KafkaAdmin:
             asked, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=self.timeout_s
         )
         return {
-            TopicPartition(tp.topic, tp.partition): self._result(future, tp.topic).offset
+            TopicPartition(tp.topic, tp.partition): self._result(future, tp.topic, tp.partition).offset
             for tp, future in futures.items()
         }
 
-    def _result(self, future: Any, topic: str) -> Any:
+    def _result(self, future: Any, topic: str, partition: int | None = None) -> Any:
         try:
             return future.result(self.timeout_s + 5)
         except KafkaException as error:
             if error.args[0].name() in ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION"):
+                what = f"topic {topic!r}" + ("" if partition is None else f" with a partition {partition}")
                 raise PreflightError(
                     "CHS-201",
-                    f"Kafka at {self.bootstrap} has no topic {topic!r}",
-                    "create the topic, or correct the route",
+                    f"Kafka at {self.bootstrap} has no {what}",
+                    "create the topic, or correct the route; of a partition that is gone for good, "
+                    "`chsink state resolve --help` and `chsink state reset --help` end what is recorded",
                 ) from error
             raise self._unavailable(error.args[0].str()) from error
         except TimeoutError as error:

@@ -35,7 +35,7 @@ from chsink.errors import UnavailableError
 from chsink.kafka import KafkaAdmin
 from chsink.pipelines import StreamShape, build_pipeline, fingerprint, reads_json
 from chsink.ports import Clock, Queries, StateStore, StoreUnavailable
-from chsink.sharding import Layout, NullKey, Shard
+from chsink.sharding import Layout, Shard
 from chsink.state.keepermap import KeeperMapStore
 from chsink.state.memory import MemoryStore
 from statemachine.plan import Policy
@@ -275,9 +275,8 @@ class Wiring:
         shards = tuple(Shard(e.urls, e.weight, e.name) for e in self.config.clickhouse.endpoints)
         if len(shards) == 1:
             return Layout(shards)
-        null_key: NullKey = "first" if self.config.errors.null_shard_key == "first_shard" else "dead_letter"
         key = tuple(self.config.shard_key_of(route))
-        return Layout(shards, self.config.clickhouse.hash_function, key, null_key)
+        return Layout(shards, self.config.clickhouse.hash_function, key, self.config.errors.null_shard_key)
 
     def fingerprint(self, topic: str, stream: StreamShape) -> str:
         """What an insert of the topic would carry now, under the present shard layout."""

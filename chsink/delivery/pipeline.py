@@ -99,7 +99,7 @@ class Pipeline:
         layout, sharder = _sharder(layout_json, (*self.payload, *self.metadata))
         assignment = sharder.assign([batch.column(k) for k in layout.key], batch.num_rows)
         pieces = tuple(Piece(shard, part) for shard, part in split(batch, assignment) if shard != NO_SHARD)
-        if assignment.null_rows is None or layout.null_key == "first":
+        if assignment.null_rows is None or layout.null_shard_key == "first_shard":
             return pieces, []
         rows = [int(i) for i in assignment.null_rows]
         at = rows if decoded.rows is None else [decoded.rows[i].as_py() for i in rows]

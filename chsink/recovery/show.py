@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -34,7 +33,7 @@ def state_document(wiring: Wiring) -> dict[str, Any]:
         "owner": None
         if owner is None
         else {"driver": owner.driver, "epoch": owner.epoch, "since": moment(owner.claimed_at)},
-        "layouts": {} if owner is None else {name: _in_words(layout) for name, layout in owner.layouts},
+        "layouts": {} if owner is None else dict(owner.layouts),
         "records": [_record(k, r, wiring.clock.now_ms(), memory) for k, r in sorted(records.items())],
     }
 
@@ -75,17 +74,6 @@ class _Memory:
             except ChsinkError as error:
                 self._unknown[None] = f"unknown: {error.message}"
         return self._window
-
-
-def _in_words(layout: str) -> str:
-    """A stored layout, with the names that the job file has for what becomes of a NULL in the shard key."""
-    try:
-        document = dict(json.loads(layout))
-    except ValueError:  # damaged: shown as it is
-        return layout
-    stored = document.pop("null_key", None)
-    named = {"dead_letter": "halt", "first": "first_shard"}.get(stored, stored)
-    return json.dumps({**document, "null_shard_key": named}, ensure_ascii=False)
 
 
 def _record(key: StateKey, record: StateRecord, now_ms: int, memory: _Memory) -> dict[str, Any]:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from chsink.sharding.layout import Layout, NullKey, Shard
+from chsink.sharding.layout import Layout, NullShardKey, Shard
 from chsink.sharding.sharder import NO_SHARD, ShardAssignment, Sharder, split
 
-__all__ = ["NO_SHARD", "Layout", "NullKey", "Shard", "ShardAssignment", "Sharder", "split"]
+__all__ = ["NO_SHARD", "Layout", "NullShardKey", "Shard", "ShardAssignment", "Sharder", "split"]

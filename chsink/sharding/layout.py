@@ -23,7 +23,7 @@ from urllib.parse import urlsplit
 from chsink.errors import ConfigError, HaltError
 from chsink.sharding.functions import hash_function
 
-NullKey = Literal["dead_letter", "first"]
+NullShardKey = Literal["halt", "first_shard"]
 
 MAX_TOTAL_WEIGHT = 1_000_000
 _FORMAT = 1
@@ -74,14 +74,14 @@ class Layout:
     shards: tuple[Shard, ...]
     hash_function: str = ""
     key: tuple[str, ...] = ()
-    null_key: NullKey = "dead_letter"
+    null_shard_key: NullShardKey = "halt"
 
     def __post_init__(self) -> None:
-        if self.null_key not in get_args(NullKey):
+        if self.null_shard_key not in get_args(NullShardKey):
             raise ConfigError(
                 "CHS-408",
-                f"a null_key of {self.null_key!r} is not known",
-                "set errors.null_shard_key to 'halt' (which a layout calls 'dead_letter') or 'first_shard' ('first')",
+                f"a null_shard_key of {self.null_shard_key!r} is not known",
+                "set errors.null_shard_key to 'halt' or 'first_shard'",
             )
         seen = Counter(shard.identity for shard in self.shards)
         twice = ", ".join(name for name, count in seen.items() if count > 1)
@@ -112,7 +112,7 @@ class Layout:
         if len(self.shards) == 1:
             routing = [self.shards[0].identity]
         else:
-            routing += [self.hash_function, list(self.key), self.null_key]
+            routing += [self.hash_function, list(self.key), self.null_shard_key]
         text = json.dumps([_FORMAT, routing], ensure_ascii=True, separators=(",", ":"))
         return hashlib.blake2b(text.encode(), digest_size=_FINGERPRINT_BYTES).hexdigest()
 

@@ -6,8 +6,8 @@ Rules:
   them.
 - A key with a null in any column has no hash (in ClickHouse `f(NULL)` is NULL, and `Distributed` refuses a
   Nullable sharding key). It is a null in a Nullable column, or a value that only the server will know: the
-  field was missing and the column has a DEFAULT. `null_key` says what becomes of such rows: `dead_letter`
-  gives them no shard and lists them, `first` sends them to shard 0.
+  field was missing and the column has a DEFAULT. `null_shard_key` says what becomes of such rows: `halt`
+  gives them no shard and lists them, `first_shard` sends them to shard 0.
 - With one shard nothing is hashed and a null key is nothing special.
 - The order of rows is kept within a shard, so a piece is the same bytes however often it is cut.
 """
@@ -82,7 +82,7 @@ class Sharder:
         return self._assign_around_nulls(columns, rows, known)
 
     def _assign_around_nulls(self, columns: Sequence[pa.Array], rows: int, known: I64) -> ShardAssignment:
-        first = self._layout.null_key == "first"
+        first = self._layout.null_shard_key == "first_shard"
         shard = np.full(rows, 0 if first else NO_SHARD, dtype=np.int32)
         if len(known):
             indices = pa.array(known)

@@ -71,9 +71,9 @@ def run(config: Config, spark: SparkSession) -> None:
     configure(config.observe.log_format, config.observe.log_level)
     _quieten(spark)
     sink = Sink(config)
-    if config.observe.metrics_port is not None:
-        sink.log.info("metrics", port=sink.metrics.serve(config.observe.metrics_port))
     try:
+        if config.observe.metrics_port is not None:
+            sink.log.info("metrics", port=sink.metrics.serve(config.observe.metrics_port))
         stream = sink.stream(spark)
         try:
             query = sink.start(stream)

@@ -246,7 +246,7 @@ def test_null_where_the_engine_says_null(engine: Engine) -> None:
     hashes = engine.hashes("xxHash64", types, columns)
     assert [value is None for value in hashes] == [False, True, True, True]
     both = layout(WEIGHTS, "xxHash64", 2)
-    first = replace(both, null_key="first")
+    first = replace(both, null_shard_key="first_shard")
     assert Sharder(both, types).assign(columns, 4).shard.tolist() == expected(hashes, WEIGHTS)
     assert Sharder(first, types).assign(columns, 4).shard.tolist() == expected(hashes, WEIGHTS, null=0)
 

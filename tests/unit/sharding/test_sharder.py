@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 
 from chsink.errors import ConfigError, HaltError
-from chsink.sharding import NO_SHARD, Layout, NullKey, Shard, ShardAssignment, Sharder, split
+from chsink.sharding import NO_SHARD, Layout, NullShardKey, Shard, ShardAssignment, Sharder, split
 
 
 def layout(*weights: int, function: str = "xxHash64", key: tuple[str, ...] = ("k",)) -> Layout:
@@ -25,9 +25,9 @@ def layout(*weights: int, function: str = "xxHash64", key: tuple[str, ...] = ("k
 def assign(
     values: list[Any],
     type_: str = "Nullable(Int64)",
-    null_key: NullKey = "dead_letter",
+    null_shard_key: NullShardKey = "halt",
 ) -> ShardAssignment:
-    sharder = Sharder(replace(layout(1, 2, 5), null_key=null_key), [type_])
+    sharder = Sharder(replace(layout(1, 2, 5), null_shard_key=null_shard_key), [type_])
     return sharder.assign([pa.array(values, pa.int64())], len(values))
 
 
@@ -59,17 +59,17 @@ def test_null_key_is_a_dead_letter() -> None:
 
 
 def test_null_key_goes_first_by_config() -> None:
-    assignment = assign([1, None, 2], null_key="first")
+    assignment = assign([1, None, 2], null_shard_key="first_shard")
     assert assignment.null_rows is None
     assert assignment.shard[1] == 0
     assert assignment.shard[[0, 2]].tolist() == assign([1, 2]).shard.tolist()
     assert assignment.counts.sum() == 3
 
 
-@pytest.mark.parametrize("null_key", get_args(NullKey))
-def test_all_null(null_key: NullKey) -> None:
-    assignment = assign([None, None], null_key=null_key)
-    assert assignment.shard.tolist() == ([NO_SHARD] * 2 if null_key == "dead_letter" else [0, 0])
+@pytest.mark.parametrize("null_shard_key", get_args(NullShardKey))
+def test_all_null(null_shard_key: NullShardKey) -> None:
+    assignment = assign([None, None], null_shard_key=null_shard_key)
+    assert assignment.shard.tolist() == ([NO_SHARD] * 2 if null_shard_key == "halt" else [0, 0])
 
 
 def test_unknown_default_is_a_null_key_too() -> None:
@@ -182,9 +182,9 @@ def test_a_sharder_can_be_sent_to_a_worker() -> None:
     assert copy.assign(columns, 50).shard.tolist() == sharder.assign(columns, 50).shard.tolist()
 
 
-@given(st.lists(st.none() | st.integers(-9, 9)), st.sampled_from(get_args(NullKey)))
-def test_split_keeps_order_and_every_row(values: list[int | None], null_key: NullKey) -> None:
-    assignment = assign(values, null_key=null_key)
+@given(st.lists(st.none() | st.integers(-9, 9)), st.sampled_from(get_args(NullShardKey)))
+def test_split_keeps_order_and_every_row(values: list[int | None], null_shard_key: NullShardKey) -> None:
+    assignment = assign(values, null_shard_key=null_shard_key)
     batch = pa.record_batch({"k": pa.array(values, pa.int64()), "row": pa.array(range(len(values)), pa.int64())})
     parts = split(batch, assignment)
     assert [shard for shard, _ in parts] == sorted({shard for shard in assignment.shard.tolist() if shard != NO_SHARD})
