@@ -190,12 +190,12 @@ def _cannot_reproduce(record: StateRecord, facts: Facts) -> Decision | None:
     """A re-insert is deduplicated only if it is the same insert: the pipeline must be the recorded one."""
     if record.pipeline == facts.pipeline:
         return None
-    changed = ", ".join(_changed_parts(record.pipeline, facts.pipeline))
+    changed = ", ".join(changed_parts(record.pipeline, facts.pipeline))
     detail = f"the range {record.range} is in doubt, and changed since: {changed}; now {facts.pipeline}"
     return Decision("SETTLE", halt=Halt.PIPELINE_CHANGED, detail=detail)
 
 
-def _changed_parts(recorded: str, now: str) -> list[str]:
+def changed_parts(recorded: str, now: str) -> list[str]:
     """The names of the ``name=digest`` parts in which two fingerprints differ."""
     then_by, now_by = (dict(part.partition("=")[::2] for part in text.split(",")) for text in (recorded, now))
     return [name for name in {**then_by, **now_by} if then_by.get(name) != now_by.get(name)]

@@ -11,6 +11,7 @@ from chsink.clickhouse.window import DedupWindow
 from chsink.findings import Finding, error, info, ok, warning
 from chsink.ports import SqlClient
 from statemachine.owner import Owner
+from statemachine.plan import changed_parts
 from statemachine.records import Phase, StateKey, StateRecord
 
 LOOK_S = 5
@@ -39,7 +40,7 @@ def in_doubt_findings(
                 f"{what}, for table {key.table}, to which no route leads: the start will halt with CHS-313",
                 f"put the route back, or decide: chsink state resolve {key.topic} {key.partition} --help",
             )
-        elif changed := changed_parts(record.pipeline, present(key, record)):
+        elif changed := known_changes(record.pipeline, present(key, record)):
             yield warning(
                 "CHS-227",
                 f"{what}, and since then changed: {', '.join(changed)}; the start will halt with CHS-309",
@@ -60,15 +61,13 @@ def in_doubt_findings(
         yield ok("CHS-227", "nothing is in doubt")
 
 
-def changed_parts(recorded: str, present: str) -> list[str]:
-    """Names of what differs between two fingerprints (``name=digest,…``); none where the stream was transformed.
+def known_changes(recorded: str, present: str) -> list[str]:
+    """Names of what differs between two fingerprints; none where the stream was transformed.
 
     What a program's own transform is now cannot be known here, so its ranges are left to the start.
     """
-    then, now = (dict(part.split("=", 1) for part in text.split(",") if "=" in part) for text in (recorded, present))
-    if then.get("transform") != now.get("transform"):
-        return []
-    return [name for name in now if then.get(name) != now[name]]
+    changed = changed_parts(recorded, present)
+    return [] if "transform" in changed else changed
 
 
 def layout_findings(

@@ -131,7 +131,7 @@ def test_show_names_what_becomes_of_a_null_key_as_the_job_file_does(make_job: Ma
     job = make_job(partitions=1, shards=2, shard_key=("id",))
     move_to(job, None)
 
-    assert '"null_shard_key": "halt"' in run(job, "show").stdout
+    assert '"null_shard_key":"halt"' in run(job, "show").stdout
 
 
 # --- status ----------------------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from chsink.doctor.records import changed_parts
+from chsink.doctor.records import known_changes
 
 RECORDED = "decoder=a,columns=b,transform=c,isolation=d,table=e"
 
@@ -19,4 +19,4 @@ RECORDED = "decoder=a,columns=b,transform=c,isolation=d,table=e"
     ],
 )
 def test_what_changed_is_named_where_the_stream_is_not_transformed(present: str, changed: list[str]) -> None:
-    assert changed_parts(RECORDED, present) == changed
+    assert known_changes(RECORDED, present) == changed
