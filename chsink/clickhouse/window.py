@@ -13,12 +13,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from chsink.clickhouse.identifiers import TableName
+from chsink.clickhouse.probing import count_rows
 from chsink.clickhouse.remembered import altered, look, usable_blocks, why_forgotten
 from chsink.clickhouse.table import TargetTable, definition
 from chsink.errors import HaltError, PreflightError, UnavailableError
 from chsink.ports import Clock, Queries
-from statemachine.ranges import TopicPartition
+from statemachine.ranges import OffsetRange
 from statemachine.records import Mark, StateKey, StateRecord
 from statemachine.tokens import token_head
 
@@ -100,7 +100,9 @@ class DedupWindow:
 
     def holds_foreign(self, key: StateKey, record: StateRecord) -> bool:
         """See :class:`chsink.delivery.roles.Target`.  Rows at or beyond the last offset that was ever announced."""
-        return any(_rows_from(m, key.topic_partition, record.end) for m in self.members(key.table, record.layout))
+        beyond = OffsetRange(record.end, BEYOND)
+        members = self.members(key.table, record.layout)
+        return any(count_rows(m.client, key.table, key.topic_partition, beyond) for m in members)
 
     def doubtful_tokens(self, key: StateKey, record: StateRecord) -> str | None:
         """Why a token of the range may be gone, None when it surely is not."""
@@ -153,16 +155,6 @@ def _running(client: Queries, head: str) -> bool:
     rows = client.query(
         "SELECT count() FROM system.processes WHERE startsWith(Settings['insert_deduplication_token'], {head:String})",
         {"head": head},
-    )
-    return int(rows[0][0]) > 0
-
-
-def _rows_from(member: Member, tp: TopicPartition, start: int) -> bool:
-    rows = member.client.query(
-        f"SELECT count() FROM {TableName(member.table.database, member.table.name)} "
-        "WHERE _kafka_topic = {topic:String} AND _kafka_partition = {partition:Int64} "
-        "AND _kafka_offset >= {start:Int64} AND _kafka_offset < {end:Int64}",
-        {"topic": tp.topic, "partition": tp.partition, "start": start, "end": BEYOND},
     )
     return int(rows[0][0]) > 0
 

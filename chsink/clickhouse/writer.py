@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from chsink.clickhouse.identifiers import quote_identifier, quote_table
 from chsink.clickhouse.patience import transient, tries
+from chsink.clickhouse.probing import count_rows
 from chsink.clickhouse.remembered import look, why_forgotten
 from chsink.clickhouse.table import TargetTable
 from chsink.errors import HaltError, UnavailableError, without_values
@@ -97,13 +98,7 @@ class ShardWriter:
 
     def count(self, shard: int, table: str, partition: TopicPartition, offsets: OffsetRange) -> int:
         """See :class:`chsink.ports.BlockWriter`."""
-        rows = self.clients[shard].query(
-            f"SELECT count() FROM {quote_table(table)} WHERE _kafka_topic = {{topic:String}} AND "
-            "_kafka_partition = {partition:Int64} AND _kafka_offset >= {start:Int64} AND _kafka_offset < {end:Int64} "
-            "SETTINGS read_overflow_mode = 'throw', timeout_overflow_mode = 'throw'",
-            {"topic": partition.topic, "partition": partition.partition, "start": offsets.start, "end": offsets.end},
-        )
-        return int(rows[0][0])
+        return count_rows(self.clients[shard], table, partition, offsets)
 
     def _check_deadline(self, token: str, deadline_ms: int) -> None:
         if self.clock.now_ms() >= deadline_ms:

@@ -13,18 +13,8 @@ from typer.testing import CliRunner
 from chsink.cli.main import app
 from chsink.errors import PreflightError
 from chsink.observe.metrics import Metrics
+from tests.unit.config.conftest import LEAST
 
-JOB = """
-[sink]
-name = "flights"
-[kafka]
-bootstrap = "localhost:9092"
-[[route]]
-topic = "flights"
-table = "flights"
-[clickhouse]
-endpoints = ["http://localhost:8123"]
-"""
 RUN = """
 import sys
 from typer.testing import CliRunner
@@ -36,7 +26,7 @@ print(result.exit_code, "pyspark" in sys.modules, result.output)
 
 def test_a_missing_checkpoint_is_said_before_spark_is_loaded(tmp_path: Path) -> None:
     job = tmp_path / "job.toml"
-    job.write_text(JOB, encoding="utf-8")
+    job.write_text(LEAST, encoding="utf-8")
 
     done = subprocess.run([sys.executable, "-c", RUN, str(job)], check=True, capture_output=True, text=True)
 

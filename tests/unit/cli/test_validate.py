@@ -17,19 +17,9 @@ from typer.testing import CliRunner, Result
 from chsink.cli.main import app
 from chsink.cli.output import Commands, JsonOption
 from chsink.errors import FencedError
+from tests.unit.config.conftest import LEAST
 
-JOB = """
-[sink]
-name = "flights"
-[kafka]
-bootstrap = "localhost:9092"
-[[route]]
-topic = "flights"
-table = "flights"
-[clickhouse]
-endpoints = ["http://localhost:8123"]
-password = { env = "SECRET" }
-"""
+JOB = LEAST + 'password = { env = "SECRET" }\n'
 COMMAND = [sys.executable, "-c", "from chsink.cli.main import app; app(prog_name='chsink')"]
 
 
