@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import Any
 
 from chsink.errors import ChsinkError, PreflightError, UnavailableError
+from chsink.errors.entry import Entry, fields
 from chsink.ports import ServerRefused, Unanswered
 
 NOT_LET_IN = (192, 193, 194, 516)
@@ -45,6 +46,18 @@ class Finding:
     def error(self) -> ChsinkError:
         """The finding as what stops a start."""
         return self.cause or PreflightError(self.id, self.sentence, self.fix)
+
+
+def found(severity: Severity, entry: Entry, **params: object) -> Finding:
+    """What a check found, in the catalogue's words."""
+    raised = entry(**params)
+    return Finding(entry.id, severity, raised.message, raised.hint, raised)
+
+
+def passed(entry: Entry, **params: object) -> Finding:
+    """A check was made and nothing is wrong: the entry's ``ok`` sentence."""
+    assert params.keys() == fields(entry.ok), (entry.name, sorted(params))
+    return Finding(entry.id, Severity.OK, entry.ok.format_map({k: str(v) for k, v in params.items()}))
 
 
 def error(id: str, sentence: str, fix: str) -> Finding:

@@ -13,49 +13,32 @@ FencedError         4     a newer driver owns the sink; this one must stop
 UnavailableError    5     a service did not answer within its bound; safe to start again
 ==================  ====  =========================================================================
 
-Ids are stable: ``docs/errors.md`` lists them all, and a test keeps it complete.  Messages never hold a record's
-value or a credential.
+Errors are made from the catalogue (:mod:`chsink.errors.catalogue`), never written where they are raised.  Messages
+never hold a record's value or a credential.
 """
 
 from __future__ import annotations
 
-import re
-
-_ROWS = re.compile(r"Column values:.*", re.DOTALL)
-# Both quotes at once, as one may stand inside the other.  No values: an apostrophe, and a file of a Python trace.
-_QUOTED = re.compile(
-    r"""(File "[^"\n]*", line )|(?<![A-Za-z])b?'(?:(?:[^'\\]|\\.)*'|[^\n]*)|"(?:(?:[^"\\]|\\.)*"|[^\n]*)""", re.DOTALL
-)
-_AT_THE_END = re.compile(
-    r"\b((?:here|before|element|text|read|got|string|float|literal): ).+?(?=$| \([wW]hile | \(at row )", re.MULTILINE
-)
-_CONVERTED = re.compile(r"\b(convert (?:[\w(), ]+ )?value ).+(?= to (?!type )[A-Za-z])")
-_NUMBER = re.compile(r"(?i)\b(values?(?: is| was)?[:=]? +)(?:(?:, ?)?[-+]?(?:\d|\.\d|inf\b|nan\b)[\w.:+-]*)+")
-_ADDRESS = re.compile(r"\b(parse IPv[46] )\S+?(?=[:.]?(?: |$))")
-
-
-def without_values(text: str) -> str:
-    """Somebody else's message without what may be a record's value.
-
-    Values stand in quotes, behind the words that announce one, or in a list of rows.  What is in backquotes is a name.
-    """
-    text = _ROWS.sub("(values left out)", text)
-    text = _QUOTED.sub(lambda found: found[1] or ("'…'" if "'" in found[0][:2] else '"…"'), text)
-    for announced in (_AT_THE_END, _CONVERTED, _NUMBER, _ADDRESS):
-        text = announced.sub(r"\1…", text)
-    return text
+from collections.abc import Mapping
 
 
 class ChsinkError(Exception):
-    """Base of all errors shown to a user: ``id`` (``CHS-nnn``), ``message`` (what), ``hint`` (the fix)."""
+    """Base of all errors shown to a user: ``id`` (``CHS-nnn``), ``message`` (what), ``hint`` (the fix).
+
+    ``name`` and ``params`` say which catalogue entry made it, and with what: this is how an error crosses processes.
+    """
 
     exit_code = 2
 
-    def __init__(self, id: str, message: str, hint: str) -> None:
-        super().__init__(id, message, hint)
+    def __init__(
+        self, id: str, message: str, hint: str, name: str = "", params: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(id, message, hint, name, params)
         self.id = id
         self.message = message
         self.hint = hint
+        self.name = name
+        self.params = dict(params or {})
 
     def __str__(self) -> str:
         return f"[{self.id}] {self.message}\n  fix: {self.hint}"

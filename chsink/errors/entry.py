@@ -1,0 +1,45 @@
+"""One entry of the error catalogue: what happened, what to do, and what kind of error that is.
+
+``sentence`` and ``hint`` are templates with named parameters (``{tp}``).  A parameter is turned into text when the
+error is made, so that an error can cross from an executor to the driver as its entry's name and its parameters.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from string import Formatter
+
+from chsink.errors.families import ChsinkError
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """An error id with one sentence.  Several entries may share an id, a family and a hint when the fix is the same.
+
+    ``name`` is the constant's own name.  ``ok`` is what ``chsink doctor`` says when the check of this id passed.
+    ``runbook`` is what ``docs/operations.md`` adds to the hint of a halt.
+    """
+
+    name: str
+    id: str
+    family: type[ChsinkError]
+    sentence: str
+    hint: str
+    ok: str = ""
+    runbook: str = ""
+
+    @property
+    def parameters(self) -> frozenset[str]:
+        """What a raise site has to give."""
+        return fields(self.sentence) | fields(self.hint)
+
+    def __call__(self, **params: object) -> ChsinkError:
+        """The error.  Parameters are exactly :attr:`parameters`."""
+        assert params.keys() == self.parameters, (self.name, sorted(params), sorted(self.parameters))
+        texts = {name: str(value) for name, value in params.items()}
+        return self.family(self.id, self.sentence.format_map(texts), self.hint.format_map(texts), self.name, texts)
+
+
+def fields(template: str) -> frozenset[str]:
+    """The names of a template's parameters."""
+    return frozenset(name for _, name, _, _ in Formatter().parse(template) if name)

@@ -1,0 +1,3 @@
+"""8xx: a newer driver owns the sink."""
+
+from __future__ import annotations

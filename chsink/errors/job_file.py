@@ -1,0 +1,3 @@
+"""1xx: the job file."""
+
+from __future__ import annotations

@@ -1,0 +1,3 @@
+"""7xx: a service does not answer."""
+
+from __future__ import annotations

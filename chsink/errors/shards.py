@@ -1,0 +1,3 @@
+"""4xx: shards and shard keys."""
+
+from __future__ import annotations

@@ -1,0 +1,3 @@
+"""6xx: the stream between Kafka and the sink."""
+
+from __future__ import annotations

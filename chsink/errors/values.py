@@ -1,0 +1,3 @@
+"""5xx: values and column types."""
+
+from __future__ import annotations

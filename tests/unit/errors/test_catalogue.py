@@ -1,0 +1,87 @@
+"""The error catalogue: every id has one family, every raise site gives what its entry asks for."""
+
+from __future__ import annotations
+
+import ast
+import pickle
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from chsink.errors.catalogue import CATALOGUE, from_wire
+from chsink.errors.entry import Entry, fields
+from chsink.errors.families import HaltError
+
+CHECKOUT = Path(__file__).parents[3]
+ENTRY = Entry("LOST", "CHS-399", HaltError, "{tp}: {count} records are gone", "restore {tp}", ok="{tp} is whole")
+NOT_OF_THE_ENTRY = {"severity"}
+
+
+def calls() -> Iterator[tuple[str, str, set[str]]]:
+    """Where an entry is made an error: place, entry, keywords.  ``found`` and ``passed`` take the entry as an argument."""
+    for file in sorted((CHECKOUT / "chsink").rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.Call):
+                continue
+            for target in (node.func, *node.args):
+                name = target.attr if isinstance(target, ast.Attribute) else getattr(target, "id", "")
+                keywords = {k.arg for k in node.keywords if k.arg} - NOT_OF_THE_ENTRY
+                if name in CATALOGUE and not any(k.arg is None for k in node.keywords):
+                    called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+                    yield f"{file.relative_to(CHECKOUT)}:{node.lineno} {called}", name, keywords
+
+
+def test_every_raise_site_gives_the_parameters_of_its_entry() -> None:
+    wrong = []
+    for place, name, keywords in calls():
+        entry = CATALOGUE[name]
+        wanted = fields(entry.ok) if place.endswith(" passed") else entry.parameters
+        if keywords != wanted:
+            wrong.append((place, name, sorted(keywords), sorted(wanted)))
+    assert wrong == []
+
+
+def test_an_id_has_one_family() -> None:
+    families = defaultdict(set)
+    for entry in CATALOGUE.values():
+        families[entry.id].add(entry.family)
+    assert {i: sorted(f.__name__ for f in found) for i, found in families.items() if len(found) > 1} == {}
+
+
+def test_an_entry_is_named_in_capitals_and_says_what_to_do() -> None:
+    for entry in CATALOGUE.values():
+        assert entry.name.isupper(), entry.name
+        assert entry.hint, entry.name
+
+
+def test_an_error_is_made_of_its_entry_and_parameters() -> None:
+    error = ENTRY(tp="t[0]", count=3)
+
+    assert isinstance(error, HaltError)
+    assert (error.id, error.message, error.hint) == ("CHS-399", "t[0]: 3 records are gone", "restore t[0]")
+    assert (error.name, error.params) == ("LOST", {"tp": "t[0]", "count": "3"})
+
+
+def test_a_parameter_too_many_or_too_few_is_a_mistake() -> None:
+    with pytest.raises(AssertionError):
+        ENTRY(tp="t[0]")
+    with pytest.raises(AssertionError):
+        ENTRY(tp="t[0]", count=1, more=2)
+
+
+def test_an_error_survives_pickling() -> None:
+    error = pickle.loads(pickle.dumps(ENTRY(tp="t[0]", count=3)))
+
+    assert (error.id, error.message, error.params) == (
+        "CHS-399",
+        "t[0]: 3 records are gone",
+        {"tp": "t[0]", "count": "3"},
+    )
+
+
+def test_every_error_crosses_by_name_and_parameters() -> None:
+    for entry in CATALOGUE.values():
+        error = entry(**dict.fromkeys(entry.parameters, "x"))
+        assert str(from_wire(error.name, error.params)) == str(error)
