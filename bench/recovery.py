@@ -17,9 +17,9 @@ from typing import Any
 from bench.legs import Leg, LegError, Place
 from bench.speed import WrongRowsError
 from bench.topic import PARTITIONS, produce, wrong
+from chsink.batch.ledger import read_records
 from chsink.clickhouse.client import ClickHouseClient, Endpoint
 from chsink.clickhouse.identifiers import TableName
-from chsink.delivery.ledger import read_records
 from chsink.ports import StateStore
 from chsink.state.keepermap import KeeperMapStore
 

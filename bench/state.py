@@ -13,9 +13,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bench.legs import Place
+from chsink.batch.ledger import Ledger
 from chsink.clickhouse.client import ClickHouseClient, Endpoint
 from chsink.clickhouse.identifiers import TableName
-from chsink.delivery.ledger import Ledger
 from chsink.ports import StateStore
 from chsink.spark.executor import SystemClock
 from chsink.state.keepermap import KeeperMapStore

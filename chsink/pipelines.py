@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
+from chsink.batch.pipeline import Pipeline
 from chsink.clickhouse.preflight import Target
 from chsink.clickhouse.table import METADATA_COLUMNS, TableColumn, TargetTable
 from chsink.decode.columns import Column
-from chsink.delivery.pipeline import Pipeline
 from chsink.errors import PreflightError
 
 KAFKA_COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")

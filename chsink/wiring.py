@@ -16,6 +16,13 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from chsink.batch.driver import Driver
+from chsink.batch.driver import Route as DeliveryRoute
+from chsink.batch.halts import asking_target
+from chsink.batch.ledger import Ledger
+from chsink.batch.model import Assignment
+from chsink.batch.pipeline import Pipeline
+from chsink.batch.roles import Observer
 from chsink.clickhouse.client import ClickHouseClient, Endpoint
 from chsink.clickhouse.identifiers import TableName, plain_or_quoted, quote_string
 from chsink.clickhouse.patience import PatientQueries
@@ -24,13 +31,6 @@ from chsink.clickhouse.table import describe
 from chsink.clickhouse.window import DedupWindow, Member
 from chsink.clickhouse.writer import PINNED_WHERE_KNOWN
 from chsink.config import Config, Route
-from chsink.delivery.driver import Driver
-from chsink.delivery.driver import Route as DeliveryRoute
-from chsink.delivery.halts import asking_target
-from chsink.delivery.ledger import Ledger
-from chsink.delivery.model import Assignment
-from chsink.delivery.pipeline import Pipeline
-from chsink.delivery.roles import Observer
 from chsink.errors import UnavailableError
 from chsink.kafka import KafkaAdmin
 from chsink.pipelines import StreamShape, build_pipeline, fingerprint, reads_json

@@ -67,7 +67,7 @@ def status(
 
 def read_status(config: Config) -> dict[str, Any]:
     """The status as one JSON object; ``lag_unknown`` says why there is no lag, None where there is."""
-    from chsink.delivery.ledger import read_owner, read_records
+    from chsink.batch.ledger import read_owner, read_records
     from chsink.observe.logs import configure, logger
     from chsink.spark.executor import SystemClock
     from chsink.wiring import Wiring

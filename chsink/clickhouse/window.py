@@ -37,7 +37,7 @@ class Member:
 
 @dataclass(slots=True)
 class DedupWindow:
-    """:class:`chsink.delivery.roles.Target` over the target tables.
+    """:class:`chsink.batch.roles.Target` over the target tables.
 
     ``members(table, layout)`` gives the table on each shard of a layout (by fingerprint, None for the present one), in
     the shards' order.  No send of a range starts later than ``max_age_s`` (or the table's own limit, if shorter) after
@@ -83,7 +83,7 @@ class DedupWindow:
         return self.clock.now_ms() >= self.deadline_ms(key, record)
 
     def must_probe(self, key: StateKey, record: StateRecord) -> bool:
-        """See :class:`chsink.delivery.roles.Target`."""
+        """See :class:`chsink.batch.roles.Target`."""
         members = self.members(key.table, record.layout)
         why = self._forgotten(members, key, record)
         if why is None:
@@ -99,7 +99,7 @@ class DedupWindow:
         return True
 
     def holds_foreign(self, key: StateKey, record: StateRecord) -> bool:
-        """See :class:`chsink.delivery.roles.Target`.  Rows at or beyond the last offset that was ever announced."""
+        """See :class:`chsink.batch.roles.Target`.  Rows at or beyond the last offset that was ever announced."""
         beyond = OffsetRange(record.end, BEYOND)
         members = self.members(key.table, record.layout)
         return any(count_rows(m.client, key.table, key.topic_partition, beyond) for m in members)

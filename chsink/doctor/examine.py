@@ -12,13 +12,13 @@ from functools import partial
 from importlib import metadata
 from typing import TYPE_CHECKING
 
+from chsink.batch.ledger import read_owner, read_records
 from chsink.clickhouse.identifiers import TableName
 from chsink.clickhouse.preflight import Target, target_findings
 from chsink.clickhouse.remembered import usable_blocks
 from chsink.clickhouse.table import TargetTable
 from chsink.clickhouse.writer import bounded
 from chsink.config import Route
-from chsink.delivery.ledger import read_owner, read_records
 from chsink.doctor import rules, servers
 from chsink.doctor.columns import column_findings
 from chsink.doctor.records import in_doubt_findings, layout_findings, lost_state_findings

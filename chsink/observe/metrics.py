@@ -11,7 +11,7 @@ from time import perf_counter
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
 
-from chsink.delivery.model import Ack, total
+from chsink.batch.model import Ack, total
 from chsink.errors import PreflightError
 from statemachine.ranges import TopicPartition
 from statemachine.records import StateKey, StateRecord

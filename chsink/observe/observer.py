@@ -12,7 +12,7 @@ import structlog
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from chsink.delivery.model import Ack, PlannedBatch, total
+from chsink.batch.model import Ack, PlannedBatch, total
 from chsink.observe.metrics import Metrics
 from chsink.ports import Clock
 from statemachine.plan import Decision, StepKind
@@ -21,7 +21,7 @@ from statemachine.records import StateKey, StateRecord
 
 
 class JobObserver:
-    """Implements :class:`chsink.delivery.roles.Observer`; ``progress = "auto"`` draws a bar on a terminal."""
+    """Implements :class:`chsink.batch.roles.Observer`; ``progress = "auto"`` draws a bar on a terminal."""
 
     def __init__(
         self,
@@ -39,14 +39,14 @@ class JobObserver:
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """See :class:`chsink.delivery.roles.Observer`."""
+        """See :class:`chsink.batch.roles.Observer`."""
         began = perf_counter()
         with self.metrics.phase(name):
             yield
         self._times[name] = self._times.get(name, 0.0) + perf_counter() - began
 
     def decided(self, batch: PlannedBatch, decisions: Mapping[TopicPartition, Decision]) -> None:
-        """See :class:`chsink.delivery.roles.Observer`."""
+        """See :class:`chsink.batch.roles.Observer`."""
         self._times.clear()
         kinds = [s for d in decisions.values() for s in d.steps]
         offsets = sum(s.range.length for s in kinds if s.kind is StepKind.WRITE)
@@ -54,7 +54,7 @@ class JobObserver:
         self.log.info("batch planned", batch=batch.batch_id, offsets=offsets, **({"unusual": odd} if odd else {}))
 
     def landed(self, acks: Sequence[Ack]) -> None:
-        """See :class:`chsink.delivery.roles.Observer`."""
+        """See :class:`chsink.batch.roles.Observer`."""
         self.metrics.landed(acks)
         sums = total(acks)
         phases = {f"{name}_s": round(seconds, 3) for name, seconds in self._times.items()}
@@ -70,7 +70,7 @@ class JobObserver:
             self._bar.advance(self._task, sums.records)
 
     def state(self, records: Mapping[StateKey, StateRecord]) -> None:
-        """See :class:`chsink.delivery.roles.Observer`."""
+        """See :class:`chsink.batch.roles.Observer`."""
         self.metrics.state(records, self._clock.now_ms())
 
     def finished(self, batch: PlannedBatch, ends: Mapping[TopicPartition, int]) -> None:

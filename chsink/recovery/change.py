@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from chsink.batch.ledger import Ledger, read_owner, read_records
 from chsink.clickhouse.identifiers import plain_or_quoted
-from chsink.delivery.ledger import Ledger, read_owner, read_records
 from chsink.errors import PreflightError
 from statemachine.records import StateKey, StateRecord
 

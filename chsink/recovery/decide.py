@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
+from chsink.batch.halts import asking_target
+from chsink.batch.ledger import read_owner
 from chsink.clickhouse.identifiers import quote_string, quote_table
 from chsink.clickhouse.preflight import Target
 from chsink.clickhouse.table import PROBE_COLUMNS
-from chsink.delivery.halts import asking_target
-from chsink.delivery.ledger import read_owner
 from chsink.errors import ChsinkError, PreflightError
 from chsink.recovery.change import Change, find, is_routed
 from statemachine import writes

@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from chsink.batch.halts import asking_target
+from chsink.batch.ledger import read_records
 from chsink.clickhouse.identifiers import quote_string, quote_table
 from chsink.clickhouse.preflight import Target
 from chsink.clickhouse.table import PROBE_COLUMNS, TargetTable
-from chsink.delivery.halts import asking_target
-from chsink.delivery.ledger import read_records
 from chsink.errors import PreflightError
 from chsink.ports import SqlClient
 from chsink.recovery.change import claim

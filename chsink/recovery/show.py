@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from chsink.batch.halts import asking_target
+from chsink.batch.ledger import read_owner, read_records
 from chsink.clickhouse.window import DedupWindow
-from chsink.delivery.halts import asking_target
-from chsink.delivery.ledger import read_owner, read_records
 from chsink.errors import ChsinkError
 from chsink.recovery.change import is_routed
 from statemachine.owner import Owner

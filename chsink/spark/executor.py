@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 from pyspark import TaskContext as SparkTask
 
+from chsink.batch.model import Assignment
+from chsink.batch.pipeline import Pipeline
+from chsink.batch.task import Prepared, TaskContext, run_task
 from chsink.clickhouse.client import Endpoint, cached_client
 from chsink.clickhouse.table import TargetTable
 from chsink.clickhouse.writer import ShardWriter
 from chsink.decode import INSERT_SETTINGS
-from chsink.delivery.model import Assignment
-from chsink.delivery.pipeline import Pipeline
-from chsink.delivery.task import Prepared, TaskContext, run_task
 from chsink.sharding import Layout
 from chsink.spark.input_end import to_the_end, worker_input
 from statemachine.ranges import OffsetRange, TopicPartition

@@ -12,7 +12,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from chsink.delivery.model import PlannedBatch
+from chsink.batch.model import PlannedBatch
 from chsink.errors import HaltError, PreflightError
 from statemachine.ranges import OffsetRange, TopicPartition
 

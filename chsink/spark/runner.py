@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
 
-from chsink.delivery.model import Ack, Assignment, PlannedBatch
-from chsink.delivery.pipeline import Pipeline
+from chsink.batch.model import Ack, Assignment, PlannedBatch
+from chsink.batch.pipeline import Pipeline
 from chsink.errors import ConfigError, UnavailableError
 from chsink.spark.executor import ACK_SCHEMA, ExecutorTask
 from chsink.spark.lineage import check_tasks
@@ -20,7 +20,7 @@ MakeTask = Callable[[Sequence[Assignment], Mapping[TopicPartition, OffsetRange]]
 
 @dataclass(slots=True)
 class SparkRunner:
-    """:class:`chsink.delivery.roles.PieceRunner`.  ``frame`` is the micro-batch, None before the first one."""
+    """:class:`chsink.batch.roles.PieceRunner`.  ``frame`` is the micro-batch, None before the first one."""
 
     make_task: MakeTask
     pipelines: Mapping[str, Pipeline]

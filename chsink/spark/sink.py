@@ -23,11 +23,11 @@ from contextlib import contextmanager, suppress
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from chsink.batch.driver import Driver
+from chsink.batch.halts import halt_error
+from chsink.batch.ledger import read_records
+from chsink.batch.model import PlannedBatch
 from chsink.config import Config
-from chsink.delivery.driver import Driver
-from chsink.delivery.halts import halt_error
-from chsink.delivery.ledger import read_records
-from chsink.delivery.model import PlannedBatch
 from chsink.errors import AlteredError, ChsinkError, ConfigError, UnavailableError
 from chsink.observe.logs import logger
 from chsink.observe.metrics import Metrics

@@ -16,9 +16,9 @@ from confluent_kafka import Producer
 from structlog.testing import capture_logs
 from typer.testing import CliRunner
 
+from chsink.batch.ledger import Ledger
 from chsink.cli.main import app
 from chsink.config import load
-from chsink.delivery.ledger import Ledger
 from chsink.embedded.clickhouse import EmbeddedClickHouse
 from chsink.embedded.clickhouse.users import ClickHouseUser
 from chsink.embedded.kafka import EmbeddedKafka

@@ -13,8 +13,8 @@ import pytest
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner, Result
 
+from chsink.batch.ledger import Ledger
 from chsink.cli.main import app
-from chsink.delivery.ledger import Ledger
 from chsink.embedded.ports import free_port
 from chsink.embedded.stack import Stack
 from chsink.errors import FencedError, HaltError, UnavailableError

@@ -31,8 +31,8 @@ class Defect:
         return f"simulator, seed {self.seed}" if self.world is None else f"model, world “{self.world}”"
 
 
-DRIVER, TASK, LEDGER = "chsink/delivery/driver.py", "chsink/delivery/task.py", "chsink/delivery/ledger.py"
-HELD, CONFIRM = "chsink/delivery/kafka_held.py", "chsink/delivery/confirm.py"
+DRIVER, TASK, LEDGER = "chsink/batch/driver.py", "chsink/batch/task.py", "chsink/batch/ledger.py"
+RECHECK, CONFIRM = "chsink/batch/recheck.py", "chsink/batch/confirm.py"
 WRITER, WINDOW, REMEMBERED = (
     "chsink/clickhouse/writer.py",
     "chsink/clickhouse/window.py",
@@ -265,20 +265,20 @@ DEFECTS = (
             Patch(
                 PLAN, "record.topic_id is None or facts.topic_id in (None, record.topic_id):", "facts.topic_id != 0:"
             ),
-            Patch(HELD, "        if now != record.topic_id:", "        if now == 0:"),
+            Patch(RECHECK, "        if now != record.topic_id:", "        if now == 0:"),
         ),
         "after_means_landed",
         seed=21,
     ),
     Defect(
         "the topic's id is not asked again after reading",
-        (Patch(HELD, "        if now != record.topic_id:", "        if now == 0:"),),
+        (Patch(RECHECK, "        if now != record.topic_id:", "        if now == 0:"),),
         "after_means_landed",
         seed=21,
     ),
     Defect(
         "retention during a settle goes unnoticed",
-        (Patch(HELD, "        if start > record.start:", "        if start < 0:"),),
+        (Patch(RECHECK, "        if start > record.start:", "        if start < 0:"),),
         "after_means_landed",
         seed=57,
     ),

@@ -4,7 +4,7 @@
 
 - :mod:`hub`: who goes next: greenlets, the clock, the random sources, faults and their counts.
 - :mod:`kafka`, :mod:`clickhouse`, :mod:`store`, :mod:`spark`, :mod:`checkpoint`: the services behind the ports.
-- :mod:`job`: one process that runs the production :class:`~chsink.delivery.driver.Driver`.
+- :mod:`job`: one process that runs the production :class:`~chsink.batch.driver.Driver`.
 - :mod:`world`: processes started, killed and frozen; what the world does to them; what an operator answers.
 - :mod:`oracle`: what must hold after every step, and at the end.
 - :mod:`campaign`: many worlds, what they reached, and how a failing one is made small.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from chsink.delivery.model import PlannedBatch
+from chsink.batch.model import PlannedBatch
 from statemachine.ranges import OffsetRange, TopicPartition
 from tests.sim.hub import Hub
 from tests.sim.kafka import Kafka

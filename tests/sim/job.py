@@ -7,11 +7,11 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from chsink.batch.driver import Driver, Route
+from chsink.batch.ledger import Ledger, read_records
+from chsink.batch.model import Ack, PlannedBatch
 from chsink.clickhouse.patience import PatientQueries
 from chsink.clickhouse.window import DedupWindow, Member
-from chsink.delivery.driver import Driver, Route
-from chsink.delivery.ledger import Ledger, read_records
-from chsink.delivery.model import Ack, PlannedBatch
 from statemachine.plan import Decision, Policy, StepKind
 from statemachine.ranges import TopicPartition
 from statemachine.records import Phase, StateKey, StateRecord
@@ -45,7 +45,7 @@ class HubClock:
 
 @dataclass(frozen=True, slots=True)
 class Watcher:
-    """:class:`chsink.delivery.roles.Observer`: counts the cells of the decision table that were reached."""
+    """:class:`chsink.batch.roles.Observer`: counts the cells of the decision table that were reached."""
 
     world: World
 

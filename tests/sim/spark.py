@@ -1,6 +1,6 @@
 """Simulated Spark jobs: tasks that are retried, doubled, and outlive their driver.
 
-Every task runs the production :func:`chsink.delivery.task.run_task` over what it reads from the simulated Kafka.
+Every task runs the production :func:`chsink.batch.task.run_task` over what it reads from the simulated Kafka.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from chsink.batch.model import Ack, Assignment, PlannedBatch
+from chsink.batch.task import Piece, Prepared, Rejected, TaskContext, run_task
 from chsink.clickhouse.writer import ShardWriter
-from chsink.delivery.model import Ack, Assignment, PlannedBatch
-from chsink.delivery.task import Piece, Prepared, Rejected, TaskContext, run_task
 from chsink.ports import BlockWriter, Clock
 from statemachine.ranges import OffsetRange, TopicPartition
 from tests.sim.checkpoint import SparkDied
@@ -112,7 +112,7 @@ class Attempt:
 
 
 class Runner:
-    """:class:`chsink.delivery.roles.PieceRunner` of one driver process."""
+    """:class:`chsink.batch.roles.PieceRunner` of one driver process."""
 
     def __init__(self, world: World, clock: Clock) -> None:
         self.world = world

@@ -28,20 +28,20 @@ ROOMS: dict[str, set[str]] = {
     "chsink.clickhouse": set(),
     # quoting SQL text is pure; the store talks through ports.SqlClient, not through this client
     "chsink.state": {"chsink.clickhouse.identifiers"},
-    "chsink.delivery": {"chsink.decode", "chsink.sharding"},
-    "chsink.observe": {"chsink.delivery"},
-    "chsink.pipelines": {"chsink.clickhouse", "chsink.decode", "chsink.delivery"},
+    "chsink.batch": {"chsink.decode", "chsink.sharding"},
+    "chsink.observe": {"chsink.batch"},
+    "chsink.pipelines": {"chsink.clickhouse", "chsink.decode", "chsink.batch"},
     "chsink.doctor": {
         "chsink.clickhouse",
         "chsink.config",
         "chsink.decode",
-        "chsink.delivery",
+        "chsink.batch",
         "chsink.kafka",
         "chsink.pipelines",
         "chsink.sharding",
         "chsink.wiring",
     },
-    "chsink.recovery": {"chsink.clickhouse", "chsink.delivery", "chsink.wiring"},
+    "chsink.recovery": {"chsink.clickhouse", "chsink.batch", "chsink.wiring"},
 }
 """Besides SHARED.  Entry points (spark, cli, wiring) may use all."""
 ENTRY = ("chsink.spark", "chsink.cli", "chsink.wiring", "chsink.__init__", "chsink.dlq", "chsink.mirror")

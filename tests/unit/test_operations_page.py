@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from chsink.delivery.halts import SENTENCES
+from chsink.batch.halts import SENTENCES
 from chsink.observe.metrics import Metrics
 
 PAGE = (Path(__file__).parents[2] / "docs" / "operations.md").read_text(encoding="utf-8")

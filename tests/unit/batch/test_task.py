@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from chsink.delivery.model import Ack, Assignment, ChunkAck, total
-from chsink.delivery.task import Piece, Prepared, Rejected, TaskContext, run_task
+from chsink.batch.model import Ack, Assignment, ChunkAck, total
+from chsink.batch.task import Piece, Prepared, Rejected, TaskContext, run_task
 from chsink.errors import UnavailableError
 from chsink.ports import InsertResult
 from statemachine.ranges import OffsetRange, TopicPartition

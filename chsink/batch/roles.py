@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
-from chsink.delivery.model import Ack, Assignment, PlannedBatch
+from chsink.batch.model import Ack, Assignment, PlannedBatch
 from statemachine.plan import Decision
 from statemachine.ranges import TopicPartition
 from statemachine.records import Mark, StateKey, StateRecord

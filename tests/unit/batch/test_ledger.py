@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from chsink.delivery.ledger import Ledger, parse_key
+from chsink.batch.ledger import Ledger, parse_key
 from chsink.errors import FencedError, HaltError, UnavailableError
 from chsink.ports import Outcome, Row, StoreUnavailable, Swap
 from statemachine import owner as owners

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from chsink.delivery.confirm import confirm
-from chsink.delivery.model import Ack, Assignment, ChunkAck
+from chsink.batch.confirm import confirm
+from chsink.batch.model import Ack, Assignment, ChunkAck
 from chsink.errors import BadValueError, ChsinkError, FencedError, HaltError, PreflightError, UnavailableError
 from statemachine.records import Phase, StateKey, StateRecord
 

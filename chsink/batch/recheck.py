@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from chsink.delivery.halts import halt_error
+from chsink.batch.halts import halt_error
 from chsink.ports import KafkaCluster
 from statemachine.records import StateKey, StateRecord
 from statemachine.transitions import Halt

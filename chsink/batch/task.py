@@ -20,8 +20,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from chsink import failpoints
-from chsink.delivery.halts import asking_target
-from chsink.delivery.model import Ack, Assignment, ChunkAck
+from chsink.batch.halts import asking_target
+from chsink.batch.model import Ack, Assignment, ChunkAck
 from chsink.errors import ChsinkError, HaltError, PreflightError
 from chsink.ports import BlockWriter
 from statemachine.chunks import chunk, chunk_count, chunk_index

@@ -18,11 +18,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from chsink.batch.model import Assignment
+from chsink.batch.task import Piece, Prepared, Rejected
 from chsink.decode.columns import BadValue, Column, Decoded
 from chsink.decode.conform import conform
 from chsink.decode.json_decoder import JsonDecoder
-from chsink.delivery.model import Assignment
-from chsink.delivery.task import Piece, Prepared, Rejected
 from chsink.errors import HaltError
 from chsink.sharding import NO_SHARD, Layout, Sharder, split
 

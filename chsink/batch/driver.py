@@ -19,12 +19,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from chsink import failpoints
-from chsink.delivery.confirm import confirm
-from chsink.delivery.halts import asking_target, halt_error
-from chsink.delivery.kafka_held import check_same_topics, check_still_held
-from chsink.delivery.ledger import Ledger
-from chsink.delivery.model import Ack, Assignment, PlannedBatch
-from chsink.delivery.roles import Observer, PieceRunner, Target
+from chsink.batch.confirm import confirm
+from chsink.batch.halts import asking_target, halt_error
+from chsink.batch.ledger import Ledger
+from chsink.batch.model import Ack, Assignment, PlannedBatch
+from chsink.batch.recheck import check_same_topics, check_still_held
+from chsink.batch.roles import Observer, PieceRunner, Target
 from chsink.errors import HaltError
 from chsink.ports import Clock, KafkaCluster
 from statemachine import writes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from chsink.delivery.model import Ack, Assignment
+from chsink.batch.model import Ack, Assignment
 from chsink.errors import BadValueError, ChsinkError, FencedError, HaltError, PreflightError, UnavailableError
 from statemachine.chunks import tiles
 from statemachine.ranges import OffsetRange, TopicPartition
