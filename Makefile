@@ -104,6 +104,7 @@ docs: setup ## write the pages that are made from code
 	@mv docs/.decision-table.new docs/decision-table.md
 	@$(PY) -m chsink.config.reference > docs/.configuration.new
 	@mv docs/.configuration.new docs/configuration.md
+	@$(PY) -m chsink.errors.page docs
 
 # -- package --------------------------------------------------------------------------------------
 

@@ -1,0 +1,69 @@
+"""docs/errors.md and the halts of docs/operations.md are drawn from the catalogue, and list every id of the code."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from chsink.errors.catalogue import CATALOGUE
+from chsink.errors.entry import Entry
+from chsink.errors.families import HaltError
+from chsink.errors.page import errors_page, halt_row, operations_page, row, text
+
+CHECKOUT = Path(__file__).parents[3]
+DOCS = CHECKOUT / "docs"
+ERRORS = (DOCS / "errors.md").read_text(encoding="utf-8")
+OPERATIONS = (DOCS / "operations.md").read_text(encoding="utf-8")
+ROW = re.compile(r"^\| (CHS-\d{3}) \| (.+?) \| (.+?) \|$", re.MULTILINE)
+LISTED = {found[0] for found in ROW.findall(ERRORS)}
+ENTRY = Entry("GONE", "CHS-399", HaltError, "{tp}: a | b is gone at {log_end}", "run `chsink x {tp}`", runbook="wait")
+
+
+def ids_in_code() -> set[str]:
+    """Ids in string literals: an id in a comment or docstring alone is raised somewhere else."""
+    files = [*(CHECKOUT / "chsink").rglob("*.py"), *(CHECKOUT / "statemachine").rglob("*.py")]
+    return {found for file in files for found in re.findall(r'"(CHS-\d{3})"', file.read_text(encoding="utf-8"))}
+
+
+def test_the_page_lists_the_ids_of_the_code_in_order() -> None:
+    listed = [found[0] for found in ROW.findall(ERRORS)]
+
+    assert set(listed) == ids_in_code()
+    assert listed == sorted(listed)
+
+
+@pytest.mark.parametrize(("id", "meaning", "fix"), ROW.findall(ERRORS))
+def test_each_has_a_meaning_and_a_fix(id: str, meaning: str, fix: str) -> None:
+    assert meaning.strip().endswith((".", "(info)."))
+    assert len(fix.strip()) > 5, id
+
+
+def test_every_id_that_other_pages_name_exists() -> None:
+    pages = [CHECKOUT / "README.md", *DOCS.rglob("*.md")]
+    named = {found for page in pages for found in re.findall(r"CHS-\d{3}", page.read_text(encoding="utf-8"))}
+
+    assert named <= LISTED
+
+
+def test_every_halt_has_a_way_out() -> None:
+    runbook = OPERATIONS.split("## When it halts")[1].split("\n## ")[0]
+    halts = {entry.id for entry in CATALOGUE.values() if issubclass(entry.family, HaltError)}
+
+    assert halts <= set(re.findall(r"CHS-\d{3}", operations_page(runbook)))
+
+
+def test_drawing_twice_changes_nothing() -> None:
+    for drawn, page in ((errors_page, ERRORS), (operations_page, OPERATIONS)):
+        assert drawn(drawn(page)) == drawn(page)
+
+
+def test_a_row_holds_sentence_and_fix_with_parameters_by_name() -> None:
+    assert row(ENTRY) == "| CHS-399 | *tp*: a \\| b is gone at *log end*. | Run `chsink x <tp>`. |"
+    assert halt_row(ENTRY).endswith("| Run `chsink x <tp>`. Wait. |")
+
+
+def test_a_sentence_of_its_own_stays() -> None:
+    assert text("is it there?") == "Is it there?"
+    assert text("") == ""
