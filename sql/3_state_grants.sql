@@ -1,5 +1,5 @@
--- What the job's user needs on the state table, and nothing else.  ALTER DELETE is for `chsink state reset` only: leave
--- that line out where the job's user must not be able to forget state.
+-- What the job's user needs on the state table, and nothing else.  ALTER DELETE serves only the self-test of each start,
+-- which removes its own test row.  Without that grant the test row stays, which does no harm.
 --
 --   database=default table=chsink_state user=chsink envsubst < sql/3_state_grants.sql | clickhouse-client --multiquery
 
