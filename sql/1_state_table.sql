@@ -1,6 +1,6 @@
 -- The state of all sinks: one row for each (sink, topic, partition, table), and one for each sink that names its owner.
--- A shared path joins the tables of all servers on one Keeper into one table: run this on each server that may serve it.
--- The server's configuration must hold <keeper_map_path_prefix>, and a Keeper or ZooKeeper.
+-- Tables with the same path on servers of one Keeper are one table: run this on each server that may serve the state.
+-- The server's configuration must contain <keeper_map_path_prefix>, and a Keeper or ZooKeeper.
 --
 --   database=default table=chsink_state path=/chsink/state \
 --     envsubst < sql/1_state_table.sql | clickhouse-client --multiquery

@@ -1,4 +1,4 @@
--- The same rows for a reader's eye.  The job does not need these views.
+-- The same rows in readable form.  The job does not need these views.
 --
 --   database=default table=chsink_state envsubst < sql/2_state_views.sql | clickhouse-client --multiquery
 
