@@ -3,7 +3,7 @@
 ``CHSINK_FAILPOINTS="driver.after_before=kill@2,task.after_insert=sleep:5"``: at the second time ``driver.after_before``
 is reached, SIGKILL this process; at each time ``task.after_insert`` is reached, sleep five seconds.  Actions: ``kill``,
 ``stop`` (SIGSTOP), ``fail`` (raise), ``sleep:SECONDS``.  Each firing is appended to ``CHSINK_FAILPOINTS_LOG`` before it
-acts, so that a fault that never fired can be told from one that was survived.
+acts, so that a fault that never fired can be distinguished from one that was survived.
 
 Cost when off: one comparison per call, and no call is made per record.
 """

@@ -1,12 +1,12 @@
 """The driver's hold on the state: claim the epoch, then compare-and-set from what this driver wrote last.
 
 Rules:
-- Every write names, per key, the attempt it replaces, and carries a new attempt of its own.  A retry of the same write
-  keeps its attempt, so however many copies of it are under way, at most one can match.
-- *Applied* means every key reads back ours.  Whatever else comes back is resolved by loading the rows again.
-- The claim rewrites every row of the sink under the new epoch, so that no write of an older driver can match any more.
-  Rows that the old driver makes meanwhile are taken over in the next round.
-- Reads in steady state come from the cache: while this driver owns the sink nobody else can change a row.
+- Every write names, per key, the attempt it replaces, and carries a new attempt.  A retry of the same write keeps its
+  attempt, so however many copies of it are in flight, at most one can match.
+- *Applied* means that every key reads back with our attempt.  Anything else is resolved by loading the rows again.
+- The claim rewrites every row of the sink under the new epoch, so no write of an older driver can match afterwards.
+  Rows that the old driver creates in the meantime are taken over in the next round.
+- Reads in steady state come from the cache: while this driver owns the sink, no other process can change a row.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def parse_key(text: str) -> StateKey:
 
 @dataclass(slots=True)
 class Ledger:
-    """State rows of one sink.  ``new_attempt`` gives unique ids; ``driver`` names this process in errors of others."""
+    """State rows of one sink.  ``new_attempt`` returns unique ids; ``driver`` names this process in messages."""
 
     store: StateStore
     sink: str
@@ -61,10 +61,10 @@ class Ledger:
     # --- claiming -------------------------------------------------------------------------------------------------
 
     def claim(self, keys: Iterable[StateKey], layouts: Mapping[str, str]) -> None:
-        """Own the sink: epoch up, every row ours, an EMPTY row for every key that had none.
+        """Claim the sink: raise the epoch, take over every row, create an EMPTY row for every key that has none.
 
         ``layouts`` (fingerprint → JSON) are those of this configuration; layouts that records name are kept.
-        Raises FencedError when a newer driver claims meanwhile, UnavailableError when the store does not answer.
+        Raises FencedError if a newer driver claims in the meantime, UnavailableError if the store does not respond.
         """
         self._claim_owner()
         for _ in range(CLAIM_ROUNDS):
@@ -91,7 +91,7 @@ class Ledger:
                 self._owner = current
                 return
             found = "no row" if row is None else row.attempt
-            if found != replaced:  # to replace another row is another write: its attempt must be new as well
+            if found != replaced:  # replacing another row is another write, so its attempt must be new, too
                 attempt, replaced = self.new_attempt(), found
             now, above = self.clock.now_ms(), max((_read(decode, r).epoch for r in rows.values()), default=0)
             claimed = owners.claim(
@@ -107,7 +107,7 @@ class Ledger:
     def _load_owned(self) -> dict[StateKey, StateRecord]:
         """All partition rows, after checking that the sink's row is still ours.
 
-        A load is not a snapshot: rows of a newer claim may come with an owner's row read before it.
+        A load is not a snapshot: it may return rows of a newer claim with an owner's row that was read before it.
         """
         rows = self._load()
         self._check_owner(rows)
@@ -118,7 +118,7 @@ class Ledger:
         return records
 
     def _take_over(self, rows: dict[StateKey, StateRecord], keys: Iterable[StateKey]) -> bool:
-        """Rewrite older rows under our epoch and create missing ones.  False when nothing was left to do."""
+        """Rewrite older rows under our epoch and create missing ones.  False if there was nothing to do."""
         older = {k: r for k, r in rows.items() if r.epoch < self.epoch}
         missing = [k for k in keys if k not in rows]
         if not older and not missing:
@@ -151,7 +151,7 @@ class Ledger:
     # --- steady state ---------------------------------------------------------------------------------------------
 
     def ensure(self, keys: Iterable[StateKey]) -> None:
-        """Make rows for topic-partitions that appeared since the claim."""
+        """Create rows for topic-partitions that appeared since the claim."""
         missing = [k for k in keys if k not in self.records]
         for _ in range(CLAIM_ROUNDS):
             if not missing or not self._take_over(self._load_owned(), missing):
@@ -165,8 +165,8 @@ class Ledger:
     def write(self, changes: Mapping[StateKey, StateRecord]) -> None:
         """Replace the cached record of every key by the given one, in one compare-and-set.
 
-        All records carry one attempt.  Returns once every key reads back ours.  Raises FencedError when a row is no
-        longer ours, UnavailableError when that cannot be known in time; then nothing may be assumed and no insert made.
+        All records carry one attempt.  Returns once every key reads back with it.  Raises FencedError if a row is no
+        longer ours, UnavailableError if that cannot be known in time; then nothing may be assumed and nothing inserted.
         """
         assert all(r.epoch == self.epoch for r in changes.values())
         pending = dict(changes)
@@ -180,7 +180,7 @@ class Ledger:
         self.records.update(changes)
 
     def check_owned(self) -> None:
-        """FencedError when a newer driver owns the sink: then the cached records are old, and so is what they say."""
+        """FencedError if a newer driver owns the sink: the cached records are then stale."""
         self._check_owner(self._load())
 
     def attempt(self) -> str:
@@ -188,7 +188,7 @@ class Ledger:
         return self.new_attempt()
 
     def _unapplied(self, pending: Mapping[StateKey, StateRecord]) -> dict[StateKey, StateRecord]:
-        """Which of the changes are not stored yet.  Raises FencedError when a row is neither old nor ours."""
+        """Which of the changes are not stored yet.  Raises FencedError if a row is neither the old one nor ours."""
         rows = self._load()
         self._check_owner(rows)
         left: dict[StateKey, StateRecord] = {}
@@ -244,7 +244,7 @@ def read_records(store: StateStore, sink: str) -> dict[StateKey, StateRecord]:
 
 
 def read_owner(store: StateStore, sink: str) -> Owner | None:
-    """Who owns the sink, None when nobody ever did."""
+    """Who owns the sink; None if it was never claimed."""
     row = _look(store, sink).get(sink)
     return None if row is None else _read(owners.decode_owner, row)
 

@@ -7,7 +7,7 @@ Rules:
   replica is never sent to another.
 - The client is made at first use (it asks the server three questions) and kept: :func:`cached_client` holds one per
   process and endpoint, also across Spark's forks.
-- The wait for an answer is bounded by ``send_receive_timeout_s``: progress headers, which would start it anew, are off.
+- The wait for a response is bounded by ``send_receive_timeout_s``: progress headers, which would restart it, are off.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ class ForeignAnswerError(HTTPError):
 
 
 class CheckedPool(PoolManager):
-    """A pool whose answers were looked at."""
+    """A pool whose responses were checked."""
 
     def request(self, method: str, url: str, *args: Any, **kwargs: Any) -> BaseHTTPResponse:
         """As in urllib3.  Raises :class:`ForeignAnswerError` besides its errors."""

@@ -110,6 +110,6 @@ class DynamicCodec(Codec):
         return pa.UnionArray.from_dense(pa.array(types), pa.array(offsets), [texts], ["String"])
 
     def build_raw(self, texts: Sequence[bytes]) -> tuple[Any, dict[int, str]]:
-        """Arrays, objects and numbers as they are; strings anew."""
+        """Arrays, objects and numbers as they are; strings encoded again."""
         out = [self.exact(parse_value(text)) if text[:1] == b'"' else raw_or_null(text) for text in texts]
         return self.array([item.decode("utf-8") if isinstance(item, bytes) else item for item in out]), {}

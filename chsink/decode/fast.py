@@ -2,7 +2,7 @@
 
 **Rows cannot shift.**  The parser reads a stream of objects, so a record like ``{}{}`` would be two rows,
 and two broken records could make one.  Each record must therefore begin with ``{``, and goes in with a
-marker behind it: a key that nobody outside this process can know.  The block is used only if it parses as
+marker behind it: a key that cannot be known outside this process.  The block is used only if it parses as
 a whole, into as many rows as there are records, each with the marker.  Proof that row *i* is then exactly
 record *i*: a marker occurs only where it was put, so a row that has it was opened by the first byte of a
 record; there are as many such rows as records, so each record has opened one, in order, and each ends where

@@ -86,7 +86,7 @@ def _tokens(data: npt.NDArray[np.uint8], token: tuple[bytes, bytes]) -> npt.NDAr
 
 
 def _deep(records: Any, offsets: npt.NDArray[np.int32]) -> Suspects:
-    """Records nested deeper than allowed; only long ones with many brackets are looked at."""
+    """Records nested deeper than allowed; only long ones with many brackets are examined."""
     long = np.flatnonzero(np.diff(offsets) > 2 * MAX_DEPTH)
     if not len(long):
         return None

@@ -1,4 +1,4 @@
-"""What somebody else's message may say: everything but what may be a record's value."""
+"""What a message of other software may show: everything except what may be a record's value."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ADDRESS = re.compile(r"\b(parse IPv[46] )\S+?(?=[:.]?(?: |$))")
 
 
 def without_values(text: str) -> str:
-    """Somebody else's message without what may be a record's value.
+    """A message of other software without what may be a record's value.
 
     Values stand in quotes, behind the words that announce one, or in a list of rows.  What is in backquotes is a name.
     """

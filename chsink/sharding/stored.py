@@ -5,7 +5,7 @@ A column arrives in any form that ClickHouse reads exactly: integers, floats, Bo
 decimals natively (DateTime64 also as decimal seconds); String and FixedString as utf8 or binary; UUID, IPv4,
 IPv6, Enum and integers wider than 64 bits as text. Numbers may also arrive as stored, the wide ones (UUID
 with its halves in text order) as 16 or 32 bytes. Nothing is rounded, wrapped or cut: a value with no exact
-stored form is an error, because it would be sent to a shard where nobody looks for it. Error texts never hold
+stored form is an error, because its row would go to a shard where queries do not look for it. Error texts never hold
 the value, and so drop the cause, which does.
 
 Stored forms, each compared with the engine: numbers little-endian in their column's width; Decimals as their

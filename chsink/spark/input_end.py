@@ -1,11 +1,11 @@
-"""Did a task's input really end, or was it cut?
+"""Did a task's input really end, or was it cut off?
 
 When the Java side of a task fails or is cancelled, it closes the socket to the Python worker.  If that happens between
-two Arrow batches, pyspark's reader takes it for the end: the task would send the half of a chunk that it has under the
-whole chunk's token, and the other half would be taken for a duplicate ever after.  Only after a real end does Spark
-write one more word, ``END_OF_STREAM``: so the input is whole if something follows it.
+two Arrow batches, pyspark's reader takes that for the end.  The task would then send the half chunk that it has under
+the whole chunk's token, and ClickHouse would drop the other half as a duplicate from then on.  Only after a real end
+does Spark write one more word, ``END_OF_STREAM``.  So the input is complete if something follows it.
 
-This leans on pyspark's worker (``pyspark.worker.main`` reads from ``infile``), see docs/adr/0003-spark-internals.md.
+This depends on pyspark's worker (``pyspark.worker.main`` reads from ``infile``), see docs/adr/0003-spark-internals.md.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ class Peekable(Protocol):
 
 
 class InputCutError(Exception):
-    """The Java side of this task failed or was cancelled.  Nobody waits for an answer."""
+    """The Java side of this task failed or was cancelled.  No process waits for this task's result."""
 
 
 def to_the_end(batches: Iterator[pa.RecordBatch], stream: Peekable) -> Iterator[pa.RecordBatch]:
-    """The batches, and InputCutError instead of a false end."""
+    """The batches; raises InputCutError if the input was cut off."""
     yield from batches
     if not stream.peek(1):
-        raise InputCutError("Spark ended this task's input before its end")
+        raise InputCutError("Spark closed this task's input before its end")
 
 
 def worker_input() -> Peekable:
@@ -43,4 +43,4 @@ def worker_input() -> Peekable:
             stream: Peekable = frame.f_locals["infile"]
             return stream
         frame = frame.f_back
-    raise RuntimeError("this is no worker of the pyspark that chsink was made for")
+    raise RuntimeError("not a Python worker of the pyspark version that chsink supports")

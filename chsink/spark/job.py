@@ -58,7 +58,7 @@ def session(config: Config, jars: str | None = None) -> SparkSession:
 
 
 def end(spark: SparkSession) -> None:
-    """Stop the session; one whose Java process is gone needs no end."""
+    """Stop the session.  Does nothing if its Java process is gone."""
     with contextlib.suppress(*NO_ANSWER):
         spark.stop()
 
@@ -77,7 +77,7 @@ def run(config: Config, spark: SparkSession) -> None:
         stream = sink.stream(spark)
         try:
             query = sink.start(stream)
-        except (PySparkException, *NO_ANSWER) as error:  # while what was in doubt was settled
+        except (PySparkException, *NO_ANSWER) as error:  # while ranges in doubt are being settled
             raise _stopped(error) from error
         with _StopSignals() as stop:
             _await(query, sink, stop)
@@ -86,7 +86,7 @@ def run(config: Config, spark: SparkSession) -> None:
 
 
 def _quieten(spark: SparkSession) -> None:
-    """An error of the sink would be logged by Spark too, as the traces of two languages."""
+    """Keep Spark from logging each error of the sink a second time, with a Python and a Java trace."""
     log4j: Any = spark.sparkContext._jvm.org.apache.logging.log4j  # type: ignore[union-attr]
     log4j.core.config.Configurator.setLevel(f"{STREAMING}.MicroBatchExecution", log4j.Level.OFF)
 
@@ -101,24 +101,24 @@ def _await(query: StreamingQuery, sink: Sink, stop: _StopSignals) -> None:
             return
         if isinstance(sink.failure, ChsinkError):
             raise sink.failure from None
-        sink.check_owned()  # another driver with the same checkpoint shows first as an error of Spark's
-        sink.log.error("Spark's error", trace=without_values(str(error)))  # noqa: TRY400 - Spark's trace is the one that tells
+        sink.check_owned()  # another driver on the same checkpoint first appears as an error of Spark's
+        sink.log.error("Spark's error", trace=without_values(str(error)))  # noqa: TRY400 - Spark's trace has the cause
         raise _stopped(error) from error
     except NO_ANSWER as error:
         if not stop.received:
             raise _stopped(error) from error
-        # A supervisor tells every process of the job, Spark's too.  What has landed may still be confirmed.
+        # A supervisor signals every process of the job, Spark's too.  What has landed can still be confirmed.
         sink.end_after_batch(LAST_WRITE_S)
         sink.log.info("stopped", signal=stop.received, because="Spark has ended")
 
 
 def _end(query: StreamingQuery, sink: Sink, stop: _StopSignals) -> None:
-    """Stop between two batches; a second signal interrupts the one at hand, which the next start settles."""
-    sink.log.info("stopping", signal=stop.received, after="the batch at hand")
+    """Stop between two batches.  A second signal interrupts the current batch, which the next start settles."""
+    sink.log.info("stopping", signal=stop.received, after="the current batch")
     asked = stop.times
     while not sink.end_after_batch(POLL_S):
         if stop.times > asked:
-            sink.log.warning("stopping at once: the batch at hand is settled by the next start")
+            sink.log.warning("stopping at once: the next start settles the current batch")
             break
     query.stop()
 
@@ -145,7 +145,7 @@ def _first_line(error: Exception) -> str:
 
 
 class _StopSignals:
-    """Remembers SIGTERM or SIGINT, and how often they came."""
+    """Records SIGTERM or SIGINT, and how often they arrived."""
 
     def __init__(self) -> None:
         self.received = ""

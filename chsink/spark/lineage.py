@@ -1,8 +1,9 @@
 """Does each task of a micro-batch own one whole topic-partition?
 
-Asked before any piece is sent: a task with half a chunk would send it under the whole chunk's token, and the other half
-would be taken for a duplicate.  Without a shuffle, and with as many tasks as there are non-empty planned ranges, every
-task holds exactly one: Kafka's source never puts two ranges into one task, so a split range means more tasks.
+Checked before any piece is sent.  A task with half a chunk would send it under the whole chunk's token, and ClickHouse
+would drop the other half as a duplicate.  Without a shuffle, and with as many tasks as there are non-empty planned
+ranges, every task holds exactly one range: Kafka's source never puts two ranges into one task, so a split range would
+mean more tasks.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The running query behind a ``foreachBatch`` call: its checkpoint and its plan.
 
-Spark tells the function only the batch's id.  The query's id is in the thread's local properties, and the query itself
-in the session that started it.
+Spark passes the function only the batch id.  The query's id is in the thread's local properties, and the query itself
+is in the session that started it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class RunningQuery:
 
 
 def check_whole(frame: DataFrame) -> None:
-    """ConfigError CHS-613 when something was done to the batch on its way here: an exact read would not do it again."""
+    """ConfigError CHS-613 if the batch was transformed on its way here: an exact read would not repeat that."""
     if frame._jdf.queryExecution().analyzed().children().size():
         raise ConfigError(
             "CHS-613",
@@ -40,7 +40,7 @@ def check_whole(frame: DataFrame) -> None:
 
 
 def current_query(frame: DataFrame) -> RunningQuery:
-    """The query that is running this batch.  ConfigError CHS-608 when there is none: the ranges are unknown then."""
+    """The query that runs this batch.  ConfigError CHS-608 if there is none, because its ranges are then unknown."""
     query_id = frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId") or ""
     spark = SparkSession.getActiveSession()
     for session in (spark, frame.sparkSession):

@@ -1,7 +1,7 @@
-"""Cutting a write of many rows into statements that a Keeper takes: by bytes and by number, order kept.
+"""Splits a write of many rows into statements that a Keeper accepts: by bytes and by number, in order.
 
-A statement becomes one Keeper transaction, and a Keeper refuses packets over 1 MiB (``jute.maxbuffer``) by dropping the
-connection: the limits stay well below it.
+A statement becomes one Keeper transaction.  A Keeper refuses packets over 1 MiB (``jute.maxbuffer``) by dropping the
+connection, so the limits are well below that.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def cut(items: Sequence[T], size: Callable[[T], int]) -> Iterator[Sequence[T]]:
 
 
 def write_in_groups(items: Sequence[T], size: Callable[[T], int], write: Callable[[Sequence[T]], Outcome]) -> Outcome:
-    """Write group by group; the first that is not applied ends it, with its outcome."""
+    """Write group by group.  The first one that is not applied ends the write, with its outcome."""
     for group in cut(items, size):
         outcome = write(group)
         if outcome is not Outcome.APPLIED:

@@ -1,4 +1,4 @@
-"""The statements of ``sql/``: what an administrator runs by hand and what the code runs are the same files.
+"""The statements of ``sql/``: an administrator and the code run the same files.
 
 A file holds statements that each end in ``;`` at the end of a line, ``--`` comments on lines of their own, and
 placeholders ``${name}``, which ``envsubst`` and this module fill alike.

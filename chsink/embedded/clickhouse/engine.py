@@ -10,7 +10,7 @@ Facts this rests on (measured with the pinned chdb):
   deduplication, views and limits are the engine's.  Two things differ from a server and are made the same: the parser's
   block size is ``max_block_size`` there, so it is given the statement's ``max_insert_block_size``; and an error's text
   names the pipe, which is cut out.  There is no asynchronous insert: ``async_insert = 1`` inserts at once.
-- Every session is the user ``default``; see ``users`` for how others are told apart.
+- Every session is the user ``default``; see ``users`` for how other users are distinguished.
 - The engine lives as long as any connection: ``Engine`` holds one open.
 """
 

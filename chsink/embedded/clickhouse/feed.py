@@ -24,7 +24,7 @@ _STEP_S: Final = 0.01
 
 @contextlib.contextmanager
 def piped(folder: Path, pieces: Sequence[bytes]) -> Iterator[Path]:
-    """The path of a pipe that yields ``pieces`` to one reader; what nobody read is dropped at the end."""
+    """The path of a pipe that yields ``pieces`` to one reader; what was not read is dropped at the end."""
     path = folder / uuid.uuid4().hex
     os.mkfifo(path, 0o600)
     writer = threading.Thread(target=_write, args=(path, pieces), name="feed", daemon=True)

@@ -2,7 +2,7 @@
 
 Rules:
 
-- The event loop only moves bytes; every statement runs on a worker thread, so a long one holds nobody up.
+- The event loop only moves bytes; every statement runs on a worker thread, so a long one delays no other.
 - Headers and body of a complete answer leave in one write.
 - An error before the first byte of an answer has its status and code; one after it is appended to the body between the
   answer's exception tags, and the connection is closed without the end of the body, as the server does it.

@@ -72,7 +72,7 @@ class EmbeddedClickHouse(Service):
         return argv
 
     def _environment(self) -> Mapping[str, str]:
-        """The child imports this very package, from wherever this process has it."""
+        """The child imports this very package, from the place where this process found it."""
         assert chsink.__file__ is not None, "chsink is a regular package"
         found = [str(Path(chsink.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
         return {"PYTHONPATH": os.pathsep.join(filter(None, found))}

@@ -41,5 +41,5 @@ def test_a_cut_input_raises_where_the_reader_alone_sees_an_end(closed: bool) -> 
 
 
 def test_outside_of_a_worker_it_is_said() -> None:
-    with pytest.raises(RuntimeError, match="no worker"):
+    with pytest.raises(RuntimeError, match="not a Python worker"):
         worker_input()
