@@ -132,7 +132,7 @@ def reset(
 def recover(
     accept_removed: Annotated[
         bool,
-        typer.Option("--accept-removed", help="No row that must not land again was removed (TTL, DELETE, merges)."),
+        typer.Option("--accept-removed", help="Rows removed beyond the last remaining one may be inserted again."),
     ] = False,
     accept_holes: Annotated[
         bool, typer.Option("--accept-holes", help="Offsets without a row, or with several, are as they should be.")

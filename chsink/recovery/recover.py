@@ -36,8 +36,8 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """What a person vouches for.  ``removed``: that no row of this sink is gone which would have to be landed again.
-    ``holes``: that every offset without a row, or with several, is as it should be.
+    """What a person vouches for.  ``removed``: rows that were removed beyond the last remaining one may be inserted
+    again.  ``holes``: that every offset without a row, or with several, is as it should be.
     """
 
     removed: bool = False
@@ -104,9 +104,8 @@ def _check_table(wiring: Wiring, target: Target, accepted: Accepted) -> None:
             )
         why = _losing(client, table)
         if why is not None and not accepted.removed:
-            raise _cannot(
-                target, client.url, why, "if no row that must not land again is gone by that, add --accept-removed"
-            )
+            fix = "rows removed beyond the last remaining one will be inserted again: to accept, add --accept-removed"
+            raise _cannot(target, client.url, why, fix)
 
 
 def _cannot(target: Target, url: str, why: str, fix: str) -> PreflightError:
