@@ -53,7 +53,7 @@ def _crash(place: Place, records: int, sink: str) -> dict[str, float]:
     client, checkpoint, batch = place.client(), place.checkpoint(), records // BATCHES
     connection = ClickHouseClient(Endpoint((place.url,)))
     store = KeeperMapStore(connection, TableName("default", "chsink_state"), path="/chsink/state")
-    store.prepare(create=True)
+    store.prepare()
     place.empty_table(client, sink, deduplicated=True)
 
     def rows() -> int:

@@ -50,7 +50,7 @@ def measure(place: Place) -> dict[str, Any]:
     """Milliseconds and requests a batch, by store and number of partitions."""
     counted = CountedClient(Endpoint((place.url,)))
     keepermap = KeeperMapStore(counted, TableName("default", "bench_state"), path="/bench/state")
-    keepermap.prepare(create=True)
+    keepermap.prepare()
     zookeeper = ZooKeeperStore(place.stack.zookeeper.hosts, root="/bench/zk")
     rows: list[dict[str, Any]] = []
     stores: Sequence[StateStore] = (keepermap, zookeeper)

@@ -68,6 +68,11 @@ class StateStore(Protocol):
     name: str
     durable: bool
 
+    def prepare(self) -> None:
+        """Connect and make what the store needs, where that is missing; called once, before all else.  Raises
+        PreflightError when the store cannot be used, StoreUnavailable when that cannot be known now.
+        """
+
     def load(self, sink: str) -> dict[str, Row]:
         """All rows of the sink, at least as new as every write applied before the call."""
 

@@ -24,20 +24,18 @@ from chsink.batch.model import Assignment
 from chsink.batch.pipeline import Pipeline
 from chsink.batch.roles import Observer
 from chsink.clickhouse.client import ClickHouseClient, Endpoint
-from chsink.clickhouse.identifiers import TableName, plain_or_quoted, quote_string
+from chsink.clickhouse.identifiers import plain_or_quoted, quote_string
 from chsink.clickhouse.patience import PatientQueries
 from chsink.clickhouse.preflight import Target
 from chsink.clickhouse.table import describe
 from chsink.clickhouse.window import DedupWindow, Member
 from chsink.clickhouse.writer import PINNED_WHERE_KNOWN
 from chsink.config import Config, Route
-from chsink.errors import UnavailableError
 from chsink.kafka import KafkaAdmin
 from chsink.pipelines import StreamShape, build_pipeline, fingerprint, reads_json
-from chsink.ports import Clock, Queries, StateStore, StoreUnavailable
+from chsink.ports import Clock, Queries, StateStore
 from chsink.sharding import Layout, Shard
-from chsink.state.keepermap import KeeperMapStore
-from chsink.state.memory import MemoryStore
+from chsink.state import ClickHouseAccess, open_store
 from statemachine.plan import Policy
 from statemachine.ranges import OffsetRange, TopicPartition
 
@@ -97,7 +95,9 @@ class Wiring:
     @cached_property
     def store(self) -> StateStore:
         """The configured state store.  The memory store says what it cannot do."""
-        store = self._open_store()
+        ch = self.config.clickhouse
+        access = ClickHouseAccess(lambda url: self.client((url,) if url else ch.endpoints[0].urls), ch.database)
+        store = open_store(self.config.state, access)
         self._closing.append(store.close)
         if not store.durable:
             self.log.warning(
@@ -105,31 +105,6 @@ class Wiring:
                 store=store.name,
             )
         return store
-
-    def _open_store(self) -> StateStore:
-        state = self.config.state
-        match state.store:
-            case "zookeeper":
-                from chsink.state.zookeeper import ZooKeeperStore
-
-                assert state.zookeeper is not None
-                return ZooKeeperStore(state.zookeeper, root=state.path, timeout_s=state.timeout_s)
-            case "memory":
-                return MemoryStore()
-            case _:
-                name = self.config.state_table
-                table = TableName(name.database, name.table)
-                client = self.client((state.endpoint,) if state.endpoint else self.config.clickhouse.endpoints[0].urls)
-                store = KeeperMapStore(client, table, path=state.path, timeout_s=state.timeout_s)
-                try:
-                    store.prepare(create=state.create_table)
-                except StoreUnavailable as error:
-                    raise UnavailableError(
-                        "CHS-701",
-                        f"the state store (keepermap) does not answer: {error}",
-                        "bring the store back and start again",
-                    ) from error
-                return store
 
     @cached_property
     def kafka(self) -> KafkaAdmin:

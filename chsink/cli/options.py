@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from chsink.config import Config, load
-from chsink.config.problems import WRONG_VALUE, InvalidConfigError, Problem
+from chsink.config.problems import InvalidConfigError, problem
+from chsink.errors import job_file
 
 ConfigOption = Annotated[Path, typer.Option("--config", "-c", help="The job file.", metavar="FILE")]
 SetOption = Annotated[
@@ -26,7 +27,6 @@ def load_config(path: Path, assignments: list[str] | None) -> Config:
     for assignment in assignments or []:
         key, equals, value = assignment.partition("=")
         if not equals:
-            hint = "write --set KEY=VALUE, for instance --set trigger.mode=available_now"
-            raise InvalidConfigError([Problem(WRONG_VALUE, key, "--set without a value", hint, "command line")])
+            raise InvalidConfigError([problem(key, job_file.SET_WITHOUT_VALUE(), "command line")])
         overrides[key.strip()] = value
     return load(path, overrides=overrides)

@@ -11,9 +11,9 @@ from chsink.config.kafka import Kafka
 from chsink.config.load import load
 from chsink.config.model import Config
 from chsink.config.problems import InvalidConfigError, Problem
-from chsink.config.sections import Errors, InDoubt, Observe, Route, Sink, Spark, State, Trigger
+from chsink.config.sections import Errors, InDoubt, Observe, Route, Sink, Spark, Trigger
 from chsink.config.show import Setting, settings
-from chsink.config.values import TableName
+from chsink.fields import TableName
 
 __all__ = [
     "ClickHouse",
@@ -29,7 +29,6 @@ __all__ = [
     "Setting",
     "Sink",
     "Spark",
-    "State",
     "TableName",
     "Tls",
     "Trigger",

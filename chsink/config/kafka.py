@@ -2,50 +2,48 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
 from pydantic import Field
 
-from chsink.config import problems
 from chsink.config.librdkafka import Translation, translate
-from chsink.config.problems import InvalidConfigError, Problem
-from chsink.config.values import AsTuple, ClientOptions, HostPorts, KafkaOptions, Section, Topic, reveal
+from chsink.config.options import ClientOptions, KafkaOptions
+from chsink.config.problems import InvalidConfigError, problem
+from chsink.fields import HostPorts, Section, reveal
 
 
 class Kafka(Section):
     """Where the records come from.
 
-    Spark's source (Java) and chsink's own look-ups (librdkafka) use the same cluster. State the connection once, in
-    Java's names, under `[kafka.options]`: chsink translates it for the other client.
+    Spark's source (a Java client) and chsink's own queries for topics and offsets (librdkafka) use the same cluster.
+    Describe the connection once, with Java's option names, in `[kafka.options]`: chsink translates it for librdkafka.
     """
 
-    bootstrap: HostPorts = Field(description='Brokers to start from: `"host:port,host:port"`, or a list.')
-    topics: Annotated[tuple[Topic, ...], AsTuple] | None = Field(
-        default=None,
-        description="A second statement of the topics; left out, those of the routes. Any difference is an error.",
-    )
+    bootstrap: HostPorts = Field(description='Bootstrap servers: `"host:port,host:port"`, or a list.')
     starting_offsets: Literal["earliest", "latest"] = Field(
         default="earliest",
-        description="Where a partition without recorded state starts. A recorded one goes on at its recorded end.",
+        description="Where to start a partition that has no recorded state. All others continue where they ended.",
     )
     max_offsets_per_trigger: int | None = Field(
-        default=None, gt=0, description="Most offsets a micro-batch plans, over all partitions; left out, unbounded."
+        default=None, gt=0, description="Maximum offsets per micro-batch, over all partitions. Default: no limit."
     )
     isolation_level: Literal["read_committed", "read_uncommitted"] = Field(
-        default="read_committed", description="Whether records of aborted transactions are left out."
+        default="read_committed", description="`read_committed` leaves out records of aborted transactions."
     )
-    timeout_s: float = Field(default=20, gt=0, le=600, description="Bound of a question about topics and offsets.")
+    timeout_s: float = Field(
+        default=20, gt=0, le=600, description="Timeout of a query for topics or offsets, in seconds."
+    )
     options: KafkaOptions = Field(
         default_factory=dict,
         description=(
-            "Properties of the Kafka client, in Java's names, without `kafka.` in front: SASL, TLS, fetch sizes. "
-            'A value is a text, number, boolean, `{ env = "NAME" }` or `{ file = "path" }`.'
+            "Options of the Kafka client, with Java's names and without the prefix `kafka.`: SASL, TLS, fetch sizes. "
+            'A value is text, a number, a boolean, `{ env = "NAME" }` or `{ file = "path" }`.'
         ),
     )
     client_options_: ClientOptions = Field(
         default_factory=dict,
         alias="client_options",
-        description="Properties of librdkafka, laid over the translated ones. Rarely needed.",
+        description="Options of librdkafka, which override the translated ones. Rarely needed.",
     )
 
     def spark_options(self) -> dict[str, str]:
@@ -64,10 +62,7 @@ class Kafka(Section):
         """
         translation = self.translated()
         if translation.refused:
-            raise InvalidConfigError(
-                Problem(problems.UNTRANSLATABLE, f"kafka.options.{refused.option}", refused.message, refused.hint)
-                for refused in translation.refused
-            )
+            raise InvalidConfigError(problem(f"kafka.options.{o}", e) for o, e in translation.refused)
         return {"bootstrap.servers": self.bootstrap} | translation.options
 
     def translated(self) -> Translation:

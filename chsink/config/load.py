@@ -13,11 +13,11 @@ from typing import Any
 
 from pydantic import SecretStr
 
-from chsink.config import problems, schema
-from chsink.config.build import build, origins_in
-from chsink.config.model import Config
-from chsink.config.problems import InvalidConfigError, Problem
-from chsink.config.values import is_credential
+from chsink.config.model import Config, build, origins_in, schema
+from chsink.config.problems import InvalidConfigError, Problem, problem
+from chsink.config.schema import Key
+from chsink.errors import ChsinkError, job_file
+from chsink.fields import is_credential
 
 VARIABLE_PREFIX = "CHSINK__"
 
@@ -36,7 +36,7 @@ def load(
     layers = _Layers(data, origins_in(data, str(path)))
     for name in sorted(environ):
         if name.startswith(VARIABLE_PREFIX):
-            layers.override(schema.path_of_variable(name), environ[name], f"environment variable {name}")
+            layers.override(schema().path_of_variable(name), environ[name], f"environment variable {name}")
     for key, value in (overrides or {}).items():
         layers.override(key, value, "override")
     try:
@@ -49,18 +49,18 @@ def load(
 
 
 def _read(path: Path) -> dict[str, Any]:
+    wrong: ChsinkError
     try:
         return tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
-        message, hint = f"there is no file {path}", "name the job file with -c; docs/examples/job.toml is a first one"
+        wrong = job_file.NO_JOB_FILE(path=path)
     except OSError as error:
-        message, hint = f"{path} cannot be read: {error.strerror}", "check the path and its permissions"
+        wrong = job_file.JOB_FILE_UNREADABLE(path=path, reason=error.strerror)
     except UnicodeDecodeError:
-        message, hint = f"{path} is not UTF-8 text", "save it as UTF-8"
+        wrong = job_file.JOB_FILE_NOT_UTF8(path=path)
     except tomllib.TOMLDecodeError as error:
-        hint = "correct the line; texts need quotes, and so do names of which one begins with another (a.b and a.b.c)"
-        message = f"{path} is not TOML: {error}"
-    raise InvalidConfigError([Problem(problems.UNREADABLE, "", message, hint)])
+        wrong = job_file.JOB_FILE_NOT_TOML(path=path, reason=error)
+    raise InvalidConfigError([problem("", wrong)])
 
 
 @dataclass(slots=True)
@@ -73,12 +73,11 @@ class _Layers:
 
     def override(self, path: str, value: Any, origin: str) -> None:
         """Put ``value`` at a dotted path, over whatever is there."""
-        resolved = schema.resolve(path)
-        if resolved is None:
-            problem = Problem(problems.UNKNOWN_KEY, path, "there is no such key", _advice(path), origin)
-            self.found.append(problem)
+        known = schema().find(path)
+        if known is None:
+            self.found.append(problem(path, job_file.UNKNOWN_KEY(advice=schema().advice(path)), origin))
             return
-        key, option = resolved
+        key, option = known
         *tables, last = [*key.path.split("."), option] if option else key.path.split(".")
         table = self.data
         for name in tables:
@@ -102,18 +101,11 @@ def _remove(table: dict[str, Any], parts: list[str]) -> None:
                 del table[".".join(parts[:length])]
 
 
-def _advice(path: str) -> str:
-    table = path.rpartition(".")[0]
-    while table and not schema.is_table(table):
-        table = table.rpartition(".")[0]
-    return schema.advice(path, table)
-
-
-def _parsed(text: str, key: schema.Key, option: str) -> Any:
+def _parsed(text: str, key: Key, option: str) -> Any:
     """What a text stands for: by the key's type, TOML for numbers, booleans and bracketed values."""
-    if key.kind == "secret" or (option and is_credential(option)):
+    if key.secret or (option and is_credential(option)):
         return SecretStr(text)
-    if key.kind == "number" or text.lstrip().startswith(("[", "{")):
+    if key.node.get("type") in ("integer", "number", "boolean") or text.lstrip().startswith(("[", "{")):
         with contextlib.suppress(tomllib.TOMLDecodeError, KeyError):
             return tomllib.loads(f"value = {text}")["value"]
     return text

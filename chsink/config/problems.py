@@ -1,45 +1,15 @@
-"""What can be wrong with a configuration, and how it is said.
+"""What is wrong with a job file: an error of the catalogue, at a key, with the origin of the key's value.
 
-A problem names the key, where its value came from, and the fix.  All problems of a file are collected and reported
-together: a person should not have to run a command once per typing error.
+All problems of a file are collected and reported together: nobody should have to run a command once per typing error.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from difflib import get_close_matches
-from typing import TYPE_CHECKING
 
-from pydantic_core import PydanticCustomError
-
-from chsink.errors import ConfigError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-UNREADABLE = "CHS-101"
-UNKNOWN_KEY = "CHS-102"
-MISSING_KEY = "CHS-103"
-WRONG_VALUE = "CHS-104"
-RESERVED = "CHS-105"
-CONTRADICTION = "CHS-106"
-PLAIN_CREDENTIAL = "CHS-107"
-UNRESOLVED_REFERENCE = "CHS-108"
-UNTRANSLATABLE = "CHS-109"
-NO_CHECKPOINT = "CHS-110"
-
-MEANINGS = {
-    UNREADABLE: "the job file cannot be read as TOML",
-    UNKNOWN_KEY: "a key that does not exist",
-    MISSING_KEY: "a required key is missing",
-    WRONG_VALUE: "a value of the wrong type, or not among those allowed",
-    RESERVED: "an option that chsink sets itself, because the promise rests on it",
-    CONTRADICTION: "keys that contradict each other",
-    PLAIN_CREDENTIAL: "a credential written into the job file",
-    UNRESOLVED_REFERENCE: "a reference to an environment variable or file that is not there",
-    UNTRANSLATABLE: "a Kafka client property that chsink's own Kafka client cannot be given",
-    NO_CHECKPOINT: "`sink.checkpoint` is missing, which running needs",
-}
+from chsink.errors import ChsinkError, ConfigError
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +47,9 @@ class InvalidConfigError(ConfigError):
         return type(self), (self.problems,)
 
 
-def refusal(id: str, message: str, hint: str) -> PydanticCustomError:
-    """What a validator raises: pydantic carries it, with the place, to :func:`chsink.config.build.problems_of`."""
-    return PydanticCustomError(id, "{message}", {"message": message, "hint": hint})
+def problem(key: str, error: ChsinkError, origin: str = "") -> Problem:
+    """The error of the catalogue, at a key."""
+    return Problem(error.id, key, error.message, error.hint, origin)
 
 
 def closest(name: str, candidates: Iterable[str]) -> str | None:

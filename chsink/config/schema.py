@@ -1,162 +1,159 @@
-"""The keys of the job file, read off the model: for look-up by name, environment variables, the reference page."""
+"""The keys of the job file, read off the model's JSON schema: for look-up by name, variables, hints and the docs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import cache
-from types import UnionType
-from typing import Any, Literal, Union, get_args, get_origin
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
 
-import annotated_types as bounds
-from pydantic import BaseModel, SecretStr
-from pydantic.fields import FieldInfo
+from pydantic import BaseModel
 
-from chsink.config.clickhouse import Endpoint
-from chsink.config.model import Config
+from chsink.config.options import reserved
 from chsink.config.problems import closest
-from chsink.config.reserved import KEYS_ELSEWHERE
-from chsink.config.sections import Route
 
-Kind = Literal["text", "number", "list", "map", "secret"]
-_WORDS = {str: "text", int: "integer", float: "number", bool: "boolean", SecretStr: "reference"}
-_LISTED: dict[str, type[BaseModel]] = {"route": Route, "clickhouse.endpoints": Endpoint}
+Node = Mapping[str, Any]
+_WORDS = {
+    "string": "text",
+    "integer": "integer",
+    "number": "number",
+    "boolean": "boolean",
+    "object": "table of options",
+}
+_BOUNDS = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤"}
 # In these option tables an underscore is part of the names; elsewhere names have dots.
 _UNDERSCORED = frozenset({"clickhouse.settings"})
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A key that can be set: ``path`` is dotted."""
+    """A key: ``path`` is dotted, ``node`` its JSON schema without null.  A ``listed`` key belongs to the tables in a
+    list, whose path comes before its name, so it cannot be set by its path.
+    """
 
     path: str
-    field: FieldInfo
-    annotation: Any
-    kind: Kind
+    node: Node
+    required: bool
+    listed: bool = False
+
+    @property
+    def options(self) -> bool:
+        """Whether it is a table of options, which have names of their own."""
+        return self.node.get("type") == "object"
+
+    @property
+    def secret(self) -> bool:
+        """Whether its value is a credential."""
+        return self.node.get("format") == "password"
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """The values allowed; empty where they cannot be listed."""
+        return tuple(self.node.get("enum", ()))
+
+    @property
+    def description(self) -> str:
+        """What the key means."""
+        return str(self.node.get("description", ""))
 
     @property
     def type_text(self) -> str:
         """The type and its bounds, for people."""
-        return _type_text(self.annotation) + _bounds_text(self.field)
+        if self.choices:
+            return " or ".join(f'`"{choice}"`' for choice in self.choices)
+        if self.secret:
+            return "reference"
+        if self.node["type"] == "array":
+            return "list of texts" if self.node["items"].get("type") == "string" else "list of tables"
+        bounds = [f"{sign} {self.node[bound]:,}" for bound, sign in _BOUNDS.items() if bound in self.node]
+        return f"{_WORDS[self.node['type']]} {', '.join(bounds)}".rstrip()
 
 
-def name_of(name: str, field: FieldInfo) -> str:
-    """The key's name in the file."""
-    return field.alias or name
+class Schema:
+    """All keys of a model: ``keys`` by path, in the order of the model."""
 
+    def __init__(self, root: type[BaseModel]) -> None:
+        schema = root.model_json_schema()
+        self._definitions: Mapping[str, Node] = schema["$defs"]
+        self.keys: dict[str, Key] = {}
+        for key in self.rows(schema):
+            known = self.keys.setdefault(key.path, key)
+            if known.choices != key.choices:  # the same key of another table of a union
+                self.keys[key.path] = replace(known, node={**known.node, "enum": [*known.choices, *key.choices]})
+        self.sections: dict[str, tuple[Node, ...]] = {
+            name: self.tables(node)[0] for name, node in schema["properties"].items()
+        }
 
-@cache
-def keys() -> dict[str, Key]:
-    """All keys that can be set, by path, in the order of the model."""
-    return {key.path: key for key in _keys_of(Config, "")}
+    def rows(self, table: Node, prefix: str = "", *, listed: bool = False) -> Iterator[Key]:
+        """The keys of a table and of the tables in it."""
+        for name, bare in table["properties"].items():
+            node, path = self._resolved(bare), prefix + name
+            tables, in_list = self.tables(node)
+            if in_list or not tables:
+                yield Key(path, node, name in table.get("required", ()), listed)
+            for inner in tables:
+                yield from self.rows(inner, f"{path}.", listed=listed or in_list)
 
+    def tables(self, node: Node) -> tuple[tuple[Node, ...], bool]:
+        """The tables that a value may be, several for a union, and whether the value is a list of them."""
+        node = self._resolved(node)
+        in_list = node.get("type") == "array"
+        inner = self._resolved(node["items"]) if in_list else node
+        union = (self._resolved(variant) for variant in inner.get("oneOf", (inner,)))
+        return tuple(variant for variant in union if "properties" in variant), in_list
 
-@cache
-def element_keys() -> dict[str, Key]:
-    """The keys of the tables in lists, by the list's path and their name."""
-    return {key.path: key for path, model in _LISTED.items() for key in _keys_of(model, f"{path}.")}
+    def choices(self, table: Node, name: str) -> tuple[str, ...]:
+        """The values allowed for a key of a table."""
+        return tuple(self._resolved(table["properties"][name]).get("enum", ()))
 
+    def _resolved(self, node: Node) -> Node:
+        """The node without references and without null."""
+        if "$ref" in node:
+            own = {name: value for name, value in node.items() if name != "$ref"}
+            return {**self._definitions[node["$ref"].rpartition("/")[2]], **own}
+        variants = [variant for variant in node.get("anyOf", ()) if variant.get("type") != "null"]
+        node = {**node, **self._resolved(variants[0])} if len(variants) == 1 else node
+        return {**node, "enum": [node["const"]]} if "const" in node else node
 
-@cache
-def names_in(table: str) -> tuple[str, ...]:
-    """The names that a table may hold; elements of a list are looked up by the list's path."""
-    model: Any = _LISTED.get(table, Config)
-    if table and table not in _LISTED:
-        for part in table.split("."):
-            model = core({name_of(*item): item[1] for item in model.model_fields.items()}[part].annotation)
-    return tuple(name_of(*item) for item in model.model_fields.items())
+    def names_in(self, table: str) -> list[str]:
+        """The names that a table may hold; those of tables in a list by the list's path."""
+        prefix = f"{table}." if table else ""
+        paths = (path.removeprefix(prefix) for path in self.keys if path.startswith(prefix))
+        return list(dict.fromkeys(path.partition(".")[0] for path in paths))
 
+    def find(self, path: str) -> tuple[Key, str] | None:
+        """The key of a dotted path and, within an option table, the option; None when there is no such key."""
+        parts = path.split(".")
+        for length in range(len(parts), 0, -1):
+            key = self.keys.get(".".join(parts[:length]))
+            if key is not None and not key.listed:
+                option = ".".join(parts[length:])
+                return (key, option) if key.options == bool(option) else None
+        return None
 
-def resolve(path: str) -> tuple[Key, str] | None:
-    """The key of a dotted path and, within an option table, the option; None when there is no such key."""
-    parts = path.split(".")
-    for length in range(len(parts), 0, -1):
-        key = keys().get(".".join(parts[:length]))
-        if key is not None:
-            option = ".".join(parts[length:])
-            return (key, option) if (key.kind == "map") == bool(option) else None
-    return None
+    def path_of_variable(self, name: str) -> str:
+        """The dotted path that ``CHSINK__SECTION__KEY`` names.
 
+        In option tables, an underscore stands for a dot where the names have dots, and upper case for lower case when
+        there is no lower case: ``CHSINK__KAFKA__OPTIONS__SASL_MECHANISM`` is ``kafka.options.sasl.mechanism``.
+        """
+        parts = name.split("__")[1:]
+        for length in range(1, len(parts)):
+            table = self.keys.get(".".join(parts[:length]).lower())
+            if table is not None and table.options:
+                option = "__".join(parts[length:])
+                option = option.lower() if option == option.upper() else option
+                return f"{table.path}.{option if table.path in _UNDERSCORED else option.replace('_', '.')}"
+        return ".".join(parts).lower()
 
-def path_of_variable(name: str) -> str:
-    """The dotted path that ``CHSINK__SECTION__KEY`` names.
-
-    In option tables, an underscore stands for a dot where the names have dots, and upper case for lower case when there
-    is no lower case in the option: ``CHSINK__KAFKA__OPTIONS__SASL_JAAS_CONFIG`` is ``kafka.options.sasl.jaas.config``.
-    """
-    parts = name.split("__")[1:]
-    for length in range(1, len(parts)):
-        table = ".".join(parts[:length]).lower()
-        if table in keys() and keys()[table].kind == "map":
-            option = "__".join(parts[length:])
-            option = option.lower() if option == option.upper() else option
-            return f"{table}.{option if table in _UNDERSCORED else option.replace('_', '.')}"
-    return ".".join(parts).lower()
-
-
-def advice(path: str, table: str) -> str:
-    """What to do about an unknown key: ``path`` is its dotted path, ``table`` the path of the table it stands in."""
-    if path in KEYS_ELSEWHERE:
-        return KEYS_ELSEWHERE[path]
-    name = path.rpartition(".")[2]
-    meant = closest(name, names_in(table))
-    if meant:
-        return f"did you mean `{table}.{meant}`?" if table else f"did you mean `{meant}`?"
-    elsewhere = next((key for key in keys() if key.rpartition(".")[2] == name), None)
-    if elsewhere:
-        return f"did you mean `{elsewhere}`?"
-    return f"remove it; {f'[{table}] has' if table else 'the sections are'}: {', '.join(names_in(table))}"
-
-
-def is_table(path: str) -> bool:
-    """Whether there is a table of this path."""
-    return any(key.startswith(f"{path}.") for key in keys())
-
-
-def core(annotation: Any) -> Any:
-    """The annotation without None and without Annotated."""
-    options = [option for option in get_args(annotation) if option is not type(None)]
-    if get_origin(annotation) in (Union, UnionType) and len(options) == 1:
-        return core(options[0])
-    return core(options[0]) if hasattr(annotation, "__metadata__") else annotation
-
-
-def _keys_of(model: type[BaseModel], prefix: str) -> Iterator[Key]:
-    for name, field in model.model_fields.items():
-        path, annotation = prefix + name_of(name, field), core(field.annotation)
-        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-            yield from _keys_of(annotation, f"{path}.")
-        else:
-            yield Key(path, field, annotation, _kind_of(annotation))
-
-
-def _kind_of(annotation: Any) -> Kind:
-    origin = get_origin(annotation)
-    if origin is tuple:
-        return "list"
-    if origin is dict:
-        return "map"
-    if annotation is SecretStr:
-        return "secret"
-    return "number" if annotation in (int, float, bool) else "text"
-
-
-def _type_text(annotation: Any) -> str:
-    if get_origin(annotation) is Literal:
-        return " or ".join(f'`"{choice}"`' for choice in get_args(annotation))
-    if get_origin(annotation) is tuple:
-        element = core(get_args(annotation)[0])
-        return "list of texts" if element is str else "list of tables"
-    return "table of options" if get_origin(annotation) is dict else _WORDS[annotation]
-
-
-def _bounds_text(field: FieldInfo) -> str:
-    texts = []
-    for bound in field.metadata:
-        if isinstance(bound, bounds.Ge):
-            texts.append(f"≥ {bound.ge:,}")
-        elif isinstance(bound, bounds.Gt):
-            texts.append(f"> {bound.gt:,}")
-        elif isinstance(bound, bounds.Le):
-            texts.append(f"≤ {bound.le:,}")
-    return f" {', '.join(texts)}" if texts else ""
+    def advice(self, path: str) -> str:
+        """What to do about an unknown key."""
+        if instead := reserved()["keys"].get(path):
+            return instead
+        table, _, name = path.rpartition(".")
+        while table and not self.names_in(table):
+            table = table.rpartition(".")[0]
+        if meant := closest(name, self.names_in(table)):
+            return f"did you mean `{table}.{meant}`?" if table else f"did you mean `{meant}`?"
+        if elsewhere := next((key for key in self.keys if key.rpartition(".")[2] == name), None):
+            return f"did you mean `{elsewhere}`?"
+        return f"remove it; {f'[{table}] has' if table else 'the sections are'}: {', '.join(self.names_in(table))}"

@@ -5,62 +5,45 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import BeforeValidator, Field
 
-from chsink.config import problems
-from chsink.config.problems import refusal
-from chsink.config.reserved import REFUSED_TRIGGERS
-from chsink.config.values import (
-    AsTuple,
-    HostPorts,
-    NodePath,
-    Section,
-    SinkName,
-    SparkConf,
-    Table,
-    TableName,
-    Text,
-    Topic,
-    Url,
-    parse_table,
-)
+from chsink.config.options import SparkConf, reserved
+from chsink.errors import job_file
+from chsink.fields import AsTuple, Section, Table, TableName, Text, matching, parse_table
 
-_INTERVAL = re.compile(r"([0-9]{1,9}) (milliseconds?|seconds?|minutes?|hours?)")
+_INTERVAL = r"([0-9]{1,9}) (millisecond|second|minute|hour)s?"
 _UNIT_MS = {"millisecond": 1, "second": 1_000, "minute": 60_000, "hour": 3_600_000}
 
 
-def _check_interval(text: str) -> str:
-    if not _INTERVAL.fullmatch(text):
-        hint = 'write a number and a unit: "500 milliseconds", "10 seconds", "1 minute"'
-        raise refusal(problems.WRONG_VALUE, f"{text!r} is not an interval", hint)
-    return text
-
-
 def _check_trigger(value: Any) -> Any:
-    if isinstance(value, str) and value in REFUSED_TRIGGERS:
-        hint = 'use "processing_time", or "available_now" to stop at the end of the log'
-        raise refusal(problems.WRONG_VALUE, f"{value!r} is refused: {REFUSED_TRIGGERS[value]}", hint)
+    if isinstance(value, str) and value in reserved()["triggers"]:
+        raise job_file.TRIGGER_REFUSED(value=repr(value), reason=reserved()["triggers"][value])
     return value
 
 
 class Sink(Section):
-    """What this job is called, and where Spark keeps its progress."""
+    """The name of this job, and where Spark keeps its progress."""
 
-    name: SinkName = Field(
-        description="Name of the sink. The state is kept under it: a sink of another name knows nothing of this one's."
+    name: Annotated[str, matching(r"[A-Za-z0-9._-]{1,100}", otherwise=job_file.NOT_A_SINK_NAME)] = Field(
+        description="Name of the sink, under which its state is kept. Sinks with different names share no state."
     )
     checkpoint: Text | None = Field(
-        default=None, description="Folder or URI of Spark's checkpoint, reachable from the driver. Needed to run."
+        default=None,
+        description="Directory or URI of Spark's checkpoint, accessible from the driver. Required by `chsink run`.",
     )
 
 
 class Route(Section):
-    """One topic and the table its records land in. Several topics may share a table; a topic has one route."""
+    """One topic and the table its records land in. Several topics can share a table; a topic has exactly one route."""
 
-    topic: Topic = Field(description="Kafka topic.")
-    table: Table = Field(description='`"table"` or `"database.table"`; other characters in backticks.')
+    topic: Annotated[str, matching(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}", otherwise=job_file.NOT_A_TOPIC)] = Field(
+        description="Kafka topic."
+    )
+    table: Table = Field(
+        description='`"table"` or `"database.table"`, with backticks around a name that has other characters.'
+    )
     shard_key: Annotated[tuple[Text, ...], AsTuple] | None = Field(
-        default=None, description="Columns that choose the shard, in place of `clickhouse.shard_key`."
+        default=None, description="Columns that choose the shard, instead of `clickhouse.shard_key`."
     )
 
     @property
@@ -69,44 +52,23 @@ class Route(Section):
         return parse_table(self.table)
 
 
-class State(Section):
-    """Where the recorded ranges are kept."""
-
-    store: Literal["keepermap", "zookeeper", "memory"] = Field(
-        default="keepermap",
-        description="`keepermap`: in ClickHouse; `zookeeper`: without it; `memory`: guarantees nothing across a crash.",
-    )
-    table: Table = Field(default="chsink_state", description="KeeperMap table, in `clickhouse.database` by default.")
-    path: NodePath = Field(default="/chsink/state", description="Path of the KeeperMap table, or root in ZooKeeper.")
-    zookeeper: HostPorts | None = Field(
-        default=None, description='`"host:port,host:port"`, with `store = "zookeeper"`.'
-    )
-    endpoint: Url | None = Field(
-        default=None, description="ClickHouse endpoint that serves the KeeperMap table; left out, the first shard."
-    )
-    create_table: bool = Field(default=True, description="Create the KeeperMap table when it is not there.")
-    timeout_s: float = Field(default=30, gt=0, le=3600, description="Bound of one read or write of the state.")
-
-    @property
-    def target(self) -> TableName:
-        """The KeeperMap table, by its bare names."""
-        return parse_table(self.table)
-
-
 class Errors(Section):
-    """What happens to records and offsets that cannot be handled as they are."""
+    """What happens to records and offsets that cannot be processed normally."""
 
     on_bad_value: Literal["halt", "skip"] = Field(
-        default="halt", description="A record whose value does not fit: stop, or leave it out, counted and reported."
+        default="halt",
+        description="What to do with a record that does not fit its table: stop the job, or skip, count and report it.",
     )
     on_gap: Literal["halt", "record"] = Field(
-        default="halt", description="Offsets that Kafka lost before they were read: stop, or record the gap and go on."
+        default="halt",
+        description="What to do about offsets that Kafka lost before chsink read them: stop, or record the gap.",
     )
     on_rewind: Literal["halt", "skip"] = Field(
-        default="halt", description="A batch that lies below what is recorded: stop, or skip what has been landed."
+        default="halt", description="What to do with a batch below the recorded offsets: stop, or skip what has landed."
     )
     null_shard_key: Literal["halt", "first_shard"] = Field(
-        default="halt", description="A record without a value in its shard key: stop, or use the first shard."
+        default="halt",
+        description="What to do with a record whose shard key is NULL: stop the job, or use the first shard.",
     )
 
 
@@ -114,48 +76,61 @@ class Trigger(Section):
     """When Spark plans a micro-batch."""
 
     mode: Annotated[Literal["processing_time", "available_now"], BeforeValidator(_check_trigger)] = Field(
-        default="processing_time", description="Run on, or drain what is there at start and end."
+        default="processing_time",
+        description="`processing_time` runs until stopped; `available_now` reads what the topics hold at the start, "
+        "then ends.",
     )
-    interval: Annotated[str, AfterValidator(_check_interval)] = Field(
-        default="10 seconds", description='Least time between starts of batches, with `mode = "processing_time"`.'
+    interval: Annotated[str, matching(_INTERVAL, otherwise=job_file.NOT_AN_INTERVAL)] = Field(
+        default="10 seconds", description='Minimum time between batch starts, with `mode = "processing_time"`.'
     )
 
     @property
     def interval_ms(self) -> int:
         """The interval in milliseconds."""
-        match = _INTERVAL.fullmatch(self.interval)
+        match = re.fullmatch(_INTERVAL, self.interval)
         assert match is not None, "validated"
-        return int(match[1]) * _UNIT_MS[match[2].removesuffix("s")]
+        return int(match[1]) * _UNIT_MS[match[2]]
 
 
 class InDoubt(Section):
-    """How long a range left in doubt may be sent again."""
+    """How long chsink may resend a range that is in doubt."""
 
     max_age_s: int = Field(
         default=3600,
         gt=0,
         le=30 * 86_400,
-        description="Age up to which it may, and so the most a batch may take; a table's own shorter window wins.",
+        description="Maximum age of such a range, in seconds, and so the maximum duration of a batch. "
+        "A shorter deduplication window of the table takes precedence.",
     )
-    margin_s: int = Field(default=30, ge=0, le=86_400, description="Kept free at its end, for clocks and pauses.")
+    margin_s: int = Field(
+        default=30,
+        ge=0,
+        le=86_400,
+        description="Seconds before that age when resending ends, to allow for clock differences and pauses.",
+    )
 
 
 class Observe(Section):
-    """What can be seen while the job runs."""
+    """Logs, metrics and progress of a running job."""
 
-    log_format: Literal["console", "json"] = Field(default="console", description="For people or for a collector.")
-    log_level: Literal["debug", "info", "warning", "error"] = Field(default="info", description="Least level logged.")
-    metrics_port: int | None = Field(
-        default=None, ge=0, le=65_535, description="Prometheus metrics on this port of the driver; 0 takes a free one."
+    log_format: Literal["console", "json"] = Field(
+        default="console", description="`console` for people, `json` for a log collector."
     )
-    progress: Literal["auto", "never"] = Field(default="auto", description="A progress bar where there is a terminal.")
+    log_level: Literal["debug", "info", "warning", "error"] = Field(default="info", description="Minimum log level.")
+    metrics_port: int | None = Field(
+        default=None,
+        ge=0,
+        le=65_535,
+        description="Port of the driver that serves Prometheus metrics; 0 chooses a free port. Default: no metrics.",
+    )
+    progress: Literal["auto", "never"] = Field(default="auto", description="`auto` shows a progress bar on a terminal.")
 
 
 class Spark(Section):
-    """The Spark session that `chsink run` starts. A session that is already there keeps its own."""
+    """The Spark session that `chsink run` starts. A session that exists already keeps its own configuration."""
 
-    master: Text | None = Field(default=None, description="Cluster to use; left out, Spark's default or `local[*]`.")
+    master: Text | None = Field(default=None, description="Cluster to use. Default: Spark's own, or `local[*]`.")
     app_name: Text | None = Field(
-        default=None, description="Name shown by the cluster; left out, `chsink` and the sink."
+        default=None, description="Application name that the cluster shows. Default: `chsink` and the sink's name."
     )
-    conf: SparkConf = Field(default_factory=dict, description="Spark configuration, by its full names.")
+    conf: SparkConf = Field(default_factory=dict, description="Spark configuration, with full names.")

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from pydantic import BaseModel, SecretStr
+from pydantic import SecretStr
 
-from chsink.config import schema
-from chsink.config.model import Config
-from chsink.config.values import is_credential
+from chsink.config.model import Config, schema
+from chsink.fields import is_credential
 
 HIDDEN = "***"
 
@@ -30,33 +29,23 @@ class Setting:
 
 def settings(config: Config) -> list[Setting]:
     """Every value of the configuration, in the order of the model, defaults included."""
-    return [Setting(key, value, config.origin(origin)) for key, value, origin in _leaves(config, "")]
+    whole = dict(_leaves(config.model_dump(by_alias=True)))
+    brief = dict(_leaves(config.model_dump(by_alias=True, exclude_defaults=True)))  # for the tables in lists
+    return [Setting(key, _plain(brief.get(key, value), key), config.origin(key)) for key, value in whole.items()]
 
 
-def _leaves(model: BaseModel, prefix: str) -> Iterator[tuple[str, Any, str]]:
-    """Key, printable value, and the key by which the origin is known."""
-    for name, field in type(model).model_fields.items():
-        path = prefix + schema.name_of(name, field)
-        value = getattr(model, name)
-        if isinstance(value, BaseModel):
-            yield from _leaves(value, f"{path}.")
-        elif isinstance(value, dict):
-            for option, inner in value.items():
-                yield f"{path}.{option}", HIDDEN if is_credential(option) else _plain(inner), f"{path}.{option}"
+def _leaves(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in table.items():
+        if isinstance(value, Mapping):
+            yield from _leaves(value, f"{prefix}{name}.")
         else:
-            yield path, _plain(value), path
+            yield prefix + name, value
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: Any, key: str) -> Any:
     if isinstance(value, SecretStr):
         return HIDDEN if value.get_secret_value() else ""
     if isinstance(value, tuple):
-        return [_plain(element) for element in value]
-    if isinstance(value, BaseModel):
-        fields = type(value).model_fields
-        return {
-            schema.name_of(name, field): _plain(getattr(value, name))
-            for name, field in fields.items()
-            if getattr(value, name) != field.default
-        }
-    return value
+        return list(value)
+    known = schema().find(key)
+    return HIDDEN if known and is_credential(known[1]) else value

@@ -13,7 +13,6 @@ from importlib import metadata
 from typing import TYPE_CHECKING
 
 from chsink.batch.ledger import read_owner, read_records
-from chsink.clickhouse.identifiers import TableName
 from chsink.clickhouse.preflight import Target, target_findings
 from chsink.clickhouse.remembered import usable_blocks
 from chsink.clickhouse.table import TargetTable
@@ -29,6 +28,7 @@ from chsink.errors import ChsinkError
 from chsink.findings import Finding, Severity, guarded, of_error
 from chsink.pipelines import Untouched, fingerprint
 from chsink.ports import Unanswered
+from chsink.state.keepermap import KeeperMapStore
 from statemachine.records import Phase, StateKey, StateRecord
 
 if TYPE_CHECKING:
@@ -132,10 +132,9 @@ class Examination:
 
     def _store(self) -> Iterator[Finding]:
         yield from store_findings(self._wiring.store, self._config.sink.name, lambda: uuid.uuid4().hex)
-        if self._wiring.store.name == "keepermap" and self._answering:
-            name, ch = self._config.state_table, self._config.clickhouse
-            client = self._wiring.client((self._config.state_endpoint,))
-            yield from state_grant_findings(client, TableName(name.database, name.table), ch.user)
+        store = self._wiring.store
+        if isinstance(store, KeeperMapStore) and self._answering:
+            yield from state_grant_findings(store.client, store.table, self._config.clickhouse.user)
         read_records(self._wiring.store, self._config.sink.name)
 
     def _records(self) -> dict[StateKey, StateRecord] | None:

@@ -50,8 +50,8 @@ class CheckFailed(ChsinkError):
     exit_code = 1
 
 
-class ConfigError(ChsinkError):
-    """The job file is wrong: the message names the key."""
+class ConfigError(ChsinkError, ValueError):
+    """The job file is wrong: the message names the key.  A ValueError, so that validators of values may raise it."""
 
     exit_code = 2
 

@@ -1,3 +1,355 @@
-"""1xx: the job file."""
+"""1xx: the job file.  The sentence follows the key and the origin of its value: ``kafka.bootstrap (job.toml): …``."""
 
 from __future__ import annotations
+
+from chsink.errors.entry import Entry
+from chsink.errors.families import ConfigError
+
+_REFERENCE = 'write {{ env = "NAME" }} or {{ file = "path" }}'
+
+# --- CHS-101: the file itself
+
+NO_JOB_FILE = Entry(
+    "NO_JOB_FILE",
+    "CHS-101",
+    ConfigError,
+    "{path} does not exist",
+    "pass the job file with -c FILE; docs/examples/job.toml is a short example",
+)
+JOB_FILE_UNREADABLE = Entry(
+    "JOB_FILE_UNREADABLE", "CHS-101", ConfigError, "cannot read {path}: {reason}", "check the path and its permissions"
+)
+JOB_FILE_NOT_UTF8 = Entry(
+    "JOB_FILE_NOT_UTF8", "CHS-101", ConfigError, "{path} is not UTF-8 text", "save the file as UTF-8"
+)
+JOB_FILE_NOT_TOML = Entry(
+    "JOB_FILE_NOT_TOML",
+    "CHS-101",
+    ConfigError,
+    "{path} is not valid TOML: {reason}",
+    "correct that line; quote text values, and quote option names where one starts with another (a.b and a.b.c)",
+)
+
+# --- CHS-102, CHS-103: keys
+
+UNKNOWN_KEY = Entry("UNKNOWN_KEY", "CHS-102", ConfigError, "there is no such key", "{advice}")
+UNKNOWN_SECTION = Entry("UNKNOWN_SECTION", "CHS-102", ConfigError, "there is no such section", "{advice}")
+KEY_OF_ANOTHER_STORE = Entry(
+    "KEY_OF_ANOTHER_STORE",
+    "CHS-102",
+    ConfigError,
+    'store = "{store}" does not have this key',
+    "remove it, or set state.store to {others}",
+)
+MISSING_KEY = Entry("MISSING_KEY", "CHS-103", ConfigError, "it is missing", "{advice}")
+NO_ROUTE = Entry(
+    "NO_ROUTE",
+    "CHS-103",
+    ConfigError,
+    "it is missing: each topic needs a route",
+    'add a table [[route]] with topic = "…" and table = "…" for each topic',
+)
+
+# --- CHS-104: values
+
+WRONG_VALUE = Entry("WRONG_VALUE", "CHS-104", ConfigError, "{reason}", "{advice}")
+NOT_ALLOWED = Entry("NOT_ALLOWED", "CHS-104", ConfigError, "{value} is not allowed", "{advice}")
+BLANK = Entry("BLANK", "CHS-104", ConfigError, "it is empty", "set a value, or remove the key")
+SET_WITHOUT_VALUE = Entry(
+    "SET_WITHOUT_VALUE",
+    "CHS-104",
+    ConfigError,
+    "--set needs a value",
+    "write --set KEY=VALUE, for example --set trigger.mode=available_now",
+)
+NOT_ADDRESSES = Entry(
+    "NOT_ADDRESSES", "CHS-104", ConfigError, "it is not a list of addresses", 'write "host:port,host:port"'
+)
+NOT_HOST_PORT = Entry(
+    "NOT_HOST_PORT",
+    "CHS-104",
+    ConfigError,
+    "{value} is not host:port",
+    'write "host:port"; separate several with commas, and put an IPv6 host in brackets',
+)
+NOT_A_TABLE = Entry(
+    "NOT_A_TABLE",
+    "CHS-104",
+    ConfigError,
+    "{value} is not a table name",
+    'write "table" or "database.table", with backticks around a name that has other characters: "`my-db`.events"',
+)
+NOT_A_TOPIC = Entry(
+    "NOT_A_TOPIC",
+    "CHS-104",
+    ConfigError,
+    "{value} is not a topic name",
+    "use 1 to 249 letters, digits, dots, dashes and underscores; patterns are not supported",
+)
+NOT_A_SINK_NAME = Entry(
+    "NOT_A_SINK_NAME",
+    "CHS-104",
+    ConfigError,
+    "{value} is not a sink name",
+    "use 1 to 100 letters, digits, dots, dashes and underscores",
+)
+NOT_A_NODE_PATH = Entry(
+    "NOT_A_NODE_PATH",
+    "CHS-104",
+    ConfigError,
+    "{value} is not a Keeper path",
+    'write an absolute path such as "/chsink/state", with letters, digits, dots, dashes and underscores',
+)
+NOT_A_URL = Entry(
+    "NOT_A_URL",
+    "CHS-104",
+    ConfigError,
+    "it is not the URL of an HTTP endpoint",
+    'write "http://host:8123" or "https://host:8443": the URL of ClickHouse\'s HTTP interface, without a path',
+)
+NOT_AN_INTERVAL = Entry(
+    "NOT_AN_INTERVAL",
+    "CHS-104",
+    ConfigError,
+    "{value} is not an interval",
+    'write a number and a unit: "500 milliseconds", "10 seconds", "1 minute"',
+)
+NOT_A_REFERENCE = Entry(
+    "NOT_A_REFERENCE",
+    "CHS-104",
+    ConfigError,
+    "it is not a reference to one environment variable or one file",
+    _REFERENCE,
+)
+NOT_AN_OPTION_VALUE = Entry(
+    "NOT_AN_OPTION_VALUE", "CHS-104", ConfigError, "it must be text, a number or a boolean", "write a single value"
+)
+TRIGGER_REFUSED = Entry(
+    "TRIGGER_REFUSED",
+    "CHS-104",
+    ConfigError,
+    "{value} is not supported: {reason}",
+    'use "processing_time", or "available_now" to stop at the current end of the topics',
+)
+NO_ENDPOINT = Entry(
+    "NO_ENDPOINT",
+    "CHS-104",
+    ConfigError,
+    "the list is empty",
+    'write endpoints = ["http://host:8123"], with one endpoint for each shard',
+)
+
+# --- CHS-105: options that chsink sets itself
+
+RESERVED = Entry("RESERVED", "CHS-105", ConfigError, "it cannot be set here: {reason}", "remove it")
+SET_ELSEWHERE = Entry("SET_ELSEWHERE", "CHS-105", ConfigError, "it cannot be set here", "{advice}")
+
+# --- CHS-106: contradictions
+
+OPTION_TWICE = Entry(
+    "OPTION_TWICE", "CHS-106", ConfigError, "{option} is set twice", "keep one of the two spellings, remove the other"
+)
+TOPIC_TWICE = Entry(
+    "TOPIC_TWICE",
+    "CHS-106",
+    ConfigError,
+    "topic {topic} has {count} routes",
+    "keep one route for the topic, and fill further tables with a materialized view",
+)
+PROTOCOL_UNUSED = Entry(
+    "PROTOCOL_UNUSED",
+    "CHS-106",
+    ConfigError,
+    "the protocol {protocol} does not use it",
+    'set "security.protocol" to {protocols}, or remove the {family}.* options',
+)
+SERVER_TWICE = Entry(
+    "SERVER_TWICE",
+    "CHS-106",
+    ConfigError,
+    "{url} is listed {count} times",
+    "list each server once, and list replicas of one shard in its `replicas`",
+)
+SHARD_NAME_TWICE = Entry(
+    "SHARD_NAME_TWICE", "CHS-106", ConfigError, "{count} shards are named {name}", "give each shard its own name"
+)
+WEIGHTS_TOO_LARGE = Entry(
+    "WEIGHTS_TOO_LARGE",
+    "CHS-106",
+    ConfigError,
+    "the weights add up to more than 1,000,000",
+    "use smaller weights in the same proportion",
+)
+NO_SHARD_KEY = Entry(
+    "NO_SHARD_KEY",
+    "CHS-106",
+    ConfigError,
+    "the rows of {table} need a shard key, because there are several endpoints",
+    "set clickhouse.shard_key, or shard_key of the route, to the columns that choose the shard",
+)
+SHARD_COLUMN_TWICE = Entry(
+    "SHARD_COLUMN_TWICE", "CHS-106", ConfigError, "it names a column twice", "name each column once"
+)
+SHARD_KEY_TOO_WIDE = Entry(
+    "SHARD_KEY_TOO_WIDE",
+    "CHS-106",
+    ConfigError,
+    "intHash64 takes one column, not {count}",
+    'use one integer column, or set clickhouse.hash_function = "xxHash64"',
+)
+SHARD_KEYS_DIFFER = Entry(
+    "SHARD_KEYS_DIFFER",
+    "CHS-106",
+    ConfigError,
+    "two routes to {table} have different shard keys",
+    "use one shard key for all routes to a table: a Distributed table finds its rows by one key",
+)
+TLS_UNUSED = Entry(
+    "TLS_UNUSED", "CHS-106", ConfigError, "{url} does not use TLS", "write https://, or remove the tls keys"
+)
+KEY_WITHOUT_CERTIFICATE = Entry(
+    "KEY_WITHOUT_CERTIFICATE",
+    "CHS-106",
+    ConfigError,
+    "a key needs its certificate",
+    "set clickhouse.tls.cert_file as well",
+)
+CA_UNUSED = Entry(
+    "CA_UNUSED",
+    "CHS-106",
+    ConfigError,
+    "verify = false makes ca_file useless",
+    "remove `verify = false`: ca_file verifies the server",
+)
+CONNECT_TIMEOUT_TOO_LONG = Entry(
+    "CONNECT_TIMEOUT_TOO_LONG",
+    "CHS-106",
+    ConfigError,
+    "it is longer than clickhouse.insert_timeout_s, which includes connecting",
+    "lower it, or raise clickhouse.insert_timeout_s",
+)
+STATE_TABLE_IS_TARGET = Entry(
+    "STATE_TABLE_IS_TARGET",
+    "CHS-106",
+    ConfigError,
+    "it is also the table of a route",
+    "use another table for the state",
+)
+INTERVAL_UNUSED = Entry(
+    "INTERVAL_UNUSED",
+    "CHS-106",
+    ConfigError,
+    'mode = "available_now" has no interval',
+    'remove it, or set mode = "processing_time"',
+)
+NO_TIME_TO_INSERT = Entry(
+    "NO_TIME_TO_INSERT",
+    "CHS-106",
+    ConfigError,
+    "it leaves no time for an insert: one insert may take {insert_s} s, and the margin is {margin_s} s",
+    "raise in_doubt.max_age_s, or lower clickhouse.insert_timeout_s or in_doubt.margin_s",
+)
+
+# --- CHS-107, CHS-108: credentials
+
+PASSWORD_IN_FILE = Entry(
+    "PASSWORD_IN_FILE",
+    "CHS-107",
+    ConfigError,
+    "the job file must not contain a password",
+    _REFERENCE + ", or set the environment variable CHSINK__CLICKHOUSE__PASSWORD",
+)
+CREDENTIAL_IN_FILE = Entry(
+    "CREDENTIAL_IN_FILE", "CHS-107", ConfigError, "the job file must not contain a credential", _REFERENCE
+)
+CREDENTIAL_IN_URL = Entry(
+    "CREDENTIAL_IN_URL",
+    "CHS-107",
+    ConfigError,
+    "the URL must not contain a credential",
+    "set clickhouse.user and clickhouse.password, which apply to all endpoints",
+)
+VARIABLE_NOT_SET = Entry(
+    "VARIABLE_NOT_SET",
+    "CHS-108",
+    ConfigError,
+    "the environment variable {variable} is not set",
+    "export {variable} where the driver starts",
+)
+REFERENCED_FILE_UNREADABLE = Entry(
+    "REFERENCED_FILE_UNREADABLE",
+    "CHS-108",
+    ConfigError,
+    "cannot read {path}: {reason}",
+    "make the file readable where the driver starts; a relative path starts at the job file's folder",
+)
+
+# --- CHS-109: Kafka options that librdkafka does not have
+
+NO_COUNTERPART = Entry(
+    "NO_COUNTERPART",
+    "CHS-109",
+    ConfigError,
+    "chsink's own Kafka client has no such option",
+    "{asked}set the {family}.* options of that client in [kafka.client_options]",
+)
+TRUST_STORE_NOT_PEM = Entry(
+    "TRUST_STORE_NOT_PEM",
+    "CHS-109",
+    ConfigError,
+    "chsink's own Kafka client reads PEM files, not Java key stores",
+    "export the certificates to a PEM file, name it in `ssl.truststore.location` and set "
+    '`ssl.truststore.type = "PEM"`; '
+    "or set `ssl.ca.location` in [kafka.client_options]",
+)
+KEY_STORE_NOT_PEM = Entry(
+    "KEY_STORE_NOT_PEM",
+    "CHS-109",
+    ConfigError,
+    "chsink's own Kafka client reads PEM and PKCS12 files, not Java key stores",
+    'export the certificate chain and the key to one PEM file and set `ssl.keystore.type = "PEM"`; '
+    "or set `ssl.certificate.location` and `ssl.key.location` in [kafka.client_options]",
+)
+_MECHANISM = (
+    "use PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER; "
+    "or choose another login for chsink's own client with `sasl.mechanism` in [kafka.client_options]"
+)
+NO_MECHANISM = Entry(
+    "NO_MECHANISM",
+    "CHS-109",
+    ConfigError,
+    "it is missing, and chsink's own Kafka client does not support Java's default, GSSAPI",
+    _MECHANISM,
+)
+MECHANISM_UNSUPPORTED = Entry(
+    "MECHANISM_UNSUPPORTED",
+    "CHS-109",
+    ConfigError,
+    "chsink's own Kafka client does not support {mechanism}",
+    _MECHANISM,
+)
+LOGIN_INCOMPLETE = Entry(
+    "LOGIN_INCOMPLETE",
+    "CHS-109",
+    ConfigError,
+    "it does not contain {missing}",
+    'write the login module as Java\'s client expects it: `…LoginModule required username="…" password="…";`',
+)
+BEARER_LOGIN_INCOMPLETE = Entry(
+    "BEARER_LOGIN_INCOMPLETE",
+    "CHS-109",
+    ConfigError,
+    "it does not contain {missing}",
+    'write `…OAuthBearerLoginModule required clientId="…" clientSecret="…";`',
+)
+
+# --- CHS-110
+
+NO_CHECKPOINT = Entry(
+    "NO_CHECKPOINT",
+    "CHS-110",
+    ConfigError,
+    "it is missing",
+    "set it to a directory or URI that outlives the driver, for example "
+    'checkpoint = "s3a://bucket/checkpoints/flights"',
+)

@@ -16,14 +16,18 @@ Rules (measured; docs/adr/0002-keepermap-statements.md has the experiments):
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
+
+from pydantic import Field
 
 from chsink.clickhouse.identifiers import TableName, quote_string, quote_strings
 from chsink.errors import PreflightError
+from chsink.fields import NodePath, Table, Url, parse_table
 from chsink.findings import NOT_LET_IN, server_sentence
 from chsink.ports import Outcome, Row, ServerRefused, SqlClient, StoreUnavailable, Swap, Unanswered
 from chsink.state import sql_files
 from chsink.state.groups import utf8, write_in_groups
+from chsink.state.settings import ClickHouseAccess, StoreSettings
 
 FENCED = 395
 KEEPER = 999
@@ -33,20 +37,48 @@ SAID_NO = frozenset((FENCED, *UNKNOWN_TABLE, 62, 115, 164, 192, 193, 194, 290, 4
 """Errors that come before the transaction: fenced, no table, syntax, settings, users, the key limit, grants, login."""
 
 
+class KeeperMap(StoreSettings):
+    """State in a ClickHouse table of the engine KeeperMap. This is the default."""
+
+    store: Literal["keepermap"] = Field(default="keepermap", description="Which store.")
+    table: Table = Field(
+        default="chsink_state", description="Name of the table; its database is `clickhouse.database` by default."
+    )
+    path: NodePath = Field(default="/chsink/state", description="Path of the table's data in the Keeper.")
+    endpoint: Url | None = Field(
+        default=None, description="URL of the ClickHouse server that serves the table. Default: the first shard."
+    )
+    create_table: bool = Field(default=True, description="Whether to create the table if it does not exist.")
+
+    def table_name(self, database: str) -> TableName:
+        """The table, in ``database`` unless it names one."""
+        name = parse_table(self.table).within(database)
+        return TableName(name.database, name.table)
+
+    def open(self, clickhouse: ClickHouseAccess, /) -> KeeperMapStore:
+        """The store on a client of its own."""
+        client, table = clickhouse.connect(self.endpoint), self.table_name(clickhouse.database)
+        return KeeperMapStore(client, table, path=self.path, create=self.create_table, timeout_s=self.timeout_s)
+
+
 class KeeperMapStore:
     """:class:`chsink.ports.StateStore` in the table ``database.name``, which lives at ``path`` in the Keeper.
 
-    ``timeout_s`` bounds a statement on the server; the client bounds the wait for its answer.  Threads may share it.
+    ``create`` lets :meth:`prepare` make the table.  ``timeout_s`` bounds a statement on the server; the client bounds
+    the wait for its answer.  Threads may share it.
     """
 
     name = "keepermap"
     durable = True
 
-    def __init__(self, client: SqlClient, table: TableName, *, path: str, timeout_s: float = 30) -> None:
+    def __init__(
+        self, client: SqlClient, table: TableName, *, path: str, create: bool = True, timeout_s: float = 30
+    ) -> None:
         assert table.database is not None, "a state table is named with its database"
-        self._client = client
+        self.client = client
         self.table = table
         self._path = path
+        self._create_missing = create
         execution_s = max(1, round(timeout_s))
         self._reading = f"SETTINGS keeper_max_retries = 3, max_execution_time = {execution_s}"
         self._pinned: Mapping[str, Any] = {
@@ -63,18 +95,16 @@ class KeeperMapStore:
             "max_expanded_ast_elements": 1_000_000,
         }
 
-    def prepare(self, *, create: bool) -> None:
-        """Make the table where ``create`` says so and it is missing.  PreflightError when it cannot be used,
-        StoreUnavailable when that cannot be known now.
-        """
+    def prepare(self) -> None:
+        """Make the table where it is missing."""
         try:
-            self._client.query(f"SELECT key FROM {self.table} LIMIT 1 {self._reading}")
+            self.client.query(f"SELECT key FROM {self.table} LIMIT 1 {self._reading}")
         except ServerRefused as error:
             if error.code not in SAID_NO:
                 raise StoreUnavailable(str(error)) from error
             if error.code not in UNKNOWN_TABLE:
                 raise self._unusable("read", error) from error
-            if not create:
+            if not self._create_missing:
                 raise self._unusable("found", error) from error
             self._create_table()
         except Unanswered as error:
@@ -111,7 +141,7 @@ class KeeperMapStore:
             f"INSERT INTO {self.table} (key, attempt, body) "
             f"SELECT made.1, made.2, made.3 FROM (SELECT arrayJoin([{made}]) AS made)"
         )
-        return self._read_back(rows, answer_of(lambda: self._client.command(sql, self._pinned)))
+        return self._read_back(rows, answer_of(lambda: self.client.command(sql, self._pinned)))
 
     def _swap(self, swaps: Sequence[Swap]) -> Outcome:
         keys = quote_strings([s.row.key for s in swaps])
@@ -124,11 +154,11 @@ class KeeperMapStore:
             f"body = {_by_key(keys, [s.row.body for s in swaps])} "
             f"WHERE key IN ({keys})"
         )
-        return self._read_back([s.row for s in swaps], answer_of(lambda: self._client.command(sql, self._pinned)))
+        return self._read_back([s.row for s in swaps], answer_of(lambda: self.client.command(sql, self._pinned)))
 
     def _delete(self, keys: Sequence[str]) -> Outcome:
         sql = f"ALTER TABLE {self.table} DELETE WHERE key IN ({quote_strings(list(keys))})"
-        answer = answer_of(lambda: self._client.command(sql, self._pinned))
+        answer = answer_of(lambda: self.client.command(sql, self._pinned))
         try:
             if not self._attempts(keys):
                 return Outcome.APPLIED
@@ -154,7 +184,7 @@ class KeeperMapStore:
 
     def _read(self, sql: str) -> list[tuple[Any, ...]]:
         try:
-            return self._client.query(f"{sql} {self._reading}")
+            return self.client.query(f"{sql} {self._reading}")
         except (ServerRefused, Unanswered) as error:
             raise StoreUnavailable(str(error)) from error
 
@@ -169,7 +199,7 @@ class KeeperMapStore:
         }
         try:
             for statement in sql_files.statements(sql_files.TABLE, names):
-                self._client.command(statement)
+                self.client.command(statement)
         except ServerRefused as error:
             raise self._unusable("made", error) from error
         except Unanswered as error:
@@ -180,8 +210,8 @@ class KeeperMapStore:
             return StoreUnavailable(error.message)
         said = server_sentence(error)
         if error.code in NOT_LET_IN:
-            return PreflightError("CHS-232", f"{self._client.url}: {said}", "correct clickhouse.user and its password")
-        sentence = f"the state table {self.table} at {self._client.url} cannot be {what}: {said}"
+            return PreflightError("CHS-232", f"{self.client.url}: {said}", "correct clickhouse.user and its password")
+        sentence = f"the state table {self.table} at {self.client.url} cannot be {what}: {said}"
         return PreflightError("CHS-220", sentence, self._fix(error.code))
 
     def _fix(self, code: int | None) -> str:

@@ -9,8 +9,22 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from typing import Literal
+
+from pydantic import Field
 
 from chsink.ports import Outcome, Row, Swap
+from chsink.state.settings import ClickHouseAccess, StoreSettings
+
+
+class Memory(StoreSettings):
+    """State in the driver's memory. For evaluation only: after a crash or restart, rows may be lost or duplicated."""
+
+    store: Literal["memory"] = Field(description="Which store.")
+
+    def open(self, _clickhouse: ClickHouseAccess, /) -> MemoryStore:
+        """An empty store."""
+        return MemoryStore()
 
 
 class MemoryStore:
@@ -22,6 +36,9 @@ class MemoryStore:
     def __init__(self) -> None:
         self._rows: dict[str, Row] = {}
         self._lock = threading.Lock()
+
+    def prepare(self) -> None:
+        """Nothing to make."""
 
     def load(self, sink: str) -> dict[str, Row]:
         """All rows of the sink."""

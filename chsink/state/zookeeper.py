@@ -19,22 +19,53 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from functools import cache
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from urllib.parse import quote, unquote
 
-from kazoo.client import KazooClient
-from kazoo.exceptions import BadVersionError, KazooException, NodeExistsError, NoNodeError
-from kazoo.handlers.threading import KazooTimeoutError
-from kazoo.interfaces import IAsyncResult
+from pydantic import Field
 
+from chsink.fields import HostPorts, NodePath
 from chsink.ports import Outcome, Row, StoreUnavailable, Swap
 from chsink.state.groups import utf8, write_in_groups
+from chsink.state.settings import ClickHouseAccess, StoreSettings
+
+if TYPE_CHECKING:
+    from kazoo.client import KazooClient
+    from kazoo.interfaces import IAsyncResult
 
 T = TypeVar("T")
-NO_ANSWER = (KazooException, KazooTimeoutError)
-SAID_NO = (NodeExistsError, NoNodeError, BadVersionError)
 _quiet = logging.getLogger("chsink.kazoo")
 _quiet.setLevel(logging.CRITICAL)
+
+
+class ZooKeeper(StoreSettings):
+    """State in ZooKeeper, without ClickHouse."""
+
+    store: Literal["zookeeper"] = Field(description="Which store.")
+    zookeeper: HostPorts = Field(description='Servers of the ensemble: `"host:port,host:port"`, or a list.')
+    path: NodePath = Field(default="/chsink/state", description="Node under which the rows are kept.")
+
+    def open(self, _clickhouse: ClickHouseAccess, /) -> ZooKeeperStore:
+        """The store, not yet connected."""
+        return ZooKeeperStore(self.zookeeper, root=self.path, timeout_s=self.timeout_s)
+
+
+@cache
+def no_answer() -> tuple[type[Exception], ...]:
+    """What kazoo raises when it got no answer (the library is imported when it is first used)."""
+    from kazoo.exceptions import KazooException
+    from kazoo.handlers.threading import KazooTimeoutError
+
+    return KazooException, KazooTimeoutError
+
+
+@cache
+def refusals() -> tuple[type[Exception], ...]:
+    """What ZooKeeper answers when the versions or the existence of nodes are not as a transaction says."""
+    from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
+
+    return NodeExistsError, NoNodeError, BadVersionError
 
 
 class ZooKeeperStore:
@@ -63,6 +94,10 @@ class ZooKeeperStore:
         """The session's id, None before the first use."""
         client_id = None if self._client is None else self._client.client_id
         return None if client_id is None else client_id[0]
+
+    def prepare(self) -> None:
+        """Connect, and make the root."""
+        self._connected(self._deadline())
 
     def load(self, sink: str) -> dict[str, Row]:
         """All rows of the sink."""
@@ -127,20 +162,20 @@ class ZooKeeperStore:
                 transaction.delete(self._path(key))
             transaction.commit_async().get(timeout=_left(deadline))
             left = _until(deadline, lambda: self._get(keys, deadline))
-        except (StoreUnavailable, *NO_ANSWER):
+        except (StoreUnavailable, *no_answer()):  # type: ignore[misc]
             return Outcome.UNKNOWN
         return Outcome.UNKNOWN if left else Outcome.APPLIED
 
     def _commit(self, transaction: Any, rows: Sequence[Row], deadline: float) -> Outcome:
         try:
             results = transaction.commit_async().get(timeout=_left(deadline))
-        except NO_ANSWER:
+        except no_answer():
             return self._read_back(rows, Outcome.UNKNOWN)
         errors = [r for r in results if isinstance(r, Exception)]
         if not errors:
             return Outcome.APPLIED
-        said_no = any(isinstance(e, SAID_NO) for e in errors)
-        return self._read_back(rows, Outcome.REFUSED if said_no else Outcome.UNKNOWN)
+        refused = any(isinstance(e, refusals()) for e in errors)
+        return self._read_back(rows, Outcome.REFUSED if refused else Outcome.UNKNOWN)
 
     def _read_back(self, rows: Sequence[Row], answer: Outcome) -> Outcome:
         """Ours everywhere means applied, now or by an earlier copy of this write; else what the answer was worth."""
@@ -167,6 +202,8 @@ class ZooKeeperStore:
         return self._fetch(client, keys, deadline)
 
     def _fetch(self, client: KazooClient, keys: Iterable[str], deadline: float) -> dict[str, tuple[Row, int]]:
+        from kazoo.exceptions import NoNodeError
+
         asked: list[tuple[str, IAsyncResult]] = [(k, client.get_async(self._path(k))) for k in keys]
         found: dict[str, tuple[Row, int]] = {}
         for key, answer in asked:
@@ -188,6 +225,8 @@ class ZooKeeperStore:
             return self._client
 
     def _connect(self, deadline: float) -> KazooClient:
+        from kazoo.client import KazooClient
+
         client = KazooClient(
             self._hosts,
             timeout=self._session_s,
@@ -198,7 +237,7 @@ class ZooKeeperStore:
         try:
             client.start(timeout=_left(deadline))
             client.ensure_path_async(self._root).get(timeout=_left(deadline))
-        except NO_ANSWER as error:
+        except no_answer() as error:
             _end(client)
             raise StoreUnavailable(f"ZooKeeper at {self._hosts}: {error or type(error).__name__}") from error
         return client
@@ -239,7 +278,7 @@ def _until(deadline: float, read: Callable[[], T]) -> T:
     while True:
         try:
             return read()
-        except NO_ANSWER as error:
+        except no_answer() as error:
             if time.monotonic() + 0.05 >= deadline:
                 raise StoreUnavailable(f"ZooKeeper does not answer: {error or type(error).__name__}") from error
             time.sleep(0.05)

@@ -67,7 +67,7 @@ def _keepermap(request: pytest.FixtureRequest) -> Iterator[Bench]:
         stores = [KeeperMapStore(c, table, path=f"/contract/{table.table}") for c in clients]
         for client, store in zip(clients[:2], stores, strict=False):
             client.command(f"CREATE DATABASE IF NOT EXISTS {DATABASE}")
-            store.prepare(create=True)
+            store.prepare()
         yield Bench(
             store=stores[0],
             other=stores[1],

@@ -77,7 +77,7 @@ def record_row() -> Row:
 
 def test_a_user_with_the_grants_can_keep_state(servers: Servers) -> None:
     mine = store(servers.job)
-    mine.prepare(create=True)
+    mine.prepare()
     old = [Row(f"least/topic/{i}/t", "a1", "{}") for i in range(3)]
     assert mine.create(old) is Outcome.APPLIED
     assert mine.swap([Swap("a1", Row(r.key, "a2", "{}")) for r in old]) is Outcome.APPLIED
@@ -143,13 +143,14 @@ def test_the_checks_see_a_wrong_table(servers: Servers) -> None:
 
 def test_a_missing_table_is_made_or_refused_by_name(servers: Servers) -> None:
     table = TableName("default", "made `by` \\ the job")
-    made = KeeperMapStore(servers.admin, table, path=f"/sql-test/{uuid.uuid4().hex}/it's")
+    path = f"/sql-test/{uuid.uuid4().hex}/it's"
+    made = KeeperMapStore(servers.admin, table, path=path)
     with pytest.raises(PreflightError, match="sql/1_state_table"):
-        made.prepare(create=False)
+        KeeperMapStore(servers.admin, table, path=path, create=False).prepare()
     with pytest.raises(PreflightError, match="privileges"):
-        KeeperMapStore(servers.job, table, path="/x").prepare(create=True)
-    made.prepare(create=True)
-    made.prepare(create=True)
+        KeeperMapStore(servers.job, table, path="/x").prepare()
+    made.prepare()
+    made.prepare()
     assert made.create([Row("s", "a1", "{}")]) is Outcome.APPLIED
 
 
@@ -157,7 +158,7 @@ def test_a_path_of_another_definition_is_refused(servers: Servers) -> None:
     path = f"/sql-test/{uuid.uuid4().hex}"
     servers.admin.command(f"CREATE TABLE default.other (k String) ENGINE = KeeperMap('{path}') PRIMARY KEY k")
     with pytest.raises(PreflightError, match="definition"):
-        KeeperMapStore(servers.admin, TableName("default", "same_path"), path=path).prepare(create=True)
+        KeeperMapStore(servers.admin, TableName("default", "same_path"), path=path).prepare()
 
 
 def test_a_server_without_keeper_map_is_refused(tmp_path: Path) -> None:
@@ -166,5 +167,5 @@ def test_a_server_without_keeper_map_is_refused(tmp_path: Path) -> None:
     with EmbeddedClickHouse(tmp_path / "bare") as server:
         client = ClickHouseClient(Endpoint((server.url,)))
         with pytest.raises(PreflightError, match="keeper_map_path_prefix"):
-            KeeperMapStore(client, TableName("default", TABLE), path="/x").prepare(create=True)
+            KeeperMapStore(client, TableName("default", TABLE), path="/x").prepare()
         client.close()

@@ -122,12 +122,12 @@ def test_a_keepermap_without_its_keeper_is_unavailable(tmp_path: Path, zookeeper
         client = ClickHouseClient(Endpoint((server.url,)))
         store = KeeperMapStore(client, TableName("default", "state"), path=f"/contract/{uuid.uuid4().hex}", timeout_s=5)
         with proxy:
-            store.prepare(create=True)
+            store.prepare()
             assert store.create(rows(3, "a1")) is Outcome.APPLIED
         with pytest.raises(StoreUnavailable):
             store.load("sink")
         assert store.swap(swaps(rows(3, "a1"), "a2")) is Outcome.UNKNOWN
         with pytest.raises(StoreUnavailable):
-            store.prepare(create=True)
+            store.prepare()
         assert proxy.fired[TcpFault.CUT] > 0
         client.close()

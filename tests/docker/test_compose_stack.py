@@ -83,7 +83,7 @@ def test_the_state_store_holds_on_keeper(servers: Servers) -> None:
     table = TableName("default", f"state_{uuid.uuid4().hex}")
     first, second = (KeeperMapStore(client, table, path=f"/tests/{table.table}") for client in clients)
     for store in (first, second):
-        store.prepare(create=True)
+        store.prepare()
     old = rows(500, "a1")
     assert first.create(old) is Outcome.APPLIED
     assert second.create(rows(1, "b1")) is Outcome.REFUSED

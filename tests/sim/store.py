@@ -65,6 +65,9 @@ class StoreClient:
         self.store = store
         self.hub = store.hub
 
+    def prepare(self) -> None:
+        """Nothing to make."""
+
     def load(self, sink: str) -> dict[str, Row]:
         """See :class:`chsink.ports.StateStore`."""
         self.hub.pause()

@@ -20,14 +20,16 @@ SHARED = {"chsink", "chsink.errors", "chsink.ports", "chsink.findings", "chsink.
 """What any room of chsink may use (and every room itself)."""
 
 ROOMS: dict[str, set[str]] = {
-    "chsink.config": set(),
+    "chsink.fields": set(),
+    # [state] is what the stores say it is
+    "chsink.config": {"chsink.fields", "chsink.state"},
     "chsink.sharding": set(),
     "chsink.decode": set(),
     "chsink.embedded": set(),
     "chsink.kafka": set(),
     "chsink.clickhouse": set(),
     # quoting SQL text is pure; the store talks through ports.SqlClient, not through this client
-    "chsink.state": {"chsink.clickhouse.identifiers"},
+    "chsink.state": {"chsink.clickhouse.identifiers", "chsink.fields"},
     "chsink.batch": {"chsink.decode", "chsink.sharding"},
     "chsink.observe": {"chsink.batch"},
     "chsink.pipelines": {"chsink.clickhouse", "chsink.decode", "chsink.batch"},
@@ -39,6 +41,7 @@ ROOMS: dict[str, set[str]] = {
         "chsink.kafka",
         "chsink.pipelines",
         "chsink.sharding",
+        "chsink.state",
         "chsink.wiring",
     },
     "chsink.recovery": {"chsink.clickhouse", "chsink.batch", "chsink.wiring"},

@@ -54,6 +54,9 @@ class Store:
     writes: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
     loads: int = 0
 
+    def prepare(self) -> None:
+        pass
+
     def load(self, sink: str) -> dict[str, Row]:
         self.loads += 1
         if self.before_load:

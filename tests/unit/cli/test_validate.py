@@ -86,7 +86,7 @@ def test_job_toml_is_the_default_and_its_lack_an_error(tmp_path: Path, monkeypat
     monkeypatch.chdir(tmp_path)
     result = run("validate")
     assert result.exit_code == 2
-    assert "error CHS-101 there is no file job.toml" in result.stderr
+    assert "error CHS-101 job.toml does not exist" in result.stderr
     (tmp_path / "job.toml").write_text(JOB, encoding="utf-8")
     assert run("validate").exit_code == 0
 

@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from chsink.config import Config, Problem
-from chsink.config.reserved import CLICKHOUSE_SETTINGS, KAFKA_OPTIONS, SPARK_CONF
+from chsink.config.options import reserved
 
 Build = Callable[..., Config]
 Problems = Callable[..., dict[str, Problem]]
@@ -144,7 +144,7 @@ def test_client_options_answer_for_their_family(build: Build, problems: Problems
     assert set(found) == {"kafka.options.ssl.truststore.location"}
 
 
-@pytest.mark.parametrize("option", [*KAFKA_OPTIONS, "kafka.fetch.min.bytes", "fetchOffset.numRetries"])
+@pytest.mark.parametrize("option", [*reserved()["kafka.options"], "kafka.fetch.min.bytes", "fetchOffset.numRetries"])
 def test_reserved_kafka_options_are_refused(problems: Problems, option: str) -> None:
     found = problems(f'[kafka.options]\n"{option}" = 1')
     assert found[f"kafka.options.{option}"].id == "CHS-105"
@@ -152,7 +152,7 @@ def test_reserved_kafka_options_are_refused(problems: Problems, option: str) -> 
 
 def test_the_reason_of_min_partitions_is_told(problems: Problems) -> None:
     found = problems("[kafka.options]\nminPartitions = 8")
-    reason = "it splits one topic-partition over several tasks, which breaks exactly once"
+    reason = "it splits one topic-partition over several tasks, which breaks exactly-once delivery"
     assert found["kafka.options.minPartitions"].message == f"it cannot be set here: {reason}"
     assert found["kafka.options.minPartitions"].hint == "remove it"
     found = problems("[kafka.options]\nmaxOffsetsPerTrigger = 8")
@@ -162,7 +162,7 @@ def test_the_reason_of_min_partitions_is_told(problems: Problems) -> None:
 @pytest.mark.parametrize(
     "setting",
     [
-        *CLICKHOUSE_SETTINGS,
+        *(name.removesuffix("…") for name in reserved()["clickhouse.settings"]),
         "async_insert",
         "insert_quorum_parallel",
         "min_insert_block_size_rows",
@@ -175,7 +175,7 @@ def test_pinned_settings_are_refused(problems: Problems, setting: str) -> None:
     assert found[f"clickhouse.settings.{setting}"].id == "CHS-105"
 
 
-@pytest.mark.parametrize("name", [*SPARK_CONF, "executor.memory"])
+@pytest.mark.parametrize("name", [*reserved()["spark.conf"], "executor.memory"])
 def test_reserved_spark_configuration_is_refused(problems: Problems, name: str) -> None:
     found = problems(f'[spark.conf]\n"{name}" = 1')
     assert found[f"spark.conf.{name}"].id == "CHS-105"

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from pydantic import SecretStr
 
 from chsink.config import Config, Problem, TableName
-from chsink.config.values import parse_table
+from chsink.fields import parse_table
+from chsink.state import KeeperMap
 
 Build = Callable[..., Config]
 Problems = Callable[..., dict[str, Problem]]
@@ -22,52 +23,52 @@ Problems = Callable[..., dict[str, Problem]]
     [
         ('[sink]\nname = "a/b"', "CHS-104", "sink.name", "not a sink name"),
         ('[sink]\ncheckpoint = " "', "CHS-104", "sink.checkpoint", "it is empty"),
-        ("[sink]\nname = 3", "CHS-104", "sink.name", "it is not a text"),
-        ("sink = 3", "CHS-104", "sink", "it is not a table"),
-        ("kafka = []", "CHS-104", "kafka", "it is not a table"),
+        ("[sink]\nname = 3", "CHS-104", "sink.name", "it must be text"),
+        ("sink = 3", "CHS-104", "sink", "it must be a table"),
+        ("kafka = []", "CHS-104", "kafka", "it must be a table"),
         ('[kafka]\nbootstrap = "localhost"', "CHS-104", "kafka.bootstrap", "'localhost' is not host:port"),
         ('[kafka]\nbootstrap = "a:1,b:70000"', "CHS-104", "kafka.bootstrap", "'b:70000' is not host:port"),
         ('[kafka]\nbootstrap = ""', "CHS-104", "kafka.bootstrap", "not a list of addresses"),
         ("[kafka]\nbootstrap = 9092", "CHS-104", "kafka.bootstrap", "not a list of addresses"),
         ('[kafka]\nstarting_offsets = "earlest"', "CHS-104", "kafka.starting_offsets", "'earlest' is not allowed"),
         ("[kafka]\nmax_offsets_per_trigger = 0", "CHS-104", "kafka.max_offsets_per_trigger", "greater than 0"),
-        ("[kafka]\nmax_offsets_per_trigger = 1.5", "CHS-104", "kafka.max_offsets_per_trigger", "not a whole number"),
-        ('[kafka]\nmax_offsets_per_trigger = "5"', "CHS-104", "kafka.max_offsets_per_trigger", "not a whole number"),
+        ("[kafka]\nmax_offsets_per_trigger = 1.5", "CHS-104", "kafka.max_offsets_per_trigger", "it must be a whole number"),
+        ('[kafka]\nmax_offsets_per_trigger = "5"', "CHS-104", "kafka.max_offsets_per_trigger", "it must be a whole number"),
         ("[kafka]\nfail_on_data_loss = true", "CHS-102", "kafka.fail_on_data_loss", "no such key"),
-        ('[kafka]\noptions = "x"', "CHS-104", "kafka.options", "it is not a table"),
-        ("[kafka.options]\nx = []", "CHS-104", "kafka.options.x", "not a text, number or boolean"),
-        ('[kafka.options]\n"a.b" = 1\na.b = 2', "CHS-106", "kafka.options", "'a.b' is given twice"),
-        ('[route]\ntopic = "t"', "CHS-104", "route", "it is not a list"),
+        ('[kafka]\noptions = "x"', "CHS-104", "kafka.options", "it must be a table"),
+        ("[kafka.options]\nx = []", "CHS-104", "kafka.options.x", "it must be text, a number or a boolean"),
+        ('[kafka.options]\n"a.b" = 1\na.b = 2', "CHS-106", "kafka.options", "'a.b' is set twice"),
+        ('[route]\ntopic = "t"', "CHS-104", "route", "it must be a list"),
         ('[[route]]\ntopic = "a*"\ntable = "t"', "CHS-104", "route[0].topic", "not a topic name"),
         ('[[route]]\ntopic = ".."\ntable = "t"', "CHS-104", "route[0].topic", "not a topic name"),
         ('[[route]]\ntopic = "a"\ntable = "a.b.c"', "CHS-104", "route[0].table", "not a table name"),
         ('[[route]]\ntopic = "a"', "CHS-103", "route[0].table", "it is missing"),
-        ("route = []", "CHS-103", "route", "no topic has a table"),
-        ("[clickhouse]\nendpoints = []", "CHS-104", "clickhouse.endpoints", "names no endpoint"),
+        ("route = []", "CHS-103", "route", "it is missing"),
+        ("[clickhouse]\nendpoints = []", "CHS-104", "clickhouse.endpoints", "the list is empty"),
         ('[clickhouse]\nendpoints = ["localhost:8123"]', "CHS-104", "clickhouse.endpoints[0].url", "not the URL"),
         ('[clickhouse]\nendpoints = ["http://a:x"]', "CHS-104", "clickhouse.endpoints[0].url", "not the URL"),
         ('[clickhouse]\nendpoints = ["http://a/path"]', "CHS-104", "clickhouse.endpoints[0].url", "not the URL"),
         ('[clickhouse]\nendpoints = ["tcp://a:9000"]', "CHS-104", "clickhouse.endpoints[0].url", "not the URL"),
-        ('[clickhouse]\nendpoints = ["http://u:p@a"]', "CHS-107", "clickhouse.endpoints[0].url", "holds a credential"),
-        ('[clickhouse]\npassword = "p"', "CHS-107", "clickhouse.password", "does not belong in a job file"),
+        ('[clickhouse]\nendpoints = ["http://u:p@a"]', "CHS-107", "clickhouse.endpoints[0].url", "must not contain a credential"),
+        ('[clickhouse]\npassword = "p"', "CHS-107", "clickhouse.password", "must not contain a password"),
         ("[clickhouse]\npassword = {}", "CHS-104", "clickhouse.password", "not a reference"),
         ('[clickhouse]\npassword = { env = "A", file = "b" }', "CHS-104", "clickhouse.password", "not a reference"),
         ("[clickhouse]\npassword = { env = 1 }", "CHS-104", "clickhouse.password", "not a reference"),
         ('[clickhouse]\npassword = { env = "NOT_SET" }', "CHS-108", "clickhouse.password", "NOT_SET is not set"),
         ('[clickhouse]\npassword = { file = "nope" }', "CHS-108", "clickhouse.password", "No such file"),
-        ("[clickhouse]\nconnect_timeout_s = inf", "CHS-104", "clickhouse.connect_timeout_s", "not a finite number"),
-        ("[clickhouse]\nconnect_timeout_s = nan", "CHS-104", "clickhouse.connect_timeout_s", "not a finite number"),
+        ("[clickhouse]\nconnect_timeout_s = inf", "CHS-104", "clickhouse.connect_timeout_s", "it must be a finite number"),
+        ("[clickhouse]\nconnect_timeout_s = nan", "CHS-104", "clickhouse.connect_timeout_s", "it must be a finite number"),
         ("[clickhouse]\nchunk_offsets = 10_000_001", "CHS-104", "clickhouse.chunk_offsets", "less than or equal"),
         ('[clickhouse]\nhash_function = "xxhash64"', "CHS-104", "clickhouse.hash_function", "is not allowed"),
-        ("[clickhouse.settings]\nx = { env = 1 }", "CHS-104", "clickhouse.settings.x", "not a text, number"),
-        ('[state]\npath = "state"', "CHS-104", "state.path", "not a path of nodes"),
-        ('[state]\npath = "/a/../b"', "CHS-104", "state.path", "not a path of nodes"),
-        ('[state]\npath = "/a/"', "CHS-104", "state.path", "not a path of nodes"),
-        ("[state]\ncreate_table = 1", "CHS-104", "state.create_table", "not true or false"),
+        ("[clickhouse.settings]\nx = { env = 1 }", "CHS-104", "clickhouse.settings.x", "it must be text, a number"),
+        ('[state]\npath = "state"', "CHS-104", "state.path", "not a Keeper path"),
+        ('[state]\npath = "/a/../b"', "CHS-104", "state.path", "not a Keeper path"),
+        ('[state]\npath = "/a/"', "CHS-104", "state.path", "not a Keeper path"),
+        ("[state]\ncreate_table = 1", "CHS-104", "state.create_table", "it must be true or false"),
         ('[trigger]\nmode = "continuous"', "CHS-104", "trigger.mode", "continuous processing has no micro-batches"),
         ('[trigger]\nmode = "real_time"', "CHS-104", "trigger.mode", "logs a batch's offsets after"),
         ('[trigger]\ninterval = "10s"', "CHS-104", "trigger.interval", "not an interval"),
-        ("[observe]\nlog_level = 3", "CHS-104", "observe.log_level", "it is not a text"),
+        ("[observe]\nlog_level = 3", "CHS-104", "observe.log_level", "it must be text"),
         ("[mirror]\nenabled = true", "CHS-102", "mirror", "no such section"),
     ],
 )
@@ -91,7 +92,7 @@ def test_a_wrong_value_is_named_with_its_key(problems: Problems, changes: str, i
         ("[sink]\nchekpoint = 1", "sink.chekpoint", "did you mean `sink.checkpoint`?"),
         ("[sink]\nbootstrap = 1", "sink.bootstrap", "did you mean `kafka.bootstrap`?"),
         ("[kafka]\nmin_partitions = 3", "kafka.min_partitions", "splits one topic-partition"),
-        ("[kafka]\nqqq = 3", "kafka.qqq", "[kafka] has: bootstrap, topics"),
+        ("[kafka]\nqqq = 3", "kafka.qqq", "[kafka] has: bootstrap, starting_offsets"),
         ("[routes]", "routes", "did you mean `route`?"),
         ("[clickhouse.tls]\nca_fle = 1", "clickhouse.tls.ca_fle", "did you mean `clickhouse.tls.ca_file`?"),
         (
@@ -108,7 +109,7 @@ def test_a_wrong_value_is_named_with_its_key(problems: Problems, changes: str, i
             "takes: integer ≥ 1",
         ),
         ('[[route]]\ntopic = "a"', "route[0].table", 'set it: `"table"` or'),
-        ("[clickhouse]\nport = 8123", "clickhouse.port", "part of each URL"),
+        ("[clickhouse]\nport = 8123", "clickhouse.port", "into each URL"),
     ],
 )
 def test_the_fix_is_told(problems: Problems, changes: str, key: str, hint: str) -> None:
@@ -219,7 +220,8 @@ def test_the_default_database_fills_in(build: Build) -> None:
         '[clickhouse]\ndatabase = "air"\n[[route]]\ntopic = "a"\ntable = "x"\n[[route]]\ntopic = "b"\ntable = "d.x"'
     )
     assert [str(config.table_of(route)) for route in config.routes] == ["air.x", "d.x"]
-    assert str(config.state_table) == "air.chsink_state"
+    assert isinstance(config.state, KeeperMap)
+    assert str(config.state.table_name(config.clickhouse.database)) == "`air`.`chsink_state`"
 
 
 @pytest.mark.parametrize(

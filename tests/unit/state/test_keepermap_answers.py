@@ -87,13 +87,13 @@ class Refusing:
 def test_what_keeps_the_state_table_from_use_is_told_apart(code: int, id: str, fix: str, create: bool) -> None:
     refused = code if code != 36 else 60  # a server without a Keeper refuses to make the table
     client = Refusing(refused)
-    store = KeeperMapStore(client, TableName("d", "state"), path="/p")  # type: ignore[arg-type]
     if code == 36:
         client.command = Refusing(36).query  # type: ignore[method-assign]
         create = True
+    store = KeeperMapStore(client, TableName("d", "state"), path="/p", create=create)  # type: ignore[arg-type]
 
     with pytest.raises(PreflightError, match="the server's words") as raised:
-        store.prepare(create=create)
+        store.prepare()
 
     assert raised.value.id == id
     assert fix in raised.value.hint

@@ -1,0 +1,196 @@
+"""The types of values in the job file: what a user may write, and what the program gets.
+
+Rules:
+- A list may be a TOML list or, which suits environment variables, one string with commas.
+- A reference, ``{ env = "NAME" }`` or ``{ file = "path" }``, becomes a ``SecretStr`` while the file is loaded.  A
+  relative path is taken from the job file's folder.
+- A validator raises an entry of :mod:`chsink.errors.job_file`.  Its sentence names a value only where the value cannot
+  be a credential.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+from urllib.parse import SplitResult, urlsplit
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, SecretStr, ValidationInfo
+
+from chsink.errors import job_file
+from chsink.errors.entry import Entry
+
+_REFERENCE_KEYS = frozenset({"env", "file"})
+_HOST_PORT = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})")
+_NAME_PART = re.compile(r"`(?:[^`\\]|``|\\.)+`|[A-Za-z_][A-Za-z0-9_]*")
+_CREDENTIAL = re.compile(r"password|secret|^sasl\.jaas\.config$|^ssl\.keystore\.key$|^ssl\.key\.pem$")
+_MAX_PORT = 65_535
+
+
+class Section(BaseModel):
+    """Base of all tables: immutable, no unknown keys, no type coercion."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False, hide_input_in_errors=True)
+
+
+def matching(pattern: str, *, otherwise: Entry) -> AfterValidator:
+    """Accept a text that matches ``pattern`` as a whole; ``otherwise`` is the error, with the text as ``value``."""
+
+    def check(text: str) -> str:
+        if not re.fullmatch(pattern, text):
+            raise otherwise(value=repr(text))
+        return text
+
+    return AfterValidator(check)
+
+
+def _not_blank(text: str) -> str:
+    if not text.strip():
+        raise job_file.BLANK()
+    return text
+
+
+Text = Annotated[str, AfterValidator(_not_blank)]
+NodePath = Annotated[str, matching(r"(/(?!\.{1,2}(/|$))[A-Za-z0-9._-]+){1,20}", otherwise=job_file.NOT_A_NODE_PATH)]
+
+
+# --- lists -----------------------------------------------------------------------------------------------------------
+
+
+def _as_tuple(value: Any) -> Any:
+    if isinstance(value, str):
+        return tuple(part.strip() for part in value.split(",") if part.strip())
+    return tuple(value) if isinstance(value, list) else value
+
+
+AsTuple = BeforeValidator(_as_tuple)
+
+
+def _as_host_ports(value: Any) -> str:
+    parts = _as_tuple(value)
+    if not isinstance(parts, tuple) or not parts or not all(isinstance(part, str) for part in parts):
+        raise job_file.NOT_ADDRESSES()
+    for part in parts:
+        match = _HOST_PORT.fullmatch(part)
+        if match is None or not 0 < int(match[1]) <= _MAX_PORT:
+            raise job_file.NOT_HOST_PORT(value=repr(part))
+    return ",".join(parts)
+
+
+HostPorts = Annotated[str, BeforeValidator(_as_host_ports)]
+
+
+# --- tables ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class TableName:
+    """A ClickHouse table by its bare names, unquoted.  ``database`` is empty where the default is meant."""
+
+    database: str
+    table: str
+
+    def __str__(self) -> str:
+        return f"{self.database}.{self.table}" if self.database else self.table
+
+    def within(self, database: str) -> TableName:
+        """The same table, in ``database`` unless it names one itself."""
+        return self if self.database else TableName(database, self.table)
+
+
+def parse_table(text: str) -> TableName:
+    """``table``, ``db.table`` or either with backticks around names that are not plain words."""
+    names = [match[0] for match in _NAME_PART.finditer(text)]
+    if not 1 <= len(names) <= 2 or ".".join(names) != text:
+        raise job_file.NOT_A_TABLE(value=repr(text))
+    bare = [_unquoted(name) for name in names]
+    return TableName(bare[0] if len(bare) == 2 else "", bare[-1])
+
+
+def _unquoted(name: str) -> str:
+    if not name.startswith("`"):
+        return name
+    return re.sub(r"``|\\(.)", lambda match: match[1] or "`", name[1:-1], flags=re.DOTALL)
+
+
+def _check_table(text: str) -> str:
+    parse_table(text)
+    return text
+
+
+Table = Annotated[str, AfterValidator(_check_table)]
+
+
+# --- URLs ------------------------------------------------------------------------------------------------------------
+
+
+def _split_url(text: str) -> SplitResult | None:
+    """The parts, None where it is no URL of a host (urlsplit raises for a bad port or bracket)."""
+    try:
+        parts = urlsplit(text)
+        return parts if parts.hostname and parts.port != 0 else None
+    except ValueError:
+        return None
+
+
+def _check_url(text: str) -> str:
+    parts = _split_url(text)
+    if parts is not None and "@" in parts.netloc:
+        raise job_file.CREDENTIAL_IN_URL()
+    shaped = parts is not None and parts.scheme in ("http", "https") and not parts.query and not parts.fragment
+    if parts is None or not shaped or parts.path not in ("", "/"):
+        raise job_file.NOT_A_URL()
+    default = 8123 if parts.scheme == "http" else 8443
+    host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
+    return f"{parts.scheme}://{host}:{parts.port or default}"
+
+
+Url = Annotated[str, AfterValidator(_check_url)]
+
+
+# --- credentials -----------------------------------------------------------------------------------------------------
+
+
+def is_credential(option: str) -> bool:
+    """Whether the value of a Kafka client property must never be printed."""
+    return _CREDENTIAL.search(option) is not None
+
+
+def reveal(value: str | SecretStr) -> str:
+    """The text itself."""
+    return value.get_secret_value() if isinstance(value, SecretStr) else value
+
+
+def is_reference(value: Any) -> bool:
+    """Whether a raw value is ``{ env = … }`` or ``{ file = … }``."""
+    return isinstance(value, Mapping) and bool(value) and set(value) <= _REFERENCE_KEYS
+
+
+def resolved(value: Mapping[str, Any], info: ValidationInfo) -> SecretStr:
+    """What a reference refers to, by the validation context's ``environ`` and ``folder``."""
+    if not is_reference(value) or len(value) != 1 or not all(isinstance(name, str) for name in value.values()):
+        raise job_file.NOT_A_REFERENCE()
+    context: Mapping[str, Any] = info.context or {}
+    if "env" in value:
+        text = context.get("environ", os.environ).get(value["env"])
+        if text is None:
+            raise job_file.VARIABLE_NOT_SET(variable=value["env"])
+        return SecretStr(text)
+    path = Path(context.get("folder", "."), value["file"])
+    try:
+        return SecretStr(path.read_text(encoding="utf-8").rstrip("\r\n"))
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "not UTF-8 text"
+        raise job_file.REFERENCED_FILE_UNREADABLE(path=path, reason=reason) from error
+
+
+def _as_password(value: Any, info: ValidationInfo) -> Any:
+    if isinstance(value, str):
+        raise job_file.PASSWORD_IN_FILE()
+    return resolved(value, info) if isinstance(value, Mapping) else value
+
+
+Password = Annotated[SecretStr, BeforeValidator(_as_password)]
