@@ -1,10 +1,11 @@
-"""1xx: the job file.  The sentence follows the key and the origin of its value: ``kafka.bootstrap (job.toml): …``."""
+"""1xx: the job file."""
 
 from __future__ import annotations
 
 from chsink.errors.entry import Entry
 from chsink.errors.families import ConfigError
 
+# A sentence follows the key and the origin of its value: "kafka.bootstrap (job.toml): …".
 _REFERENCE = 'write {{ env = "NAME" }} or {{ file = "path" }}'
 
 # --- CHS-101: the file itself
