@@ -36,8 +36,8 @@ from chsink.pipelines import StreamShape, build_pipeline, fingerprint, reads_jso
 from chsink.ports import Clock, Queries, StateStore
 from chsink.sharding import Layout, Shard
 from chsink.state import ClickHouseAccess, open_store
-from statemachine.plan import Policy
 from statemachine.ranges import OffsetRange, TopicPartition
+from statemachine.table import Policy
 
 if TYPE_CHECKING:
     from chsink.spark.executor import ExecutorTask

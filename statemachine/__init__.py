@@ -2,6 +2,6 @@
 
 Everything that decides what happens to a record lives here; everything that touches a service lives in
 ``chsink``.  Read in this order: :mod:`ranges` (half-open offset ranges), :mod:`records` (what is remembered per
-topic-partition), :mod:`transitions` (the decision table), :mod:`plan` (table + guards → steps for one batch),
+topic-partition), :mod:`table` (the decision table, and what interprets it), :mod:`writes` (how a record changes),
 :mod:`chunks` and :mod:`tokens` (how a range becomes inserts that any process would send alike).
 """

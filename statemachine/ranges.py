@@ -1,4 +1,4 @@
-"""Half-open offset ranges ``[start, end)`` and how a planned range relates to a recorded one.
+"""Half-open offset ranges ``[start, end)`` of one topic-partition.
 
 Rule: offsets are never counted by rows.  A range says which *offsets* it covers; how many records lie in it is
 unknown (compaction and transaction markers leave holes).
@@ -7,7 +7,6 @@ unknown (compaction and transaction markers leave holes).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -46,29 +45,3 @@ class TopicPartition:
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
-
-
-class Relation(StrEnum):
-    """How a planned range ``[a, b)`` lies to the recorded ``[s, e)``, once ``a >= s`` and ``b > s`` hold."""
-
-    NEW = "NEW"
-    GAP = "GAP"
-    SAME = "SAME"
-    OVERLAPPING_FROM_START = "OVERLAPPING, a = s"
-    OVERLAPPING_FROM_INSIDE = "OVERLAPPING, a > s"
-    CONTAINS = "CONTAINS"
-
-
-def relate(recorded: OffsetRange, planned: OffsetRange) -> Relation:
-    """The one relation that holds.  Needs a non-empty planned range that does not start below the recorded one."""
-    s, e, a, b = recorded.start, recorded.end, planned.start, planned.end
-    assert s <= a < b and s < e, (recorded, planned)
-    if a == e:
-        return Relation.NEW
-    if a > e:
-        return Relation.GAP
-    if (a, b) == (s, e):
-        return Relation.SAME
-    if b <= e:
-        return Relation.CONTAINS
-    return Relation.OVERLAPPING_FROM_START if a == s else Relation.OVERLAPPING_FROM_INSIDE

@@ -108,6 +108,10 @@ class StateRecord:
             return False
         return all(gap.end <= asked.start or asked.end <= gap.start for gap in self.gaps)
 
+    def done_with(self, asked: OffsetRange) -> bool:
+        """Whether nothing of ``asked`` remains to be done: it was processed, or lies in the last range after AFTER."""
+        return self.processed(asked) or (self.phase is Phase.AFTER and self.range.covers(asked))
+
 
 def encode(record: StateRecord) -> str:
     """The record as one line of JSON, keys sorted, with the codec's version."""

@@ -4,47 +4,58 @@ from __future__ import annotations
 
 import sys
 
-from statemachine.ranges import Relation
 from statemachine.records import Phase
-from statemachine.transitions import GUARDS, NO_RECORD, TABLE
-
-_WHEN = {
-    Relation.NEW: "`a = e`",
-    Relation.GAP: "`a > e`",
-    Relation.SAME: "`a = s, b = e`",
-    Relation.OVERLAPPING_FROM_START: "`a = s, e < b`",
-    Relation.OVERLAPPING_FROM_INSIDE: "`s < a < e < b`",
-    Relation.CONTAINS: "`s <= a < b <= e`, not SAME",
-}
+from statemachine.table import ACTIONS, NO_RECORD, TABLE, Cell, Move, Stop
 
 _HEAD = """# Decision table
 
-Drawn from `statemachine/transitions.py` by `python -m statemachine.render`; a test fails when they differ.
+Drawn from `statemachine/table.py` by `python -m statemachine.render`; a test fails when they differ.
 
 For each topic-partition of a batch, the planned range `[a, b)` meets the recorded range `[s, e)` and its phase.
 `AFTER` means that all of it landed, `BEFORE` that it was announced and may or may not have landed (*in doubt*).
-The guards are asked in order and the first that holds decides; otherwise the cell of the second table does.
-Actions are done in order. *Re-insert* and *settle* both send exactly the recorded range again, under its recorded
-chunks and tokens: from the batch at hand, or by reading exactly `[s, e)` from Kafka. Both halt with CHS-309 when the
-table, transform or isolation level changed since.  A settle halts with CHS-308 when Kafka no longer holds the range,
-and with CHS-301 when its log ends before the range does.
+The rows are asked from top to bottom. The first row whose condition holds, and which has a cell for the phase, decides.
+A row without a cell for a phase (`–`) is not asked in that phase. The steps of a cell are taken in order; a halt ends
+them. `[first, s)` without recorded gaps is the processed region.
+"""
+_ACTIONS = """
+*Re-insert* and *settle* both send exactly the recorded range again, under its recorded chunks and tokens: from the
+batch at hand, or by reading exactly `[s, e)` from Kafka. A fact can refuse a step; then the topic-partition halts after
+the steps before it.
+"""
+_TAIL = """
+A driver adopts every record when it claims the sink. It announces a range again before it re-inserts or settles it when
+the range is late, or when the table may have forgotten its tokens. A recorded gap is stored in the BEFORE of the range
+behind it. What is skipped must have landed: the driver asserts it. A range in doubt for which no batch is at hand is
+decided as if nothing was planned behind it (`EMPTY`).
 """
 
 
 def decision_table() -> str:
-    """Guards in order, then the cells."""
-    lines = ["| # | guard | when | then |", "|---|---|---|---|"]
-    lines += [f"| {n} | {g.name} | {g.condition} | {g.outcome} |" for n, g in enumerate(GUARDS, 1)]
-    lines += ["", "| relation | when | no record | AFTER | BEFORE (in doubt) |", "|---|---|---|---|---|"]
-    for relation, row in TABLE.items():
-        cells = [" → ".join(row[phase]) if phase in row else "–" for phase in (NO_RECORD, Phase.AFTER, Phase.BEFORE)]
-        lines.append(f"| {relation.name} | {_WHEN[relation]} | {' | '.join(cells)} |")
+    """The rows in order, then what the actions are refused by."""
+    columns = (NO_RECORD, Phase.AFTER, Phase.BEFORE)
+    lines = ["| # | row | when | no record | AFTER | BEFORE (in doubt) |", "|---|---|---|---|---|---|"]
+    for number, row in enumerate(TABLE, 1):
+        cells = [_cell(row.cells[phase]) if phase in row.cells else "–" for phase in columns]
+        lines.append(f"| {number} | {row.name} | {row.when} | {' | '.join(cells)} |")
+    lines += [_ACTIONS, "| step | halts instead when |", "|---|---|"]
+    for action in ACTIONS:
+        if action.refusals:
+            refusals = " · ".join(f"{r.when}: {_move(r.stop)}" for r in action.refusals)
+            lines.append(f"| {action.words} | {refusals} |")
     return "\n".join(lines) + "\n"
+
+
+def _cell(cell: Cell) -> str:
+    return " → ".join(_move(move) for move in cell) or "nothing"
+
+
+def _move(move: Move) -> str:
+    return f"halt {move.halt}" if isinstance(move, Stop) else move.words
 
 
 def page() -> str:
     """``docs/decision-table.md``, whole."""
-    return f"{_HEAD}\n{decision_table()}"
+    return f"{_HEAD}\n{decision_table()}{_TAIL}"
 
 
 if __name__ == "__main__":

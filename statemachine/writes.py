@@ -30,18 +30,28 @@ def empty(epoch: int, attempt: str, incarnation: int = 0) -> StateRecord:
 
 
 def before(
-    record: StateRecord, asked: OffsetRange, said: Announcement, *, epoch: int, attempt: str, fresh: bool = False
+    record: StateRecord,
+    asked: OffsetRange,
+    said: Announcement,
+    *,
+    epoch: int,
+    attempt: str,
+    fresh: bool = False,
+    gap: OffsetRange | None = None,
 ) -> StateRecord:
     """Announce ``asked``.  It must follow the recorded range, unless ``fresh`` starts a new incarnation.
 
-    Offsets between the recorded range and ``asked`` were lost by Kafka: they become a recorded gap in the same write.
+    ``gap`` holds the offsets between the recorded range and ``asked``, lost by Kafka: the same write records them.
     With more than ``MAX_GAPS`` the processed region is cut after the oldest one: offsets before it are then refused
     when they are offered again, never taken for processed.
     """
     assert not record.in_doubt and not asked.is_empty and record.epoch <= epoch, (record, asked)
-    assert fresh or (record.phase is Phase.AFTER and asked.start >= record.end), (record, asked)
+    assert gap is None or (gap.start == record.end and not fresh), (record, asked, gap)
+    follows = asked.start == (record.end if gap is None else gap.end)
+    assert fresh or (record.phase is Phase.AFTER and follows), (record, asked, gap)
     recreated = fresh and record.phase is not Phase.EMPTY
-    first, gaps = (asked.start, ()) if fresh else _with_gap(record, asked)
+    gaps = record.gaps if gap is None else (*record.gaps, gap)
+    first, gaps = (asked.start, ()) if fresh else _bounded(record.first, gaps)
     return StateRecord(
         Phase.BEFORE,
         epoch,
@@ -136,13 +146,6 @@ def recovered(
     assert record.phase is Phase.EMPTY and incarnation > record.incarnation and not landed.is_empty, (record, landed)
     announced = before(record, landed, said, epoch=epoch, attempt=attempt, fresh=True)
     return after(replace(announced, incarnation=incarnation), epoch=epoch, attempt=attempt)
-
-
-def _with_gap(record: StateRecord, asked: OffsetRange) -> tuple[int, tuple[OffsetRange, ...]]:
-    """(first, gaps) once ``asked`` follows the record."""
-    if asked.start == record.end:
-        return record.first, record.gaps
-    return _bounded(record.first, (*record.gaps, OffsetRange(record.end, asked.start)))
 
 
 def _bounded(first: int, gaps: tuple[OffsetRange, ...]) -> tuple[int, tuple[OffsetRange, ...]]:

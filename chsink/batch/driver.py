@@ -25,13 +25,13 @@ from chsink.batch.ledger import Ledger
 from chsink.batch.model import Ack, Assignment, PlannedBatch
 from chsink.batch.recheck import check_same_topics, check_still_held
 from chsink.batch.roles import Observer, PieceRunner, Target
-from chsink.errors import HaltError
+from chsink.errors import HaltError, halts
 from chsink.ports import Clock, KafkaCluster
 from statemachine import writes
 from statemachine.chunks import chunk_count
-from statemachine.plan import Decision, Facts, Policy, Step, StepKind, decide, settle
-from statemachine.ranges import TopicPartition
+from statemachine.ranges import OffsetRange, TopicPartition
 from statemachine.records import StateKey, StateRecord
+from statemachine.table import Decision, Facts, Policy, Step, StepKind, Worklist, decide, settle
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,11 +91,7 @@ class Driver:
         for key in keys:
             route = self.routes.get(key.topic)
             if route is None or route.table != key.table:
-                raise HaltError(
-                    "CHS-313",
-                    f"{key.topic_partition} is in doubt for table {key.table}, to which no route leads any more",
-                    "put the route back until the range is settled; or decide with `chsink state resolve --help`",
-                )
+                raise halts.NOT_ROUTED(tp=key.topic_partition, table=key.table)
 
     # --- one batch ------------------------------------------------------------------------------------------------
 
@@ -115,13 +111,24 @@ class Driver:
                 for tp, planned in batch.ranges.items()
             }
             self.observer.decided(batch, decisions)
-        at_hand = [k for tp, k in keys.items() if any(s.kind is StepKind.REINSERT for s in decisions[tp].steps)]
-        self.settle_all(runner, except_for=at_hand)
+        todo = Worklist(decisions)
+        self._pass_over(todo, keys)
+        settling, at_hand = todo.take(StepKind.SETTLE), [keys[tp] for tp in todo.take(StepKind.REINSERT)]
+        self._settle_all(runner, set(at_hand))
         self._raise_halts(decisions)
         if at_hand:
-            self._land_recorded(at_hand, lambda todo: runner.from_batch(batch, todo))
-        self._land_new(batch, decisions, facts, runner)
+            self._land_recorded(at_hand, lambda assigned: runner.from_batch(batch, assigned))
+        assert not any(self.ledger.records[k].in_doubt for k in (*at_hand, *(keys[tp] for tp in settling)))
+        self._pass_over(todo, keys)
+        self._land_new(batch, todo, facts, runner)
+        todo.check_done()
         self.observer.state(self.ledger.records)
+
+    def _pass_over(self, todo: Worklist, keys: Mapping[TopicPartition, StateKey]) -> None:
+        """Skip what is done with, as the record now says."""
+        for tp, step in todo.take(StepKind.SKIP).items():
+            record = self.ledger.records[keys[tp]]
+            assert record.done_with(step.range), (tp, step, record)
 
     def _check_unchanged(self, batch: PlannedBatch) -> None:
         with asking_target():
@@ -131,37 +138,49 @@ class Driver:
     def _land_new(
         self,
         batch: PlannedBatch,
-        decisions: Mapping[TopicPartition, Decision],
+        todo: Worklist,
         facts: Mapping[TopicPartition, Facts],
         runner: PieceRunner,
     ) -> None:
-        """BEFORE, insert, AFTER for every write step of the batch."""
-        todo = {self._key(tp): s for tp, d in decisions.items() for s in d.steps if s.kind is StepKind.WRITE}
-        if not todo:
+        """BEFORE, insert, AFTER for every write step of the batch; gaps are recorded in BEFORE."""
+        gaps = {self._key(tp): step.range for tp, step in todo.take(StepKind.RECORD_GAP).items()}
+        writing = {self._key(tp): step for tp, step in todo.take(StepKind.WRITE).items()}
+        if not writing:
             return
         failpoints.reach("driver.before_before")
         with self.observer.phase("before"):
-            self._announce(todo, facts)
+            self._announce(writing, gaps, facts)
         failpoints.reach("driver.after_before")
-        self._land_recorded(list(todo), lambda assigned: runner.from_batch(batch, assigned), fresh=True)
+        self._land_recorded(list(writing), lambda assigned: runner.from_batch(batch, assigned), fresh=True)
 
-    def _announce(self, todo: Mapping[StateKey, Step], facts: Mapping[TopicPartition, Facts]) -> None:
+    def _announce(
+        self,
+        writing: Mapping[StateKey, Step],
+        gaps: Mapping[StateKey, OffsetRange],
+        facts: Mapping[TopicPartition, Facts],
+    ) -> None:
         attempt, now = self.ledger.attempt(), self.clock.now_ms()
         chunks: Counter[str] = Counter()
-        for key, step in todo.items():
+        for key, step in writing.items():
             chunks[key.table] += chunk_count(step.range, self.routes[key.topic].chunk_offsets)
         with asking_target():
             for table, count in chunks.items():
                 self.target.check_fits(table, count)
             marks = {table: self.target.marks(table) for table in chunks}
         changes = {}
-        for key, step in todo.items():
+        for key, step in writing.items():
             route, topic_id = self.routes[key.topic], facts[key.topic_partition].topic_id
             said = writes.Announcement(
                 topic_id, route.chunk_offsets, route.layout, route.pipeline, now, marks[key.table]
             )
             changes[key] = writes.before(
-                self.ledger.records[key], step.range, said, epoch=self.ledger.epoch, attempt=attempt, fresh=step.fresh
+                self.ledger.records[key],
+                step.range,
+                said,
+                epoch=self.ledger.epoch,
+                attempt=attempt,
+                fresh=step.fresh,
+                gap=gaps.get(key),
             )
         self.ledger.write(changes)
         self.observer.state(self.ledger.records)
@@ -208,7 +227,7 @@ class Driver:
                 foreign = record.incarnation > 0 or self.target.holds_foreign(key, record)
             if foreign:
                 detail = f"the range {record.range} of incarnation {record.incarnation} is in doubt"
-                raise halt_error("CHS-318", key.topic_partition, detail)
+                raise halts.FOREIGN_ROWS(tp=key.topic_partition, detail=detail)
         attempt, now, changes = self.ledger.attempt(), self.clock.now_ms(), {}
         for key in late:
             record, probe = self.ledger.records[key], key in probed
@@ -229,8 +248,7 @@ class Driver:
         record = self.ledger.records[key]
         layout = self.ledger.owner.layout(record.layout)
         if layout is None:
-            raise HaltError("CHS-312", f"{key} is in doubt under shard layout {record.layout}, which is not stored",
-                            "see `chsink state resolve --help`")  # fmt: skip
+            raise halts.LAYOUT_LOST(key=key, layout=record.layout)
         with asking_target():
             return Assignment(key, record, layout, self.target.deadline_ms(key, record))
 
@@ -277,11 +295,11 @@ class Driver:
     def _raise_halts(self, decisions: Mapping[TopicPartition, Decision]) -> None:
         for tp, decision in decisions.items():
             if decision.halt is not None:
-                raise halt_error(decision.halt.value, tp, decision.detail)
+                raise halt_error(decision.halt, tp, decision.detail)
 
     @contextmanager
     def _halting_as_owner(self) -> Iterator[None]:
-        """A driver that was fenced without noticing knows old records, and would halt for reasons that are none."""
+        """A driver that was fenced without noticing knows old records, and would halt on stale state."""
         try:
             yield
         except HaltError:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from chsink.batch.halts import halt_error
+from chsink.errors import halts
 from chsink.ports import KafkaCluster
 from statemachine.records import StateKey, StateRecord
-from statemachine.transitions import Halt
 
 
 def check_still_held(kafka: KafkaCluster, landed: Mapping[StateKey, StateRecord]) -> None:
@@ -17,7 +16,7 @@ def check_still_held(kafka: KafkaCluster, landed: Mapping[StateKey, StateRecord]
         start = starts[key.topic_partition]
         if start > record.start:
             detail = f"Kafka's log start moved to {start} while {record.range} was read"
-            raise halt_error(Halt.IN_DOUBT_LOST.value, key.topic_partition, detail)
+            raise halts.IN_DOUBT_LOST(tp=key.topic_partition, detail=detail)
 
 
 def check_same_topics(kafka: KafkaCluster, landed: Mapping[StateKey, StateRecord]) -> None:
@@ -26,6 +25,6 @@ def check_same_topics(kafka: KafkaCluster, landed: Mapping[StateKey, StateRecord
     for key, record in landed.items():
         now = ids[key.topic]
         if now != record.topic_id:
-            halt = Halt.TOPIC_ID_KNOWN_UNKNOWN if None in (now, record.topic_id) else Halt.IN_DOUBT_LOST
+            halt = halts.TOPIC_ID_KNOWN_UNKNOWN if None in (now, record.topic_id) else halts.IN_DOUBT_LOST
             detail = f"the topic's id changed from {record.topic_id} to {now} while {record.range} was read"
-            raise halt_error(halt.value, key.topic_partition, detail)
+            raise halt(tp=key.topic_partition, detail=detail)

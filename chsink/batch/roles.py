@@ -7,9 +7,9 @@ from contextlib import AbstractContextManager
 from typing import Protocol
 
 from chsink.batch.model import Ack, Assignment, PlannedBatch
-from statemachine.plan import Decision
 from statemachine.ranges import TopicPartition
 from statemachine.records import Mark, StateKey, StateRecord
+from statemachine.table import Decision
 
 
 class PieceRunner(Protocol):

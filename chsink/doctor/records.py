@@ -11,8 +11,8 @@ from chsink.clickhouse.window import DedupWindow
 from chsink.findings import Finding, error, info, ok, warning
 from chsink.ports import SqlClient
 from statemachine.owner import Owner
-from statemachine.plan import changed_parts
 from statemachine.records import Phase, StateKey, StateRecord
+from statemachine.table import changed_parts
 
 LOOK_S = 5
 

@@ -15,9 +15,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from chsink.batch.model import Ack, PlannedBatch, total
 from chsink.observe.metrics import Metrics
 from chsink.ports import Clock
-from statemachine.plan import Decision, StepKind
 from statemachine.ranges import TopicPartition
 from statemachine.records import StateKey, StateRecord
+from statemachine.table import Decision, StepKind
 
 
 class JobObserver:

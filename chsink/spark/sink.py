@@ -24,11 +24,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from chsink.batch.driver import Driver
-from chsink.batch.halts import halt_error
 from chsink.batch.ledger import read_records
 from chsink.batch.model import PlannedBatch
 from chsink.config import Config
-from chsink.errors import AlteredError, ChsinkError, ConfigError, UnavailableError
+from chsink.errors import AlteredError, ChsinkError, ConfigError, UnavailableError, halts
 from chsink.observe.logs import logger
 from chsink.observe.metrics import Metrics
 from chsink.observe.observer import JobObserver
@@ -210,7 +209,7 @@ class Sink:
         same = {k.topic_partition: r for k, r in records.items() if r.topic_id and ids.get(k.topic) == r.topic_id}
         for tp, end in kafka.log_ends(same).items():
             if end < same[tp].end:
-                raise halt_error("CHS-301", tp, f"it ends at {end}, the recorded range is {same[tp].range}")
+                raise halts.LOG_SHRANK(tp=tp, detail=f"it ends at {end}, the recorded range is {same[tp].range}")
 
     def _land(self, frame: DataFrame, batch: PlannedBatch, stream: Callable[[], StreamPlan]) -> None:
         """Land a batch.  A table that was altered since the last one is looked at anew, and the sink claimed anew."""

@@ -12,7 +12,7 @@ from collections import Counter
 from dataclasses import replace
 
 from tests.model.controls import CONTROLS
-from tests.model.coverage import CELLS, EXPECTED, FAULTS, GUARD_CELLS, OUTCOMES, missing
+from tests.model.coverage import CELLS, EXPECTED, FAULTS, OUTCOMES, missing
 from tests.model.model import REASONS
 from tests.model.search import Explored, explore
 from tests.model.worlds import WORLDS
@@ -44,7 +44,7 @@ def main() -> int:
         broken += _say(seen)
     lost = missing(counts) if options.world is None and not broken else []
     for title, names in (
-        ("decision table", [*CELLS, *GUARD_CELLS]),
+        ("decision table", CELLS),
         ("faults", FAULTS),
         ("halts", list(REASONS)),
         ("outcomes", OUTCOMES),

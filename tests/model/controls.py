@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from statemachine import plan, writes
-from statemachine.plan import Decision, Facts, Policy
+from statemachine import table, writes
 from statemachine.ranges import OffsetRange
 from statemachine.records import Phase, StateRecord
+from statemachine.table import Decision, Facts, Policy
 from statemachine.tokens import piece_token
 from tests.model.protocol import KEY, Rules
 from tests.model.space import mask, offsets
@@ -50,7 +50,7 @@ def _rows_by_count(record: StateRecord, index: int, visible: int) -> int:
 
 def _ask_by_name(record: StateRecord | None, planned: OffsetRange, facts: Facts, policy: Policy) -> Decision:
     known = facts if record is None or record.phase is Phase.EMPTY else replace(facts, topic_id=record.topic_id)
-    return plan.decide(record, planned, known, policy)
+    return table.decide(record, planned, known, policy)
 
 
 def _before_anything(record: StateRecord, asked: OffsetRange, said: writes.Announcement, **how: object) -> StateRecord:

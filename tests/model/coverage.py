@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections import Counter
 
-from statemachine.transitions import GUARDS, TABLE
+from statemachine import table
 from tests.model.model import REASONS
 from tests.model.worlds import WORLDS
 
-CELLS = [f"cell {relation.name}/{phase or 'NO_RECORD'}" for relation, row in TABLE.items() for phase in row]
-GUARD_CELLS = [f"cell {guard.name}" for guard in GUARDS if guard.name not in ("CROP", "EMPTY")]
-"""CROP decides by itself only when it halts; otherwise the cell that follows is counted, and *cropped*.  EMPTY needs a
-second partition: Spark plans no batch in which nothing is new.
+NOT_HERE = {
+    *("EMPTY/NO_RECORD", "EMPTY/AFTER", "TOPIC_RECREATED_IDLE/AFTER"),
+    *("TOPIC_RECREATED_FROM_ZERO/BEFORE", "TOPIC_RECREATED/BEFORE", "REWOUND/BEFORE"),
+}
+"""An empty plan needs a second partition: Spark plans no batch in which nothing is new.  And in worlds where a topic is
+recreated or a rewind is refused, drivers settle what is in doubt before they plan.  The simulator reaches all of them
+but the halts of a range in doubt whose topic was recreated: here they are reached while settling, by another row.
 """
+CELLS = [f"cell {name}" for name in table.CELLS if name not in NOT_HERE]
 FAULTS = sorted({f"fault {name}" for world in WORLDS for name in world.faults})
 OUTCOMES = [
     *("write applied", "write refused", "was applied", "was not applied", "claimed after all", "fenced"),
@@ -23,7 +27,7 @@ OUTCOMES = [
     *("topic changed", "retention meanwhile", "still held", "Spark: concurrent query", "Spark: data loss under a read"),
     *("batch planned", "batch planned again", "batch committed", "driver at rest"),
 ]
-EXPECTED = [*CELLS, *GUARD_CELLS, "cell CROP", "cell cropped", *FAULTS, *REASONS, *OUTCOMES]
+EXPECTED = [*CELLS, "cell cropped", *FAULTS, *REASONS, *OUTCOMES]
 
 
 def missing(counts: Counter[str]) -> list[str]:

@@ -45,7 +45,8 @@ def _ids(model: Model, state: State, d: Driver) -> Moves:
 
 def _settle_bounds(model: Model, state: State, d: Driver) -> Moves:
     facts = (d.facts[0], state.kafka.start, state.kafka.end)
-    why = model.protocol.settle(d.cache[1], facts, d.pipeline)
+    because, why = model.protocol.settle(d.cache[1], facts, d.pipeline)
+    model.counts[f"cell {because}"] += 1
     if why:
         yield "settling decided", now(state, d, pc="halt", halt=why)
     else:
@@ -132,7 +133,7 @@ def _landed(model: Model, state: State, d: Driver) -> State:
         return LOCAL[d.resume](model, state, d._replace(exact=False, resume=""))
     if d.reinsert:
         return _go_on(model, state, d._replace(reinsert=False))
-    return now(state, d, pc="commit", write=None)
+    return now(state, d, pc="commit", gap=None, write=None)
 
 
 # --- one batch -------------------------------------------------------------------------------------------------------
@@ -147,7 +148,9 @@ def _decide_bounds(model: Model, state: State, d: Driver) -> Moves:
     verdict = model.protocol.decide(d.cache[1], d.planned, facts, d.pipeline, history=history)
     model.counts[f"cell {verdict.because}"] += 1
     model.counts["cell cropped"] += verdict.cropped
-    d = d._replace(reinsert=verdict.reinsert, write=verdict.write, fresh=verdict.fresh, halt=verdict.halt)
+    d = d._replace(
+        reinsert=verdict.reinsert, gap=verdict.gap, write=verdict.write, fresh=verdict.fresh, halt=verdict.halt
+    )
     yield "decided", _settle_then(model, state, d, "go on")
 
 
@@ -164,7 +167,7 @@ def _announce(model: Model, state: State, d: Driver) -> Moves:
     assert d.write is not None
     marks = look(state, d.layout)
     record = model.protocol.before(
-        d.cache[1], d.write, d.facts[0], d.layout, d.pipeline, state.now, marks, d.epoch, fresh=d.fresh
+        d.cache[1], d.write, d.facts[0], d.layout, d.pipeline, state.now, marks, d.epoch, fresh=d.fresh, gap=d.gap
     )
     if model.skips("BEFORE"):
         yield "announced to nobody", _run(model, state, d._replace(cache=(d.cache[0], record)))
@@ -186,7 +189,9 @@ def _owned(model: Model, state: State, d: Driver) -> State:
 
 
 def _plan(model: Model, state: State, d: Driver) -> State:
-    return now(state, d, pc="plan", planned=None, reinsert=False, write=None, fresh=False, halt="", facts=(0, 0, 0))
+    return now(
+        state, d, pc="plan", planned=None, reinsert=False, gap=None, write=None, fresh=False, halt="", facts=(0, 0, 0)
+    )
 
 
 LOCAL.update({"run": _run, "landed": _landed, "go on": _go_on, "owned": _owned, "plan": _plan})

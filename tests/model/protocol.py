@@ -12,11 +12,12 @@ from typing import Any, Literal, NamedTuple, TypeVar
 
 from chsink.clickhouse.remembered import why_forgotten
 from chsink.clickhouse.table import TargetTable
-from statemachine import plan, writes
+from statemachine import table as protocol
+from statemachine import writes
 from statemachine.chunks import chunk, chunk_count
-from statemachine.plan import Decision, Facts, Policy, StepKind
 from statemachine.ranges import OffsetRange
 from statemachine.records import Mark, StateKey, StateRecord
+from statemachine.table import Decision, Facts, Policy, Step, StepKind, Worklist
 from statemachine.tokens import piece_token
 from tests.model.space import Range, mask
 
@@ -47,8 +48,8 @@ def rows_by_offset(record: StateRecord, index: int, visible: int) -> int:
 class Rules:
     """What decides.  ``skip`` names rules of the driver or its tasks that a control leaves out."""
 
-    decide: Callable[[StateRecord | None, OffsetRange, Facts, Policy], Decision] = plan.decide
-    settle: Callable[[StateRecord, Facts], Decision] = plan.settle
+    decide: Callable[[StateRecord | None, OffsetRange, Facts, Policy], Decision] = protocol.decide
+    settle: Callable[[StateRecord, Facts], Decision] = protocol.settle
     before: Callable[..., StateRecord] = writes.before
     token: TokenOf = recorded_token
     rows: RowsOf = rows_by_offset
@@ -61,6 +62,7 @@ class Verdict(NamedTuple):
     because: str
     cropped: bool
     reinsert: bool
+    gap: Range | None
     write: Range | None
     fresh: bool
     halt: str
@@ -117,7 +119,7 @@ class Protocol:
 
     def before(
         self, number: int, asked: Range, serial: int, layout: int, pipeline: int, now: int, marks: tuple[Range, ...],
-        epoch: int, *, fresh: bool,
+        epoch: int, *, fresh: bool, gap: Range | None,
     ) -> int:  # fmt: skip
         """BEFORE of ``asked``; ``marks`` are (blocks, starts of the server) by shard."""
 
@@ -127,10 +129,18 @@ class Protocol:
             )
             old = self.record(number)
             return self._number(
-                self.rules.before(old, OffsetRange(*asked), said, epoch=epoch, attempt=ATTEMPT, fresh=fresh)
+                self.rules.before(
+                    old,
+                    OffsetRange(*asked),
+                    said,
+                    epoch=epoch,
+                    attempt=ATTEMPT,
+                    fresh=fresh,
+                    gap=None if gap is None else OffsetRange(*gap),
+                )
             )
 
-        return self._remember(("before", number, asked, serial, layout, pipeline, now, marks, epoch, fresh), make)
+        return self._remember(("before", number, asked, serial, layout, pipeline, now, marks, epoch, fresh, gap), make)
 
     def renew(self, number: int, now: int, marks: tuple[Range, ...] | None, epoch: int) -> int:
         """The in-doubt range announced anew; ``marks``: what the target holds now when it is to be probed, else None."""
@@ -149,7 +159,7 @@ class Protocol:
     def decide(
         self, number: int, planned: Range, facts: tuple[int, int, int], pipeline: int, *, history: bool
     ) -> Verdict:
-        """See :func:`statemachine.plan.decide`."""
+        """See :func:`statemachine.table.decide`."""
 
         def make() -> Verdict:
             record, asked = self.records[number], OffsetRange(*planned)
@@ -158,12 +168,12 @@ class Protocol:
 
         return self._remember(("decide", number, planned, facts, pipeline, history), make)
 
-    def settle(self, number: int, facts: tuple[int, int, int], pipeline: int) -> str:
-        """Why the range in doubt cannot be settled by an exact read, "" when it can."""
+    def settle(self, number: int, facts: tuple[int, int, int], pipeline: int) -> tuple[str, str]:
+        """Which cell decided, and why the range in doubt cannot be settled by an exact read, "" when it can."""
 
-        def make() -> str:
+        def make() -> tuple[str, str]:
             decided = self.rules.settle(self.record(number), _facts(facts, pipeline, history=False))
-            return "" if decided.halt is None else decided.halt.value
+            return decided.because, "" if decided.halt is None else decided.halt.value
 
         return self._remember(("settle", number, facts, pipeline), make)
 
@@ -226,13 +236,23 @@ def _facts(facts: tuple[int, int, int], pipeline: int, *, history: bool) -> Fact
 
 
 def _verdict(planned: OffsetRange, decision: Decision) -> Verdict:
-    kinds = [s.kind for s in decision.steps]
-    writing = next((s for s in decision.steps if s.kind is StepKind.WRITE), None)
-    cropped = kinds[:1] == [StepKind.SKIP] and decision.steps[0].range.end < planned.end and len(kinds) > 1
+    """The steps, taken in the driver's order; all of them, unless the model is wrong about that order."""
+    tp = KEY.topic_partition
+    todo = Worklist({tp: decision})
+
+    def take(kind: StepKind) -> Step | None:
+        return todo.take(kind).get(tp)
+
+    below, settling, reinsert = take(StepKind.SKIP), take(StepKind.SETTLE), take(StepKind.REINSERT)
+    assert settling is None or reinsert is None, decision
+    take(StepKind.SKIP)
+    gap, writing = take(StepKind.RECORD_GAP), take(StepKind.WRITE)
+    todo.check_done()
     return Verdict(
         decision.because,
-        cropped,
-        StepKind.REINSERT in kinds,
+        below is not None and below.range.end < planned.end and len(decision.steps) > 1,
+        reinsert is not None,
+        None if gap is None else (gap.range.start, gap.range.end),
         None if writing is None else (writing.range.start, writing.range.end),
         writing is not None and writing.fresh,
         "" if decision.halt is None else decision.halt.value,

@@ -109,6 +109,7 @@ class Driver(NamedTuple):
     exact: bool = False
     planned: Range | None = None
     reinsert: bool = False
+    gap: Range | None = None
     write: Range | None = None
     fresh: bool = False
     halt: str = ""

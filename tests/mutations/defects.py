@@ -38,7 +38,7 @@ WRITER, WINDOW, REMEMBERED = (
     "chsink/clickhouse/window.py",
     "chsink/clickhouse/remembered.py",
 )
-PLAN, TOKENS, WRITES = "statemachine/plan.py", "statemachine/tokens.py", "statemachine/writes.py"
+TABLE, TOKENS, WRITES = "statemachine/table.py", "statemachine/tokens.py", "statemachine/writes.py"
 RECORDS, CHUNKS = "statemachine/records.py", "statemachine/chunks.py"
 
 _INSERT = (
@@ -167,7 +167,10 @@ DEFECTS = (
         (
             Patch(DRIVER, "        if not doubtful:\n            return\n", "        return\n"),
             Patch(WRITES, "    assert not record.in_doubt and not asked.is_empty", "    assert not asked.is_empty"),
-            Patch(WRITES, "    assert fresh or (record.phase is Phase.AFTER and asked", "    assert fresh or (asked"),
+            Patch(
+                WRITES, "    assert fresh or (record.phase is Phase.AFTER and follows)", "    assert fresh or follows"
+            ),
+            Patch(DRIVER, "        assert not any(self.ledger.records[k].in_doubt ", "        assert not any(False "),
         ),
         "one_slot",
         seed=2,
@@ -216,9 +219,9 @@ DEFECTS = (
         "what Kafka still holds is recorded as a gap",
         (
             Patch(
-                PLAN,
-                "if action is Action.GAP and facts.log_start is not None and facts.log_start < planned.start:",
-                "if action is Action.GAP and facts.log_start is not None and facts.log_start < 0:",
+                TABLE,
+                "lambda x: x.facts.log_start is not None and x.facts.log_start < x.a,",
+                "lambda x: x.facts.log_start is not None and x.facts.log_start < 0,",
             ),
         ),
         "complete_at_rest",
@@ -262,9 +265,7 @@ DEFECTS = (
     Defect(
         "state is compared by the topic's name only",
         (
-            Patch(
-                PLAN, "record.topic_id is None or facts.topic_id in (None, record.topic_id):", "facts.topic_id != 0:"
-            ),
+            Patch(TABLE, "and self.r.topic_id != self.facts.topic_id", "and self.r.topic_id == 0"),
             Patch(RECHECK, "        if now != record.topic_id:", "        if now == 0:"),
         ),
         "after_means_landed",
@@ -284,7 +285,13 @@ DEFECTS = (
     ),
     Defect(
         "a log that shrank is not noticed when a range is settled",
-        (Patch(PLAN, "_log_shrank(record, record.range, facts) or _cannot_reproduce", "_cannot_reproduce"),),
+        (
+            Patch(
+                TABLE,
+                "lambda x: x.facts.log_end is not None and x.facts.log_end < x.e,",
+                "lambda x: x.facts.log_end is not None and x.facts.log_end < x.e and not x.planned.is_empty,",
+            ),
+        ),
         "after_means_landed",
         seed=13,
         often={"log shrank": 60.0, "killed at driver.after_before": 10.0},

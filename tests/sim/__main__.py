@@ -11,7 +11,6 @@ from tests.sim.campaign import (
     EXPECTED,
     FAILPOINTS,
     FAULTS,
-    GUARD_CELLS,
     OUTCOMES,
     Failure,
     Report,
@@ -66,7 +65,7 @@ def _say(failure: Failure) -> None:
 def _print(report: Report, seconds: float) -> None:
     out, counts = sys.stdout, report.counts
     for title, names in (
-        ("decision table", [*CELLS, *GUARD_CELLS, "cell cropped"]),
+        ("decision table", [*CELLS, "cell cropped"]),
         ("failpoints", FAILPOINTS),
         ("outcomes", OUTCOMES),
         ("faults", FAULTS),

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from chsink import failpoints
-from statemachine.transitions import GUARDS, TABLE
+from statemachine import table
 from tests.sim.events import NAMES as EVENT_NAMES
 from tests.sim.hub import Violation
 from tests.sim.operator import CHECKPOINT_FAULTS, REASONS
@@ -21,9 +21,12 @@ from tests.sim.world import World
 WORLD_STEPS = 1000
 SHRINK_RUNS = 120
 
-CELLS = [f"cell {relation.name}/{phase or 'NO_RECORD'}" for relation, row in TABLE.items() for phase in row]
-GUARD_CELLS = [f"cell {guard.name}" for guard in GUARDS if guard.name != "CROP"]
-"""CROP decides by itself only when it halts; otherwise the cell that follows it is counted, and *cropped*."""
+HALTED_BEFORE = {
+    *("TOPIC_RECREATED_IDLE/BEFORE", "TOPIC_RECREATED_FROM_ZERO/BEFORE", "TOPIC_RECREATED/BEFORE"),
+    *("TOPIC_ID_KNOWN_UNKNOWN/BEFORE", "LOG_SHRANK/BEFORE"),
+}
+"""Seldom or never counted: a driver nearly always meets them while it settles, and only batches' decisions are counted."""
+CELLS = [f"cell {name}" for name in table.CELLS if name not in HALTED_BEFORE]
 FAILPOINTS = [f"failpoint {name}" for name in failpoints.NAMES]
 FAULTS = [
     *(f"fault {name}" for name in (*EVENT_NAMES, *CHECKPOINT_FAULTS)),
@@ -52,7 +55,7 @@ OUTCOMES = [
     "outcome probed",
     "outcome record skipped",
 ]
-EXPECTED = [*CELLS, *GUARD_CELLS, "cell cropped", *FAILPOINTS, *FAULTS, *OUTCOMES, "world at rest"]
+EXPECTED = [*CELLS, "cell cropped", *FAILPOINTS, *FAULTS, *OUTCOMES, "world at rest"]
 
 
 @dataclass(frozen=True, slots=True)

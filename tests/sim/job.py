@@ -12,9 +12,9 @@ from chsink.batch.ledger import Ledger, read_records
 from chsink.batch.model import Ack, PlannedBatch
 from chsink.clickhouse.patience import PatientQueries
 from chsink.clickhouse.window import DedupWindow, Member
-from statemachine.plan import Decision, Policy, StepKind
 from statemachine.ranges import TopicPartition
 from statemachine.records import Phase, StateKey, StateRecord
+from statemachine.table import Decision, Policy, StepKind
 from tests.sim.checkpoint import Query
 from tests.sim.clickhouse import REQUEST_TIMEOUT_S, Client
 from tests.sim.hub import Hub

@@ -5,11 +5,10 @@ from __future__ import annotations
 import pytest
 
 from statemachine import writes
-from statemachine.plan import Facts, Policy, StepKind, decide
 from statemachine.ranges import OffsetRange
 from statemachine.records import MAX_GAPS, Mark, Phase, StateKey, StateRecord, decode, encode
+from statemachine.table import Facts, Halt, Policy, StepKind, decide
 from statemachine.tokens import piece_token
-from statemachine.transitions import Halt
 
 KEY = StateKey("s", "t", 0, "d.t")
 SAID = writes.Announcement("id", 10, "layout", "pipeline", 1000, (Mark(5, 1),))

@@ -9,11 +9,10 @@ from dataclasses import dataclass, field, replace
 
 from statemachine import writes
 from statemachine.chunks import chunk, chunk_count
-from statemachine.plan import Decision, Facts, Policy, StepKind, decide
 from statemachine.ranges import OffsetRange
 from statemachine.records import Phase, StateKey, StateRecord
+from statemachine.table import Decision, Facts, Halt, Policy, StepKind, decide
 from statemachine.tokens import piece_token
-from statemachine.transitions import Halt
 
 KEY = StateKey("sink", "topic", 0, "db.t")
 CHUNK, SHARDS = 4, 2
@@ -115,14 +114,14 @@ def test_case_e_topic_recreated_with_the_same_offsets() -> None:
     target, held = Target(), set(range(10))
     record, _ = follow(writes.empty(1, "e"), OffsetRange(0, 10), target, held)
     record, decision = follow(record, OffsetRange(0, 10), target, held, topic_id="other")
-    assert decision.because == "TOPIC_RECREATED"
+    assert decision.because == "TOPIC_RECREATED_FROM_ZERO/AFTER"
     assert (target.offsets("id"), target.offsets("other")) == (list(range(10)), list(range(10)))
     assert record.incarnation == 1
 
 
 def test_case_e_a_recreated_topic_that_is_shorter_is_not_a_log_that_shrank() -> None:
     decision = decide(done(announced(0, 10)), OffsetRange(0, 3), Facts("other", 0, 3, pipeline="P"), Policy())
-    assert (decision.because, decision.halt) == ("TOPIC_RECREATED", None)
+    assert (decision.because, decision.halt) == ("TOPIC_RECREATED_FROM_ZERO/AFTER", None)
 
 
 def test_case_f_rewind_to_zero() -> None:
@@ -130,7 +129,7 @@ def test_case_f_rewind_to_zero() -> None:
     record, _ = follow(writes.empty(1, "e"), OffsetRange(0, 10), target, held)
     record, _ = follow(record, OffsetRange(10, 20), target, held)
     again, decision = follow(record, OffsetRange(0, 10), target, held)
-    assert (decision.because, again, target.offsets()) == ("REWOUND", record, list(range(20)))
+    assert (decision.because, again, target.offsets()) == ("REWOUND_TOLERATED/AFTER", record, list(range(20)))
     assert decide(record, OffsetRange(0, 10), Facts("id"), Policy()).halt is Halt.REWOUND
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from statemachine.chunks import chunk, chunk_count, chunk_index, chunks, tiles
-from statemachine.ranges import OffsetRange, Relation, TopicPartition, relate
+from statemachine.ranges import OffsetRange, TopicPartition
 from statemachine.records import Mark, Phase, StateKey, StateRecord
 from statemachine.tokens import piece_token
 
@@ -34,30 +34,6 @@ def test_range_in_words() -> None:
 def test_covers() -> None:
     assert WHOLE.covers(WHOLE) and WHOLE.covers(rng(12, 12)) and WHOLE.covers(rng(20, 21))
     assert not WHOLE.covers(rng(9, 11)) and not WHOLE.covers(rng(20, 22))
-
-
-@pytest.mark.parametrize(
-    ("planned", "relation"),
-    [
-        (rng(21, 22), Relation.NEW),
-        (rng(22, 23), Relation.GAP),
-        (rng(10, 21), Relation.SAME),
-        (rng(10, 22), Relation.OVERLAPPING_FROM_START),
-        (rng(11, 22), Relation.OVERLAPPING_FROM_INSIDE),
-        (rng(20, 22), Relation.OVERLAPPING_FROM_INSIDE),
-        (rng(10, 20), Relation.CONTAINS),
-        (rng(11, 21), Relation.CONTAINS),
-        (rng(15, 16), Relation.CONTAINS),
-    ],
-)
-def test_relation(planned: OffsetRange, relation: Relation) -> None:
-    assert relate(WHOLE, planned) is relation
-
-
-@pytest.mark.parametrize("planned", [rng(9, 15), rng(12, 12), rng(2, 3)])
-def test_relation_needs_a_cropped_plan(planned: OffsetRange) -> None:
-    with pytest.raises(AssertionError):
-        relate(WHOLE, planned)
 
 
 def test_chunks_by_offset() -> None:

@@ -7,10 +7,9 @@ from hypothesis import strategies as st
 
 from statemachine import writes
 from statemachine.chunks import tiles
-from statemachine.plan import Decision, Facts, Policy, StepKind, decide, settle
 from statemachine.ranges import OffsetRange
 from statemachine.records import Phase, StateRecord
-from statemachine.transitions import Halt
+from statemachine.table import Decision, Facts, Halt, Policy, StepKind, decide, settle
 
 small = st.integers(0, 12)
 ranges = st.tuples(small, small).map(lambda p: OffsetRange(min(p), max(p)))
@@ -121,13 +120,17 @@ def test_doing_the_steps_never_moves_the_state_back(
 
 
 def _done(state: StateRecord, decision: Decision) -> StateRecord:
-    topic_id = state.topic_id
+    topic_id, gap = state.topic_id, None
     for step in decision.steps:
         if step.kind in (StepKind.SETTLE, StepKind.REINSERT):
             state = writes.after(state, epoch=1, attempt="a")
+        elif step.kind is StepKind.SKIP:
+            assert state.done_with(step.range)
+        elif step.kind is StepKind.RECORD_GAP:
+            gap = step.range
         elif step.kind is StepKind.WRITE:
             said = writes.Announcement(topic_id, 3, "L", "P", 0)
-            state = writes.before(state, step.range, said, epoch=1, attempt="b", fresh=step.fresh)
+            state = writes.before(state, step.range, said, epoch=1, attempt="b", fresh=step.fresh, gap=gap)
             state = writes.after(state, epoch=1, attempt="a")
     return state
 

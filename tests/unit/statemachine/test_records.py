@@ -141,13 +141,15 @@ def test_before_goes_on_from_after() -> None:
 
 
 def test_before_over_a_gap_records_it() -> None:
-    assert writes.before(AFTER, OffsetRange(25, 30), SAID, epoch=3, attempt="b").gaps[-1] == OffsetRange(20, 25)
+    gap = OffsetRange(20, 25)
+    assert writes.before(AFTER, OffsetRange(25, 30), SAID, epoch=3, attempt="b", gap=gap).gaps == (*AFTER.gaps, gap)
 
 
 def test_the_oldest_gap_beyond_the_limit_cuts_the_processed_region() -> None:
     record = AFTER
     for n in range(MAX_GAPS + 3):
-        record = writes.before(record, OffsetRange(30 + 10 * n, 35 + 10 * n), SAID, epoch=3, attempt="b")
+        asked, gap = OffsetRange(30 + 10 * n, 35 + 10 * n), OffsetRange(record.end, 30 + 10 * n)
+        record = writes.before(record, asked, SAID, epoch=3, attempt="b", gap=gap)
         record = writes.after(record, epoch=3, attempt="a")
     assert len(record.gaps) == MAX_GAPS
     # [4,6) and the next three gaps fell off: all before the last of them is refused when it is offered again
@@ -177,6 +179,18 @@ FORBIDDEN = {
         BEFORE, OffsetRange(0, 3), SAID, epoch=3, attempt="b", fresh=True
     ),
     "announcing backwards": lambda: writes.before(AFTER, OffsetRange(19, 30), SAID, epoch=3, attempt="b"),
+    "announcing behind a gap that nobody decided": lambda: writes.before(
+        AFTER, OffsetRange(25, 30), SAID, epoch=3, attempt="b"
+    ),
+    "announcing behind another gap": lambda: writes.before(
+        AFTER, OffsetRange(25, 30), SAID, epoch=3, attempt="b", gap=OffsetRange(21, 25)
+    ),
+    "announcing over a part of the gap": lambda: writes.before(
+        AFTER, OffsetRange(24, 30), SAID, epoch=3, attempt="b", gap=OffsetRange(20, 25)
+    ),
+    "a gap before a fresh start": lambda: writes.before(
+        AFTER, OffsetRange(25, 30), SAID, epoch=3, attempt="b", fresh=True, gap=OffsetRange(20, 25)
+    ),
     "announcing nothing": lambda: writes.before(AFTER, OffsetRange(20, 20), SAID, epoch=3, attempt="b"),
     "announcing for an older epoch": lambda: writes.before(AFTER, OffsetRange(20, 30), SAID, epoch=2, attempt="b"),
     "announcing on an empty row without saying fresh": lambda: writes.before(

@@ -1,0 +1,420 @@
+"""The decision table.  Everything that affects what happens to an offset lives in this file.
+
+For each topic-partition of a batch, the planned range ``[a, b)`` meets the stored record: its last range ``[s, e)`` and
+its phase, AFTER (all of it landed) or BEFORE (announced, may or may not have landed: *in doubt*).  ``decide`` asks the
+rows of ``TABLE`` from top to bottom.  The first row whose condition holds, and which has a cell for the phase, decides:
+the cell's moves are the steps to take, in order.  A row without a cell for a phase is not asked in that phase.
+
+Three ideas carry it:
+
+- A range in doubt is settled by sending *exactly it* again: same offsets, same chunks, same tokens.  ClickHouse keeps
+  one copy, whether the first try landed, partly landed or never left.
+- One record has one slot, so settling is finished (AFTER) before BEFORE of newer data is written.
+- A move may be refused by a fact (Kafka no longer holds the range, the pipeline changed).  Then the steps before it
+  are taken and the partition halts: a person decides.
+
+A *re-insert* takes its rows from the batch at hand, which covers ``[s, e)`` from its start; a *settle* reads exactly
+``[s, e)`` from Kafka, because the batch does not hold all of it.  Nothing here knows how either is done.  ``Worklist``
+hands the steps of a batch out; whoever takes them cannot leave one out or take one early.
+
+``docs/decision-table.md`` is drawn from this file by :mod:`statemachine.render`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Literal
+
+from statemachine.ranges import OffsetRange, TopicPartition
+from statemachine.records import Phase, StateRecord
+
+# --- what goes in ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What is known about one topic-partition when its batch is decided.
+
+    ``topic_id`` is None where the broker gives none.  ``log_start`` and ``log_end`` are Kafka's, None when not asked.
+    ``has_history`` says that the checkpoint holds finished batches with records of this partition.  ``pipeline`` is
+    the fingerprint that an insert made now would carry.
+    """
+
+    topic_id: str | None
+    log_start: int | None = None
+    log_end: int | None = None
+    has_history: bool = False
+    pipeline: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What the user chose where more than one answer keeps the promise."""
+
+    on_gap: Literal["halt", "record"] = "halt"
+    on_rewind: Literal["halt", "skip"] = "halt"
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """One topic-partition as a row sees it.  Rows with a cell under *no record* may not ask for ``r``."""
+
+    record: StateRecord | None
+    planned: OffsetRange
+    facts: Facts
+    policy: Policy
+
+    @property
+    def phase(self) -> Phase | None:
+        """The column of the table."""
+        return NO_RECORD if self.record is None else self.record.phase
+
+    @property
+    def r(self) -> StateRecord:
+        """The record, where there is one."""
+        assert self.record is not None
+        return self.record
+
+    @property
+    def s(self) -> int:
+        return self.r.start
+
+    @property
+    def e(self) -> int:
+        return self.r.end
+
+    @property
+    def a(self) -> int:
+        return self.planned.start
+
+    @property
+    def b(self) -> int:
+        return self.planned.end
+
+    @property
+    def below(self) -> OffsetRange:
+        """What of the plan lies below the recorded range."""
+        return OffsetRange(self.a, min(self.b, self.s))
+
+    @property
+    def gap(self) -> OffsetRange:
+        """What the plan passes over."""
+        return OffsetRange(self.e, self.a)
+
+    @property
+    def missed(self) -> OffsetRange:
+        """What of the gap Kafka still holds."""
+        return OffsetRange(max(self.e, self.facts.log_start or 0), self.a)
+
+    @property
+    def id_differs(self) -> bool:
+        """Two ids that are known, and not the same."""
+        return None not in (self.r.topic_id, self.facts.topic_id) and self.r.topic_id != self.facts.topic_id
+
+    @property
+    def changed(self) -> str:
+        """The parts in which the present pipeline differs from the recorded one."""
+        return ", ".join(changed_parts(self.r.pipeline, self.facts.pipeline))
+
+
+def changed_parts(recorded: str, now: str) -> list[str]:
+    """The names of the ``name=digest`` parts in which two fingerprints differ."""
+    then_by, now_by = (dict(part.partition("=")[::2] for part in text.split(",")) for text in (recorded, now))
+    return [name for name in {**then_by, **now_by} if then_by.get(name) != now_by.get(name)]
+
+
+# --- what comes out --------------------------------------------------------------------------------------------------
+
+
+class Halt(StrEnum):
+    """Why a person has to decide.  The error catalogue has an entry of the same name; the value is its id."""
+
+    LOG_SHRANK = "CHS-301"
+    STATE_LOST = "CHS-302"
+    TOPIC_RECREATED = "CHS-303"
+    TOPIC_ID_KNOWN_UNKNOWN = "CHS-304"
+    OUTSIDE_PROCESSED = "CHS-305"
+    REWOUND = "CHS-306"
+    GAP = "CHS-307"
+    IN_DOUBT_LOST = "CHS-308"
+    PIPELINE_CHANGED = "CHS-309"
+
+
+class StepKind(StrEnum):
+    """What is done with a step's range."""
+
+    WRITE = "write"
+    REINSERT = "re-insert"
+    SETTLE = "settle"
+    RECORD_GAP = "record gap"
+    SKIP = "skip"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step of a decision.  ``fresh`` on a write starts a new incarnation of the topic-partition."""
+
+    kind: StepKind
+    range: OffsetRange
+    fresh: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Steps in order, then, when ``halt`` is set, stop.  ``because`` names the cell that decided: ``ROW/PHASE``."""
+
+    because: str
+    steps: tuple[Step, ...] = ()
+    halt: Halt | None = None
+    detail: str = field(default="", compare=False)
+
+
+# --- moves: what a cell is made of -----------------------------------------------------------------------------------
+
+Condition = Callable[[Situation], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """A halt.  ``detail`` is a template over the situation ``x``: offsets and ids that explain it."""
+
+    halt: Halt
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A fact that turns a move into a halt; ``when`` says ``holds`` in words."""
+
+    when: str
+    holds: Condition
+    stop: Stop
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """One thing to do with a range; ``words`` are how the docs say it."""
+
+    words: str
+    kind: StepKind
+    range_of: Callable[[Situation], OffsetRange]
+    refusals: tuple[Refusal, ...] = ()
+    fresh: bool = False
+
+
+_CHANGED = Refusal(
+    "the pipeline is not the recorded one",
+    lambda x: x.r.pipeline != x.facts.pipeline,  # only the same insert is deduplicated
+    Stop(
+        Halt.PIPELINE_CHANGED,
+        "the range {x.r.range} is in doubt, and changed since: {x.changed}; now {x.facts.pipeline}",
+    ),
+)
+_EXPIRED = Refusal(
+    "Kafka's log start > s",
+    lambda x: x.facts.log_start is not None and x.facts.log_start > x.s,
+    Stop(Halt.IN_DOUBT_LOST, "Kafka's log starts at {x.facts.log_start}, the in-doubt range is {x.r.range}"),
+)
+_STILL_HELD = Refusal(
+    "Kafka's log start < a",
+    lambda x: x.facts.log_start is not None and x.facts.log_start < x.a,
+    Stop(Halt.GAP, "{x.missed} was never landed, and Kafka still holds it: read it"),
+)
+_NOT_ACCEPTED = Refusal(
+    '`on_gap = "halt"`',
+    lambda x: x.policy.on_gap == "halt",
+    Stop(Halt.GAP, "Kafka no longer holds {x.gap}, which was never landed"),
+)
+
+WRITE = Action("write [a,b)", StepKind.WRITE, lambda x: x.planned)
+WRITE_FIRST = Action("write [a,b) as the first range", StepKind.WRITE, lambda x: x.planned, fresh=True)
+WRITE_TAIL = Action("write [e,b)", StepKind.WRITE, lambda x: OffsetRange(x.e, x.b))
+SKIP = Action("skip [a,b)", StepKind.SKIP, lambda x: x.planned)
+SKIP_HEAD = Action("skip [a,e)", StepKind.SKIP, lambda x: OffsetRange(x.a, x.e))
+SKIP_BELOW = Action("skip [a,s)", StepKind.SKIP, lambda x: x.below)
+REINSERT = Action("re-insert [s,e) from the batch", StepKind.REINSERT, lambda x: x.r.range, (_CHANGED,))
+SETTLE = Action("settle [s,e) by exact read", StepKind.SETTLE, lambda x: x.r.range, (_CHANGED, _EXPIRED))
+RECORD_GAP = Action("record the gap [e,a)", StepKind.RECORD_GAP, lambda x: x.gap, (_STILL_HELD, _NOT_ACCEPTED))
+
+ACTIONS = (WRITE, WRITE_FIRST, WRITE_TAIL, SKIP, SKIP_HEAD, SKIP_BELOW, REINSERT, SETTLE, RECORD_GAP)
+
+_OTHER_LIFE = Stop(Halt.IN_DOUBT_LOST, "the in-doubt range {x.r.range} belongs to the deleted topic id {x.r.topic_id}")
+_RECREATED = Stop(
+    Halt.TOPIC_RECREATED,
+    "recorded topic id {x.r.topic_id}, now {x.facts.topic_id} up to {x.facts.log_end}, planned {x.planned}",
+)
+_ID_UNKNOWN = Stop(Halt.TOPIC_ID_KNOWN_UNKNOWN, "recorded topic id {x.r.topic_id}, now {x.facts.topic_id}")
+_SHRANK = Stop(Halt.LOG_SHRANK, "Kafka's log ends at {x.facts.log_end}, the recorded range is {x.r.range}")
+_STATELESS = Stop(Halt.STATE_LOST, "the checkpoint has finished batches before {x.planned}, but no state is recorded")
+_OUTSIDE = Stop(
+    Halt.OUTSIDE_PROCESSED, "{x.below} is not all in the processed region [{x.r.first}, {x.s}) without gaps"
+)
+_BACK = Stop(Halt.REWOUND, "the plan {x.planned} lies wholly before the recorded range {x.r.range}")
+
+# --- the table -------------------------------------------------------------------------------------------------------
+
+NO_RECORD: None = None
+"""The column where nothing is recorded, or an EMPTY row, which is inert."""
+AFTER, BEFORE = Phase.AFTER, Phase.BEFORE
+
+Move = Action | Stop
+Cell = tuple[Move, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """``when`` says ``holds`` in words.  After the cell of a row that ``crops``, the rows below it see ``[s, b)``."""
+
+    name: str
+    when: str
+    holds: Condition
+    cells: Mapping[Phase | None, Cell]
+    crops: bool = False
+
+
+TABLE: tuple[Row, ...] = (
+    # A topic that was recreated is told from a log that shrank by its id, so ids are compared first.
+    Row(
+        "TOPIC_RECREATED_IDLE",
+        "topic id differs, `a = b`",
+        lambda x: x.id_differs and x.planned.is_empty,
+        {AFTER: (), BEFORE: (_OTHER_LIFE,)},
+    ),
+    Row(
+        "TOPIC_RECREATED_FROM_ZERO",
+        "topic id differs, `a = 0`, `b <=` Kafka's log end",
+        lambda x: x.id_differs and x.a == 0 and (x.facts.log_end is None or x.b <= x.facts.log_end),
+        {AFTER: (WRITE_FIRST,), BEFORE: (_OTHER_LIFE,)},
+    ),
+    Row(
+        "TOPIC_RECREATED",
+        "topic id differs, otherwise",
+        lambda x: x.id_differs,
+        {AFTER: (_RECREATED,), BEFORE: (_OTHER_LIFE,)},
+    ),
+    Row(
+        "TOPIC_ID_KNOWN_UNKNOWN",
+        "topic id known on one side only",
+        lambda x: (x.r.topic_id is None) != (x.facts.topic_id is None),
+        {AFTER: (_ID_UNKNOWN,), BEFORE: (_ID_UNKNOWN,)},
+    ),
+    Row(
+        "LOG_SHRANK",
+        "Kafka's log end `< e`",
+        lambda x: x.facts.log_end is not None and x.facts.log_end < x.e,
+        {AFTER: (_SHRANK,), BEFORE: (_SHRANK,)},
+    ),
+    Row("EMPTY", "`a = b`", lambda x: x.planned.is_empty, {NO_RECORD: (), AFTER: (), BEFORE: (SETTLE,)}),
+    Row(
+        "STATE_LOST",
+        "the checkpoint has history here",
+        lambda x: x.facts.has_history,
+        {NO_RECORD: (_STATELESS,)},
+    ),
+    Row(
+        "OUTSIDE_PROCESSED",
+        "`a < s`, `[a, min(b,s))` not all in `[first,s)` without its gaps",
+        lambda x: x.a < x.s and not x.r.processed(x.below),
+        {AFTER: (_OUTSIDE,), BEFORE: (_OUTSIDE,)},
+    ),
+    Row(
+        "REWOUND_TOLERATED",
+        '`b <= s`, `on_rewind = "skip"`',
+        lambda x: x.b <= x.s and x.policy.on_rewind == "skip",
+        {AFTER: (SKIP,), BEFORE: (SETTLE, SKIP)},
+    ),
+    Row("REWOUND", "`b <= s`", lambda x: x.b <= x.s, {AFTER: (_BACK,), BEFORE: (SETTLE, _BACK)}),
+    Row(
+        "CROP",
+        "`a < s`; rows below see `a = s`",
+        lambda x: x.a < x.s,
+        {AFTER: (SKIP_BELOW,), BEFORE: (SKIP_BELOW,)},
+        crops=True,
+    ),
+    # From here on s <= a < b: exactly one of these holds.
+    Row(
+        "NEW",
+        "`a = e`, or no record",
+        lambda x: x.record is None or x.a == x.e,
+        {NO_RECORD: (WRITE_FIRST,), AFTER: (WRITE,), BEFORE: (SETTLE, WRITE)},
+    ),
+    Row("GAP", "`a > e`", lambda x: x.a > x.e, {AFTER: (RECORD_GAP, WRITE), BEFORE: (SETTLE, RECORD_GAP, WRITE)}),
+    Row("SAME", "`a = s, b = e`", lambda x: x.planned == x.r.range, {AFTER: (SKIP,), BEFORE: (REINSERT,)}),
+    Row(
+        "OVERLAPPING_FROM_START",
+        "`a = s, e < b`",
+        lambda x: x.a == x.s and x.e < x.b,
+        {AFTER: (SKIP_HEAD, WRITE_TAIL), BEFORE: (REINSERT, WRITE_TAIL)},
+    ),
+    Row(
+        "OVERLAPPING_FROM_INSIDE",
+        "`s < a < e < b`",
+        lambda x: x.s < x.a < x.e < x.b,
+        {AFTER: (SKIP_HEAD, WRITE_TAIL), BEFORE: (SETTLE, SKIP_HEAD, WRITE_TAIL)},
+    ),
+    Row(
+        "CONTAINS",
+        "`s <= a, b <= e`, not SAME",
+        lambda x: x.r.range.covers(x.planned) and x.planned != x.r.range,
+        {AFTER: (SKIP,), BEFORE: (SETTLE, SKIP)},
+    ),
+)
+
+
+def cell_name(row: Row, phase: Phase | None) -> str:
+    """How a decision names the cell that made it."""
+    return f"{row.name}/{phase or 'NO_RECORD'}"
+
+
+CELLS: tuple[str, ...] = tuple(cell_name(row, phase) for row in TABLE for phase in row.cells if not row.crops)
+"""Every cell that can decide."""
+
+# --- what interprets it ----------------------------------------------------------------------------------------------
+
+
+def decide(record: StateRecord | None, planned: OffsetRange, facts: Facts, policy: Policy) -> Decision:
+    """What to do with ``planned``.  Pure and total: every input gives steps, or a halt with its reason."""
+    x = Situation(None if record is None or record.phase is Phase.EMPTY else record, planned, facts, policy)
+    steps: list[Step] = []
+    for row in TABLE:
+        cell = row.cells.get(x.phase)
+        if cell is None or not row.holds(x):
+            continue
+        for move in cell:
+            stop = move if isinstance(move, Stop) else _refused(move, x)
+            if stop is not None:
+                return Decision(cell_name(row, x.phase), tuple(steps), stop.halt, stop.detail.format(x=x))
+            assert isinstance(move, Action)
+            steps.append(Step(move.kind, move.range_of(x), move.fresh))
+        if not row.crops:
+            return Decision(cell_name(row, x.phase), tuple(steps))
+        x = replace(x, planned=OffsetRange(x.s, x.b))
+    raise AssertionError(x)
+
+
+def settle(record: StateRecord, facts: Facts) -> Decision:
+    """What to do with a range in doubt when no batch is at hand: as if nothing was planned behind it."""
+    assert record.in_doubt, record
+    return decide(record, OffsetRange(record.end, record.end), facts, Policy())
+
+
+def _refused(action: Action, x: Situation) -> Stop | None:
+    return next((refusal.stop for refusal in action.refusals if refusal.holds(x)), None)
+
+
+class Worklist:
+    """The steps of one batch, to be taken kind by kind.  Each is handed out once, and never before an earlier one."""
+
+    def __init__(self, decisions: Mapping[TopicPartition, Decision]) -> None:
+        self._left = {tp: list(decision.steps) for tp, decision in decisions.items()}
+
+    def take(self, kind: StepKind) -> dict[TopicPartition, Step]:
+        """The next step of every topic-partition whose next step is of this kind."""
+        return {tp: left.pop(0) for tp, left in self._left.items() if left and left[0].kind is kind}
+
+    def check_done(self) -> None:
+        """AssertionError when a step was left out."""
+        left = {str(tp): steps for tp, steps in self._left.items() if steps}
+        assert not left, left
