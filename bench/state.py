@@ -16,8 +16,8 @@ from bench.legs import Place
 from chsink.batch.ledger import Ledger
 from chsink.clickhouse.client import ClickHouseClient, Endpoint
 from chsink.clickhouse.identifiers import TableName
+from chsink.clock import SystemClock
 from chsink.ports import StateStore
-from chsink.spark.executor import SystemClock
 from chsink.state.keepermap import KeeperMapStore
 from chsink.state.zookeeper import ZooKeeperStore
 from statemachine import writes

@@ -1,4 +1,4 @@
-"""What the delivery protocol needs from the world, as Protocols.  Adapters implement them, entry points wire them.
+"""What the sink needs from the world, as Protocols.  Adapters implement them, entry points put them together.
 
 Rule: an external write has three outcomes, never two.  *Applied* and *refused* are known; everything else, a lost
 answer above all, is *unknown* and is resolved by reading back, never assumed.
@@ -7,7 +7,7 @@ answer above all, is *unknown* and is resolved by reading back, never assumed.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -139,6 +139,65 @@ class SqlClient(Queries, Protocol):
 
     def close(self) -> None:
         """Release the connection."""
+
+
+# --- decoding ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class BadValue:
+    """Why one input row was left out: the first reason found, never the value itself.  ``column`` None: all of it."""
+
+    row: int
+    column: str | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """The rows that fit, in input order, in wire types; and those that do not.
+
+    ``batch`` is a ``pa.RecordBatch`` with the insertable columns in their given order; ``rows`` is a
+    ``pa.Array[int64]`` with the input row of each batch row, or None when every input row is in it; ``bad``
+    holds one entry for every other input row, ascending.
+    """
+
+    batch: Any
+    rows: Any
+    bad: list[BadValue] = field(default_factory=list)
+
+
+class Decoder(Protocol):
+    """Turns the records of one topic into the columns of its table.  Picklable, and the same on every executor.
+
+    The outcome of a record depends on that record alone: however a range is cut, each record gives the same row.
+    """
+
+    @property
+    def record_fields(self) -> tuple[str, ...]:
+        """The stream's columns that :meth:`decode` reads."""
+
+    def parts(self) -> tuple[tuple[str, Any], ...]:
+        """What decides what a record becomes, by name, as JSON documents: a part of the pipeline's fingerprint."""
+
+    def decode(self, records: pa.RecordBatch) -> Decoded:
+        """The records' rows in the table's wire types, and why the other records do not fit."""
+
+
+class StreamShape(Protocol):
+    """What a stream is, besides its records (see ``chsink.spark.stream_plan.StreamPlan``)."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the stream's columns."""
+
+    @property
+    def transform(self) -> str:
+        """Names what was done to the Kafka source, "" for nothing."""
+
+    @property
+    def isolation_level(self) -> str:
+        """The consumers' isolation level."""
 
 
 # --- inserting -----------------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from chsink.batch.model import Ack, Assignment
+from chsink.batch.model import Ack, Assigned
 from chsink.errors import BadValueError, ChsinkError, FencedError, HaltError, PreflightError, UnavailableError
 from statemachine.chunks import tiles
 from statemachine.ranges import OffsetRange, TopicPartition
@@ -12,7 +12,7 @@ from statemachine.ranges import OffsetRange, TopicPartition
 FAMILIES = {c.exit_code: c for c in (PreflightError, HaltError, FencedError, UnavailableError)}
 
 
-def confirm(acks: Sequence[Ack], assignments: Sequence[Assignment]) -> None:
+def confirm(acks: Sequence[Ack], assignments: Sequence[Assigned]) -> None:
     """Check that the acks prove that every assigned range landed: each is tiled by offset, by one task.
 
     A task that saw no record cannot know its topic-partition: assigned ranges without an ack are accepted as empty only
@@ -31,15 +31,13 @@ def confirm(acks: Sequence[Ack], assignments: Sequence[Assignment]) -> None:
             raise _mixed(f"two tasks hold records of {ack.topic_partition}")
         owners[ack.topic_partition] = ack.covered
     silent = sum(ack.topic_partition is None for ack in acks)
-    unseen = [a.key.topic_partition for a in assignments if a.key.topic_partition not in owners]
+    unseen = [a.topic_partition for a in assignments if a.topic_partition not in owners]
     if len(unseen) > silent:
         raise _mixed(f"no task answered for {', '.join(map(str, unseen))}")
     for assignment in assignments:
-        covered = owners.get(assignment.key.topic_partition)
-        if covered is not None and not tiles(assignment.record.range, covered):
-            raise _mixed(
-                f"the acknowledgements of {assignment.key.topic_partition} do not tile {assignment.record.range}"
-            )
+        covered = owners.get(assignment.topic_partition)
+        if covered is not None and not tiles(assignment.range, covered):
+            raise _mixed(f"the acknowledgements of {assignment.topic_partition} do not tile {assignment.range}")
 
 
 def _mixed(what: str) -> PreflightError:

@@ -24,7 +24,7 @@ from chsink.batch.halts import asking_target, halt_error
 from chsink.batch.ledger import Ledger
 from chsink.batch.model import Ack, Assignment, PlannedBatch
 from chsink.batch.recheck import check_same_topics, check_still_held
-from chsink.batch.roles import Observer, PieceRunner, Target
+from chsink.batch.roles import ExactReads, Observer, PieceRunner, Window
 from chsink.errors import HaltError, halts
 from chsink.ports import Clock, KafkaCluster
 from statemachine import writes
@@ -35,8 +35,8 @@ from statemachine.table import Decision, Facts, Policy, Step, StepKind, Worklist
 
 
 @dataclass(frozen=True, slots=True)
-class Route:
-    """One topic's way: its table, and what a retry must repeat."""
+class Destination:
+    """Where one topic lands: its table, and what a retry must repeat."""
 
     topic: str
     table: str
@@ -52,9 +52,9 @@ class Driver:
     """
 
     ledger: Ledger
-    routes: Mapping[str, Route]
+    routes: Mapping[str, Destination]
     kafka: KafkaCluster
-    target: Target
+    target: Window
     clock: Clock
     policy: Policy
     observer: Observer
@@ -68,16 +68,31 @@ class Driver:
         self.ledger.claim([self._key(tp) for tp in partitions], layouts)
         self.observer.state(self.ledger.records)
 
+    def check_logs(self) -> None:
+        """HaltError CHS-301 for a log that ends before what was landed.  Spark itself would only find offsets missing,
+        with any checkpoint, and propose to ignore that.
+        """
+        ids = self.kafka.topic_ids(self.routes)
+        records = self.ledger.records
+        same = {k.topic_partition: r for k, r in records.items() if r.topic_id and ids.get(k.topic) == r.topic_id}
+        for tp, end in self.kafka.log_ends(same).items():
+            if end < same[tp].end:
+                raise halts.LOG_SHRANK(tp=tp, detail=f"it ends at {end}, the recorded range is {same[tp].range}")
+
+    def check_owned(self) -> None:
+        """FencedError CHS-801 when a newer driver owns the sink."""
+        self.ledger.check_owned()
+
     def in_doubt(self) -> dict[StateKey, StateRecord]:
         """Ranges announced and not confirmed, of topics this configuration still routes to the recorded table."""
         return {k: r for k, r in self.ledger.records.items() if r.in_doubt}
 
-    def settle_all(self, runner: PieceRunner, except_for: Iterable[StateKey] = ()) -> None:
+    def settle_all(self, runner: ExactReads[Assignment], except_for: Iterable[StateKey] = ()) -> None:
         """Settle every in-doubt range of the sink by exact reads.  Raises the first halt, after settling the others."""
         with self._halting_as_owner():
             self._settle_all(runner, set(except_for))
 
-    def _settle_all(self, runner: PieceRunner, skipped: set[StateKey]) -> None:
+    def _settle_all(self, runner: ExactReads[Assignment], skipped: set[StateKey]) -> None:
         doubtful = {k: r for k, r in self.in_doubt().items() if k not in skipped}
         if not doubtful:
             return
@@ -185,7 +200,7 @@ class Driver:
         self.ledger.write(changes)
         self.observer.state(self.ledger.records)
 
-    def _settle(self, keys: Sequence[StateKey], runner: PieceRunner) -> None:
+    def _settle(self, keys: Sequence[StateKey], runner: ExactReads[Assignment]) -> None:
         """Re-insert by exact reads.  A log start that passed the range meanwhile means that records may be missing."""
         if keys:
             self._land_recorded(keys, runner.from_kafka, check=check_still_held)

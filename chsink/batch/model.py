@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol
 
 from statemachine.ranges import OffsetRange, TopicPartition
 from statemachine.records import StateKey, StateRecord
@@ -23,6 +23,18 @@ class PlannedBatch:
     history: frozenset[TopicPartition] = frozenset()
 
 
+class Assigned(Protocol):
+    """A range that one task is to land."""
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """Whose range."""
+
+    @property
+    def range(self) -> OffsetRange:
+        """The range."""
+
+
 @dataclass(frozen=True, slots=True)
 class Assignment:
     """One range to land, exactly as its record says.
@@ -35,6 +47,16 @@ class Assignment:
     record: StateRecord
     layout: str
     deadline_ms: int
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """Whose range."""
+        return self.key.topic_partition
+
+    @property
+    def range(self) -> OffsetRange:
+        """The recorded range."""
+        return self.record.range
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +90,6 @@ class Ack:
     partition: int | None = None
     chunks: tuple[ChunkAck, ...] = ()
     error: tuple[str, str, str, int] | None = None
-    seconds: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def topic_partition(self) -> TopicPartition | None:

@@ -1,32 +1,93 @@
-"""Who the driver works with, as Protocols: tasks, the target tables, and whoever watches."""
+"""Who a batch works with, as Protocols: the lander, the tasks, what the target remembers, and whoever watches."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Protocol
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
-from chsink.batch.model import Ack, Assignment, PlannedBatch
-from statemachine.ranges import TopicPartition
+from chsink.batch.model import Ack, Assigned, Assignment, PlannedBatch
+from statemachine.ranges import OffsetRange, TopicPartition
 from statemachine.records import Mark, StateKey, StateRecord
 from statemachine.table import Decision
 
+if TYPE_CHECKING:
+    import pyarrow as pa
 
-class PieceRunner(Protocol):
-    """Has assignments carried out by tasks (Spark's, or the simulator's); returns one ack per task."""
+A = TypeVar("A", bound=Assigned)
+A_co = TypeVar("A_co", bound=Assigned, covariant=True)
+A_contra = TypeVar("A_contra", bound=Assigned, contravariant=True)
 
-    def from_batch(self, batch: PlannedBatch, assignments: Sequence[Assignment]) -> Sequence[Ack]:
-        """Feed the assignments from the micro-batch at hand, whose tasks own one topic-partition each."""
+# --- tasks ---------------------------------------------------------------------------------------------------------
 
-    def from_kafka(self, assignments: Sequence[Assignment]) -> Sequence[Ack]:
-        """Feed each assignment by reading exactly its range from Kafka, through the same transform."""
+TaskBody = Callable[[int, "Iterable[pa.RecordBatch]"], Ack]
+"""What one task does: (its number, its records) → its acknowledgement.  Picklable; see :mod:`chsink.batch.task`."""
 
 
-class Target(Protocol):
+class Tasks(Protocol[A_contra]):
+    """A lander's side of a task."""
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The stream's columns that the tasks read."""
+
+    def body(self, assignments: Sequence[A_contra], planned: Mapping[TopicPartition, OffsetRange]) -> TaskBody:
+        """The work of every task of one action, of which each finds its own topic-partition in it."""
+
+
+class ExactReads(Protocol[A_contra]):
+    """Runs tasks over an exact read."""
+
+    def from_kafka(self, assignments: Sequence[A_contra]) -> Sequence[Ack]:
+        """Feed each assignment by reading exactly its range from Kafka, through the same transform.  One ack a task."""
+
+
+class BatchTasks(ExactReads[A_contra], Protocol[A_contra]):
+    """Runs tasks over the micro-batch at hand, whose tasks own one topic-partition each.  Made for one batch."""
+
+    def from_batch(self, batch: PlannedBatch, assignments: Sequence[A_contra]) -> Sequence[Ack]:
+        """Feed the assignments from the micro-batch.  One ack per task."""
+
+
+# --- landers -------------------------------------------------------------------------------------------------------
+
+
+class Lander(Protocol[A_co]):
+    """Where records go, and how it is known that they went there once.  Owned by one driver, for one stream."""
+
+    def settle_all(self, runner: ExactReads[A_co]) -> None:
+        """Finish what an earlier run left in doubt.  Raises ChsinkError when a person must decide."""
+
+    def process(self, batch: PlannedBatch, runner: BatchTasks[A_co]) -> None:
+        """Land the batch.  Idempotent: the same batch again changes nothing that landed.
+
+        AlteredError: nothing was sent, and the lander has to be opened again.
+        """
+
+    def check_owned(self) -> None:
+        """FencedError when a newer driver owns what this one lands to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Landing(Generic[A]):
+    """A lander that is open for one stream, and the tasks that work for it."""
+
+    lander: Lander[A]
+    tasks: Tasks[A]
+
+
+# --- the landing protocol of BEFORE and AFTER ------------------------------------------------------------------------
+
+PieceRunner = BatchTasks[Assignment]
+"""The tasks that insert pieces."""
+
+
+class Window(Protocol):
     """What the driver asks the target tables about deduplication."""
 
     def check_unchanged(self, table: str) -> None:
-        """AlteredError when the table is no longer the one that was looked at when the job started."""
+        """AlteredError when the table is no longer the one that was described when the job started."""
 
     def check_fits(self, table: str, chunks: int) -> None:
         """PreflightError when the table cannot remember a batch of so many chunks."""
@@ -47,6 +108,9 @@ class Target(Protocol):
 
     def deadline_ms(self, key: StateKey, record: StateRecord) -> int:
         """The wall clock after which no piece of the range may be sent any more."""
+
+
+# --- watching ------------------------------------------------------------------------------------------------------
 
 
 class Observer(Protocol):

@@ -50,17 +50,13 @@ def doctor(
 
 
 def _examine(config: Config) -> Iterator[Finding]:
-    from chsink.doctor.examine import Examination
-    from chsink.observe.logs import configure, logger
-    from chsink.spark.executor import SystemClock
-    from chsink.wiring import Wiring
+    from chsink.checks import all_findings
+    from chsink.connect import connected
+    from chsink.observe.logs import configure
 
     configure(config.observe.log_format, "error")
-    wiring = Wiring(config, SystemClock(), logger(config.sink.name))
-    try:
-        yield from Examination(wiring).findings()
-    finally:
-        wiring.close()
+    with connected(config) as services:
+        yield from all_findings(services)
 
 
 def _print(finding: Finding) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -14,8 +14,8 @@ from chsink.cli.output import Commands, JsonOption, print_json, print_table
 from chsink.config import Config
 
 if TYPE_CHECKING:
+    from chsink.connect import Services
     from chsink.recovery.change import Change
-    from chsink.wiring import Wiring
     from statemachine.records import StateKey, StateRecord
 
 state = typer.Typer(
@@ -38,8 +38,8 @@ def show(config: ConfigOption = DEFAULT_CONFIG, assignments: SetOption = None, a
     """Show every row: owner, ranges, phases, and how long tokens are still trusted.  Changes nothing."""
     from chsink.recovery.show import state_document
 
-    with _wiring(_impatient(load_config(config, assignments))) as wiring:
-        document = state_document(wiring)
+    with _services(_impatient(load_config(config, assignments))) as services:
+        document = state_document(services)
     if as_json:
         print_json(document)
         return
@@ -88,22 +88,23 @@ def resolve(  # noqa: PLR0917 - arguments and options of a command
     chosen = [name for name, said in (("landed", landed), ("resend", resend), ("lost", lost)) if said]
     if len(chosen) != 1:
         raise typer.BadParameter("say one of --landed, --resend and --lost")
-    from chsink.pipelines import Untouched
+    from chsink.clickhouse.landing import present_fingerprint
+    from chsink.formats.pipeline import Untouched
     from chsink.recovery.decide import Verdict, plan_resolve
     from statemachine.ranges import TopicPartition
 
     verdict: Verdict = chosen[0]  # type: ignore[assignment]
-    with _wiring(_impatient(load_config(config, assignments))) as wiring:
-        bare = Untouched(wiring.config.kafka.isolation_level)
+    with _services(_impatient(load_config(config, assignments))) as services:
+        bare = Untouched(services.config.kafka.isolation_level)
         change = plan_resolve(
-            wiring,
+            services,
             TopicPartition(topic, partition),
             verdict,
             table=table,
-            pipeline=lambda t: pipeline or wiring.fingerprint(t, bare),
+            pipeline=lambda t: pipeline or present_fingerprint(services.clickhouse, t, bare),
             senders_gone=senders_gone,
         )
-        _confirm_and_carry_out(wiring, change, f"resolve --{verdict}", yes=yes)
+        _confirm_and_carry_out(services, change, f"resolve --{verdict}", yes=yes)
 
 
 @state.command()
@@ -124,8 +125,8 @@ def reset(
     """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
     from chsink.recovery.decide import plan_reset
 
-    with _wiring(load_config(config, assignments)) as wiring:
-        _confirm_and_carry_out(wiring, plan_reset(wiring, topic, partition), "reset", yes=yes)
+    with _services(load_config(config, assignments)) as services:
+        _confirm_and_carry_out(services, plan_reset(services, topic, partition), "reset", yes=yes)
 
 
 @state.command()
@@ -151,8 +152,8 @@ def recover(
     """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
     from chsink.recovery.recover import Accepted, survey, write
 
-    with _wiring(load_config(config, assignments)) as wiring:
-        found = survey(wiring, typer.echo, Accepted(accept_removed, accept_holes))
+    with _services(load_config(config, assignments)) as services:
+        found = survey(services, typer.echo, Accepted(accept_removed, accept_holes))
         refused = [one.refusal for one in found if one.refusal is not None]
         for refusal in refused[1:]:
             typer.echo(str(refusal), err=True)
@@ -164,10 +165,10 @@ def recover(
         typer.echo("the state of these partitions will be recorded; a job that runs on this sink is fenced:")
         print_table(("topic", "partition", "table", "landed"), [[*_name(o.key), str(o.landed)] for o in found])
         _ask(yes=yes)
-        _print_records(write(wiring, found))
+        _print_records(write(services, found))
 
 
-def _confirm_and_carry_out(wiring: Wiring, change: Change, command: str, *, yes: bool) -> None:
+def _confirm_and_carry_out(services: Services, change: Change, command: str, *, yes: bool) -> None:
     from chsink.recovery.change import carry_out
 
     typer.echo("now:")
@@ -175,7 +176,7 @@ def _confirm_and_carry_out(wiring: Wiring, change: Change, command: str, *, yes:
     for sentence in change.says:
         typer.echo(f"- {sentence}")
     _ask(yes=yes)
-    written = carry_out(wiring, change, command)
+    written = carry_out(services, change, command)
     typer.echo("done:")
     _print_records(written)
 
@@ -186,10 +187,10 @@ def _ask(*, yes: bool) -> None:
 
 
 def _print_records(records: Mapping[StateKey, StateRecord]) -> None:
-    from chsink.recovery.change import describe
+    from chsink.recovery.change import in_words
 
     print_table(
-        ("topic", "partition", "table", "state"), [[*_name(k), describe(r)] for k, r in sorted(records.items())]
+        ("topic", "partition", "table", "state"), [[*_name(k), in_words(r)] for k, r in sorted(records.items())]
     )
 
 
@@ -204,15 +205,9 @@ def _impatient(config: Config) -> Config:
     return config.model_copy(update={"clickhouse": clickhouse.model_copy(update=shorter)})
 
 
-@contextmanager
-def _wiring(config: Config) -> Iterator[Wiring]:
-    from chsink.observe.logs import configure, logger
-    from chsink.spark.executor import SystemClock
-    from chsink.wiring import Wiring
+def _services(config: Config) -> AbstractContextManager[Services]:
+    from chsink.connect import connected
+    from chsink.observe.logs import configure
 
     configure(config.observe.log_format, "error")
-    wiring = Wiring(config, SystemClock(), logger(config.sink.name))
-    try:
-        yield wiring
-    finally:
-        wiring.close()
+    return connected(config)

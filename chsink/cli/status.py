@@ -16,7 +16,7 @@ from chsink.cli.output import JsonOption, print_json, print_table
 from chsink.config import Config
 
 if TYPE_CHECKING:
-    from chsink.wiring import Wiring
+    from chsink.connect import Services
     from statemachine.ranges import TopicPartition
 
 
@@ -68,18 +68,14 @@ def status(
 def read_status(config: Config) -> dict[str, Any]:
     """The status as one JSON object; ``lag_unknown`` says why there is no lag, None where there is."""
     from chsink.batch.ledger import read_owner, read_records
-    from chsink.observe.logs import configure, logger
-    from chsink.spark.executor import SystemClock
-    from chsink.wiring import Wiring
+    from chsink.connect import connected
+    from chsink.observe.logs import configure
 
     configure(config.observe.log_format, "error")
-    wiring = Wiring(config, SystemClock(), logger(config.sink.name))
-    try:
-        owner = read_owner(wiring.store, config.sink.name)
-        records = read_records(wiring.store, config.sink.name)
-        ends, lag_unknown = _log_ends(wiring, {k.topic_partition for k in records})
-    finally:
-        wiring.close()
+    with connected(config) as services:
+        owner = read_owner(services.store, config.sink.name)
+        records = read_records(services.store, config.sink.name)
+        ends, lag_unknown = _log_ends(services, {k.topic_partition for k in records})
     now = time.time()
     partitions = [
         PartitionStatus(
@@ -109,7 +105,7 @@ def read_status(config: Config) -> dict[str, Any]:
     }
 
 
-def _log_ends(wiring: Wiring, recorded: Collection[TopicPartition]) -> tuple[dict[TopicPartition, int], str | None]:
+def _log_ends(services: Services, recorded: Collection[TopicPartition]) -> tuple[dict[TopicPartition, int], str | None]:
     """Log ends of those partitions that Kafka still has; why none is known, where Kafka does not answer."""
     from chsink.errors import PreflightError, UnavailableError
 
@@ -117,7 +113,7 @@ def _log_ends(wiring: Wiring, recorded: Collection[TopicPartition]) -> tuple[dic
     try:
         for topic in sorted({tp.topic for tp in recorded}):
             with suppress(PreflightError):  # a topic that was deleted
-                existing.update(wiring.kafka.partitions([topic]))
-        return wiring.kafka.log_ends(existing.intersection(recorded)), None
+                existing.update(services.kafka.partitions([topic]))
+        return services.kafka.log_ends(existing.intersection(recorded)), None
     except UnavailableError as error:
         return {}, error.message

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from chsink.clickhouse.shards import Target
 from chsink.clickhouse.table import METADATA_COLUMNS, TargetTable
 from chsink.clickhouse.window import check_window
 from chsink.errors import PreflightError
@@ -25,17 +25,6 @@ _TYPED_PATHS = re.compile(rf"(?<![`\w])JSON\((?!(?:{_JSON_ARGUMENT}(?:, ?{_JSON_
 UNSUPPORTED = re.compile(rf"\b(AggregateFunction\(|Interval|Nothing\b)|{_TYPED_PATHS.pattern}")
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
-    """A routed table: what it is on each shard, in the shards' order, and the key that chooses the shard."""
-
-    topic: str
-    name: str
-    urls: tuple[str, ...]
-    tables: tuple[TargetTable, ...]
-    shard_key: tuple[str, ...]
-
-
 def target_findings(target: Target) -> Iterator[Finding]:
     """What is wrong with a target, or one ``ok``."""
     found = [
@@ -47,7 +36,7 @@ def target_findings(target: Target) -> Iterator[Finding]:
         *_defaults(target),
     ]
     yield from found or [ok("CHS-203", f"{target.name} takes what {target.topic} brings, and deduplicates: "
-                                       + ", ".join(_window(t) for t in target.tables))]  # fmt: skip
+                                       + ", ".join(_window(s.table) for s in target.shards))]  # fmt: skip
 
 
 def _window(table: TargetTable) -> str:
@@ -56,7 +45,8 @@ def _window(table: TargetTable) -> str:
 
 
 def _engine(target: Target) -> Iterator[Finding]:
-    for url, table in zip(target.urls, target.tables, strict=True):
+    for shard in target.shards:
+        url, table = shard.url, shard.table
         if not table.engine.endswith("MergeTree"):
             yield error(
                 "CHS-203",
@@ -71,20 +61,20 @@ def _engine(target: Target) -> Iterator[Finding]:
 
 
 def _same_columns(target: Target) -> Iterator[Finding]:
-    first = [(c.name, c.type, c.default_kind) for c in target.tables[0].insertable]
-    for url, table in zip(target.urls[1:], target.tables[1:], strict=True):
-        other = [(c.name, c.type, c.default_kind) for c in table.insertable]
+    first, at = [(c.name, c.type, c.default_kind) for c in target.table.insertable], target.shards[0].url
+    for shard in target.shards[1:]:
+        other = [(c.name, c.type, c.default_kind) for c in shard.table.insertable]
         if other != first:
             differing = sorted({c[0] for c in set(first) ^ set(other)})
             yield error(
                 "CHS-204",
-                f"{target.name} differs between {target.urls[0]} and {url}: {', '.join(differing) or 'column order'}",
+                f"{target.name} differs between {at} and {shard.url}: {', '.join(differing) or 'column order'}",
                 "give the table the same columns on every shard",
             )
 
 
 def _shard_key(target: Target) -> Iterator[Finding]:
-    names = {c.name for c in target.tables[0].insertable}
+    names = {c.name for c in target.table.insertable}
     for column in target.shard_key:
         if column not in names:
             yield error(
@@ -95,7 +85,7 @@ def _shard_key(target: Target) -> Iterator[Finding]:
 
 
 def _unsupported(target: Target) -> Iterator[Finding]:
-    for column in target.tables[0].insertable:
+    for column in target.table.insertable:
         name = f"{target.name}.{column.name}"
         if _TYPED_PATHS.search(column.type):
             yield error(
@@ -121,7 +111,8 @@ def _unsupported(target: Target) -> Iterator[Finding]:
 
 def _partitions(target: Target) -> Iterator[Finding]:
     """Partition keys that come out differently when a piece is sent again: the same token would not deduplicate."""
-    for url, table in zip(target.urls, target.tables, strict=True):
+    for shard in target.shards:
+        url, table = shard.url, shard.table
         volatile = [c for c in volatile_columns(table) if _names(table.partition_key, c)]
         if NON_DETERMINISTIC.search(table.partition_key):
             volatile.append(table.partition_key)
@@ -134,7 +125,7 @@ def _partitions(target: Target) -> Iterator[Finding]:
 
 
 def _defaults(target: Target) -> Iterator[Finding]:
-    table = target.tables[0]
+    table = target.table
     volatile = [c for c in volatile_columns(table) if not _names(table.partition_key, c)]
     if volatile:
         yield warning(

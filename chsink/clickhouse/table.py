@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from chsink.decode.columns import Column
 from chsink.errors import PreflightError
 from chsink.ports import Queries
 
@@ -18,7 +19,6 @@ METADATA_COLUMNS = (
     "_kafka_headers",
 )
 PROBE_COLUMNS = METADATA_COLUMNS[:3]
-INSERTABLE = ("", "DEFAULT")
 IDENTITY = (
     "if(startsWith(engine, 'Replicated'), (SELECT any(zookeeper_path) FROM system.replicas "
     "WHERE database = {database:String} AND table = {name:String}), toString(uuid))"
@@ -27,16 +27,6 @@ IDENTITY = (
 _WITHOUT_REPLICA = "replaceRegexpOne(create_table_query, 'ENGINE = Replicated[A-Za-z]*[(]''[^'']*'', ''[^'']*''', '')"
 _DIGEST = f"hex(sipHash128({IDENTITY}, engine, {_WITHOUT_REPLICA}))"
 THE_TABLE = "FROM system.tables WHERE database = {database:String} AND name = {name:String}"
-
-
-@dataclass(frozen=True, slots=True)
-class TableColumn:
-    """One column: ``default_kind`` is '', DEFAULT, MATERIALIZED, ALIAS or EPHEMERAL."""
-
-    name: str
-    type: str
-    default_kind: str
-    default_expression: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +41,7 @@ class TargetTable:
     name: str
     identity: str
     engine: str
-    columns: tuple[TableColumn, ...]
+    columns: tuple[Column, ...]
     partition_key: str
     ttl: bool
     merge_tree: Mapping[str, str]
@@ -59,9 +49,9 @@ class TargetTable:
     definition: str = ""
 
     @property
-    def insertable(self) -> tuple[TableColumn, ...]:
+    def insertable(self) -> tuple[Column, ...]:
         """Columns that an INSERT may name."""
-        return tuple(c for c in self.columns if c.default_kind in INSERTABLE)
+        return tuple(c for c in self.columns if c.insertable)
 
     @property
     def replicated(self) -> bool:
@@ -110,7 +100,7 @@ def describe(client: Queries, database: str, name: str) -> TargetTable:
         name,
         identity,
         engine,
-        tuple(TableColumn(*c) for c in columns),
+        tuple(Column(*c) for c in columns),
         partition_key,
         bool(re.search(r"\bTTL\b", ddl.split("SETTINGS")[0])),
         settings,

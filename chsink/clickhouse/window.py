@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from chsink.clickhouse.probing import count_rows
 from chsink.clickhouse.remembered import altered, look, usable_blocks, why_forgotten
+from chsink.clickhouse.shards import ShardTable
 from chsink.clickhouse.table import TargetTable, definition
 from chsink.errors import HaltError, PreflightError, UnavailableError
 from chsink.ports import Clock, Queries
@@ -27,24 +28,16 @@ BEYOND = 2**62
 """Above any offset."""
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
-    """One shard's table and the way to it."""
-
-    client: Queries
-    table: TargetTable
-
-
 @dataclass(slots=True)
 class DedupWindow:
-    """:class:`chsink.batch.roles.Target` over the target tables.
+    """:class:`chsink.batch.roles.Window` over the target tables.
 
-    ``members(table, layout)`` gives the table on each shard of a layout (by fingerprint, None for the present one), in
+    ``shards(table, layout)`` gives the table on each shard of a layout (by fingerprint, None for the present one), in
     the shards' order.  No send of a range starts later than ``max_age_s`` (or the table's own limit, if shorter) after
     BEFORE, less ``insert_s`` (how long one may take) and ``margin_s`` (clocks that differ, processes that pause).
     """
 
-    members: Callable[[str, str | None], Sequence[Member]]
+    shards: Callable[[str, str | None], Sequence[ShardTable]]
     clock: Clock
     max_age_s: int
     margin_s: int
@@ -53,23 +46,23 @@ class DedupWindow:
 
     def marks(self, table: str, layout: str | None = None) -> tuple[Mark, ...]:
         """What the table holds on each shard of a layout."""
-        return tuple(look(m.client, m.table) for m in self.members(table, layout))
+        return tuple(look(s.client, s.table) for s in self.shards(table, layout))
 
     def check_unchanged(self, table: str) -> None:
         """AlteredError when the table is no longer the one that the pipeline was made for."""
-        for member in self.members(table, None):
-            if definition(member.client, member.table.database, member.table.name) != member.table.definition:
-                raise altered(table, member.client.url)
+        for shard in self.shards(table, None):
+            if definition(shard.client, shard.table.database, shard.table.name) != shard.table.definition:
+                raise altered(table, shard.url)
 
     def check_fits(self, table: str, chunks: int) -> None:
         """PreflightError when the table cannot remember so many chunks, or not for as long as one insert may take."""
-        for member in self.members(table, None):
-            check_window(member.table, member.client.url, chunks)
-            window_s, needed_s = member.table.window_s, self.margin_s + self.insert_s
+        for shard in self.shards(table, None):
+            check_window(shard.table, shard.url, chunks)
+            window_s, needed_s = shard.table.window_s, self.margin_s + self.insert_s
             if window_s is not None and window_s <= needed_s:
                 raise PreflightError(
                     "CHS-234",
-                    f"{table} at {member.client.url} remembers a token for {window_s} s, an insert and the margin take "
+                    f"{table} at {shard.url} remembers a token for {window_s} s, an insert and the margin take "
                     f"{needed_s} s",
                     "raise replicated_deduplication_window_seconds, or lower clickhouse.insert_timeout_s",
                 )
@@ -83,68 +76,68 @@ class DedupWindow:
         return self.clock.now_ms() >= self.deadline_ms(key, record)
 
     def must_probe(self, key: StateKey, record: StateRecord) -> bool:
-        """See :class:`chsink.batch.roles.Target`."""
-        members = self.members(key.table, record.layout)
-        why = self._forgotten(members, key, record)
+        """See :class:`chsink.batch.roles.Window`."""
+        shards = self.shards(key.table, record.layout)
+        why = self._forgotten(shards, key, record)
         if why is None:
             return False
-        if not all(m.table.can_probe for m in members):
+        if not all(s.table.can_probe for s in shards):
             raise HaltError(
                 "CHS-317",
                 f"{key.topic_partition} {record.range} is in doubt and {why}; {key.table} cannot be probed by offset",
                 "look in the table whether the rows are there, then `chsink state resolve --help`; a plain MergeTree "
                 "with _kafka_topic, _kafka_partition and _kafka_offset columns and no TTL is probed automatically",
             )
-        self._wait_out_senders(members, key, record, why)
+        self._wait_out_senders(shards, key, record, why)
         return True
 
     def holds_foreign(self, key: StateKey, record: StateRecord) -> bool:
-        """See :class:`chsink.batch.roles.Target`.  Rows at or beyond the last offset that was ever announced."""
+        """See :class:`chsink.batch.roles.Window`.  Rows at or beyond the last offset that was ever announced."""
         beyond = OffsetRange(record.end, BEYOND)
-        members = self.members(key.table, record.layout)
-        return any(count_rows(m.client, key.table, key.topic_partition, beyond) for m in members)
+        shards = self.shards(key.table, record.layout)
+        return any(count_rows(s.client, key.table, key.topic_partition, beyond) for s in shards)
 
     def doubtful_tokens(self, key: StateKey, record: StateRecord) -> str | None:
         """Why a token of the range may be gone, None when it surely is not."""
-        return self._forgotten(self.members(key.table, record.layout), key, record)
+        return self._forgotten(self.shards(key.table, record.layout), key, record)
 
     def _limit_s(self, key: StateKey, record: StateRecord) -> int:
-        windows = (m.table.window_s for m in self.members(key.table, record.layout))
+        windows = (s.table.window_s for s in self.shards(key.table, record.layout))
         return min([self.max_age_s, *(w for w in windows if w is not None)])
 
-    def _forgotten(self, members: Sequence[Member], key: StateKey, record: StateRecord) -> str | None:
+    def _forgotten(self, shards: Sequence[ShardTable], key: StateKey, record: StateRecord) -> str | None:
         if record.probe:
             return "was found to have left its deduplication window before"
-        if self.is_late(key, record) and any(m.table.window_s is not None for m in members):
+        if self.is_late(key, record) and any(s.table.window_s is not None for s in shards):
             return f"more than {self._limit_s(key, record)} s old (its table's window by time, or in_doubt.max_age_s)"
-        if len(record.marks) != len(members):
+        if len(record.marks) != len(shards):
             return "what its table held when it was announced is not known"
-        for member, then in zip(members, record.marks, strict=True):
-            why = why_forgotten(member.table, then, look(member.client, member.table))
+        for shard, then in zip(shards, record.marks, strict=True):
+            why = why_forgotten(shard.table, then, look(shard.client, shard.table))
             if why is not None:
-                return f"{why} on {member.client.url}"
+                return f"{why} on {shard.url}"
         return None
 
     # --- waiting for others -----------------------------------------------------------------------------------------
 
-    def _wait_out_senders(self, members: Sequence[Member], key: StateKey, record: StateRecord, why: str) -> None:
+    def _wait_out_senders(self, shards: Sequence[ShardTable], key: StateKey, record: StateRecord, why: str) -> None:
         """Until no task of an older attempt can start a send, and those that started have ended."""
         until = record.before_at + self._limit_s(key, record) * 1000
         left_s = (until - self.clock.now_ms()) / 1000
         if left_s > 0:
             self.say(f"{key.topic_partition} {record.range}: {why}; waiting {left_s:.0f} s for possible senders")
             self.clock.sleep(left_s)
-        for member in members:
-            self._wait_for_inserts(member, key, record)
+        for shard in shards:
+            self._wait_for_inserts(shard, key, record)
 
-    def _wait_for_inserts(self, member: Member, key: StateKey, record: StateRecord) -> None:
+    def _wait_for_inserts(self, shard: ShardTable, key: StateKey, record: StateRecord) -> None:
         """An insert of the range that the server is still busy with: it ends by ``max_execution_time``."""
         give_up = self.clock.now_ms() + self.insert_s * 1000
-        while _running(member.client, token_head(key, record)):
+        while _running(shard.client, token_head(key, record)):
             if self.clock.now_ms() >= give_up:
                 raise UnavailableError(
                     "CHS-710",
-                    f"{member.client.url} is still running an insert of {key.topic_partition} {record.range}",
+                    f"{shard.url} is still running an insert of {key.topic_partition} {record.range}",
                     "let it end, or kill it there (system.processes), then start again",
                 )
             self.clock.sleep(LOOK_AGAIN_S)

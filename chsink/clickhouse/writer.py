@@ -24,11 +24,10 @@ from chsink.clickhouse.identifiers import quote_identifier, quote_table
 from chsink.clickhouse.patience import transient, tries
 from chsink.clickhouse.probing import count_rows
 from chsink.clickhouse.remembered import look, why_forgotten
-from chsink.clickhouse.table import TargetTable
+from chsink.clickhouse.shards import InsertShard
 from chsink.errors import HaltError, UnavailableError, without_values
 from chsink.ports import Clock, InsertResult, ServerRefused, SqlClient, Unanswered
 from statemachine.ranges import OffsetRange, TopicPartition
-from statemachine.records import Mark
 
 PINNED: Mapping[str, Any] = {
     "insert_deduplicate": 1,
@@ -49,15 +48,13 @@ def bounded(timeout_s: float) -> dict[str, int]:
 
 @dataclass(slots=True)
 class ShardWriter:
-    """:class:`chsink.ports.BlockWriter` for one range, over one client and table per shard.
+    """:class:`chsink.ports.BlockWriter` for one range, over the shards of its layout.
 
-    ``marks`` is what the tables held when the range was announced.  ``retry_for_s`` bounds all tries of one piece,
+    ``retry_for_s`` bounds all tries of one piece,
     ``timeout_s`` each of them.  ``settings`` are the user's; pinned ones win.
     """
 
-    clients: Sequence[SqlClient]
-    tables: Sequence[TargetTable]
-    marks: Sequence[Mark]
+    shards: Sequence[InsertShard]
     settings: Mapping[str, Any]
     clock: Clock
     retry_for_s: float
@@ -66,7 +63,7 @@ class ShardWriter:
 
     def insert(self, shard: int, table: str, batch: pa.RecordBatch, token: str, deadline_ms: int) -> InsertResult:
         """See :class:`chsink.ports.BlockWriter`."""
-        client, sends = self.clients[shard], 0
+        client, sends = self.shards[shard].client, 0
         columns = ", ".join(quote_identifier(n) for n in batch.schema.names)
         sql = f"INSERT INTO {quote_table(table)} ({columns}) FORMAT ArrowStream"
         body = arrow_stream(batch)
@@ -98,7 +95,7 @@ class ShardWriter:
 
     def count(self, shard: int, table: str, partition: TopicPartition, offsets: OffsetRange) -> int:
         """See :class:`chsink.ports.BlockWriter`."""
-        return count_rows(self.clients[shard], table, partition, offsets)
+        return count_rows(self.shards[shard].client, table, partition, offsets)
 
     def _check_deadline(self, token: str, deadline_ms: int) -> None:
         if self.clock.now_ms() >= deadline_ms:
@@ -110,12 +107,12 @@ class ShardWriter:
 
     def _check_remembered(self, shard: int, token: str) -> None:
         """Somebody may have sent the piece before: this task, an older attempt of it, or an older driver."""
-        client, table = self.clients[shard], self.tables[shard]
-        why = why_forgotten(table, self.marks[shard], look(client, table))
+        at = self.shards[shard]
+        why = why_forgotten(at.table, at.mark, look(at.client, at.table))
         if why is not None:
             raise UnavailableError(
                 "CHS-707",
-                f"piece {token} is not sent any more, as {client.url} may have forgotten its token: {why}",
+                f"piece {token} is not sent any more, as {at.url} may have forgotten its token: {why}",
                 "start again: the range is in doubt, and its pieces are looked for before they are sent; when a batch "
                 "fills the window by itself, enlarge it, or lower kafka.max_offsets_per_trigger",
             )

@@ -45,6 +45,9 @@ class Route(Section):
     shard_key: Annotated[tuple[Text, ...], AsTuple] | None = Field(
         default=None, description="Columns that choose the shard, instead of `clickhouse.shard_key`."
     )
+    format: Literal["json"] = Field(
+        default="json", description="How the record's value is read; unused where a transform made the table's columns."
+    )
 
     @property
     def target(self) -> TableName:

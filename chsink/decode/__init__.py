@@ -7,10 +7,11 @@ answer with :class:`Decoded`: the rows that fit, and a reason for each that does
 
 from __future__ import annotations
 
-from chsink.decode.columns import BadValue, Column, Decoded
+from chsink.decode.columns import Column
 from chsink.decode.conform import conform
 from chsink.decode.json_decoder import JsonDecoder
 from chsink.decode.wire import INSERT_SETTINGS, codec_for, wire_type
+from chsink.ports import BadValue, Decoded
 
 __all__ = [
     "INSERT_SETTINGS",

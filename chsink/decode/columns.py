@@ -1,10 +1,9 @@
-"""What the decoder is told about a table, and what it answers."""
+"""What a decoder is told about a table."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 _EMPTY_DEFAULT = re.compile(
     r"\[\]|array\(\)|emptyArray\w+\(\)|map\(\)|'\{\}'|(?:CAST|_CAST)\((?:\[\]|map\(\)|'\{\}'), '.*'\)"
@@ -40,26 +39,3 @@ class Column:
     def default_is_empty(self) -> bool:
         """Whether the DEFAULT is the empty array, map or JSON object, written as a constant."""
         return self.has_default and _EMPTY_DEFAULT.fullmatch(self.default_expression.strip()) is not None
-
-
-@dataclass(frozen=True, slots=True)
-class BadValue:
-    """Why one input row was left out: the first reason found, never the value itself."""
-
-    row: int
-    column: str | None
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Decoded:
-    """The rows that fit, in input order, in wire types; and those that do not.
-
-    ``batch`` is a ``pa.RecordBatch`` with the insertable columns in their given order; ``rows`` is a
-    ``pa.Array[int64]`` with the input row of each batch row, or None when every input row is in it; ``bad``
-    holds one entry for every other input row, ascending.
-    """
-
-    batch: Any
-    rows: Any
-    bad: list[BadValue] = field(default_factory=list)

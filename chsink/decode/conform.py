@@ -19,12 +19,13 @@ import numpy as np
 import pyarrow as pa
 
 from chsink.decode.codec import Mask, Suspects, python_values
-from chsink.decode.columns import BadValue, Column, Decoded
+from chsink.decode.columns import Column
 from chsink.decode.documents import JsonCodec
 from chsink.decode.fast import Refused
 from chsink.decode.fields import LENGTHS, Field, fields_of, groups_of, uneven
 from chsink.decode.texts import is_text
 from chsink.decode.values import MisfitError, Number, Pairs, RawNeededError, kind_of, parse_value, with_raw
+from chsink.ports import BadValue, Decoded
 
 
 def conform(batch: Any, columns: Sequence[Column], *, timezone: str) -> Decoded:

@@ -20,11 +20,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from chsink.decode.codec import Mask, Suspects, numpy_of
-from chsink.decode.columns import BadValue, Column, Decoded
+from chsink.decode.columns import Column
 from chsink.decode.fast import FastPlan, Refused
 from chsink.decode.fields import fields_of
 from chsink.decode.reference import Reference
 from chsink.decode.values import Pairs
+from chsink.ports import BadValue, Decoded
 
 BLOCK_ROWS: Final = 16_384
 BLOCK_BYTES: Final = 8 << 20

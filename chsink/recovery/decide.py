@@ -5,35 +5,33 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from chsink.batch.halts import asking_target
 from chsink.batch.ledger import read_owner
 from chsink.clickhouse.identifiers import quote_string, quote_table
-from chsink.clickhouse.preflight import Target
+from chsink.clickhouse.shards import Target
 from chsink.clickhouse.table import PROBE_COLUMNS
+from chsink.connect import Services
 from chsink.errors import ChsinkError, PreflightError
-from chsink.recovery.change import Change, find, is_routed
+from chsink.recovery.change import Change, find
 from statemachine import writes
 from statemachine.ranges import TopicPartition
 from statemachine.records import Phase, StateKey, StateRecord
 
-if TYPE_CHECKING:
-    from chsink.wiring import Wiring
-
 Verdict = Literal["landed", "resend", "lost"]
 
 
-def plan_reset(wiring: Wiring, topic: str, partition: int | None) -> Change:
+def plan_reset(services: Services, topic: str, partition: int | None) -> Change:
     """Begin anew: EMPTY rows of the next incarnation."""
-    found = find(wiring, topic, partition)
+    found = find(services, topic, partition)
     in_doubt = [f"{k.topic_partition} {r.range}" for k, r in found.items() if r.in_doubt]
     doubtful = [f"in doubt, and forgotten too: {', '.join(in_doubt)}"] if in_doubt else []
     says = (
         f"what was landed of {topic} ({len(found)} records) is forgotten; rows in the tables stay as they are",
         (
             "the next start needs a new checkpoint, and reads from kafka.starting_offsets = "
-            f"{wiring.config.kafka.starting_offsets!r}"
+            f"{services.config.kafka.starting_offsets!r}"
         ),
         "records that are in the table already will land a second time, unless the table is emptied first",
         "a job that runs on this sink is fenced: it stops with CHS-801",
@@ -48,7 +46,7 @@ def _reset(record: StateRecord, epoch: int, attempt: str) -> StateRecord:
 
 
 def plan_resolve(
-    wiring: Wiring,
+    services: Services,
     tp: TopicPartition,
     verdict: Verdict,
     *,
@@ -62,7 +60,7 @@ def plan_resolve(
     a task may still send the range, and CHS-322 when it cannot or must not be sent again, or its rows cannot be
     counted.  The other verdicts are a person's word, and hold where a server of the range is gone.
     """
-    doubtful = {k: r for k, r in find(wiring, tp.topic, tp.partition, table).items() if r.phase is Phase.BEFORE}
+    doubtful = {k: r for k, r in find(services, tp.topic, tp.partition, table).items() if r.phase is Phase.BEFORE}
     if len(doubtful) != 1:
         tables = ", ".join(k.table for k in doubtful)
         raise PreflightError(
@@ -71,7 +69,7 @@ def plan_resolve(
             "name one with --table" if doubtful else "see `chsink state show`",
         )
     [(key, record)] = doubtful.items()
-    seen = look(wiring, key, record)
+    seen = seen_rows(services, key, record)
     fenced = "a job that runs on this sink is fenced: it stops with CHS-801"
     match verdict:
         case "landed":
@@ -81,9 +79,9 @@ def plan_resolve(
             does = f"{key.topic_partition} {record.range} is given up: what is not there is never sent (a gap)"
             return Change(doubtful, (does, seen.sentence, fenced), {key: _lost})
         case "resend":
-            _check_resend(wiring, key, record, seen, senders_gone=senders_gone)
+            _check_resend(services, key, record, seen, senders_gone=senders_gone)
             does = f"{key.topic_partition} {record.range} is sent again by the next start, whole, under new tokens"
-            make = partial(_resend, wiring, key, pipeline(tp.topic))
+            make = partial(_resend, services, key, pipeline(tp.topic))
             return Change(doubtful, (does, seen.sentence, fenced), {key: make})
 
 
@@ -96,25 +94,25 @@ def _lost(record: StateRecord, epoch: int, attempt: str) -> StateRecord:
 
 
 def _resend(  # noqa: PLR0917 - the last three are given by who carries it out
-    wiring: Wiring, key: StateKey, pipeline: str, record: StateRecord, epoch: int, attempt: str
+    services: Services, key: StateKey, pipeline: str, record: StateRecord, epoch: int, attempt: str
 ) -> StateRecord:
     with asking_target():
-        marks = wiring.window(lambda _: None).marks(key.table)
+        marks = services.clickhouse.window(lambda _: None).marks(key.table)
     return writes.resend(
         record,
-        layout=wiring.layout(wiring.config.route_of(key.topic)).fingerprint(),
+        layout=services.clickhouse.layout(services.config.route_of(key.topic)).fingerprint(),
         pipeline=pipeline,
-        before_at=wiring.clock.now_ms(),
+        before_at=services.clock.now_ms(),
         marks=marks,
         epoch=epoch,
         attempt=attempt,
     )
 
 
-def _check_resend(wiring: Wiring, key: StateKey, record: StateRecord, seen: Seen, *, senders_gone: bool) -> None:
+def _check_resend(services: Services, key: StateKey, record: StateRecord, seen: Seen, *, senders_gone: bool) -> None:
     """A range may be sent anew only when it can be read, nobody else can still send it, and none of it is there."""
     tp = key.topic_partition
-    if not is_routed(wiring, key):
+    if not services.clickhouse.is_routed(key):
         raise PreflightError("CHS-322", f"{tp}: no route leads to {key.table}", "put the route back first")
     if seen.trouble is not None:
         raise PreflightError(
@@ -122,8 +120,8 @@ def _check_resend(wiring: Wiring, key: StateKey, record: StateRecord, seen: Seen
             f"{tp} {record.range}: {seen.sentence}",
             "put that right, so that the rows can be counted; or look yourself, and say --landed or --lost",
         ) from seen.trouble
-    topic_id = wiring.kafka.topic_ids([key.topic])[key.topic]
-    start, end = wiring.kafka.log_starts([tp])[tp], wiring.kafka.log_ends([tp])[tp]
+    topic_id = services.kafka.topic_ids([key.topic])[key.topic]
+    start, end = services.kafka.log_starts([tp])[tp], services.kafka.log_ends([tp])[tp]
     if topic_id != record.topic_id or start > record.start or end < record.end:
         raise PreflightError(
             "CHS-322",
@@ -161,28 +159,28 @@ class Seen:
         return f"{self.table} holds {self.rows} rows of it now"
 
 
-def look(wiring: Wiring, key: StateKey, record: StateRecord) -> Seen:
+def seen_rows(services: Services, key: StateKey, record: StateRecord) -> Seen:
     """Look for the range's rows on its recorded shards.  Nothing that is wrong there is raised."""
-    if not is_routed(wiring, key):
+    if not services.clickhouse.is_routed(key):
         return Seen(key.table)
     try:
-        target = wiring.target(wiring.config.route_of(key.topic))
-        return Seen(key.table, _count(wiring, target, key, record))
+        target = services.clickhouse.target(services.config.route_of(key.topic))
+        return Seen(key.table, _count(services, target, key, record))
     except ChsinkError as error:
         return Seen(key.table, trouble=error)
 
 
-def _count(wiring: Wiring, target: Target, key: StateKey, record: StateRecord) -> int | None:
+def _count(services: Services, target: Target, key: StateKey, record: StateRecord) -> int | None:
     """Rows of the range, None where the table, or the state, cannot tell."""
-    owner = read_owner(wiring.store, key.sink)
+    owner = read_owner(services.store, key.sink)
     recorded = owner is not None and owner.layout(record.layout) is not None
-    if not recorded or not {c.name for c in target.tables[0].columns}.issuperset(PROBE_COLUMNS):
+    if not recorded or not {c.name for c in target.table.columns}.issuperset(PROBE_COLUMNS):
         return None
     assert owner is not None
     sql = f"SELECT count() FROM {quote_table(key.table)} WHERE {_where(key, record)}"
     with asking_target():
-        members = wiring.window(owner.layout).members(key.table, record.layout)
-        return sum(int(m.client.query(sql)[0][0]) for m in members)
+        shards = services.clickhouse.window(owner.layout).shards(key.table, record.layout)
+        return sum(int(s.client.query(sql)[0][0]) for s in shards)
 
 
 def _where(key: StateKey, record: StateRecord) -> str:

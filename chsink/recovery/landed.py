@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from chsink.clickhouse.identifiers import quote_table
-from chsink.ports import SqlClient
+from chsink.ports import Queries
 from statemachine.ranges import OffsetRange, TopicPartition
 
 SLICE = 1 << 24
@@ -30,7 +30,7 @@ class Extent:
     rows: int
 
 
-def extent(clients: Sequence[SqlClient], table: str, tp: TopicPartition) -> Extent | None:
+def extent(clients: Sequence[Queries], table: str, tp: TopicPartition) -> Extent | None:
     """The first and last offset there are, None when there is no row."""
     sql = (
         "SELECT count(), min(toInt64(_kafka_offset)), max(toInt64(_kafka_offset)) "
@@ -45,7 +45,7 @@ def extent(clients: Sequence[SqlClient], table: str, tp: TopicPartition) -> Exte
 
 
 def holes(
-    clients: Sequence[SqlClient],
+    clients: Sequence[Queries],
     table: str,
     tp: TopicPartition,
     within: OffsetRange,
@@ -67,7 +67,7 @@ def holes(
         yield last
 
 
-def _present(clients: Sequence[SqlClient], table: str, tp: TopicPartition, part: OffsetRange) -> npt.NDArray[np.bool_]:
+def _present(clients: Sequence[Queries], table: str, tp: TopicPartition, part: OffsetRange) -> npt.NDArray[np.bool_]:
     """For each offset of the part, whether any shard holds a row of it."""
     sql = (
         "SELECT intDiv(o, 64), groupBitOr(bitShiftLeft(toUInt64(1), o % 64)) FROM "

@@ -11,24 +11,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from chsink.batch.halts import asking_target
 from chsink.batch.ledger import read_records
 from chsink.clickhouse.identifiers import quote_string, quote_table
-from chsink.clickhouse.preflight import Target
-from chsink.clickhouse.table import PROBE_COLUMNS, TargetTable
+from chsink.clickhouse.shards import ShardTable, Target
+from chsink.clickhouse.table import PROBE_COLUMNS
+from chsink.connect import Services
 from chsink.errors import PreflightError
-from chsink.ports import SqlClient
 from chsink.recovery.change import claim
 from chsink.recovery.landed import Extent, extent, holes
 from chsink.recovery.unread import first_record
 from statemachine import writes
 from statemachine.ranges import OffsetRange
 from statemachine.records import Phase, StateKey, StateRecord
-
-if TYPE_CHECKING:
-    from chsink.wiring import Wiring
 
 KEEPING = ("MergeTree", "ReplicatedMergeTree", "SharedMergeTree")
 Say = Callable[[str], None]
@@ -54,37 +50,37 @@ class Recovered:
     refusal: PreflightError | None = None
 
 
-def survey(wiring: Wiring, say: Say, accepted: Accepted) -> list[Recovered]:
+def survey(services: Services, say: Say, accepted: Accepted) -> list[Recovered]:
     """Look at every topic-partition without state.  Changes nothing.
 
     Raises PreflightError CHS-330 for a table that cannot tell.
     """
-    stored = read_records(wiring.store, wiring.config.sink.name)
+    stored = read_records(services.store, services.config.sink.name)
     found: list[Recovered] = []
-    for target in wiring.targets.values():
-        partitions = wiring.kafka.partitions([target.topic])
-        keys = [StateKey(wiring.config.sink.name, tp.topic, tp.partition, target.name) for tp in partitions]
+    for target in services.clickhouse.targets.values():
+        partitions = services.kafka.partitions([target.topic])
+        keys = [StateKey(services.config.sink.name, tp.topic, tp.partition, target.name) for tp in partitions]
         todo = [k for k in keys if k not in stored or stored[k].phase is Phase.EMPTY]
         if todo:
             with asking_target():
-                _check_table(wiring, target, accepted)
+                _check_table(target, accepted)
         for key in todo:
             with asking_target():
-                found += _Partition(wiring, target, key, say).survey(accepted)
+                found += _Partition(services, target, key, say).survey(accepted)
     return found
 
 
-def write(wiring: Wiring, found: list[Recovered]) -> dict[StateKey, StateRecord]:
+def write(services: Services, found: list[Recovered]) -> dict[StateKey, StateRecord]:
     """Claim the sink and create the records.  Raises the first refusal before anything is written."""
     for one in found:
         if one.refusal is not None:
             raise one.refusal
-    ledger = claim(wiring, "recover", [one.key for one in found])
-    attempt, now = ledger.attempt(), wiring.clock.now_ms()
+    ledger = claim(services, "recover", [one.key for one in found])
+    attempt, now = ledger.attempt(), services.clock.now_ms()
     changes: dict[StateKey, StateRecord] = {}
     for one in found:
-        layout = wiring.layout(wiring.config.route_of(one.key.topic)).fingerprint()
-        said = writes.Announcement(one.topic_id, wiring.config.clickhouse.chunk_offsets, layout, "", now)
+        layout = services.clickhouse.layout(services.config.route_of(one.key.topic)).fingerprint()
+        said = writes.Announcement(one.topic_id, services.config.clickhouse.chunk_offsets, layout, "", now)
         record = ledger.records[one.key]
         if record.phase is not Phase.EMPTY:
             raise PreflightError("CHS-323", f"{one.key} has state now", "nothing was written; look again")
@@ -95,17 +91,17 @@ def write(wiring: Wiring, found: list[Recovered]) -> dict[StateKey, StateRecord]
     return changes
 
 
-def _check_table(wiring: Wiring, target: Target, accepted: Accepted) -> None:
-    for client, table in zip(wiring.clients, target.tables, strict=True):
-        missing = set(PROBE_COLUMNS) - {c.name for c in table.columns}
+def _check_table(target: Target, accepted: Accepted) -> None:
+    for shard in target.shards:
+        missing = set(PROBE_COLUMNS) - {c.name for c in shard.table.columns}
         if missing:
             raise _cannot(
-                target, client.url, f"it has no column {', '.join(sorted(missing))}", "no command can help here"
+                target, shard.url, f"it has no column {', '.join(sorted(missing))}", "no command can help here"
             )
-        why = _losing(client, table)
+        why = _losing(shard)
         if why is not None and not accepted.removed:
             fix = "rows removed beyond the last remaining one will be inserted again: to accept, add --accept-removed"
-            raise _cannot(target, client.url, why, fix)
+            raise _cannot(target, shard.url, why, fix)
 
 
 def _cannot(target: Target, url: str, why: str, fix: str) -> PreflightError:
@@ -113,13 +109,14 @@ def _cannot(target: Target, url: str, why: str, fix: str) -> PreflightError:
     return PreflightError("CHS-330", what, fix)
 
 
-def _losing(client: SqlClient, table: TargetTable) -> str | None:
+def _losing(shard: ShardTable) -> str | None:
     """Why rows that landed may not be there any more."""
+    table = shard.table
     if table.engine not in KEEPING:
         return f"a {table.engine} removes rows when it merges"
     if table.ttl:
         return "its TTL removes rows"
-    [[mutations]] = client.query(
+    [[mutations]] = shard.client.query(
         "SELECT count() FROM system.mutations WHERE database = {database:String} AND table = {name:String} "
         "AND match(command, '(?i)^[( ]*DELETE|_row_exists')",
         {"database": table.database, "name": table.name},
@@ -130,8 +127,9 @@ def _losing(client: SqlClient, table: TargetTable) -> str | None:
 class _Partition:
     """The survey of one topic-partition."""
 
-    def __init__(self, wiring: Wiring, target: Target, key: StateKey, say: Say) -> None:
-        self._wiring = wiring
+    def __init__(self, services: Services, target: Target, key: StateKey, say: Say) -> None:
+        self._services = services
+        self._clients = [s.client for s in target.shards]
         self._target = target
         self._key = key
         self._tp = key.topic_partition
@@ -139,26 +137,26 @@ class _Partition:
 
     def survey(self, accepted: Accepted) -> Iterator[Recovered]:
         """One finding, or none where the table has no row of it."""
-        seen = extent(self._wiring.clients, self._target.name, self._tp)
+        seen = extent(self._clients, self._target.name, self._tp)
         if seen is None:
             self._say(f"{self._tp}: no rows in {self._target.name}; it will start like a new one")
             return
-        topic_id = self._wiring.kafka.topic_ids([self._tp.topic])[self._tp.topic]
+        topic_id = self._services.kafka.topic_ids([self._tp.topic])[self._tp.topic]
         refusal = self._log_ends_before(seen) or (None if accepted.holes else self._doubt(seen))
         self._say(f"{self._tp}: {seen.rows} rows over {seen.range}" + (f": refused, {refusal.id}" if refusal else ""))
         landed = seen.range if refusal is not None else OffsetRange(seen.range.start, self._next_record(seen.range.end))
         yield Recovered(self._key, landed, topic_id, refusal)
 
     def _doubt(self, seen: Extent) -> PreflightError | None:
-        log_start = self._wiring.kafka.log_starts([self._tp])[self._tp]
-        missing = list(holes(self._wiring.clients, self._target.name, self._tp, seen.range, self._progress(seen)))
+        log_start = self._services.kafka.log_starts([self._tp])[self._tp]
+        missing = list(holes(self._clients, self._target.name, self._tp, seen.range, self._progress(seen)))
         offsets = seen.range.length - sum(h.length for h in missing)
         if seen.rows > offsets:
             return self._refused(
                 f"some offsets have several rows ({seen.rows} rows, {offsets} offsets)",
                 "remove duplicates; or, when the transform makes several rows of a record, add --accept-holes",
             )
-        if self._wiring.config.kafka.starting_offsets == "earliest" and log_start < seen.range.start:
+        if self._services.config.kafka.starting_offsets == "earliest" and log_start < seen.range.start:
             missing.insert(0, OffsetRange(log_start, seen.range.start))  # it was to be read too
         gone = [h for h in missing if h.start < log_start]
         if gone:
@@ -182,11 +180,11 @@ class _Partition:
         return rest.end if unread is None else unread
 
     def _first_record(self, ranges: list[OffsetRange]) -> int | None:
-        kafka = self._wiring.config.kafka
+        kafka = self._services.config.kafka
         return first_record(kafka.client_options(), kafka.isolation_level, self._tp, ranges)
 
     def _log_end(self) -> int:
-        return self._wiring.kafka.log_ends([self._tp])[self._tp]
+        return self._services.kafka.log_ends([self._tp])[self._tp]
 
     def _progress(self, seen: Extent) -> Callable[[int], None]:
         def progress(reached: int) -> None:

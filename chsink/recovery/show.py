@@ -4,37 +4,34 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from chsink.batch.halts import asking_target
 from chsink.batch.ledger import read_owner, read_records
 from chsink.clickhouse.window import DedupWindow
+from chsink.connect import Services
 from chsink.errors import ChsinkError
-from chsink.recovery.change import is_routed
 from statemachine.owner import Owner
 from statemachine.records import StateKey, StateRecord
 
-if TYPE_CHECKING:
-    from chsink.wiring import Wiring
 
-
-def state_document(wiring: Wiring) -> dict[str, Any]:
+def state_document(services: Services) -> dict[str, Any]:
     """Owner, layouts and records as one JSON object.
 
     ``window`` is what the table remembers, per shard, as (blocks, seconds or null); ``tokens`` says of a range in doubt
     whether that still holds its tokens, or why that is unknown.  Both are None where no route leads to the table.
     """
-    sink = wiring.config.sink.name
-    owner, records = read_owner(wiring.store, sink), read_records(wiring.store, sink)
-    memory = _Memory(wiring, owner)
+    sink = services.config.sink.name
+    owner, records = read_owner(services.store, sink), read_records(services.store, sink)
+    memory = _Memory(services, owner)
     return {
         "sink": sink,
-        "store": wiring.store.name,
+        "store": services.store.name,
         "owner": None
         if owner is None
         else {"driver": owner.driver, "epoch": owner.epoch, "since": moment(owner.claimed_at)},
         "layouts": {} if owner is None else dict(owner.layouts),
-        "records": [_record(k, r, wiring.clock.now_ms(), memory) for k, r in sorted(records.items())],
+        "records": [_record(k, r, services.clock.now_ms(), memory) for k, r in sorted(records.items())],
     }
 
 
@@ -42,21 +39,21 @@ def state_document(wiring: Wiring) -> dict[str, Any]:
 class _Memory:
     """What the target tables remember.  A question that fails once, of the tables or of a layout, is not put again."""
 
-    wiring: Wiring
+    services: Services
     owner: Owner | None
     _window: DedupWindow | None = None
     _unknown: dict[str | None, str] = field(default_factory=dict)
 
     def blocks(self, key: StateKey) -> list[tuple[int, int | None]] | None:
         """(blocks, seconds) per shard of the present layout."""
-        window = self._asked() if is_routed(self.wiring, key) else None
+        window = self._asked() if self.services.clickhouse.is_routed(key) else None
         if window is None:
             return None
-        return [(m.table.window_blocks, m.table.window_s) for m in window.members(key.table, None)]
+        return [(s.table.window_blocks, s.table.window_s) for s in window.shards(key.table, None)]
 
     def tokens(self, key: StateKey, record: StateRecord) -> str | None:
         """Whether the tokens of a range in doubt are remembered."""
-        if not record.in_doubt or not is_routed(self.wiring, key):
+        if not record.in_doubt or not self.services.clickhouse.is_routed(key):
             return None
         window = self._asked()
         if window is not None and record.layout not in self._unknown:
@@ -70,7 +67,7 @@ class _Memory:
     def _asked(self) -> DedupWindow | None:
         if self._window is None and None not in self._unknown:
             try:
-                self._window = self.wiring.window(self.owner.layout if self.owner else lambda _: None)
+                self._window = self.services.clickhouse.window(self.owner.layout if self.owner else lambda _: None)
             except ChsinkError as error:
                 self._unknown[None] = f"unknown: {error.message}"
         return self._window

@@ -6,6 +6,7 @@ import json
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,20 +18,21 @@ from structlog.testing import capture_logs
 from typer.testing import CliRunner
 
 from chsink.batch.ledger import Ledger
+from chsink.checks import check_start
 from chsink.cli.main import app
+from chsink.clickhouse.landing import assemble, present_fingerprint
 from chsink.config import load
+from chsink.connect import Services, connected
 from chsink.embedded.clickhouse import EmbeddedClickHouse
 from chsink.embedded.clickhouse.users import ClickHouseUser
 from chsink.embedded.kafka import EmbeddedKafka
 from chsink.embedded.topics import delete_records
 from chsink.embedded.zookeeper import EmbeddedZooKeeper
 from chsink.errors import PreflightError
-from chsink.observe.logs import configure, logger
+from chsink.formats.pipeline import Untouched
+from chsink.observe.logs import configure
 from chsink.observe.metrics import Metrics
 from chsink.observe.observer import JobObserver
-from chsink.pipelines import Untouched
-from chsink.spark.executor import SystemClock
-from chsink.wiring import Wiring
 from statemachine import writes
 from statemachine.ranges import OffsetRange, TopicPartition
 from statemachine.records import Mark, StateKey, StateRecord
@@ -88,34 +90,31 @@ class Bench:
         assert result.exit_code in (0, 1), result.output
         return Report(result.exit_code, json.loads(result.stdout)["findings"])
 
-    def wiring(self) -> Wiring:
-        return Wiring(load(self.job), SystemClock(), logger(self.topic))
+    def connected(self) -> AbstractContextManager[Services]:
+        return connected(load(self.job))
 
     def record(self, change: Callable[[StateRecord, int, str], StateRecord], partition: int = 0) -> None:
         """Let a driver write one record."""
-        wiring = self.wiring()
-        key = StateKey(self.topic, self.topic, partition, f"{self.database}.t")
-        layouts = [wiring.layout(r) for r in wiring.config.routes]
-        ledger = Ledger(wiring.store, self.topic, "a test", wiring.clock, lambda: uuid.uuid4().hex)
-        ledger.claim([key], {layout.fingerprint(): layout.to_json() for layout in layouts})
-        ledger.write({key: change(ledger.records[key], ledger.epoch, ledger.attempt())})
-        wiring.close()
+        with self.connected() as services:
+            key = StateKey(self.topic, self.topic, partition, f"{self.database}.t")
+            ledger = Ledger(services.store, self.topic, "a test", services.clock, lambda: uuid.uuid4().hex)
+            ledger.claim([key], services.clickhouse.layouts)
+            ledger.write({key: change(ledger.records[key], ledger.epoch, ledger.attempt())})
 
     def announced(self, *, landed: bool, age_s: float = 0, topic_id: str | None = None, partition: int = 0) -> None:
         """Record that [0, 5) of a partition was announced, or landed too."""
-        wiring = self.wiring()
-        said = writes.Announcement(
-            topic_id or wiring.kafka.topic_ids([self.topic])[self.topic],
-            10,
-            wiring.layout(wiring.config.routes[0]).fingerprint(),
-            wiring.fingerprint(self.topic, Untouched("read_committed")),
-            int((time.time() - age_s) * 1000),
-            tuple(
-                Mark(m.blocks, m.started_s - int(age_s))  # the server of that time had been started before it
-                for m in wiring.window(lambda _: None).marks(f"{self.database}.t")
-            ),
-        )
-        wiring.close()
+        with self.connected() as services:
+            said = writes.Announcement(
+                topic_id or services.kafka.topic_ids([self.topic])[self.topic],
+                10,
+                services.clickhouse.layout(services.config.routes[0]).fingerprint(),
+                present_fingerprint(services.clickhouse, self.topic, Untouched("read_committed")),
+                int((time.time() - age_s) * 1000),
+                tuple(
+                    Mark(m.blocks, m.started_s - int(age_s))  # the server of that time had been started before it
+                    for m in services.clickhouse.window(lambda _: None).marks(f"{self.database}.t")
+                ),
+            )
 
         def before(record: StateRecord, epoch: int, attempt: str) -> StateRecord:
             new = writes.before(record, OffsetRange(0, 5), said, epoch=epoch, attempt=attempt, fresh=True)
@@ -482,12 +481,11 @@ def test_rows_of_the_topic_without_state(bench: Bench) -> None:
 
 
 def start(bench: Bench) -> None:
-    wiring = bench.wiring()
-    try:
-        observer = JobObserver(wiring.log, Metrics(bench.topic), wiring.clock)
-        wiring.driver(Untouched("read_committed"), observer)
-    finally:
-        wiring.close()
+    with bench.connected() as services:
+        stream = Untouched("read_committed")
+        check_start(services, stream)
+        observer = JobObserver(services.log, Metrics(bench.topic), services.clock)
+        assemble(services.clickhouse, services.store, services.kafka, stream, observer)
 
 
 def test_a_start_logs_warnings_and_goes_on(bench: Bench) -> None:
@@ -524,8 +522,7 @@ def test_kept_offsets(bench: Bench) -> None:
     now = int(time.time() * 1000)
     produce(bench.bootstrap, bench.topic, 0, ["{}"] * 3)
     tp = TopicPartition(bench.topic, 0)
-    wiring = bench.wiring()
-    assert wiring.kafka.retention_ms(bench.topic) == 3_600_000
-    assert wiring.kafka.offsets_since([tp], now - 60_000) == {tp: 0}
-    assert wiring.kafka.offsets_since([tp], now + 3_600_000) == {tp: -1}
-    wiring.close()
+    with bench.connected() as services:
+        assert services.kafka.retention_ms(bench.topic) == 3_600_000
+        assert services.kafka.offsets_since([tp], now - 60_000) == {tp: 0}
+        assert services.kafka.offsets_since([tp], now + 3_600_000) == {tp: -1}

@@ -6,6 +6,7 @@ import json
 import re
 import uuid
 from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 
@@ -15,16 +16,16 @@ from typer.testing import CliRunner, Result
 
 from chsink.batch.ledger import Ledger
 from chsink.cli.main import app
+from chsink.clickhouse.landing import assemble, present_fingerprint
+from chsink.connect import Services, connected
 from chsink.embedded.ports import free_port
 from chsink.embedded.stack import Stack
 from chsink.errors import FencedError, HaltError, UnavailableError
-from chsink.observe.logs import configure, logger
+from chsink.formats.pipeline import Untouched
+from chsink.observe.logs import configure
 from chsink.observe.metrics import Metrics
 from chsink.observe.observer import JobObserver
-from chsink.pipelines import Untouched
 from chsink.sharding import Layout, Shard
-from chsink.spark.executor import SystemClock
-from chsink.wiring import Wiring
 from statemachine import writes
 from statemachine.ranges import OffsetRange, TopicPartition
 from statemachine.records import StateKey
@@ -54,14 +55,13 @@ def rows(job: Job) -> int:
 
 def forget_state(job: Job) -> None:
     """What losing the Keeper does."""
-    wiring = quiet_wiring(job)
-    wiring.store.delete(list(wiring.store.load(job.name)))
-    wiring.close()
+    with quietly_connected(job) as opened:
+        opened.store.delete(list(opened.store.load(job.name)))
 
 
-def quiet_wiring(job: Job) -> Wiring:
+def quietly_connected(job: Job) -> AbstractContextManager[Services]:
     configure("console", "error")
-    return Wiring(job.config(), SystemClock(), logger(job.name))
+    return connected(job.config())
 
 
 @pytest.fixture
@@ -70,28 +70,27 @@ def doubtful(make_job: MakeJob) -> Job:  # noqa: F811
     job = make_job(partitions=1)
     job.send(0, 25)
     insert(job, 0, range(10))
-    wiring = quiet_wiring(job)
-    key = StateKey(job.name, job.topic, 0, job.tables[job.topic])
-    layouts = {layout.fingerprint(): layout.to_json() for layout in map(wiring.layout, wiring.config.routes)}
-    ledger = Ledger(wiring.store, job.name, "a test", wiring.clock, lambda: uuid.uuid4().hex)
-    ledger.claim([key], layouts)
-    said = writes.Announcement(
-        wiring.kafka.topic_ids([job.topic])[job.topic],
-        10,
-        next(iter(layouts)),
-        wiring.fingerprint(job.topic, Untouched("read_committed")),
-        wiring.clock.now_ms(),
-        wiring.window(lambda _: None).marks(key.table),
-    )
-    for planned in (OffsetRange(0, 10), OffsetRange(10, 25)):
-        fresh = planned.start == 0
-        before = writes.before(
-            ledger.records[key], planned, said, epoch=ledger.epoch, attempt=ledger.attempt(), fresh=fresh
+    with quietly_connected(job) as opened:
+        key = StateKey(job.name, job.topic, 0, job.tables[job.topic])
+        layouts = opened.clickhouse.layouts
+        ledger = Ledger(opened.store, job.name, "a test", opened.clock, lambda: uuid.uuid4().hex)
+        ledger.claim([key], layouts)
+        said = writes.Announcement(
+            opened.kafka.topic_ids([job.topic])[job.topic],
+            10,
+            next(iter(layouts)),
+            present_fingerprint(opened.clickhouse, job.topic, Untouched("read_committed")),
+            opened.clock.now_ms(),
+            opened.clickhouse.window(lambda _: None).marks(key.table),
         )
-        ledger.write({key: before})
-        if fresh:
-            ledger.write({key: writes.after(before, epoch=ledger.epoch, attempt=ledger.attempt())})
-    wiring.close()
+        for planned in (OffsetRange(0, 10), OffsetRange(10, 25)):
+            fresh = planned.start == 0
+            before = writes.before(
+                ledger.records[key], planned, said, epoch=ledger.epoch, attempt=ledger.attempt(), fresh=fresh
+            )
+            ledger.write({key: before})
+            if fresh:
+                ledger.write({key: writes.after(before, epoch=ledger.epoch, attempt=ledger.attempt())})
     assert job.phases() == {0: ("BEFORE", 10, 25)}
     return job
 
@@ -180,15 +179,14 @@ def test_status_of_a_topic_that_was_deleted(landed: Job, services: Stack) -> Non
 
 def move_to(job: Job, layout: Layout | None) -> None:
     """Let a driver own the sink; what is in doubt becomes in doubt under that layout."""
-    wiring = quiet_wiring(job)
-    ledger = Ledger(wiring.store, job.name, "a test", wiring.clock, lambda: uuid.uuid4().hex)
-    kept = layout or wiring.layout(wiring.config.routes[0])
-    ledger.claim([], {kept.fingerprint(): kept.to_json()})
-    attempt = ledger.attempt()
-    moved = {k: replace(r, layout=kept.fingerprint(), attempt=attempt) for k, r in ledger.records.items()}
-    if moved:
-        ledger.write(moved)
-    wiring.close()
+    with quietly_connected(job) as opened:
+        ledger = Ledger(opened.store, job.name, "a test", opened.clock, lambda: uuid.uuid4().hex)
+        kept = layout or opened.clickhouse.layout(opened.config.routes[0])
+        ledger.claim([], {kept.fingerprint(): kept.to_json()})
+        attempt = ledger.attempt()
+        moved = {k: replace(r, layout=kept.fingerprint(), attempt=attempt) for k, r in ledger.records.items()}
+        if moved:
+            ledger.write(moved)
 
 
 @pytest.fixture(params=["taken out of the configuration", "in the configuration still"])
@@ -334,16 +332,15 @@ def test_one_verdict_is_needed(doubtful: Job) -> None:
 
 def test_a_running_driver_is_fenced(doubtful: Job) -> None:
     """It learns who took the sink, and writes nothing any more."""
-    wiring = quiet_wiring(doubtful)
-    observer = JobObserver(wiring.log, Metrics(doubtful.name), wiring.clock)
-    wired = wiring.driver(Untouched("read_committed"), observer)
-    wired.driver.claim(wired.layouts)
-    assert run(doubtful, "resolve", doubtful.topic, "0", "--landed", "--yes").exit_code == 0
+    with quietly_connected(doubtful) as opened:
+        observer = JobObserver(opened.log, Metrics(doubtful.name), opened.clock)
+        driver, _ = assemble(opened.clickhouse, opened.store, opened.kafka, Untouched("read_committed"), observer)
+        driver.claim(opened.clickhouse.layouts)
+        assert run(doubtful, "resolve", doubtful.topic, "0", "--landed", "--yes").exit_code == 0
 
-    with pytest.raises(FencedError, match=r"CHS-801.*`chsink state resolve --landed` on "):
-        wired.driver.ledger.write(wired.driver.in_doubt())
+        with pytest.raises(FencedError, match=r"CHS-801.*`chsink state resolve --landed` on "):
+            driver.ledger.write(driver.in_doubt())
 
-    wiring.close()
     assert doubtful.phases() == {0: ("AFTER", 10, 25)}
 
 

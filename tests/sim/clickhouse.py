@@ -14,7 +14,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from chsink.clickhouse.table import TableColumn, TargetTable
+from chsink.clickhouse.table import TargetTable
+from chsink.decode.columns import Column
 from chsink.ports import ServerRefused, Unanswered, Unreachable
 from tests.sim.hub import Hub
 from tests.sim.kafka import PARTITION, SERIAL, serial_of
@@ -52,7 +53,7 @@ class TableKind:
         database, table = name.split(".")
         return TargetTable(
             database, table, "uuid", "ReplicatedMergeTree" if self.replicated else "MergeTree",
-            tuple(TableColumn(c, "String", "", "") for c in columns), "", False, settings, "UTC",
+            tuple(Column(c, "String", "", "") for c in columns), "", False, settings, "UTC",
         )  # fmt: skip
 
 

@@ -7,11 +7,12 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from chsink.batch.driver import Driver, Route
+from chsink.batch.driver import Destination, Driver
 from chsink.batch.ledger import Ledger, read_records
 from chsink.batch.model import Ack, PlannedBatch
 from chsink.clickhouse.patience import PatientQueries
-from chsink.clickhouse.window import DedupWindow, Member
+from chsink.clickhouse.shards import ShardTable
+from chsink.clickhouse.window import DedupWindow
 from statemachine.ranges import TopicPartition
 from statemachine.records import Phase, StateKey, StateRecord
 from statemachine.table import Decision, Policy, StepKind
@@ -105,13 +106,13 @@ def _driver(world: World, ledger: Ledger, clock: HubClock) -> Driver:
     tables = {table: kind.describe(table) for table, kind in world.kinds.items()}
     shards = world.shards
 
-    def members(table: str, layout: str | None) -> list[Member]:
+    def shard_tables(table: str, layout: str | None) -> list[ShardTable]:
         servers = world.servers[: shards if layout is None else shards_of(layout)]
-        return [Member(PatientQueries(Client(s), clock, ASK_FOR_S), tables[table]) for s in servers]
+        return [ShardTable(PatientQueries(Client(s), clock, ASK_FOR_S), tables[table]) for s in servers]
 
-    window = DedupWindow(members, clock, world.max_age_s, MARGIN_S, REQUEST_TIMEOUT_S)
+    window = DedupWindow(shard_tables, clock, world.max_age_s, MARGIN_S, REQUEST_TIMEOUT_S)
     routes = {
-        topic: Route(topic, table, world.chunk_offsets, str(world.shards), world.pipelines[topic])
+        topic: Destination(topic, table, world.chunk_offsets, str(world.shards), world.pipelines[topic])
         for topic, table in world.routes.items()
     }
     policy = Policy(world.on_gap, world.on_rewind)

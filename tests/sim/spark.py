@@ -14,9 +14,12 @@ import numpy as np
 import pyarrow as pa
 
 from chsink.batch.model import Ack, Assignment, PlannedBatch
-from chsink.batch.task import Piece, Prepared, Rejected, TaskContext, run_task
+from chsink.batch.reader import ReadPlan, Span
+from chsink.batch.task import run_task
+from chsink.clickhouse.pieces import Piece, PieceLander, Prepared
+from chsink.clickhouse.shards import InsertShard
 from chsink.clickhouse.writer import ShardWriter
-from chsink.ports import BlockWriter, Clock
+from chsink.ports import BadValue, BlockWriter, Clock
 from statemachine.ranges import OffsetRange, TopicPartition
 from tests.sim.checkpoint import SparkDied
 from tests.sim.clickhouse import REQUEST_TIMEOUT_S, Client, Server
@@ -158,7 +161,10 @@ class Runner:
 
         def run() -> None:
             try:
-                ack = run_task(self._read(task), self._context(task, assigned, planned))
+                spans = {tp: Span(a.range, a.record.chunk_offsets) for tp, a in assigned.items()}
+                plan = ReadPlan(planned, spans, max_chunk_bytes=10**9)
+                land = PieceLander(assigned, self.world.prepare, self._writer, self.world.halt_on_bad_value)
+                ack = run_task(task.number, self._read(task), plan, land, lambda: _OneActor(self.hub))
             except SparkDied as error:
                 task.error = error
             else:
@@ -195,29 +201,14 @@ class Runner:
         if self.waiting is not None:
             self.waiting.wake = 0
 
-    def _context(
-        self,
-        task: _Task,
-        assigned: Mapping[TopicPartition, Assignment],
-        planned: Mapping[TopicPartition, OffsetRange],
-    ) -> TaskContext:
-        return TaskContext(
-            task.number,
-            assigned,
-            planned,
-            self.world.prepare,
-            self._writer,
-            self.world.halt_on_bad_value,
-            10**9,
-            executor=lambda: _OneActor(self.hub),
-        )
-
     def _writer(self, assignment: Assignment) -> BlockWriter:
         servers: list[Server] = self.world.servers[: shards_of(assignment.layout)]
         table, marks = assignment.key.table, assignment.record.marks
-        tables = [s.tables[table].kind.describe(table) for s in servers]
-        clients = [Client(s) for s in servers]
-        return ShardWriter(clients, tables, marks, {}, self.clock, RETRY_FOR_S, REQUEST_TIMEOUT_S)
+        shards = [
+            InsertShard(Client(server), server.tables[table].kind.describe(table), mark)
+            for server, mark in zip(servers, marks, strict=True)
+        ]
+        return ShardWriter(shards, {}, self.clock, RETRY_FOR_S, REQUEST_TIMEOUT_S)
 
     def _disturb(self, task: _Task) -> None:
         """What is worst while a task reads: that its records go."""
@@ -264,12 +255,12 @@ def batch_of(tp: TopicPartition, offsets: list[int], serial: int) -> pa.RecordBa
     )  # fmt: skip
 
 
-def prepare(table: pa.Table, assignment: Assignment, *, bad: int) -> Prepared:
+def prepare(records: pa.RecordBatch, assignment: Assignment, *, bad: int) -> Prepared:
     """Pieces by the recorded layout: shard = uid % shards.  Every ``bad``-th record has a value that does not fit."""
-    uids = table.column("uid").to_numpy()
+    uids = records.column("uid").to_numpy()
     shards = shards_of(assignment.layout)
     fits = uids % bad != 0
-    rejected = tuple(Rejected(int(i), "n", "out of range") for i in np.flatnonzero(~fits))
+    rejected = tuple(BadValue(int(i), "n", "out of range") for i in np.flatnonzero(~fits))
     pieces = []
     for shard in range(shards):
         mine = uids[fits & (uids % shards == shard)]

@@ -1,7 +1,7 @@
 """The rooms of the code base and who may call whom, read from the import statements.
 
-``statemachine`` is the pure core; ``ports`` says what delivery needs from the world; adapters implement that and do not
-know each other; entry points join them.
+``statemachine`` is the pure core; ``ports`` says what the sink needs from the world; adapters implement that and do not
+know each other; ``batch`` lands micro-batches by ports only; landers (``clickhouse``) stand on it; entry points join them.
 """
 
 from __future__ import annotations
@@ -21,34 +21,65 @@ SHARED = {"chsink", "chsink.errors", "chsink.ports", "chsink.findings", "chsink.
 """What any room of chsink may use (and every room itself)."""
 
 ROOMS: dict[str, set[str]] = {
+    "chsink.errors": set(),
+    "chsink.ports": set(),
+    "chsink.findings": set(),
+    "chsink.failpoints": set(),
+    "chsink.clock": set(),
+    "chsink.versions": set(),
     "chsink.fields": set(),
     # [state] is what the stores say it is
     "chsink.config": {"chsink.fields", "chsink.state"},
     "chsink.sharding": set(),
     "chsink.decode": set(),
+    "chsink.formats": {"chsink.decode"},
     "chsink.embedded": set(),
-    "chsink.kafka": set(),
-    "chsink.clickhouse": set(),
+    "chsink.batch": set(),
+    "chsink.kafka": {"chsink.config"},
     # quoting SQL text is pure; the store talks through ports.SqlClient, not through this client
     "chsink.state": {"chsink.clickhouse.identifiers", "chsink.fields"},
-    "chsink.batch": {"chsink.decode", "chsink.sharding"},
-    "chsink.observe": {"chsink.batch"},
-    "chsink.pipelines": {"chsink.clickhouse", "chsink.decode", "chsink.batch"},
-    "chsink.doctor": {
-        "chsink.clickhouse",
+    # a lander stands on batch, which knows no lander
+    "chsink.clickhouse": {
+        "chsink.batch",
+        "chsink.clock",
         "chsink.config",
         "chsink.decode",
-        "chsink.batch",
-        "chsink.kafka",
-        "chsink.pipelines",
+        "chsink.formats",
         "chsink.sharding",
-        "chsink.state",
-        "chsink.wiring",
     },
-    "chsink.recovery": {"chsink.clickhouse", "chsink.batch", "chsink.wiring"},
+    "chsink.observe": {"chsink.batch"},
+    "chsink.doctor": set(),
+    "chsink.connect": {
+        "chsink.clickhouse",
+        "chsink.clock",
+        "chsink.config",
+        "chsink.kafka",
+        "chsink.observe",
+        "chsink.state",
+    },
+    "chsink.checks": {
+        "chsink.batch",
+        "chsink.clickhouse",
+        "chsink.connect",
+        "chsink.doctor",
+        "chsink.formats",
+        "chsink.kafka",
+        "chsink.state",
+        "chsink.versions",
+    },
+    "chsink.recovery": {"chsink.batch", "chsink.clickhouse", "chsink.connect"},
+    "chsink.spark": {
+        "chsink.batch",
+        "chsink.checks",
+        "chsink.cli.main",  # the file that spark-submit gets is the command line
+        "chsink.clickhouse.landing",
+        "chsink.config",
+        "chsink.connect",
+        "chsink.observe",
+    },
 }
-"""Besides SHARED.  Entry points (spark, cli, wiring) may use all."""
-ENTRY = ("chsink.spark", "chsink.cli", "chsink.wiring", "chsink.__init__", "chsink.dlq", "chsink.mirror")
+"""Besides SHARED.  ``chsink.cli`` joins all of them."""
+ENTRY = ("chsink.cli", "chsink.__init__")
 
 CORE_MAY = {"__future__", "collections.abc", "dataclasses", "enum", "hashlib", "json", "types", "typing"}
 RENDERER_MAY = {"sys"}
@@ -165,7 +196,8 @@ def test_the_command_line_imports_nothing_heavy_at_its_start() -> None:
         "confluent_kafka",
         "kazoo",
         "chsink.spark",
-        "chsink.wiring",
+        "chsink.connect",
+        "chsink.checks",
     )
     wrong = [
         str(i)
@@ -184,3 +216,58 @@ def test_a_function_fits_on_a_screen() -> None:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.end_lineno
     }
     assert {name: lines for name, lines in long.items() if lines > MAX_LINES} == {}
+
+
+def modules() -> dict[str, Path]:
+    """Every module by name; a package's ``__init__`` under the package's name.
+
+    ``chsink`` itself is left out: it gives the public names, each imported when somebody asks for it.
+    """
+    files = (f for package in ("chsink", "statemachine") for f in sources(package))
+    return {name: f for f in files if (name := module_of(f).removesuffix(".__init__")) != "chsink"}
+
+
+def test_no_module_imports_itself_through_others() -> None:
+    """No circle, imports inside functions and those for type checkers included."""
+    known = modules()
+    graph: dict[str, set[str]] = {name: set() for name in known}
+    for name, file in known.items():
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                graph[name].update(alias.name for alias in node.names if alias.name in known)
+            elif isinstance(node, ast.ImportFrom) and node.module in known:
+                members = {f"{node.module}.{alias.name}" for alias in node.names}
+                graph[name].update(members & known.keys())
+                if members - known.keys():
+                    graph[name].add(node.module)
+    left = {name: uses - {name} for name, uses in graph.items()}
+    while True:  # who imports nobody that is left, or is imported by nobody that is left, is in no circle
+        imported = set[str]().union(*left.values())
+        kept = {name: uses & left.keys() for name, uses in left.items() if uses & left.keys() and name in imported}
+        if kept == left:
+            break
+        left = kept
+    assert left == {}
+
+
+LEAN = ("chsink.cli.validate", "chsink.cli.status", "chsink.cli.doctor", "chsink.cli.state")
+
+
+def test_commands_that_need_no_spark_do_not_import_it() -> None:
+    """Through all that they import, at the top of a file or inside a function."""
+    known = modules()
+    waiting, seen = list(LEAN), set(LEAN)
+    while waiting:
+        name = waiting.pop()
+        for found in imports(known[name]):
+            assert found.module.split(".")[0] not in ("pyspark", "py4j"), str(found)
+            nearer = [m for m in (found.module, *parents(found.module)) if m in known and m not in seen]
+            seen.update(nearer)
+            waiting.extend(nearer)
+
+
+def parents(module: str) -> Iterator[str]:
+    """The packages that importing the module imports too."""
+    while "." in module:
+        module = module.rpartition(".")[0]
+        yield module

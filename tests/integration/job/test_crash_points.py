@@ -59,7 +59,7 @@ def test_negative_control_without_tokens_records_are_doubled(
     job: Job, spark: SparkSession, failpoints: Failpoints, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The judge sees duplicates when there are any: with the server told not to deduplicate, settling doubles."""
-    monkeypatch.setattr("chsink.wiring.PINNED_WHERE_KNOWN", {"deduplicate_insert": "disable"})
+    monkeypatch.setattr("chsink.clickhouse.cluster.PINNED_WHERE_KNOWN", {"deduplicate_insert": "disable"})
     crash(job, spark, failpoints, "driver.before_after")
     job.drain(spark)
     assert job.verdict().surplus.total() > 0

@@ -123,7 +123,7 @@ def test_older_driver_is_fenced_and_names_the_owner(make_job: MakeJob, spark: Sp
     job.drain(spark, {"sink.checkpoint": newer.sink.checkpoint})
     writer = stream.writeStream.foreachBatch(older).option("checkpointLocation", str(job.checkpoint))
     job.send(0, 20)
-    older._run = None  # the batch to come counts as one of the run that was overtaken: a new run would claim anew
+    older._loop._run = None  # the batch to come counts as one of the run that was overtaken: a new run would claim anew
     try:
         with pytest.raises(FencedError, match=r"CHS-801.*now owned by") as caught:
             await_query(older, lambda: writer.trigger(availableNow=True).start())

@@ -11,9 +11,11 @@ import pyarrow.compute as pc
 import pytest
 
 from chsink.batch.model import Ack, Assignment, ChunkAck, total
-from chsink.batch.task import Piece, Prepared, Rejected, TaskContext, run_task
+from chsink.batch.reader import ReadPlan, Span
+from chsink.batch.task import run_task
+from chsink.clickhouse.pieces import Piece, PieceLander, Prepared
 from chsink.errors import UnavailableError
-from chsink.ports import InsertResult
+from chsink.ports import BadValue, InsertResult
 from statemachine.ranges import OffsetRange, TopicPartition
 from statemachine.records import Phase, StateKey, StateRecord
 from statemachine.tokens import piece_token
@@ -55,27 +57,37 @@ class Writer:
         return [offsets for _, offsets, _, _ in self.sent]
 
 
-def one_shard(table: pa.Table, assignment: Assignment) -> Prepared:
-    batches = table.combine_chunks().to_batches()
-    return Prepared(tuple(Piece(0, b) for b in batches))
+def one_shard(records: pa.RecordBatch, assignment: Assignment) -> Prepared:
+    return Prepared((Piece(0, records),))
 
 
-def two_shards(table: pa.Table, assignment: Assignment) -> Prepared:
-    odd = pc.equal(pc.bit_wise_and(table.column("offset"), 1), 1)
-    parts = [table.filter(pc.invert(odd)), table.filter(odd)]
-    return Prepared(tuple(Piece(n, p.combine_chunks().to_batches()[0]) for n, p in enumerate(parts) if p.num_rows))
+def two_shards(records: pa.RecordBatch, assignment: Assignment) -> Prepared:
+    odd = pc.equal(pc.bit_wise_and(records.column("offset"), 1), 1)
+    parts = [records.filter(pc.invert(odd)), records.filter(odd)]
+    return Prepared(tuple(Piece(n, p) for n, p in enumerate(parts) if p.num_rows))
 
 
-def context(writer: Writer, *, record: StateRecord = RECORD, probe: bool = False) -> TaskContext:
+@dataclass(frozen=True)
+class Task:
+    """A task of the sink, as the executor would make it."""
+
+    plan: ReadPlan
+    lander: PieceLander
+
+    def run(self, batches: Iterator[pa.RecordBatch]) -> Ack:
+        return run_task(7, batches, self.plan, self.lander)
+
+
+def context(writer: Writer, *, record: StateRecord = RECORD, probe: bool = False) -> Task:
     assignment = Assignment(KEY, replace(record, probe=probe), "layout", 99)
     planned = {TP: OffsetRange(5, 30), TopicPartition("t", 2): OffsetRange(0, 100)}
-    return TaskContext(
-        7, {TP: assignment}, planned, one_shard, lambda _: writer, halt_on_bad_value=True, max_chunk_bytes=10**6
-    )
+    plan = ReadPlan(planned, {TP: Span(assignment.range, record.chunk_offsets)}, max_chunk_bytes=10**6)
+    return Task(plan, PieceLander({TP: assignment}, one_shard, lambda _: writer, halt_on_bad_value=True))
 
 
 def run(writer: Writer, *batches: pa.RecordBatch, **changes: object) -> Ack:
-    return run_task(iter(batches), replace(context(writer), **changes))  # type: ignore[arg-type]
+    task = context(writer)
+    return replace(task, lander=replace(task.lander, **changes)).run(iter(batches))  # type: ignore[arg-type]
 
 
 def covered(ack: Ack) -> list[tuple[int, int]]:
@@ -225,18 +237,18 @@ def test_an_insert_that_fails_on_the_last_chunk_is_reported() -> None:
 
 
 def test_a_defect_is_raised_and_not_acknowledged() -> None:
-    def broken(table: pa.Table, assignment: Assignment) -> Prepared:
+    def broken(records: pa.RecordBatch, assignment: Assignment) -> Prepared:
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
         run(Writer(), batch(*range(10, 20)), prepare=broken)
 
 
-def rejecting(table: pa.Table, assignment: Assignment) -> Prepared:
-    offsets = table.column("offset").to_pylist()
-    bad = tuple(Rejected(i, "n", "text is not UInt8") for i, o in enumerate(offsets) if o in (15, 17))
-    kept = table.filter(pa.array([o not in (15, 17) for o in offsets])).combine_chunks()
-    return Prepared(tuple(Piece(0, b) for b in kept.to_batches()), bad)
+def rejecting(records: pa.RecordBatch, assignment: Assignment) -> Prepared:
+    offsets = records.column("offset").to_pylist()
+    bad = tuple(BadValue(i, "n", "text is not UInt8") for i, o in enumerate(offsets) if o in (15, 17))
+    kept = records.filter(pa.array([o not in (15, 17) for o in offsets]))
+    return Prepared((Piece(0, kept),) if kept.num_rows else (), bad)
 
 
 def test_a_bad_value_halts_naming_where_and_never_what() -> None:
@@ -256,7 +268,8 @@ def test_a_bad_value_is_skipped_and_counted() -> None:
 
 
 def test_max_chunk_bytes() -> None:
-    ack = run(Writer(), batch(*range(10, 20)), max_chunk_bytes=40)
+    task = context(Writer())
+    ack = replace(task, plan=replace(task.plan, max_chunk_bytes=40)).run(iter([batch(*range(10, 20))]))
     assert ack.error is not None
     assert ack.error[0] == "CHS-603" and "chunk [10, 14)" in ack.error[1]
 
@@ -317,7 +330,7 @@ def test_the_next_chunk_is_read_while_one_is_inserted() -> None:
         writer.read_on.set()
         yield batch(17, 18, 19)
 
-    ack = run_task(source(), context(writer))
+    ack = context(writer).run(source())
     assert writer.overlapped
     assert covered(ack) == TILES
 
@@ -332,8 +345,8 @@ def test_at_most_two_chunks_are_read_and_not_yet_inserted() -> None:
             held.append(offset - sum(len(o) for o in writer.offsets))
             yield batch(offset)
 
-    planned = {TP: OffsetRange(0, 400)}
-    ack = run_task(source(), replace(context(writer, record=record), planned=planned))
+    task = context(writer, record=record)
+    ack = replace(task, plan=replace(task.plan, planned={TP: OffsetRange(0, 400)})).run(source())
     assert len(ack.chunks) == 100
     # one chunk under way, one complete, and the row that completed it
     assert max(held) <= 2 * 4 + 1

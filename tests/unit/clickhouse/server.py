@@ -8,7 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from chsink.clickhouse.table import TableColumn, TargetTable
+from chsink.clickhouse.table import TargetTable
+from chsink.decode.columns import Column
 from statemachine.records import Mark, Phase, StateKey, StateRecord
 
 NOW_MS = 1_700_000_000_000
@@ -23,9 +24,7 @@ def table(engine: str = "MergeTree", **changes: Any) -> TargetTable:
         "replicated_deduplication_window": "100",
         "replicated_deduplication_window_seconds": "1000",
     }
-    columns = tuple(
-        TableColumn(c, "String", "", "") for c in ("n", "_kafka_topic", "_kafka_partition", "_kafka_offset")
-    )
+    columns = tuple(Column(c, "String", "", "") for c in ("n", "_kafka_topic", "_kafka_partition", "_kafka_offset"))
     whole: dict[str, Any] = {
         "database": "db", "name": "t", "identity": "u", "engine": engine, "columns": columns, "partition_key": "",
         "ttl": False, "merge_tree": settings, "timezone": "UTC", "definition": "d",

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from chsink.clickhouse.patience import PatientQueries
-from chsink.clickhouse.window import DedupWindow, Member
+from chsink.clickhouse.shards import ShardTable
+from chsink.clickhouse.window import DedupWindow
 from chsink.errors import AlteredError, HaltError, PreflightError, UnavailableError
 from chsink.ports import ServerRefused, Unreachable
 from statemachine.records import Mark
@@ -19,8 +20,8 @@ RESTARTED = Mark(50, MARK.started_s + 60)
 
 def window(server: Server, engine: str = "MergeTree", **changes: Any) -> DedupWindow:
     """Sends may last until 600 s after BEFORE: they start 600 - 30 - 120 s after it at the latest."""
-    member = Member(PatientQueries(server, server.clock, 20), table(engine, **changes))
-    return DedupWindow(lambda *_: [member], server.clock, max_age_s=600, margin_s=30, insert_s=120)
+    shard = ShardTable(PatientQueries(server, server.clock, 20), table(engine, **changes))
+    return DedupWindow(lambda *_: [shard], server.clock, max_age_s=600, margin_s=30, insert_s=120)
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from chsink.clickhouse.shards import InsertShard
 from chsink.clickhouse.writer import ShardWriter
 from chsink.errors import HaltError, UnavailableError
 from chsink.ports import InsertResult, ServerRefused, Unanswered
@@ -23,7 +24,7 @@ def server() -> Server:
 
 
 def insert(server: Server, *, deadline_ms: int = LATER, **settings: Any) -> InsertResult:
-    writer = ShardWriter([server], [table()], [MARK], settings, server.clock, retry_for_s=60, timeout_s=9.5)
+    writer = ShardWriter([InsertShard(server, table(), MARK)], settings, server.clock, retry_for_s=60, timeout_s=9.5)
     return writer.insert(0, "db.t", PIECE, "token", deadline_ms)
 
 

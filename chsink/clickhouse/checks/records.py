@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 
 from chsink.clickhouse.identifiers import TableName
-from chsink.clickhouse.preflight import Target
+from chsink.clickhouse.shards import Target
 from chsink.clickhouse.table import PROBE_COLUMNS
 from chsink.clickhouse.window import DedupWindow
 from chsink.findings import Finding, error, info, ok, warning
-from chsink.ports import SqlClient
 from statemachine.owner import Owner
 from statemachine.records import Phase, StateKey, StateRecord
 from statemachine.table import changed_parts
@@ -49,7 +48,7 @@ def in_doubt_findings(
             )
         elif (why := window.doubtful_tokens(key, record)) is None:
             yield info("CHS-227", f"{what}; it can be sent again under its tokens")
-        elif all(t.can_probe for t in target.tables):
+        elif all(s.table.can_probe for s in target.shards):
             yield info("CHS-227", f"{what}, and {why}: it will be probed by offset")
         else:
             yield warning(
@@ -98,24 +97,23 @@ def layout_findings(
         yield ok("CHS-228", "the shard layout is the recorded one")
 
 
-def lost_state_findings(
-    records: Mapping[StateKey, StateRecord], target: Target, clients: Sequence[SqlClient]
-) -> Iterator[Finding]:
+def lost_state_findings(records: Mapping[StateKey, StateRecord], target: Target) -> Iterator[Finding]:
     """Rows of the topic in the table, and nothing recorded: the state may have been lost."""
     known = any(k.topic == target.topic and r.phase is not Phase.EMPTY for k, r in records.items())
-    columns = {c.name for c in target.tables[0].columns}
+    columns = {c.name for c in target.table.columns}
     if known or not columns.issuperset(PROBE_COLUMNS):
         return
-    for client, table in zip(clients, target.tables, strict=True):
-        rows = client.query(
-            f"SELECT 1 FROM {TableName(table.database, table.name)} WHERE _kafka_topic = {{topic:String}} LIMIT 1 "
+    for shard in target.shards:
+        name = TableName(shard.table.database, shard.table.name)
+        rows = shard.client.query(
+            f"SELECT 1 FROM {name} WHERE _kafka_topic = {{topic:String}} LIMIT 1 "
             f"SETTINGS max_execution_time = {LOOK_S}, timeout_overflow_mode = 'break'",
             {"topic": target.topic},
         )
         if rows:
             yield warning(
                 "CHS-229",
-                f"{target.name} at {client.url} holds rows of {target.topic}, and this sink has no state of it: "
+                f"{target.name} at {shard.url} holds rows of {target.topic}, and this sink has no state of it: "
                 "records may land a second time",
                 "if the state was lost: chsink state recover; if another sink wrote them, give this one its own table",
             )

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from chsink.doctor.store import ROUNDS, store_findings
 from chsink.findings import Finding, Severity
 from chsink.ports import Outcome, Row, StoreUnavailable, Swap
+from chsink.state.checks import ROUNDS, store_findings
 from chsink.state.memory import MemoryStore
 
 

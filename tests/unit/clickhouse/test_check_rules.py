@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from chsink.doctor import rules
-from chsink.doctor.rules import Load, Replication, View
-from chsink.findings import Severity
+from chsink.clickhouse.checks import rules
+from chsink.clickhouse.checks.rules import Load, Replication, View
 
 
 @pytest.mark.parametrize(
@@ -90,24 +89,3 @@ def test_no_views_no_finding() -> None:
 def test_a_batch_fits_the_window(load: Load, verdicts: list[tuple[str, str]]) -> None:
     """⚑ the window counts parts of the whole table: chunks × table partitions a batch are bounded by it."""
     assert [(f.id, str(f.severity)) for f in rules.window("d.t", "http://a", 100, load)] == verdicts
-
-
-@pytest.mark.parametrize(
-    ("expired", "old", "retention_ms", "severity", "says"),
-    [
-        (0, 0, 3_600_000, "ok", "keeps records 1 h"),
-        (0, 0, -1, "ok", "for ever"),
-        (0, 2, 3_600_000, "warning", "2 partitions"),
-        (7, 2, 3_600_000, "warning", "dropped 7 offsets"),
-    ],
-)
-def test_retention(expired: int, old: int, retention_ms: int, severity: str, says: str) -> None:
-    finding = rules.retention("t", expired, old, retention_ms)
-
-    assert finding.severity == severity
-    assert says in finding.sentence
-
-
-def test_client_versions() -> None:
-    assert rules.client_versions({"a": "1"}, {"a": "1"}).severity is Severity.INFO
-    assert "a 2 (tested: 1)" in rules.client_versions({"a": "1"}, {"a": "2"}).sentence

@@ -13,8 +13,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from chsink.clickhouse.preflight import UNSUPPORTED, Target
-from chsink.clickhouse.table import METADATA_COLUMNS, TableColumn, TargetTable
+from chsink.clickhouse.preflight import UNSUPPORTED
+from chsink.clickhouse.shards import Target
+from chsink.clickhouse.table import METADATA_COLUMNS, TargetTable
 from chsink.decode.columns import Column
 from chsink.decode.conform import conform
 from chsink.decode.fields import fields_of
@@ -53,15 +54,15 @@ SAMPLES = {
 
 def column_findings(target: Target, layout: Layout, written: Collection[str] | None) -> list[Finding]:
     """Findings about the columns that are written: ``written``, or all insertable ones where it is None."""
-    table = target.tables[0]
+    table = target.table
     columns = [c for c in table.insertable if written is None or c.name in written or c.name in METADATA_COLUMNS]
     found = [f for c in columns if not UNSUPPORTED.search(c.type) for f in _column(target, c, table.timezone)]
     found += _key_types(layout, table)
     return found or [ok("CHS-223", f"the {len(columns)} columns of {target.name} can be filled from {target.topic}")]
 
 
-def _column(target: Target, column: TableColumn, timezone: str) -> Iterator[Finding]:
-    decoded = Column(column.name, column.type, column.default_kind, column.default_expression)
+def _column(target: Target, column: Column, timezone: str) -> Iterator[Finding]:
+    decoded = column
     try:
         fields_of([decoded], timezone)
     except ConfigError as raised:

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 
-from chsink.doctor import rules
-from chsink.findings import Finding, ok, warning
-from chsink.kafka import KafkaAdmin
+from chsink.findings import Finding, guarded, ok, warning
+from chsink.kafka.admin import KafkaAdmin
 from statemachine.ranges import TopicPartition
 from statemachine.records import Phase, StateKey, StateRecord
 
 Records = Mapping[StateKey, StateRecord]
+
+
+def topics_findings(
+    kafka: KafkaAdmin, topics: Iterable[str], records: Records, now_ms: int
+) -> Generator[Finding, None, bool]:
+    """Findings of each topic; returns whether Kafka answers.  Once it does not, it is not asked again."""
+    for topic in topics:
+        for finding in guarded(f"topic {topic}", partial(topic_findings, kafka, topic, records, now_ms)):
+            yield finding
+            if finding.id == "CHS-702":
+                return False
+    return True
 
 
 def topic_findings(kafka: KafkaAdmin, topic: str, records: Records, now_ms: int) -> Iterator[Finding]:
@@ -62,4 +74,25 @@ def _retention(
     if retention_ms > 0 and unread:
         young_from = kafka.offsets_since(unread, now_ms - retention_ms // 2)
         old = sum(end < (ends[tp] if young_from[tp] < 0 else young_from[tp]) for tp, end in unread.items())
-    yield rules.retention(topic, expired, old, retention_ms)
+    yield retention(topic, expired, old, retention_ms)
+
+
+def retention(topic: str, expired: int, old: int, retention_ms: int) -> Finding:
+    """``expired``: unread offsets that Kafka no longer holds.  ``old``: partitions whose unread records are past half
+    of their retention.
+    """
+    hours = retention_ms / 3_600_000
+    if expired:
+        return warning(
+            "CHS-225",
+            f"Kafka dropped {expired} offsets of {topic} before they were read",
+            'the job will halt with CHS-307; accept the loss with errors.on_gap = "record", and lengthen the retention',
+        )
+    if old:
+        return warning(
+            "CHS-225",
+            f"{old} partitions of {topic} have unread records older than half of their retention of {hours:g} h",
+            "lengthen retention.ms until the sink has caught up",
+        )
+    kept = "for ever" if retention_ms < 0 else f"{hours:g} h"
+    return ok("CHS-225", f"{topic} keeps records {kept}, and what is unread is not near its end")

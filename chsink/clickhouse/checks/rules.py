@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from chsink.findings import Finding, error, info, ok, warning
+from chsink.findings import Finding, error, ok, warning
 
 OLDEST_SERVER = (24, 8)
 """Older servers lack what is pinned on every insert, or guard KeeperMap writes less."""
@@ -169,34 +169,3 @@ def window(name: str, url: str, blocks_kept: int, load: Load) -> list[Finding]:
     return findings or [
         ok("CHS-211", f"{name} at {url} surely remembers {blocks_kept} blocks; a batch makes up to {blocks}")
     ]
-
-
-def retention(topic: str, expired: int, old: int, retention_ms: int) -> Finding:
-    """``expired``: unread offsets that Kafka no longer holds.  ``old``: partitions whose unread records are past half
-    of their retention.
-    """
-    hours = retention_ms / 3_600_000
-    if expired:
-        return warning(
-            "CHS-225",
-            f"Kafka dropped {expired} offsets of {topic} before they were read",
-            'the job will halt with CHS-307; accept the loss with errors.on_gap = "record", and lengthen the retention',
-        )
-    if old:
-        return warning(
-            "CHS-225",
-            f"{old} partitions of {topic} have unread records older than half of their retention of {hours:g} h",
-            "lengthen retention.ms until the sink has caught up",
-        )
-    kept = "for ever" if retention_ms < 0 else f"{hours:g} h"
-    return ok("CHS-225", f"{topic} keeps records {kept}, and what is unread is not near its end")
-
-
-def client_versions(wanted: Mapping[str, str], found: Mapping[str, str]) -> Finding:
-    """Versions other than those that were tested together."""
-    differing = [
-        f"{name} {found[name]} (tested: {wanted[name]})" for name in sorted(wanted) if found[name] != wanted[name]
-    ]
-    if differing:
-        return warning("CHS-231", f"not the tested versions: {', '.join(differing)}", "install chsink's own pins")
-    return info("CHS-231", ", ".join(f"{name} {version}" for name, version in sorted(found.items())))

@@ -6,14 +6,14 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from chsink.clickhouse.checks import rules
+from chsink.clickhouse.checks.rules import View
 from chsink.clickhouse.identifiers import TableName, parse_table, quote_identifier, quote_string
 from chsink.clickhouse.table import PROBE_COLUMNS, TargetTable, describe
 from chsink.clickhouse.writer import PINNED
-from chsink.doctor import rules
-from chsink.doctor.rules import View
 from chsink.errors import PreflightError
 from chsink.findings import Finding, error, info, ok, server_sentence
-from chsink.ports import Clock, ServerRefused, SqlClient
+from chsink.ports import Clock, Queries, ServerRefused
 
 SETTINGS_REFUSED = (115, 164, 452)
 SYNTAX = 62
@@ -22,7 +22,7 @@ _PART = r"(?:`(?:[^`\\]|\\.)+`|[^\s.`(]+)"
 TO = re.compile(rf"CREATE MATERIALIZED VIEW {_PART}\.{_PART} TO ({_PART}\.{_PART})")
 
 
-def server_findings(client: SqlClient, clock: Clock, margin_s: int, settings: Mapping[str, Any]) -> Iterator[Finding]:
+def server_findings(client: Queries, clock: Clock, margin_s: int, settings: Mapping[str, Any]) -> Iterator[Finding]:
     """Version, clock, and whether this user may set what every insert sets."""
     version, skew_s = _version_and_skew(client, clock)
     yield rules.server_version(client.url, version)
@@ -30,7 +30,7 @@ def server_findings(client: SqlClient, clock: Clock, margin_s: int, settings: Ma
     yield from _pinned(client, {**settings, **PINNED})
 
 
-def _version_and_skew(client: SqlClient, clock: Clock) -> tuple[str, float]:
+def _version_and_skew(client: Queries, clock: Clock) -> tuple[str, float]:
     """The skew is what is left of the difference when the round trip could explain all it can."""
     client.query("SELECT 1")
     sent = clock.now_ms()
@@ -39,7 +39,7 @@ def _version_and_skew(client: SqlClient, clock: Clock) -> tuple[str, float]:
     return str(version), (max(0, there - got) - max(0, sent - there)) / 1000
 
 
-def _pinned(client: SqlClient, settings: Mapping[str, Any]) -> Iterator[Finding]:
+def _pinned(client: Queries, settings: Mapping[str, Any]) -> Iterator[Finding]:
     """One question with all settings; only when it is refused, one for each."""
     if _refusal(client, settings) is None:
         yield ok("CHS-215", f"{client.url} lets this user set what every insert sets")
@@ -56,7 +56,7 @@ def _pinned(client: SqlClient, settings: Mapping[str, Any]) -> Iterator[Finding]
             )
 
 
-def _refusal(client: SqlClient, settings: Mapping[str, Any]) -> str | None:
+def _refusal(client: Queries, settings: Mapping[str, Any]) -> str | None:
     listed = ", ".join(f"{n} = {quote_string(v) if isinstance(v, str) else v}" for n, v in settings.items())
     try:
         client.query(f"SELECT 1 SETTINGS {listed}")
@@ -70,7 +70,7 @@ def _refusal(client: SqlClient, settings: Mapping[str, Any]) -> str | None:
 # --- grants ----------------------------------------------------------------------------------------------------------
 
 
-def grant_findings(client: SqlClient, table: TargetTable, user: str) -> Iterator[Finding]:
+def grant_findings(client: Queries, table: TargetTable, user: str) -> Iterator[Finding]:
     """Whether the user may do on the target what the job does, and whether he may do far more."""
     name = TableName(table.database, table.name)
     columns = ", ".join(quote_identifier(c.name) for c in table.insertable)
@@ -87,7 +87,7 @@ def grant_findings(client: SqlClient, table: TargetTable, user: str) -> Iterator
         )
 
 
-def check_grants(client: SqlClient, name: str, needed: Mapping[str, str]) -> Iterator[Finding]:
+def check_grants(client: Queries, name: str, needed: Mapping[str, str]) -> Iterator[Finding]:
     """``needed``: privilege → the statement that grants it."""
     missing = [privilege for privilege in needed if not may(client, f"{privilege} ON {name}")]
     for privilege in missing:
@@ -98,7 +98,7 @@ def check_grants(client: SqlClient, name: str, needed: Mapping[str, str]) -> Ite
         yield ok("CHS-216", f"at {client.url} this user may {listed} on {name}")
 
 
-def may(client: SqlClient, privileges: str) -> bool:
+def may(client: Queries, privileges: str) -> bool:
     """Whether this user has the privileges.  True where the server is too old to be asked: then the first use tells."""
     try:
         return bool(int(client.query(f"CHECK GRANT {privileges}")[0][0]))
@@ -111,7 +111,7 @@ def may(client: SqlClient, privileges: str) -> bool:
 # --- what hangs on the table -----------------------------------------------------------------------------------------
 
 
-def table_views(client: SqlClient, table: TargetTable) -> list[View]:
+def table_views(client: Queries, table: TargetTable) -> list[View]:
     """The materialized views behind the table, and behind the tables that they fill."""
     found: list[View] = []
     waiting, seen = [((table.database, table.name), 0)], {(table.database, table.name)}
@@ -135,7 +135,7 @@ def table_views(client: SqlClient, table: TargetTable) -> list[View]:
     return found
 
 
-def _dependents(client: SqlClient, database: str, name: str) -> list[tuple[str, str]]:
+def _dependents(client: Queries, database: str, name: str) -> list[tuple[str, str]]:
     rows = client.query(
         "SELECT arrayZip(dependencies_database, dependencies_table) FROM system.tables "
         "WHERE database = {database:String} AND name = {name:String}",
@@ -145,7 +145,7 @@ def _dependents(client: SqlClient, database: str, name: str) -> list[tuple[str, 
     return [v for v in views if _engine(client, *v) == "MaterializedView"]
 
 
-def _engine(client: SqlClient, database: str, name: str) -> str:
+def _engine(client: Queries, database: str, name: str) -> str:
     rows = client.query(
         "SELECT engine FROM system.tables WHERE database = {database:String} AND name = {name:String}",
         {"database": database, "name": name},
@@ -153,7 +153,7 @@ def _engine(client: SqlClient, database: str, name: str) -> str:
     return str(rows[0][0]) if rows else ""
 
 
-def _filled_by(client: SqlClient, database: str, view: str) -> tuple[str, str]:
+def _filled_by(client: Queries, database: str, view: str) -> tuple[str, str]:
     """The table that a view fills: the one of its TO, else its own inner table."""
     rows = client.query(
         "SELECT create_table_query, toString(uuid) FROM system.tables "
@@ -168,14 +168,14 @@ def _filled_by(client: SqlClient, database: str, view: str) -> tuple[str, str]:
     return named.database or database, named.table
 
 
-def _described(client: SqlClient, table: tuple[str, str]) -> TargetTable | None:
+def _described(client: Queries, table: tuple[str, str]) -> TargetTable | None:
     try:
         return describe(client, *table)
     except PreflightError:
         return None
 
 
-def total_replicas(client: SqlClient, table: TargetTable) -> tuple[int, str]:
+def total_replicas(client: Queries, table: TargetTable) -> tuple[int, str]:
     """How many replicas the table has, and its path in the Keeper; (1, '') for a table that is not replicated."""
     rows = client.query(
         "SELECT total_replicas, zookeeper_path FROM system.replicas "
@@ -185,13 +185,13 @@ def total_replicas(client: SqlClient, table: TargetTable) -> tuple[int, str]:
     return (int(rows[0][0]), str(rows[0][1])) if rows else (1, "")
 
 
-def setting(client: SqlClient, name: str) -> str:
+def setting(client: Queries, name: str) -> str:
     """The effective value of a setting for this user, '' where the server does not know it."""
     rows = client.query("SELECT value FROM system.settings WHERE name = {name:String}", {"name": name})
     return str(rows[0][0]) if rows else ""
 
 
-def table_partitions(client: SqlClient, table: TargetTable) -> int:
+def table_partitions(client: Queries, table: TargetTable) -> int:
     """How many table partitions hold data."""
     rows = client.query(
         "SELECT uniqExact(partition_id) FROM system.parts "

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
 
 import pytest
 
-from chsink.clickhouse.preflight import Target, target_findings
-from chsink.clickhouse.table import TableColumn, TargetTable
-from chsink.doctor.columns import column_findings
+from chsink.clickhouse.checks.columns import column_findings
+from chsink.clickhouse.preflight import target_findings
+from chsink.clickhouse.shards import ShardTable, Target
+from chsink.clickhouse.table import TargetTable
+from chsink.decode.columns import Column
 from chsink.findings import Severity
 from chsink.sharding import Layout, Shard
 
@@ -20,13 +24,24 @@ WINDOW = {
 URLS = ("http://a:8123", "http://b:8123")
 
 
+@dataclass(frozen=True)
+class Described:
+    """A server that is not asked: its table is described already."""
+
+    url: str
+
+    def query(self, sql: str, parameters: Mapping[str, Any] | None = None) -> list[tuple[Any, ...]]:
+        raise AssertionError(sql)
+
+
 def table(*columns: tuple[str, ...], engine: str = "MergeTree", partition_key: str = "") -> TargetTable:
-    described = tuple(TableColumn(*(*c, "", "")[:4]) for c in columns or (("id", "UInt32"),))
+    described = tuple(Column(*(*c, "", "")[:4]) for c in columns or (("id", "UInt32"),))
     return TargetTable("d", "t", "uuid", engine, described, partition_key, False, WINDOW, "UTC")
 
 
 def target(*tables: TargetTable, shard_key: tuple[str, ...] = ()) -> Target:
-    return Target("topic", "d.t", URLS[: len(tables)], tables, shard_key)
+    shards = tuple(ShardTable(Described(url), table) for url, table in zip(URLS, tables, strict=False))
+    return Target("topic", "d.t", shards, shard_key)
 
 
 def found(checked: Target) -> list[tuple[str, str]]:

@@ -9,11 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from chsink.clickhouse.identifiers import TableName
-from chsink.doctor.servers import check_grants
 from chsink.errors import PreflightError, UnavailableError
 from chsink.findings import Finding, of_error, ok, warning
-from chsink.ports import Outcome, Row, SqlClient, StateStore, StoreUnavailable, Swap
+from chsink.ports import Outcome, Row, StateStore, StoreUnavailable, Swap
 
 ROUNDS = 8
 
@@ -79,7 +77,6 @@ def _broken(store: StateStore, what: str) -> PreflightError:
     )
 
 
-def state_grant_findings(client: SqlClient, table: TableName, user: str) -> Iterator[Finding]:
-    """Whether the user may do on the KeeperMap table what the job does."""
-    needed = {p: f"GRANT {p} ON {table} TO {user}" for p in ("SELECT", "INSERT", "ALTER UPDATE")}
-    yield from check_grants(client, str(table), needed)
+def needed_grants(table: str, user: str) -> dict[str, str]:
+    """What the user must be allowed to do on the KeeperMap table: privilege → the statement that grants it."""
+    return {p: f"GRANT {p} ON {table} TO {user}" for p in ("SELECT", "INSERT", "ALTER UPDATE")}

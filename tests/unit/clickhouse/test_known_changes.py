@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from chsink.doctor.records import known_changes
+from chsink.clickhouse.checks.records import known_changes
 
 RECORDED = "decoder=a,columns=b,transform=c,isolation=d,table=e"
 

@@ -15,6 +15,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.admin._listoffsets import OffsetSpec
 
+from chsink.config import Config
 from chsink.errors import PreflightError, UnavailableError
 from statemachine.ranges import TopicPartition
 
@@ -115,3 +116,8 @@ class KafkaAdmin:
             f"Kafka at {self.bootstrap} does not answer: {why}",
             "check kafka.bootstrap, the network and the credentials (kafka.options)",
         )
+
+
+def open_admin(config: Config) -> KafkaAdmin:
+    """The metadata client of a configuration.  It connects at its first question."""
+    return KafkaAdmin(config.kafka.client_options(), timeout_s=config.kafka.timeout_s)

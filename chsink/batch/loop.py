@@ -1,0 +1,143 @@
+"""One micro-batch after the other to one lander: when it is opened, opened again, and how it ends.
+
+Rules:
+- A lander is open for one run of one stream.  Another run, an error, or an altered table means to open it again.
+- After an error nothing that is cached may be trusted: the next batch opens the lander again, and reads.
+- It ends between two batches; a start and a batch exclude each other.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager, suppress
+from typing import Generic, Protocol, TypeVar
+
+import structlog
+
+from chsink.batch.model import Assigned, PlannedBatch
+from chsink.batch.roles import BatchTasks, ExactReads, Landing
+from chsink.errors import AlteredError, ChsinkError, ConfigError, UnavailableError
+
+A = TypeVar("A", bound=Assigned)
+S = TypeVar("S")
+
+
+class Ended(Exception):
+    """The loop was asked to end: this batch is not begun, and the next start takes it."""
+
+
+class MicroBatch(Protocol[A, S]):
+    """The micro-batch at hand, as its source gives it."""
+
+    @property
+    def run(self) -> object:
+        """What distinguishes the run of the stream that this batch belongs to."""
+
+    @property
+    def planned(self) -> PlannedBatch:
+        """The ranges that it will read."""
+
+    def stream(self) -> S:
+        """The stream that the batch is of."""
+
+    def tasks(self, landing: Landing[A], stream: S) -> BatchTasks[A]:
+        """What runs the lander's tasks over this batch; exact reads are made from ``stream``."""
+
+
+class BatchLoop(Generic[A, S]):
+    """``open_landing`` opens the lander for a stream; ``finished`` is called after each batch."""
+
+    def __init__(
+        self,
+        open_landing: Callable[[S], Landing[A]],
+        finished: Callable[[PlannedBatch], None],
+        topics: Collection[str],
+        log: structlog.typing.FilteringBoundLogger,
+    ) -> None:
+        self.failure: BaseException | None = None
+        self._open_landing = open_landing
+        self._finished = finished
+        self._topics = topics
+        self._log = log
+        self._landing: Landing[A] | None = None
+        self._stream: S | None = None
+        self._run: object = None
+        self._lock = threading.Lock()
+        self._ending = False
+
+    def start(self, stream: S, reads: Callable[[Landing[A], S], ExactReads[A]]) -> None:
+        """Open the lander and settle what is in doubt.  The next batch may be of any run."""
+        self._ending = False
+        with self._lock:
+            landing = self._open(stream)
+            landing.lander.settle_all(reads(landing, stream))
+            self._run = None
+
+    def land(self, at_hand: Callable[[], MicroBatch[A, S]]) -> None:
+        """Land one micro-batch.  ``at_hand`` raises ChsinkError when it cannot be told what the batch is.
+
+        Raises :class:`Ended` when the loop was asked to end before it.
+        """
+        with self._lock:
+            if self._ending:
+                raise Ended
+            with self._failing():
+                self._take(at_hand())
+
+    def end_after_batch(self, wait_s: float) -> bool:
+        """Take no further batch.  Whether the one at hand is done, for which ``wait_s`` is waited."""
+        self._ending = True
+        done = self._lock.acquire(timeout=wait_s)
+        if done:
+            self._lock.release()
+        return done
+
+    def check_owned(self) -> None:
+        """FencedError when a newer driver owns the sink; nothing while that cannot be known."""
+        if self._landing is not None:
+            with suppress(UnavailableError):
+                self._landing.lander.check_owned()
+
+    def _take(self, batch: MicroBatch[A, S]) -> None:
+        run = batch.run
+        if self._landing is None or self._run not in (None, run):
+            self._open(batch.stream())
+        self._run = run
+        planned = batch.planned
+        unrouted = sorted({tp.topic for tp in planned.ranges} - set(self._topics))
+        if unrouted:
+            raise ConfigError(
+                "CHS-610",
+                f"no route leads from topic {', '.join(unrouted)}",
+                "add a [[route]], or do not subscribe to it",
+            )
+        try:
+            self._process(batch)
+        except AlteredError as altered:
+            self._log.warning(altered.message, id=altered.id, next="describing it again")
+            self._open(batch.stream())
+            self._process(batch)
+        self._finished(planned)
+
+    def _process(self, batch: MicroBatch[A, S]) -> None:
+        assert self._landing is not None
+        assert self._stream is not None
+        self._landing.lander.process(batch.planned, batch.tasks(self._landing, self._stream))
+
+    def _open(self, stream: S) -> Landing[A]:
+        self._landing = None
+        landing = self._open_landing(stream)
+        self._landing, self._stream = landing, stream
+        return landing
+
+    @contextmanager
+    def _failing(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException as error:
+            self.failure = error
+            self._landing = None
+            if isinstance(error, ChsinkError):
+                self._log.error("stopped", id=error.id, error=error.message, fix=error.hint)
+            raise

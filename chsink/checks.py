@@ -1,0 +1,79 @@
+"""The checks that rooms bring, in one list: what ``chsink doctor`` prints and what every start makes sure of."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Collection, Iterator
+from functools import partial
+
+from chsink.batch.ledger import read_owner, read_records
+from chsink.clickhouse.checks.examine import ClickHouseChecks, Records, Written
+from chsink.clickhouse.checks.servers import check_grants
+from chsink.connect import Services
+from chsink.doctor.run import stop_at_errors
+from chsink.errors import ChsinkError
+from chsink.findings import Finding, guarded
+from chsink.formats.registry import reads_value
+from chsink.kafka.checks import topics_findings
+from chsink.ports import StreamShape
+from chsink.state.checks import needed_grants, store_findings
+from chsink.state.keepermap import KeeperMapStore
+from chsink.versions import versions
+from statemachine.records import Phase
+
+
+def all_findings(services: Services, written: Written | None = None) -> Iterator[Finding]:
+    """Every check, in an order in which each may rely on the ones before; a service that is gone costs only its own.
+
+    ``written`` names, by topic, the columns that the stream has, where it is known.
+    """
+    config = services.config
+    yield versions()
+    clickhouse = ClickHouseChecks(services.clickhouse, written or {})
+    yield from clickhouse.servers()
+    if clickhouse.complete:
+        yield from clickhouse.tables()
+    yield from guarded("the state store", partial(_store, services, bool(clickhouse.answering)))
+    records = _records(services)
+    kafka_answers = yield from topics_findings(services.kafka, config.topics, records or {}, services.clock.now_ms())
+    if clickhouse.complete and records is not None:
+        yield from guarded("the state", lambda: clickhouse.state(records, read_owner(services.store, config.sink.name)))
+        if kafka_answers:
+            chunks = partial(_chunks, services, records)
+            yield from guarded("the deduplication windows", lambda: clickhouse.windows(chunks))
+
+
+def check_start(services: Services, stream: StreamShape) -> None:
+    """The checks of a start.  Logs warnings; raises the first error, after logging the others."""
+    targets = services.clickhouse.targets.values()
+    written = {t.topic: stream.columns for t in targets if not reads_value(t.table.insertable, stream)}
+    stop_at_errors(all_findings(services, written), services.log)
+
+
+def _store(services: Services, clickhouse_answers: bool) -> Iterator[Finding]:
+    config, store = services.config, services.store
+    yield from store_findings(store, config.sink.name, lambda: uuid.uuid4().hex)
+    if isinstance(store, KeeperMapStore) and clickhouse_answers:
+        name = str(store.table)
+        yield from check_grants(store.client, name, needed_grants(name, config.clickhouse.user))
+    read_records(store, config.sink.name)
+
+
+def _records(services: Services) -> Records | None:
+    """The recorded state, None where it cannot be read."""
+    try:
+        return read_records(services.store, services.config.sink.name)
+    except ChsinkError:
+        return None
+
+
+def _chunks(services: Services, records: Records, topics: Collection[str]) -> tuple[int | None, int]:
+    """Chunks that a batch of these topics may have: the bound by configuration, and of what waits in Kafka now."""
+    kafka, size = services.kafka, services.config.clickhouse.chunk_offsets
+    partitions = kafka.partitions(topics)
+    most = services.config.kafka.max_offsets_per_trigger
+    bound = None if most is None else most // size + len(partitions)
+    recorded = {k.topic_partition: r.end for k, r in records.items() if r.phase is not Phase.EMPTY}
+    starts, ends = kafka.log_starts(partitions), kafka.log_ends(partitions)
+    waiting = (max(0, ends[tp] - recorded.get(tp, starts[tp])) for tp in partitions)
+    return bound, sum(-(-n // size) for n in waiting)

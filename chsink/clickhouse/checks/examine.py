@@ -1,0 +1,138 @@
+"""The checks of one configuration's servers and target tables, in an order in which each may rely on the ones before.
+
+A server that does not answer costs the checks that need it, not the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import partial
+
+from chsink.clickhouse.checks import rules, servers
+from chsink.clickhouse.checks.columns import column_findings
+from chsink.clickhouse.checks.records import in_doubt_findings, layout_findings, lost_state_findings
+from chsink.clickhouse.checks.rules import Load, Replication
+from chsink.clickhouse.client import ClickHouseClient
+from chsink.clickhouse.cluster import Cluster
+from chsink.clickhouse.landing import decoder
+from chsink.clickhouse.preflight import target_findings
+from chsink.clickhouse.remembered import usable_blocks
+from chsink.clickhouse.shards import ShardTable, Target
+from chsink.clickhouse.writer import bounded
+from chsink.config import Route
+from chsink.errors import ChsinkError
+from chsink.findings import Finding, Severity, guarded, of_error
+from chsink.formats.pipeline import Untouched, fingerprint
+from chsink.ports import Unanswered
+from statemachine.owner import Owner
+from statemachine.records import StateKey, StateRecord
+
+Written = Mapping[str, Collection[str]]
+Records = Mapping[StateKey, StateRecord]
+
+
+class ClickHouseChecks:
+    """One run of all of them.  ``written`` names, by topic, the columns that the stream has, where it is known."""
+
+    def __init__(self, cluster: Cluster, written: Written) -> None:
+        self._cluster = cluster
+        self._config = cluster.config
+        self._written = written
+        self._targets: dict[str, Target] = {}
+        self.answering: list[ClickHouseClient] = []
+
+    def servers(self) -> Iterator[Finding]:
+        """Each configured server, and whether this user may set what every insert sets."""
+        for client in self._cluster.clients:
+            yield from self._server(client)
+
+    @property
+    def complete(self) -> bool:
+        """Whether every server answered."""
+        return len(self.answering) == len(self._cluster.clients)
+
+    def tables(self) -> Iterator[Finding]:
+        """Each route's table on every shard."""
+        for route in self._config.routes:
+            yield from self._target(route)
+
+    def state(self, records: Records, owner: Owner | None) -> Iterator[Finding]:
+        """What is recorded, against the tables and the configured layout."""
+        cluster = self._cluster
+        if len(self._targets) == len(self._config.routes):
+            window = cluster.window(owner.layout if owner else lambda _: None)
+            bare = Untouched(self._config.kafka.isolation_level)
+
+            def present_pipeline(key: StateKey, record: StateRecord) -> str:
+                shards = window.shards(key.table, record.layout)
+                if not shards:  # a layout that is not stored: CHS-312 says so
+                    return record.pipeline
+                return fingerprint(decoder(cluster, key.topic, bare), bare, [s.table.identity for s in shards])
+
+            yield from in_doubt_findings(records, self._targets, window, cluster.clock.now_ms(), present_pipeline)
+        present = {r.topic: cluster.layout(r).fingerprint() for r in self._config.routes}
+        yield from layout_findings(records, owner, present)
+        for target in self._targets.values():
+            yield from lost_state_findings(records, target)
+
+    def windows(self, chunks: Callable[[Collection[str]], tuple[int | None, int]]) -> Iterator[Finding]:
+        """A batch's blocks against each table's deduplication window.
+
+        ``chunks`` gives, of some topics, the chunks that a batch may have: at most, and of what waits in Kafka now.
+        """
+        by_name: dict[str, list[Target]] = {}
+        for target in self._targets.values():
+            by_name.setdefault(target.name, []).append(target)
+        for name, targets in by_name.items():
+            bound, backlog = chunks([t.topic for t in targets])
+            for shard in targets[0].shards:
+                per_block = self._config.clickhouse.settings.get("max_partitions_per_insert_block")
+                if per_block is None:
+                    per_block = servers.setting(shard.client, "max_partitions_per_insert_block")
+                touched = servers.table_partitions(shard.client, shard.table)
+                load = Load(bound, backlog, bool(shard.table.partition_key), touched, int(per_block or 0))
+                yield from rules.window(name, shard.url, usable_blocks(shard.table), load)
+
+    def _server(self, client: ClickHouseClient) -> Iterator[Finding]:
+        ch, margin_s = self._config.clickhouse, self._config.in_doubt.margin_s
+        sent = {**ch.settings, **bounded(ch.insert_timeout_s)}
+        found = list(guarded(client.url, lambda: servers.server_findings(client, self._cluster.clock, margin_s, sent)))
+        if not any(f.id in ("CHS-709", "CHS-232") for f in found):
+            self.answering.append(client)
+        yield from found
+
+    def _target(self, route: Route) -> Iterator[Finding]:
+        try:
+            target = self._cluster.target(route)
+        except ChsinkError as raised:
+            yield of_error(raised)
+            return
+        self._targets[route.topic] = target
+        found = list(target_findings(target))
+        yield from found
+        if any(f.id == "CHS-203" and f.severity is Severity.ERROR for f in found):
+            return
+        layout = self._cluster.layout(route)
+        yield from guarded(target.name, lambda: column_findings(target, layout, self._written.get(route.topic)))
+        for shard in target.shards:
+            yield from guarded(shard.url, partial(self._table, target, shard))
+
+    def _table(self, target: Target, shard: ShardTable) -> Iterator[Finding]:
+        """One target table on one shard."""
+        yield from servers.grant_findings(shard.client, shard.table, self._config.clickhouse.user)
+        yield from rules.views(target.name, servers.table_views(shard.client, shard.table))
+        replicated = self._replication(target, shard)
+        if replicated is not None:
+            yield replicated
+
+    def _replication(self, target: Target, shard: ShardTable) -> Finding | None:
+        total, _ = servers.total_replicas(shard.client, shard.table)
+        paths: dict[str, str] = {}
+        for url in shard.replicas if shard.table.replicated else ():
+            try:
+                paths[url] = servers.total_replicas(self._cluster.client((url,)), shard.table)[1]
+            except Unanswered:
+                continue
+        own = self._config.clickhouse.settings.get("insert_quorum")
+        quorum = servers.setting(shard.client, "insert_quorum") if own is None else str(own)
+        return rules.replication(target.name, Replication(shard.table.replicated, shard.replicas, total, quorum, paths))

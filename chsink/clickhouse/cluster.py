@@ -1,0 +1,147 @@
+"""The ClickHouse side of one configuration: its shards, the routed tables on them, and what those remember.
+
+Nothing is connected before it is asked for; :meth:`Cluster.close` ends all of it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import cache, cached_property
+
+from chsink.batch.halts import asking_target
+from chsink.clickhouse.client import ClickHouseClient, Endpoint
+from chsink.clickhouse.identifiers import plain_or_quoted, quote_string
+from chsink.clickhouse.patience import PatientQueries
+from chsink.clickhouse.shards import ShardTable, Target
+from chsink.clickhouse.table import describe
+from chsink.clickhouse.window import DedupWindow
+from chsink.clickhouse.writer import PINNED_WHERE_KNOWN
+from chsink.config import Config, Route
+from chsink.ports import Clock, Queries
+from chsink.sharding import Layout, Shard
+from statemachine.records import StateKey
+
+
+class Cluster:
+    """Shards, targets and layouts of a configuration.  ``say`` is given sentences about long waits."""
+
+    def __init__(self, config: Config, clock: Clock, say: Callable[[str], None]) -> None:
+        self.config = config
+        self.clock = clock
+        self._say = say
+        self._closing = ExitStack()
+
+    @cached_property
+    def access(self) -> Endpoint:
+        """Connection settings of the first shard; other shards differ in their URLs only."""
+        ch = self.config.clickhouse
+        return Endpoint(
+            urls=ch.endpoints[0].urls,
+            user=ch.user,
+            password=ch.password.get_secret_value(),
+            ca_file=ch.tls.ca_file,
+            cert_file=ch.tls.cert_file,
+            key_file=ch.tls.key_file,
+            verify=ch.tls.verify,
+            compression=ch.compression,
+            connect_timeout_s=ch.connect_timeout_s,
+            send_receive_timeout_s=ch.insert_timeout_s,
+        )
+
+    @cached_property
+    def clients(self) -> tuple[ClickHouseClient, ...]:
+        """One client per configured shard."""
+        return tuple(self.client(e.urls) for e in self.config.clickhouse.endpoints)
+
+    def client(self, urls: Sequence[str]) -> ClickHouseClient:
+        """A client of these replicas."""
+        client = ClickHouseClient(replace(self.access, urls=tuple(urls)))
+        self._closing.callback(client.close)
+        return client
+
+    def close(self) -> None:
+        """Release every connection that was made."""
+        self._closing.close()
+
+    # --- tables -----------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def targets(self) -> dict[str, Target]:
+        """By topic: the routed table as each shard described it at first use, or after :meth:`refresh`."""
+        return {r.topic: self.target(r) for r in self.config.routes}
+
+    def refresh(self) -> None:
+        """Forget the descriptions: the tables may have been altered."""
+        vars(self).pop("targets", None)
+
+    def target(self, route: Route) -> Target:
+        """The route's table, as each shard describes it now."""
+        name = self.config.table_of(route)
+        assert name.database is not None
+        with asking_target():
+            shards = tuple(
+                ShardTable(client, describe(client, name.database, name.table), endpoint.urls)
+                for client, endpoint in zip(self.clients, self.config.clickhouse.endpoints, strict=True)
+            )
+        return Target(
+            route.topic, plain_or_quoted(name.database, name.table), shards, tuple(self.config.shard_key_of(route))
+        )
+
+    def is_routed(self, key: StateKey) -> bool:
+        """Whether a route still leads the record's topic to its table."""
+        if key.topic not in self.config.topics:
+            return False
+        name = self.config.table_of(self.config.route_of(key.topic))
+        assert name.database is not None
+        return plain_or_quoted(name.database, name.table) == key.table
+
+    def layout(self, route: Route) -> Layout:
+        """The configured shard layout of the route."""
+        shards = tuple(Shard(e.urls, e.weight, e.name) for e in self.config.clickhouse.endpoints)
+        if len(shards) == 1:
+            return Layout(shards)
+        key = tuple(self.config.shard_key_of(route))
+        return Layout(shards, self.config.clickhouse.hash_function, key, self.config.errors.null_shard_key)
+
+    @property
+    def layouts(self) -> dict[str, str]:
+        """Every route's layout: fingerprint → JSON."""
+        return {layout.fingerprint(): layout.to_json() for layout in map(self.layout, self.config.routes)}
+
+    def window(self, stored_layout: Callable[[str], str | None]) -> DedupWindow:
+        """What the target tables remember, on the present shards and on those of layouts that records still name.
+
+        ``stored_layout`` gives a layout by its fingerprint (``Owner.layout``).
+        """
+        present = set(self.layouts)
+        by_name = {target.name: target for target in self.targets.values()}
+
+        @cache
+        def shards(table: str, layout: str | None) -> tuple[ShardTable, ...]:
+            target = by_name[table]
+            if layout is None or layout in present:
+                return tuple(replace(s, client=retried(s.client)) for s in target.shards)
+            recorded = stored_layout(layout)
+            listed = Layout.from_json(recorded).shards if recorded else ()
+            database, name = target.table.database, target.table.name
+            clients = [(retried(self.client(shard.replicas)), shard.replicas) for shard in listed]
+            return tuple(ShardTable(client, describe(client, database, name), urls) for client, urls in clients)
+
+        def retried(client: Queries) -> Queries:
+            return PatientQueries(client, self.clock, self.config.clickhouse.retry_for_s)
+
+        doubt = self.config.in_doubt
+        insert_s = math.ceil(self.config.clickhouse.insert_timeout_s)
+        return DedupWindow(shards, self.clock, doubt.max_age_s, doubt.margin_s, insert_s, say=self._say)
+
+    def insert_settings(self) -> dict[str, str | int]:
+        """The configured settings of an insert, and those that every shard's server knows and that must be pinned."""
+        names = ", ".join(map(quote_string, PINNED_WHERE_KNOWN))
+        with asking_target():
+            found = [c.query(f"SELECT name FROM system.settings WHERE name IN ({names})") for c in self.clients]
+        known = set.intersection(*({str(name) for (name,) in rows} for rows in found))
+        pinned = {name: value for name, value in PINNED_WHERE_KNOWN.items() if name in known}
+        return {**self.config.clickhouse.settings, **pinned}

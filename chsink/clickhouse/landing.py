@@ -1,0 +1,137 @@
+"""The ClickHouse lander: the landing protocol of BEFORE and AFTER over the shards of a configuration."""
+
+from __future__ import annotations
+
+import os
+import socket
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import structlog
+
+from chsink.batch.driver import Destination, Driver
+from chsink.batch.ledger import Ledger
+from chsink.batch.model import Assignment
+from chsink.batch.reader import ReadPlan, Span
+from chsink.batch.roles import Landing, Observer, TaskBody
+from chsink.clickhouse.cluster import Cluster
+from chsink.clickhouse.pieces import PieceTask
+from chsink.clickhouse.window import DedupWindow
+from chsink.formats.pipeline import fingerprint
+from chsink.formats.registry import decoder_of
+from chsink.ports import Decoder, KafkaCluster, StateStore, StreamShape
+from statemachine.ranges import OffsetRange, TopicPartition
+from statemachine.table import Policy
+
+IDENTITY_FIELDS = ("topic", "partition", "offset")
+
+
+def open_landing(
+    cluster: Cluster,
+    store: StateStore,
+    kafka: KafkaCluster,
+    stream: StreamShape,
+    *,
+    observer: Observer,
+    log: structlog.typing.FilteringBoundLogger,
+) -> Landing[Assignment]:
+    """Put the driver together for a stream and claim the sink.  The target tables are those that ``cluster`` describes.
+
+    Raises ChsinkError when the sink cannot be claimed, or Kafka's log ends before what was landed.
+    """
+    driver, tasks = assemble(cluster, store, kafka, stream, observer)
+    driver.claim(cluster.layouts)
+    owner = driver.ledger.owner
+    log.info("claimed", epoch=owner.epoch, driver=owner.driver, store=store.name)
+    driver.check_logs()
+    return Landing(driver, tasks)
+
+
+def assemble(
+    cluster: Cluster, store: StateStore, kafka: KafkaCluster, stream: StreamShape, observer: Observer
+) -> tuple[Driver, PieceTasks]:
+    """A driver that owns nothing yet, and its tasks."""
+    config = cluster.config
+    ledger = new_ledger(cluster, store, driver_name())
+    window = cluster.window(lambda name: ledger.owner.layout(name))  # noqa: PLW0108 - there is no owner yet
+    decoders = {topic: decoder(cluster, topic, stream) for topic in cluster.targets}
+
+    def pipeline_of(topic: str, layout: str) -> str:
+        shards = window.shards(cluster.targets[topic].name, layout)
+        return fingerprint(decoders[topic], stream, [s.table.identity for s in shards])
+
+    destinations = {}
+    for route in config.routes:
+        layout = cluster.layout(route).fingerprint()
+        destinations[route.topic] = Destination(
+            route.topic,
+            cluster.targets[route.topic].name,
+            config.clickhouse.chunk_offsets,
+            layout,
+            pipeline_of(route.topic, layout),
+        )
+    policy = Policy(on_gap=config.errors.on_gap, on_rewind=config.errors.on_rewind)
+    driver = Driver(ledger, destinations, kafka, window, cluster.clock, policy, observer, pipeline_of)
+    return driver, PieceTasks(cluster, decoders, window)
+
+
+@dataclass(frozen=True)
+class PieceTasks:
+    """:class:`chsink.batch.roles.Tasks` that insert pieces."""
+
+    cluster: Cluster
+    decoders: Mapping[str, Decoder]
+    window: DedupWindow
+
+    @cached_property
+    def fields(self) -> tuple[str, ...]:
+        """What the decoders of all topics read, together."""
+        return tuple(dict.fromkeys((*IDENTITY_FIELDS, *(f for d in self.decoders.values() for f in d.record_fields))))
+
+    @cached_property
+    def _insert_settings(self) -> dict[str, str | int]:
+        return self.cluster.insert_settings()
+
+    def body(self, assignments: Sequence[Assignment], planned: Mapping[TopicPartition, OffsetRange]) -> TaskBody:
+        """See :class:`chsink.batch.roles.Tasks`."""
+        ch, errors = self.cluster.config.clickhouse, self.cluster.config.errors
+        spans = {a.topic_partition: Span(a.range, a.record.chunk_offsets) for a in assignments}
+        return PieceTask(
+            ReadPlan(dict(planned), spans, ch.max_chunk_bytes),
+            {a.topic_partition: a for a in assignments},
+            dict(self.decoders),
+            {
+                a.topic_partition: tuple(s.table for s in self.window.shards(a.key.table, a.record.layout))
+                for a in assignments
+            },
+            self.cluster.access,
+            self._insert_settings,
+            ch.retry_for_s,
+            errors.on_bad_value == "halt",
+        )
+
+
+def decoder(cluster: Cluster, topic: str, stream: StreamShape) -> Decoder:
+    """What turns the topic's records into rows of its table."""
+    target, route = cluster.targets[topic], cluster.config.route_of(topic)
+    return decoder_of(target.name, target.table.insertable, target.table.timezone, stream, route.format)
+
+
+def present_fingerprint(cluster: Cluster, topic: str, stream: StreamShape) -> str:
+    """What an insert of the topic would carry now, under the present shard layout."""
+    identities = [s.table.identity for s in cluster.targets[topic].shards]
+    return fingerprint(decoder(cluster, topic, stream), stream, identities)
+
+
+def new_ledger(cluster: Cluster, store: StateStore, driver: str) -> Ledger:
+    """The state rows of the configured sink, for a driver of this name.  Nothing is claimed yet."""
+    new_attempt: Callable[[], str] = lambda: uuid.uuid4().hex  # noqa: E731 - a name for its type
+    timeout_ms = int(cluster.config.state.timeout_s * 1000)
+    return Ledger(store, cluster.config.sink.name, driver, cluster.clock, new_attempt, timeout_ms)
+
+
+def driver_name() -> str:
+    """How other drivers' errors name this one."""
+    return f"{socket.gethostname()} pid {os.getpid()} {uuid.uuid4().hex[:6]}"

@@ -1,0 +1,199 @@
+"""A chunk on an executor: records → rows (by the route's decoder) → shards → one insert per piece.
+
+A piece is the part of a chunk that goes to one shard: one insert, one block, one deduplication token.  The layout is
+the *recorded* one, so that a range is cut in the same way however often it is sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import pyarrow as pa
+
+from chsink import failpoints
+from chsink.batch.halts import asking_target
+from chsink.batch.model import Ack, Assignment, ChunkAck
+from chsink.batch.reader import Chunk, ReadPlan
+from chsink.batch.task import run_task
+from chsink.clickhouse.client import Endpoint, cached_client
+from chsink.clickhouse.shards import InsertShard
+from chsink.clickhouse.table import TargetTable
+from chsink.clickhouse.writer import ShardWriter
+from chsink.clock import SystemClock
+from chsink.decode import INSERT_SETTINGS
+from chsink.errors import ChsinkError, HaltError
+from chsink.ports import BadValue, BlockWriter, Decoded, Decoder
+from chsink.sharding import NO_SHARD, Layout, Sharder, split
+from statemachine.ranges import OffsetRange, TopicPartition
+from statemachine.tokens import piece_token
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Rows of one chunk for one shard, as they will be stored."""
+
+    shard: int
+    batch: pa.RecordBatch
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A chunk made ready: its pieces in shard order, and the records that do not fit, ascending."""
+
+    pieces: tuple[Piece, ...]
+    rejected: tuple[BadValue, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PieceLander:
+    """:data:`chsink.batch.task.LandChunk` for ClickHouse.
+
+    ``prepare`` turns a chunk's records into pieces for the assignment, ``writer_for`` gives the writer to the shards of
+    its recorded layout.
+    """
+
+    assignments: Mapping[TopicPartition, Assignment]
+    prepare: Callable[[pa.RecordBatch, Assignment], Prepared]
+    writer_for: Callable[[Assignment], BlockWriter]
+    halt_on_bad_value: bool
+
+    def __call__(self, chunk: Chunk) -> ChunkAck:
+        """Insert the chunk's pieces, each under its token."""
+        offsets, tp = chunk.offsets, chunk.topic_partition
+        if not chunk.parts:
+            return ChunkAck(offsets.start, offsets.end)
+        assignment = self.assignments[tp]
+        records = chunk.take()
+        prepared = self.prepare(records, assignment)
+        first_rejected = _first(tp, records, prepared.rejected) if prepared.rejected else ""
+        if first_rejected and self.halt_on_bad_value:
+            raise _bad_value(first_rejected, len(prepared.rejected))
+        rows = size = retries = inserts = 0
+        writer = self.writer_for(assignment)
+        failpoints.reach("task.before_insert")
+        for piece in prepared.pieces:
+            if assignment.record.probe and _already_there(piece, offsets, assignment, writer):
+                continue
+            token = piece_token(assignment.key, assignment.record, chunk.index, piece.shard)
+            result = writer.insert(piece.shard, assignment.key.table, piece.batch, token, assignment.deadline_ms)
+            rows, size, retries, inserts = (
+                rows + result.rows,
+                size + result.bytes,
+                retries + result.retries,
+                inserts + 1,
+            )
+        failpoints.reach("task.after_insert")
+        return ChunkAck(
+            offsets.start,
+            offsets.end,
+            records.num_rows,
+            rows,
+            len(prepared.rejected),
+            size,
+            inserts,
+            retries,
+            first_rejected,
+        )
+
+
+def _already_there(piece: Piece, offsets: OffsetRange, assignment: Assignment, writer: BlockWriter) -> bool:
+    """When tokens cannot be trusted: whether the whole piece is in the table.  Halts when only a part of it is."""
+    key = assignment.key
+    with asking_target():
+        there = writer.count(piece.shard, key.table, key.topic_partition, offsets)
+    if there in (0, piece.batch.num_rows):
+        return there != 0
+    raise HaltError(
+        "CHS-314",
+        f"{key.topic_partition} {offsets}: shard {piece.shard} of {key.table} holds {there} of the piece's "
+        f"{piece.batch.num_rows} rows, and its deduplication token may be forgotten",
+        "remove or complete these rows by hand, then say so with `chsink state resolve`",
+    )
+
+
+def _first(tp: TopicPartition, records: pa.RecordBatch, rejected: tuple[BadValue, ...]) -> str:
+    first = rejected[0]
+    offset = records.column("offset")[first.row].as_py()
+    where = f"column {first.column!r}: " if first.column else ""
+    return f"topic {tp.topic!r} partition {tp.partition} offset {offset}: {where}{first.reason}"
+
+
+def _bad_value(first: str, count: int) -> ChsinkError:
+    more = f" (and {count - 1} more in this chunk)" if count > 1 else ""
+    return HaltError(
+        "CHS-501",
+        f"{first}{more}",
+        'pass such records over with errors.on_bad_value = "skip"; or change the column, and have the range, which is '
+        "in doubt, sent anew (`chsink state resolve --help`)",
+    )
+
+
+# --- decode, then shard ----------------------------------------------------------------------------------------------
+
+
+def by_shard(decoded: Decoded, layout_json: str, table: TargetTable) -> Prepared:
+    """The decoded rows by shard of a layout; rows whose shard key is NULL may be refused, as the layout says."""
+    batch = decoded.batch
+    if batch.num_rows == 0:
+        return Prepared((), tuple(decoded.bad))
+    types = tuple((c.name, c.type) for c in table.insertable)
+    layout, sharder = _sharder(layout_json, types)
+    assigned = sharder.assign([batch.column(k) for k in layout.key], batch.num_rows)
+    pieces = tuple(Piece(shard, part) for shard, part in split(batch, assigned) if shard != NO_SHARD)
+    if assigned.null_rows is None or layout.null_shard_key == "first_shard":
+        return Prepared(pieces, tuple(decoded.bad))
+    rows = [int(i) for i in assigned.null_rows]
+    at = rows if decoded.rows is None else [decoded.rows[i].as_py() for i in rows]
+    column = layout.key[0] if len(layout.key) == 1 else None
+    unrouted = [BadValue(i, column, "the shard key is null") for i in at]
+    return Prepared(pieces, tuple(sorted([*decoded.bad, *unrouted], key=lambda b: b.row)))
+
+
+@lru_cache(maxsize=64)
+def _sharder(layout_json: str, types: tuple[tuple[str, str], ...]) -> tuple[Layout, Sharder]:
+    layout = Layout.from_json(layout_json)
+    by_name = dict(types)
+    return layout, Sharder(layout, [by_name[k] for k in layout.key])
+
+
+# --- the task --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class PieceTask:
+    """One task of a ClickHouse landing: :data:`chsink.batch.roles.TaskBody`.  All of it is small, and pickled.
+
+    ``tables`` holds the target on each shard of an assignment's layout; ``access`` gives connection settings
+    (credentials, TLS, timeouts) to which a shard's URLs are added.
+    """
+
+    plan: ReadPlan
+    assignments: Mapping[TopicPartition, Assignment]
+    decoders: Mapping[str, Decoder]
+    tables: Mapping[TopicPartition, tuple[TargetTable, ...]]
+    access: Endpoint
+    insert_settings: Mapping[str, str | int]
+    retry_for_s: float
+    halt_on_bad_value: bool
+
+    def __call__(self, task: int, batches: Iterable[pa.RecordBatch]) -> Ack:
+        """Land what the task holds."""
+        land = PieceLander(self.assignments, self._prepare, self._writer_for, self.halt_on_bad_value)
+        return run_task(task, batches, self.plan, land)
+
+    def _prepare(self, records: pa.RecordBatch, assignment: Assignment) -> Prepared:
+        decoded = self.decoders[assignment.key.topic].decode(records)
+        return by_shard(decoded, assignment.layout, self.tables[assignment.key.topic_partition][0])
+
+    def _writer_for(self, assignment: Assignment) -> ShardWriter:
+        settings = {**self.insert_settings, **INSERT_SETTINGS}
+        shards = tuple(self._shards(assignment))
+        return ShardWriter(shards, settings, SystemClock(), self.retry_for_s, self.access.send_receive_timeout_s)
+
+    def _shards(self, assignment: Assignment) -> Iterator[InsertShard]:
+        listed = Layout.from_json(assignment.layout).shards
+        tables = self.tables[assignment.key.topic_partition]
+        for shard, table, mark in zip(listed, tables, assignment.record.marks, strict=True):
+            yield InsertShard(cached_client(replace(self.access, urls=shard.replicas)), table, mark)

@@ -1,0 +1,39 @@
+"""The stream's own columns are the table's: a transform made them.  They are cast, and every cast is checked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from chsink.decode.conform import conform
+from chsink.formats.metadata import METADATA_SOURCES, Columns
+from chsink.ports import Decoded
+
+VERSION = 1
+"""Part of the fingerprint: raised when the same record becomes another row."""
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnRecords:
+    """:class:`chsink.ports.Decoder` of a transformed stream."""
+
+    table: Columns
+
+    @property
+    def record_fields(self) -> tuple[str, ...]:
+        """The table's columns that the stream has, and what the metadata columns need."""
+        return (*(c.name for c in self.table.payload), *self.table.metadata_fields)
+
+    def parts(self) -> tuple[tuple[str, Any], ...]:
+        """See :class:`chsink.ports.Decoder`."""
+        return (("decoder", [VERSION, "columns"]), self.table.part())
+
+    def decode(self, records: pa.RecordBatch) -> Decoded:
+        """See :class:`chsink.ports.Decoder`."""
+        table = self.table
+        fields = {c.name: records.column(c.name) for c in table.payload}
+        fields |= {c.name: records.column(METADATA_SOURCES[c.name]) for c in table.metadata}
+        columns = (*table.payload, *table.metadata)
+        return conform(pa.RecordBatch.from_pydict(fields), columns, timezone=table.timezone)
