@@ -19,7 +19,7 @@ from bench.speed import WrongRowsError
 from bench.topic import PARTITIONS, produce, wrong
 from chsink.batch.ledger import read_records
 from chsink.clickhouse.client import ClickHouseClient, Endpoint
-from chsink.clickhouse.identifiers import TableName
+from chsink.notation.sql import TableName
 from chsink.ports import StateStore
 from chsink.state.keepermap import KeeperMapStore
 

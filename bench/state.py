@@ -15,8 +15,8 @@ from typing import Any
 from bench.legs import Place
 from chsink.batch.ledger import Ledger
 from chsink.clickhouse.client import ClickHouseClient, Endpoint
-from chsink.clickhouse.identifiers import TableName
 from chsink.clock import SystemClock
+from chsink.notation.sql import TableName
 from chsink.ports import StateStore
 from chsink.state.keepermap import KeeperMapStore
 from chsink.state.zookeeper import ZooKeeperStore

@@ -13,7 +13,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import SplitResult, urlsplit
@@ -22,10 +21,10 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Sec
 
 from chsink.errors import job_file
 from chsink.errors.entry import Entry
+from chsink.notation.sql import parse_table
 
 _REFERENCE_KEYS = frozenset({"env", "file"})
 _HOST_PORT = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})")
-_NAME_PART = re.compile(r"`(?:[^`\\]|``|\\.)+`|[A-Za-z_][A-Za-z0-9_]*")
 _CREDENTIAL = re.compile(r"password|secret|^sasl\.jaas\.config$|^ssl\.keystore\.key$|^ssl\.key\.pem$")
 _MAX_PORT = 65_535
 
@@ -86,38 +85,11 @@ HostPorts = Annotated[str, BeforeValidator(_as_host_ports)]
 # --- tables ----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class TableName:
-    """A ClickHouse table by its bare names, unquoted.  ``database`` is empty where the default is meant."""
-
-    database: str
-    table: str
-
-    def __str__(self) -> str:
-        return f"{self.database}.{self.table}" if self.database else self.table
-
-    def within(self, database: str) -> TableName:
-        """The same table, in ``database`` unless it names one itself."""
-        return self if self.database else TableName(database, self.table)
-
-
-def parse_table(text: str) -> TableName:
-    """``table``, ``db.table`` or either with backticks around names that are not plain words."""
-    names = [match[0] for match in _NAME_PART.finditer(text)]
-    if not 1 <= len(names) <= 2 or ".".join(names) != text:
-        raise job_file.NOT_A_TABLE(value=repr(text))
-    bare = [_unquoted(name) for name in names]
-    return TableName(bare[0] if len(bare) == 2 else "", bare[-1])
-
-
-def _unquoted(name: str) -> str:
-    if not name.startswith("`"):
-        return name
-    return re.sub(r"``|\\(.)", lambda match: match[1] or "`", name[1:-1], flags=re.DOTALL)
-
-
 def _check_table(text: str) -> str:
-    parse_table(text)
+    try:
+        parse_table(text)
+    except ValueError as error:
+        raise job_file.NOT_A_TABLE(value=repr(text)) from error
     return text
 
 

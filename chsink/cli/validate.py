@@ -43,7 +43,7 @@ def validate(
 
 
 def _summary(config: Config) -> str:
-    tables = {str(config.table_of(route)) for route in config.routes}
+    tables = {config.table_of(route).canonical for route in config.routes}
     shards = len(config.clickhouse.endpoints)
     return (
         f"sink {config.sink.name}, {_count(len(config.routes), 'topic')} to {_count(len(tables), 'table')} "

@@ -13,13 +13,13 @@ from functools import cache, cached_property
 
 from chsink.batch.halts import asking_target
 from chsink.clickhouse.client import ClickHouseClient, Endpoint
-from chsink.clickhouse.identifiers import plain_or_quoted, quote_string
-from chsink.clickhouse.patience import PatientQueries
+from chsink.clickhouse.retry import RetryingQueries
 from chsink.clickhouse.shards import ShardTable, Target
 from chsink.clickhouse.table import describe
 from chsink.clickhouse.window import DedupWindow
 from chsink.clickhouse.writer import PINNED_WHERE_KNOWN
 from chsink.config import Config, Route
+from chsink.notation.sql import quote_string
 from chsink.ports import Clock, Queries
 from chsink.sharding import Layout, Shard
 from statemachine.records import StateKey
@@ -80,23 +80,19 @@ class Cluster:
     def target(self, route: Route) -> Target:
         """The route's table, as each shard describes it now."""
         name = self.config.table_of(route)
-        assert name.database is not None
         with asking_target():
             shards = tuple(
                 ShardTable(client, describe(client, name.database, name.table), endpoint.urls)
                 for client, endpoint in zip(self.clients, self.config.clickhouse.endpoints, strict=True)
             )
-        return Target(
-            route.topic, plain_or_quoted(name.database, name.table), shards, tuple(self.config.shard_key_of(route))
-        )
+        return Target(route.topic, name.canonical, shards, tuple(self.config.shard_key_of(route)))
 
     def is_routed(self, key: StateKey) -> bool:
         """Whether a route still leads the record's topic to its table."""
         if key.topic not in self.config.topics:
             return False
         name = self.config.table_of(self.config.route_of(key.topic))
-        assert name.database is not None
-        return plain_or_quoted(name.database, name.table) == key.table
+        return name.canonical == key.table
 
     def layout(self, route: Route) -> Layout:
         """The configured shard layout of the route."""
@@ -131,7 +127,7 @@ class Cluster:
             return tuple(ShardTable(client, describe(client, database, name), urls) for client, urls in clients)
 
         def retried(client: Queries) -> Queries:
-            return PatientQueries(client, self.clock, self.config.clickhouse.retry_for_s)
+            return RetryingQueries(client, self.clock, self.config.clickhouse.retry_for_s)
 
         doubt = self.config.in_doubt
         insert_s = math.ceil(self.config.clickhouse.insert_timeout_s)

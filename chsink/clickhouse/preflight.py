@@ -10,24 +10,23 @@ import re
 from collections.abc import Iterator
 
 from chsink.clickhouse.shards import Target
-from chsink.clickhouse.table import METADATA_COLUMNS, TargetTable
+from chsink.clickhouse.table import TargetTable
 from chsink.clickhouse.window import check_window
-from chsink.errors import PreflightError
-from chsink.findings import Finding, error, of_error, ok, warning
+from chsink.errors import PreflightError, preflight
+from chsink.findings import Finding, Severity, found, of_error, passed
+from chsink.notation.metadata_columns import METADATA_COLUMNS
+from chsink.notation.type_text import TypeNode, parse_type_text
 
 NON_DETERMINISTIC = re.compile(
     r"\b(now\w*|today|yesterday|current_?(time|date)\w*|utc_?timestamp|rand\w*|generate(UUID|ULID|Snowflake)\w*"
     r"|hostName|uptime|serverUUID|query_?id|rowNumberIn\w*)\s*\(",
     re.IGNORECASE,
 )
-_JSON_ARGUMENT = r"(?:max_dynamic_\w+ ?= ?\d+|SKIP (?:REGEXP )?(?:'(?:[^'\\]|\\.)*'|`(?:[^`\\]|\\.)*`|[\w.]+))"
-_TYPED_PATHS = re.compile(rf"(?<![`\w])JSON\((?!(?:{_JSON_ARGUMENT}(?:, ?{_JSON_ARGUMENT})*)?\))")
-UNSUPPORTED = re.compile(rf"\b(AggregateFunction\(|Interval|Nothing\b)|{_TYPED_PATHS.pattern}")
 
 
 def target_findings(target: Target) -> Iterator[Finding]:
     """What is wrong with a target, or one ``ok``."""
-    found = [
+    findings = [
         *_engine(target),
         *_same_columns(target),
         *_shard_key(target),
@@ -35,8 +34,8 @@ def target_findings(target: Target) -> Iterator[Finding]:
         *_partitions(target),
         *_defaults(target),
     ]
-    yield from found or [ok("CHS-203", f"{target.name} takes what {target.topic} brings, and deduplicates: "
-                                       + ", ".join(_window(s.table) for s in target.shards))]  # fmt: skip
+    windows = ", ".join(_window(s.table) for s in target.shards)
+    yield from findings or [passed(preflight.NOT_MERGE_TREE, table=target.name, topic=target.topic, windows=windows)]
 
 
 def _window(table: TargetTable) -> str:
@@ -48,11 +47,7 @@ def _engine(target: Target) -> Iterator[Finding]:
     for shard in target.shards:
         url, table = shard.url, shard.table
         if not table.engine.endswith("MergeTree"):
-            yield error(
-                "CHS-203",
-                f"{target.name} at {url} is a {table.engine}, which does not deduplicate inserts",
-                "write to the MergeTree tables themselves, one endpoint per shard (no Distributed table, no view)",
-            )
+            yield found(Severity.ERROR, preflight.NOT_MERGE_TREE, table=target.name, url=url, engine=table.engine)
             return
         try:
             check_window(table, url, 1)
@@ -66,10 +61,13 @@ def _same_columns(target: Target) -> Iterator[Finding]:
         other = [(c.name, c.type, c.default_kind) for c in shard.table.insertable]
         if other != first:
             differing = sorted({c[0] for c in set(first) ^ set(other)})
-            yield error(
-                "CHS-204",
-                f"{target.name} differs between {at} and {shard.url}: {', '.join(differing) or 'column order'}",
-                "give the table the same columns on every shard",
+            yield found(
+                Severity.ERROR,
+                preflight.COLUMNS_DIFFER,
+                table=target.name,
+                first=at,
+                url=shard.url,
+                columns=", ".join(differing) or "their order",
             )
 
 
@@ -77,36 +75,43 @@ def _shard_key(target: Target) -> Iterator[Finding]:
     names = {c.name for c in target.table.insertable}
     for column in target.shard_key:
         if column not in names:
-            yield error(
-                "CHS-205",
-                f"the shard key {column!r} is not an insertable column of {target.name}",
-                "correct clickhouse.shard_key or the route's shard_key",
-            )
+            yield found(Severity.ERROR, preflight.KEY_NOT_INSERTABLE, column=repr(column), table=target.name)
 
 
 def _unsupported(target: Target) -> Iterator[Finding]:
     for column in target.table.insertable:
         name = f"{target.name}.{column.name}"
-        if _TYPED_PATHS.search(column.type):
-            yield error(
-                "CHS-214",
-                f"{name} is of type {column.type}: the server makes values fit the types of its paths, or refuses all "
-                "records of a piece for one of them",
-                "declare it JSON without typed paths (max_dynamic_paths, max_dynamic_types and SKIP may stay): ALTER "
-                "TABLE ... MODIFY COLUMN keeps what is stored; give a path that needs a type a column of its own",
-            )
-        elif UNSUPPORTED.search(column.type):
-            yield error(
-                "CHS-214",
-                f"{name} is of type {column.type}, which cannot be filled from a record",
-                "fill it by a materialized view from a plain column",
-            )
+        if has_typed_paths(column.type):
+            yield found(Severity.ERROR, preflight.TYPED_JSON, column=name, type=column.type)
+        elif is_unsupported(column.type):
+            yield found(Severity.ERROR, preflight.UNFILLABLE_TYPE, column=name, type=column.type)
         elif column.name.partition(".")[0] in METADATA_COLUMNS and "." in column.name:
-            yield error(
-                "CHS-214",
-                f"{name} is part of a Nested column, which Kafka's own fields are not written to",
-                "declare it as _kafka_headers Array(Tuple(key String, value Nullable(String))) DEFAULT []",
-            )
+            declare = METADATA_COLUMNS["_kafka_headers"].declare
+            yield found(Severity.ERROR, preflight.NESTED_METADATA, column=name, declare=declare)
+
+
+def has_typed_paths(type_text: str) -> bool:
+    """Whether a JSON type in it gives a path a type of its own."""
+    return any(node.name == "JSON" and any(map(_is_typed_path, node.args or ())) for node in _nodes(type_text))
+
+
+def _is_typed_path(arg: TypeNode) -> bool:
+    return bool(arg.words) and arg.words[0] != "SKIP"
+
+
+def is_unsupported(type_text: str) -> bool:
+    """Whether no record can fill a column of the type."""
+    names = [node.name for node in _nodes(type_text) if not node.words or node.words[0] != "SKIP"]
+    opaque = any(name in ("AggregateFunction", "Nothing") or name.startswith("Interval") for name in names)
+    return opaque or has_typed_paths(type_text)
+
+
+def _nodes(type_text: str) -> Iterator[TypeNode]:
+    """All types in a type.  None in a text that cannot be read: the decoder refuses that (CHS-506)."""
+    try:
+        yield from parse_type_text(type_text).walk()
+    except ValueError:
+        return
 
 
 def _partitions(target: Target) -> Iterator[Finding]:
@@ -117,23 +122,16 @@ def _partitions(target: Target) -> Iterator[Finding]:
         if NON_DETERMINISTIC.search(table.partition_key):
             volatile.append(table.partition_key)
         if volatile:
-            yield error(
-                "CHS-206",
-                f"{target.name} at {url} is partitioned by {', '.join(volatile)}, which differ from insert to insert",
-                "partition by a column that comes from the record (its timestamp, or _kafka_timestamp)",
-            )
+            columns = ", ".join(volatile)
+            yield found(Severity.ERROR, preflight.VOLATILE_PARTITION, table=target.name, url=url, columns=columns)
 
 
 def _defaults(target: Target) -> Iterator[Finding]:
     table = target.table
     volatile = [c for c in volatile_columns(table) if not _names(table.partition_key, c)]
     if volatile:
-        yield warning(
-            "CHS-209",
-            f"{target.name}: {', '.join(volatile)} tell when or where a row was inserted, not what the record says; a "
-            "range that is sent again keeps the values of whichever copy came first",
-            "nothing, if that is what they are for; _kafka_timestamp tells when the record was written",
-        )
+        columns = ", ".join(volatile)
+        yield found(Severity.WARNING, preflight.VOLATILE_DEFAULT, columns=columns, table=target.name)
 
 
 def volatile_columns(table: TargetTable) -> list[str]:

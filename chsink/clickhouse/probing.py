@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from chsink.clickhouse.identifiers import quote_table
+from chsink.notation.sql import quote_table
 from chsink.ports import Queries
 from statemachine.ranges import OffsetRange, TopicPartition
 

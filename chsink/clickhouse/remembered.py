@@ -5,7 +5,7 @@ table partition it touches).  What it held when a range was announced is kept wi
 shard; the growth since bounds the blocks that came.
 
 - A plain MergeTree numbers its blocks in one row.  Its log of tokens is not atomic with its parts, so a server that was
-  started anew since makes tokens doubtful.
+  restarted since then makes tokens doubtful.
 - A Replicated table numbers blocks per table partition; the entries of its replication log count them all, dropped
   partitions included, and its tokens lie in Keeper.  A Shared table shows no log: there the partitions' numbers are
   summed.
@@ -14,7 +14,7 @@ shard; the growth since bounds the blocks that came.
 from __future__ import annotations
 
 from chsink.clickhouse.table import IDENTITY, THE_TABLE, TargetTable
-from chsink.errors import AlteredError
+from chsink.errors import preflight
 from chsink.ports import Queries, Unanswered
 from statemachine.records import Mark
 
@@ -32,7 +32,7 @@ _BLOCKS_BY_PARTITION = (
 )
 _STARTED = "toInt64(toUnixTimestamp(now())) - toInt64(uptime())"
 JITTER_S = 1
-"""The server's start is told in whole seconds, from two clocks that tick apart."""
+"""The server reports its start in whole seconds, computed from two clocks that tick apart."""
 
 
 def look(client: Queries, table: TargetTable) -> Mark:
@@ -44,19 +44,10 @@ def look(client: Queries, table: TargetTable) -> Mark:
         {"database": table.database, "name": table.name},
     )[0]
     if identity != table.identity:
-        raise altered(f"{table.database}.{table.name}", client.url)
+        raise preflight.TABLE_CHANGED(table=f"{table.database}.{table.name}", url=client.url)
     if blocks is None:
         raise Unanswered(f"{client.url}: {table.database}.{table.name} has no session with its Keeper")
     return Mark(int(blocks), int(started_s))
-
-
-def altered(table: str, url: str) -> AlteredError:
-    """The error for a table that is no longer the one that the pipeline was made for."""
-    return AlteredError(
-        "CHS-233",
-        f"{table} at {url} was altered, dropped or made anew while the job ran",
-        "start again: what was announced for the table as it was is settled, or told what to do about",
-    )
 
 
 def _count_of(table: TargetTable) -> str:
@@ -74,9 +65,9 @@ def why_forgotten(table: TargetTable, then: Mark, now: Mark) -> str | None:
     """Why a token that was sent after ``then`` may be gone, None when it surely is not (but for the window by time)."""
     grown = now.blocks - then.blocks
     if grown < 0:
-        return "its table was emptied or restored since"
+        return "its table was emptied or restored since then"
     if grown >= usable_blocks(table):
-        return f"{grown} blocks were inserted since, of a deduplication window of {table.window_blocks}"
+        return f"{grown} blocks were inserted since then, and the deduplication window holds {table.window_blocks}"
     if not table.replicated and abs(now.started_s - then.started_s) > JITTER_S:
-        return "the server was started anew since (its deduplication log is not atomic with its parts)"
+        return "the server was restarted since then (it does not store deduplication log and parts atomically)"
     return None

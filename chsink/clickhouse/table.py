@@ -7,18 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from chsink.decode.columns import Column
-from chsink.errors import PreflightError
+from chsink.errors import preflight
+from chsink.notation.metadata_columns import PROBE_COLUMNS
 from chsink.ports import Queries
 
-METADATA_COLUMNS = (
-    "_kafka_topic",
-    "_kafka_partition",
-    "_kafka_offset",
-    "_kafka_timestamp",
-    "_kafka_key",
-    "_kafka_headers",
-)
-PROBE_COLUMNS = METADATA_COLUMNS[:3]
 IDENTITY = (
     "if(startsWith(engine, 'Replicated'), (SELECT any(zookeeper_path) FROM system.replicas "
     "WHERE database = {database:String} AND table = {name:String}), toString(uuid))"
@@ -83,11 +75,7 @@ def describe(client: Queries, database: str, name: str) -> TargetTable:
         {"database": database, "name": name},
     )
     if not rows:
-        raise PreflightError(
-            "CHS-202",
-            f"there is no table {database}.{name} at {client.url} (or this user may not see it)",
-            "create the table on every shard, grant SELECT and INSERT on it, or correct the route",
-        )
+        raise preflight.NO_TABLE(table=f"{database}.{name}", url=client.url)
     identity, engine, partition_key, ddl, timezone, digest = rows[0]
     columns = client.query(
         "SELECT name, type, default_kind, default_expression FROM system.columns "

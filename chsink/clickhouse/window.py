@@ -14,10 +14,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from chsink.clickhouse.probing import count_rows
-from chsink.clickhouse.remembered import altered, look, usable_blocks, why_forgotten
+from chsink.clickhouse.remembered import look, usable_blocks, why_forgotten
 from chsink.clickhouse.shards import ShardTable
 from chsink.clickhouse.table import TargetTable, definition
-from chsink.errors import HaltError, PreflightError, UnavailableError
+from chsink.errors import halts, preflight, services
 from chsink.ports import Clock, Queries
 from statemachine.ranges import OffsetRange
 from statemachine.records import Mark, StateKey, StateRecord
@@ -52,7 +52,7 @@ class DedupWindow:
         """AlteredError when the table is no longer the one that the pipeline was made for."""
         for shard in self.shards(table, None):
             if definition(shard.client, shard.table.database, shard.table.name) != shard.table.definition:
-                raise altered(table, shard.url)
+                raise preflight.TABLE_CHANGED(table=table, url=shard.url)
 
     def check_fits(self, table: str, chunks: int) -> None:
         """PreflightError when the table cannot remember so many chunks, or not for as long as one insert may take."""
@@ -60,12 +60,7 @@ class DedupWindow:
             check_window(shard.table, shard.url, chunks)
             window_s, needed_s = shard.table.window_s, self.margin_s + self.insert_s
             if window_s is not None and window_s <= needed_s:
-                raise PreflightError(
-                    "CHS-234",
-                    f"{table} at {shard.url} remembers a token for {window_s} s, an insert and the margin take "
-                    f"{needed_s} s",
-                    "raise replicated_deduplication_window_seconds, or lower clickhouse.insert_timeout_s",
-                )
+                raise preflight.WINDOW_TOO_SHORT(table=table, url=shard.url, window=window_s, needed=needed_s)
 
     def deadline_ms(self, key: StateKey, record: StateRecord) -> int:
         """The wall clock after which no piece of the range may be sent any more."""
@@ -81,13 +76,8 @@ class DedupWindow:
         why = self._forgotten(shards, key, record)
         if why is None:
             return False
-        if not all(s.table.can_probe for s in shards):
-            raise HaltError(
-                "CHS-317",
-                f"{key.topic_partition} {record.range} is in doubt and {why}; {key.table} cannot be probed by offset",
-                "look in the table whether the rows are there, then `chsink state resolve --help`; a plain MergeTree "
-                "with _kafka_topic, _kafka_partition and _kafka_offset columns and no TTL is probed automatically",
-            )
+        if not all(m.table.can_probe for m in shards):
+            raise halts.CANNOT_PROBE(tp=key.topic_partition, range=record.range, reason=why, table=key.table)
         self._wait_out_senders(shards, key, record, why)
         return True
 
@@ -107,11 +97,11 @@ class DedupWindow:
 
     def _forgotten(self, shards: Sequence[ShardTable], key: StateKey, record: StateRecord) -> str | None:
         if record.probe:
-            return "was found to have left its deduplication window before"
-        if self.is_late(key, record) and any(s.table.window_s is not None for s in shards):
-            return f"more than {self._limit_s(key, record)} s old (its table's window by time, or in_doubt.max_age_s)"
+            return "chsink found earlier that its deduplication window has passed"
+        if self.is_late(key, record) and any(m.table.window_s is not None for m in shards):
+            return f"it is more than {self._limit_s(key, record)} s old (by the table's window or in_doubt.max_age_s)"
         if len(record.marks) != len(shards):
-            return "what its table held when it was announced is not known"
+            return "chsink does not know what the table held when it announced the range"
         for shard, then in zip(shards, record.marks, strict=True):
             why = why_forgotten(shard.table, then, look(shard.client, shard.table))
             if why is not None:
@@ -135,11 +125,7 @@ class DedupWindow:
         give_up = self.clock.now_ms() + self.insert_s * 1000
         while _running(shard.client, token_head(key, record)):
             if self.clock.now_ms() >= give_up:
-                raise UnavailableError(
-                    "CHS-710",
-                    f"{shard.url} is still running an insert of {key.topic_partition} {record.range}",
-                    "let it end, or kill it there (system.processes), then start again",
-                )
+                raise services.STILL_INSERTING(url=shard.url, tp=key.topic_partition, range=record.range)
             self.clock.sleep(LOOK_AGAIN_S)
 
 
@@ -157,14 +143,7 @@ def check_window(table: TargetTable, url: str, chunks: int) -> None:
     setting = "replicated_deduplication_window" if table.replicated else "non_replicated_deduplication_window"
     name = f"{table.database}.{table.name}"
     if table.window_blocks == 0:
-        raise PreflightError(
-            "CHS-210",
-            f"{name} at {url} does not deduplicate inserts: {setting} is 0",
-            f"ALTER TABLE {name} MODIFY SETTING {setting} = 10000",
-        )
+        raise preflight.NO_DEDUPLICATION(table=name, url=url, setting=setting)
     if chunks > usable_blocks(table):
-        raise PreflightError(
-            "CHS-211",
-            f"a batch has {chunks} chunks, and {name} at {url} surely remembers only {usable_blocks(table)} blocks",
-            f"raise {setting} or clickhouse.chunk_offsets, or lower kafka.max_offsets_per_trigger",
-        )
+        blocks = usable_blocks(table)
+        raise preflight.BATCH_EXCEEDS_WINDOW(chunks=chunks, table=name, url=url, blocks=blocks, setting=setting)

@@ -14,18 +14,18 @@ Rules:
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
-from chsink.clickhouse.identifiers import quote_identifier, quote_table
-from chsink.clickhouse.patience import transient, tries
 from chsink.clickhouse.probing import count_rows
 from chsink.clickhouse.remembered import look, why_forgotten
+from chsink.clickhouse.retry import retrying, transient
 from chsink.clickhouse.shards import InsertShard
-from chsink.errors import HaltError, UnavailableError, without_values
+from chsink.errors import ChsinkError, halts, services, without_values
+from chsink.notation.sql import quote_identifier, quote_table
 from chsink.ports import Clock, InsertResult, ServerRefused, SqlClient, Unanswered
 from statemachine.ranges import OffsetRange, TopicPartition
 
@@ -59,7 +59,6 @@ class ShardWriter:
     clock: Clock
     retry_for_s: float
     timeout_s: float
-    on_retry: Callable[[str], None] = lambda _: None
 
     def insert(self, shard: int, table: str, batch: pa.RecordBatch, token: str, deadline_ms: int) -> InsertResult:
         """See :class:`chsink.ports.BlockWriter`."""
@@ -82,14 +81,12 @@ class ShardWriter:
             client.insert(sql, body, settings)
 
         try:
-            tries(self.clock, self.retry_for_s, self.on_retry)(send)
+            retrying(self.clock, self.retry_for_s, f"an insert into {table} at {client.url}")(send)
         except ServerRefused as error:
             raise self._refused(client, table, error) from error
         except Unanswered as error:
-            raise UnavailableError(
-                "CHS-704",
-                f"{client.url} did not acknowledge an insert into {table} within {self.retry_for_s:.0f} s: {error}",
-                "bring the server back and start again: the range is in doubt and will be settled",
+            raise services.INSERT_UNANSWERED(
+                url=client.url, table=table, seconds=round(self.retry_for_s), reason=error
             ) from error
         return InsertResult(batch.num_rows, body.size, sends - 1)
 
@@ -99,33 +96,22 @@ class ShardWriter:
 
     def _check_deadline(self, token: str, deadline_ms: int) -> None:
         if self.clock.now_ms() >= deadline_ms:
-            raise UnavailableError(
-                "CHS-705",
-                f"the deduplication window of piece {token} has run out: it is not sent any more",
-                "start again: the range is in doubt and will be probed",
-            )
+            raise services.PIECE_TOO_LATE(token=token)
 
     def _check_remembered(self, shard: int, token: str) -> None:
         """Somebody may have sent the piece before: this task, an older attempt of it, or an older driver."""
         at = self.shards[shard]
         why = why_forgotten(at.table, at.mark, look(at.client, at.table))
         if why is not None:
-            raise UnavailableError(
-                "CHS-707",
-                f"piece {token} is not sent any more, as {at.url} may have forgotten its token: {why}",
-                "start again: the range is in doubt, and its pieces are looked for before they are sent; when a batch "
-                "fills the window by itself, enlarge it, or lower kafka.max_offsets_per_trigger",
-            )
+            raise services.TOKEN_DOUBTFUL(url=at.url, token=token, reason=why)
 
-    def _refused(self, client: SqlClient, table: str, error: ServerRefused) -> HaltError | UnavailableError:
-        what = f"{client.url} refused an insert into {table}: code {error.code}, {without_values(error.message)}"
+    def _refused(self, client: SqlClient, table: str, error: ServerRefused) -> ChsinkError:
+        reason = without_values(error.message)
         if transient(error):
-            return UnavailableError("CHS-704", what, "relieve the server and start again: the range will be settled")
-        return HaltError(
-            "CHS-315",
-            what,
-            "correct the table, grants or settings and start again: the range will be settled",
-        )
+            return services.INSERT_OVERLOADED(
+                url=client.url, table=table, seconds=round(self.retry_for_s), code=error.code, reason=reason
+            )
+        return halts.INSERT_REFUSED(url=client.url, table=table, code=error.code, reason=reason)
 
 
 def arrow_stream(batch: pa.RecordBatch) -> pa.Buffer:

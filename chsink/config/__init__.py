@@ -13,7 +13,6 @@ from chsink.config.model import Config
 from chsink.config.problems import InvalidConfigError, Problem
 from chsink.config.sections import Errors, InDoubt, Observe, Route, Sink, Spark, Trigger
 from chsink.config.show import Setting, settings
-from chsink.fields import TableName
 
 __all__ = [
     "ClickHouse",
@@ -29,7 +28,6 @@ __all__ = [
     "Setting",
     "Sink",
     "Spark",
-    "TableName",
     "Tls",
     "Trigger",
     "load",

@@ -89,7 +89,7 @@ def shard_keys_fit(clickhouse: ClickHouse, routes: tuple[Route, ...]) -> Problem
         columns, key = clickhouse.shard_key, "clickhouse.shard_key"
         if route.shard_key is not None:
             columns, key = route.shard_key, f"route[{index}].shard_key"
-        table = str(route.target.within(clickhouse.database))
+        table = route.target.within(clickhouse.database).canonical
         if not columns and len(clickhouse.endpoints) > 1:
             yield problem(key, job_file.NO_SHARD_KEY(table=table))
         if len(set(columns)) < len(columns):

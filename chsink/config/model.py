@@ -25,7 +25,8 @@ from chsink.config.problems import InvalidConfigError, Problem, closest, problem
 from chsink.config.schema import Schema
 from chsink.config.sections import Errors, InDoubt, Observe, Route, Sink, Spark, Trigger
 from chsink.errors import ChsinkError, job_file
-from chsink.fields import Section, TableName, is_reference
+from chsink.fields import Section, is_reference
+from chsink.notation.sql import TableName
 from chsink.state import AnyStore, KeeperMap
 
 DEFAULT_ORIGIN = "default"

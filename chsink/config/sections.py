@@ -9,7 +9,8 @@ from pydantic import BeforeValidator, Field
 
 from chsink.config.options import SparkConf, reserved
 from chsink.errors import job_file
-from chsink.fields import AsTuple, Section, Table, TableName, Text, matching, parse_table
+from chsink.fields import AsTuple, Section, Table, Text, matching
+from chsink.notation.sql import TableName, parse_table
 
 _INTERVAL = r"([0-9]{1,9}) (millisecond|second|minute|hour)s?"
 _UNIT_MS = {"millisecond": 1, "second": 1_000, "minute": 60_000, "hour": 3_600_000}

@@ -22,7 +22,7 @@ from chsink.decode.columns import Column
 from chsink.decode.containers import ArrayCodec, MapCodec
 from chsink.decode.documents import DynamicCodec, JsonCodec
 from chsink.decode.wire import codec_for
-from chsink.errors import ConfigError
+from chsink.errors import values
 
 MISSING = "missing, and the column has no DEFAULT and is not Nullable"
 UNREACHABLE = "missing, and ClickHouse does not apply the DEFAULT of an Array, Map or JSON column to a single row"
@@ -58,11 +58,7 @@ def fields_of(columns: Sequence[Column], timezone: str) -> tuple[Field, ...]:
     insertable = [column for column in columns if column.insertable]
     names = [column.name for column in insertable]
     if not names or len(set(names)) != len(names):
-        raise ConfigError(
-            "CHS-505",
-            "a table needs at least one insertable column, and no two of one name",
-            "give each column of the table once",
-        )
+        raise values.TABLE_COLUMNS()
     return tuple(_field(column, codec_for(column.type, timezone), set(names)) for column in insertable)
 
 

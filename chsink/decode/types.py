@@ -17,10 +17,11 @@ Rules:
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from chsink.decode.type_text import Node, parse_text, unquote, unreadable
-from chsink.errors import ConfigError
+from chsink.errors import values
+from chsink.notation.type_text import TypeNode, parse_type_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,12 +174,14 @@ _FLOAT = {"BFloat16": 16, "Float32": 32, "Float64": 64}
 
 def parse_type(text: str) -> Type:
     """Parse a ClickHouse type. Raises ConfigError CHS-506 (cannot be read) or CHS-502 (cannot be written to)."""
-    node = parse_text(text)
-    return _build(node, text)
+    try:
+        return _build(parse_type_text(text), text)
+    except (ValueError, IndexError):
+        raise values.UNREADABLE_TYPE(type=repr(text)) from None
 
 
-def _build(node: Node, text: str) -> Type:
-    name, args = node.name, node.args or []
+def _build(node: TypeNode, text: str) -> Type:
+    name, args = node.name, node.args or ()
     integer = _INT.fullmatch(name)
     if integer:
         return IntType(int(integer[2]), not integer[1])
@@ -190,20 +193,13 @@ def _build(node: Node, text: str) -> Type:
         return PlainType(name)
     if name in _GEO:
         return _GEO[name]
-    try:
-        built = _build_parametric(name, args, text)
-    except (ValueError, IndexError):
-        raise unreadable(text) from None
+    built = _build_parametric(name, args, text)
     if built is None:
-        raise ConfigError(
-            "CHS-502",
-            f"a column of type {text} cannot be written from Kafka values",
-            "leave the column to its DEFAULT or MATERIALIZED expression, or choose another type",
-        )
+        raise values.UNSUPPORTED_COLUMN(type=text)
     return built
 
 
-def _build_parametric(name: str, args: list[Node], text: str) -> Type | None:
+def _build_parametric(name: str, args: Sequence[TypeNode], text: str) -> Type | None:
     if name in ("Decimal", *_DECIMAL_PRECISION):
         return _build_decimal(name, args)
     if name in ("Enum", "Enum8", "Enum16"):
@@ -211,16 +207,16 @@ def _build_parametric(name: str, args: list[Node], text: str) -> Type | None:
     if name == "FixedString":
         return FixedStringType(int(args[0].name))
     if name == "DateTime":
-        return DateTimeType(unquote(args[0].name) if args else None)
+        return DateTimeType(args[0].literal if args else None)
     if name == "DateTime64":
-        zone = unquote(args[1].name) if len(args) > 1 else None
+        zone = args[1].literal if len(args) > 1 else None
         return DateTime64Type(int(args[0].name) if args else 3, zone)
     if name == "Time64":
         return Time64Type(int(args[0].name) if args else 3)
     return _build_container(name, args, text)
 
 
-def _build_container(name: str, args: list[Node], text: str) -> Type | None:
+def _build_container(name: str, args: Sequence[TypeNode], text: str) -> Type | None:
     if name == "SimpleAggregateFunction":
         return _build(args[1], text)
     items = tuple(_build(arg, text) for arg in args) if name in _CONTAINERS else ()
@@ -233,8 +229,8 @@ def _build_container(name: str, args: list[Node], text: str) -> Type | None:
     if name == "Map":
         return MapType(items[0], items[1])
     if name == "Variant":
-        return VariantType(tuple(arg.text() for arg in args), items)
-    names = tuple(arg.field for arg in args if arg.field is not None)
+        return VariantType(tuple(map(str, args)), items)
+    names = tuple(arg.element for arg in args if arg.element is not None)
     if name == "Tuple" and items:
         return TupleType(names if len(names) == len(items) else None, items)
     if name == "Nested" and len(names) == len(items) > 0:
@@ -245,17 +241,17 @@ def _build_container(name: str, args: list[Node], text: str) -> Type | None:
 _CONTAINERS = frozenset({"LowCardinality", "Nullable", "Array", "Map", "Variant", "Tuple", "Nested"})
 
 
-def _build_decimal(name: str, args: list[Node]) -> DecimalType:
+def _build_decimal(name: str, args: Sequence[TypeNode]) -> DecimalType:
     numbers = [int(arg.name) for arg in args]
     if name in _DECIMAL_PRECISION:
         return DecimalType(_DECIMAL_PRECISION[name], numbers[0])
     return DecimalType(*((*numbers, 0)[:2] if numbers else (10, 0)))
 
 
-def _build_enum(name: str, args: list[Node]) -> EnumType:
+def _build_enum(name: str, args: Sequence[TypeNode]) -> EnumType:
     members: list[tuple[str, int]] = []
     for arg in args:
         implied = members[-1][1] + 1 if members else 1
-        members.append((unquote(arg.name), implied if arg.number is None else arg.number))
+        members.append((arg.literal, implied if arg.number is None else arg.number))
     wide = name == "Enum16" or any(not -128 <= number < 128 for _, number in members)
     return EnumType(16 if wide else 8, tuple(members))

@@ -57,7 +57,7 @@ from chsink.decode.types import (
     parse_type,
 )
 from chsink.decode.variant import VariantCodec
-from chsink.errors import ConfigError
+from chsink.errors import values
 
 INSERT_SETTINGS: Final[dict[str, str]] = {
     # An Arrow null in a column that is not Nullable is the column's DEFAULT, evaluated by the server.
@@ -143,13 +143,9 @@ def _plain(name: str) -> Codec:
 
 def _variant(names: tuple[str, ...], items: list[Codec]) -> Codec:
     """A Variant whose alternatives the server can tell apart by their Arrow types."""
-    for name, item in zip(names, items, strict=True):
-        if not _self_describing(item.wire, name):
-            raise ConfigError(
-                "CHS-504",
-                f"a Variant with the alternative {name} cannot be written from Kafka values",
-                "use integers to 64 bits, Float32, Float64, Bool, Decimal and String; or a JSON column",
-            )
+    wrong = [name for name, item in zip(names, items, strict=True) if not _self_describing(item.wire, name)]
+    if wrong:
+        raise values.VARIANT_ALTERNATIVE(alternatives=", ".join(wrong))
     return VariantCodec(names, items)
 
 

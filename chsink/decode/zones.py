@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from chsink.errors import ConfigError
+from chsink.errors import values
 
 Ticks = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -38,11 +38,7 @@ class Zone:
         try:
             self._rules = ZoneInfo(name)
         except (ZoneInfoNotFoundError, ValueError, OSError):
-            raise ConfigError(
-                "CHS-503",
-                f"the time zone {name!r} is not known on this machine",
-                "install the time zone database (package tzdata) on every executor, or use UTC",
-            ) from None
+            raise values.UNKNOWN_TIME_ZONE(zone=repr(name)) from None
         self._known: dict[tuple[int, int], int] = {}
 
     def instant(self, local: int) -> int | None:

@@ -91,6 +91,21 @@ NOT_ROUTED = Entry(
     "{tp} is in doubt for table {table}, to which no route leads any more",
     "restore the route until the range is settled; or decide with `chsink state resolve --help`",
 )
+INSERT_REFUSED = Entry(
+    "INSERT_REFUSED",
+    "CHS-315",
+    HaltError,
+    "{url} refused an insert into {table} with code {code}: {reason}",
+    "correct the table, its views, the grants or the settings, then start again: chsink will settle the range",
+)
+CANNOT_PROBE = Entry(
+    "CANNOT_PROBE",
+    "CHS-317",
+    HaltError,
+    "{tp} {range} is in doubt and {reason}; chsink cannot look for its rows in {table}",
+    "check whether the table holds the rows, then run `chsink state resolve --help`; chsink can look for rows by "
+    "itself in a plain MergeTree table with the columns _kafka_topic, _kafka_partition and _kafka_offset and no TTL",
+)
 FOREIGN_ROWS = Entry(
     "FOREIGN_ROWS",
     "CHS-318",

@@ -1,3 +1,103 @@
 """2xx: what a start checks first, and what ``chsink doctor`` reports."""
 
 from __future__ import annotations
+
+from chsink.errors.entry import Entry
+from chsink.errors.families import AlteredError, PreflightError
+
+NO_TABLE = Entry(
+    "NO_TABLE",
+    "CHS-202",
+    PreflightError,
+    "the table {table} does not exist at {url}, or this user cannot see it",
+    "create the table on every shard, grant SELECT and INSERT on it, or correct the route",
+)
+NOT_MERGE_TREE = Entry(
+    "NOT_MERGE_TREE",
+    "CHS-203",
+    PreflightError,
+    "{table} at {url} has the engine {engine}, which does not deduplicate inserts",
+    "write to the MergeTree tables themselves, with one endpoint per shard, not to a Distributed table or a view",
+    ok="{table} can store the records of {topic} and deduplicates inserts: {windows}",
+)
+COLUMNS_DIFFER = Entry(
+    "COLUMNS_DIFFER",
+    "CHS-204",
+    PreflightError,
+    "the columns of {table} differ between {first} and {url}: {columns}",
+    "give the table the same columns in the same order on every shard",
+)
+KEY_NOT_INSERTABLE = Entry(
+    "KEY_NOT_INSERTABLE",
+    "CHS-205",
+    PreflightError,
+    "the shard key column {column} is not an insertable column of {table}",
+    "correct clickhouse.shard_key or the route's shard_key",
+)
+VOLATILE_PARTITION = Entry(
+    "VOLATILE_PARTITION",
+    "CHS-206",
+    PreflightError,
+    "{table} at {url} is partitioned by {columns}, which changes from insert to insert: ClickHouse would not recognize "
+    "a repeated insert",
+    "partition by a column that comes from the record, such as its timestamp or _kafka_timestamp",
+)
+VOLATILE_DEFAULT = Entry(
+    "VOLATILE_DEFAULT",
+    "CHS-209",
+    PreflightError,
+    "the DEFAULT of {columns} in {table} depends on when or where a row is inserted; after a repeated insert, the "
+    "table keeps the values of the copy that arrived first",
+    "nothing, if this is what the columns are for; _kafka_timestamp holds the time at which the record was written",
+)
+NO_DEDUPLICATION = Entry(
+    "NO_DEDUPLICATION",
+    "CHS-210",
+    PreflightError,
+    "{table} at {url} does not deduplicate inserts: {setting} is 0",
+    "run ALTER TABLE {table} MODIFY SETTING {setting} = 10000",
+)
+BATCH_EXCEEDS_WINDOW = Entry(
+    "BATCH_EXCEEDS_WINDOW",
+    "CHS-211",
+    PreflightError,
+    "a batch has {chunks} chunks, but {table} at {url} reliably remembers only {blocks} blocks",
+    "raise {setting} or clickhouse.chunk_offsets, or lower kafka.max_offsets_per_trigger",
+)
+TYPED_JSON = Entry(
+    "TYPED_JSON",
+    "CHS-214",
+    PreflightError,
+    "{column} has the type {type}: the server would convert values to the types of its paths, or refuse a whole insert "
+    "because of one value",
+    "declare it as JSON without typed paths (max_dynamic_paths, max_dynamic_types and SKIP may stay): ALTER TABLE ... "
+    "MODIFY COLUMN keeps the stored data; give a path that needs a type a column of its own",
+)
+UNFILLABLE_TYPE = Entry(
+    "UNFILLABLE_TYPE",
+    "CHS-214",
+    PreflightError,
+    "{column} has the type {type}, which chsink cannot fill from a record",
+    "fill it with a materialized view from a plain column",
+)
+NESTED_METADATA = Entry(
+    "NESTED_METADATA",
+    "CHS-214",
+    PreflightError,
+    "{column} is part of a Nested column; chsink cannot write Kafka's metadata to it",
+    "declare it as _kafka_headers {declare}",
+)
+TABLE_CHANGED = Entry(
+    "TABLE_CHANGED",
+    "CHS-233",
+    AlteredError,
+    "{table} at {url} was altered, dropped or recreated while the job ran",
+    "start again: chsink settles what was in doubt for the earlier table, or halts and names the command that decides",
+)
+WINDOW_TOO_SHORT = Entry(
+    "WINDOW_TOO_SHORT",
+    "CHS-234",
+    PreflightError,
+    "{table} at {url} remembers a deduplication token for {window} s, but an insert and the margin take {needed} s",
+    "raise replicated_deduplication_window_seconds, or lower clickhouse.insert_timeout_s",
+)

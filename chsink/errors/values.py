@@ -1,3 +1,42 @@
 """5xx: values and column types."""
 
 from __future__ import annotations
+
+from chsink.errors.entry import Entry
+from chsink.errors.families import ConfigError
+
+UNSUPPORTED_COLUMN = Entry(
+    "UNSUPPORTED_COLUMN",
+    "CHS-502",
+    ConfigError,
+    "chsink cannot write Kafka values to a column of type {type}",
+    "give the column a MATERIALIZED expression, or choose another type",
+)
+UNKNOWN_TIME_ZONE = Entry(
+    "UNKNOWN_TIME_ZONE",
+    "CHS-503",
+    ConfigError,
+    "this machine does not know the time zone {zone}",
+    "install the time zone database (package tzdata) on the driver and every executor, or use UTC",
+)
+VARIANT_ALTERNATIVE = Entry(
+    "VARIANT_ALTERNATIVE",
+    "CHS-504",
+    ConfigError,
+    "chsink cannot write the alternatives {alternatives} of a Variant",
+    "use integers up to 64 bits, Float32, Float64, Bool, Decimal and String in a Variant; or use a JSON column",
+)
+TABLE_COLUMNS = Entry(
+    "TABLE_COLUMNS",
+    "CHS-505",
+    ConfigError,
+    "the table has no insertable column, or two columns of one name",
+    "give each column once, and at least one that an INSERT may name",
+)
+UNREADABLE_TYPE = Entry(
+    "UNREADABLE_TYPE",
+    "CHS-506",
+    ConfigError,
+    "chsink cannot read the ClickHouse type {type}",
+    "give the type as system.columns shows it; if this is what it shows, report a bug of chsink",
+)

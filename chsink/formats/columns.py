@@ -8,7 +8,8 @@ from typing import Any
 import pyarrow as pa
 
 from chsink.decode.conform import conform
-from chsink.formats.metadata import METADATA_SOURCES, Columns
+from chsink.formats.metadata import Columns
+from chsink.notation.metadata_columns import METADATA_COLUMNS
 from chsink.ports import Decoded
 
 VERSION = 1
@@ -34,6 +35,6 @@ class ColumnRecords:
         """See :class:`chsink.ports.Decoder`."""
         table = self.table
         fields = {c.name: records.column(c.name) for c in table.payload}
-        fields |= {c.name: records.column(METADATA_SOURCES[c.name]) for c in table.metadata}
+        fields |= {c.name: records.column(METADATA_COLUMNS[c.name].source) for c in table.metadata}
         columns = (*table.payload, *table.metadata)
         return conform(pa.RecordBatch.from_pydict(fields), columns, timezone=table.timezone)

@@ -11,16 +11,9 @@ import pyarrow as pa
 
 from chsink.decode.columns import Column
 from chsink.decode.conform import conform
+from chsink.notation.metadata_columns import METADATA_COLUMNS
 from chsink.ports import BadValue, Decoded
 
-METADATA_SOURCES = {
-    "_kafka_topic": "topic",
-    "_kafka_partition": "partition",
-    "_kafka_offset": "offset",
-    "_kafka_timestamp": "timestamp",
-    "_kafka_key": "key",
-    "_kafka_headers": "headers",
-}
 """The table's column for each of Kafka's fields."""
 
 
@@ -42,7 +35,7 @@ class Columns:
     @property
     def metadata_fields(self) -> tuple[str, ...]:
         """The stream's columns that the metadata columns need."""
-        return tuple(METADATA_SOURCES[c.name] for c in self.metadata)
+        return tuple(METADATA_COLUMNS[c.name].source for c in self.metadata)
 
 
 def beside_metadata(records: pa.RecordBatch, payload: Decoded, table: Columns) -> Decoded:
@@ -50,7 +43,7 @@ def beside_metadata(records: pa.RecordBatch, payload: Decoded, table: Columns) -
     if not table.metadata:
         return payload
     kept = records if payload.rows is None else records.take(payload.rows)
-    fields = {c.name: kept.column(METADATA_SOURCES[c.name]) for c in table.metadata}
+    fields = {c.name: kept.column(METADATA_COLUMNS[c.name].source) for c in table.metadata}
     metadata = conform(pa.RecordBatch.from_pydict(fields), table.metadata, timezone=table.timezone)
     left, rows, bad = payload.batch, payload.rows, payload.bad
     if metadata.rows is not None:

@@ -9,7 +9,8 @@ from chsink.decode.columns import Column
 from chsink.errors import PreflightError
 from chsink.formats.columns import ColumnRecords
 from chsink.formats.json import JsonRecords
-from chsink.formats.metadata import METADATA_SOURCES, Columns
+from chsink.formats.metadata import Columns
+from chsink.notation.metadata_columns import METADATA_COLUMNS
 from chsink.ports import Decoder, StreamShape
 
 DECODERS: Mapping[str, Callable[[Columns], Decoder]] = MappingProxyType({"json": JsonRecords})
@@ -34,8 +35,8 @@ def decoder_of(name: str, columns: Sequence[Column], timezone: str, stream: Stre
 
     Raises PreflightError CHS-212 or CHS-213 when the stream's own columns are not the table's.
     """
-    metadata = tuple(c for c in columns if c.name in METADATA_SOURCES)
-    payload = tuple(c for c in columns if c.name not in METADATA_SOURCES)
+    metadata = tuple(c for c in columns if c.name in METADATA_COLUMNS)
+    payload = tuple(c for c in columns if c.name not in METADATA_COLUMNS)
     if reads_value(columns, stream):
         return DECODERS[route_format](Columns(payload, metadata, timezone))
     _check_columns(name, columns, stream.columns)
@@ -55,7 +56,7 @@ def _check_columns(name: str, columns: Sequence[Column], given: tuple[str, ...])
     required = [
         c.name
         for c in columns
-        if c.name not in given and c.name not in METADATA_SOURCES and not c.default_kind and "Nullable(" not in c.type
+        if c.name not in given and c.name not in METADATA_COLUMNS and not c.default_kind and "Nullable(" not in c.type
     ]
     if required:
         raise PreflightError(

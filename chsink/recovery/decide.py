@@ -9,11 +9,11 @@ from typing import Literal
 
 from chsink.batch.halts import asking_target
 from chsink.batch.ledger import read_owner
-from chsink.clickhouse.identifiers import quote_string, quote_table
 from chsink.clickhouse.shards import Target
-from chsink.clickhouse.table import PROBE_COLUMNS
 from chsink.connect import Services
 from chsink.errors import ChsinkError, PreflightError
+from chsink.notation.metadata_columns import PROBE_COLUMNS
+from chsink.notation.sql import quote_string, quote_table
 from chsink.recovery.change import Change, find
 from statemachine import writes
 from statemachine.ranges import TopicPartition

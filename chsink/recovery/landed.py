@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from chsink.clickhouse.identifiers import quote_table
+from chsink.notation.sql import quote_table
 from chsink.ports import Queries
 from statemachine.ranges import OffsetRange, TopicPartition
 

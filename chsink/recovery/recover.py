@@ -14,11 +14,11 @@ from dataclasses import dataclass
 
 from chsink.batch.halts import asking_target
 from chsink.batch.ledger import read_records
-from chsink.clickhouse.identifiers import quote_string, quote_table
 from chsink.clickhouse.shards import ShardTable, Target
-from chsink.clickhouse.table import PROBE_COLUMNS
 from chsink.connect import Services
 from chsink.errors import PreflightError
+from chsink.notation.metadata_columns import PROBE_COLUMNS
+from chsink.notation.sql import quote_string, quote_table
 from chsink.recovery.change import claim
 from chsink.recovery.landed import Extent, extent, holes
 from chsink.recovery.unread import first_record

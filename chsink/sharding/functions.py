@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from chsink.errors import ConfigError
+from chsink.errors import shards
 from chsink.sharding.stored import ENCODERS, Stored
 from chsink.sharding.xxh64 import U64, ByteSlices, xxh64
 
@@ -50,33 +50,27 @@ class HashFunction:
     def check_columns(self, key: Sequence[str]) -> None:
         """Raise ConfigError CHS-403 unless the function takes this many columns."""
         if not key or (self.max_columns is not None and len(key) > self.max_columns):
-            takes = f"exactly {self.max_columns}" if self.max_columns else "one or more"
-            raise ConfigError(
-                "CHS-403",
-                f"{self.name} takes {takes} key columns, and the key names {len(key)}: {', '.join(key) or 'none'}",
-                "change clickhouse.shard_key, or use xxHash64, which takes any number of columns",
-            )
+            takes = f"exactly {self.max_columns} column" if self.max_columns else "one or more columns"
+            columns = ", ".join(key) or "none"
+            raise shards.KEY_COLUMN_COUNT(function=self.name, takes=takes, count=len(key), columns=columns)
 
     def check_type(self, column: str, key_type: KeyType) -> None:
         """Raise ConfigError CHS-404 unless this function's hash of the type is known to be the engine's."""
         if key_type.family not in self.families:
             others = sorted(name for name, other in FUNCTIONS.items() if key_type.family in other.families)
-            remedy = f"{others[0]} takes this type" if others else "choose another key column"
-            raise ConfigError(
-                "CHS-404",
-                f"shard key column {column!r} is {key_type.text}, which {self.name} does not take here",
-                f"{remedy}; {self.name} takes {', '.join(sorted(self.families))}",
+            raise shards.KEY_TYPE(
+                column=repr(column),
+                type=key_type.text,
+                function=self.name,
+                remedy=f"use {others[0]}, which supports this type" if others else "choose another key column",
+                families=", ".join(sorted(self.families)),
             )
 
 
 def hash_function(name: str) -> HashFunction:
     """The function of this name, or ConfigError CHS-402."""
     if name not in FUNCTIONS:
-        raise ConfigError(
-            "CHS-402",
-            f"clickhouse.hash_function {name!r} is not supported",
-            f"use one of {', '.join(sorted(FUNCTIONS))} (upper and lower case matter, as in ClickHouse)",
-        )
+        raise shards.UNKNOWN_HASH_FUNCTION(name=repr(name), supported=", ".join(sorted(FUNCTIONS)))
     return FUNCTIONS[name]
 
 

@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args
 from urllib.parse import urlsplit
 
-from chsink.errors import ConfigError, HaltError
+from chsink.errors import ConfigError, shards
 from chsink.sharding.functions import hash_function
 
 NullShardKey = Literal["halt", "first_shard"]
@@ -28,7 +28,6 @@ NullShardKey = Literal["halt", "first_shard"]
 MAX_TOTAL_WEIGHT = 1_000_000
 _FORMAT = 1
 _FINGERPRINT_BYTES = 8
-_LAYOUT_ERROR = "CHS-401"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,19 +40,11 @@ class Shard:
 
     def __post_init__(self) -> None:
         if not self.replicas or len(set(self.replicas)) != len(self.replicas):
-            raise ConfigError(
-                _LAYOUT_ERROR,
-                f"shard {self.name or '(unnamed)'} names no replica, or one twice",
-                "give each of clickhouse.endpoints a list of one or more different URLs",
-            )
+            raise shards.SHARD_REPLICAS(shard=self.name or "(unnamed)")
         for url in self.replicas:
             _check_url(url)
         if not 1 <= self.weight <= MAX_TOTAL_WEIGHT:
-            raise ConfigError(
-                _LAYOUT_ERROR,
-                f"shard {self.identity} has weight {self.weight}",
-                f"a weight is a whole number from 1 to {MAX_TOTAL_WEIGHT:,}; to retire a shard, leave it out",
-            )
+            raise shards.SHARD_WEIGHT(shard=self.identity, weight=self.weight, highest=f"{MAX_TOTAL_WEIGHT:,}")
 
     @property
     def identity(self) -> str:
@@ -78,27 +69,20 @@ class Layout:
 
     def __post_init__(self) -> None:
         if self.null_shard_key not in get_args(NullShardKey):
-            raise ConfigError(
-                "CHS-408",
-                f"a null_shard_key of {self.null_shard_key!r} is not known",
-                "set errors.null_shard_key to 'halt' or 'first_shard'",
-            )
+            raise shards.NULL_KEY_POLICY(value=repr(self.null_shard_key))
         seen = Counter(shard.identity for shard in self.shards)
         twice = ", ".join(name for name, count in seen.items() if count > 1)
         if not self.shards or twice or self.total_weight > MAX_TOTAL_WEIGHT:
-            raise ConfigError(
-                _LAYOUT_ERROR,
-                f"{len(self.shards)} shards of total weight {self.total_weight:,}; given twice: {twice or 'none'}",
-                f"clickhouse.endpoints: one or more different shards, total weight up to {MAX_TOTAL_WEIGHT:,}",
+            raise shards.SHARD_LIST(
+                count=len(self.shards),
+                weight=f"{self.total_weight:,}",
+                twice=twice or "none",
+                highest=f"{MAX_TOTAL_WEIGHT:,}",
             )
         if len(self.shards) == 1 and not self.hash_function and not self.key:
             return
         if not self.hash_function or not self.key:
-            raise ConfigError(
-                "CHS-405",
-                f"{len(self.shards)} shards need both clickhouse.hash_function and clickhouse.shard_key",
-                "set hash_function = 'xxHash64' and shard_key = ['column'], as the Distributed table has them",
-            )
+            raise shards.LAYOUT_WITHOUT_KEY(count=len(self.shards))
         hash_function(self.hash_function).check_columns(self.key)
 
     @property
@@ -126,19 +110,15 @@ class Layout:
         try:
             return _read_layout(json.loads(text))
         except (ValueError, TypeError, KeyError, AttributeError, ConfigError) as error:
-            raise HaltError(
-                "CHS-407",
-                f"the recorded shard layout cannot be read ({type(error).__name__})",
-                "run the version of chsink that wrote it until no range is in doubt, then upgrade",
-            ) from error
+            raise shards.UNREADABLE_LAYOUT(reason=type(error).__name__) from error
 
 
 def _read_layout(stored: dict[str, Any]) -> Layout:
     """Undo `to_json`; anything but what it writes raises."""
     if stored.pop("format") != _FORMAT:
         raise ValueError("another format")
-    shards = [Shard(**{**shard, "replicas": tuple(shard["replicas"])}) for shard in stored["shards"]]
-    return Layout(**{**stored, "shards": tuple(shards), "key": tuple(stored["key"])})
+    found = [Shard(**{**shard, "replicas": tuple(shard["replicas"])}) for shard in stored["shards"]]
+    return Layout(**{**stored, "shards": tuple(found), "key": tuple(stored["key"])})
 
 
 def _check_url(url: str) -> None:
@@ -149,8 +129,4 @@ def _check_url(url: str) -> None:
         valid = False
     # Credentials have a place of their own, and this URL is written to the state store: so it is not shown either.
     if not valid or "@" in url:
-        raise ConfigError(
-            _LAYOUT_ERROR,
-            "a replica's URL is not of the form http[s]://host[:port], or holds credentials",
-            "write clickhouse.endpoints without user and password; those go to clickhouse.user and .password",
-        )
+        raise shards.SHARD_URL()

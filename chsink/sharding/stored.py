@@ -1,12 +1,9 @@
 """Key columns as Arrow carries them → key columns as ClickHouse stores them, which is what its hash functions
 read.
 
-A column arrives in any form that ClickHouse reads exactly: integers, floats, Bool, timestamps, dates and
-decimals natively (DateTime64 also as decimal seconds); String and FixedString as utf8 or binary; UUID, IPv4,
-IPv6, Enum and integers wider than 64 bits as text. Numbers may also arrive as stored, the wide ones (UUID
-with its halves in text order) as 16 or 32 bytes. Nothing is rounded, wrapped or cut: a value with no exact
-stored form is an error, because its row would go to a shard where queries do not look for it. Error texts never hold
-the value, and so drop the cause, which does.
+A column arrives in the wire type that `chsink.decode.wire` gives its ClickHouse type, and in no other. Nothing is
+rounded, wrapped or cut: a value with no exact stored form is an error, because its row would go to a shard
+where queries do not look for it. Error texts never hold the value, and so drop the cause, which does.
 
 Stored forms, each compared with the engine: numbers little-endian in their column's width; Decimals as their
 scaled integer; dates as days (`Date` in two bytes, `Date32` in four), DateTime as seconds in four, DateTime64
@@ -16,15 +13,13 @@ as ticks in eight; Enum as its number; IPv4 as a UInt32, IPv6 in network order; 
 
 from __future__ import annotations
 
-import socket
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from chsink.errors import HaltError
+from chsink.errors import shards
 from chsink.sharding.xxh64 import I64, U8, ByteSlices
 
 if TYPE_CHECKING:
@@ -36,7 +31,6 @@ if TYPE_CHECKING:
 Numbers = npt.NDArray[Any]
 Stored = Numbers | ByteSlices
 
-_WIRE_ERROR = "CHS-406"
 _NUMBERS: dict[str, pa.DataType] = {
     "Int8": pa.int8(),
     "Int16": pa.int16(),
@@ -46,16 +40,13 @@ _NUMBERS: dict[str, pa.DataType] = {
     "UInt16": pa.uint16(),
     "UInt32": pa.uint32(),
     "UInt64": pa.uint64(),
-}
-# Not DateTime64: ClickHouse reads an Arrow integer there as seconds, not as ticks.
-_ALSO_AS_STORED: dict[str, pa.DataType] = {
-    "Date": pa.uint16(),
-    "Date32": pa.int32(),
-    "DateTime": pa.uint32(),
+    "Float32": pa.float32(),
+    "Float64": pa.float64(),
     "Enum8": pa.int8(),
     "Enum16": pa.int16(),
     "IPv4": pa.uint32(),
 }
+_BYTES = {"Int128": 16, "UInt128": 16, "Int256": 32, "UInt256": 32, "IPv6": 16}
 _TICKS = ((0, "s"), (3, "ms"), (6, "us"), (9, "ns"))
 
 
@@ -69,28 +60,17 @@ def stored_values(name: str, key_type: KeyType, column: pa.Array) -> Stored:
     Raises HaltError CHS-406 when the Arrow type or a value does not fit `key_type`.
     """
     assert column.null_count == 0, "rows with a null key have no hash"
-    if column.type == _ALSO_AS_STORED.get(key_type.family):
-        return _numbers(column, column.type)
     try:
         return ENCODERS[key_type.family](key_type, column)
     except _MisfitError as misfit:
         reason = str(misfit)
     except (pa.ArrowException, ValueError, OverflowError, OSError):
         reason = "a value does not fit the column's type"
-    raise HaltError(
-        _WIRE_ERROR,
-        f"shard key column {name!r} ({key_type.text}), arriving as Arrow {column.type}: {reason}",
-        "a transform must leave key columns in the table's own types; the decoder does",
-    )
+    raise shards.KEY_VALUE(column=repr(name), type=key_type.text, wire=column.type, reason=reason)
 
 
-def _integer(key_type: KeyType, column: pa.Array) -> Stored:
-    _require(pa.types.is_integer(column.type), "integers are expected")
-    return _numbers(column, _NUMBERS[key_type.family])
-
-
-def _float(key_type: KeyType, column: pa.Array) -> Stored:
-    wire = pa.float32() if key_type.family == "Float32" else pa.float64()
+def _number(key_type: KeyType, column: pa.Array) -> Stored:
+    wire = _NUMBERS[key_type.family]
     _require(column.type == wire, f"Arrow {wire} is expected")
     return _numbers(column, wire)
 
@@ -144,33 +124,28 @@ def _decimal(key_type: KeyType, column: pa.Array) -> Stored:
 
 
 def _decimal256(key_type: KeyType, column: pa.Array) -> Stored:
-    _require(pa.types.is_decimal(column.type) or _is_text(column), "Arrow decimals or utf8 are expected")
+    _require(pa.types.is_decimal(column.type), "Arrow decimals are expected")
     exact = column.cast(pa.decimal256(key_type.size, key_type.scale))
     return ByteSlices.of_matrix(_fixed_width(exact))
 
 
-def _wide_integer(key_type: KeyType, column: pa.Array) -> Stored:
-    width = 16 if key_type.family.endswith("128") else 32
-    if column.type == pa.binary(width):
-        return ByteSlices.of_matrix(_fixed_width(column))
-    signed = key_type.family.startswith("Int")
-    return _each_distinct(column, width, lambda text: int(text).to_bytes(width, "little", signed=signed))
+def _bytes(key_type: KeyType, column: pa.Array) -> Stored:
+    wire = pa.binary(_BYTES[key_type.family])
+    _require(column.type == wire, f"Arrow {wire} is expected")
+    return ByteSlices.of_matrix(_fixed_width(column))
 
 
 def _string(_: KeyType, column: pa.Array) -> ByteSlices:
     """The values' bytes, one after the other, without copying them."""
-    narrow = column.type in (pa.string(), pa.binary())
-    _require(narrow or column.type in (pa.large_string(), pa.large_binary()), "utf8 or binary is expected")
+    _require(column.type == pa.binary(), "Arrow binary is expected")
     _, offset_buffer, data_buffer = column.buffers()
-    every = np.frombuffer(offset_buffer, dtype="<i4" if narrow else "<i8")
+    every = np.frombuffer(offset_buffer, dtype="<i4")
     offsets: I64 = every[column.offset : column.offset + len(column) + 1].astype(np.int64)
     data = np.frombuffer(data_buffer or b"", dtype=np.uint8)[offsets[0] : offsets[-1]]
     return ByteSlices(data, offsets[:-1] - offsets[0], np.diff(offsets))
 
 
 def _fixed_string(key_type: KeyType, column: pa.Array) -> Stored:
-    if column.type == pa.binary(key_type.size):
-        return ByteSlices.of_matrix(_fixed_width(column))
     values = _string(key_type, column)
     _require(int(values.lengths.max()) <= key_type.size, "a value is longer than the column")
     padded = np.zeros((len(values), key_type.size), dtype=np.uint8)
@@ -178,67 +153,16 @@ def _fixed_string(key_type: KeyType, column: pa.Array) -> Stored:
     return ByteSlices.of_matrix(padded)
 
 
-def _uuid(key_type: KeyType, column: pa.Array) -> Stored:
-    if column.type == pa.binary(16):
-        return _uuid_of(_fixed_width(column))
-    _require(_is_text(column), "utf8 is expected")
-    digits = _string(key_type, pc.replace_substring(column, "-", ""))
-    _require(bool((digits.lengths == 32).all()), "a UUID has not 32 hexadecimal digits")
-    raw = np.frombuffer(bytes.fromhex(digits.data.tobytes().decode("ascii")), dtype=np.uint8)
-    _require(len(raw) == 16 * len(column), "a UUID has not 32 hexadecimal digits")  # fromhex skips blanks
-    return _uuid_of(raw)
-
-
-def _uuid_of(text_order: U8) -> ByteSlices:
+def _uuid(_: KeyType, column: pa.Array) -> Stored:
     """Each half of 8 bytes turned round: ClickHouse keeps two little-endian numbers."""
-    return ByteSlices.of_matrix(np.ascontiguousarray(text_order.reshape(-1, 8)[:, ::-1]).reshape(-1, 16))
-
-
-def _enum(key_type: KeyType, column: pa.Array) -> Stored:
-    _require(_is_text(column), "utf8 is expected")
-    names = pa.array([name for name, _ in key_type.members], column.type)
-    at = pc.index_in(column, value_set=names)
-    _require(at.null_count == 0, "a text is no member of the Enum")
-    width = np.int8 if key_type.family == "Enum8" else np.int16
-    numbers: Numbers = np.array([number for _, number in key_type.members]).astype(width)
-    stored: Numbers = numbers[at.to_numpy()]
-    return stored
-
-
-def _ipv4(_: KeyType, column: pa.Array) -> Stored:
-    values = _each_distinct(column, 4, lambda text: socket.inet_pton(socket.AF_INET, text)[::-1])
-    numbers: Numbers = values.data.view("<u4")[values.starts // 4]
-    return numbers
-
-
-def _ipv6(_: KeyType, column: pa.Array) -> Stored:
-    if column.type == pa.binary(16):
-        return ByteSlices.of_matrix(_fixed_width(column))
-    return _each_distinct(column, 16, _ipv6_bytes)
-
-
-def _ipv6_bytes(text: str) -> bytes:
-    mapped = text if ":" in text else f"::ffff:{text}"
-    return socket.inet_pton(socket.AF_INET6, mapped)
-
-
-def _each_distinct(column: pa.Array, width: int, to_bytes: Callable[[str], bytes]) -> ByteSlices:
-    """Texts through `to_bytes`, once per distinct value; each gives `width` bytes."""
-    _require(_is_text(column), "utf8 is expected")
-    encoded = column.dictionary_encode()
-    table = b"".join(to_bytes(text) for text in encoded.dictionary.to_pylist())
-    starts = encoded.indices.to_numpy().astype(np.int64) * width
-    lengths = np.full(len(starts), width, dtype=np.int64)
-    return ByteSlices(np.frombuffer(table, dtype=np.uint8), starts, lengths)
+    _require(column.type == pa.binary(16), f"Arrow {pa.binary(16)} is expected")
+    halves = _fixed_width(column).reshape(-1, 8)
+    return ByteSlices.of_matrix(np.ascontiguousarray(halves[:, ::-1]).reshape(-1, 16))
 
 
 def _numbers(column: pa.Array, wire: pa.DataType) -> Numbers:
     """The values as `wire`; a value out of its range raises."""
     return np.asarray(column.cast(wire).to_numpy())
-
-
-def _is_text(column: pa.Array) -> bool:
-    return column.type in (pa.string(), pa.large_string())
 
 
 def _fixed_width(column: pa.Array) -> U8:
@@ -254,11 +178,9 @@ def _require(holds: bool, reason: str) -> None:
 
 
 ENCODERS: dict[str, Callable[[KeyType, pa.Array], Stored]] = {
-    **dict.fromkeys(_NUMBERS, _integer),
-    **dict.fromkeys(("Int128", "UInt128", "Int256", "UInt256"), _wide_integer),
-    **dict.fromkeys(("Float32", "Float64"), _float),
+    **dict.fromkeys(_NUMBERS, _number),
+    **dict.fromkeys(_BYTES, _bytes),
     **dict.fromkeys(("Decimal32", "Decimal64", "Decimal128"), _decimal),
-    **dict.fromkeys(("Enum8", "Enum16"), _enum),
     "Bool": _bool,
     "Date": _date,
     "Date32": _date32,
@@ -266,8 +188,6 @@ ENCODERS: dict[str, Callable[[KeyType, pa.Array], Stored]] = {
     "DateTime64": _datetime64,
     "Decimal256": _decimal256,
     "FixedString": _fixed_string,
-    "IPv4": _ipv4,
-    "IPv6": _ipv6,
     "String": _string,
     "UUID": _uuid,
 }

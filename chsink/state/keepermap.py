@@ -20,10 +20,10 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from chsink.clickhouse.identifiers import TableName, quote_string, quote_strings
 from chsink.errors import PreflightError
-from chsink.fields import NodePath, Table, Url, parse_table
+from chsink.fields import NodePath, Table, Url
 from chsink.findings import NOT_LET_IN, server_sentence
+from chsink.notation.sql import TableName, parse_table, quote_identifier, quote_string, quote_strings
 from chsink.ports import Outcome, Row, ServerRefused, SqlClient, StoreUnavailable, Swap, Unanswered
 from chsink.state import sql_files
 from chsink.state.groups import utf8, write_in_groups
@@ -52,8 +52,7 @@ class KeeperMap(StoreSettings):
 
     def table_name(self, database: str) -> TableName:
         """The table, in ``database`` unless it names one."""
-        name = parse_table(self.table).within(database)
-        return TableName(name.database, name.table)
+        return parse_table(self.table).within(database)
 
     def open(self, clickhouse: ClickHouseAccess, /) -> KeeperMapStore:
         """The store on a client of its own."""
@@ -74,7 +73,7 @@ class KeeperMapStore:
     def __init__(
         self, client: SqlClient, table: TableName, *, path: str, create: bool = True, timeout_s: float = 30
     ) -> None:
-        assert table.database is not None, "a state table is named with its database"
+        assert table.database, "a state table is named with its database"
         self.client = client
         self.table = table
         self._path = path
@@ -191,10 +190,9 @@ class KeeperMapStore:
     # --- the table ------------------------------------------------------------------------------------------------
 
     def _create_table(self) -> None:
-        assert self.table.database is not None
         names = {
-            "database": str(TableName(None, self.table.database)),
-            "table": str(TableName(None, self.table.table)),
+            "database": quote_identifier(self.table.database),
+            "table": quote_identifier(self.table.table),
             "path": quote_string(self._path)[1:-1],
         }
         try:
@@ -218,7 +216,7 @@ class KeeperMapStore:
         match code:
             case 81:
                 return (
-                    f"CREATE DATABASE {TableName(None, self.table.database or '')} on the server, or correct "
+                    f"CREATE DATABASE {quote_identifier(self.table.database)} on the server, or correct "
                     "clickhouse.database (or the database in state.table)"
                 )
             case 60:

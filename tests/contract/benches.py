@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pytest
 
 from chsink.clickhouse.client import ClickHouseClient, Endpoint
-from chsink.clickhouse.identifiers import TableName
+from chsink.notation.sql import TableName
 from chsink.ports import Row, StateStore, Swap
 from chsink.state.keepermap import KeeperMapStore
 from chsink.state.memory import MemoryStore

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from chsink.clickhouse.client import ClickHouseClient, Endpoint
-from chsink.clickhouse.identifiers import TableName
 from chsink.errors import PreflightError
+from chsink.notation.sql import TableName
 from chsink.ports import Outcome, Row, ServerRefused, Swap
 from chsink.state import sql_files
 from chsink.state.keepermap import KeeperMapStore

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from chsink.clickhouse.client import ClickHouseClient, Endpoint
-from chsink.clickhouse.identifiers import TableName
+from chsink.notation.sql import TableName
 from chsink.ports import Outcome, StoreUnavailable
 from chsink.state.keepermap import KeeperMapStore
 from chsink.state.zookeeper import ZooKeeperStore

@@ -12,9 +12,9 @@ from clickhouse_connect.driver.client import Client
 from pyspark.sql import SparkSession
 
 from chsink.clickhouse.client import ClickHouseClient, Endpoint
-from chsink.clickhouse.identifiers import TableName
 from chsink.embedded import topics
 from chsink.errors import UnavailableError
+from chsink.notation.sql import TableName
 from chsink.ports import Outcome
 from chsink.state.keepermap import KeeperMapStore
 from tests.contract.benches import made, rows, stored, swaps

@@ -48,11 +48,15 @@ class Case:
         return f"{self.type} as {self.wire}"
 
 
-def _integers(type_: str, wire: pa.DataType, bits: int) -> Case:
-    low, high = (0, 2**bits - 1) if type_.startswith("U") else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
-    text = str if bits > 64 else int
-    ends = tuple(text(value) for value in (low, high, 0, 1))
-    return Case(type_, wire, ends, st.integers(low, high).map(text))
+def _integers(type_: str, bits: int) -> Case:
+    signed = not type_.startswith("U")
+    low, high = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if signed else (0, 2**bits - 1)
+
+    def make(value: int) -> int | bytes:
+        return value.to_bytes(bits // 8, "little", signed=signed) if bits > 64 else value
+
+    wire = pa.binary(bits // 8) if bits > 64 else getattr(pa, type_.lower())()
+    return Case(type_, wire, tuple(map(make, (low, high, 0, 1))), st.integers(low, high).map(make))
 
 
 def _floats(type_: str, wire: pa.DataType, width: int) -> Case:
@@ -63,10 +67,9 @@ def _floats(type_: str, wire: pa.DataType, width: int) -> Case:
 def _decimals(precision: int, scale: int, wire: pa.DataType) -> Case:
     top = 10**precision - 1
 
-    def make(unscaled: int) -> Decimal | str:
+    def make(unscaled: int) -> Decimal:
         digits = str(abs(unscaled)).rjust(scale + 1, "0")
-        text = f"{'-' if unscaled < 0 else ''}{digits[:-scale]}.{digits[-scale:]}"
-        return Decimal(text) if pa.types.is_decimal(wire) else text
+        return Decimal(f"{'-' if unscaled < 0 else ''}{digits[:-scale]}.{digits[-scale:]}")
 
     ends = tuple(make(unscaled) for unscaled in (0, -1, 1, top, -top))
     return Case(f"Decimal({precision}, {scale})", wire, ends, st.integers(-top, top).map(make))
@@ -92,26 +95,20 @@ def _seconds(precision: int, last: int) -> Case:
 FIRST_SECOND, LAST_SECOND = -2208988800, 10413791999  # 1900-01-01 to 2299-12-31
 ENUM = r"Enum8('a' = -1, 'b\'c, = 2' = 7, 'tab\there\\' = 127, 'é' = -128)"
 LAST_DAY = (dt.date(2149, 6, 6) - dt.date(1970, 1, 1)).days
-IPV6 = st.ip_addresses(v=6).map(str) | st.ip_addresses(v=4).map(str)
-UUIDS = st.uuids().map(str)
 CASES = [
-    *(_integers(f"Int{bits}", getattr(pa, f"int{bits}")(), bits) for bits in (8, 16, 32, 64)),
-    *(_integers(f"UInt{bits}", getattr(pa, f"uint{bits}")(), bits) for bits in (8, 16, 32, 64)),
-    *(_integers(f"{sign}Int{bits}", pa.string(), bits) for sign in ("", "U") for bits in (128, 256)),
+    *(_integers(f"{sign}Int{bits}", bits) for sign in ("", "U") for bits in (8, 16, 32, 64, 128, 256)),
     _floats("Float32", pa.float32(), 32),
     _floats("Float64", pa.float64(), 64),
     Case("Bool", pa.bool_(), (True, False), st.booleans()),
-    Case("String", pa.string(), ("", "a", "é" * 15, "x" * 31, "x" * 32, "x" * 300), st.text(max_size=80)),
+    Case("String", pa.binary(), ("", "a", "é" * 15, "x" * 31, "x" * 32, "x" * 300), st.text(max_size=80)),
     Case("String", pa.binary(), (b"\x00", b"\xff" * 31), st.binary(max_size=40)),
-    Case("String", pa.large_string(), ("", "key"), st.text(max_size=40)),
-    Case("FixedString(5)", pa.string(), ("", "abc", "abcde"), st.text("abcxyz", max_size=5)),
+    Case("FixedString(5)", pa.binary(), ("", "abc", "abcde"), st.text("abcxyz", max_size=5)),
     Case("FixedString(40)", pa.binary(), (b"", b"k" * 40), st.binary(max_size=40)),
-    Case("FixedString(4)", pa.binary(4), (b"\x00\x00\x00\x01",), st.binary(min_size=4, max_size=4)),
-    Case("UUID", pa.string(), ("61F0C404-5cb3-11e7-907b-a6006ad3dba0", "0" * 32), UUIDS),
-    Case("Enum8" + ENUM[5:], pa.string(), ("a", "é"), st.sampled_from(["a", "b'c, = 2", "tab\there\\", "é"])),
-    Case("Enum16('x' = -300, 'y' = 300)", pa.string(), ("x", "y"), st.sampled_from(["x", "y"])),
-    Case("IPv4", pa.string(), ("0.0.0.0", "255.255.255.255", "1.2.3.4"), st.ip_addresses(v=4).map(str)),
-    Case("IPv6", pa.string(), ("::", "1.2.3.4", "::ffff:1.2.3.4", "2001:DB8::1"), IPV6),
+    Case("UUID", pa.binary(16), (bytes(range(16)), bytes(16)), st.binary(min_size=16, max_size=16)),
+    Case("Enum8" + ENUM[5:], pa.int8(), (-1, 7, 127, -128), st.sampled_from([-1, 7, 127, -128])),
+    Case("Enum16('x' = -300, 'y' = 300)", pa.int16(), (-300, 300), st.sampled_from([-300, 300])),
+    Case("IPv4", pa.uint32(), (0, 2**32 - 1, 0x01020304), st.integers(0, 2**32 - 1)),
+    Case("IPv6", pa.binary(16), (bytes(range(16)), bytes(16)), st.binary(min_size=16, max_size=16)),
     Case("Date", pa.date32(), (0, LAST_DAY), st.integers(0, LAST_DAY)),
     Case("Date32", pa.date32(), (-25567, 120529), st.integers(-25567, 120529)),
     _times("DateTime", "s", 0, 2**32 - 1),
@@ -128,23 +125,11 @@ CASES = [
     _decimals(9, 2, pa.decimal128(9, 2)),
     _decimals(18, 4, pa.decimal128(18, 4)),
     _decimals(38, 10, pa.decimal128(38, 10)),
-    _decimals(76, 20, pa.string()),
-    # The same types in the form they are stored in.
-    Case("Int128", pa.binary(16), (b"\xff" * 16,), st.binary(min_size=16, max_size=16)),
-    Case("UInt256", pa.binary(32), (b"\xfe" * 32,), st.binary(min_size=32, max_size=32)),
-    Case("UUID", pa.binary(16), (bytes(range(16)),), st.binary(min_size=16, max_size=16)),
-    Case("IPv6", pa.binary(16), (bytes(range(16)),), st.binary(min_size=16, max_size=16)),
-    Case("IPv4", pa.uint32(), (0x01020304,), st.integers(0, 2**32 - 1)),
-    Case("Date", pa.uint16(), (0, LAST_DAY), st.integers(0, LAST_DAY)),
-    Case("Date32", pa.int32(), (-25567, 120529), st.integers(-25567, 120529)),
-    Case("DateTime", pa.uint32(), (0, 2**32 - 1), st.integers(0, 2**32 - 1)),
-    Case("Enum8('a' = -1, 'b' = 2)", pa.int8(), (-1, 2), st.sampled_from([-1, 2])),
-    Case("Enum16('a' = -1, 'b' = 300)", pa.int16(), (-1, 300), st.sampled_from([-1, 300])),
     _decimals(76, 20, pa.decimal256(76, 20)),
-    Case("LowCardinality(String)", pa.string(), ("", "city"), st.text(max_size=20)),
+    Case("LowCardinality(String)", pa.binary(), ("", "city"), st.text(max_size=20)),
     Case("LowCardinality(UInt32)", pa.uint32(), (0, 2**32 - 1), st.integers(0, 2**32 - 1)),
     Case("Nullable(Int64)", pa.int64(), (-(2**63), 2**63 - 1), st.integers(-(2**63), 2**63 - 1)),
-    Case("LowCardinality(Nullable(FixedString(3)))", pa.string(), ("", "abc"), st.text("abc", max_size=3)),
+    Case("LowCardinality(Nullable(FixedString(3)))", pa.binary(), ("", "abc"), st.text("abc", max_size=3)),
 ]
 PAIRS = [
     (name, case)
@@ -241,7 +226,7 @@ def test_several_columns(engine: Engine, data: st.DataObject) -> None:
 
 
 def test_null_where_the_engine_says_null(engine: Engine) -> None:
-    columns = [pa.array([1, None, 3, None]), pa.array(["a", "b", None, None])]
+    columns = [pa.array([1, None, 3, None]), pa.array(["a", "b", None, None], pa.binary())]
     types = ["Nullable(Int64)", "LowCardinality(Nullable(String))"]
     hashes = engine.hashes("xxHash64", types, columns)
     assert [value is None for value in hashes] == [False, True, True, True]
@@ -261,7 +246,6 @@ def test_type_texts_as_the_engine_writes_them(engine: Engine) -> None:
     for text, written in zip(texts, str(shown).splitlines(), strict=True):
         ours, its = parse_key_type(text), parse_key_type(written)
         assert (ours.family, ours.size, ours.scale) == (its.family, its.size, its.scale)
-        assert sorted(ours.members) == sorted(its.members)
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
@@ -284,7 +268,10 @@ def test_int_hash_refuses_what_the_engine_refuses(engine: Engine, case: Case) ->
 def test_same_rows_as_a_distributed_table(engine: Engine) -> None:
     """ClickHouse's Distributed engine cuts 3,000 rows by itself; each shard's file holds exactly our rows."""
     rows = 3000
-    columns = [pa.array([f"key-{row % 700}" for row in range(rows)]), pa.array([-row for row in range(rows)])]
+    columns = [
+        pa.array([f"key-{row % 700}" for row in range(rows)], pa.binary()),
+        pa.array([-row for row in range(rows)], pa.int32()),
+    ]
     types = ["LowCardinality(String)", "Int32"]
     engine.fill(types, columns)
     engine.query("CREATE TABLE d.cut AS d.t ENGINE = Distributed(three, d, nowhere, xxHash64(k0, k1))")

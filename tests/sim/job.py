@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from chsink.batch.driver import Destination, Driver
 from chsink.batch.ledger import Ledger, read_records
 from chsink.batch.model import Ack, PlannedBatch
-from chsink.clickhouse.patience import PatientQueries
+from chsink.clickhouse.retry import RetryingQueries
 from chsink.clickhouse.shards import ShardTable
 from chsink.clickhouse.window import DedupWindow
 from statemachine.ranges import TopicPartition
@@ -108,7 +108,7 @@ def _driver(world: World, ledger: Ledger, clock: HubClock) -> Driver:
 
     def shard_tables(table: str, layout: str | None) -> list[ShardTable]:
         servers = world.servers[: shards if layout is None else shards_of(layout)]
-        return [ShardTable(PatientQueries(Client(s), clock, ASK_FOR_S), tables[table]) for s in servers]
+        return [ShardTable(RetryingQueries(Client(s), clock, ASK_FOR_S), tables[table]) for s in servers]
 
     window = DedupWindow(shard_tables, clock, world.max_age_s, MARGIN_S, REQUEST_TIMEOUT_S)
     routes = {

@@ -17,7 +17,15 @@ CHECKOUT = Path(__file__).parents[2]
 MAX_LINES = 50
 """Of a function."""
 
-SHARED = {"chsink", "chsink.errors", "chsink.ports", "chsink.findings", "chsink.failpoints", "statemachine"}
+SHARED = {
+    "chsink",
+    "chsink.errors",
+    "chsink.ports",
+    "chsink.findings",
+    "chsink.failpoints",
+    "chsink.notation",
+    "statemachine",
+}
 """What any room of chsink may use (and every room itself)."""
 
 ROOMS: dict[str, set[str]] = {
@@ -28,6 +36,7 @@ ROOMS: dict[str, set[str]] = {
     "chsink.clock": set(),
     "chsink.versions": set(),
     "chsink.fields": set(),
+    "chsink.notation": set(),
     # [state] is what the stores say it is
     "chsink.config": {"chsink.fields", "chsink.state"},
     "chsink.sharding": set(),
@@ -36,8 +45,7 @@ ROOMS: dict[str, set[str]] = {
     "chsink.embedded": set(),
     "chsink.batch": set(),
     "chsink.kafka": {"chsink.config"},
-    # quoting SQL text is pure; the store talks through ports.SqlClient, not through this client
-    "chsink.state": {"chsink.clickhouse.identifiers", "chsink.fields"},
+    "chsink.state": {"chsink.fields"},
     # a lander stands on batch, which knows no lander
     "chsink.clickhouse": {
         "chsink.batch",

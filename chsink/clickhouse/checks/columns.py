@@ -6,21 +6,22 @@ job cannot disagree.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
 
-from chsink.clickhouse.preflight import UNSUPPORTED
+from chsink.clickhouse.preflight import is_unsupported
 from chsink.clickhouse.shards import Target
-from chsink.clickhouse.table import METADATA_COLUMNS, TargetTable
+from chsink.clickhouse.table import TargetTable
 from chsink.decode.columns import Column
 from chsink.decode.conform import conform
 from chsink.decode.fields import fields_of
-from chsink.errors import ConfigError
+from chsink.errors import ChsinkError, ConfigError
 from chsink.findings import Finding, error, of_error, ok, warning
+from chsink.notation.metadata_columns import METADATA_COLUMNS
 from chsink.sharding import Layout, Sharder
 
 
@@ -29,23 +30,19 @@ class _Samples:
     """``usual``: what nearly every record brings.  ``rare``: what some bring, by what such a record is called."""
 
     type: pa.DataType
-    wanted: str
     usual: Any
     rare: tuple[tuple[str, Any], ...] = ()
 
 
 _HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 SAMPLES = {
-    "_kafka_topic": _Samples(pa.string(), "LowCardinality(String)", None),
-    "_kafka_partition": _Samples(pa.int32(), "Int32", 0, (("in partition 40000", 40_000),)),
-    "_kafka_offset": _Samples(pa.int64(), "Int64", 0, (("at an offset over 2^32", 2**32),)),
-    "_kafka_timestamp": _Samples(
-        pa.timestamp("us", "UTC"), "DateTime64(3)", datetime(2026, 1, 2, 3, 4, 5, 678_000, tzinfo=UTC)
-    ),
-    "_kafka_key": _Samples(pa.binary(), "Nullable(String)", b"key", (("without a key", None),)),
+    "_kafka_topic": _Samples(pa.string(), None),
+    "_kafka_partition": _Samples(pa.int32(), 0, (("in partition 40000", 40_000),)),
+    "_kafka_offset": _Samples(pa.int64(), 0, (("at an offset over 2^32", 2**32),)),
+    "_kafka_timestamp": _Samples(pa.timestamp("us", "UTC"), datetime(2026, 1, 2, 3, 4, 5, 678_000, tzinfo=UTC)),
+    "_kafka_key": _Samples(pa.binary(), b"key", (("without a key", None),)),
     "_kafka_headers": _Samples(
         _HEADERS,
-        "Array(Tuple(key String, value Nullable(String))) DEFAULT []",
         [{"key": "k", "value": b"v"}],
         (("without headers", None), ("with a header without a value", [{"key": "k", "value": None}])),
     ),
@@ -56,35 +53,58 @@ def column_findings(target: Target, layout: Layout, written: Collection[str] | N
     """Findings about the columns that are written: ``written``, or all insertable ones where it is None."""
     table = target.table
     columns = [c for c in table.insertable if written is None or c.name in written or c.name in METADATA_COLUMNS]
-    found = [f for c in columns if not UNSUPPORTED.search(c.type) for f in _column(target, c, table.timezone)]
-    found += _key_types(layout, table)
+    readable = [c for c in columns if not is_unsupported(c.type)]
+    found = [*_types(target, readable), *_key_types(layout, table)]
+    refused = {c.type for c in readable if _refusal(c, table.timezone) is not None}
+    for column in readable:
+        if column.name in METADATA_COLUMNS and column.type not in refused:
+            found += _metadata(target, column, table.timezone)
     return found or [ok("CHS-223", f"the {len(columns)} columns of {target.name} can be filled from {target.topic}")]
 
 
-def _column(target: Target, column: Column, timezone: str) -> Iterator[Finding]:
-    decoded = column
+def _types(target: Target, columns: Sequence[Column]) -> Iterator[Finding]:
+    """What the decoder refuses, once per type: a table may have hundreds of columns of one type."""
+    by_type: dict[str, list[Column]] = {}
+    for column in columns:
+        by_type.setdefault(column.type, []).append(column)
+    for same in by_type.values():
+        raised = _refusal(same[0], target.table.timezone)
+        if raised is not None:
+            more = f" and {len(same) - 1} more columns of this type" if len(same) > 1 else ""
+            name = f"{target.name}.{same[0].name}{more}"
+            yield of_error(ConfigError(raised.id, f"{name}: {raised.message}", raised.hint))
+
+
+def _refusal(column: Column, timezone: str) -> ChsinkError | None:
     try:
-        fields_of([decoded], timezone)
+        fields_of([column], timezone)
     except ConfigError as raised:
-        yield of_error(ConfigError(raised.id, f"{target.name}.{column.name}: {raised.message}", raised.hint))
-        return
-    if column.name in METADATA_COLUMNS:
-        yield from _metadata(target, decoded, timezone)
+        return raised
+    return None
 
 
 def _metadata(target: Target, column: Column, timezone: str) -> Iterator[Finding]:
     """Whether the column takes its field of a usual record, and then of a rare one."""
     samples = SAMPLES[column.name]
+    fix = f"use {METADATA_COLUMNS[column.name].declare}"
     name = f"{target.name}.{column.name} is a {column.type}"
     usual = target.topic if column.name == "_kafka_topic" else samples.usual
     reason = _misfit(column, samples.type, usual, timezone)
     if reason is not None:
-        yield error("CHS-223", f"{name}, into which nearly no record fits: {reason}", f"use {samples.wanted}")
+        yield error(
+            "CHS-223",
+            f"{name}, into which nearly no record fits: {reason}",
+            fix,
+        )
         return
     for record, value in samples.rare:
         reason = _misfit(column, samples.type, value, timezone)
         if reason is not None:
-            yield warning("CHS-223", f"{name}: a record {record} will not fit: {reason}", f"use {samples.wanted}")
+            yield warning(
+                "CHS-223",
+                f"{name}: a record {record} will not fit: {reason}",
+                fix,
+            )
 
 
 def _misfit(column: Column, kind: pa.DataType, value: Any, timezone: str) -> str | None:

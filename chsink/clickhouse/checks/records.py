@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from chsink.clickhouse.identifiers import TableName
 from chsink.clickhouse.shards import Target
-from chsink.clickhouse.table import PROBE_COLUMNS
 from chsink.clickhouse.window import DedupWindow
 from chsink.findings import Finding, error, info, ok, warning
+from chsink.notation.metadata_columns import PROBE_COLUMNS
+from chsink.notation.sql import TableName
 from statemachine.owner import Owner
 from statemachine.records import Phase, StateKey, StateRecord
 from statemachine.table import changed_parts

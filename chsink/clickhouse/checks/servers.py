@@ -8,11 +8,12 @@ from typing import Any
 
 from chsink.clickhouse.checks import rules
 from chsink.clickhouse.checks.rules import View
-from chsink.clickhouse.identifiers import TableName, parse_table, quote_identifier, quote_string
-from chsink.clickhouse.table import PROBE_COLUMNS, TargetTable, describe
+from chsink.clickhouse.table import TargetTable, describe
 from chsink.clickhouse.writer import PINNED
 from chsink.errors import PreflightError
 from chsink.findings import Finding, error, info, ok, server_sentence
+from chsink.notation.metadata_columns import PROBE_COLUMNS
+from chsink.notation.sql import TableName, parse_table, quote_identifier, quote_string
 from chsink.ports import Clock, Queries, ServerRefused
 
 SETTINGS_REFUSED = (115, 164, 452)

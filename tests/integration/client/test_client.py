@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chsink.clickhouse.client import ClickHouseClient, Endpoint, cached_client
-from chsink.clickhouse.identifiers import TableName, parse_table, quote_identifier, quote_string
+from chsink.notation.sql import TableName, parse_table, quote_identifier, quote_string
 from chsink.ports import ServerRefused
 from tests.support.inserts import NOBODY, body, count, insert_into
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from chsink.clickhouse.patience import PatientQueries
+from chsink.clickhouse.retry import RetryingQueries
 from chsink.clickhouse.shards import ShardTable
 from chsink.clickhouse.window import DedupWindow
 from chsink.errors import AlteredError, HaltError, PreflightError, UnavailableError
@@ -20,7 +20,7 @@ RESTARTED = Mark(50, MARK.started_s + 60)
 
 def window(server: Server, engine: str = "MergeTree", **changes: Any) -> DedupWindow:
     """Sends may last until 600 s after BEFORE: they start 600 - 30 - 120 s after it at the latest."""
-    shard = ShardTable(PatientQueries(server, server.clock, 20), table(engine, **changes))
+    shard = ShardTable(RetryingQueries(server, server.clock, 20), table(engine, **changes))
     return DedupWindow(lambda *_: [shard], server.clock, max_age_s=600, margin_s=30, insert_s=120)
 
 

@@ -106,3 +106,16 @@ def test_an_error_does_not_quote_a_row(server: Server, said: str, shown: str) ->
         insert(server)
     assert shown in str(caught.value)
     assert not any(part in str(caught.value) for part in ("secret", "cret", "-5"))
+
+
+def test_retries_are_logged_without_values(server: Server, caplog: pytest.LogCaptureFixture) -> None:
+    """The first one with its reason and deadline, then one line every 10 s at most."""
+    server.answers = [ServerRefused(241, "memory limit, near 'secret'")] * 1000
+    with pytest.raises(UnavailableError, match="CHS-704"):
+        insert(server)
+    lines = [record.getMessage() for record in caplog.records]
+    assert lines[0].startswith("an insert into db.t at http://a failed (attempt 1); retrying until 2023-11-14 22:14:20")
+    assert "code 241, memory limit" in lines[0]
+    assert 2 <= len(lines) <= 7 < len(server.inserts)
+    assert "secret" not in "".join(lines)
+    assert {record.levelname for record in caplog.records} == {"WARNING"}

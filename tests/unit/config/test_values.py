@@ -6,12 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from pydantic import SecretStr
 
-from chsink.config import Config, Problem, TableName
-from chsink.fields import parse_table
+from chsink.config import Config, Problem
 from chsink.state import KeeperMap
 
 Build = Callable[..., Config]
@@ -218,33 +215,11 @@ def test_replicas_follow_their_endpoint(build: Build) -> None:
     assert config.clickhouse.endpoints[0].urls == ("http://a:8123", "http://b:8123", "http://c:8123")
 
 
-@pytest.mark.parametrize(
-    ("text", "name"),
-    [
-        ("events", TableName("", "events")),
-        ("db.events", TableName("db", "events")),
-        ("`my-db`.`a.b`", TableName("my-db", "a.b")),
-        ("`a``b`", TableName("", "a`b")),
-        (r"`a\`b\\`", TableName("", "a`b\\")),
-    ],
-)
-def test_table_names_are_read_as_clickhouse_reads_them(text: str, name: TableName) -> None:
-    assert parse_table(text) == name
-
-
-@given(st.text(min_size=1), st.text(min_size=1))
-def test_any_name_can_be_written_in_backticks(database: str, table: str) -> None:
-    def quoted(name: str) -> str:
-        return "`" + name.replace("\\", "\\\\").replace("`", "``") + "`"
-
-    assert parse_table(f"{quoted(database)}.{quoted(table)}") == TableName(database, table)
-
-
 def test_the_default_database_fills_in(build: Build) -> None:
     config = build(
         '[clickhouse]\ndatabase = "air"\n[[route]]\ntopic = "a"\ntable = "x"\n[[route]]\ntopic = "b"\ntable = "d.x"'
     )
-    assert [str(config.table_of(route)) for route in config.routes] == ["air.x", "d.x"]
+    assert [config.table_of(route).canonical for route in config.routes] == ["air.x", "d.x"]
     assert isinstance(config.state, KeeperMap)
     assert str(config.state.table_name(config.clickhouse.database)) == "`air`.`chsink_state`"
 

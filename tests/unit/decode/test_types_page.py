@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from chsink.decode import Column, JsonDecoder
+from chsink.notation.metadata_columns import METADATA_COLUMNS, MetadataColumn
 
 PAGE = (Path(__file__).parents[3] / "docs" / "types.md").read_text(encoding="utf-8")
 FITS = {
@@ -16,7 +17,8 @@ FITS = {
     "UInt256": ["7e2"],
     "Float32": ["0.1", '"0.1"', '"nan"', '"inf"', '"-inf"'],
     "Decimal(9, 2)": ["1.5", '"1.50"', "1.500"],
-    "Bool": ["true", "false"],
+    "BFloat16": ["0.5"],
+    "Bool": ["true", "false", "1", "0", '"true"', '"false"'],
     "String": ['"x"', "1.50", '{"a": 1}', "true", "[1]"],
     "FixedString(2)": ['"a"', '"ab"'],
     "Date": ['"2026-01-31"'],
@@ -29,7 +31,8 @@ FITS = {
     "Tuple(a Int8)": ['{"a": 1}', "[1]"],
     "Map(String, Int8)": ['{"a": 1}'],
     "JSON": ['{"a": 1}'],
-    "Variant(Int8, String)": ["1", '"x"'],
+    "Dynamic": ["1", '"x"', "true", '{"a": 1}', "[1]", "null"],
+    "Variant(Bool, Decimal(9, 2), Float64, Int8, String, UInt64)": ["1", "300", "1.5", "1e300", '"x"', "true", "null"],
     "Nullable(Int8)": ["null", "1"],
 }  # fmt: skip
 REFUSED = {
@@ -43,8 +46,24 @@ REFUSED = {
     "DateTime64(3)": ['"2026-01-31 23:59:59.1234"', "1767225600"],
     "Array(Int8)": ["[1, 300]", "[null]"],
     "Map(String, Int8)": ['{"a": 1, "a": 2}'],
-    "JSON": ["[1]"],
+    "JSON": ["[1]", '{"a": 1, "a": 2}', '{"a": 1e999}'],
+    "Variant(Bool, Int8)": ['"x"', "300", "1.5", "[1]", '{"a": 1}'],
 }  # fmt: skip
+
+
+@pytest.mark.parametrize("column", METADATA_COLUMNS.values(), ids=lambda column: column.name)
+def test_the_page_lists_the_metadata_columns(column: MetadataColumn) -> None:
+    assert f"| `{column.name}` | `{column.declare}` |" in PAGE
+
+
+def test_a_variant_takes_the_alternative_of_the_kind() -> None:
+    decoder = JsonDecoder([Column("c", "Variant(Bool, Decimal(9, 2), Float64, Int8, String, UInt64)")], timezone="UTC")
+    texts = ["1", "300", "1.5", "1e300", '"x"', "true"]
+    batch = decoder.decode(pa.array([f'{{"c": {text}}}'.encode() for text in texts], pa.binary())).batch
+    union = batch.column(0)
+    assert [union.type.field(code).name for code in union.type_codes.to_pylist()] == [
+        "Int8", "UInt64", "Decimal(9, 2)", "Float64", "String", "Bool",
+    ]  # fmt: skip
 
 
 def bad(kind: str, texts: list[str], default: str = "") -> list[int]:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from chsink.clickhouse.identifiers import TableName
 from chsink.errors import PreflightError
+from chsink.notation.sql import TableName
 from chsink.ports import Outcome, ServerRefused, Unanswered, Unreachable
 from chsink.state.keepermap import KeeperMapStore, answer_of
 

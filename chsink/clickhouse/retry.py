@@ -1,0 +1,114 @@
+"""Retries of statements: which errors are transient, for how long, how often.  Inserts and queries share it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from tenacity import RetryCallState, Retrying, retry_if_exception, wait_random_exponential
+
+from chsink.errors import without_values
+from chsink.ports import Clock, Queries, ServerRefused, Unanswered
+
+_log = logging.getLogger(__name__)
+LOG_EVERY_S = 10
+TOO_MANY_PARTS = 252
+TRANSIENT = {
+    3: "UNEXPECTED_END_OF_FILE",
+    32: "ATTEMPT_TO_READ_AFTER_EOF",
+    159: "TIMEOUT_EXCEEDED",
+    160: "TOO_SLOW",
+    202: "TOO_MANY_SIMULTANEOUS_QUERIES",
+    203: "NO_FREE_CONNECTION",
+    209: "SOCKET_TIMEOUT",
+    210: "NETWORK_ERROR",
+    236: "ABORTED",
+    241: "MEMORY_LIMIT_EXCEEDED",
+    242: "TABLE_IS_READ_ONLY",
+    243: "NOT_ENOUGH_SPACE",
+    TOO_MANY_PARTS: "TOO_MANY_PARTS",
+    279: "ALL_CONNECTION_TRIES_FAILED",
+    285: "TOO_FEW_LIVE_REPLICAS",
+    286: "UNSATISFIED_QUORUM_FOR_PREVIOUS_WRITE",
+    289: "REPLICA_IS_NOT_IN_QUORUM",
+    319: "UNKNOWN_STATUS_OF_INSERT",
+    394: "QUERY_WAS_CANCELLED",
+    425: "SYSTEM_ERROR",
+    439: "CANNOT_SCHEDULE_TASK",
+    473: "DEADLOCK_AVOIDED",
+    999: "KEEPER_EXCEPTION",
+}
+"""Codes after which a retry may succeed: overload, memory, timeouts, disk space, read-only replicas, Keeper."""
+
+
+def transient(error: BaseException) -> bool:
+    """Whether sending the same statement again may help."""
+    if isinstance(error, Unanswered):
+        return True
+    if not isinstance(error, ServerRefused):
+        return False
+    if error.code == TOO_MANY_PARTS and "single INSERT block" in error.message:
+        return False
+    return error.code is None or error.code in TRANSIENT
+
+
+def retrying(clock: Clock, retry_for_s: float, what: str = "") -> Retrying:
+    """Retries until an answer comes, an error is permanent, or ``retry_for_s`` have passed; pauses grow and are
+    jittered.  Retries are logged when ``what`` names the statement.
+    """
+    give_up_ms = clock.now_ms() + retry_for_s * 1000
+    return Retrying(
+        retry=retry_if_exception(transient),
+        stop=lambda _: clock.now_ms() >= give_up_ms,
+        wait=wait_random_exponential(0.2, 10),
+        sleep=clock.sleep,
+        before_sleep=_RetryLog(what, clock, give_up_ms) if what else None,
+        reraise=True,
+    )
+
+
+@dataclass(slots=True)
+class _RetryLog:
+    """The first retry at once, then at most one line every ``LOG_EVERY_S``.  Runs on executors: the standard logger."""
+
+    what: str
+    clock: Clock
+    give_up_ms: float
+    next_ms: float = 0
+
+    def __call__(self, state: RetryCallState) -> None:
+        error = state.outcome.exception() if state.outcome is not None else None
+        if error is None or self.clock.now_ms() < self.next_ms:
+            return
+        self.next_ms = self.clock.now_ms() + LOG_EVERY_S * 1000
+        until = datetime.fromtimestamp(self.give_up_ms / 1000, UTC)
+        reason = f"code {error.code}, {without_values(error.message)}" if isinstance(error, ServerRefused) else error
+        _log.warning(
+            "%s failed (attempt %d); retrying until %s: %s",
+            self.what,
+            state.attempt_number,
+            until.isoformat(" ", "seconds"),
+            reason,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RetryingQueries:
+    """:class:`chsink.ports.Queries` that are retried while a server is away for a moment."""
+
+    client: Queries
+    clock: Clock
+    retry_for_s: float
+
+    @property
+    def url(self) -> str:
+        """The replica in use."""
+        return self.client.url
+
+    def query(self, sql: str, parameters: Mapping[str, Any] | None = None) -> list[tuple[Any, ...]]:
+        """Rows of a SELECT."""
+        rows: list[tuple[Any, ...]] = retrying(self.clock, self.retry_for_s)(self.client.query, sql, parameters)
+        return rows

@@ -1,0 +1,8 @@
+"""How ClickHouse writes things down: read and written here, and nowhere else.
+
+- :mod:`sql`: names, string literals, ``database.table``;
+- :mod:`type_text`: a column type's text as a tree;
+- :mod:`metadata_columns`: the ``_kafka_*`` columns that a table may have.
+
+Pure text, standard library only, so that every room may use it.  What cannot be read is a ValueError.
+"""

@@ -1,0 +1,35 @@
+"""The ``_kafka_*`` columns: a table that has one gets the record's own field in it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataColumn:
+    """``source`` is the record's field in Spark's Kafka source; ``declare`` is a type that takes all its values."""
+
+    name: str
+    source: str
+    declare: str
+
+
+METADATA_COLUMNS: Mapping[str, MetadataColumn] = MappingProxyType(
+    {
+        column.name: column
+        for column in (
+            MetadataColumn("_kafka_topic", "topic", "LowCardinality(String)"),
+            MetadataColumn("_kafka_partition", "partition", "UInt32"),
+            MetadataColumn("_kafka_offset", "offset", "UInt64"),
+            MetadataColumn("_kafka_timestamp", "timestamp", "DateTime64(3)"),
+            MetadataColumn("_kafka_key", "key", "Nullable(String)"),
+            MetadataColumn("_kafka_headers", "headers", "Array(Tuple(key String, value Nullable(String))) DEFAULT []"),
+        )
+    }
+)
+"""By name, in the order in which the documentation lists them."""
+
+PROBE_COLUMNS = ("_kafka_topic", "_kafka_partition", "_kafka_offset")
+"""What rows are looked for by."""
