@@ -6,7 +6,7 @@ exists but announces nothing: it is inert.
 
 Rules that hold for every record, asserted on construction:
 - the processed region is ``[first, start)`` without ``gaps``; the last range is ``[start, end)``;
-- what a retry must repeat to be deduplicated (chunking, layout, pipeline, topic id, incarnation) is part of it.
+- what a retry must repeat to be deduplicated (nonce, chunking, layout, pipeline, topic id) is part of it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 
 from statemachine.ranges import OffsetRange, TopicPartition
 
-CODEC_VERSION = 1
+CODEC_VERSION = 2
 MAX_GAPS = 64
 
 
@@ -67,7 +67,8 @@ class StateRecord:
 
     ``before_at`` is the driver's clock in ms when BEFORE was written, ``marks`` what the target held then, per shard.
     With ``probe`` the deduplication tokens of a range in doubt are not trusted any more, by nobody: its pieces are
-    looked for.  ``attempt`` is unique per write: a write names the attempt it replaces.
+    looked for.  ``attempt`` is unique per write: a write names the attempt it replaces.  ``nonce`` is the attempt that
+    announced the incarnation's first range, or the last one that was sent again under new tokens: it is in every token.
     """
 
     phase: Phase
@@ -85,6 +86,7 @@ class StateRecord:
     before_at: int = 0
     marks: tuple[Mark, ...] = ()
     probe: bool = False
+    nonce: str = ""
 
     def __post_init__(self) -> None:
         assert 0 <= self.first <= self.start <= self.end, self

@@ -1,7 +1,8 @@
 """Deduplication tokens: the name of a piece (chunk × shard) that every attempt gives it.
 
 A token ignores content, so it must name everything that decides content: the recorded range (not the part of it at
-hand), its chunking, the chunk, the shard and the layout that cut it, the topic's id and the incarnation.
+hand), its chunking, the chunk, the shard and the layout that cut it, and the record's nonce.  The nonce stands for the
+incarnation: a sink that starts again from nothing, under the same name and with the same offsets, has other tokens.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import json
 
 from statemachine.records import StateKey, StateRecord
 
-TOKEN_VERSION = 1
+TOKEN_VERSION = 2
 
 
 def token_head(key: StateKey, record: StateRecord) -> str:
@@ -27,8 +28,7 @@ def piece_token(key: StateKey, record: StateRecord, chunk_index: int, shard: int
         key.topic,
         key.partition,
         key.table,
-        record.topic_id,
-        record.incarnation,
+        record.nonce,
         record.start,
         record.end,
         record.chunk_offsets,

@@ -41,6 +41,8 @@ def before(
 ) -> StateRecord:
     """Announce ``asked``.  It must follow the recorded range, unless ``fresh`` starts a new incarnation.
 
+    The first range of an incarnation gives it its nonce.
+
     ``gap`` holds the offsets between the recorded range and ``asked``, lost by Kafka: the same write records them.
     With more than ``MAX_GAPS`` the processed region is cut after the oldest one: offsets before it are then refused
     when they are offered again, never taken for processed.
@@ -67,6 +69,7 @@ def before(
         pipeline=said.pipeline,
         before_at=said.before_at,
         marks=said.marks,
+        nonce=attempt if fresh else record.nonce,
     )
 
 
@@ -114,17 +117,17 @@ def resend(
     epoch: int,
     attempt: str,
 ) -> StateRecord:
-    """None of the announced range is there: announce it again, under tokens that were never sent.
+    """None of the announced range is there: announce it again under a new nonce, so under tokens that were never sent.
 
     The old tokens may still be remembered for rows that somebody has removed since; pieces under them would be dropped.
-    Chunks of another size have other tokens.  ``before_at`` is now, by a clock that may lag behind the driver's.
+    ``before_at`` is now, by a clock that may lag behind the driver's.
     """
     assert record.in_doubt and record.epoch <= epoch, record
     return replace(
         record,
         epoch=epoch,
         attempt=attempt,
-        chunk_offsets=record.chunk_offsets + 1,
+        nonce=attempt,
         layout=layout,
         pipeline=pipeline,
         before_at=max(before_at, record.before_at),
@@ -134,7 +137,7 @@ def resend(
 
 
 def reset(record: StateRecord, *, epoch: int, attempt: str) -> StateRecord:
-    """Forget what was landed.  Whatever is landed next is another incarnation: no older token names it."""
+    """Forget what landed.  Whatever lands next is another incarnation: no older token names it."""
     assert record.epoch <= epoch, record
     return empty(epoch, attempt, record.incarnation + 1)
 

@@ -32,8 +32,8 @@ def _planned_token(record: StateRecord, planned: OffsetRange, index: int, shard:
 
 
 def _lifeless_token(record: StateRecord, planned: OffsetRange, index: int, shard: int) -> str:
-    """The same for every life of the topic."""
-    return piece_token(KEY, replace(record, topic_id=None, incarnation=0), index, shard)
+    """The same for every incarnation."""
+    return piece_token(KEY, replace(record, nonce=""), index, shard)
 
 
 def _shardless_token(record: StateRecord, planned: OffsetRange, index: int, shard: int) -> str:
@@ -66,7 +66,13 @@ def _skipping(*rules: str) -> Rules:
 CONTROLS = (
     Control("no token", _skipping("tokens"), "tasks", "at_most_once"),
     Control("token of the planned range", Rules(token=_planned_token), "checkpoint", "at_most_once"),
-    Control("token without the topic's life", Rules(token=_lifeless_token), "topic recreated", "token_is_content"),
+    Control("token without the nonce", Rules(token=_lifeless_token), "topic recreated", "token_is_content"),
+    Control(
+        "token without the nonce, started again",
+        Rules(token=_lifeless_token),
+        "started again from nothing",
+        "after_means_landed",
+    ),
     Control("token without the chunk", Rules(token=_shardless_token), "compaction and retention", "token_is_content"),
     Control("chunks by row count", Rules(rows=_rows_by_count), "compaction and retention", "token_is_content"),
     Control("BEFORE is not stored", _skipping("BEFORE"), "two drivers", "announced_first"),

@@ -167,8 +167,9 @@ def _announce(model: Model, state: State, d: Driver) -> Moves:
     assert d.write is not None
     marks = look(state, d.layout)
     record = model.protocol.before(
-        d.cache[1], d.write, d.facts[0], d.layout, d.pipeline, state.now, marks, d.epoch, fresh=d.fresh, gap=d.gap
-    )
+        d.cache[1], d.write, d.facts[0], d.layout, d.pipeline, state.now, marks, d.epoch,
+        fresh=d.fresh, gap=d.gap, writer=d.number,
+    )  # fmt: skip
     if model.skips("BEFORE"):
         yield "announced to nobody", _run(model, state, d._replace(cache=(d.cache[0], record)))
     else:

@@ -209,6 +209,18 @@ def lost(model: Model, state: State) -> Moves:
         yield "store: state lost", spent._replace(store=Store(announced=state.store.announced))
 
 
+def removed(model: Model, state: State) -> Moves:
+    """Rows, state and checkpoint are removed while nothing of the sink runs or is under way; tokens are remembered."""
+    spent = model.spend(state, "everything removed")
+    if spent is not None and not (state.drivers or state.tasks or state.copies or state.store.late):
+        start, made = state.kafka.start, state.checkpoint.made + 1
+        target = state.target._replace(landed=(0,) * len(state.target.landed), misnamed=())
+        yield (
+            "everything removed",
+            spent._replace(target=target, store=Store(), checkpoint=Checkpoint(start, made=made), asked_from=start),
+        )
+
+
 Event = Callable[["Model", State], Moves]
 EVENTS: dict[str, Event] = {
     "driver": crashes,
@@ -217,6 +229,7 @@ EVENTS: dict[str, Event] = {
     "table altered": altered,
     "kafka": kafka,
     "store: state lost": lost,
+    "everything removed": removed,
 }
 """By how the names of their faults begin."""
 ALWAYS = (starts, time, copies)

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal, NamedTuple, TypeVar
 
@@ -119,28 +119,30 @@ class Protocol:
 
     def before(
         self, number: int, asked: Range, serial: int, layout: int, pipeline: int, now: int, marks: tuple[Range, ...],
-        epoch: int, *, fresh: bool, gap: Range | None,
+        epoch: int, *, fresh: bool, gap: Range | None, writer: int,
     ) -> int:  # fmt: skip
-        """BEFORE of ``asked``; ``marks`` are (blocks, starts of the server) by shard."""
+        """BEFORE of ``asked``; ``marks`` are (blocks, starts of the server) by shard.  ``writer`` is the driver: it begins
+        no two incarnations of one topic.
+        """
 
         def make() -> int:
             said = writes.Announcement(
                 topic_id(serial), self.chunk_offsets, str(layout), f"p{pipeline}", now, _marks(marks)
             )
             old = self.record(number)
-            return self._number(
-                self.rules.before(
-                    old,
-                    OffsetRange(*asked),
-                    said,
-                    epoch=epoch,
-                    attempt=ATTEMPT,
-                    fresh=fresh,
-                    gap=None if gap is None else OffsetRange(*gap),
-                )
+            new = self.rules.before(
+                old,
+                OffsetRange(*asked),
+                said,
+                epoch=epoch,
+                attempt=f"{writer} {topic_id(serial)}",
+                fresh=fresh,
+                gap=None if gap is None else OffsetRange(*gap),
             )
+            return self._number(replace(new, attempt=ATTEMPT))
 
-        return self._remember(("before", number, asked, serial, layout, pipeline, now, marks, epoch, fresh, gap), make)
+        told = ("before", number, asked, serial, layout, pipeline, now, marks, epoch, fresh, gap, writer)
+        return self._remember(told, make)
 
     def renew(self, number: int, now: int, marks: tuple[Range, ...] | None, epoch: int) -> int:
         """The in-doubt range announced anew; ``marks``: what the target holds now when it is to be probed, else None."""

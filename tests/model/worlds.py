@@ -160,6 +160,13 @@ WORLDS = (
         starts=3,
     ),
     World(
+        "started again from nothing",
+        "the sink is stopped, its rows, state and checkpoint are removed, and it is started again under the same name",
+        once("everything removed", "driver killed", "insert: answer lost", "kafka: retention"),
+        any=3,
+        starts=3,
+    ),
+    World(
         "shards changed",
         "the list of shards is another one at the next start",
         once("driver killed", "shards changed", "insert: answer lost", "task: speculative duplicate"),

@@ -96,10 +96,16 @@ DEFECTS = (
         seed=62,
     ),
     Defect(
-        "token without the topic's id and incarnation",
-        (Patch(TOKENS, "        record.topic_id,\n        record.incarnation,\n", ""),),
+        "token without the incarnation's nonce",
+        (Patch(TOKENS, "        record.nonce,\n", ""),),
         "token_is_content",
         world="topic recreated",
+    ),
+    Defect(
+        "tokens are those of the sink that was removed",
+        (Patch(WRITES, "        nonce=attempt if fresh else record.nonce,\n", ""),),
+        "after_means_landed",
+        world="started again from nothing",
     ),
     Defect(
         "token without the chunk's number",

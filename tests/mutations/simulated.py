@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tests.sim.campaign import WORLD_STEPS
 from tests.sim.hub import Violation
-from tests.sim.world import World
+from tests.sim.world import WORLD_STEPS, World
 
 
 def run_seed(seed: int, often: Mapping[str, float]) -> tuple[str | None, str]:

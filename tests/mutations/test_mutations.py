@@ -59,4 +59,4 @@ def test_a_patch_that_does_not_fit_is_refused() -> None:
     with pytest.raises(ValueError, match="0 times"):
         patched([Patch("statemachine/tokens.py", "no such text", "")])
     with pytest.raises(ValueError, match="already imported"):
-        install([Patch("statemachine/tokens.py", "TOKEN_VERSION = 1", "TOKEN_VERSION = 2")])
+        install([Patch("statemachine/tokens.py", "TOKEN_VERSION = 2", "TOKEN_VERSION = 3")])

@@ -16,9 +16,8 @@ from statemachine import table
 from tests.sim.events import NAMES as EVENT_NAMES
 from tests.sim.hub import Violation
 from tests.sim.operator import CHECKPOINT_FAULTS, REASONS
-from tests.sim.world import World
+from tests.sim.world import SPECIAL, WORLD_STEPS, World
 
-WORLD_STEPS = 1000
 SHRINK_RUNS = 120
 
 HALTED_BEFORE = {
@@ -29,7 +28,7 @@ HALTED_BEFORE = {
 CELLS = [f"cell {name}" for name in table.CELLS if name not in HALTED_BEFORE]
 FAILPOINTS = [f"failpoint {name}" for name in failpoints.NAMES]
 FAULTS = [
-    *(f"fault {name}" for name in (*EVENT_NAMES, *CHECKPOINT_FAULTS)),
+    *(f"fault {name}" for name in (*EVENT_NAMES, *CHECKPOINT_FAULTS, *SPECIAL)),
     *(f"fault killed at {name}" for name in failpoints.NAMES),
     *(
         f"fault insert {what}"

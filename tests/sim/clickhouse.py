@@ -102,6 +102,12 @@ class Server:
         self.up_at = self.hub.now + RESTART_MS + downtime_ms
         self.started = self.up_at
 
+    def empty(self) -> None:
+        """Every row is removed.  Tokens are kept; what was under way went with its connection."""
+        self.crash(0)
+        for table in self.tables.values():
+            table.offsets.clear()
+
     def others_write(self, table: str) -> None:
         """Other writers insert blocks until nothing older is remembered: a spell of them every now and then, each well
         below the part of the window that is kept free for what comes between a look and a send.

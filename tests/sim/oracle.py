@@ -101,6 +101,11 @@ class Oracle:
         """The store was emptied by the world: what it knew is no measure any more."""
         self.epochs.clear()
 
+    def start_over(self) -> None:
+        """Rows and state were removed."""
+        for seen in (self.landed, self.announced, self.misnamed, self.epochs):
+            seen.clear()
+
     def stored(self, old: Row | None, new: Row) -> None:
         """A row was stored."""
         if "/" not in new.key:

@@ -27,6 +27,7 @@ class Store:
         self.rows: dict[str, Row] = {}
         self.down_until = 0
         self.lost_state = False
+        self.lives = 0
 
     def apply_create(self, rows: Sequence[Row]) -> Outcome:
         """All or none."""
@@ -53,6 +54,11 @@ class Store:
         self.rows.clear()
         self.oracle.forget_state()
         self.lost_state = True
+
+    def start_over(self) -> None:
+        """The sink's rows are removed, and no write of before is under way any more."""
+        self.rows.clear()
+        self.lives += 1
 
 
 class StoreClient:
@@ -120,23 +126,24 @@ class StoreClient:
         return Outcome.APPLIED
 
     def _one(self, verb: str, part: Sequence[T], apply: Callable[[Sequence[T]], Outcome]) -> Outcome:
-        hub = self.hub
+        hub, life = self.hub, self.store.lives
         hub.pause()
         if self._down(f"store {verb}") or hub.fault(f"store {verb} lost", 0.02):
             return Outcome.UNKNOWN
         if hub.fault(f"store {verb} late", 0.02):
-            hub.after(self._delay(), lambda: self._arrive(apply, part))
+            hub.after(self._delay(), lambda: self._arrive(apply, part, life))
             return Outcome.UNKNOWN
         outcome = apply(part)
         if hub.fault(f"store {verb} delivered twice", 0.02):
-            hub.after(self._delay(), lambda: self._arrive(apply, part))
+            hub.after(self._delay(), lambda: self._arrive(apply, part, life))
         if hub.fault(f"store {verb} answer lost", 0.03):
             return Outcome.UNKNOWN
         hub.pause()
         return outcome
 
-    def _arrive(self, apply: Callable[[Sequence[T]], Outcome], part: Sequence[T]) -> None:
-        self.hub.counts[f"outcome late write {apply(part)}"] += 1
+    def _arrive(self, apply: Callable[[Sequence[T]], Outcome], part: Sequence[T], life: int) -> None:
+        if life == self.store.lives:
+            self.hub.counts[f"outcome late write {apply(part)}"] += 1
 
     def _delay(self) -> int:
         return int(self.hub.chance.random() ** 4 * 100_000)

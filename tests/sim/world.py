@@ -30,6 +30,7 @@ from tests.sim.store import Store
 
 CALM_STEPS = 40_000
 MAX_CALM_STARTS = 30
+WORLD_STEPS = 1000
 EVENT_RATE = 0.04
 FAILPOINT_RATE = 0.02
 
@@ -53,6 +54,8 @@ THEMES: tuple[dict[str, float], ...] = (
     {"executor killed": 5.0, "killed at task.before_insert": 6.0, "killed at task.after_insert": 6.0},
 )
 """Faults that meet seldom by chance, brought together."""
+SPECIAL = ("everything removed",)
+"""What happens in a few worlds only.  Drawn apart, so that a new one leaves the seeds of the other worlds their meaning."""
 
 
 class World:
@@ -95,6 +98,9 @@ class World:
         if shape.random() < 0.15:
             self._start_at_latest()
         hub.factors.update(shape.choice(THEMES))
+        apart = Random(f"special {seed}")
+        self.special = apart.choice([*SPECIAL, *[""] * 9]) if allowed is None or allowed else ""
+        self.special_at = int(apart.random() * WORLD_STEPS)
         hub.died = self.died
 
     def _start_at_latest(self) -> None:
@@ -129,6 +135,8 @@ class World:
     def _run(self, steps: int) -> None:
         hub = self.hub
         while hub.steps < steps and self.over is None:
+            if hub.steps == self.special_at and self.special == "everything removed":
+                self.start_over()
             if hub.random.random() < EVENT_RATE:
                 self.event()
             if not hub.step():
@@ -225,6 +233,22 @@ class World:
                 self.gone(attempt.group)
                 self.reasons.add("executor killed")
                 attempt.give_up()
+
+    def start_over(self) -> None:
+        """Somebody stops the sink, removes its rows, state and checkpoint, and starts it again under the same name.
+
+        Nothing of before is under way any more; tables remember their tokens.
+        """
+        self.hub.counts["fault everything removed"] += 1
+        for group in [*self.drivers, *self.executors]:
+            self.hub.kill(group)
+            self.gone(group)
+        for server in self.servers:
+            server.empty()
+        self.store.start_over()
+        self.oracle.start_over()
+        self.checkpoint = Checkpoint({tp: self.kafka.log(tp).start for tp in self.kafka.all()})
+        self.start_soon()
 
     def gone(self, group: Group) -> None:
         """The process ended by itself."""

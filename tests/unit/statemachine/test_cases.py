@@ -44,12 +44,12 @@ def said(topic_id: str = "id") -> writes.Announcement:
     return writes.Announcement(topic_id, CHUNK, "L", "P", 0)
 
 
-def announced(start: int, end: int) -> StateRecord:
-    return writes.before(writes.empty(1, "e"), OffsetRange(start, end), said(), epoch=1, attempt="b", fresh=True)
+def announced(start: int, end: int, attempt: str = "b") -> StateRecord:
+    return writes.before(writes.empty(1, "e"), OffsetRange(start, end), said(), epoch=1, attempt=attempt, fresh=True)
 
 
 def done(record: StateRecord) -> StateRecord:
-    return writes.after(record, epoch=record.epoch, attempt="done")
+    return writes.after(record, epoch=record.epoch, attempt=f"{record.attempt} done")
 
 
 def follow(
@@ -63,7 +63,8 @@ def follow(
             target.land(record, held)
             record = done(record)
         elif step.kind is StepKind.WRITE:
-            record = writes.before(record, step.range, said(topic_id), epoch=1, attempt="b2", fresh=step.fresh)
+            attempt = f"{record.attempt} next"
+            record = writes.before(record, step.range, said(topic_id), epoch=1, attempt=attempt, fresh=step.fresh)
             target.land(record, held)
             record = done(record)
     return record, decision
@@ -122,6 +123,14 @@ def test_case_e_topic_recreated_with_the_same_offsets() -> None:
 def test_case_e_a_recreated_topic_that_is_shorter_is_not_a_log_that_shrank() -> None:
     decision = decide(done(announced(0, 10)), OffsetRange(0, 3), Facts("other", 0, 3, pipeline="P"), Policy())
     assert (decision.because, decision.halt) == ("TOPIC_RECREATED_FROM_ZERO/AFTER", None)
+
+
+def test_case_e_started_again_from_nothing_while_the_table_remembers_tokens() -> None:
+    target, held = Target(), set(range(10))
+    target.land(announced(0, 10), held)
+    target.rows.clear()  # DELETE: the rows are gone, their tokens are not; state and checkpoint were removed, too
+    target.land(announced(0, 10, "another attempt"), held)
+    assert target.offsets() == list(range(10))
 
 
 def test_case_f_rewind_to_zero() -> None:

@@ -87,20 +87,23 @@ def test_tiles(parts: list[OffsetRange], answer: bool) -> None:
 # --- tokens --------------------------------------------------------------------------------------------------------
 
 KEY = StateKey("sink", "topic", 3, "db.t")
-RECORD = StateRecord(Phase.BEFORE, 5, "att", "topic-id", 1, 0, 10, 21, (), 4, "layout", "pipe", 99, (Mark(1, 2),))
+RECORD = StateRecord(
+    Phase.BEFORE, 5, "att", "topic-id", 1, 0, 10, 21, (), 4, "layout", "pipe", 99, (Mark(1, 2),), nonce="first"
+)
 
 
 def test_token_is_pinned() -> None:
     """A release that names pieces otherwise would double the ranges in doubt during the upgrade."""
-    assert piece_token(KEY, RECORD, 2, 1) == "sink:topic:3:10-21:2:1:25062d3a1ee0e7add148f3cef8d530bc"
-    bare = replace(RECORD, topic_id=None, incarnation=0)
-    assert piece_token(KEY, bare, 0, 0) == "sink:topic:3:10-21:0:0:e5ac2455d60b5a0a4c37809fdaaf3b91"
+    assert piece_token(KEY, RECORD, 2, 1) == "sink:topic:3:10-21:2:1:2654db321e376fe2a455fbaf7c446ba1"
+    bare = replace(RECORD, nonce="")
+    assert piece_token(KEY, bare, 0, 0) == "sink:topic:3:10-21:0:0:82d22bb59c2ee06fb15f3e38034bdd80"
 
 
-NAMES_CONTENT = {"topic_id": "x", "incarnation": 9, "start": 11, "end": 22, "chunk_offsets": 5, "layout": "other"}
+NAMES_CONTENT = {"nonce": "x", "start": 11, "end": 22, "chunk_offsets": 5, "layout": "other"}
+"""The nonce stands for the topic's id and the incarnation: :func:`writes.before` makes one for each."""
 NAMES_NOTHING = {
     "phase": Phase.AFTER, "epoch": 6, "attempt": "x", "first": 1, "gaps": (rng(2, 3),), "pipeline": "x",
-    "before_at": 1, "marks": (Mark(2, 2),), "probe": True,
+    "before_at": 1, "marks": (Mark(2, 2),), "probe": True, "topic_id": "x", "incarnation": 9,
 }  # fmt: skip
 
 

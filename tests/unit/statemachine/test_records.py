@@ -32,11 +32,12 @@ AFTER = StateRecord(
     "pipe",
     1700000000000,
     (Mark(5, 60), Mark(0, 1)),
+    nonce="first",
 )
 GOLDEN = (
     '{"attempt":"att","before_at":1700000000000,"chunk_offsets":4,"end":20,"epoch":3,"first":2,"gaps":[[4,6]],'
-    '"incarnation":1,"layout":"layout","marks":[[5,60],[0,1]],"phase":"AFTER","pipeline":"pipe","probe":false,'
-    '"start":10,"topic_id":"id","version":1}'
+    '"incarnation":1,"layout":"layout","marks":[[5,60],[0,1]],"nonce":"first","phase":"AFTER","pipeline":"pipe",'
+    '"probe":false,"start":10,"topic_id":"id","version":2}'
 )
 
 
@@ -69,6 +70,7 @@ def records(draw: st.DrawFn) -> StateRecord:
         draw(st.integers(0, 2**45)),
         tuple(draw(st.lists(st.builds(Mark, st.integers(0, 2**50), st.integers(0, 2**40)), max_size=3))),
         phase is Phase.BEFORE and draw(st.booleans()),
+        draw(st.text()),
     )
 
 
@@ -94,7 +96,8 @@ DAMAGED = {
     "nothing": "",
     "not an object": "[1]",
     "null": "null",
-    "a newer version": damaged(version=2),
+    "an older version": damaged(version=1),
+    "a newer version": damaged(version=3),
     "no version": damaged(version=...),
     "unknown phase": damaged(phase="DURING"),
     "unknown field": damaged(extra=1),
@@ -122,7 +125,7 @@ def test_a_damaged_record_is_refused(name: str) -> None:
 
 
 def test_a_newer_record_names_both_versions() -> None:
-    with pytest.raises(CodecError, match="version 2; this chsink reads version 1"):
+    with pytest.raises(CodecError, match="version 3; this chsink reads version 2"):
         decode(DAMAGED["a newer version"])
 
 
@@ -136,7 +139,7 @@ def test_key_as_text() -> None:
 def test_before_goes_on_from_after() -> None:
     record = writes.before(AFTER, OffsetRange(20, 30), SAID, epoch=4, attempt="b")
     assert record == StateRecord(
-        Phase.BEFORE, 4, "b", "id", 1, 2, 20, 30, AFTER.gaps, 4, "L", "P", 123, SAID.marks
+        Phase.BEFORE, 4, "b", "id", 1, 2, 20, 30, AFTER.gaps, 4, "L", "P", 123, SAID.marks, nonce="first"
     )  # fmt: skip
 
 
@@ -159,12 +162,20 @@ def test_the_oldest_gap_beyond_the_limit_cuts_the_processed_region() -> None:
 
 def test_fresh_on_an_empty_row_is_the_first_incarnation() -> None:
     record = writes.before(writes.empty(1, "e"), OffsetRange(7, 9), SAID, epoch=1, attempt="b", fresh=True)
-    assert (record.incarnation, record.first, record.gaps) == (0, 7, ())
+    assert (record.incarnation, record.first, record.gaps, record.nonce) == (0, 7, (), "b")
 
 
 def test_fresh_on_a_used_row_is_the_next_incarnation() -> None:
     record = writes.before(AFTER, OffsetRange(0, 9), SAID, epoch=3, attempt="b", fresh=True)
-    assert (record.incarnation, record.first, record.gaps) == (2, 0, ())
+    assert (record.incarnation, record.first, record.gaps, record.nonce) == (2, 0, (), "b")
+
+
+def test_a_nonce_is_kept_until_the_next_incarnation() -> None:
+    record = writes.before(writes.empty(1, "e"), OffsetRange(0, 9), SAID, epoch=1, attempt="b1", fresh=True)
+    record = writes.renew(record, before_at=200, marks=record.marks, probe=False, epoch=1, attempt="r1")
+    record = writes.adopt(writes.after(record, epoch=1, attempt="a1"), epoch=2, attempt="c2")
+    record = writes.before(record, OffsetRange(9, 12), SAID, epoch=2, attempt="b2")
+    assert record.nonce == "b1"
 
 
 def test_a_reset_row_keeps_its_incarnation() -> None:
@@ -226,12 +237,12 @@ def test_owner_is_pinned_and_round_trips() -> None:
     text = owners.encode_owner(OWNER)
     assert text == (
         '{"attempt":"att","claimed_at":1700000000000,"driver":"host:1","epoch":4,'
-        '"layouts":{"L1":"{}","L2":"{\\"a\\": 1}"},"sink":"s","version":1}'
+        '"layouts":{"L1":"{}","L2":"{\\"a\\": 1}"},"sink":"s","version":2}'
     )
     assert owners.decode_owner(text) == OWNER
 
 
-@pytest.mark.parametrize("text", ["", "{}", '{"version":2}', '{"version":1}', '{"version":1,"layouts":3}', "7"])
+@pytest.mark.parametrize("text", ["", "{}", '{"version":1}', '{"version":2}', '{"version":2,"layouts":3}', "7"])
 def test_a_damaged_owner_row_is_refused(text: str) -> None:
     with pytest.raises(CodecError):
         owners.decode_owner(text)
