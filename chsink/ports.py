@@ -87,9 +87,6 @@ class StateStore(Protocol):
         reads back whenever the outcome is not APPLIED.
         """
 
-    def delete(self, keys: Sequence[str]) -> Outcome:
-        """Remove rows by hand of an operator (``chsink state reset``); never used to fence."""
-
     def close(self) -> None:
         """Release connections."""
 

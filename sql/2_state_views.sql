@@ -38,4 +38,4 @@ SELECT
     JSONExtractRaw(body, 'layouts') AS layouts,
     attempt
 FROM ${database}.${table}
-WHERE position(key, '/') = 0;
+WHERE position(key, '/') = 0 AND NOT endsWith(key, '!self-test');

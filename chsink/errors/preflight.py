@@ -87,6 +87,71 @@ NESTED_METADATA = Entry(
     "{column} is part of a Nested column; chsink cannot write Kafka's metadata to it",
     "declare it as _kafka_headers {declare}",
 )
+# --- CHS-220 to CHS-222: the state store
+
+_NO_STATE_TABLE = "cannot {action} the state table {table} at {url}: {reason}"
+STATE_DATABASE_MISSING = Entry(
+    "STATE_DATABASE_MISSING",
+    "CHS-220",
+    PreflightError,
+    _NO_STATE_TABLE,
+    "run CREATE DATABASE {database}, or correct clickhouse.database or the database in state.table",
+)
+STATE_TABLE_MISSING = Entry(
+    "STATE_TABLE_MISSING",
+    "CHS-220",
+    PreflightError,
+    _NO_STATE_TABLE,
+    "set state.create_table = true, or run sql/1_state_table.sql as an administrator",
+)
+STATE_TABLE_FORBIDDEN = Entry(
+    "STATE_TABLE_FORBIDDEN",
+    "CHS-220",
+    PreflightError,
+    _NO_STATE_TABLE,
+    "run sql/3_state_grants.sql as an administrator, and sql/1_state_table.sql first if the table does not exist "
+    "(docs/state-store.md)",
+)
+STATE_TABLE_UNUSABLE = Entry(
+    "STATE_TABLE_UNUSABLE",
+    "CHS-220",
+    PreflightError,
+    _NO_STATE_TABLE,
+    "run sql/1_state_table.sql as an administrator (docs/state-store.md); the server needs "
+    "<keeper_map_path_prefix> and a Keeper, and all tables with one path need the same definition",
+)
+STATE_STORE_OVERWRITES = Entry(
+    "STATE_STORE_OVERWRITES",
+    "CHS-221",
+    PreflightError,
+    "the state store ({store}) does not compare and set: it replaced a row that another write had changed",
+    "do not run the job on this store; for KeeperMap, see docs/state-store.md",
+    ok="the state store ({store}) compares and sets rows correctly",
+)
+STATE_STORE_LIES = Entry(
+    "STATE_STORE_LIES",
+    "CHS-221",
+    PreflightError,
+    "the state store ({store}) does not compare and set: it refused a write, but applied it",
+    "do not run the job on this store; for KeeperMap, see docs/state-store.md",
+)
+STATE_NOT_DURABLE = Entry(
+    "STATE_NOT_DURABLE",
+    "CHS-222",
+    PreflightError,
+    "the state is kept in {store}: after a crash or restart, rows may be lost or duplicated",
+    'set state.store = "keepermap" or "zookeeper"',
+)
+
+# --- CHS-232: logins
+
+STATE_LOGIN_REFUSED = Entry(
+    "STATE_LOGIN_REFUSED",
+    "CHS-232",
+    PreflightError,
+    "ClickHouse at {url} refused the login: {reason}",
+    "correct clickhouse.user and clickhouse.password",
+)
 TABLE_CHANGED = Entry(
     "TABLE_CHANGED",
     "CHS-233",

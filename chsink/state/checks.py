@@ -1,63 +1,53 @@
 """A live test of the state store: does compare-and-set hold here, now, for this user?
 
-It runs on a row of its own, under a name that no sink can have, so that no driver ever takes it for state.  Two tests
-at the same time disturb each other's row, never each other's verdict: only a *stale* swap that is applied proves a
-broken store.
+It uses one row of its own per sink, under a name that no sink can have, so no driver ever takes it for state.  The row
+stays: a store never deletes, so its user needs no privilege for that.  Two tests at the same time disturb each other's
+writes, never each other's verdict: only a *stale* swap that is applied proves a broken store.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from chsink.errors import PreflightError, UnavailableError
-from chsink.findings import Finding, of_error, ok, warning
+from chsink.errors import preflight, services
+from chsink.errors.entry import Entry
+from chsink.findings import Finding, Severity, found, passed
 from chsink.ports import Outcome, Row, StateStore, StoreUnavailable, Swap
 
 ROUNDS = 8
 
 
 def store_findings(store: StateStore, sink: str, new_attempt: Callable[[], str]) -> Iterator[Finding]:
-    """Create, swap, refuse a stale swap, remove."""
+    """Swap the test row, and try a stale swap."""
     if not store.durable:
-        yield warning(
-            "CHS-222",
-            f"state is kept in {store.name}: after a crash or restart records may be lost or doubled",
-            'set state.store = "keepermap" or "zookeeper"',
-        )
+        yield found(Severity.WARNING, preflight.STATE_NOT_DURABLE, store=store.name)
     try:
-        trouble = _trouble(store, f"{sink}!self-test", new_attempt)
+        broken = _broken(store, f"{sink}!self-test", new_attempt)
     except StoreUnavailable as raised:
-        yield of_error(_unavailable(store, sink, str(raised)))
+        yield found(Severity.ERROR, services.STATE_STORE_UNAVAILABLE, store=store.name, reason=raised)
         return
-    if trouble is None:
-        yield ok("CHS-221", f"the state store ({store.name}) keeps, compares and sets rows as it must")
+    if broken is None:
+        yield passed(preflight.STATE_STORE_OVERWRITES, store=store.name)
     else:
-        yield of_error(trouble if isinstance(trouble, PreflightError) else _unavailable(store, sink, trouble))
+        yield found(Severity.ERROR, broken, store=store.name)
 
 
-def _unavailable(store: StateStore, sink: str, why: str) -> UnavailableError:
-    return UnavailableError(
-        "CHS-701",
-        f"sink {sink!r}: the state store ({store.name}) does not answer: {why}",
-        "bring the store back and start again",
-    )
-
-
-def _trouble(store: StateStore, key: str, new_attempt: Callable[[], str]) -> PreflightError | str | None:
-    """What is wrong, None when all went as it must; a text when the store gave no answer that proves anything."""
+def _broken(store: StateStore, key: str, new_attempt: Callable[[], str]) -> Entry | None:
+    """What is wrong, None when all went as it must.  StoreUnavailable when no answer proves anything."""
     for _ in range(ROUNDS):
         first = _place(store, key, new_attempt)
         second, third = Row(key, new_attempt(), "{}"), Row(key, new_attempt(), "{}")
         if first is None or store.swap([Swap(first, second)]) is not Outcome.APPLIED:
             continue
         if store.swap([Swap(first, third)]) is Outcome.APPLIED:
-            return _broken(store, "it replaced a row whose attempt was not the expected one")
+            return preflight.STATE_STORE_OVERWRITES
         row = store.load(key).get(key)
         if row is not None and row.attempt == third.attempt:
-            return _broken(store, "it refused a write and applied it")
-        store.delete([key])
+            return preflight.STATE_STORE_LIES
         return None
-    return f"none of {ROUNDS} writes of a test row was applied (for KeeperMap, see sql/4_state_checks.sql)"
+    raise StoreUnavailable(
+        f"none of {ROUNDS} writes of a test row was applied (for KeeperMap, run sql/4_state_checks.sql)"
+    )
 
 
 def _place(store: StateStore, key: str, new_attempt: Callable[[], str]) -> str | None:
@@ -67,14 +57,6 @@ def _place(store: StateStore, key: str, new_attempt: Callable[[], str]) -> str |
         return row.attempt
     made = Row(key, new_attempt(), "{}")
     return made.attempt if store.create([made]) is Outcome.APPLIED else None
-
-
-def _broken(store: StateStore, what: str) -> PreflightError:
-    return PreflightError(
-        "CHS-221",
-        f"the state store ({store.name}) does not compare and set: {what}",
-        "do not run on this store; for KeeperMap, see docs/state-store.md",
-    )
 
 
 def needed_grants(table: str, user: str) -> dict[str, str]:

@@ -20,7 +20,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from chsink.errors import PreflightError
+from chsink.errors import preflight
 from chsink.fields import NodePath, Table, Url
 from chsink.findings import NOT_LET_IN, server_sentence
 from chsink.notation.sql import TableName, parse_table, quote_identifier, quote_string, quote_strings
@@ -31,9 +31,10 @@ from chsink.state.settings import ClickHouseAccess, StoreSettings
 
 FENCED = 395
 KEEPER = 999
-UNKNOWN_TABLE = (60, 81)
-KEEPER_SAID_NO = ("(Node exists)", "(Bad version)", "(No node)")
-SAID_NO = frozenset((FENCED, *UNKNOWN_TABLE, 62, 115, 164, 192, 193, 194, 290, 452, 497, 516))
+UNKNOWN_TABLE, UNKNOWN_DATABASE = 60, 81
+FORBIDDEN = 497
+CONFLICTS = ("(Node exists)", "(Bad version)", "(No node)")
+REFUSED = frozenset((FENCED, UNKNOWN_TABLE, UNKNOWN_DATABASE, FORBIDDEN, 62, 115, 164, 192, 193, 194, 290, 452, 516))
 """Errors that come before the transaction: fenced, no table, syntax, settings, users, the key limit, grants, login."""
 
 
@@ -99,12 +100,12 @@ class KeeperMapStore:
         try:
             self.client.query(f"SELECT key FROM {self.table} LIMIT 1 {self._reading}")
         except ServerRefused as error:
-            if error.code not in SAID_NO:
+            if error.code not in REFUSED:
                 raise StoreUnavailable(str(error)) from error
-            if error.code not in UNKNOWN_TABLE:
+            if error.code not in (UNKNOWN_TABLE, UNKNOWN_DATABASE):
                 raise self._unusable("read", error) from error
             if not self._create_missing:
-                raise self._unusable("found", error) from error
+                raise self._unusable("find", error) from error
             self._create_table()
         except Unanswered as error:
             raise StoreUnavailable(str(error)) from error
@@ -124,10 +125,6 @@ class KeeperMapStore:
         """Compare-and-set of all rows."""
         assert len({s.row.key for s in swaps}) == len(swaps), "keys are unique"
         return write_in_groups(swaps, _swap_bytes, self._swap)
-
-    def delete(self, keys: Sequence[str]) -> Outcome:
-        """Remove rows that exist."""
-        return write_in_groups(keys, utf8, self._delete)
 
     def close(self) -> None:
         """Nothing of its own: the client belongs to the caller."""
@@ -154,16 +151,6 @@ class KeeperMapStore:
             f"WHERE key IN ({keys})"
         )
         return self._read_back([s.row for s in swaps], answer_of(lambda: self.client.command(sql, self._pinned)))
-
-    def _delete(self, keys: Sequence[str]) -> Outcome:
-        sql = f"ALTER TABLE {self.table} DELETE WHERE key IN ({quote_strings(list(keys))})"
-        answer = answer_of(lambda: self.client.command(sql, self._pinned))
-        try:
-            if not self._attempts(keys):
-                return Outcome.APPLIED
-        except StoreUnavailable:
-            pass
-        return answer if answer is Outcome.REFUSED else Outcome.UNKNOWN
 
     def _read_back(self, rows: Sequence[Row], answer: Outcome) -> Outcome:
         """What became of the statement, given what the server said and what is stored now."""
@@ -199,38 +186,24 @@ class KeeperMapStore:
             for statement in sql_files.statements(sql_files.TABLE, names):
                 self.client.command(statement)
         except ServerRefused as error:
-            raise self._unusable("made", error) from error
+            raise self._unusable("create", error) from error
         except Unanswered as error:
             raise StoreUnavailable(str(error)) from error
 
-    def _unusable(self, what: str, error: ServerRefused) -> PreflightError | StoreUnavailable:
+    def _unusable(self, action: str, error: ServerRefused) -> Exception:
+        reason, url = server_sentence(error), self.client.url
         if error.code == KEEPER:
             return StoreUnavailable(error.message)
-        said = server_sentence(error)
         if error.code in NOT_LET_IN:
-            return PreflightError("CHS-232", f"{self.client.url}: {said}", "correct clickhouse.user and its password")
-        sentence = f"the state table {self.table} at {self.client.url} cannot be {what}: {said}"
-        return PreflightError("CHS-220", sentence, self._fix(error.code))
-
-    def _fix(self, code: int | None) -> str:
-        match code:
-            case 81:
-                return (
-                    f"CREATE DATABASE {quote_identifier(self.table.database)} on the server, or correct "
-                    "clickhouse.database (or the database in state.table)"
-                )
-            case 60:
-                return "let an administrator run sql/1_state_table.sql, or set state.create_table = true"
-            case 497:
-                return (
-                    "let an administrator run sql/3_state_grants.sql, and sql/1_state_table.sql where the table is "
-                    "missing (docs/state-store.md)"
-                )
-            case _:
-                return (
-                    "let an administrator run sql/1_state_table.sql (docs/state-store.md); the server needs "
-                    "<keeper_map_path_prefix> and a Keeper, and one path holds tables of one definition"
-                )
+            return preflight.STATE_LOGIN_REFUSED(url=url, reason=reason)
+        if error.code == UNKNOWN_DATABASE:
+            database = quote_identifier(self.table.database)
+            return preflight.STATE_DATABASE_MISSING(
+                action=action, table=self.table, url=url, reason=reason, database=database
+            )
+        unusable = preflight.STATE_TABLE_FORBIDDEN if error.code == FORBIDDEN else preflight.STATE_TABLE_UNUSABLE
+        unusable = preflight.STATE_TABLE_MISSING if error.code == UNKNOWN_TABLE else unusable
+        return unusable(action=action, table=self.table, url=url, reason=reason)
 
 
 def answer_of(send: Callable[[], None]) -> Outcome:
@@ -238,8 +211,8 @@ def answer_of(send: Callable[[], None]) -> Outcome:
     try:
         send()
     except ServerRefused as error:
-        conflict = error.code == KEEPER and any(reason in error.message for reason in KEEPER_SAID_NO)
-        return Outcome.REFUSED if conflict or error.code in SAID_NO else Outcome.UNKNOWN
+        conflict = error.code == KEEPER and any(reason in error.message for reason in CONFLICTS)
+        return Outcome.REFUSED if conflict or error.code in REFUSED else Outcome.UNKNOWN
     except Unanswered:
         return Outcome.UNKNOWN
     return Outcome.APPLIED

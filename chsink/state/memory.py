@@ -69,13 +69,6 @@ class MemoryStore:
             self._rows.update((s.row.key, s.row) for s in swaps)
             return Outcome.APPLIED
 
-    def delete(self, keys: Sequence[str]) -> Outcome:
-        """Remove the rows that exist."""
-        with self._lock:
-            for key in keys:
-                self._rows.pop(key, None)
-            return Outcome.APPLIED
-
     def _ours(self, rows: Sequence[Row]) -> bool:
         """Whether this very write was applied before."""
         return all(r.key in self._rows and self._rows[r.key].attempt == r.attempt for r in rows)

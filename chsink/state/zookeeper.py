@@ -114,10 +114,6 @@ class ZooKeeperStore:
         assert len({s.row.key for s in swaps}) == len(swaps), "keys are unique"
         return write_in_groups(swaps, lambda s: self._bytes(s.row), self._swap)
 
-    def delete(self, keys: Sequence[str]) -> Outcome:
-        """Remove the rows that exist."""
-        return write_in_groups(keys, utf8, self._delete)
-
     def close(self) -> None:
         """End the session."""
         with self._lock:
@@ -152,19 +148,6 @@ class ZooKeeperStore:
                 return Outcome.REFUSED
             transaction.set_data(self._path(swap.row.key), _encode(swap.row), version=found[1])
         return self._commit(transaction, [s.row for s in swaps], deadline)
-
-    def _delete(self, keys: Sequence[str]) -> Outcome:
-        deadline = self._deadline()
-        try:
-            stored = _until(deadline, lambda: self._get(keys, deadline))
-            transaction = self._connected(deadline).transaction()
-            for key in stored:
-                transaction.delete(self._path(key))
-            transaction.commit_async().get(timeout=_left(deadline))
-            left = _until(deadline, lambda: self._get(keys, deadline))
-        except (StoreUnavailable, *no_answer()):  # type: ignore[misc]
-            return Outcome.UNKNOWN
-        return Outcome.UNKNOWN if left else Outcome.APPLIED
 
     def _commit(self, transaction: Any, rows: Sequence[Row], deadline: float) -> Outcome:
         try:

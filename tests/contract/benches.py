@@ -5,12 +5,14 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import get_args
 
 import pytest
 
 from chsink.clickhouse.client import ClickHouseClient, Endpoint
 from chsink.notation.sql import TableName
 from chsink.ports import Row, StateStore, Swap
+from chsink.state import AnyStore
 from chsink.state.keepermap import KeeperMapStore
 from chsink.state.memory import MemoryStore
 from chsink.state.zookeeper import ZooKeeperStore
@@ -31,15 +33,20 @@ class Bench:
     fired: Callable[[], int] = lambda: 0
 
 
+def stores() -> list[str]:
+    """What ``state.store`` may be: each has a bench here."""
+    [union, *_] = get_args(AnyStore)
+    return [get_args(settings.model_fields["store"].annotation)[0] for settings in get_args(union)]
+
+
 def open_bench(kind: str, request: pytest.FixtureRequest) -> Iterator[Bench]:
-    """``memory``, ``zookeeper`` or ``keepermap``."""
-    if kind == "memory":
-        store = MemoryStore()
-        yield Bench(store, store)
-    elif kind == "zookeeper":
-        yield from _zookeeper(request)
-    else:
-        yield from _keepermap(request)
+    """One of :func:`stores`."""
+    yield from BENCHES[kind](request)
+
+
+def _memory(_request: pytest.FixtureRequest) -> Iterator[Bench]:
+    store = MemoryStore()
+    yield Bench(store, store)
 
 
 def _zookeeper(request: pytest.FixtureRequest) -> Iterator[Bench]:
@@ -79,6 +86,13 @@ def _keepermap(request: pytest.FixtureRequest) -> Iterator[Bench]:
             client.command(f"DROP TABLE {table} SYNC")
         for client in clients:
             client.close()
+
+
+BENCHES: dict[str, Callable[[pytest.FixtureRequest], Iterator[Bench]]] = {
+    "memory": _memory,
+    "zookeeper": _zookeeper,
+    "keepermap": _keepermap,
+}
 
 
 def rows(count: int, attempt: str, body: str = "body", sink: str = "sink") -> list[Row]:

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 import pytest
 
 from chsink.ports import Outcome, Row, StateStore, Swap
-from tests.contract.benches import Bench, made, open_bench, rows, stored, swaps
+from tests.contract.benches import Bench, made, open_bench, rows, stored, stores, swaps
 
 
-@pytest.fixture(params=["memory", "zookeeper", "keepermap"])
+@pytest.fixture(params=stores())
 def bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
     yield from open_bench(request.param, request)
 
@@ -152,14 +152,6 @@ def test_a_refused_group_ends_a_grouped_write(bench: Bench) -> None:
     attempts = [r.attempt for r in stored(bench.store)]
     applied = 2 if bench.store.durable else 0  # memory has one group
     assert attempts == ["a2"] * applied + ["a1"] * (3 - applied) + ["foreign", "a1", "a1"]
-
-
-def test_delete_removes_only_what_is_named(bench: Bench) -> None:
-    old = rows(4, "a1")
-    bench.store.create(old)
-    assert bench.store.delete([r.key for r in old[:2]] + ["sink/never/0/was"]) is Outcome.APPLIED
-    assert stored(bench.other) == old[2:]
-    assert bench.store.swap(swaps(old, "a2")) is Outcome.REFUSED
 
 
 def test_of_racing_writers_exactly_one_wins_each_round(bench: Bench) -> None:

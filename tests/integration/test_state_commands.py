@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from chsink.clickhouse.identifiers import quote_strings
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner, Result
 
@@ -26,6 +27,7 @@ from chsink.observe.logs import configure
 from chsink.observe.metrics import Metrics
 from chsink.observe.observer import JobObserver
 from chsink.sharding import Layout, Shard
+from chsink.state.keepermap import KeeperMapStore
 from statemachine import writes
 from statemachine.ranges import OffsetRange, TopicPartition
 from statemachine.records import StateKey
@@ -56,7 +58,11 @@ def rows(job: Job) -> int:
 def forget_state(job: Job) -> None:
     """What losing the Keeper does."""
     with quietly_connected(job) as opened:
-        opened.store.delete(list(opened.store.load(job.name)))
+        store = opened.store
+        assert isinstance(store, KeeperMapStore)
+        keys = quote_strings(list(store.load(job.name)))
+        store.client.command(f"ALTER TABLE {store.table} DELETE WHERE key IN ({keys})", {"mutations_sync": 1})
+        assert store.load(job.name) == {}
 
 
 def quietly_connected(job: Job) -> AbstractContextManager[Services]:

@@ -100,10 +100,6 @@ class StoreClient:
         """See :class:`chsink.ports.StateStore`."""
         return self._grouped("swap", swaps, self.store.apply_swap)
 
-    def delete(self, keys: Sequence[str]) -> Outcome:
-        """Never called by a driver."""
-        raise AssertionError(f"delete of {keys}")
-
     def close(self) -> None:
         """Nothing to release."""
 

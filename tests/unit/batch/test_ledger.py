@@ -74,9 +74,6 @@ class Store:
         self.writes.append(("swap", tuple(s.row.attempt for s in swaps)))
         return self._scripted(lambda part: self._swap(swaps[:part]))
 
-    def delete(self, keys: Sequence[str]) -> Outcome:
-        raise AssertionError("never deleted to fence")
-
     def close(self) -> None:
         pass
 

@@ -74,10 +74,10 @@ class Refusing:
 @pytest.mark.parametrize(
     ("code", "id", "fix"),
     [
-        (516, "CHS-232", "clickhouse.user and its password"),
-        (192, "CHS-232", "clickhouse.user and its password"),
-        (193, "CHS-232", "clickhouse.user and its password"),
-        (194, "CHS-232", "clickhouse.user and its password"),
+        (516, "CHS-232", "clickhouse.user and clickhouse.password"),
+        (192, "CHS-232", "clickhouse.user and clickhouse.password"),
+        (193, "CHS-232", "clickhouse.user and clickhouse.password"),
+        (194, "CHS-232", "clickhouse.user and clickhouse.password"),
         (81, "CHS-220", "CREATE DATABASE `d`"),
         (60, "CHS-220", "state.create_table = true"),
         (497, "CHS-220", "sql/3_state_grants.sql"),

@@ -1,0 +1,94 @@
+"""Every key of the job file is read by code: a key that nothing reads promises what does not happen.
+
+A key is read where its name is taken as an attribute of its section.  What stands for a section is found by name
+(``config.trigger``), by assignment (``ch = self.config.clickhouse``), by annotation, by iteration over its list, and,
+inside its own class, as ``self``.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+from pydantic import BaseModel
+
+from chsink.config import clickhouse, kafka, sections
+from chsink.state import KeeperMap, Memory, ZooKeeper
+
+CHSINK = Path(__file__).parents[3] / "chsink"
+READS_NOTHING = {"config/checks.py", "config/reference.py", "config/schema.py", "config/show.py"}
+"""They treat keys as such; a contradiction with a key nobody reads is no use of it."""
+
+MODELS: dict[str, tuple[type[BaseModel], ...]] = {
+    "sink": (sections.Sink,),
+    "kafka": (kafka.Kafka,),
+    "routes": (sections.Route,),
+    "clickhouse": (clickhouse.ClickHouse,),
+    "endpoints": (clickhouse.Endpoint,),
+    "tls": (clickhouse.Tls,),
+    "state": (KeeperMap, ZooKeeper, Memory),
+    "errors": (sections.Errors,),
+    "trigger": (sections.Trigger,),
+    "in_doubt": (sections.InDoubt,),
+    "observe": (sections.Observe,),
+    "spark": (sections.Spark,),
+}
+DISPATCHED = {("state", "store"), ("endpoints", "name")}
+LISTS = {"routes", "endpoints"}
+
+
+def names_of(node: ast.expr) -> str:
+    return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+
+
+def pairs(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """Targets and the values they are bound to."""
+    if isinstance(node, ast.Assign):
+        for target in node.targets:
+            if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
+                yield from zip(target.elts, node.value.elts, strict=False)
+            else:
+                yield target, node.value
+    elif isinstance(node, (ast.For, ast.comprehension)):
+        yield node.target, node.iter
+
+
+def read_in(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    """Sections and the attributes that are taken of them."""
+    stands_for = {name: {name} for name in MODELS}
+    for node in ast.walk(tree):
+        for target, value in pairs(node):
+            if isinstance(target, ast.Name) and names_of(value) in MODELS:
+                stands_for[names_of(value)].add(target.id)
+        for section, models in MODELS.items():
+            classes = {model.__name__ for model in models}
+            if isinstance(node, ast.arg) and node.annotation and names_of(node.annotation) in classes:
+                stands_for[section].add(node.arg)
+            if isinstance(node, ast.ClassDef) and node.name in classes:
+                yield from ((section, n.attr) for n in ast.walk(node) if is_of(n, {"self"}))
+    for node in ast.walk(tree):
+        yield from ((section, node.attr) for section, names in stands_for.items() if is_of(node, names))
+
+
+def is_of(node: ast.AST, names: set[str]) -> bool:
+    if not isinstance(node, ast.Attribute):
+        return False
+    base = node.value.value if isinstance(node.value, ast.Subscript) else node.value
+    return names_of(base) in names
+
+
+def test_every_key_is_read() -> None:
+    read: set[tuple[str, str]] = set(DISPATCHED)
+    for file in CHSINK.rglob("*.py"):
+        if str(file.relative_to(CHSINK)) not in READS_NOTHING:
+            read.update(read_in(ast.parse(file.read_text(encoding="utf-8"))))
+    keys = {(section, name) for section, models in MODELS.items() for model in models for name in model.model_fields}
+
+    assert keys - read == set()
+
+
+def test_a_key_that_nothing_reads_is_noticed() -> None:
+    tree = ast.parse("ch = config.clickhouse\nfor e in ch.endpoints:\n    use(e.url, config.trigger.mode)")
+
+    assert set(read_in(tree)) == {("clickhouse", "endpoints"), ("endpoints", "url"), ("trigger", "mode")}
