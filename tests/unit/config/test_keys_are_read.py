@@ -35,7 +35,6 @@ MODELS: dict[str, tuple[type[BaseModel], ...]] = {
     "spark": (sections.Spark,),
 }
 DISPATCHED = {("state", "store"), ("endpoints", "name")}
-LISTS = {"routes", "endpoints"}
 
 
 def names_of(node: ast.expr) -> str:
@@ -66,16 +65,17 @@ def read_in(tree: ast.Module) -> Iterator[tuple[str, str]]:
             if isinstance(node, ast.arg) and node.annotation and names_of(node.annotation) in classes:
                 stands_for[section].add(node.arg)
             if isinstance(node, ast.ClassDef) and node.name in classes:
-                yield from ((section, n.attr) for n in ast.walk(node) if is_of(n, {"self"}))
+                yield from ((section, attribute) for attribute in taken_of({"self"}, node))
+    for section, names in stands_for.items():
+        yield from ((section, attribute) for attribute in taken_of(names, tree))
+
+
+def taken_of(names: set[str], tree: ast.AST) -> Iterator[str]:
     for node in ast.walk(tree):
-        yield from ((section, node.attr) for section, names in stands_for.items() if is_of(node, names))
-
-
-def is_of(node: ast.AST, names: set[str]) -> bool:
-    if not isinstance(node, ast.Attribute):
-        return False
-    base = node.value.value if isinstance(node.value, ast.Subscript) else node.value
-    return names_of(base) in names
+        if isinstance(node, ast.Attribute):
+            base = node.value.value if isinstance(node.value, ast.Subscript) else node.value
+            if names_of(base) in names:
+                yield node.attr
 
 
 def test_every_key_is_read() -> None:
