@@ -121,9 +121,8 @@ def timeouts_nest(clickhouse: ClickHouse) -> Problems:
 def state_is_no_target(state: StoreSettings, clickhouse: ClickHouse, routes: tuple[Route, ...]) -> Problems:
     """No records land in the table of the state."""
     if isinstance(state, KeeperMap):
-        table = state.table_name(clickhouse.database)
-        targets = [route.target.within(clickhouse.database) for route in routes]
-        if (table.database, table.table) in [(target.database, target.table) for target in targets]:
+        targets = {route.target.within(clickhouse.database) for route in routes}
+        if state.table_name(clickhouse.database) in targets:
             yield problem("state.table", job_file.STATE_TABLE_IS_TARGET())
 
 

@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from chsink.clickhouse.identifiers import quote_strings
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner, Result
 
@@ -23,6 +22,7 @@ from chsink.embedded.ports import free_port
 from chsink.embedded.stack import Stack
 from chsink.errors import FencedError, HaltError, UnavailableError
 from chsink.formats.pipeline import Untouched
+from chsink.notation.sql import quote_strings
 from chsink.observe.logs import configure
 from chsink.observe.metrics import Metrics
 from chsink.observe.observer import JobObserver
