@@ -1,0 +1,57 @@
+"""Links between pages lead somewhere, the glossary names code that exists, and the index of decisions is complete."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+CHECKOUT = Path(__file__).parents[2]
+PAGES = sorted([*CHECKOUT.glob("*.md"), *(CHECKOUT / "docs").rglob("*.md")])
+LINK = re.compile(r"\]\((?!https?://)([^)#\s]*)(?:#([^)\s]+))?\)")
+DECISION = re.compile(r"# (\d+)\. (.+)\n\nDate: (\d{4}-\d\d-\d\d)\nStatus: (.+)\n")
+ROOMS = ("chsink", "statemachine")
+GLOSSARY = (CHECKOUT / "docs" / "glossary.md").read_text(encoding="utf-8")
+HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+
+
+def anchors(page: Path) -> set[str]:
+    """How headings are linked: lower case, no punctuation, hyphens for spaces."""
+    titles = HEADING.findall(page.read_text(encoding="utf-8"))
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(CHECKOUT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    wrong = []
+    for path, anchor in LINK.findall(page.read_text(encoding="utf-8")):
+        target = (page.parent / path).resolve() if path else page
+        if not target.exists() or (anchor and target.suffix == ".md" and anchor not in anchors(target)):
+            wrong.append(f"{path}#{anchor}")
+    assert wrong == []
+
+
+def test_the_glossary_defines_each_term_once() -> None:
+    terms = re.findall(r"^### (.+)$", GLOSSARY, re.MULTILINE)
+
+    assert len(terms) == len(set(terms)) > 40
+
+
+def test_the_glossary_names_code_that_exists() -> None:
+    code = "\n".join(f.read_text(encoding="utf-8") for room in ROOMS for f in (CHECKOUT / room).rglob("*.py"))
+    bracketed = re.findall(r"\(([^()]*`[^()]*)\)$", GLOSSARY, re.MULTILINE)
+    names = [name for found in bracketed for name in re.findall(r"`([^`]+)`", found)]
+
+    missing = [n for n in names if not ((CHECKOUT / n).exists() or re.search(rf"\b{n.split('.')[-1]}\b", code))]
+    assert missing == []
+    assert len(names) > 40
+
+
+def test_the_index_of_decisions_lists_each_with_its_date_and_status() -> None:
+    folder = CHECKOUT / "docs" / "adr"
+    index = (folder / "README.md").read_text(encoding="utf-8")
+    for page in sorted(folder.glob("0*.md")):
+        head = DECISION.match(page.read_text(encoding="utf-8"))
+        assert head, f"{page.name}: number and title, date, status"
+        assert f"| {head[1]} | [{head[2]}]({page.name}) | {head[3]} | {head[4]} |" in index
