@@ -40,6 +40,8 @@ _TABLE = "| id | what happened | what to do |\n| --- | --- | --- |\n"
 _BEGIN = "<!-- halts: drawn by python -m chsink.errors.page -->\n"
 _END = "<!-- end of halts -->\n"
 _ROW = re.compile(r"^\| (CHS-\d{3}) \|.*\|$", re.MULTILINE)
+_WORD = re.compile(r"[a-z]+(?! =)(?=\W|$)")
+"""The first word, unless it is a name of code."""
 _SEE_RUNBOOK = "\nWhat to do about each halt is in the [runbook](operations.md#when-it-halts).\n"
 
 
@@ -51,8 +53,12 @@ def text(template: str) -> str:
         in_code ^= literal.count("`") % 2 == 1
         if name:
             shown += f"<{name}>" if in_code else f"*{name.replace('_', ' ')}*"
+    if re.fullmatch(r"\{\w+\}", template):
+        return "The message says more."
     shown = re.sub(r"\s*\n\s*", " ", shown.strip()).replace("|", "\\|")
-    return shown[:1].upper() + shown[1:] + ("" if not shown or shown.endswith((".", "!", "?")) else ".")
+    if _WORD.match(shown):
+        shown = shown[0].upper() + shown[1:]
+    return shown + ("" if not shown or shown.endswith((".", "!", "?")) else ".")
 
 
 def row(entry: Entry) -> str:

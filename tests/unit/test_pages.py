@@ -32,6 +32,17 @@ def test_links_lead_somewhere(page: Path) -> None:
     assert wrong == []
 
 
+def test_files_that_pages_name_exist() -> None:
+    named = {
+        n
+        for p in PAGES
+        for n in re.findall(r"`((?:chsink|statemachine|tests|sql|docker|docs)/[\w./-]+)`", p.read_text())
+    }
+
+    assert [n for n in sorted(named) if not (CHECKOUT / n).exists()] == []
+    assert len(named) > 20
+
+
 def test_the_glossary_defines_each_term_once() -> None:
     terms = re.findall(r"^### (.+)$", GLOSSARY, re.MULTILINE)
 

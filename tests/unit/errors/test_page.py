@@ -64,6 +64,11 @@ def test_a_row_holds_sentence_and_fix_with_parameters_by_name() -> None:
     assert halt_row(ENTRY).endswith("| Run `chsink x <tp>`. Wait. |")
 
 
-def test_a_sentence_of_its_own_stays() -> None:
+def test_a_sentence_begins_with_a_capital_unless_with_a_name_of_code() -> None:
     assert text("is it there?") == "Is it there?"
+    assert text("intHash64 takes {count} columns") == "intHash64 takes *count* columns."
     assert text("") == ""
+
+
+def test_a_parameter_alone_says_nothing_by_its_name() -> None:
+    assert text("{advice}") == "The message says more."
