@@ -1,7 +1,7 @@
 """Cutting a range into chunks by offset, and checking that acknowledgements tile it again.
 
 A chunk is ``[start + k·chunk_offsets, start + (k+1)·chunk_offsets)`` cut at the range's end.  Cutting by offset and
-not by rows makes any attempt cut alike, also when compaction removed records in between.
+not by rows makes every attempt cut alike, even if compaction removed records in between.
 """
 
 from __future__ import annotations

@@ -275,7 +275,7 @@ class Row:
 
 
 TABLE: tuple[Row, ...] = (
-    # A topic that was recreated is told from a log that shrank by its id, so ids are compared first.
+    # The id tells a recreated topic from a log that shrank, so ids are compared first.
     Row(
         "TOPIC_RECREATED_IDLE",
         "topic id differs, `a = b`",

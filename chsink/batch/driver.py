@@ -1,10 +1,10 @@
-"""One micro-batch on the driver: decide, settle, announce, have the pieces landed, confirm.
+"""One micro-batch on the driver: decide, settle, announce, land the pieces, confirm.
 
 Order, per topic-partition, and why:
 1. *decide* for all, purely, from records (cached), planned ranges and facts.
-2. *settle* what is in doubt and not wholly at hand, by an exact Kafka read; AFTER.
+2. *settle* ranges in doubt that the batch does not contain completely, by an exact Kafka read; AFTER.
    Only then may newer data be announced.
-3. *re-insert* what is in doubt and at hand, under the recorded range; AFTER.
+3. *re-insert* ranges in doubt that the batch contains, under the recorded range; AFTER.
 4. BEFORE for all new ranges in one compare-and-set; insert; AFTER in one compare-and-set.
 
 AFTER is written only when the acknowledgements tile every announced range by offset.  A crash anywhere leaves each
@@ -47,8 +47,8 @@ class Destination:
 
 @dataclass(slots=True)
 class Driver:
-    """Drives one sink.  ``routes`` by topic; ``pipeline_of(topic, layout)`` is the fingerprint that an insert made now
-    under that shard layout would carry.  Not thread-safe: Spark runs one batch at a time.
+    """Drives one sink.  ``routes`` is by topic; ``pipeline_of(topic, layout)`` is the fingerprint of an insert made now
+    under that shard layout.  Not thread-safe: Spark runs one batch at a time.
     """
 
     ledger: Ledger
@@ -63,14 +63,14 @@ class Driver:
     # --- start ----------------------------------------------------------------------------------------------------
 
     def claim(self, layouts: Mapping[str, str]) -> None:
-        """Own the sink, with a row for every partition of its topics."""
+        """Claim the sink, with a row for every partition of its topics."""
         partitions = self.kafka.partitions(self.routes)
         self.ledger.claim([self._key(tp) for tp in partitions], layouts)
         self.observer.state(self.ledger.records)
 
     def check_logs(self) -> None:
-        """HaltError CHS-301 for a log that ends before what was landed.  Spark itself would only find offsets missing,
-        with any checkpoint, and propose to ignore that.
+        """HaltError CHS-301 for a log that ends before what landed.  Spark itself would only report missing
+        offsets, with any checkpoint, and suggest ignoring them.
         """
         ids = self.kafka.topic_ids(self.routes)
         records = self.ledger.records
@@ -84,7 +84,7 @@ class Driver:
         self.ledger.check_owned()
 
     def in_doubt(self) -> dict[StateKey, StateRecord]:
-        """Ranges announced and not confirmed, of topics this configuration still routes to the recorded table."""
+        """Ranges that were announced and not confirmed."""
         return {k: r for k, r in self.ledger.records.items() if r.in_doubt}
 
     def settle_all(self, runner: ExactReads[Assignment], except_for: Iterable[StateKey] = ()) -> None:
@@ -201,7 +201,7 @@ class Driver:
         self.observer.state(self.ledger.records)
 
     def _settle(self, keys: Sequence[StateKey], runner: ExactReads[Assignment]) -> None:
-        """Re-insert by exact reads.  A log start that passed the range meanwhile means that records may be missing."""
+        """Re-insert by exact reads.  If the log start passed the range in the meantime, records may be missing."""
         if keys:
             self._land_recorded(keys, runner.from_kafka, check=check_still_held)
 
@@ -213,7 +213,7 @@ class Driver:
         fresh: bool = False,
         check: Callable[[KafkaCluster, Mapping[StateKey, StateRecord]], None] | None = None,
     ) -> None:
-        """Have the announced ranges landed, then AFTER for all of them in one compare-and-set."""
+        """Land the announced ranges, then write AFTER for all of them in one compare-and-set."""
         if not fresh:
             self._take_up(keys)
         assignments = [self._assign(k) for k in keys]
@@ -232,7 +232,7 @@ class Driver:
         self.observer.landed(acks)
 
     def _take_up(self, keys: Sequence[StateKey]) -> None:
-        """In-doubt ranges that must be probed, and late ones, are announced anew before anything is sent."""
+        """Announce ranges in doubt again, before anything is sent, if they must be probed or are late."""
         with asking_target():
             probed = {k for k in keys if self.target.must_probe(k, self.ledger.records[k])}
             late = [k for k in keys if k in probed or self.target.is_late(k, self.ledger.records[k])]
@@ -273,7 +273,7 @@ class Driver:
         return StateKey(self.ledger.sink, tp.topic, tp.partition, self.routes[tp.topic].table)
 
     def _batch_facts(self, batch: PlannedBatch, keys: Mapping[TopicPartition, StateKey]) -> dict[TopicPartition, Facts]:
-        """Facts of the batch's partitions.  Kafka's log bounds are asked only where the plan does not simply go on."""
+        """Facts of the batch's partitions.  Kafka's log bounds are read only if the plan does not go on."""
         records = {k: self.ledger.records[k] for k in keys.values()}
         odd = [tp for tp, planned in batch.ranges.items() if planned.start != records[keys[tp]].end]
         return self._facts(records, ends_of=odd, history=batch.history)
@@ -303,7 +303,7 @@ class Driver:
         }
 
     def _pipeline(self, key: StateKey, record: StateRecord) -> str:
-        """What an insert made now would carry: under the recorded layout where the range is in doubt."""
+        """The fingerprint of an insert made now: under the recorded layout if the range is in doubt."""
         with asking_target():
             return self.pipeline_of(key.topic, record.layout) if record.in_doubt else self.routes[key.topic].pipeline
 

@@ -1,4 +1,4 @@
-"""From a halt of the pure core, or a question that nobody answered, to an error for users."""
+"""From a halt of the pure core, or a query without an answer, to an error for users."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Was what the tasks read still there, and the same topic's?  Asked after reading, before AFTER."""
+"""After reading and before AFTER: does Kafka still hold what was read, and is it still the same topic?"""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from statemachine.records import StateKey, StateRecord
 
 
 def check_still_held(kafka: KafkaCluster, landed: Mapping[StateKey, StateRecord]) -> None:
-    """A log start that passed a range while it was read exactly means that records may be missing: CHS-308."""
+    """CHS-308 if the log start passed a range during its exact read: records may be missing."""
     starts = kafka.log_starts([k.topic_partition for k in landed])
     for key, record in landed.items():
         start = starts[key.topic_partition]
@@ -20,7 +20,7 @@ def check_still_held(kafka: KafkaCluster, landed: Mapping[StateKey, StateRecord]
 
 
 def check_same_topics(kafka: KafkaCluster, landed: Mapping[StateKey, StateRecord]) -> None:
-    """What was read is the recorded topic's only if that topic still lives: CHS-304 or CHS-308 if not."""
+    """CHS-304 or CHS-308 if the recorded topic no longer exists: then the records may be another topic's."""
     ids = kafka.topic_ids({k.topic for k in landed})
     for key, record in landed.items():
         now = ids[key.topic]

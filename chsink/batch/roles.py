@@ -1,4 +1,4 @@
-"""Who a batch works with, as Protocols: the lander, the tasks, what the target remembers, and whoever watches."""
+"""What a batch works with, as Protocols: the lander, the tasks, what the target remembers, and observers."""
 
 from __future__ import annotations
 
@@ -84,37 +84,37 @@ PieceRunner = BatchTasks[Assignment]
 
 
 class Window(Protocol):
-    """What the driver asks the target tables about deduplication."""
+    """What the target tables can tell the driver about deduplication."""
 
     def check_unchanged(self, table: str) -> None:
         """AlteredError when the table is no longer the one that was described when the job started."""
 
     def check_fits(self, table: str, chunks: int) -> None:
-        """PreflightError when the table cannot remember a batch of so many chunks."""
+        """PreflightError if the table cannot remember the tokens of so many chunks."""
 
     def marks(self, table: str, layout: str | None = None) -> tuple[Mark, ...]:
         """What the table holds now, on each shard of a layout (by fingerprint, None for the present one)."""
 
     def must_probe(self, key: StateKey, record: StateRecord) -> bool:
-        """Whether tokens of this in-doubt range may have left the window, so that pieces must be looked for by offset.
-        Raises HaltError when they may have and the table does not allow looking.
+        """Whether tokens of this range in doubt may have left the window, so that its pieces must be probed by offset.
+        Raises HaltError if so and the table cannot be probed.
         """
 
     def holds_foreign(self, key: StateKey, record: StateRecord) -> bool:
-        """Whether rows of the topic-partition are there that this sink cannot have sent: probing may meet them too."""
+        """Whether the table has rows of the topic-partition that this sink cannot have sent: a probe may count them."""
 
     def is_late(self, key: StateKey, record: StateRecord) -> bool:
         """Whether ``deadline_ms`` has passed."""
 
     def deadline_ms(self, key: StateKey, record: StateRecord) -> int:
-        """The wall clock after which no piece of the range may be sent any more."""
+        """The wall-clock time in ms after which no piece of the range may be sent."""
 
 
 # --- watching ------------------------------------------------------------------------------------------------------
 
 
 class Observer(Protocol):
-    """Is told what happens; must not fail."""
+    """Receives what happens; must not fail."""
 
     def phase(self, name: str) -> AbstractContextManager[None]:
         """Times a phase of the batch."""

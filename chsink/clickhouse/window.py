@@ -63,7 +63,7 @@ class DedupWindow:
                 raise preflight.WINDOW_TOO_SHORT(table=table, url=shard.url, window=window_s, needed=needed_s)
 
     def deadline_ms(self, key: StateKey, record: StateRecord) -> int:
-        """The wall clock after which no piece of the range may be sent any more."""
+        """The wall-clock time in ms after which no piece of the range may be sent."""
         return record.before_at + (self._limit_s(key, record) - self.margin_s - self.insert_s) * 1000
 
     def is_late(self, key: StateKey, record: StateRecord) -> bool:

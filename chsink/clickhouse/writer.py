@@ -2,12 +2,12 @@
 
 Rules:
 - What makes a retry the same insert is pinned here (``PINNED``): one thread, no parallel parsing, no block cut by size,
-  synchronous, deduplicated, also in dependent views; and one that takes too long fails, where a profile may have it
-  succeed with fewer rows.
+  synchronous, deduplicated, also in dependent views; and an insert that takes too long fails, even if a profile would
+  let it succeed with fewer rows.
 - This is the one place that retries an insert.  A retry is the same bytes under the same token, so an answer that was
   lost (*unknown*) and an error after data was sent are resolved by sending again: the server keeps one copy.
-- Every send looks first whether the table surely remembers what was sent since BEFORE.  If not, the piece is not sent,
-  the range stays in doubt, and the next start looks for its rows.
+- Every send first checks that the table still remembers everything sent since BEFORE.  If not, the piece is not sent,
+  the range stays in doubt, and the next start probes for its rows.
 - No send starts after the deadline, and the server itself ends an insert that takes longer than the client waits.
 """
 
@@ -99,7 +99,7 @@ class ShardWriter:
             raise services.PIECE_TOO_LATE(token=token)
 
     def _check_remembered(self, shard: int, token: str) -> None:
-        """Somebody may have sent the piece before: this task, an older attempt of it, or an older driver."""
+        """The piece may have been sent before: by this task, an older attempt of it, or an older driver."""
         at = self.shards[shard]
         why = why_forgotten(at.table, at.mark, look(at.client, at.table))
         if why is not None:

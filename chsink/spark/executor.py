@@ -1,6 +1,6 @@
 """What runs in Spark's Python worker: one call per task, Arrow batches in, one acknowledgement out.
 
-Imported by name on the workers, so that clients and decoders are cached per worker process, not per task.
+Workers import it by name, so clients and decoders are cached per worker process, not per task.
 """
 
 from __future__ import annotations
