@@ -18,7 +18,7 @@ from bench.legs import Leg, LegError, Place
 from bench.speed import WrongRowsError
 from bench.topic import PARTITIONS, produce, wrong
 from chsink.batch.ledger import read_records
-from chsink.clickhouse.client import ClickHouseClient, Endpoint
+from chsink.clickhouse.client import ClickHouseClient, Connection
 from chsink.notation.sql import TableName
 from chsink.ports import StateStore
 from chsink.state.keepermap import KeeperMapStore
@@ -51,7 +51,7 @@ def measure(place: Place, records: int, rounds: int) -> dict[str, Any]:
 def _crash(place: Place, records: int, sink: str) -> dict[str, float]:
     """One crash.  The table has the sink's name: workers of a killed job may write on for a moment."""
     client, checkpoint, batch = place.client(), place.checkpoint(), records // BATCHES
-    connection = ClickHouseClient(Endpoint((place.url,)))
+    connection = ClickHouseClient(Connection((place.url,)))
     store = KeeperMapStore(connection, TableName("default", "chsink_state"), path="/chsink/state")
     store.prepare()
     place.empty_table(client, sink, deduplicated=True)

@@ -14,7 +14,7 @@ from typing import Any
 
 from bench.legs import Place
 from chsink.batch.ledger import Ledger
-from chsink.clickhouse.client import ClickHouseClient, Endpoint
+from chsink.clickhouse.client import ClickHouseClient, Connection
 from chsink.clock import SystemClock
 from chsink.notation.sql import TableName
 from chsink.ports import StateStore
@@ -48,7 +48,7 @@ class CountedClient(ClickHouseClient):
 
 def measure(place: Place) -> dict[str, Any]:
     """Milliseconds and requests a batch, by store and number of partitions."""
-    counted = CountedClient(Endpoint((place.url,)))
+    counted = CountedClient(Connection((place.url,)))
     keepermap = KeeperMapStore(counted, TableName("default", "bench_state"), path="/bench/state")
     keepermap.prepare()
     zookeeper = ZooKeeperStore(place.stack.zookeeper.hosts, root="/bench/zk")

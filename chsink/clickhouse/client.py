@@ -35,7 +35,7 @@ _INSERT, _FORMAT = "INSERT INTO ", " FORMAT "
 
 
 @dataclass(frozen=True, slots=True)
-class Endpoint:
+class Connection:
     """How to reach one shard: ``urls`` are its replicas (``http[s]://host[:port]``), tried in order.
 
     The files are PEM, None for the system's certificates and no client's.  ``compression`` is of what is inserted.
@@ -61,7 +61,7 @@ class Endpoint:
 class ClickHouseClient:
     """:class:`chsink.ports.SqlClient` over one endpoint; ``url`` is the replica in use.  Threads may share it."""
 
-    def __init__(self, endpoint: Endpoint) -> None:
+    def __init__(self, endpoint: Connection) -> None:
         self._endpoint = endpoint
         self._lock = threading.Lock()
         self._replica = 0
@@ -136,7 +136,7 @@ class ClickHouseClient:
             pool.clear()
 
 
-def _connect(endpoint: Endpoint, url: str) -> tuple[HttpClient, PoolManager]:
+def _connect(endpoint: Connection, url: str) -> tuple[HttpClient, PoolManager]:
     """A client of one replica.  Raises Unreachable when it does not answer: nothing of a statement was sent yet."""
     parts = urlsplit(url)
     secure = parts.scheme == "https"
@@ -196,11 +196,11 @@ def _translated(url: str) -> Iterator[None]:
         raise Unanswered(f"{url}: {error}") from error
 
 
-_cache: dict[Endpoint, ClickHouseClient] = {}
+_cache: dict[Connection, ClickHouseClient] = {}
 _cache_lock = threading.Lock()
 
 
-def cached_client(endpoint: Endpoint) -> ClickHouseClient:
+def cached_client(endpoint: Connection) -> ClickHouseClient:
     """The process's client of this endpoint.  Whoever uses it does not close it."""
     with _cache_lock:
         return _cache.setdefault(endpoint, ClickHouseClient(endpoint))

@@ -12,10 +12,10 @@ from dataclasses import replace
 from functools import cache, cached_property
 
 from chsink.batch.halts import asking_target
-from chsink.clickhouse.client import ClickHouseClient, Endpoint
+from chsink.clickhouse.client import ClickHouseClient, Connection
 from chsink.clickhouse.retry import RetryingQueries
 from chsink.clickhouse.shards import ShardTable, Target
-from chsink.clickhouse.table import describe
+from chsink.clickhouse.table import read_table
 from chsink.clickhouse.window import DedupWindow
 from chsink.clickhouse.writer import PINNED_WHERE_KNOWN
 from chsink.config import Config, Route
@@ -35,10 +35,10 @@ class Cluster:
         self._closing = ExitStack()
 
     @cached_property
-    def access(self) -> Endpoint:
+    def access(self) -> Connection:
         """Connection settings of the first shard; other shards differ in their URLs only."""
         ch = self.config.clickhouse
-        return Endpoint(
+        return Connection(
             urls=ch.endpoints[0].urls,
             user=ch.user,
             password=ch.password.get_secret_value(),
@@ -82,7 +82,7 @@ class Cluster:
         name = self.config.table_of(route)
         with asking_target():
             shards = tuple(
-                ShardTable(client, describe(client, name.database, name.table), endpoint.urls)
+                ShardTable(client, read_table(client, name.database, name.table), endpoint.urls)
                 for client, endpoint in zip(self.clients, self.config.clickhouse.endpoints, strict=True)
             )
         return Target(route.topic, name.canonical, shards, tuple(self.config.shard_key_of(route)))
@@ -124,7 +124,7 @@ class Cluster:
             listed = Layout.from_json(recorded).shards if recorded else ()
             database, name = target.table.database, target.table.name
             clients = [(retried(self.client(shard.replicas)), shard.replicas) for shard in listed]
-            return tuple(ShardTable(client, describe(client, database, name), urls) for client, urls in clients)
+            return tuple(ShardTable(client, read_table(client, database, name), urls) for client, urls in clients)
 
         def retried(client: Queries) -> Queries:
             return RetryingQueries(client, self.clock, self.config.clickhouse.retry_for_s)

@@ -17,7 +17,7 @@ from chsink.batch.halts import asking_target
 from chsink.batch.model import Ack, Assignment, ChunkAck
 from chsink.batch.reader import Chunk, ReadPlan
 from chsink.batch.task import run_task
-from chsink.clickhouse.client import Endpoint, cached_client
+from chsink.clickhouse.client import Connection, cached_client
 from chsink.clickhouse.shards import InsertShard
 from chsink.clickhouse.table import TargetTable
 from chsink.clickhouse.writer import ShardWriter
@@ -173,7 +173,7 @@ class PieceTask:
     assignments: Mapping[TopicPartition, Assignment]
     decoders: Mapping[str, Decoder]
     tables: Mapping[TopicPartition, tuple[TargetTable, ...]]
-    access: Endpoint
+    access: Connection
     insert_settings: Mapping[str, str | int]
     retry_for_s: float
     halt_on_bad_value: bool

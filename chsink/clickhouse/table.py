@@ -68,7 +68,7 @@ class TargetTable:
         return self.engine == "MergeTree" and names.issuperset(PROBE_COLUMNS) and not self.ttl
 
 
-def describe(client: Queries, database: str, name: str) -> TargetTable:
+def read_table(client: Queries, database: str, name: str) -> TargetTable:
     """Read the table from the server's system tables.  PreflightError when it is not there."""
     rows = client.query(
         f"SELECT {IDENTITY}, engine, partition_key, create_table_query, timezone(), {_DIGEST} {THE_TABLE}",

@@ -1,4 +1,4 @@
-"""May a piece be sent again?  Only while its table surely remembers the token (``chsink.clickhouse.remembered``).
+"""May a piece be sent again?  Only while its table surely remembers the token (``chsink.clickhouse.dedup_mark``).
 
 Until when a range may be sent is bounded by time too.  Nobody starts a send so late that it could last beyond
 ``before_at + max_age_s``, on the server as well.
@@ -13,13 +13,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from chsink.clickhouse.probing import count_rows
-from chsink.clickhouse.remembered import look, usable_blocks, why_forgotten
+from chsink.clickhouse.dedup_mark import read_mark, usable_blocks, why_forgotten
 from chsink.clickhouse.shards import ShardTable
 from chsink.clickhouse.table import TargetTable, definition
 from chsink.errors import halts, preflight, services
+from chsink.notation.sql import quote_table
 from chsink.ports import Clock, Queries
-from statemachine.ranges import OffsetRange
+from statemachine.ranges import OffsetRange, TopicPartition
 from statemachine.records import Mark, StateKey, StateRecord
 from statemachine.tokens import token_head
 
@@ -46,7 +46,7 @@ class DedupWindow:
 
     def marks(self, table: str, layout: str | None = None) -> tuple[Mark, ...]:
         """What the table holds on each shard of a layout."""
-        return tuple(look(s.client, s.table) for s in self.shards(table, layout))
+        return tuple(read_mark(s.client, s.table) for s in self.shards(table, layout))
 
     def check_unchanged(self, table: str) -> None:
         """AlteredError when the table is no longer the one that the pipeline was made for."""
@@ -103,7 +103,7 @@ class DedupWindow:
         if len(record.marks) != len(shards):
             return "chsink does not know what the table held when it announced the range"
         for shard, then in zip(shards, record.marks, strict=True):
-            why = why_forgotten(shard.table, then, look(shard.client, shard.table))
+            why = why_forgotten(shard.table, then, read_mark(shard.client, shard.table))
             if why is not None:
                 return f"{why} on {shard.url}"
         return None
@@ -147,3 +147,14 @@ def check_window(table: TargetTable, url: str, chunks: int) -> None:
     if chunks > usable_blocks(table):
         blocks = usable_blocks(table)
         raise preflight.BATCH_EXCEEDS_WINDOW(chunks=chunks, table=name, url=url, blocks=blocks, setting=setting)
+
+
+def count_rows(client: Queries, table: str, partition: TopicPartition, offsets: OffsetRange) -> int:
+    """Rows of these offsets; an error where a limit of the user's profile would have it count only some of them."""
+    rows = client.query(
+        f"SELECT count() FROM {quote_table(table)} WHERE _kafka_topic = {{topic:String}} AND "
+        "_kafka_partition = {partition:Int64} AND _kafka_offset >= {start:Int64} AND _kafka_offset < {end:Int64} "
+        "SETTINGS read_overflow_mode = 'throw', timeout_overflow_mode = 'throw'",
+        {"topic": partition.topic, "partition": partition.partition, "start": offsets.start, "end": offsets.end},
+    )
+    return int(rows[0][0])

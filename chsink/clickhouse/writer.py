@@ -20,10 +20,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from chsink.clickhouse.probing import count_rows
-from chsink.clickhouse.remembered import look, why_forgotten
+from chsink.clickhouse.dedup_mark import read_mark, why_forgotten
 from chsink.clickhouse.retry import retrying, transient
 from chsink.clickhouse.shards import InsertShard
+from chsink.clickhouse.window import count_rows
 from chsink.errors import ChsinkError, halts, services, without_values
 from chsink.notation.sql import quote_identifier, quote_table
 from chsink.ports import Clock, InsertResult, ServerRefused, SqlClient, Unanswered
@@ -101,7 +101,7 @@ class ShardWriter:
     def _check_remembered(self, shard: int, token: str) -> None:
         """The piece may have been sent before: by this task, an older attempt of it, or an older driver."""
         at = self.shards[shard]
-        why = why_forgotten(at.table, at.mark, look(at.client, at.table))
+        why = why_forgotten(at.table, at.mark, read_mark(at.client, at.table))
         if why is not None:
             raise services.TOKEN_DOUBTFUL(url=at.url, token=token, reason=why)
 

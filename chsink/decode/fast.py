@@ -30,7 +30,7 @@ import pyarrow.json as pj
 from chsink.decode.codec import Mask, Reader, Suspects, merge
 from chsink.decode.fields import Field, groups_of, uneven
 from chsink.decode.nested import NestedForm, nested_form
-from chsink.decode.screen import decimal_suspects, maybe_repeated, suspects_of, window, without_space
+from chsink.decode.prefilter import decimal_suspects, maybe_repeated, suspects_of, window, without_space
 from chsink.decode.values import MisfitError, Pairs, kinds_of
 
 Refused = (pa.ArrowInvalid, MisfitError, msgspec.DecodeError, RecursionError)

@@ -2,7 +2,7 @@
 
 :class:`JsonDecoder` cuts the records into blocks and reads each block the fast way
 (:mod:`chsink.decode.fast`). A block that is refused is cut until the pieces pass or are small leaves; a
-leaf, and every single suspect row, is decided by the reference (:mod:`chsink.decode.reference`).  So one
+leaf, and every single suspect row, is decided by the reference (:mod:`chsink.decode.exact`).  So one
 bad record costs a few more reads of its block, no neighbour of it is touched, and a record's outcome
 depends on the record alone.
 """
@@ -21,9 +21,9 @@ import pyarrow.compute as pc
 
 from chsink.decode.codec import Mask, Suspects, numpy_of
 from chsink.decode.columns import Column
+from chsink.decode.exact import ExactDecoder
 from chsink.decode.fast import FastPlan, Refused
 from chsink.decode.fields import fields_of
-from chsink.decode.reference import Reference
 from chsink.decode.values import Pairs
 from chsink.ports import BadValue, Decoded
 
@@ -51,7 +51,7 @@ class JsonDecoder:
         self._columns = tuple(columns)
         self._timezone = timezone
         self._fields = fields_of(columns, timezone)
-        self._reference = Reference(self._fields)
+        self._reference = ExactDecoder(self._fields)
         self.schema = pa.schema([pa.field(field.name, field.codec.wire) for field in self._fields])
 
     def __reduce__(self) -> tuple[Any, ...]:

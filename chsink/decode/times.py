@@ -1,4 +1,4 @@
-"""Dates and instants; times of day are in :mod:`chsink.decode.clock`.
+"""Dates, instants and times of day.
 
 Rules:
 
@@ -12,13 +12,15 @@ Rules:
   DateTime64 (ticks by its documents, seconds in 26.9), and senders mix up units: one that, read as epoch
   seconds, milliseconds or microseconds instead, is a time before 2300 as well is refused (zero excepted).
   With p = 3, 6 or 9 that costs the first months of 1970.
+* A time of day is ``[-]HHH:MM:SS[.fraction]``, from -999:59:59 to 999:59:59.  A number in Time is seconds; in Time64(p)
+  it follows the rule of DateTime64(p), but every integer is ticks.
 * Nothing is rounded: digits finer than the column's precision must be zeros.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import date
 from decimal import Decimal
 from typing import Any, Final
@@ -33,6 +35,7 @@ from chsink.decode.codec import (
     Mask,
     Reader,
     Suspects,
+    by_distinct,
     from_buffer,
     mask_of,
     merge,
@@ -243,3 +246,50 @@ class InstantCodec(Codec):
         if suspects is None:
             return self._wire(ticks, valid), None
         return self._wire(np.where(suspects, 0, ticks), valid & ~suspects), suspects & valid
+
+
+class TimeCodec(Codec):
+    """``Time`` as int32 seconds and ``Time64(p)`` as decimal seconds; text is ``[-]HHH:MM:SS[.fraction]``."""
+
+    def __init__(self, precision: int | None) -> None:
+        label = "Time" if precision is None else f"Time64({precision})"
+        super().__init__(label, pa.int32() if precision is None else pa.decimal128(18, precision))
+        self.precision = precision or 0
+        self.limit: int = 3_600_000 * 10**self.precision - 1
+        self.wire_of: Callable[[int], Any] = int if precision is None else self._decimal
+
+    def _decimal(self, ticks: int) -> Decimal:
+        return Decimal(ticks).scaleb(-self.precision)
+
+    def exact(self, value: Any) -> Any:
+        """Seconds, or Decimal seconds."""
+        if isinstance(value, bool) or not isinstance(value, str):
+            raise self.misfit(value)
+        ticks = self._number(value) if isinstance(value, Number) else self._text(value)
+        if abs(ticks) > self.limit:
+            raise self.out_of_range()
+        return self.wire_of(ticks)
+
+    def _number(self, text: Number) -> int:
+        digits, exponent = split_number(text) or (1, EXPONENT_MAX + 1)
+        return shifted(digits, exponent + (0 if text.integral_text else self.precision), self.label)
+
+    def _text(self, text: str) -> int:
+        found = _TIME.fullmatch(text)
+        if found is None:
+            raise MisfitError(f"a string that is no time of day (HH:MM:SS) in {self.label}")
+        seconds = int(found[2]) * 3600 + int(found[3]) * 60 + int(found[4])
+        ticks = ticks_of(seconds, found[5], self.precision, self.label)
+        return -ticks if found[1] else ticks
+
+    def reader(self, samples: Sequence[Any]) -> Reader | None:
+        """From text by distinct values; numbers one by one."""
+        text = Reader(pa.string(), lambda texts: by_distinct(self, texts))
+        return text if kinds_of(samples) <= {"string"} else None
+
+    def accept(self, source: Any) -> Reader | None:
+        """Text; others one by one."""
+        return self.reader(()) if pa.types.is_string(source) else None
+
+
+_TIME: Final = re.compile(r"(-?)(\d{1,3}):([0-5]\d):([0-5]\d)(?:\.(\d+))?", re.ASCII)

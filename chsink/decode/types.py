@@ -20,7 +20,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from chsink.errors import values
+from chsink.errors import ConfigError, values
 from chsink.notation.type_text import TypeNode, parse_type_text
 
 
@@ -176,6 +176,8 @@ def parse_type(text: str) -> Type:
     """Parse a ClickHouse type. Raises ConfigError CHS-506 (cannot be read) or CHS-502 (cannot be written to)."""
     try:
         return _build(parse_type_text(text), text)
+    except ConfigError:  # which is a ValueError too
+        raise
     except (ValueError, IndexError):
         raise values.UNREADABLE_TYPE(type=repr(text)) from None
 

@@ -30,14 +30,12 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from chsink.decode.clock import TimeCodec
 from chsink.decode.codec import Codec
 from chsink.decode.containers import ArrayCodec, MapCodec, TupleCodec
 from chsink.decode.documents import DynamicCodec, JsonCodec
-from chsink.decode.identifiers import EnumCodec, IpCodec, UuidCodec
 from chsink.decode.numbers import BoolCodec, DecimalCodec, FloatCodec, IntCodec
 from chsink.decode.texts import FixedStringCodec, StringCodec
-from chsink.decode.times import DateCodec, InstantCodec
+from chsink.decode.times import DateCodec, InstantCodec, TimeCodec
 from chsink.decode.types import (
     ArrayType,
     DateTime64Type,
@@ -56,6 +54,7 @@ from chsink.decode.types import (
     VariantType,
     parse_type,
 )
+from chsink.decode.uuid_ip_enum import EnumCodec, IpCodec, UuidCodec
 from chsink.decode.variant import VariantCodec
 from chsink.errors import values
 

@@ -9,7 +9,7 @@ from typing import get_args
 
 import pytest
 
-from chsink.clickhouse.client import ClickHouseClient, Endpoint
+from chsink.clickhouse.client import ClickHouseClient, Connection
 from chsink.notation.sql import TableName
 from chsink.ports import Row, StateStore, Swap
 from chsink.state import AnyStore
@@ -69,7 +69,7 @@ def _keepermap(request: pytest.FixtureRequest) -> Iterator[Bench]:
     servers = request.getfixturevalue("clickhouse")
     with HttpProxy(servers[0].url) as proxy:
         urls = (servers[0].url, servers[-1].url, proxy.url)
-        clients = [ClickHouseClient(Endpoint((url,), compression="none")) for url in urls]
+        clients = [ClickHouseClient(Connection((url,), compression="none")) for url in urls]
         table = TableName(DATABASE, f"state_{uuid.uuid4().hex}")
         stores = [KeeperMapStore(c, table, path=f"/contract/{table.table}") for c in clients]
         for client, store in zip(clients[:2], stores, strict=False):

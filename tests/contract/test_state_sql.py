@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from chsink.clickhouse.client import ClickHouseClient, Endpoint
+from chsink.clickhouse.client import ClickHouseClient, Connection
 from chsink.errors import PreflightError
 from chsink.notation.sql import TableName
 from chsink.ports import Outcome, Row, ServerRefused, Swap
@@ -53,9 +53,9 @@ def servers(tmp_path_factory: pytest.TempPathFactory, zookeeper: EmbeddedZooKeep
     folder: Path = tmp_path_factory.mktemp("sql")
     with EmbeddedClickHouse(folder, zookeeper=zookeeper.hosts, users=users) as server:
         made = Servers(
-            ClickHouseClient(Endpoint((server.url,))),
-            ClickHouseClient(Endpoint((server.url,), user="job", password="secret")),
-            ClickHouseClient(Endpoint((server.url,), user="guest")),
+            ClickHouseClient(Connection((server.url,))),
+            ClickHouseClient(Connection((server.url,), user="job", password="secret")),
+            ClickHouseClient(Connection((server.url,), user="guest")),
         )
         for name in (sql_files.TABLE, sql_files.VIEWS) * 2:
             for statement in sql_files.statements(name, NAMES):
@@ -164,7 +164,7 @@ def test_a_server_without_keeper_map_is_refused(tmp_path: Path) -> None:
     from chsink.embedded.clickhouse import EmbeddedClickHouse
 
     with EmbeddedClickHouse(tmp_path / "bare") as server:
-        client = ClickHouseClient(Endpoint((server.url,)))
+        client = ClickHouseClient(Connection((server.url,)))
         with pytest.raises(PreflightError, match="keeper_map_path_prefix"):
             KeeperMapStore(client, TableName("default", TABLE), path="/x").prepare()
         client.close()

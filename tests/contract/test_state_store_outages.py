@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from chsink.clickhouse.client import ClickHouseClient, Endpoint
+from chsink.clickhouse.client import ClickHouseClient, Connection
 from chsink.notation.sql import TableName
 from chsink.ports import Outcome, StoreUnavailable
 from chsink.state.keepermap import KeeperMapStore
@@ -48,7 +48,7 @@ def test_a_keepermap_write_that_never_arrived_is_unknown(bench: Bench, request: 
     old = rows(3, "a1")
     bench.store.create(old)
     with HttpProxy(server.url) as proxy:
-        client = ClickHouseClient(Endpoint((proxy.url,), compression="none"))
+        client = ClickHouseClient(Connection((proxy.url,), compression="none"))
         store = KeeperMapStore(client, bench.store.table, path="/unused")
         for fault in (
             HttpFault.DROP_REQUEST,
@@ -71,7 +71,7 @@ def test_a_keepermap_write_that_never_arrived_is_unknown(bench: Bench, request: 
 
 
 def test_a_keepermap_that_is_away_is_unavailable() -> None:
-    client = ClickHouseClient(Endpoint(("http://127.0.0.1:9",), connect_timeout_s=1))
+    client = ClickHouseClient(Connection(("http://127.0.0.1:9",), connect_timeout_s=1))
     store = KeeperMapStore(client, TableName("d", "t"), path="/unused")
     with pytest.raises(StoreUnavailable):
         store.load("sink")
@@ -119,7 +119,7 @@ def test_a_keepermap_without_its_keeper_is_unavailable(tmp_path: Path, zookeeper
     impatient = "<zookeeper><operation_timeout_ms>500</operation_timeout_ms></zookeeper>"
     proxy = TcpProxy(zookeeper.hosts)
     with EmbeddedClickHouse(tmp_path / "c", zookeeper=proxy.hosts, extra_xml=impatient) as server:
-        client = ClickHouseClient(Endpoint((server.url,)))
+        client = ClickHouseClient(Connection((server.url,)))
         store = KeeperMapStore(client, TableName("default", "state"), path=f"/contract/{uuid.uuid4().hex}", timeout_s=5)
         with proxy:
             store.prepare()

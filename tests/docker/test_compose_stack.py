@@ -11,7 +11,7 @@ import pytest
 from clickhouse_connect.driver.client import Client
 from pyspark.sql import SparkSession
 
-from chsink.clickhouse.client import ClickHouseClient, Endpoint
+from chsink.clickhouse.client import ClickHouseClient, Connection
 from chsink.embedded import topics
 from chsink.errors import UnavailableError
 from chsink.notation.sql import TableName
@@ -79,7 +79,7 @@ def test_a_token_is_forgotten_once_the_windows_seconds_are_over(replicas: tuple[
 
 
 def test_the_state_store_holds_on_keeper(servers: Servers) -> None:
-    clients = [ClickHouseClient(Endpoint((url,), compression="none")) for url in servers.clickhouse]
+    clients = [ClickHouseClient(Connection((url,), compression="none")) for url in servers.clickhouse]
     table = TableName("default", f"state_{uuid.uuid4().hex}")
     first, second = (KeeperMapStore(client, table, path=f"/tests/{table.table}") for client in clients)
     for store in (first, second):

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from chsink.clickhouse.remembered import SPARE
+from chsink.clickhouse.dedup_mark import SPARE
 from statemachine.records import StateRecord
 from tests.model.ledger import Moves
 from tests.model.protocol import topic_id

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal, NamedTuple, TypeVar
 
-from chsink.clickhouse.remembered import why_forgotten
+from chsink.clickhouse.dedup_mark import why_forgotten
 from chsink.clickhouse.table import TargetTable
 from statemachine import table as protocol
 from statemachine import writes

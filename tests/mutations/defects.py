@@ -33,10 +33,10 @@ class Defect:
 
 DRIVER, TASK, LEDGER = "chsink/batch/driver.py", "chsink/batch/task.py", "chsink/batch/ledger.py"
 RECHECK, CONFIRM = "chsink/batch/recheck.py", "chsink/batch/confirm.py"
-WRITER, WINDOW, REMEMBERED = (
+WRITER, WINDOW, DEDUP_MARK = (
     "chsink/clickhouse/writer.py",
     "chsink/clickhouse/window.py",
-    "chsink/clickhouse/remembered.py",
+    "chsink/clickhouse/dedup_mark.py",
 )
 TABLE, TOKENS, WRITES = "statemachine/table.py", "statemachine/tokens.py", "statemachine/writes.py"
 RECORDS, CHUNKS = "statemachine/records.py", "statemachine/chunks.py"
@@ -330,7 +330,7 @@ DEFECTS = (
         (
             Patch(
                 WINDOW,
-                "        why = self._forgotten(members, key, record)\n        if why is None:",
+                "        why = self._forgotten(shards, key, record)\n        if why is None:",
                 "        why = None\n        if why is None:",
             ),
             Patch(WRITER, "            self._check_remembered(shard, token)\n", ""),
@@ -346,13 +346,13 @@ DEFECTS = (
     ),
     Defect(
         "an overflow of the window by count goes unnoticed",
-        (Patch(REMEMBERED, "    if grown >= usable_blocks(table):", "    if grown >= 10**9:"),),
+        (Patch(DEDUP_MARK, "    if grown >= usable_blocks(table):", "    if grown >= 10**9:"),),
         "at_most_once",
         world="window by count",
     ),
     Defect(
         "a restart of a server that lost its tokens goes unnoticed",
-        (Patch(REMEMBERED, "    if not table.replicated and ", "    if table.replicated and "),),
+        (Patch(DEDUP_MARK, "    if not table.replicated and ", "    if table.replicated and "),),
         "at_most_once",
         world="server restarts",
     ),

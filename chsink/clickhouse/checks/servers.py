@@ -8,7 +8,7 @@ from typing import Any
 
 from chsink.clickhouse.checks import rules
 from chsink.clickhouse.checks.rules import View
-from chsink.clickhouse.table import TargetTable, describe
+from chsink.clickhouse.table import TargetTable, read_table
 from chsink.clickhouse.writer import PINNED
 from chsink.errors import PreflightError
 from chsink.findings import Finding, error, info, ok, server_sentence
@@ -171,7 +171,7 @@ def _filled_by(client: Queries, database: str, view: str) -> tuple[str, str]:
 
 def _described(client: Queries, table: tuple[str, str]) -> TargetTable | None:
     try:
-        return describe(client, *table)
+        return read_table(client, *table)
     except PreflightError:
         return None
 

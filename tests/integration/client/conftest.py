@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from chsink.clickhouse.client import ClickHouseClient, Endpoint
+from chsink.clickhouse.client import ClickHouseClient, Connection
 from chsink.embedded.clickhouse import EmbeddedClickHouse
 
 
@@ -20,7 +20,7 @@ def server(clickhouse: list[EmbeddedClickHouse]) -> str:
 @pytest.fixture(scope="module")
 def client(server: str) -> Iterator[ClickHouseClient]:
     """Connected to it without anything between."""
-    client = ClickHouseClient(Endpoint((server,)))
+    client = ClickHouseClient(Connection((server,)))
     client.command("CREATE DATABASE IF NOT EXISTS client_test")
     yield client
     client.close()

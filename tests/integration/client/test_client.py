@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chsink.clickhouse.client import ClickHouseClient, Endpoint, cached_client
+from chsink.clickhouse.client import ClickHouseClient, Connection, cached_client
 from chsink.notation.sql import TableName, parse_table, quote_identifier, quote_string
 from chsink.ports import ServerRefused
 from tests.support.inserts import NOBODY, body, count, insert_into
@@ -40,7 +40,7 @@ def test_query_leaves_literals_alone(client: ClickHouseClient) -> None:
 
 @pytest.mark.parametrize("compression", ["none", "lz4", "zstd"])
 def test_insert_lands_every_row(server: str, client: ClickHouseClient, table: str, compression: Any) -> None:
-    inserting = ClickHouseClient(Endpoint((server,), compression=compression))
+    inserting = ClickHouseClient(Connection((server,), compression=compression))
     inserting.insert(insert_into(table), body(150_000, "some text"), {})
     assert client.query(f"SELECT count(), uniqExact(a), any(b) FROM {table}") == [(150_000, 150_000, "some text")]
     inserting.close()
@@ -93,7 +93,7 @@ def test_a_setting_that_does_not_exist_is_refused(client: ClickHouseClient) -> N
 
 def test_a_wrong_password_is_refused(server: str) -> None:
     with pytest.raises(ServerRefused) as refused:
-        ClickHouseClient(Endpoint((server,), user="nobody", password="wrong")).query("SELECT 1")
+        ClickHouseClient(Connection((server,), user="nobody", password="wrong")).query("SELECT 1")
     assert refused.value.code in (516, 194, 192)
 
 
@@ -101,13 +101,13 @@ def test_a_wrong_password_is_refused(server: str) -> None:
 
 
 def test_a_process_has_one_client_per_endpoint(server: str) -> None:
-    one = cached_client(Endpoint((server,)))
-    assert cached_client(Endpoint((server,))) is one
-    assert cached_client(Endpoint((server,), compression="zstd")) is not one
+    one = cached_client(Connection((server,)))
+    assert cached_client(Connection((server,))) is one
+    assert cached_client(Connection((server,), compression="zstd")) is not one
     assert one.query("SELECT 1") == [(1,)]
 
 
-def _in_child(endpoint: Endpoint, parents: int, answers: Any) -> None:
+def _in_child(endpoint: Connection, parents: int, answers: Any) -> None:
     client = cached_client(endpoint)
     answers.put((id(client) != parents, client.query("SELECT 1")))
     answers.close()
@@ -117,7 +117,7 @@ def _in_child(endpoint: Endpoint, parents: int, answers: Any) -> None:
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
 def test_a_forked_process_makes_its_own_client(server: str) -> None:
-    endpoint = Endpoint((server,), user="default")
+    endpoint = Connection((server,), user="default")
     parents = cached_client(endpoint)
     assert parents.query("SELECT 1") == [(1,)]
     forking = multiprocessing.get_context("fork")
@@ -130,7 +130,7 @@ def test_a_forked_process_makes_its_own_client(server: str) -> None:
 
 
 def test_an_endpoint_travels_and_keeps_its_secret() -> None:
-    endpoint = Endpoint((NOBODY,), password="hush")
+    endpoint = Connection((NOBODY,), password="hush")
     assert "hush" not in repr(endpoint)
     assert pickle.loads(pickle.dumps(endpoint)) == endpoint
 

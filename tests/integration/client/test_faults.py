@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from chsink.clickhouse.client import ClickHouseClient, Endpoint
+from chsink.clickhouse.client import ClickHouseClient, Connection
 from chsink.ports import ServerRefused, Unanswered, Unreachable
 from tests.support.inserts import NOBODY, body, count, insert_into
 from tests.support.proxies import HttpFault, HttpProxy, TcpFault, TcpProxy
@@ -33,7 +33,7 @@ def test_an_insert_without_answer_is_sent_once(
     server: str, client: ClickHouseClient, table: str, fault: HttpFault, landed: int
 ) -> None:
     with HttpProxy(server) as proxy:
-        through = ClickHouseClient(Endpoint((proxy.url,), compression="none"))
+        through = ClickHouseClient(Connection((proxy.url,), compression="none"))
         through.query("SELECT 1")
         before = proxy.requests
         proxy.inject(fault, match="INSERT INTO")
@@ -47,7 +47,7 @@ def test_an_insert_without_answer_is_sent_once(
 
 def test_a_command_without_answer_is_sent_once(server: str, table: str) -> None:
     with HttpProxy(server) as proxy:
-        through = ClickHouseClient(Endpoint((proxy.url,)))
+        through = ClickHouseClient(Connection((proxy.url,)))
         through.query("SELECT 1")
         before = proxy.requests
         proxy.inject(HttpFault.DROP_ANSWER, match="UPDATE")
@@ -59,7 +59,7 @@ def test_a_command_without_answer_is_sent_once(server: str, table: str) -> None:
 
 def test_an_error_in_the_body_of_a_success_is_an_error(server: str, client: ClickHouseClient, table: str) -> None:
     with HttpProxy(server) as proxy:
-        through = ClickHouseClient(Endpoint((proxy.url,)))
+        through = ClickHouseClient(Connection((proxy.url,)))
         through.query("SELECT 1")
         proxy.inject(HttpFault.ERROR_IN_BODY, match="INSERT INTO")
         with pytest.raises(ServerRefused) as refused:
@@ -75,7 +75,7 @@ def test_an_error_in_the_body_of_a_success_is_an_error(server: str, client: Clic
 @pytest.mark.parametrize("fault", [HttpFault.STATUS_429, HttpFault.STATUS_503])
 def test_a_status_of_somebody_else_has_no_code(server: str, table: str, fault: HttpFault) -> None:
     with HttpProxy(server) as proxy:
-        through = ClickHouseClient(Endpoint((proxy.url,)))
+        through = ClickHouseClient(Connection((proxy.url,)))
         through.query("SELECT 1")
         before = proxy.requests
         proxy.inject(fault, match="INSERT INTO", times=5)
@@ -87,7 +87,7 @@ def test_a_status_of_somebody_else_has_no_code(server: str, table: str, fault: H
 
 def test_a_late_answer_is_no_answer(server: str, client: ClickHouseClient, table: str) -> None:
     with HttpProxy(server) as proxy:
-        through = ClickHouseClient(Endpoint((proxy.url,), send_receive_timeout_s=1))
+        through = ClickHouseClient(Connection((proxy.url,), send_receive_timeout_s=1))
         through.query("SELECT 1")
         proxy.inject(HttpFault.DELAY_ANSWER, match="INSERT INTO", delay_s=2)
         started = time.monotonic()
@@ -100,7 +100,7 @@ def test_a_late_answer_is_no_answer(server: str, client: ClickHouseClient, table
 
 def test_a_cut_result_is_no_result(server: str) -> None:
     with HttpProxy(server) as proxy:
-        through = ClickHouseClient(Endpoint((proxy.url,)))
+        through = ClickHouseClient(Connection((proxy.url,)))
         through.query("SELECT 1")
         proxy.inject(HttpFault.CUT_ANSWER, match="numbers(1000)", times=5)
         with pytest.raises(Unanswered):
@@ -130,7 +130,7 @@ def test_the_answer_of_something_else_is_no_answer(client: ClickHouseClient, sta
     handler = type("Handler", (_SomebodyElse,), {"status": status})
     other = HTTPServer(("127.0.0.1", 0), handler)
     threading.Thread(target=other.serve_forever, args=(0.05,), daemon=True).start()
-    moved = ClickHouseClient(Endpoint((client.url,)))
+    moved = ClickHouseClient(Connection((client.url,)))
     moved.query("SELECT 1")
     real, pool = moved._open or pytest.fail("connected")
     real.url = real._backend.url = real._backend._base_url = f"http://127.0.0.1:{other.server_address[1]}/"
@@ -146,13 +146,13 @@ def test_the_answer_of_something_else_is_no_answer(client: ClickHouseClient, sta
 
 def test_nobody_there_is_unreachable() -> None:
     with pytest.raises(Unreachable):
-        ClickHouseClient(Endpoint((NOBODY,))).query("SELECT 1")
+        ClickHouseClient(Connection((NOBODY,))).query("SELECT 1")
     with pytest.raises(Unreachable):
-        ClickHouseClient(Endpoint(("http://no-such-host.invalid:8123",))).query("SELECT 1")
+        ClickHouseClient(Connection(("http://no-such-host.invalid:8123",))).query("SELECT 1")
 
 
 def test_the_next_replica_is_used_when_one_cannot_be_reached(server: str, table: str) -> None:
-    client = ClickHouseClient(Endpoint((NOBODY, server)))
+    client = ClickHouseClient(Connection((NOBODY, server)))
     client.insert(insert_into(table), body(10), {})
     assert (count(client, table), client.url) == (10, server)
     client.close()
@@ -160,7 +160,7 @@ def test_the_next_replica_is_used_when_one_cannot_be_reached(server: str, table:
 
 def test_a_server_that_went_away_is_left_for_its_replica(server: str, table: str) -> None:
     with HttpProxy(server) as proxy:
-        client = ClickHouseClient(Endpoint((proxy.url, server)))
+        client = ClickHouseClient(Connection((proxy.url, server)))
         assert count(client, table) == 0
         assert client.url == proxy.url
     client._open[1].clear() if client._open else pytest.fail("connected")
@@ -171,7 +171,7 @@ def test_a_server_that_went_away_is_left_for_its_replica(server: str, table: str
 
 def test_no_replica_gets_a_statement_that_another_may_have(server: str, client: ClickHouseClient, table: str) -> None:
     with HttpProxy(server) as proxy:
-        both = ClickHouseClient(Endpoint((proxy.url, server)))
+        both = ClickHouseClient(Connection((proxy.url, server)))
         both.query("SELECT 1")
         proxy.inject(HttpFault.DROP_REQUEST, match="INSERT INTO")
         with pytest.raises(Unanswered):
@@ -183,7 +183,7 @@ def test_no_replica_gets_a_statement_that_another_may_have(server: str, client: 
 def test_a_server_slow_to_read_is_not_a_lost_one(server: str, client: ClickHouseClient, table: str) -> None:
     """Sending is bounded by the send timeout, not by the much shorter one of connecting."""
     with TcpProxy(server.removeprefix("http://")) as proxy:
-        through = ClickHouseClient(Endpoint((f"http://{proxy.hosts}",), compression="none", connect_timeout_s=0.5))
+        through = ClickHouseClient(Connection((f"http://{proxy.hosts}",), compression="none", connect_timeout_s=0.5))
         through.query("SELECT 1")
         proxy.pause()
         threading.Timer(1.5, proxy.heal).start()

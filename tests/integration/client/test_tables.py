@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from chsink.clickhouse.client import ClickHouseClient, Endpoint
-from chsink.clickhouse.table import TargetTable, definition, describe
+from chsink.clickhouse.client import ClickHouseClient, Connection
+from chsink.clickhouse.table import TargetTable, definition, read_table
 from chsink.embedded.clickhouse import EmbeddedClickHouse
 
 DATABASE = "table_test"
@@ -17,7 +17,7 @@ DATABASE = "table_test"
 @pytest.fixture(scope="module")
 def clients(clickhouse: list[EmbeddedClickHouse]) -> Iterator[list[ClickHouseClient]]:
     """One to each server, with a database."""
-    clients = [ClickHouseClient(Endpoint((server.url,))) for server in clickhouse]
+    clients = [ClickHouseClient(Connection((server.url,))) for server in clickhouse]
     for client in clients:
         client.command(f"CREATE DATABASE {DATABASE}")
     yield clients
@@ -28,7 +28,7 @@ def clients(clickhouse: list[EmbeddedClickHouse]) -> Iterator[list[ClickHouseCli
 
 def make(client: ClickHouseClient, name: str, engine: str, columns: str = "id UInt64, version UInt8") -> TargetTable:
     client.command(f"CREATE TABLE {DATABASE}.{name} ({columns}) ENGINE = {engine} ORDER BY id")
-    table = describe(client, DATABASE, name)
+    table = read_table(client, DATABASE, name)
     assert table.definition == definition(client, DATABASE, name)
     return table
 
@@ -44,7 +44,7 @@ def test_a_table_made_anew_is_another(clients: list[ClickHouseClient]) -> None:
 def test_an_altered_table_is_the_same_with_another_definition(clients: list[ClickHouseClient]) -> None:
     before = make(clients[0], "altered", "MergeTree")
     clients[0].command(f"ALTER TABLE {DATABASE}.altered ADD COLUMN more String")
-    after = describe(clients[0], DATABASE, "altered")
+    after = read_table(clients[0], DATABASE, "altered")
     assert before.identity == after.identity and before.definition != after.definition
 
 

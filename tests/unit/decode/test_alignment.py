@@ -10,9 +10,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from chsink.decode import Column, JsonDecoder
+from chsink.decode.exact import ExactDecoder
 from chsink.decode.fast import FastPlan, Refused
 from chsink.decode.fields import fields_of
-from chsink.decode.reference import Reference
 
 COLUMNS = [Column("a", "Nullable(Int64)"), Column("s", "Nullable(String)")]
 # Pieces that close, open or fake the wrapping around a record, and what ends or hides text.
@@ -97,7 +97,7 @@ def test_neighbours_of_junk_are_untouched(placed: list[tuple[int, bytes]]) -> No
 @example([b'{"z":[', b'{"a":1}]}', b'{"a":2}{"a":3}'])
 def test_a_block_of_junk_passes_only_if_each_record_is_one_object(records: list[bytes]) -> None:
     fields = fields_of(COLUMNS, "UTC")
-    reference = Reference(fields)
+    reference = ExactDecoder(fields)
     try:
         arrays, suspects = FastPlan(fields, []).run(pa.array(records, pa.binary()))
     except Refused:

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chsink.decode import Column, Decoded, JsonDecoder
+from chsink.decode.exact import ExactDecoder
 from chsink.decode.fast import FastPlan, Refused
 from chsink.decode.fields import fields_of
-from chsink.decode.reference import Reference
 
 LEAVES = [
     "Int8",
@@ -317,7 +317,7 @@ def test_what_the_fast_path_lets_through_is_what_the_reference_gives(
     kind: str, some: list[bytes], sampled: int
 ) -> None:
     fields = fields_of([Column("c", kind), Column("d", "Nullable(Int64)")], "Europe/Berlin")
-    reference = Reference(fields)
+    reference = ExactDecoder(fields)
     sample = [fit for fit in map(reference.fit, some[:sampled]) if fit is not None]
     plan = FastPlan(fields, sample)
     for record in some:

@@ -16,7 +16,7 @@ from chsink.decode.values import MisfitError, Pairs, RawNeededError, kind_of, me
 Reason = tuple[str | None, str]  # column, reason
 
 
-class Reference:
+class ExactDecoder:
     """Decodes records for a table's fields."""
 
     def __init__(self, fields: Sequence[Field]) -> None:

@@ -2,7 +2,7 @@
 
 The parser takes bytes that are not UTF-8, the tokens ``NaN`` and ``Inf`` as numbers, and any depth; and a
 zero byte is its end of input.  None of that is JSON.  It also misreads decimals of large negative
-exponents.  The screen may suspect too much, never too little.
+exponents.  The prefilter may suspect too much, never too little.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ JITTER_S = 1
 """The server reports its start in whole seconds, computed from two clocks that tick apart."""
 
 
-def look(client: Queries, table: TargetTable) -> Mark:
+def read_mark(client: Queries, table: TargetTable) -> Mark:
     """What the table holds now.  AlteredError when another one has taken its name; Unanswered when a Replicated table
     has no session with its Keeper.
     """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from chsink.clickhouse.remembered import look, usable_blocks, why_forgotten
+from chsink.clickhouse.dedup_mark import read_mark, usable_blocks, why_forgotten
 from chsink.errors import AlteredError
 from chsink.ports import Unanswered
 from statemachine.records import Mark
@@ -49,7 +49,7 @@ def test_a_tenth_of_the_window_is_spare() -> None:
 )
 def test_each_engine_counts_blocks_in_its_own_way(engine: str, asked: str) -> None:
     server = Server(StoppedClock(), Mark(7, 8))
-    assert look(server, table(engine)) == Mark(7, 8)
+    assert read_mark(server, table(engine)) == Mark(7, 8)
     [(sql, parameters)] = server.asked
     assert asked in sql
     assert parameters == {"database": "db", "name": "t"}
@@ -59,11 +59,11 @@ def test_a_replica_without_its_keeper_tells_nothing() -> None:
     """Its counters read 0 then: that is no answer, not an emptied table."""
     server = Server(StoppedClock(), Mark(None, 8))  # type: ignore[arg-type]
     with pytest.raises(Unanswered, match="no session"):
-        look(server, table("ReplicatedMergeTree"))
+        read_mark(server, table("ReplicatedMergeTree"))
 
 
 def test_another_table_under_the_name_is_no_target() -> None:
     """⚑ EXCHANGE TABLES between BEFORE and a send: the rows would lie in two tables."""
     server = Server(StoppedClock(), identity="another")
     with pytest.raises(AlteredError, match="CHS-233"):
-        look(server, table())
+        read_mark(server, table())
