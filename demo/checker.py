@@ -1,43 +1,56 @@
-"""The judge of the demo and of the fault tests: what Kafka holds against what the shards hold.
+"""The judge of the demo: what Kafka holds against what the shards hold.
 
 It imports nothing from chsink.  *Sent* is counted by Kafka's own end offsets and read back from Kafka; *landed* is read
-from every shard.  Records are compared as a multiset of content hashes, so a lost, doubled or changed record all show.
+from every shard.  Each record is compared with the rows of its own topic, partition and offset, column by column and by
+value: 5 and 5.0 are one number, and an object in a ``String`` column is the same however it is spaced.  So a lost,
+doubled or changed record all show.
 """
 
 from __future__ import annotations
 
-import hashlib
+import heapq
 import json
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+import re
+import struct
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 import clickhouse_connect
 from confluent_kafka import Consumer, TopicPartition
 
 Row = Mapping[str, Any]
+OFFSET = "_kafka_offset"
+WRAPPED = re.compile(r"(?:Nullable|LowCardinality)\((.*)\)")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Verdict:
-    """Sums over topics.  ``distinct`` counts different (topic, partition, offset) among the landed rows."""
+    """Sums over topics.  ``distinct`` counts different (topic, partition, offset) among the landed rows.
 
-    sent: int
-    landed: int
-    distinct: int
-    lost: int
-    duplicated: int
+    A changed record counts as lost, and its row as duplicated.  ``first`` says where the first difference is.
+    """
+
+    sent: int = 0
+    landed: int = 0
+    distinct: int = 0
+    lost: int = 0
+    duplicated: int = 0
+    first: str = ""
 
     @property
     def exactly_once(self) -> bool:
         return self.lost == 0 and self.duplicated == 0 and self.sent == self.landed == self.distinct
 
     def __str__(self) -> str:
-        return (
+        counts = (
             f"sent={self.sent} landed={self.landed} distinct={self.distinct} "
             f"lost={self.lost} duplicated={self.duplicated}"
         )
+        return f"{counts}; first difference: {self.first}" if self.first else counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,20 +64,7 @@ class Compared:
 
 def check(bootstrap: str, endpoints: Sequence[str], compared: Sequence[Compared]) -> Verdict:
     """Compare every topic with its table over all shards."""
-    sent = landed = distinct = lost = duplicated = 0
-    for item in compared:
-        ends, sent_hashes = _sent(bootstrap, item)
-        landed_hashes, keys = _landed(endpoints, item)
-        sent += ends
-        landed += landed_hashes.total()
-        distinct += len(keys)
-        lost += (sent_hashes - landed_hashes).total()
-        duplicated += (landed_hashes - sent_hashes).total()
-    return Verdict(sent, landed, distinct, lost, duplicated)
-
-
-def _sent(bootstrap: str, item: Compared) -> tuple[int, Counter[bytes]]:
-    """(sum of the log ends less the log starts, the multiset of what the records say)."""
+    verdict = Verdict()
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -75,58 +75,104 @@ def _sent(bootstrap: str, item: Compared) -> tuple[int, Counter[bytes]]:
         }
     )
     try:
-        partitions = consumer.list_topics(item.topic, timeout=20).topics[item.topic].partitions
-        marks = {p: consumer.get_watermark_offsets(TopicPartition(item.topic, p), timeout=20) for p in partitions}
-        consumer.assign([TopicPartition(item.topic, p, low) for p, (low, _high) in marks.items()])
-        left = {p: high for p, (low, high) in marks.items() if high > low}
-        hashes: Counter[bytes] = Counter()
-        while left:
-            for message in consumer.consume(10_000, timeout=5):
-                error, partition, offset = message.error(), message.partition(), message.offset()
-                if error is not None or partition is None or offset is None:
-                    raise RuntimeError(str(error))
-                hashes[_hash(item, json.loads(message.value() or b"null"))] += 1
-                if offset + 1 >= left.get(partition, -1):
-                    left.pop(partition, None)
-        return sum(high - low for low, high in marks.values()), hashes
+        for item in compared:
+            for partition in sorted(consumer.list_topics(item.topic, timeout=20).topics[item.topic].partitions):
+                low, high = consumer.get_watermark_offsets(TopicPartition(item.topic, partition), timeout=20)
+                verdict.sent += high - low
+                landed = [_landed(endpoint, item, partition) for endpoint in endpoints]
+                sent = _sent(consumer, TopicPartition(item.topic, partition, low), high)
+                compare(item, partition, sent, heapq.merge(*landed, key=itemgetter(0)), verdict)
     finally:
         consumer.close()
+    return verdict
 
 
-def _landed(endpoints: Sequence[str], item: Compared) -> tuple[Counter[bytes], set[tuple[int, int]]]:
-    hashes: Counter[bytes] = Counter()
-    keys: set[tuple[int, int]] = set()
-    for endpoint in endpoints:
-        for row in _rows(endpoint, item):
-            hashes[_hash(item, row)] += 1
-            keys.add((row["_kafka_partition"], row["_kafka_offset"]))
-    return hashes, keys
+def compare(
+    item: Compared, partition: int, sent: Iterable[tuple[int, Row]], landed: Iterable[tuple[int, Row]], verdict: Verdict
+) -> None:
+    """Add one topic-partition to the verdict: records and rows, each with its offset and in the order of offsets."""
+    by_offset = heapq.merge(((o, 0, r) for o, r in sent), ((o, 1, r) for o, r in landed), key=itemgetter(0, 1))
+    for offset, group in groupby(by_offset, key=itemgetter(0)):
+        found = list(group)
+        record = found.pop(0)[2] if found[0][1] == 0 else None
+        differences = [_difference(item, record, row) for _, _, row in found]
+        verdict.landed += len(found)
+        verdict.distinct += bool(found)
+        if "" in differences:
+            verdict.duplicated += len(found) - 1
+        else:
+            verdict.duplicated += len(found)
+            verdict.lost += record is not None
+        if differences != [""]:
+            what = f"{len(found)} rows" if "" in differences else next(iter(differences), "no row")
+            verdict.first = verdict.first or f"{item.topic} partition {partition} offset {offset}: {what}"
 
 
-def _rows(endpoint: str, item: Compared) -> Iterator[Row]:
+def _difference(item: Compared, record: Row | None, row: Row) -> str:
+    """The first column whose value is another one in the row than in the record, "" for none."""
+    if record is None:
+        return "a row of no record"
+    return next((f"column {c}" for c, kind in item.types.items() if not same(record.get(c), row[c], kind)), "")
+
+
+def same(sent: Any, landed: Any, kind: str) -> bool:
+    """Whether a column of this type holds what was sent.  A missing field is null."""
+    while wrapped := WRAPPED.fullmatch(kind):
+        kind = wrapped[1]
+    if sent is None or landed is None:
+        return sent is landed
+    if kind in {"Float32", "Float64"}:
+        width = "f" if kind == "Float32" else "d"
+        return struct.pack(width, float(sent)) == struct.pack(width, float(landed))
+    if kind == "String" and not isinstance(sent, str):
+        return _equal(sent, parse(landed))
+    return _equal(sent, landed)
+
+
+def _equal(one: Any, other: Any) -> bool:
+    """Equality of JSON values: true is not 1, numbers are exact."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_equal(value, other[name]) for name, value in one.items())
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(_equal, one, other))
+    return isinstance(one, bool) is isinstance(other, bool) and bool(one == other)
+
+
+def parse(text: bytes | str) -> Any:
+    """JSON with exact numbers."""
+    return json.loads(text, parse_float=Decimal)
+
+
+def _sent(consumer: Consumer, start: TopicPartition, end: int) -> Iterator[tuple[int, Row]]:
+    """The records from ``start`` to ``end``, with their offsets."""
+    consumer.assign([start])
+    at = start.offset
+    while at < end:
+        for message in consumer.consume(10_000, timeout=5):
+            error, offset = message.error(), message.offset()
+            if error is not None or offset is None:
+                raise RuntimeError(str(error))
+            at = offset + 1
+            yield offset, parse(message.value() or b"null")
+
+
+def _landed(endpoint: str, item: Compared, partition: int) -> Iterator[tuple[int, Row]]:
+    """The rows of a topic-partition on one shard, with their offsets."""
+    columns = ", ".join(quoted(c) for c in (*item.types, OFFSET))
     client = clickhouse_connect.get_client(dsn=endpoint)
-    columns = ", ".join(f"`{c}`" for c in (*item.types, "_kafka_partition", "_kafka_offset"))
     try:
         body = client.raw_query(
-            f"SELECT {columns} FROM {item.table} WHERE _kafka_topic = '{item.topic}' FORMAT JSONEachRow",
+            f"SELECT {columns} FROM {item.table} WHERE _kafka_topic = '{item.topic}' "
+            f"AND _kafka_partition = {partition} ORDER BY _kafka_offset FORMAT JSONEachRow",
             settings={"date_time_output_format": "iso", "output_format_json_quote_64bit_integers": 0},
         )
     finally:
         client.close()
-    yield from (json.loads(line) for line in body.splitlines())
+    for line in body.splitlines():
+        row = parse(line)
+        yield row[OFFSET], row
 
 
-def _hash(item: Compared, row: Row) -> bytes:
-    """Of the compared columns, by value: 5 and 5.0 in a float column are one, a missing field is null."""
-    values = [_value(row.get(c), kind) for c, kind in item.types.items()]
-    return hashlib.blake2b(json.dumps(values, sort_keys=True).encode(), digest_size=16).digest()
-
-
-def _value(value: Any, kind: str) -> Any:
-    if value is None:
-        return None
-    if "Float" in kind:
-        return float(value)
-    if "String" in kind and not isinstance(value, str):
-        return json.dumps(value, sort_keys=True)
-    return value
+def quoted(column: str) -> str:
+    """A column's name as SQL writes it."""
+    return "`" + column.replace("\\", "\\\\").replace("`", "\\`") + "`"

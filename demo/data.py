@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -12,6 +13,8 @@ from typing import Any
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
+
+from demo.checker import quoted
 
 METADATA = {
     "_kafka_topic": "LowCardinality(String)",
@@ -64,23 +67,54 @@ def nycflights() -> list[Dataset]:
 
 
 def from_file(path: Path) -> list[Dataset]:
-    """One's own JSON lines, into a table whose columns are read off the first 10,000 records."""
+    """One's own JSON lines, into a table whose columns are read off the records.  Lines without text are left out."""
     lines = [line for line in path.read_bytes().splitlines() if line.strip()]
-    records = [json.loads(line) for line in lines[:10_000]]
-    if not records or not all(isinstance(r, dict) for r in records):
-        raise SystemExit(f"{path} does not hold one JSON object per line")
-    names = list(dict.fromkeys(name for r in records for name in r))
-    columns = {name: _type_of([r.get(name) for r in records]) for name in names}
+    values: dict[str, set[str]] = {}
+    for line in lines:
+        for name, value in _record(path, line).items():
+            values.setdefault(name, set()).update(_kinds(value))
+    columns = {name: _type_of(kinds) for name, kinds in values.items() if name and name not in METADATA}
+    if not columns:
+        raise SystemExit(f"{path} holds no record with a field")
     return [Dataset("input", 4, columns, ("_kafka_offset",), lines)]
 
 
-def _type_of(values: Iterable[Any]) -> str:
-    kinds = {type(v) for v in values if v is not None}
-    if kinds == {bool}:
-        return "Nullable(Bool)"
-    if kinds == {int}:
-        return "Nullable(Int64)"
-    if kinds and kinds <= {int, float}:
+def _record(path: Path, line: bytes) -> dict[str, Any]:
+    def no_number(text: str) -> None:
+        raise ValueError(f"{text} is not a JSON number")
+
+    try:
+        record = json.loads(line, parse_constant=no_number)
+        if not isinstance(record, dict):
+            raise TypeError("not a JSON object")
+    except (ValueError, TypeError) as error:
+        raise SystemExit(f"{path} does not hold one JSON object per line: {error}") from error
+    return record
+
+
+def _kinds(value: Any) -> Iterator[str]:
+    """What a column must be able to hold for this value."""
+    match value:
+        case None:
+            pass
+        case bool():
+            yield "Bool"
+        case int():
+            fitting = (bits for bits in (64, 128, 256) if -(2 ** (bits - 1)) <= value < 2 ** (bits - 1))
+            yield f"Int{next(fitting, '')}"
+        case float():
+            yield "Float64" if math.isfinite(value) else "String"
+        case _:
+            yield "String"
+
+
+def _type_of(kinds: set[str]) -> str:
+    """The narrowest type for all of them; ``String``, which keeps any JSON, where there is none."""
+    if len(kinds) == 1 and "Int" not in kinds:
+        return f"Nullable({next(iter(kinds))})"
+    if kinds and kinds <= {"Int64", "Int128", "Int256"}:
+        return f"Nullable({max(kinds, key=lambda kind: int(kind[3:]))})"
+    if kinds == {"Int64", "Float64"}:
         return "Nullable(Float64)"
     return "Nullable(String)"
 
@@ -96,7 +130,7 @@ def _lines(frame: Any, columns: dict[str, str]) -> list[bytes]:
 
 def ddl(dataset: Dataset, database: str) -> str:
     """The table, with the columns that let a row be traced to its record."""
-    columns = ", ".join(f"`{n}` {t}" for n, t in {**dataset.columns, **METADATA}.items())
+    columns = ", ".join(f"{quoted(n)} {t}" for n, t in {**dataset.columns, **METADATA}.items())
     return (
         f"CREATE TABLE {database}.{dataset.topic} ({columns}) ENGINE = MergeTree "
         "ORDER BY (_kafka_partition, _kafka_offset) SETTINGS non_replicated_deduplication_window = 10000"

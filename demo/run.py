@@ -42,12 +42,17 @@ def main() -> int:
     arguments = parser.parse_args()
     from chsink.embedded.stack import Stack
 
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # what was started is stopped then too
     datasets = from_file(arguments.input) if arguments.input else nycflights()
     root = Path(tempfile.mkdtemp(prefix="chsink-demo-"))
     try:
         say("starting Kafka, ZooKeeper and two ClickHouse shards")
         with Stack(root, clickhouse=2) as stack:
-            return Demo(root, stack, datasets).run()
+            demo = Demo(root, stack, datasets)
+            try:
+                return demo.run()
+            finally:
+                demo.end()
     finally:
         if arguments.keep:
             say(f"kept: {root}")
@@ -64,6 +69,7 @@ class Demo:
         self.endpoints: list[str] = [c.url for c in stack.clickhouse]
         self.datasets = datasets
         self.total = sum(len(d.lines) for d in datasets)
+        self.jobs: list[subprocess.Popen[bytes]] = []
         self.clients = [clickhouse_connect.get_client(dsn=e, autogenerate_session_id=False) for e in self.endpoints]
 
     def run(self) -> int:
@@ -83,6 +89,12 @@ class Demo:
             say(f"chsink run ended with exit code {job.returncode}:\n{self._tail()}")
             return 1
         return self._judge()
+
+    def end(self) -> None:
+        """End a job that still runs, with all its processes."""
+        for job in self.jobs:
+            if job.poll() is None:
+                self._kill(job)
 
     # --- preparing ------------------------------------------------------------------------------------------------
 
@@ -133,10 +145,17 @@ conf = {{ "spark.ui.enabled" = "false" }}
 
     def _start(self, config: Path) -> subprocess.Popen[bytes]:
         with (self.root / "job.log").open("ab") as log:
-            return subprocess.Popen(
+            job = subprocess.Popen(
                 [sys.executable, "-m", "chsink.cli.main", "run", "-c", str(config)],
                 stdout=log, stderr=log, start_new_session=True, cwd=self.root,
             )  # fmt: skip
+        self.jobs.append(job)
+        return job
+
+    @staticmethod
+    def _kill(job: subprocess.Popen[bytes]) -> None:
+        os.killpg(job.pid, signal.SIGKILL)
+        job.wait()
 
     def _killed(self, config: Path, when: str, *, in_doubt: bool) -> None:
         """Start the job, let it land a third of the records, then SIGKILL it with all its processes.
@@ -153,8 +172,7 @@ conf = {{ "spark.ui.enabled" = "false" }}
                 time.sleep(0.1)
             if job.poll() is not None:
                 raise SystemExit(f"the job ended before it could be killed:\n{self._tail()}")
-            os.killpg(job.pid, signal.SIGKILL)
-            job.wait()
+            self._kill(job)
             doubtful = self._doubtful(before)
             say(f"\nkilled pid {job.pid} with SIGKILL, {when}: {self._landed()} of {self.total} rows are there")
             for row in doubtful[:3]:
