@@ -16,10 +16,10 @@ from typing import Final
 
 import msgspec
 
-from chsink.embedded.errors import EmbeddedServiceError
 from chsink.embedded.owned import OwnedProcess
 from chsink.embedded.ports import is_free
 from chsink.embedded.stack import Stack
+from chsink.errors import local
 
 _STATE_FILE: Final = "dev.json"
 _LOCK_FILE: Final = "dev.lock"
@@ -77,7 +77,7 @@ class DevStack:
 def dev_up(root: Path | str, clickhouse: int = 2) -> DevStack:
     """Start the stack in ``root``, or return the one that runs there; data and ports of an earlier one are used again.
 
-    A stack of which only a part runs is ended and started whole.  Raises EmbeddedServiceError CHS-904 when a service
+    A stack of which only a part runs is ended and started whole.  Raises CHS-904 when a service
     does not start (the others are ended) and CHS-906 when another command works on the folder.
     """
     root = Path(root).resolve()
@@ -134,9 +134,7 @@ def _one_command(root: Path) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise EmbeddedServiceError(
-                "CHS-906", f"another command works on the stack in {root}", "wait for it to end"
-            ) from None
+            raise local.DEV_FOLDER_IN_USE(path=root) from None
         yield
 
 
@@ -147,9 +145,7 @@ def _load(root: Path) -> DevStack:
     except FileNotFoundError:
         return DevStack()
     except msgspec.DecodeError as error:
-        raise EmbeddedServiceError(
-            "CHS-906", f"{path} is not a development stack's state: {error}", "choose another folder"
-        ) from error
+        raise local.DEV_FOLDER_FOREIGN(path=path, reason=error) from error
 
 
 def _save(root: Path, stack: DevStack) -> None:

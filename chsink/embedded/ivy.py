@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Final
 from xml.sax.saxutils import quoteattr
 
-from chsink.embedded.errors import EmbeddedServiceError
 from chsink.embedded.java import find_java
+from chsink.errors import local
 
 _ATTEMPTS: Final = 4
 _FIRST_PAUSE_S: Final = 2.0
@@ -27,7 +27,7 @@ _ATTEMPT_LIMIT_S: Final = 600
 def retrieve(label: str, coordinates: Sequence[str], scratch: Path, ivy_jars: Path) -> Path:
     """Fetch ``organisation:name:version`` coordinates into a folder below ``scratch``; returns that folder.
 
-    Files are named ``name-version.jar``.  Raises EmbeddedServiceError CHS-902 after the last attempt.
+    Files are named ``name-version.jar``.  Raises CHS-902 after the last attempt.
     """
     assert coordinates, "nothing to fetch"
     target = scratch / "jars"
@@ -41,11 +41,7 @@ def retrieve(label: str, coordinates: Sequence[str], scratch: Path, ivy_jars: Pa
         done, log = _run(argv, label, len(coordinates))
         if done and all((target / _file_name(coordinate)).is_file() for coordinate in coordinates):
             return target
-    raise EmbeddedServiceError(
-        "CHS-902",
-        f"{label}: not all of {len(coordinates)} jars came in {_ATTEMPTS} attempts; Ivy's last words:\n{log}",
-        "check the network and run it again; behind a mirror, name its Ivy settings file in CHSINK_IVY_SETTINGS",
-    )
+    raise local.JARS_NOT_FETCHED(set_name=label, count=len(coordinates), attempts=_ATTEMPTS, log=log)
 
 
 def _file_name(coordinate: str) -> str:

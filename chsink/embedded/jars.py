@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Final
 
 from chsink.embedded import ivy
-from chsink.embedded.errors import EmbeddedServiceError
+from chsink.errors import ChsinkError, local
 
 _PINS: Final = Path(__file__).with_name("jars.toml")
 
@@ -54,7 +54,7 @@ class Jar:
 def ensure(set_name: str) -> list[Path]:
     """The files of a set of ``jars.toml``, fetched if they are not there; all of them checked against their SHA-256.
 
-    Raises EmbeddedServiceError: CHS-902 when a file cannot be fetched, CHS-903 when it is not the pinned one.
+    Raises CHS-902 when a file cannot be fetched, CHS-903 when it is not the pinned one.
     """
     jars = pins()[set_name]
     folder = cache_folder()
@@ -89,10 +89,10 @@ def cache_folder() -> Path:
 
 
 def spark_jars_folder() -> Path:
-    """The folder of the jars that ship inside the pyspark package; raises CHS-902 when pyspark is not installed."""
+    """The folder of the jars that ship inside the pyspark package; raises CHS-907 when pyspark is not installed."""
     spec = importlib.util.find_spec("pyspark")
     if spec is None or not spec.submodule_search_locations:
-        raise EmbeddedServiceError("CHS-902", "pyspark is not installed", "install chsink with its dependencies")
+        raise local.NO_PYSPARK(python=sys.executable)
     return Path(spec.submodule_search_locations[0]) / "jars"
 
 
@@ -124,12 +124,7 @@ def _fetch(set_name: str, jars: Sequence[Jar], folder: Path) -> None:
             path = fetched / jar.file_name
             found = _sha256(path)
             if found != jar.sha256:
-                raise EmbeddedServiceError(
-                    "CHS-903",
-                    f"{jar} has SHA-256 {found}, but {jar.sha256} is pinned",
-                    "fetch from a repository you trust (CHSINK_IVY_SETTINGS); after changing a version on purpose, "
-                    f"put the new checksum into {_PINS.name}",
-                )
+                raise local.JAR_CHECKSUM(jar=jar, found=found, pinned=jar.sha256, pins=_PINS.name)
             path.replace(folder / jar.file_name)
 
 
@@ -144,5 +139,5 @@ def main(set_names: Sequence[str]) -> None:
 if __name__ == "__main__":
     try:
         main(sys.argv[1:])
-    except EmbeddedServiceError as error:
+    except ChsinkError as error:
         raise SystemExit(str(error)) from None

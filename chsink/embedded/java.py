@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from chsink.embedded.errors import EmbeddedServiceError
+from chsink.errors import local
 
 SUPPORTED: Final = (17, 21)
 _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
@@ -44,7 +44,7 @@ rootLogger.appenderRef.console.ref = console
 def find_java() -> Path:
     """The first supported ``java``: of ``JAVA_HOME``, of ``PATH``, of the usual folders.
 
-    Raises EmbeddedServiceError CHS-901, which lists what was found instead.
+    Raises CHS-901, which lists what was found instead.
     """
     return _first_supported(os.environ.get("JAVA_HOME", ""), os.environ.get("PATH", ""))
 
@@ -64,10 +64,8 @@ def _first_supported(home: str, path: str) -> Path:
             return java
         seen.append(f"{java} (version {version or 'unknown'})")
     wanted = " or ".join(map(str, SUPPORTED))
-    raise EmbeddedServiceError(
-        "CHS-901",
-        f"no Java {wanted} was found; looked at: {', '.join(seen) or 'JAVA_HOME, PATH and the usual folders'}",
-        f"install Java {SUPPORTED[0]}, or point JAVA_HOME at it",
+    raise local.NO_SUPPORTED_JAVA(
+        wanted=wanted, seen=", ".join(seen) or "JAVA_HOME, PATH and the usual folders", install=SUPPORTED[0]
     )
 
 

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Final
 
 from chsink.embedded import jars, topics
-from chsink.embedded.errors import EmbeddedServiceError
 from chsink.embedded.java import CONSOLE_LOGGING, SMALL_JVM, find_java
 from chsink.embedded.ports import accepts, free_port
 from chsink.embedded.service import Service, local
+from chsink.errors import local as errors
 
 _FORMAT_LIMIT_S: Final = 60
 # At INFO a broker writes ten lines for each partition; these say how far a start has come.
@@ -134,8 +134,4 @@ class EmbeddedKafka(Service):
         argv = [*java, "kafka.tools.StorageTool", "format", f"--cluster-id={cluster_id}", "--config", str(properties)]
         done = subprocess.run(argv, capture_output=True, text=True, timeout=_FORMAT_LIMIT_S, check=False)
         if done.returncode:
-            raise EmbeddedServiceError(
-                "CHS-904",
-                f"kafka: its data folder could not be prepared:\n{(done.stdout + done.stderr)[-2000:]}",
-                f"read {properties}",
-            )
+            raise errors.KAFKA_NOT_FORMATTED(output=(done.stdout + done.stderr)[-2000:], properties=properties)

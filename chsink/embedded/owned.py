@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
 
-from chsink.embedded.errors import EmbeddedServiceError
+from chsink.errors import local
 
 _POLL_S: Final = 0.05
 _KILL_LIMIT_S: Final = 10.0
@@ -34,7 +34,7 @@ class OwnedProcess:
         """The process that has this pid now; raises CHS-905 when there is none."""
         born = _born(pid)
         if born is None:
-            raise EmbeddedServiceError("CHS-905", f"process {pid} has ended", "start it again")
+            raise local.PROCESS_ENDED(pid=pid)
         return cls(pid, born)
 
     @property
@@ -50,7 +50,7 @@ class OwnedProcess:
                 time.sleep(_POLL_S)
             if not self.running:
                 return
-        raise EmbeddedServiceError("CHS-904", f"process {self.pid} did not end after SIGKILL", "look at it with ps")
+        raise local.PROCESS_SURVIVES(pid=self.pid)
 
     def _send(self, signal_number: signal.Signals) -> None:
         """Signal this process and no other: on Linux through a handle, which cannot come to mean a later process."""

@@ -14,7 +14,7 @@ import socket
 import sys
 from typing import Final
 
-from chsink.embedded.errors import EmbeddedServiceError
+from chsink.errors import local
 
 HOST: Final = "127.0.0.1"
 _FIRST: Final = 20_000
@@ -28,17 +28,13 @@ _random = random.SystemRandom()
 def free_port() -> int:
     """A port on 127.0.0.1 that nobody listens on and that this process now owns; never given twice.
 
-    Raises EmbeddedServiceError CHS-904 when none is found within a bounded number of draws.
+    Raises CHS-904 when none is found within a bounded number of draws.
     """
     for _ in range(_ATTEMPTS):
         port = _random.randrange(_FIRST, _END)
         if port not in _reservations and is_free(port) and _reserve(port):
             return port
-    raise EmbeddedServiceError(
-        "CHS-904",
-        f"no free port between {_FIRST} and {_END} on {HOST}",
-        "end programs that listen there, or pass the port to use",
-    )
+    raise local.NO_FREE_PORT(first=_FIRST, end=_END, host=HOST)
 
 
 def is_free(port: int) -> bool:

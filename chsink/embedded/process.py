@@ -22,7 +22,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
-from chsink.embedded.errors import EmbeddedServiceError
+from chsink.errors import ChsinkError, local
 
 _POLL_S: Final = 0.03
 _KILL_LIMIT_S: Final = 10.0
@@ -97,9 +97,9 @@ class Process:
             text = file.read().decode(errors="replace")
         return "\n".join(text.splitlines()[-lines:])
 
-    def _failure(self, what: str) -> EmbeddedServiceError:
+    def _failure(self, what: str) -> ChsinkError:
         tail = self.log_tail() or "(it wrote nothing)"
-        return EmbeddedServiceError("CHS-904", f"{self.name} {what}; the end of its log:\n{tail}", f"read {self.log}")
+        return local.PROCESS_NOT_READY(service=self.name, what=what, tail=tail, log=self.log)
 
 
 def _start(

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, Self
 
-from chsink.embedded.errors import EmbeddedServiceError
 from chsink.embedded.ports import HOST, is_free
 from chsink.embedded.process import Process
+from chsink.errors import local as errors
 
 
 class Service(ABC):
@@ -63,7 +63,7 @@ class Service(ABC):
     def pid(self) -> int:
         """The process's id; raises CHS-905 when it does not run."""
         if self._process is None or not self._process.running:
-            raise EmbeddedServiceError("CHS-905", f"{self.name} in {self.path} is not running", "start it first")
+            raise errors.SERVICE_NOT_RUNNING(service=self.name, path=self.path)
         return self._process.pid
 
     def start(self) -> Self:
@@ -73,7 +73,7 @@ class Service(ABC):
         self.path.mkdir(parents=True, exist_ok=True)
         if not is_free(self.port):
             # Asking "is it ready?" would be answered by whoever holds the port.
-            raise EmbeddedServiceError("CHS-904", f"{self.name}: port {self.port} is taken", "pass another, or 0")
+            raise errors.PORT_TAKEN(service=self.name, port=self.port)
         argv = self._prepare()
         process = Process(self.name, argv, log=self.log, env=self._environment(), detach=self._detach)
         self._process = process

@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
-from chsink.embedded.errors import EmbeddedServiceError
+from chsink.errors import local
 
 LIMIT_S: Final = 30.0
 _POLL_S: Final = 0.02
@@ -48,7 +48,7 @@ def delete_topic(bootstrap: str, name: str) -> None:
     admin = _admin(bootstrap)
     with _reported(f"delete topic {name}"):
         admin.delete_topics([name], operation_timeout=LIMIT_S)[name].result(LIMIT_S)
-        _await(f"the end of topic {name}", lambda: _served(admin, name) is None)
+        _await(f"the removal of topic {name}", lambda: _served(admin, name) is None)
 
 
 def delete_records(bootstrap: str, name: str, partition: int, before: int) -> None:
@@ -91,7 +91,7 @@ def _await(what: str, is_so: Callable[[], bool]) -> None:
     deadline = time.monotonic() + LIMIT_S
     while not is_so():
         if time.monotonic() > deadline:
-            raise EmbeddedServiceError("CHS-905", f"kafka: waited {LIMIT_S:g} s for {what}", "read the broker's log")
+            raise local.KAFKA_WAITED(limit_s=f"{LIMIT_S:g}", what=what)
         time.sleep(_POLL_S)
 
 
@@ -100,4 +100,4 @@ def _reported(what: str) -> Iterator[None]:
     try:
         yield
     except (KafkaException, TimeoutError) as error:
-        raise EmbeddedServiceError("CHS-905", f"kafka: cannot {what}: {error}", "read the broker's log") from error
+        raise local.KAFKA_REFUSED(what=what, reason=error) from error

@@ -19,8 +19,8 @@ import pytest
 from clickhouse_connect.driver.exceptions import DatabaseError, Error
 
 from chsink.embedded.clickhouse import EmbeddedClickHouse
-from chsink.embedded.errors import EmbeddedServiceError
 from chsink.embedded.zookeeper import EmbeddedZooKeeper
+from chsink.errors import ChsinkError
 from tests.support.clickhouse_http import connected, scalar
 
 
@@ -90,7 +90,7 @@ def test_a_killed_server_comes_back_with_what_it_acknowledged(tmp_path: Path, zo
             client.insert("s", [["k", "v"]])
         port, pid = server.port, server.pid
         server.kill()
-        with pytest.raises(EmbeddedServiceError, match="not running"):
+        with pytest.raises(ChsinkError, match="not running"):
             _ = server.pid
         server.start()
         assert server.port == port and server.pid != pid
@@ -176,13 +176,13 @@ def test_a_table_with_too_many_parts_is_the_engines_error(tmp_path: Path) -> Non
 
 
 def test_a_server_that_cannot_start_says_why(tmp_path: Path) -> None:
-    with pytest.raises(EmbeddedServiceError, match="end of its log") as caught:
+    with pytest.raises(ChsinkError, match="end of its log") as caught:
         EmbeddedClickHouse(tmp_path, extra_xml="<unclosed>").start()
     assert caught.value.id == "CHS-904"
 
 
 def test_one_folder_has_one_server(tmp_path: Path) -> None:
-    with EmbeddedClickHouse(tmp_path), pytest.raises(EmbeddedServiceError):
+    with EmbeddedClickHouse(tmp_path), pytest.raises(ChsinkError):
         EmbeddedClickHouse(tmp_path).start()
 
 

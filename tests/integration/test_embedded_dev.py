@@ -11,9 +11,9 @@ import msgspec
 import pytest
 
 from chsink.embedded import dev, topics
-from chsink.embedded.errors import EmbeddedServiceError
 from chsink.embedded.owned import OwnedProcess
 from chsink.embedded.ports import accepts
+from chsink.errors import ChsinkError
 from tests.support.kafka import produce, read_all
 
 UP = "import sys; from chsink.embedded.dev import dev_up; print(dev_up(sys.argv[1], clickhouse=1).kafka)"
@@ -76,18 +76,18 @@ def test_a_process_that_ignores_sigterm_is_killed() -> None:
 
 
 def test_one_command_at_a_time(tmp_path: Path) -> None:
-    with dev._one_command(tmp_path), pytest.raises(EmbeddedServiceError, match="CHS-906"):
+    with dev._one_command(tmp_path), pytest.raises(ChsinkError, match="CHS-906"):
         dev.dev_down(tmp_path)
 
 
 def test_a_foreign_state_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "dev.json").write_text("{}[]", encoding="utf-8")
-    with pytest.raises(EmbeddedServiceError, match="CHS-906"):
+    with pytest.raises(ChsinkError, match="CHS-906"):
         dev.dev_up(tmp_path)
 
 
 def test_an_ended_process_has_no_identity() -> None:
     pid = os.posix_spawn("/bin/true", ["true"], {})
     os.waitpid(pid, 0)
-    with pytest.raises(EmbeddedServiceError, match="CHS-905"):
+    with pytest.raises(ChsinkError, match="CHS-905"):
         OwnedProcess.of(pid)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from chsink.embedded import ivy, jars
-from chsink.embedded.errors import EmbeddedServiceError
+from chsink.errors import ChsinkError
 
 CONTENT = b"not really a jar, but exactly these bytes"
 
@@ -69,7 +69,7 @@ def test_a_damaged_file_is_fetched_again(repository: Path) -> None:
 
 def test_another_file_under_the_pinned_name_is_refused(repository: Path, tmp_path: Path) -> None:
     (repository / "thing-1.0.jar").write_bytes(b"tampered with")
-    with pytest.raises(EmbeddedServiceError, match=r"CHS-903.*org\.example:thing:1\.0"):
+    with pytest.raises(ChsinkError, match=r"CHS-903.*org\.example:thing:1\.0"):
         jars.ensure("mine")
     assert not (tmp_path / "cache" / "jars" / "thing-1.0.jar").exists()
 
@@ -77,7 +77,7 @@ def test_another_file_under_the_pinned_name_is_refused(repository: Path, tmp_pat
 def test_a_missing_file_is_an_error_with_ivys_words(repository: Path) -> None:
     (repository / "thing-1.0.jar").unlink()
     (repository / "thing-1.0.pom").unlink()
-    with pytest.raises(EmbeddedServiceError, match=r"(?s)CHS-902.*4 attempts.*thing;1\.0: not found"):
+    with pytest.raises(ChsinkError, match=r"(?s)CHS-902.*4 attempts.*thing;1\.0: not found"):
         jars.ensure("mine")
 
 

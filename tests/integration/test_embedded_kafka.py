@@ -14,9 +14,9 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 
 from chsink.embedded import topics
-from chsink.embedded.errors import EmbeddedServiceError
 from chsink.embedded.kafka import EmbeddedKafka
 from chsink.embedded.ports import accepts
+from chsink.errors import ChsinkError
 from tests.conftest import MakeTopic
 from tests.support.kafka import produce, read_all
 
@@ -100,7 +100,7 @@ def test_an_unknown_topic_is_not_made_by_writing_to_it(kafka: EmbeddedKafka) -> 
 
 def test_a_refused_topic_is_an_error_with_an_id(kafka: EmbeddedKafka, topic: MakeTopic) -> None:
     name = topic()
-    with pytest.raises(EmbeddedServiceError, match=r"CHS-905.*already exists"):
+    with pytest.raises(ChsinkError, match=r"CHS-905.*already exists"):
         kafka.create_topic(name)
 
 
@@ -122,7 +122,7 @@ def test_kill_and_restart_keep_data_and_port(tmp_path: Path) -> None:
 
 
 def test_a_taken_port_is_an_error(kafka: EmbeddedKafka, tmp_path: Path) -> None:
-    with pytest.raises(EmbeddedServiceError, match=r"CHS-904.*port \d+ is taken") as caught:
+    with pytest.raises(ChsinkError, match=r"CHS-904.*port \d+ is taken") as caught:
         EmbeddedKafka(tmp_path, port=kafka.port).start()
     assert caught.value.id == "CHS-904"
 
@@ -149,7 +149,7 @@ def test_the_broker_dies_with_the_process_that_started_it(tmp_path: Path) -> Non
 
 def test_reading_needs_a_broker(tmp_path: Path) -> None:
     broker = EmbeddedKafka(tmp_path)
-    with pytest.raises(EmbeddedServiceError, match=r"CHS-905.*not running"):
+    with pytest.raises(ChsinkError, match=r"CHS-905.*not running"):
         _ = broker.pid
     assert not topics.answers(broker.bootstrap, timeout_s=0.3)
     with pytest.raises(KafkaException):

@@ -13,8 +13,8 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import BadVersionError, NoNodeError
 
-from chsink.embedded.errors import EmbeddedServiceError
 from chsink.embedded.zookeeper import EmbeddedZooKeeper
+from chsink.errors import ChsinkError
 
 
 @contextmanager
@@ -95,7 +95,7 @@ def test_kill_and_restart_keep_data_and_port(tmp_path: Path) -> None:
 
 def test_a_taken_port_is_an_error(zookeeper: EmbeddedZooKeeper, tmp_path: Path) -> None:
     second = EmbeddedZooKeeper(tmp_path, port=zookeeper.port)
-    with pytest.raises(EmbeddedServiceError, match=r"CHS-904.*port \d+ is taken") as caught:
+    with pytest.raises(ChsinkError, match=r"CHS-904.*port \d+ is taken") as caught:
         second.start()
     assert caught.value.id == "CHS-904"
     assert not second.running

@@ -10,10 +10,10 @@ import clickhouse_connect
 import pytest
 from pyspark.sql import SparkSession
 
-from chsink.embedded.errors import EmbeddedServiceError
 from chsink.embedded.kafka import EmbeddedKafka
 from chsink.embedded.ports import accepts, free_port
 from chsink.embedded.stack import Stack
+from chsink.errors import ChsinkError
 from tests.conftest import MakeTopic
 from tests.support.kafka import produce
 
@@ -36,7 +36,7 @@ def test_keeper_map_written_through_one_server_is_read_through_the_other(stack: 
 def test_a_stack_that_cannot_start_leaves_nothing_running(tmp_path: Path) -> None:
     stack = Stack(tmp_path, clickhouse=1)
     stack.kafka.properties["num.io.threads"] = "none"
-    with pytest.raises(EmbeddedServiceError, match=r"(?s)CHS-904.*kafka.*num\.io\.threads"):
+    with pytest.raises(ChsinkError, match=r"(?s)CHS-904.*kafka.*num\.io\.threads"):
         stack.start()
     assert not any(member.running for member in stack.members)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from chsink.embedded import java
-from chsink.embedded.errors import EmbeddedServiceError
+from chsink.errors import ChsinkError
 
 
 @pytest.fixture(autouse=True)
@@ -46,5 +46,5 @@ def test_none_is_an_error_that_names_what_was_found(tmp_path: Path, monkeypatch:
     found = install(tmp_path / "home", 'openjdk version "11.0.2" 2019-01-15')
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(EmbeddedServiceError, match=rf"CHS-901.*{found} \(version 11\)"):
+    with pytest.raises(ChsinkError, match=rf"CHS-901.*{found} \(version 11\)"):
         java.find_java()
