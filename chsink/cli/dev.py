@@ -1,4 +1,4 @@
-"""``chsink dev``: Kafka, ZooKeeper and ClickHouse on this machine, to try a job out."""
+"""``chsink dev``: Kafka, ZooKeeper and ClickHouse on this machine, to try out a job."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from chsink.cli.example import DEFAULT_ROOT, next_steps
 from chsink.cli.output import Commands, JsonOption, print_json, print_table
+from chsink.errors import local
 
 if TYPE_CHECKING:
     from chsink.embedded.dev import DevStack
@@ -23,7 +25,6 @@ dev = typer.Typer(
 )
 
 RootOption = Annotated[Path, typer.Option("--root", help="Folder of the services' data.", metavar="FOLDER")]
-DEFAULT_ROOT = Path(".chsink-dev")
 
 
 @dev.command()
@@ -32,18 +33,28 @@ def up(
     clickhouse: Annotated[int, typer.Option(help="Number of ClickHouse servers.", min=1, max=8)] = 2,
     as_json: JsonOption = False,
 ) -> None:
-    """Start the services, or show those that run.  They stay until `chsink dev down`."""
+    """Start the services, or show those that run.  They stay until `chsink dev down`.
+
+    \b
+    chsink dev up
+    chsink dev up --clickhouse 1 --root /tmp/stack
+    """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
     from chsink.embedded.dev import dev_up
 
+    typer.echo("starting Kafka, ZooKeeper and ClickHouse", err=True)
     stack = dev_up(root, clickhouse)
     _print(stack, as_json=as_json)
     if not as_json:
-        typer.echo(f"\n{job_file_lines(stack)}")
+        typer.echo(next_steps(stack, root), nl=False)
 
 
 @dev.command()
 def status(root: RootOption = DEFAULT_ROOT, as_json: JsonOption = False) -> None:
-    """Show what was started, and whether it runs.  Exit code 1 when not all of it does."""
+    """Show what was started, and whether it runs.  Exit code 1 when not all of it does.
+
+    \b
+    chsink dev status
+    """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
     from chsink.embedded.dev import dev_status
 
     stack = dev_status(root)
@@ -55,22 +66,72 @@ def status(root: RootOption = DEFAULT_ROOT, as_json: JsonOption = False) -> None
 @dev.command()
 def down(
     root: RootOption = DEFAULT_ROOT,
-    delete: Annotated[bool, typer.Option("--delete", help="Remove the data too.")] = False,
+    delete: Annotated[
+        bool, typer.Option("--delete", help="Remove the data and the example job's checkpoint too.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """End the services.  Data and ports are kept for the next `chsink dev up`."""
+    """Stop the services.  Data and ports are kept for the next `chsink dev up`.
+
+    \b
+    chsink dev down
+    chsink dev down --delete      remove the data and the example job's checkpoint too
+    """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
     from chsink.embedded.dev import dev_down
 
     _print(dev_down(root, delete=delete), as_json=as_json)
 
 
-def job_file_lines(stack: DevStack) -> str:
-    """What a job file says of the stack.  With several servers it needs a shard key, whose name is the user's."""
-    urls = ", ".join(f'"http://{address}"' for address in stack.clickhouse)
-    lines = ["[kafka]", f'bootstrap = "{stack.kafka}"', "[clickhouse]", f"endpoints = [{urls}]"]
-    if len(stack.clickhouse) > 1:
-        lines.append('shard_key = ["id"]  # the column of your table that chooses the shard')
-    return "\n".join(lines)
+@dev.command()
+def sql(
+    statement: Annotated[
+        str | None, typer.Argument(help="One SQL statement; left out, it is read from standard input.")
+    ] = None,
+    root: RootOption = DEFAULT_ROOT,
+) -> None:
+    """Run one SQL statement on every ClickHouse server of the stack, and print what each answers.
+
+    \b
+    chsink dev sql < flights.sql
+    chsink dev sql "SELECT count() FROM flights"
+    """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
+    from chsink.embedded.feed import run_sql
+
+    stack = running(root)
+    text = sys.stdin.read() if statement is None else statement
+    for number, address in enumerate(stack.clickhouse):
+        typer.echo(f"clickhouse-{number}: " + (run_sql(address, text).strip() or "done").replace("\n", "\n  ", 1))
+
+
+@dev.command()
+def produce(
+    topic: Annotated[str, typer.Argument(help="Kafka topic; created when it does not exist.")],
+    file: Annotated[Path, typer.Argument(help="One record per line.", exists=True, dir_okay=False)],
+    partitions: Annotated[int, typer.Option(help="Partitions of a topic that is created.", min=1, max=1000)] = 4,
+    root: RootOption = DEFAULT_ROOT,
+) -> None:
+    """Send each line of a file to a topic of the stack, as one record.
+
+    \b
+    chsink dev produce flights flights.jsonl
+    """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
+    from chsink.embedded.feed import send_lines
+
+    stack, sent = running(root), 0
+    for sent in send_lines(stack.kafka, topic, file, partitions):
+        if sys.stderr.isatty():
+            typer.echo(f"\r{sent:,} records", err=True, nl=False)
+    typer.echo(f"sent {sent:,} records to topic {topic}")
+
+
+def running(root: Path) -> DevStack:
+    """The stack in ``root``.  Raises CHS-908 when it does not run."""
+    from chsink.embedded.dev import dev_status
+
+    stack = dev_status(root)
+    if not stack.running:
+        raise local.DEV_NOT_RUNNING(root=root)
+    return stack
 
 
 def _print(stack: DevStack, *, as_json: bool) -> None:

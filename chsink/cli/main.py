@@ -13,6 +13,7 @@ import typer
 
 from chsink.cli.dev import dev
 from chsink.cli.doctor import doctor
+from chsink.cli.init import init
 from chsink.cli.output import Commands
 from chsink.cli.run import run
 from chsink.cli.state import state
@@ -71,6 +72,7 @@ def chsink(
     """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
 
 
+app.command()(init)
 app.command()(validate)
 app.command()(doctor)
 app.command()(run)

@@ -23,6 +23,8 @@ from chsink.errors import local
 
 _STATE_FILE: Final = "dev.json"
 _LOCK_FILE: Final = "dev.lock"
+CHECKPOINT: Final = "checkpoint"
+"""Where the example job's checkpoint lies in a stack's folder: it ends with the stack's data."""
 _STOP_LIMIT_S: Final = 20.0
 
 
@@ -117,6 +119,7 @@ def dev_down(root: Path | str, *, delete: bool = False) -> DevStack:
         if delete and stack.services:
             for service in stack.services:
                 shutil.rmtree(root / service.name, ignore_errors=True)
+            shutil.rmtree(root / CHECKPOINT, ignore_errors=True)
             (root / _STATE_FILE).unlink()
         return stack
 

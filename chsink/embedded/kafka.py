@@ -19,7 +19,7 @@ from chsink.embedded.ports import accepts, free_port
 from chsink.embedded.service import Service, local
 from chsink.errors import local as errors
 
-_FORMAT_LIMIT_S: Final = 60
+_FORMAT_LIMIT_S: Final = 180
 # At INFO a broker writes ten lines for each partition; these say how far a start has come.
 _LOGGING: Final = (
     CONSOLE_LOGGING.replace("rootLogger.level = info", "rootLogger.level = warn")
@@ -132,6 +132,10 @@ class EmbeddedKafka(Service):
         """Give the data folder its cluster id, once."""
         cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         argv = [*java, "kafka.tools.StorageTool", "format", f"--cluster-id={cluster_id}", "--config", str(properties)]
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=_FORMAT_LIMIT_S, check=False)
+        try:
+            done = subprocess.run(argv, capture_output=True, text=True, timeout=_FORMAT_LIMIT_S, check=False)
+        except subprocess.TimeoutExpired:
+            output = f"it took longer than {_FORMAT_LIMIT_S} s"
+            raise errors.KAFKA_NOT_FORMATTED(output=output, properties=properties) from None
         if done.returncode:
             raise errors.KAFKA_NOT_FORMATTED(output=(done.stdout + done.stderr)[-2000:], properties=properties)

@@ -59,6 +59,12 @@ def delete_records(bootstrap: str, name: str, partition: int, before: int) -> No
             answer.result(LIMIT_S)
 
 
+def partition_count(bootstrap: str, name: str) -> int | None:
+    """How many partitions the topic has; None when there is no such topic."""
+    with _reported(f"read topic {name}"):
+        return _served(_admin(bootstrap), name)
+
+
 def answers(bootstrap: str, timeout_s: float = 1.0) -> bool:
     """Whether a broker serves requests there now."""
     try:

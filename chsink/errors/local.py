@@ -114,3 +114,31 @@ NO_PYSPARK = Entry(
     "pyspark is not installed for {python}",
     "run {python} -m pip install pyspark",
 )
+SERVICE_SILENT = Entry(
+    "SERVICE_SILENT",
+    "CHS-905",
+    UnavailableError,
+    "{service} at {address} does not answer: {reason}",
+    "run `chsink dev up`, then try again",
+)
+DEV_NOT_RUNNING = Entry(
+    "DEV_NOT_RUNNING",
+    "CHS-908",
+    PreflightError,
+    "no development stack is running in {root}",
+    "run `chsink dev up`, or name its folder with --root",
+)
+FILE_EXISTS = Entry(
+    "FILE_EXISTS",
+    "CHS-909",
+    PreflightError,
+    "{path} exists already, and chsink init never overwrites a file",
+    "choose another file name, or move this file away",
+)
+DEV_SQL_REFUSED = Entry(
+    "DEV_SQL_REFUSED",
+    "CHS-910",
+    PreflightError,
+    "ClickHouse at {address} refused the statement: {reason}",
+    "correct the statement; `chsink dev sql` takes one statement at a time",
+)
