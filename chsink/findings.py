@@ -96,7 +96,9 @@ def guarded(what: str, check: Callable[[], Iterable[Finding]]) -> Iterator[Findi
     except ChsinkError as raised:
         yield of_error(raised)
     except Unanswered as raised:
-        yield of_error(UnavailableError("CHS-709", f"{what}: {raised}", "check the address, network and TLS settings"))
+        yield of_error(
+            UnavailableError("CHS-709", _about(what, str(raised)), "check the address, network and TLS settings")
+        )
     except ServerRefused as raised:
         message = server_sentence(raised)
         if raised.code in NOT_LET_IN:
@@ -105,6 +107,10 @@ def guarded(what: str, check: Callable[[], Iterable[Finding]]) -> Iterator[Findi
             yield warning(
                 "CHS-219", f"{what} could not be looked at: {message}", "let the user see it, or look by hand"
             )
+
+
+def _about(what: str, message: str) -> str:
+    return message if message.startswith(what) else f"{what}: {message}"
 
 
 def server_sentence(refused: ServerRefused) -> str:

@@ -17,7 +17,7 @@ import structlog
 
 from chsink.batch.model import Assigned, PlannedBatch
 from chsink.batch.roles import BatchTasks, ExactReads, Landing
-from chsink.errors import AlteredError, ChsinkError, ConfigError, UnavailableError
+from chsink.errors import AlteredError, ConfigError, UnavailableError
 
 A = TypeVar("A", bound=Assigned)
 S = TypeVar("S")
@@ -138,6 +138,4 @@ class BatchLoop(Generic[A, S]):
         except BaseException as error:
             self.failure = error
             self._landing = None
-            if isinstance(error, ChsinkError):
-                self._log.error("stopped", id=error.id, error=error.message, fix=error.hint)
             raise

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import tomllib
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -19,6 +22,7 @@ SetOption = Annotated[
     ),
 ]
 DEFAULT_CONFIG = Path("job.toml")
+LOG_FORMAT = "observe.log_format"
 
 
 def load_config(path: Path, assignments: list[str] | None) -> Config:
@@ -30,3 +34,13 @@ def load_config(path: Path, assignments: list[str] | None) -> Config:
             raise InvalidConfigError([problem(key, job_file.SET_WITHOUT_VALUE(), "command line")])
         overrides[key.strip()] = value
     return load(path, overrides=overrides)
+
+
+def log_format(path: Path, assignments: list[str] | None) -> str:
+    """``observe.log_format`` as written, also of a job file that is wrong elsewhere: how its errors are to be said."""
+    said = "console"
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        said = tomllib.loads(path.read_text(encoding="utf-8-sig"))["observe"]["log_format"]
+    said = os.environ.get("CHSINK__OBSERVE__LOG_FORMAT", said)
+    given = [text for key, _, text in (a.partition("=") for a in assignments or []) if key.strip() == LOG_FORMAT]
+    return given[-1] if given else said

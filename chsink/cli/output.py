@@ -2,7 +2,7 @@
 
 Rules:
 - A command raises; the group's handler prints.  Errors go to stderr in words, or, with ``--json``, to stdout as one
-  object ``{"error": {…}}``.  The exit code is the error's own.
+  object ``{"error": {…}}``; a job with a JSON log writes one line of it.  The exit code is the error's own.
 - Colours and tables are drawn only on a terminal: elsewhere the same text is plain, so it can be searched and compared.
 """
 
@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Annotated, Any, TextIO
 
 import typer
@@ -20,6 +21,7 @@ from chsink.config.problems import InvalidConfigError, Problem
 from chsink.errors import ChsinkError
 
 _JSON_KEY = "chsink.json"
+_LOG_KEY = "chsink.log"
 
 
 def remember_json(context: typer.Context, value: bool) -> bool:
@@ -42,7 +44,11 @@ class Commands(TyperGroup):
         try:
             return super().invoke(ctx)
         except ChsinkError as error:
-            report(error, as_json=bool(ctx.meta.get(_JSON_KEY)))
+            as_json = bool(ctx.meta.get(_JSON_KEY))
+            if ctx.meta.get(_LOG_KEY) == "json" and not as_json:
+                log_line(error)
+            else:
+                report(error, as_json=as_json)
             raise typer.Exit(error.exit_code) from error
 
 
@@ -54,6 +60,18 @@ def report(error: ChsinkError, *, as_json: bool) -> None:
     for problem in problems_of(error):
         _styled(sys.stderr, f"error {problem.id}", f" {problem}", "bold red")
         _styled(sys.stderr, "  fix:", f" {problem.hint}", "green")
+
+
+def report_to_log(context: typer.Context, log_format: str) -> None:
+    """Let the error handler write an error as the job's log has it: as one JSON line where a collector reads."""
+    context.meta[_LOG_KEY] = log_format
+
+
+def log_line(error: ChsinkError) -> None:
+    """One line of a JSON log, on standard error."""
+    now = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+    said = {"event": "stopped", "level": "error", "timestamp": now, **error_object(error)}
+    typer.echo(json.dumps(said, ensure_ascii=False), err=True)
 
 
 def error_object(error: ChsinkError) -> dict[str, Any]:

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any
 
 import typer
 
-from chsink.cli.options import DEFAULT_CONFIG, ConfigOption, SetOption, load_config
-from chsink.cli.output import remember_json
+from chsink.cli.options import DEFAULT_CONFIG, ConfigOption, SetOption, load_config, log_format
+from chsink.cli.output import remember_json, report_to_log
 
 
 def run(
+    context: typer.Context,
     config: ConfigOption = DEFAULT_CONFIG,
     assignments: SetOption = None,
     jars: Annotated[
         str,
         typer.Option(
-            help="Jars of Spark's Kafka source, comma-separated; `auto` fetches the pinned ones, `none`: the session's."
+            help="Jars of Spark's Kafka source, comma-separated. `auto` downloads the tested ones; `none` leaves it to "
+            "the session."
         ),
     ] = "auto",
     as_json: Annotated[  # noqa: ARG001 - read by the error handler
@@ -29,25 +34,53 @@ def run(
         ),
     ] = False,
 ) -> None:
-    """Run the job: land every record of its topics, exactly once, until stopped.
+    """Run the job: land every record of its topics exactly once, until stopped.
 
     \b
     chsink run -c job.toml
-    chsink run -c job.toml --set trigger.mode=available_now     drain what is there, then end
+    chsink run -c job.toml --set trigger.mode=available_now     land what waits, then end
     spark-submit … submit.py -c job.toml                        on a cluster: see docs/deployment.md
 
-    It may be killed and started again at any time: it settles what was in doubt, then goes on.  SIGTERM and SIGINT end
-    it after the batch at hand; a second one, or one while it starts, at once.
+    Try it first: `chsink doctor --sample 1000` checks services, tables and records without landing any.
+
+    You may kill and restart it at any time: it settles what was in doubt, then goes on. SIGTERM or Ctrl-C ends it after
+    the current batch; a second one, or one during the start, ends it at once.
+
+    Exit codes: 0 done or stopped, 2 job file or preflight, 3 halted and needs a person, 4 fenced by a newer driver,
+    5 a service did not answer, 130 or 143 interrupted during the start.
     """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
+    report_to_log(context, log_format(config, assignments))
     checked = load_config(config, assignments)
     checked.required_checkpoint()
-    from chsink.spark import job
+    with _interruptible():
+        from chsink.spark import job
 
-    spark = job.session(checked, jars=_jars(jars))
+        spark = job.session(checked, jars=_jars(jars))
+        try:
+            job.run(checked, spark)
+        finally:
+            job.end(spark)
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """SIGTERM and SIGINT end the start with 128 and their number, like a program that knows nothing of them.
+
+    Once the job runs, it takes the signals itself.  Spark has a handler of its own for SIGINT, which raises
+    KeyboardInterrupt.
+    """
+
+    def interrupt(number: int, _frame: Any) -> None:
+        raise SystemExit(128 + number)
+
+    old = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
-        job.run(checked, spark)
+        yield
+    except KeyboardInterrupt:
+        raise SystemExit(128 + signal.SIGINT) from None
     finally:
-        job.end(spark)
+        for number, handler in old.items():
+            signal.signal(number, handler)
 
 
 def _jars(choice: str) -> str | None:

@@ -26,7 +26,7 @@ from clickhouse_connect.driver.httpclient import HttpClient
 from urllib3 import PoolManager, Timeout
 from urllib3.exceptions import HTTPError
 
-from chsink.clickhouse.transport import nothing_sent, open_pool
+from chsink.clickhouse.transport import nothing_sent, open_pool, said
 from chsink.ports import ServerRefused, Unanswered, Unreachable
 
 T = TypeVar("T")
@@ -171,7 +171,7 @@ def _connect(endpoint: Connection, url: str) -> tuple[HttpClient, PoolManager]:
         pool.clear()
         if isinstance(error, ServerRefused):
             raise
-        raise Unreachable(f"{url}: {error}") from error
+        raise Unreachable(str(error)) from error
     client.http_retries = 0
     client.timeout = Timeout(connect=endpoint.connect_timeout_s, read=endpoint.send_receive_timeout_s)
     return client, pool
@@ -188,12 +188,12 @@ def _translated(url: str) -> Iterator[None]:
         cause = error.__cause__
         if isinstance(cause, HTTPError):
             kind = Unreachable if nothing_sent(cause) else Unanswered
-            raise kind(f"{url}: {cause}") from error
+            raise kind(f"{url}: {said(cause)}") from error
         if isinstance(error, StreamFailureError) and error.code is None:
             raise Unanswered(f"{url}: {error}") from error
         raise ServerRefused(error.code, str(error)) from error
     except HTTPError as error:
-        raise Unanswered(f"{url}: {error}") from error
+        raise Unanswered(f"{url}: {said(error)}") from error
 
 
 _cache: dict[Connection, ClickHouseClient] = {}

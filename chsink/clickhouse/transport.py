@@ -28,6 +28,7 @@ from urllib3.response import BaseHTTPResponse
 EXCEPTION_CODE = "X-ClickHouse-Exception-Code"
 GATEWAY_WITHOUT_ANSWER = (502, 504)
 CONNECTIONS = 16
+_POOL_OR_CONNECTION = re.compile(r"^\w+\(host=[^)]*\): ")
 _ERROR_TEXT = re.compile(rb"\bCode: (\d+)\. DB::")
 
 
@@ -91,6 +92,15 @@ def _bounded(base: Any, send_timeout_s: float) -> Any:
             super().request(*args, **kwargs)
 
     return Bounded
+
+
+def said(error: HTTPError) -> str:
+    """What went wrong, without the address and the names of urllib3's classes around it."""
+    reason = error.reason if isinstance(error, MaxRetryError) and error.reason is not None else error
+    cause = reason.__cause__
+    if isinstance(reason, NewConnectionError) and isinstance(cause, OSError) and cause.strerror:
+        return cause.strerror
+    return _POOL_OR_CONNECTION.sub("", str(reason))
 
 
 def nothing_sent(error: HTTPError) -> bool:

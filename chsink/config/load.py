@@ -33,7 +33,7 @@ def load(
     """
     environ = os.environ if environ is None else environ
     data = _read(Path(path))
-    layers = _Layers(data, origins_in(data, str(path)))
+    layers = _Layers(str(path), data, origins_in(data, str(path)))
     for name in sorted(environ):
         if name.startswith(VARIABLE_PREFIX):
             layers.override(schema().path_of_variable(name), environ[name], f"environment variable {name}")
@@ -67,6 +67,7 @@ def _read(path: Path) -> dict[str, Any]:
 class _Layers:
     """The mapping so far, the origin of each key in it, and the problems met on the way."""
 
+    file: str
     data: dict[str, Any]
     origins: dict[str, str]
     found: list[Problem] = field(default_factory=list)
@@ -87,6 +88,8 @@ class _Layers:
         if option:
             _remove(table, option.split("."))
         table[last] = _parsed(value, key, option) if isinstance(value, str) else copy.deepcopy(value)
+        if path == "trigger.mode" and value == "available_now" and self.origins.get("trigger.interval") == self.file:
+            del table["interval"], self.origins["trigger.interval"]  # it belongs to the mode that is replaced
         self.origins[path] = origin
 
 

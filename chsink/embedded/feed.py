@@ -5,11 +5,11 @@ from __future__ import annotations
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 
 from chsink.embedded import topics
 from chsink.errors import local
@@ -61,13 +61,21 @@ def send_lines(bootstrap: str, topic: str, path: Path, partitions: int) -> Itera
     yield sent
 
 
+def _note(failed: list[str]) -> Callable[[KafkaError | None, object], None]:
+    """Keeps why records were not stored."""
+
+    def note(error: KafkaError | None, _message: object) -> None:
+        if error is not None:
+            failed.append(error.str())
+
+    return note
+
+
 def _send(producer: Producer, topic: str, value: bytes, partition: int, failed: list[str]) -> None:
     """Queue one record; waits while the queue is full."""
     while True:
         try:
-            producer.produce(
-                topic, value, partition=partition, on_delivery=lambda error, _: error and failed.append(str(error))
-            )
+            producer.produce(topic, value, partition=partition, on_delivery=_note(failed))
             producer.poll(0)
             return
         except BufferError:

@@ -6,7 +6,10 @@ Metadata only.  Records are read by Spark's source, never by this client.
 from __future__ import annotations
 
 import logging
+import socket
+import time
 from collections.abc import Iterable, Mapping
+from functools import cached_property
 from typing import Any
 
 from confluent_kafka import IsolationLevel, KafkaException, TopicCollection
@@ -19,6 +22,7 @@ from chsink.config import Config
 from chsink.errors import PreflightError, UnavailableError
 from statemachine.ranges import TopicPartition
 
+REFUSED_FOR_S = 3.0
 NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 
 
@@ -31,8 +35,13 @@ class KafkaAdmin:
     def __init__(self, options: Mapping[str, str], *, timeout_s: float) -> None:
         self.bootstrap = options["bootstrap.servers"]
         self.timeout_s = timeout_s
-        logger = logging.getLogger("chsink.librdkafka")
-        self._client = AdminClient({**options, "socket.timeout.ms": int(timeout_s * 1000)}, logger=logger)
+        self._options = {**options, "socket.timeout.ms": int(timeout_s * 1000)}
+
+    @cached_property
+    def _client(self) -> AdminClient:
+        """The client, once a broker has been reached; CHS-702 while every one refuses."""
+        _check_reachable(self.bootstrap)
+        return AdminClient(self._options, logger=logging.getLogger("chsink.librdkafka"))
 
     def topic_ids(self, topics: Iterable[str]) -> dict[str, str | None]:
         """See :class:`chsink.ports.KafkaCluster`."""
@@ -111,11 +120,43 @@ class KafkaAdmin:
             raise self._unavailable(f"no answer within {self.timeout_s:.0f} s") from error
 
     def _unavailable(self, why: str) -> UnavailableError:
-        return UnavailableError(
-            "CHS-702",
-            f"Kafka at {self.bootstrap} does not answer: {why}",
-            "check kafka.bootstrap, the network and the credentials (kafka.options)",
-        )
+        return _silent(self.bootstrap, why)
+
+
+def _check_reachable(bootstrap: str) -> None:
+    """CHS-702 when every address refuses connections for ``REFUSED_FOR_S``.
+
+    librdkafka would try for all of its timeout and then say only that.  An address that does not refuse is left to it.
+    """
+    give_up = time.monotonic() + REFUSED_FOR_S
+    while refusals := _refusals(bootstrap):
+        if time.monotonic() >= give_up:
+            raise _silent(bootstrap, "; ".join(sorted(set(refusals))))
+        time.sleep(0.2)
+
+
+def _refusals(bootstrap: str) -> list[str]:
+    """Why each address refuses a connection; nothing when one of them may not."""
+    found: list[str] = []
+    for address in bootstrap.split(","):
+        host, _, port = address.rpartition(":")
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), timeout=1).close()
+        except (ConnectionRefusedError, socket.gaierror) as error:
+            found.append(error.strerror or str(error))
+        except OSError:
+            return []
+        else:
+            return []
+    return found
+
+
+def _silent(bootstrap: str, why: str) -> UnavailableError:
+    return UnavailableError(
+        "CHS-702",
+        f"Kafka at {bootstrap} does not answer: {why}",
+        "check kafka.bootstrap, the network and the credentials (kafka.options)",
+    )
 
 
 def open_admin(config: Config) -> KafkaAdmin:

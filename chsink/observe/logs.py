@@ -33,8 +33,9 @@ def configure(log_format: Literal["console", "json"], level: str) -> None:
         cache_logger_on_first_use=False,
     )
     logging.basicConfig(level=logging.ERROR, stream=sys.stderr)
-    logging.getLogger("kazoo").setLevel(logging.ERROR)
-    logging.getLogger("py4j.clientserver").setLevel(logging.CRITICAL)  # it repeats what the sink says, as a trace
+    for library in ("kazoo", "urllib3"):
+        logging.getLogger(library).setLevel(logging.ERROR)
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)  # it repeats what the sink says, as a trace
 
 
 def logger(sink: str) -> structlog.typing.FilteringBoundLogger:

@@ -14,6 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from chsink.batch.model import Ack, PlannedBatch, total
 from chsink.observe.metrics import Metrics
+from chsink.observe.skipped import SkipReport
 from chsink.ports import Clock
 from statemachine.ranges import TopicPartition
 from statemachine.records import StateKey, StateRecord
@@ -33,6 +34,7 @@ class JobObserver:
         self.log = log
         self.metrics = metrics
         self._clock = clock
+        self._skipped = SkipReport(log, clock)
         self._times: dict[str, float] = {}
         self._bar = _bar() if progress == "auto" and sys.stderr.isatty() else None
         self._task = self._bar.add_task("landing", total=None) if self._bar else None
@@ -58,12 +60,9 @@ class JobObserver:
         self.metrics.landed(acks)
         sums = total(acks)
         phases = {f"{name}_s": round(seconds, 3) for name, seconds in self._times.items()}
-        for ack in acks:
-            skipped = [c for c in ack.chunks if c.skipped]
-            if skipped:
-                self.log.warning(
-                    "records skipped", count=sum(c.skipped for c in skipped), first=skipped[0].first_skipped
-                )
+        for chunk in (c for ack in acks for c in ack.chunks if c.skipped):
+            self._skipped.add(chunk.skipped, chunk.first_skipped)
+        self._skipped.say()
         odd = {"skipped": sums.skipped, "retries": sums.retries}
         self.log.info("landed", rows=sums.rows, inserts=sums.inserts, **{k: v for k, v in odd.items() if v}, **phases)
         if self._bar and self._task is not None:
@@ -84,7 +83,8 @@ class JobObserver:
             self._bar.update(self._task, total=done + behind)
 
     def close(self) -> None:
-        """Take the bar away."""
+        """Say what is left to say; take the bar away."""
+        self._skipped.say(now=True)
         if self._bar:
             self._bar.stop()
 

@@ -202,3 +202,14 @@ def test_the_mapping_given_is_not_changed(load_text: Load) -> None:
     config = load_text(clickhouse__endpoints=[override])
     assert config.clickhouse.endpoints[0].url == "http://b:1"
     assert override == {"url": "http://b:1"}
+
+
+def test_a_mode_that_is_overridden_takes_the_files_interval_with_it(load_text: Load) -> None:
+    text = LEAST + '[trigger]\ninterval = "5 seconds"\n'
+
+    config = load_text(text, trigger__mode="available_now")
+    assert (config.trigger.mode, config.origin("trigger.interval")) == ("available_now", "default")
+    assert load_text(text, {"CHSINK__TRIGGER__MODE": "available_now"}).trigger.mode == "available_now"
+    assert load_text(text, trigger__mode="processing_time").trigger.interval_ms == 5000
+    with pytest.raises(InvalidConfigError, match=r"trigger\.interval"):
+        load_text(text, trigger__interval="1 second", trigger__mode="available_now")

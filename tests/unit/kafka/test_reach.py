@@ -1,0 +1,34 @@
+"""A broker that refuses connections is reported in a few seconds, not after librdkafka's timeout."""
+
+from __future__ import annotations
+
+import socket
+import time
+
+import pytest
+
+from chsink.embedded.ports import free_port
+from chsink.errors import UnavailableError
+from chsink.kafka import admin as kafka
+
+
+def test_nobody_listens() -> None:
+    bootstrap = f"127.0.0.1:{free_port()},[::1]:{free_port()}"
+    cluster = kafka.KafkaAdmin({"bootstrap.servers": bootstrap}, timeout_s=60)
+    began = time.monotonic()
+
+    with pytest.raises(UnavailableError, match="CHS-702.*does not answer: Connection refused") as raised:
+        cluster.topic_ids(["t"])
+
+    assert raised.value.message.count(bootstrap) == 1
+    assert time.monotonic() - began < 20
+
+
+def test_one_of_several_listens() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        assert kafka._refusals(f"127.0.0.1:{free_port()},127.0.0.1:{server.getsockname()[1]}") == []
+
+
+def test_a_name_that_is_not_known() -> None:
+    [why] = kafka._refusals("no-such-host.invalid:9092")
+    assert "not known" in why or "resolution" in why
