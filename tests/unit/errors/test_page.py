@@ -54,9 +54,10 @@ def test_every_halt_has_a_way_out() -> None:
     assert halts <= set(re.findall(r"CHS-\d{3}", operations_page(runbook)))
 
 
-def test_drawing_twice_changes_nothing() -> None:
-    for drawn, page in ((errors_page, ERRORS), (operations_page, OPERATIONS)):
-        assert drawn(drawn(page)) == drawn(page)
+def test_the_pages_are_what_the_catalogue_says() -> None:
+    """``make docs`` draws them."""
+    assert errors_page(ERRORS) == ERRORS
+    assert operations_page(OPERATIONS) == OPERATIONS
 
 
 def test_a_row_holds_sentence_and_fix_with_parameters_by_name() -> None:
