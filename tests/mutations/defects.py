@@ -32,6 +32,7 @@ class Defect:
 
 
 DRIVER, TASK, LEDGER = "chsink/batch/driver.py", "chsink/batch/task.py", "chsink/batch/ledger.py"
+READER, PIECES = "chsink/batch/reader.py", "chsink/clickhouse/pieces.py"
 RECHECK, CONFIRM = "chsink/batch/recheck.py", "chsink/batch/confirm.py"
 WRITER, WINDOW, DEDUP_MARK = (
     "chsink/clickhouse/writer.py",
@@ -41,14 +42,12 @@ WRITER, WINDOW, DEDUP_MARK = (
 TABLE, TOKENS, WRITES = "statemachine/table.py", "statemachine/tokens.py", "statemachine/writes.py"
 RECORDS, CHUNKS = "statemachine/records.py", "statemachine/chunks.py"
 
-_INSERT = (
-    "        result = writer.insert(piece.shard, assignment.key.table, piece.batch, token, assignment.deadline_ms)\n"
-)
+_INSERT = "            result = writer.insert(piece.shard, assignment.key.table, piece.batch, token, assignment.deadline_ms)\n"
 _AFTER = (
     "            attempt, epoch = self.ledger.attempt(), self.ledger.epoch\n"
     "            self.ledger.write({k: writes.after(self.ledger.records[k], epoch=epoch, attempt=attempt) for k in keys})\n"
 )
-_TOKEN = "        token = piece_token(assignment.key, assignment.record, item.index, piece.shard)\n"
+_TOKEN = "            token = piece_token(assignment.key, assignment.record, chunk.index, piece.shard)\n"
 
 DEFECTS = (
     # --- tokens -------------------------------------------------------------------------------------------------------
@@ -79,17 +78,19 @@ DEFECTS = (
     Defect(
         "token of the planned range, not of the recorded one",
         (
+            Patch(READER, "    bytes: int = 0\n", "    bytes: int = 0\n    planned: OffsetRange | None = None\n"),
             Patch(
-                TASK,
-                "from dataclasses import dataclass, field\n",
-                "from dataclasses import dataclass, field, replace\n",
+                READER,
+                "        return Chunk(self.topic_partition, index, ",
+                "        planned = self.plan.planned[self.topic_partition]\n"
+                "        return Chunk(self.topic_partition, index, planned=planned, offsets=",
             ),
             Patch(
-                TASK,
+                PIECES,
                 _TOKEN,
-                "        plan = context.planned[tp]\n"
-                "        named = replace(assignment.record, first=0, start=plan.start, end=plan.end)\n"
-                "        token = piece_token(assignment.key, named, item.index, piece.shard)\n",
+                "            plan = chunk.planned\n"
+                "            named = replace(assignment.record, first=0, start=plan.start, end=plan.end)\n"
+                "            token = piece_token(assignment.key, named, chunk.index, piece.shard)\n",
             ),
         ),
         "at_most_once",
@@ -151,7 +152,13 @@ DEFECTS = (
     ),
     Defect(
         "a failed insert is acknowledged",
-        (Patch(TASK, _INSERT, "        try:\n    " + _INSERT + "        except ChsinkError:\n            continue\n"),),
+        (
+            Patch(
+                PIECES,
+                _INSERT,
+                "            try:\n    " + _INSERT + "            except ChsinkError:\n                continue\n",
+            ),
+        ),
         "after_means_landed",
         seed=20,
     ),
@@ -161,8 +168,8 @@ DEFECTS = (
             Patch(TASK, "        error = known\n", "        del known\n"),
             Patch(
                 CONFIRM,
-                "not tiles(assignment.record.range, covered)",
-                "tiles(assignment.record.range, [*covered, *covered])",
+                "not tiles(assignment.range, covered)",
+                "tiles(assignment.range, [*covered, *covered])",
             ),
         ),
         "after_means_landed",
@@ -185,14 +192,14 @@ DEFECTS = (
     Defect(
         "chunks by row count",
         (
-            Patch(TASK, "    last_offset: int = -1\n", "    last_offset: int = -1\n    rows: int = 0\n"),
+            Patch(READER, "    last_offset: int = -1\n", "    last_offset: int = -1\n    rows: int = 0\n"),
             Patch(
-                TASK,
-                "            index = chunk_index(record.range, record.chunk_offsets, int(offsets[low]))\n"
-                "            end = chunk(record.range, record.chunk_offsets, index).end\n"
+                READER,
+                "            index = chunk_index(span.range, span.chunk_offsets, int(offsets[low]))\n"
+                "            end = chunk(span.range, span.chunk_offsets, index).end\n"
                 "            stop = int(np.searchsorted(offsets, end))\n",
-                "            index = self.rows // record.chunk_offsets\n"
-                "            stop = min(high, low + record.chunk_offsets - self.rows % record.chunk_offsets)\n"
+                "            index = self.rows // span.chunk_offsets\n"
+                "            stop = min(high, low + span.chunk_offsets - self.rows % span.chunk_offsets)\n"
                 "            self.rows += stop - low\n",
             ),
         ),
