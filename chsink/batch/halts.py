@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from chsink.errors import ChsinkError, UnavailableError
+from chsink.errors import ChsinkError, services
 from chsink.errors.catalogue import CATALOGUE
 from chsink.ports import ServerRefused, Unanswered
 from statemachine.ranges import TopicPartition
@@ -23,8 +23,4 @@ def asking_target() -> Iterator[None]:
     try:
         yield
     except (Unanswered, ServerRefused) as error:
-        raise UnavailableError(
-            "CHS-709",
-            f"ClickHouse did not answer a question about the target: {error}",
-            "bring the server back and start again: what is in doubt will be settled",
-        ) from error
+        raise services.TARGET_UNANSWERED(error=error) from error

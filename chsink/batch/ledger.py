@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TypeVar
 
-from chsink.errors import FencedError, HaltError, UnavailableError
+from chsink.errors import ChsinkError, fencing, halts, services
 from chsink.ports import Clock, Outcome, Row, StateStore, StoreUnavailable, Swap
 from statemachine import owner as owners
 from statemachine import writes
@@ -73,11 +73,7 @@ class Ledger:
                 break
             self.clock.sleep(PAUSE_S)
         else:
-            raise UnavailableError(
-                "CHS-703",
-                f"sink {self.sink!r}: its rows kept changing while they were claimed",
-                "stop the other driver of this sink, then start again",
-            )
+            raise services.CLAIM_DISTURBED(sink=self.sink)
         self._keep_layouts(layouts)
 
     def _claim_owner(self) -> None:
@@ -156,11 +152,7 @@ class Ledger:
         for _ in range(CLAIM_ROUNDS):
             if not missing or not self._take_over(self._load_owned(), missing):
                 return
-        raise UnavailableError(
-            "CHS-703",
-            f"sink {self.sink!r}: rows of new partitions could not be made",
-            "check the state store, then start again",
-        )
+        raise services.ROWS_NOT_CREATED(sink=self.sink)
 
     def write(self, changes: Mapping[StateKey, StateRecord]) -> None:
         """Replace the cached record of every key by the given one, in one compare-and-set.
@@ -211,11 +203,7 @@ class Ledger:
             if current is None
             else f"{current.driver}, epoch {current.epoch}, since {_when(current.claimed_at)}"
         )
-        raise FencedError(
-            "CHS-801",
-            f"sink {self.sink!r} is now owned by {who}; this driver ({self.driver}, epoch {self.epoch}) stops",
-            "let only one driver run this sink, or give the second job another sink name",
-        )
+        raise fencing.OWNED_BY_ANOTHER(sink=self.sink, owner=who, driver=self.driver, epoch=self.epoch)
 
     # --- reading --------------------------------------------------------------------------------------------------
 
@@ -229,11 +217,12 @@ class Ledger:
 
     def _wait(self, deadline: int, what: str, cause: Exception | None = None) -> None:
         if self.clock.now_ms() >= deadline:
-            raise UnavailableError(
-                "CHS-701",
-                f"sink {self.sink!r} could not {what} in the state store ({self.store.name}) "
-                f"within {self.retry_for_ms // 1000} s" + (f": {cause}" if cause else ""),
-                "bring the store back and start again: nothing was inserted without its BEFORE",
+            raise services.STATE_NOT_REACHED(
+                sink=self.sink,
+                what=what,
+                store=self.store.name,
+                seconds=self.retry_for_ms // 1000,
+                cause=f": {cause}" if cause else "",
             ) from cause
         self.clock.sleep(PAUSE_S)
 
@@ -253,19 +242,11 @@ def _look(store: StateStore, sink: str) -> dict[str, Row]:
     try:
         return store.load(sink)
     except StoreUnavailable as error:
-        raise UnavailableError(
-            "CHS-701",
-            f"sink {sink!r} could not read state in the state store ({store.name}): {error}",
-            "bring the store back and start again",
-        ) from error
+        raise services.STATE_NOT_READ(sink=sink, store=store.name, error=error) from error
 
 
-def _changed(key: StateKey) -> FencedError:
-    return FencedError(
-        "CHS-802",
-        f"the state of {key} was changed by another process",
-        "let only one driver run this sink; `chsink status` names the owner",
-    )
+def _changed(key: StateKey) -> ChsinkError:
+    return fencing.STATE_CHANGED(key=key)
 
 
 def _row(key: StateKey, record: StateRecord) -> Row:
@@ -280,11 +261,7 @@ def _read(decoder: Callable[[str], T], row: Row) -> T:
     try:
         return decoder(row.body)
     except CodecError as error:
-        raise HaltError(
-            "CHS-311",
-            f"state row {row.key!r} cannot be read: {error}",
-            "run the chsink version that wrote it, or see `chsink state --help`",
-        ) from error
+        raise halts.STATE_UNREADABLE(row=row.key, error=error) from error
 
 
 def _when(ms: int) -> str:

@@ -17,7 +17,7 @@ import structlog
 
 from chsink.batch.model import Assigned, PlannedBatch
 from chsink.batch.roles import BatchTasks, ExactReads, Landing
-from chsink.errors import AlteredError, ConfigError, UnavailableError
+from chsink.errors import AlteredError, ChsinkError, UnavailableError, stream
 
 A = TypeVar("A", bound=Assigned)
 S = TypeVar("S")
@@ -107,11 +107,7 @@ class BatchLoop(Generic[A, S]):
         planned = batch.planned
         unrouted = sorted({tp.topic for tp in planned.ranges} - set(self._topics))
         if unrouted:
-            raise ConfigError(
-                "CHS-610",
-                f"no route leads from topic {', '.join(unrouted)}",
-                "add a [[route]], or do not subscribe to it",
-            )
+            raise stream.TOPIC_NOT_ROUTED(topics=", ".join(unrouted))
         try:
             self._process(batch)
         except AlteredError as altered:

@@ -81,15 +81,15 @@ class ChunkAck:
 class Ack:
     """One task's answer.
 
-    ``topic`` is None when it saw no record at all.  ``error`` (id, message, hint, exit code) is set when the task
-    stopped on a known error; the chunks before it may have landed.
+    ``topic`` is None when it saw no record at all.  ``error`` (a catalogue entry's name, its parameters) is set when
+    the task stopped on a known error; the chunks before it may have landed.
     """
 
     task: int
     topic: str | None = None
     partition: int | None = None
     chunks: tuple[ChunkAck, ...] = ()
-    error: tuple[str, str, str, int] | None = None
+    error: tuple[str, Mapping[str, str]] | None = None
 
     @property
     def topic_partition(self) -> TopicPartition | None:
@@ -111,7 +111,7 @@ class Ack:
         document: dict[str, Any] = json.loads(text)
         chunks = tuple(ChunkAck(**c) for c in document.pop("chunks"))
         error = document.pop("error")
-        return Ack(**document, chunks=chunks, error=None if error is None else (error[0], error[1], error[2], error[3]))
+        return Ack(**document, chunks=chunks, error=None if error is None else (error[0], error[1]))
 
 
 def total(acks: Sequence[Ack]) -> ChunkAck:

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from chsink.errors import HaltError, PreflightError
+from chsink.errors import stream
 from statemachine.chunks import chunk, chunk_count, chunk_index
 from statemachine.ranges import OffsetRange, TopicPartition
 
@@ -58,11 +58,7 @@ class Chunk:
         # Arrow leaves a column beyond 2 GiB in several batches: a piece is never a part of a chunk.
         batches = table.combine_chunks().to_batches()
         if len(batches) != 1:
-            raise HaltError(
-                "CHS-603",
-                f"a chunk of {table.num_rows} records holds more than 2 GiB in one column",
-                "lower clickhouse.chunk_offsets; decide about a range in doubt with `chsink state resolve --help`",
-            )
+            raise stream.COLUMN_TOO_LARGE(tp=self.topic_partition, offsets=self.offsets)
         return batches[0]
 
 
@@ -116,10 +112,8 @@ class TaskReader:
         current.parts.append(part)
         current.bytes += part.nbytes
         if current.bytes > self.plan.max_chunk_bytes:
-            raise HaltError(
-                "CHS-603",
-                f"{self.topic_partition}: chunk {current.offsets} holds more than {self.plan.max_chunk_bytes} bytes",
-                "raise clickhouse.max_chunk_bytes until this range is settled, then lower clickhouse.chunk_offsets",
+            raise stream.CHUNK_TOO_LARGE(
+                tp=self.topic_partition, offsets=current.offsets, limit=self.plan.max_chunk_bytes
             )
 
     def _cut(self, batch: pa.RecordBatch, offsets: np.ndarray) -> Iterator[tuple[pa.RecordBatch, int]]:
@@ -144,23 +138,14 @@ class TaskReader:
             and pc.all(pc.equal(batch.column("partition"), tp.partition)).as_py()
         )
         if not one:
-            raise _not_alone(f"a task holds records of {self.topic_partition} and of other topic-partitions")
+            raise stream.TASK_MIXES(tp=self.topic_partition)
         if batch.column("offset").null_count:
-            raise _not_alone(f"records of {tp} have no offset")
+            raise stream.OFFSET_MISSING(tp=tp)
         offsets: np.ndarray = batch.column("offset").to_numpy()
         if offsets[0] < self.last_offset or bool((np.diff(offsets) < 0).any()):
-            raise _not_alone(f"the offsets of {tp} are not in ascending order")
+            raise stream.OFFSETS_DESCEND(tp=tp)
         planned = self.plan.planned.get(tp)
         if planned is None or offsets[0] < planned.start or offsets[-1] >= planned.end:
-            raise _not_alone(f"records of {tp} lie outside the planned range {planned}")
+            raise stream.OUTSIDE_PLAN(tp=tp, planned=planned)
         self.last_offset = int(offsets[-1])
         return offsets
-
-
-def _not_alone(what: str) -> PreflightError:
-    return PreflightError(
-        "CHS-602",
-        what,
-        "keep one topic-partition per task, in offset order: remove minPartitions, maxRecordsPerPartition, "
-        "repartition, coalesce, joins and sorts, and pass topic, partition and offset through unchanged",
-    )

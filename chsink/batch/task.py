@@ -53,7 +53,7 @@ def run_task(
         None if tp is None else tp.topic,
         None if tp is None else tp.partition,
         tuple(acks),
-        None if error is None else (error.id, error.message, error.hint, error.exit_code),
+        None if error is None else (error.name, error.params),
     )
 
 

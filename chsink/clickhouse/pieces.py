@@ -23,7 +23,7 @@ from chsink.clickhouse.table import TargetTable
 from chsink.clickhouse.writer import ShardWriter
 from chsink.clock import SystemClock
 from chsink.decode import INSERT_SETTINGS
-from chsink.errors import ChsinkError, HaltError
+from chsink.errors import ChsinkError, halts, values
 from chsink.ports import BadValue, BlockWriter, Decoded, Decoder
 from chsink.sharding import NO_SHARD, Layout, Sharder, split
 from statemachine.ranges import OffsetRange, TopicPartition
@@ -105,11 +105,13 @@ def _already_there(piece: Piece, offsets: OffsetRange, assignment: Assignment, w
         there = writer.count(piece.shard, key.table, key.topic_partition, offsets)
     if there in (0, piece.batch.num_rows):
         return there != 0
-    raise HaltError(
-        "CHS-314",
-        f"{key.topic_partition} {offsets}: shard {piece.shard} of {key.table} holds {there} of the piece's "
-        f"{piece.batch.num_rows} rows, and its deduplication token may be forgotten",
-        "remove or complete these rows by hand, then say so with `chsink state resolve`",
+    raise halts.PIECE_INCOMPLETE(
+        tp=key.topic_partition,
+        offsets=offsets,
+        shard=piece.shard,
+        table=key.table,
+        there=there,
+        rows=piece.batch.num_rows,
     )
 
 
@@ -122,12 +124,7 @@ def _first(tp: TopicPartition, records: pa.RecordBatch, rejected: tuple[BadValue
 
 def _bad_value(first: str, count: int) -> ChsinkError:
     more = f" (and {count - 1} more in this chunk)" if count > 1 else ""
-    return HaltError(
-        "CHS-501",
-        f"{first}{more}",
-        'pass such records over with errors.on_bad_value = "skip"; or change the column, and have the range, which is '
-        "in doubt, sent anew (`chsink state resolve --help`)",
-    )
+    return values.BAD_VALUE(first=first, more=more)
 
 
 # --- decode, then shard ----------------------------------------------------------------------------------------------

@@ -1,3 +1,21 @@
 """8xx: a newer driver owns the sink."""
 
 from __future__ import annotations
+
+from chsink.errors.entry import Entry
+from chsink.errors.families import FencedError
+
+OWNED_BY_ANOTHER = Entry(
+    "OWNED_BY_ANOTHER",
+    "CHS-801",
+    FencedError,
+    "sink {sink} is now owned by {owner}; this driver ({driver}, epoch {epoch}) stops",
+    "let only one driver run this sink, or give the second job another sink name",
+)
+STATE_CHANGED = Entry(
+    "STATE_CHANGED",
+    "CHS-802",
+    FencedError,
+    "the state of {key} was changed by another process",
+    "let only one driver run this sink; `chsink status` names the owner",
+)

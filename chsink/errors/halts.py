@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from chsink.errors.entry import Entry
-from chsink.errors.families import HaltError
+from chsink.errors.families import HaltError, PreflightError
 
 # The pure core halts by name (`statemachine.table.Halt`): the entries of these names are its sentences.
 
@@ -15,6 +15,13 @@ LOG_SHRANK = Entry(
     "Kafka lost records; if the topic is right as it is now, stop the sink and run `chsink state reset`",
     runbook="Find out why first (unclean leader election?). Before the reset, remove the rows that would land again; "
     "after it, start with a new checkpoint.",
+)
+PLAN_SHRANK = Entry(
+    "PLAN_SHRANK",
+    "CHS-301",
+    HaltError,
+    "{tp}: batch {batch} is planned to end at {end}, before its start {start}: Kafka's log shrank",
+    "the topic lost records or was recreated; if the topic is right as it is now, start with a new checkpoint",
 )
 STATE_LOST = Entry(
     "STATE_LOST",
@@ -77,6 +84,13 @@ PIPELINE_CHANGED = Entry(
     "undo the change, let the range settle, then change it again; or decide with `chsink state resolve --help`",
     runbook="To keep the change: remove the range's rows from the table, then `resolve --resend`.",
 )
+STATE_UNREADABLE = Entry(
+    "STATE_UNREADABLE",
+    "CHS-311",
+    HaltError,
+    "state row {row} cannot be read: {error}",
+    "run the chsink version that wrote it, or see `chsink state --help`",
+)
 LAYOUT_LOST = Entry(
     "LAYOUT_LOST",
     "CHS-312",
@@ -91,12 +105,27 @@ NOT_ROUTED = Entry(
     "{tp} is in doubt for table {table}, to which no route leads any more",
     "restore the route until the range is settled; or decide with `chsink state resolve --help`",
 )
+PIECE_INCOMPLETE = Entry(
+    "PIECE_INCOMPLETE",
+    "CHS-314",
+    HaltError,
+    "{tp} {offsets}: shard {shard} of {table} holds {there} of the piece's {rows} rows, and its deduplication "
+    "token may be forgotten",
+    "remove or complete these rows manually, then say so with `chsink state resolve`",
+)
 INSERT_REFUSED = Entry(
     "INSERT_REFUSED",
     "CHS-315",
     HaltError,
     "{url} refused an insert into {table} with code {code}: {reason}",
     "correct the table, its views, the grants or the settings, then start again: chsink will settle the range",
+)
+CHECKPOINT_DAMAGED = Entry(
+    "CHECKPOINT_DAMAGED",
+    "CHS-316",
+    HaltError,
+    "the checkpoint has no {path}",
+    "the checkpoint is damaged: start with a new one; the sink resumes from its recorded state",
 )
 CANNOT_PROBE = Entry(
     "CANNOT_PROBE",
@@ -113,4 +142,103 @@ FOREIGN_ROWS = Entry(
     "{tp}: the table may have forgotten the range's tokens, and may hold rows of these offsets that another sink, or "
     "an earlier topic of this name, inserted ({detail})",
     "check in the table whether the range's own rows are there, then say so: `chsink state resolve --help`",
+)
+SOURCE_MISSES_OFFSETS = Entry(
+    "SOURCE_MISSES_OFFSETS",
+    "CHS-319",
+    HaltError,
+    "Spark's Kafka source misses offsets that its checkpoint names: {reason}",
+    "the topic was shortened or recreated; start with a new checkpoint: the sink goes on from its recorded "
+    "state, and errors.on_gap decides about a gap",
+)
+NO_STATE = Entry(
+    "NO_STATE",
+    "CHS-320",
+    PreflightError,
+    "sink {sink} has no state",
+    "check sink.name and [state] in the job file",
+)
+NO_STATE_OF = Entry(
+    "NO_STATE_OF",
+    "CHS-320",
+    PreflightError,
+    "sink {sink} has no state of {what}",
+    "see `chsink state show`",
+)
+NOTHING_IN_DOUBT = Entry(
+    "NOTHING_IN_DOUBT",
+    "CHS-320",
+    PreflightError,
+    "{tp}: nothing is in doubt",
+    "see `chsink state show`",
+)
+SEVERAL_IN_DOUBT = Entry(
+    "SEVERAL_IN_DOUBT",
+    "CHS-320",
+    PreflightError,
+    "{tp}: several ranges are in doubt ({tables})",
+    "name one with --table",
+)
+SENDERS_MAY_LIVE = Entry(
+    "SENDERS_MAY_LIVE",
+    "CHS-321",
+    PreflightError,
+    "a task of an older job may still send {tp} {range} under the old tokens",
+    "make sure that no process of the old job is running, executors included; then add --senders-gone",
+)
+RESEND_NOT_ROUTED = Entry(
+    "RESEND_NOT_ROUTED",
+    "CHS-322",
+    PreflightError,
+    "{tp}: no route leads to {table}",
+    "restore the route first",
+)
+RESEND_NOT_COUNTED = Entry(
+    "RESEND_NOT_COUNTED",
+    "CHS-322",
+    PreflightError,
+    "{tp} {range}: {reason}",
+    "correct that so that the rows can be counted; or check the table yourself and pass --landed or --lost",
+)
+RESEND_NOT_READABLE = Entry(
+    "RESEND_NOT_READABLE",
+    "CHS-322",
+    PreflightError,
+    "{tp} {range} can no longer be read from Kafka (topic id {topic_id}, log [{start}, {end}))",
+    "pass --landed or --lost",
+)
+RESEND_WOULD_DOUBLE = Entry(
+    "RESEND_WOULD_DOUBLE",
+    "CHS-322",
+    PreflightError,
+    "{table} holds {rows} rows of {tp} {range}: inserted again, they would be there twice",
+    "on each shard: {delete}; or pass --landed",
+)
+CHANGED_MEANWHILE = Entry(
+    "CHANGED_MEANWHILE",
+    "CHS-323",
+    PreflightError,
+    "{key} changed before the decision was written: it is {state} now",
+    "nothing was written; stop the running job, then run the command again",
+)
+RECORDED_MEANWHILE = Entry(
+    "RECORDED_MEANWHILE",
+    "CHS-323",
+    PreflightError,
+    "{key} has state now",
+    "nothing was written; run the command again",
+)
+TABLE_PROVES_NOTHING = Entry(
+    "TABLE_PROVES_NOTHING",
+    "CHS-330",
+    PreflightError,
+    "the state of {topic} cannot be rebuilt from {table} at {url}: {reason}",
+    "{fix}",
+)
+ROWS_PROVE_NOTHING = Entry(
+    "ROWS_PROVE_NOTHING",
+    "CHS-331",
+    PreflightError,
+    "{tp} in {table}: {reason}",
+    "{fix}",
 )

@@ -5,6 +5,14 @@ from __future__ import annotations
 from chsink.errors.entry import Entry
 from chsink.errors.families import AlteredError, PreflightError
 
+TOPIC_MISSING = Entry(
+    "TOPIC_MISSING",
+    "CHS-201",
+    PreflightError,
+    "Kafka at {bootstrap} has no {what}",
+    "create the topic, or correct the route; if a partition is gone for good, remove its state: see `chsink "
+    "state resolve --help` and `chsink state reset --help`",
+)
 NO_TABLE = Entry(
     "NO_TABLE",
     "CHS-202",
@@ -63,6 +71,20 @@ BATCH_EXCEEDS_WINDOW = Entry(
     PreflightError,
     "a batch has {chunks} chunks, but {table} at {url} reliably remembers only {blocks} blocks",
     "raise {setting} or clickhouse.chunk_offsets, or lower kafka.max_offsets_per_trigger",
+)
+COLUMN_UNKNOWN = Entry(
+    "COLUMN_UNKNOWN",
+    "CHS-212",
+    PreflightError,
+    "table {table} has no column {columns}, which the stream has",
+    "rename or drop the column in the transform, or add it to the table",
+)
+COLUMN_REQUIRED = Entry(
+    "COLUMN_REQUIRED",
+    "CHS-213",
+    PreflightError,
+    "the stream has no column {columns}, which table {table} requires",
+    "add it in the transform, or give the table's column a DEFAULT",
 )
 TYPED_JSON = Entry(
     "TYPED_JSON",
@@ -165,4 +187,11 @@ WINDOW_TOO_SHORT = Entry(
     PreflightError,
     "{table} at {url} remembers a deduplication token for {window} s, but an insert and the margin take {needed} s",
     "raise replicated_deduplication_window_seconds, or lower clickhouse.insert_timeout_s",
+)
+METRICS_PORT = Entry(
+    "METRICS_PORT",
+    "CHS-235",
+    PreflightError,
+    "the metrics cannot be served on port {port}: {reason}",
+    "set observe.metrics_port to a port that is free on the driver, or to 0 to take any free port",
 )

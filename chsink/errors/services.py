@@ -12,6 +12,55 @@ STATE_STORE_UNAVAILABLE = Entry(
     "the state store ({store}) does not respond: {reason}",
     "bring the state store back, then start the job again",
 )
+STATE_NOT_REACHED = Entry(
+    "STATE_NOT_REACHED",
+    "CHS-701",
+    UnavailableError,
+    "sink {sink} could not {what} in the state store ({store}) within {seconds} s{cause}",
+    "bring the state store back and start again: nothing was inserted without its BEFORE",
+)
+STATE_NOT_READ = Entry(
+    "STATE_NOT_READ",
+    "CHS-701",
+    UnavailableError,
+    "sink {sink} could not read its state from the state store ({store}): {error}",
+    "bring the state store back and start again",
+)
+KAFKA_UNAVAILABLE = Entry(
+    "KAFKA_UNAVAILABLE",
+    "CHS-702",
+    UnavailableError,
+    "Kafka at {bootstrap} does not respond: {reason}",
+    "check kafka.bootstrap, the network and the credentials (kafka.options)",
+)
+KAFKA_SILENT = Entry(
+    "KAFKA_SILENT",
+    "CHS-702",
+    UnavailableError,
+    "Kafka returned nothing of {tp} at offset {offset} for {seconds} s",
+    "check the brokers, then try again",
+)
+KAFKA_UNREADABLE = Entry(
+    "KAFKA_UNREADABLE",
+    "CHS-702",
+    UnavailableError,
+    "{tp} cannot be read: {reason}",
+    "check the brokers, then try again",
+)
+CLAIM_DISTURBED = Entry(
+    "CLAIM_DISTURBED",
+    "CHS-703",
+    UnavailableError,
+    "sink {sink}: its rows kept changing while they were claimed",
+    "stop the other driver of this sink, then start again",
+)
+ROWS_NOT_CREATED = Entry(
+    "ROWS_NOT_CREATED",
+    "CHS-703",
+    UnavailableError,
+    "sink {sink}: the rows of new partitions could not be created",
+    "check the state store, then start again",
+)
 INSERT_UNANSWERED = Entry(
     "INSERT_UNANSWERED",
     "CHS-704",
@@ -33,6 +82,13 @@ PIECE_TOO_LATE = Entry(
     "the deduplication window of piece {token} has ended, so chsink does not send it",
     "start again: the range is in doubt and chsink will look for its rows in the table",
 )
+ANSWERS_MISSING = Entry(
+    "ANSWERS_MISSING",
+    "CHS-706",
+    UnavailableError,
+    "{expected} tasks gave {answers} answers",
+    "start again: the batch is in doubt and will be settled",
+)
 TOKEN_DOUBTFUL = Entry(
     "TOKEN_DOUBTFUL",
     "CHS-707",
@@ -41,10 +97,31 @@ TOKEN_DOUBTFUL = Entry(
     "start again: the range is in doubt, and chsink looks for its rows before it sends them; if a single batch fills "
     "the deduplication window, enlarge the window or lower kafka.max_offsets_per_trigger",
 )
+SPARK_STOPPED = Entry(
+    "SPARK_STOPPED",
+    "CHS-708",
+    UnavailableError,
+    "Spark stopped the query: {reason}",
+    "see Spark's log, then start again",
+)
+TARGET_UNANSWERED = Entry(
+    "TARGET_UNANSWERED",
+    "CHS-709",
+    UnavailableError,
+    "ClickHouse did not answer a question about the target: {error}",
+    "bring the server back and start again: ranges in doubt will be settled",
+)
 STILL_INSERTING = Entry(
     "STILL_INSERTING",
     "CHS-710",
     UnavailableError,
     "{url} is still running an insert of {tp} {range}",
     "wait until it ends, or find it in system.processes and kill it there; then start again",
+)
+SPARK_NOT_STARTED = Entry(
+    "SPARK_NOT_STARTED",
+    "CHS-711",
+    UnavailableError,
+    "Spark did not start: {reason}",
+    "check spark.master, spark.conf, --jars and Java (17 or 21); Spark's own message is above",
 )

@@ -3,8 +3,16 @@
 from __future__ import annotations
 
 from chsink.errors.entry import Entry
-from chsink.errors.families import ConfigError
+from chsink.errors.families import BadValueError, ConfigError
 
+BAD_VALUE = Entry(
+    "BAD_VALUE",
+    "CHS-501",
+    BadValueError,
+    "{first}{more}",
+    'set errors.on_bad_value = "skip" to pass over such records; or change the column, and then have the range '
+    "in doubt inserted again (`chsink state resolve --help`)",
+)
 UNSUPPORTED_COLUMN = Entry(
     "UNSUPPORTED_COLUMN",
     "CHS-502",

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
 from chsink.decode.columns import Column
-from chsink.errors import PreflightError
+from chsink.errors import preflight
 from chsink.formats.columns import ColumnRecords
 from chsink.formats.json import JsonRecords
 from chsink.formats.metadata import Columns
@@ -48,19 +48,11 @@ def _check_columns(name: str, columns: Sequence[Column], given: tuple[str, ...])
     names = {c.name for c in columns}
     unknown = [c for c in given if c not in names and c not in PASSED_THROUGH]
     if unknown:
-        raise PreflightError(
-            "CHS-212",
-            f"table {name} has no column {', '.join(unknown)}, which the stream has",
-            "rename or drop the column in the transform, or add it to the table",
-        )
+        raise preflight.COLUMN_UNKNOWN(table=name, columns=", ".join(unknown))
     required = [
         c.name
         for c in columns
         if c.name not in given and c.name not in METADATA_COLUMNS and not c.default_kind and "Nullable(" not in c.type
     ]
     if required:
-        raise PreflightError(
-            "CHS-213",
-            f"the stream has no column {', '.join(required)}, which table {name} requires",
-            "add it in the transform, or give the table's column a DEFAULT",
-        )
+        raise preflight.COLUMN_REQUIRED(table=name, columns=", ".join(required))

@@ -19,7 +19,7 @@ from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.admin._listoffsets import OffsetSpec
 
 from chsink.config import Config
-from chsink.errors import PreflightError, UnavailableError
+from chsink.errors import ChsinkError, preflight, services
 from statemachine.ranges import TopicPartition
 
 REFUSED_FOR_S = 3.0
@@ -109,18 +109,13 @@ class KafkaAdmin:
         except KafkaException as error:
             if error.args[0].name() in ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION"):
                 what = f"topic {topic!r}" + ("" if partition is None else f" with a partition {partition}")
-                raise PreflightError(
-                    "CHS-201",
-                    f"Kafka at {self.bootstrap} has no {what}",
-                    "create the topic, or correct the route; of a partition that is gone for good, "
-                    "`chsink state resolve --help` and `chsink state reset --help` end what is recorded",
-                ) from error
+                raise preflight.TOPIC_MISSING(bootstrap=self.bootstrap, what=what) from error
             raise self._unavailable(error.args[0].str()) from error
         except TimeoutError as error:
             raise self._unavailable(f"no answer within {self.timeout_s:.0f} s") from error
 
-    def _unavailable(self, why: str) -> UnavailableError:
-        return _silent(self.bootstrap, why)
+    def _unavailable(self, why: str) -> ChsinkError:
+        return services.KAFKA_UNAVAILABLE(bootstrap=self.bootstrap, reason=why)
 
 
 def _check_reachable(bootstrap: str) -> None:
@@ -131,7 +126,7 @@ def _check_reachable(bootstrap: str) -> None:
     give_up = time.monotonic() + REFUSED_FOR_S
     while refusals := _refusals(bootstrap):
         if time.monotonic() >= give_up:
-            raise _silent(bootstrap, "; ".join(sorted(set(refusals))))
+            raise services.KAFKA_UNAVAILABLE(bootstrap=bootstrap, reason="; ".join(sorted(set(refusals))))
         time.sleep(0.2)
 
 
@@ -149,14 +144,6 @@ def _refusals(bootstrap: str) -> list[str]:
         else:
             return []
     return found
-
-
-def _silent(bootstrap: str, why: str) -> UnavailableError:
-    return UnavailableError(
-        "CHS-702",
-        f"Kafka at {bootstrap} does not answer: {why}",
-        "check kafka.bootstrap, the network and the credentials (kafka.options)",
-    )
 
 
 def open_admin(config: Config) -> KafkaAdmin:

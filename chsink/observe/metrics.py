@@ -12,7 +12,7 @@ from time import perf_counter
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
 
 from chsink.batch.model import Ack, total
-from chsink.errors import PreflightError
+from chsink.errors import preflight
 from statemachine.ranges import TopicPartition
 from statemachine.records import StateKey, StateRecord
 
@@ -61,11 +61,7 @@ class Metrics:
         try:
             server, _thread = start_http_server(port, registry=self.registry)
         except OSError as error:
-            raise PreflightError(
-                "CHS-235",
-                f"the metrics cannot be served on port {port}: {error.strerror or error}",
-                "set observe.metrics_port to a port that is free on the driver, or to 0, which takes one",
-            ) from error
+            raise preflight.METRICS_PORT(port=port, reason=error.strerror or error) from error
         return int(server.server_port)
 
     @contextmanager

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from chsink.batch.ledger import Ledger, read_owner, read_records
 from chsink.clickhouse.landing import driver_name, new_ledger
 from chsink.connect import Services
-from chsink.errors import PreflightError
+from chsink.errors import halts
 from statemachine.records import StateKey, StateRecord
 
 Make = Callable[[StateRecord, int, str], StateRecord]
@@ -32,11 +32,7 @@ def carry_out(services: Services, change: Change, command: str) -> dict[StateKey
     ledger = claim(services, command, change.found)
     for key, shown in change.found.items():
         if _content(ledger.records[key]) != _content(shown):
-            raise PreflightError(
-                "CHS-323",
-                f"{key} changed between looking and deciding: it is {in_words(ledger.records[key])} now",
-                "nothing was written; stop the running job, then look again",
-            )
+            raise halts.CHANGED_MEANWHILE(key=key, state=in_words(ledger.records[key]))
     attempt = ledger.attempt()
     written = {key: make(ledger.records[key], ledger.epoch, attempt) for key, make in change.make.items()}
     ledger.write(written)
@@ -56,9 +52,7 @@ def find(
     """The records of a topic, or of one partition.  PreflightError CHS-320 when there is none."""
     sink = services.config.sink.name
     if read_owner(services.store, sink) is None:
-        raise PreflightError(
-            "CHS-320", f"the sink {sink!r} has no state", "check sink.name and [state] in the job file"
-        )
+        raise halts.NO_STATE(sink=sink)
     found = {
         k: r
         for k, r in sorted(read_records(services.store, sink).items())
@@ -66,7 +60,7 @@ def find(
     }
     if not found:
         what = topic if partition is None else f"{topic} partition {partition}"
-        raise PreflightError("CHS-320", f"the sink {sink!r} has no state of {what}", "see `chsink state show`")
+        raise halts.NO_STATE_OF(sink=sink, what=what)
     return found
 
 

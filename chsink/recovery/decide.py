@@ -11,7 +11,7 @@ from chsink.batch.halts import asking_target
 from chsink.batch.ledger import read_owner
 from chsink.clickhouse.shards import Target
 from chsink.connect import Services
-from chsink.errors import ChsinkError, PreflightError
+from chsink.errors import ChsinkError, halts
 from chsink.notation.metadata_columns import PROBE_COLUMNS
 from chsink.notation.sql import quote_string, quote_table
 from chsink.recovery.change import Change, find
@@ -63,11 +63,7 @@ def plan_resolve(
     doubtful = {k: r for k, r in find(services, tp.topic, tp.partition, table).items() if r.phase is Phase.BEFORE}
     if len(doubtful) != 1:
         tables = ", ".join(k.table for k in doubtful)
-        raise PreflightError(
-            "CHS-320",
-            f"{tp}: " + (f"several ranges are in doubt ({tables})" if doubtful else "nothing is in doubt"),
-            "name one with --table" if doubtful else "see `chsink state show`",
-        )
+        raise halts.SEVERAL_IN_DOUBT(tp=tp, tables=tables) if doubtful else halts.NOTHING_IN_DOUBT(tp=tp)
     [(key, record)] = doubtful.items()
     seen = seen_rows(services, key, record)
     fenced = "a job that runs on this sink is fenced: it stops with CHS-801"
@@ -113,33 +109,23 @@ def _check_resend(services: Services, key: StateKey, record: StateRecord, seen: 
     """A range may be sent anew only when it can be read, nobody else can still send it, and none of it is there."""
     tp = key.topic_partition
     if not services.clickhouse.is_routed(key):
-        raise PreflightError("CHS-322", f"{tp}: no route leads to {key.table}", "put the route back first")
+        raise halts.RESEND_NOT_ROUTED(tp=tp, table=key.table)
     if seen.trouble is not None:
-        raise PreflightError(
-            "CHS-322",
-            f"{tp} {record.range}: {seen.sentence}",
-            "put that right, so that the rows can be counted; or look yourself, and say --landed or --lost",
-        ) from seen.trouble
+        raise halts.RESEND_NOT_COUNTED(tp=tp, range=record.range, reason=seen.sentence) from seen.trouble
     topic_id = services.kafka.topic_ids([key.topic])[key.topic]
     start, end = services.kafka.log_starts([tp])[tp], services.kafka.log_ends([tp])[tp]
     if topic_id != record.topic_id or start > record.start or end < record.end:
-        raise PreflightError(
-            "CHS-322",
-            f"{tp} {record.range} can no longer be read from Kafka (topic id {topic_id}, log [{start}, {end}))",
-            "say --landed or --lost",
-        )
+        raise halts.RESEND_NOT_READABLE(tp=tp, range=record.range, topic_id=topic_id, start=start, end=end)
     if seen.rows and not record.incarnation:
-        raise PreflightError(
-            "CHS-322",
-            f"{key.table} holds {seen.rows} rows of {tp} {record.range}: sent again, they would be there twice",
-            f"on each shard: DELETE FROM {quote_table(key.table)} WHERE {_where(key, record)}; or say --landed",
+        raise halts.RESEND_WOULD_DOUBLE(
+            table=key.table,
+            rows=seen.rows,
+            tp=tp,
+            range=record.range,
+            delete=f"DELETE FROM {quote_table(key.table)} WHERE {_where(key, record)}",
         )
     if not senders_gone:
-        raise PreflightError(
-            "CHS-321",
-            f"a task of an older job may still send {tp} {record.range}, under the old tokens",
-            "make sure that no process of it lives, executors included; then add --senders-gone",
-        )
+        raise halts.SENDERS_MAY_LIVE(tp=tp, range=record.range)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from chsink.batch.halts import asking_target
 from chsink.batch.ledger import read_records
 from chsink.clickhouse.shards import ShardTable, Target
 from chsink.connect import Services
-from chsink.errors import PreflightError
+from chsink.errors import ChsinkError, halts
 from chsink.notation.metadata_columns import PROBE_COLUMNS
 from chsink.notation.sql import quote_string, quote_table
 from chsink.recovery.change import claim
@@ -47,7 +47,7 @@ class Recovered:
     key: StateKey
     landed: OffsetRange
     topic_id: str | None
-    refusal: PreflightError | None = None
+    refusal: ChsinkError | None = None
 
 
 def survey(services: Services, say: Say, accepted: Accepted) -> list[Recovered]:
@@ -83,7 +83,7 @@ def write(services: Services, found: list[Recovered]) -> dict[StateKey, StateRec
         said = writes.Announcement(one.topic_id, services.config.clickhouse.chunk_offsets, layout, "", now)
         record = ledger.records[one.key]
         if record.phase is not Phase.EMPTY:
-            raise PreflightError("CHS-323", f"{one.key} has state now", "nothing was written; look again")
+            raise halts.RECORDED_MEANWHILE(key=one.key)
         changes[one.key] = writes.recovered(
             record, one.landed, said, incarnation=now // 1000, epoch=ledger.epoch, attempt=attempt
         )
@@ -104,9 +104,8 @@ def _check_table(target: Target, accepted: Accepted) -> None:
             raise _cannot(target, shard.url, why, fix)
 
 
-def _cannot(target: Target, url: str, why: str, fix: str) -> PreflightError:
-    what = f"the state of {target.topic} cannot be rebuilt from {target.name} at {url}: {why}"
-    return PreflightError("CHS-330", what, fix)
+def _cannot(target: Target, url: str, why: str, fix: str) -> ChsinkError:
+    return halts.TABLE_PROVES_NOTHING(topic=target.topic, table=target.name, url=url, reason=why, fix=fix)
 
 
 def _losing(shard: ShardTable) -> str | None:
@@ -147,7 +146,7 @@ class _Partition:
         landed = seen.range if refusal is not None else OffsetRange(seen.range.start, self._next_record(seen.range.end))
         yield Recovered(self._key, landed, topic_id, refusal)
 
-    def _doubt(self, seen: Extent) -> PreflightError | None:
+    def _doubt(self, seen: Extent) -> ChsinkError | None:
         log_start = self._services.kafka.log_starts([self._tp])[self._tp]
         missing = list(holes(self._clients, self._target.name, self._tp, seen.range, self._progress(seen)))
         offsets = seen.range.length - sum(h.length for h in missing)
@@ -193,7 +192,7 @@ class _Partition:
 
         return progress
 
-    def _log_ends_before(self, seen: Extent) -> PreflightError | None:
+    def _log_ends_before(self, seen: Extent) -> ChsinkError | None:
         end = self._log_end()
         if end >= seen.range.end:
             return None
@@ -202,8 +201,8 @@ class _Partition:
             "a topic that was made anew cannot be recovered; use a new sink name",
         )
 
-    def _refused(self, why: str, fix: str) -> PreflightError:
-        return PreflightError("CHS-331", f"{self._tp} in {self._target.name}: {why}", fix)
+    def _refused(self, why: str, fix: str) -> ChsinkError:
+        return halts.ROWS_PROVE_NOTHING(tp=self._tp, table=self._target.name, reason=why, fix=fix)
 
     def _delete_from(self, offset: int) -> str:
         return (

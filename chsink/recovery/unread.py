@@ -14,7 +14,7 @@ from contextlib import closing
 from confluent_kafka import Consumer, KafkaError
 from confluent_kafka import TopicPartition as ClientPartition
 
-from chsink.errors import UnavailableError
+from chsink.errors import ChsinkError, services
 from statemachine.ranges import OffsetRange, TopicPartition
 
 NEAR = 10_000
@@ -58,11 +58,7 @@ def _read(consumer: Consumer, tp: TopicPartition, hole: OffsetRange) -> tuple[in
                 return None, position
             idle_s += POLL_S
             if idle_s >= PATIENCE_S:
-                raise UnavailableError(
-                    "CHS-702",
-                    f"Kafka gives nothing of {tp} at {position} for {PATIENCE_S:.0f} s",
-                    "look at the brokers",
-                )
+                raise services.KAFKA_SILENT(tp=tp, offset=position, seconds=f"{PATIENCE_S:.0f}")
             continue
         idle_s = 0.0
         error = message.error()
@@ -76,5 +72,5 @@ def _read(consumer: Consumer, tp: TopicPartition, hole: OffsetRange) -> tuple[in
             return (offset if offset < hole.end else None), offset + 1
 
 
-def _unreadable(tp: TopicPartition, error: KafkaError) -> UnavailableError:
-    return UnavailableError("CHS-702", f"{tp} cannot be read: {error.str()}", "look at the brokers, then try again")
+def _unreadable(tp: TopicPartition, error: KafkaError) -> ChsinkError:
+    return services.KAFKA_UNREADABLE(tp=tp, reason=error.str())

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from chsink.config import Config
-from chsink.errors import ChsinkError, HaltError, UnavailableError, without_values
+from chsink.errors import ChsinkError, halts, services, without_values
 from chsink.observe.logs import configure
 from chsink.spark.sink import Sink
 
@@ -48,11 +48,7 @@ def session(config: Config, jars: str | None = None) -> SparkSession:
     try:
         spark = builder.getOrCreate()
     except (PySparkException, *NO_ANSWER) as error:
-        raise UnavailableError(
-            "CHS-711",
-            f"Spark did not start: {_first_line(error)}",
-            "check spark.master, spark.conf, --jars and Java (17 or 21); Spark's own words are above",
-        ) from error
+        raise services.SPARK_NOT_STARTED(reason=_first_line(error)) from error
     spark.sparkContext.setLogLevel("ERROR")
     return spark
 
@@ -126,15 +122,8 @@ def _end(query: StreamingQuery, sink: Sink, stop: _StopSignals) -> None:
 def _stopped(error: Exception) -> ChsinkError:
     """What a failure of Spark means for the user."""
     if any(mark in str(error) for mark in DATA_LOSS):
-        return HaltError(
-            "CHS-319",
-            f"Spark's Kafka source misses offsets that its checkpoint names: {_first_line(error)}",
-            "the topic was shortened or recreated; start with a new checkpoint: the sink goes on from its recorded "
-            "state, and errors.on_gap says what becomes of a gap",
-        )
-    return UnavailableError(
-        "CHS-708", f"Spark stopped the query: {_first_line(error)}", "see Spark's log, then start again"
-    )
+        return halts.SOURCE_MISSES_OFFSETS(reason=_first_line(error))
+    return services.SPARK_STOPPED(reason=_first_line(error))
 
 
 def _first_line(error: Exception) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-from chsink.errors import PreflightError
+from chsink.errors import stream
 
 FIX = (
     "remove minPartitions and maxRecordsPerPartition from the source, and repartition, coalesce, joins with a shuffle, "
@@ -25,11 +25,9 @@ def check_tasks(frame: DataFrame, expected: int) -> int:
     rdd: Any = frame._jdf.queryExecution().toRdd()
     tasks = int(rdd.getNumPartitions())
     if tasks != expected:
-        raise PreflightError(
-            "CHS-602", f"{tasks} tasks for {expected} topic-partitions with new records: one task must own each", FIX
-        )
+        raise stream.TASK_COUNT(tasks=tasks, expected=expected)
     if _has_shuffle(rdd):
-        raise PreflightError("CHS-602", "the stream is shuffled between Kafka and the sink", FIX)
+        raise stream.SHUFFLED()
     return tasks
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from chsink.batch.model import PlannedBatch
-from chsink.errors import HaltError, PreflightError
+from chsink.errors import halts, stream
 from statemachine.ranges import OffsetRange, TopicPartition
 
 Offsets = dict[TopicPartition, int]
@@ -30,11 +30,7 @@ def planned_batch(spark: SparkSession, checkpoint: str, batch_id: int) -> Planne
     for tp, end in sorted(ends.items()):
         start = starts.get(tp, 0)
         if end < start:
-            raise HaltError(
-                "CHS-301",
-                f"{tp}: batch {batch_id} is planned to end at {end}, before its start {start}: Kafka's log shrank",
-                "the topic lost records or was recreated; start with a new checkpoint when the topic is right as it is",
-            )
+            raise halts.PLAN_SHRANK(tp=tp, batch=batch_id, end=end, start=start)
         ranges[tp] = OffsetRange(start, end)
     history = frozenset(tp for tp, r in ranges.items() if r.start > initial.get(tp, 0))
     return PlannedBatch(batch_id, ranges, history)
@@ -50,11 +46,7 @@ def _source_offsets(text: str) -> Offsets:
     """The one source's line of an offset log entry."""
     version, _metadata, *sources = text.strip().split("\n")
     if version != "v1" or len(sources) != 1:
-        raise PreflightError(
-            "CHS-601",
-            f"the offset log is of version {version} with {len(sources)} sources",
-            "read one Kafka source per query (several topics are fine), and set no offset log format",
-        )
+        raise stream.OFFSET_LOG_FORMAT(version=version, count=len(sources))
     return _parse(sources[0])
 
 
@@ -63,19 +55,13 @@ def _parse(line: str) -> Offsets:
         topics: dict[str, dict[str, int]] = json.loads(line)
         return {TopicPartition(t, int(p)): int(o) for t, by in topics.items() for p, o in by.items()}
     except (AttributeError, TypeError, ValueError) as error:
-        raise PreflightError(
-            "CHS-601", "the offset log does not hold Kafka offsets", "use Spark's kafka source for this query"
-        ) from error
+        raise stream.OFFSET_LOG_CONTENT() from error
 
 
 def _required(spark: SparkSession, path: str) -> str:
     text = read_text(spark, path)
     if text is None:
-        raise HaltError(
-            "CHS-316",
-            f"the checkpoint has no {path}",
-            "the checkpoint is damaged: start with a new one; the sink resumes from its recorded state",
-        )
+        raise halts.CHECKPOINT_DAMAGED(path=path)
     return text
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from chsink.errors import ConfigError
+from chsink.errors import stream
 from chsink.spark.stream_plan import StreamPlan, inspect
 
 
@@ -32,11 +32,7 @@ class RunningQuery:
 def check_whole(frame: DataFrame) -> None:
     """ConfigError CHS-613 if the batch was transformed on its way here: an exact read would not repeat that."""
     if frame._jdf.queryExecution().analyzed().children().size():
-        raise ConfigError(
-            "CHS-613",
-            "the DataFrame is not the batch as Spark gave it: it was transformed inside the function of foreachBatch",
-            "transform the stream, before writeStream: foreachBatch(sink) takes the batch as it is",
-        )
+        raise stream.BATCH_TRANSFORMED()
 
 
 def current_query(frame: DataFrame) -> RunningQuery:
@@ -48,8 +44,4 @@ def current_query(frame: DataFrame) -> RunningQuery:
         if query is not None:
             execution: Any = query._jsq.streamingQuery()
             return RunningQuery(query_id, str(execution.runId()), str(execution.resolvedCheckpointRoot()), execution)
-    raise ConfigError(
-        "CHS-608",
-        "the planned offset ranges of this DataFrame are not known: it is not a batch of a running streaming query",
-        "use Sink.start(stream), or stream.writeStream.foreachBatch(sink), or pass ranges= to Sink.process",
-    )
+    raise stream.RANGES_UNKNOWN()

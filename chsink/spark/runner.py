@@ -10,7 +10,8 @@ from pyspark.sql import DataFrame
 
 from chsink.batch.model import Ack, Assigned, PlannedBatch
 from chsink.batch.roles import Landing, Tasks
-from chsink.errors import ConfigError, UnavailableError
+from chsink.errors import services
+from chsink.errors import stream as errors
 from chsink.spark.executor import ACK_SCHEMA, ExecutorTask
 from chsink.spark.lineage import check_tasks
 from chsink.spark.stream_plan import StreamPlan
@@ -70,11 +71,7 @@ def _run(
     acked = chosen.mapInArrow(ExecutorTask(tasks.body(assignments, planned)), ACK_SCHEMA)
     acks = [Ack.from_json(row.ack) for row in acked.collect()]
     if len(acks) != expected:
-        raise UnavailableError(
-            "CHS-706",
-            f"{expected} tasks gave {len(acks)} answers",
-            "start again: the batch is in doubt and will be settled",
-        )
+        raise services.ANSWERS_MISSING(expected=expected, answers=len(acks))
     return acks
 
 
@@ -82,10 +79,5 @@ def _present(fields: Sequence[str], frame: DataFrame) -> Sequence[str]:
     """The columns that the tasks need; ConfigError CHS-607 where the stream has one of them not."""
     missing = [f for f in fields if f not in frame.columns]
     if missing:
-        raise ConfigError(
-            "CHS-607",
-            f"the stream has no column {', '.join(missing)}",
-            "keep topic, partition and offset through the transform, and give every column that the table needs"
-            + (" (for _kafka_headers, set includeHeaders on the source)" if "headers" in missing else ""),
-        )
+        raise errors.STREAM_COLUMN_MISSING(columns=", ".join(missing))
     return fields

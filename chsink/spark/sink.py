@@ -30,7 +30,7 @@ from chsink.checks import check_start
 from chsink.clickhouse.landing import open_landing
 from chsink.config import Config
 from chsink.connect import connected
-from chsink.errors import ConfigError
+from chsink.errors import stream as errors
 from chsink.observe.metrics import Metrics
 from chsink.observe.observer import JobObserver
 from chsink.spark.offset_log import planned_batch
@@ -70,7 +70,7 @@ class Sink:
         """
         checkpoint = self.config.sink.checkpoint
         if checkpoint is None:
-            raise ConfigError("CHS-609", "sink.checkpoint is not set", "name a folder or URI for Spark's checkpoint")
+            raise errors.CHECKPOINT_NOT_SET()
         self._loop.start(of_frame(stream), exact_reads)
         stream.sparkSession.conf.set(ARROW_ROWS, str(self.config.clickhouse.chunk_offsets))
         writer = stream.writeStream.foreachBatch(self).option("checkpointLocation", checkpoint)
@@ -158,12 +158,7 @@ class Sink:
         """Check services and tables, then open the lander for the stream."""
         isolation, services = self.config.kafka.isolation_level, self._services
         if stream.isolation_level != isolation:
-            raise ConfigError(
-                "CHS-612",
-                f"the stream reads at Kafka's isolation level {stream.isolation_level}, the job at {isolation}",
-                "make the stream by Sink.stream(spark); or give it the option kafka.isolation.level, or set "
-                "kafka.isolation_level in the job",
-            )
+            raise errors.ISOLATION_DIFFERS(stream=stream.isolation_level, job=isolation)
         services.clickhouse.refresh()
         check_start(services, stream)
         return open_landing(

@@ -17,7 +17,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from chsink.errors import ConfigError, PreflightError
+from chsink.errors import stream
 from statemachine.ranges import OffsetRange, TopicPartition
 
 SOURCE = "StreamingRelationV2"
@@ -106,20 +106,14 @@ def inspect(spark: SparkSession, plan: Any) -> StreamPlan:
     sources = [n for n in nodes if _is_source(n)]
     if len(sources) != 1 or sources[0].sourceName() != "kafka":
         names = ", ".join(str(s.sourceName()) for s in sources) or "none"
-        raise PreflightError(
-            "CHS-601", f"the query reads {len(sources)} streaming sources ({names})", "read one Kafka source per query"
-        )
+        raise stream.NO_KAFKA_SOURCE(count=len(sources), names=names)
     options = dict(sources[0].extraOptions().asCaseSensitiveMap())
     _check_options(options)
     for node in nodes:
         _check_node(node)
     transform = "" if len(nodes) == 1 else _text(spark, plan)
     if not plan.deterministic() or (transform and CLOCK.search(str(plan.toString()))):
-        raise PreflightError(
-            "CHS-604",
-            "the transform is not deterministic (rand, uuid, the current time, a UDF marked so): a retry would differ",
-            "derive values from the record, or compute them in ClickHouse by a DEFAULT expression",
-        )
+        raise stream.NOT_DETERMINISTIC()
     attributes = plan.output()
     columns = tuple(str(attributes.apply(i).name()) for i in range(attributes.size()))
     return StreamPlan(spark, plan, options, columns, transform)
@@ -128,7 +122,7 @@ def inspect(spark: SparkSession, plan: Any) -> StreamPlan:
 def of_frame(frame: DataFrame) -> StreamPlan:
     """The checked plan of a streaming DataFrame."""
     if not frame.isStreaming:
-        raise ConfigError("CHS-605", "the DataFrame is not a stream", "make it with spark.readStream.format('kafka')")
+        raise stream.NOT_A_STREAM()
     return inspect(frame.sparkSession, frame._jdf.queryExecution().analyzed())
 
 
@@ -136,15 +130,9 @@ def _check_options(options: Mapping[str, str]) -> None:
     lowered = {k.lower(): v for k, v in options.items()}
     for name in SPLITTING:
         if name in lowered:
-            raise PreflightError(
-                "CHS-602",
-                f"the Kafka source sets {name}, which splits one topic-partition over several tasks",
-                f"remove {name}: exactly once needs one task per topic-partition",
-            )
+            raise stream.SOURCE_SPLITS(option=name)
     if lowered.get("failondataloss", "true").lower() == "false":
-        raise PreflightError(
-            "CHS-606", "the Kafka source sets failOnDataLoss=false, which skips lost records silently", "remove it"
-        )
+        raise stream.LOSS_IGNORED()
 
 
 def _check_node(node: Any) -> None:
@@ -152,12 +140,7 @@ def _check_node(node: Any) -> None:
     subqueries = int(node.subqueries().size())
     if subqueries or name.startswith(STATEFUL) or any(word in name for word in MIXING):
         what = "a subquery" if subqueries else name
-        raise PreflightError(
-            "CHS-611",
-            f"the stream holds a step whose result depends on more than one record: {what}",
-            "keep to steps that turn one record into 0..N rows, the same ones at every retry; aggregate and look up in "
-            "ClickHouse (materialized views, dictionaries)",
-        )
+        raise stream.MIXING_STEP(step=what)
 
 
 def _text(spark: SparkSession, plan: Any) -> str:
