@@ -17,7 +17,7 @@ import structlog
 
 from chsink.batch.model import Assigned, PlannedBatch
 from chsink.batch.roles import BatchTasks, ExactReads, Landing
-from chsink.errors import AlteredError, ChsinkError, UnavailableError, stream
+from chsink.errors import AlteredError, UnavailableError, stream
 
 A = TypeVar("A", bound=Assigned)
 S = TypeVar("S")
@@ -46,7 +46,9 @@ class MicroBatch(Protocol[A, S]):
 
 
 class BatchLoop(Generic[A, S]):
-    """``open_landing`` opens the lander for a stream; ``finished`` is called after each batch."""
+    """``open_landing`` opens the lander for a stream; ``finished`` is called after a batch, ``failed`` after one that
+    raised.
+    """
 
     def __init__(
         self,
@@ -54,12 +56,14 @@ class BatchLoop(Generic[A, S]):
         finished: Callable[[PlannedBatch], None],
         topics: Collection[str],
         log: structlog.typing.FilteringBoundLogger,
+        failed: Callable[[BaseException], None],
     ) -> None:
         self.failure: BaseException | None = None
         self._open_landing = open_landing
         self._finished = finished
         self._topics = topics
         self._log = log
+        self._failed = failed
         self._landing: Landing[A] | None = None
         self._stream: S | None = None
         self._run: object = None
@@ -134,4 +138,5 @@ class BatchLoop(Generic[A, S]):
         except BaseException as error:
             self.failure = error
             self._landing = None
+            self._failed(error)
             raise

@@ -9,7 +9,7 @@ OWNED_BY_ANOTHER = Entry(
     "OWNED_BY_ANOTHER",
     "CHS-801",
     FencedError,
-    "sink {sink} is now owned by {owner}; this driver ({driver}, epoch {epoch}) stops",
+    "sink '{sink}' is now owned by {owner}; this driver ({driver}, epoch {epoch}) stops",
     "let only one driver run this sink, or give the second job another sink name",
 )
 STATE_CHANGED = Entry(

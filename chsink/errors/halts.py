@@ -88,7 +88,7 @@ STATE_UNREADABLE = Entry(
     "STATE_UNREADABLE",
     "CHS-311",
     HaltError,
-    "state row {row} cannot be read: {error}",
+    "state row '{row}' cannot be read: {error}",
     "run the chsink version that wrote it, or see `chsink state --help`",
 )
 LAYOUT_LOST = Entry(
@@ -155,14 +155,14 @@ NO_STATE = Entry(
     "NO_STATE",
     "CHS-320",
     PreflightError,
-    "sink {sink} has no state",
+    "sink '{sink}' has no state",
     "check sink.name and [state] in the job file",
 )
 NO_STATE_OF = Entry(
     "NO_STATE_OF",
     "CHS-320",
     PreflightError,
-    "sink {sink} has no state of {what}",
+    "sink '{sink}' has no state of {what}",
     "see `chsink state show`",
 )
 NOTHING_IN_DOUBT = Entry(

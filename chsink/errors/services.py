@@ -16,14 +16,14 @@ STATE_NOT_REACHED = Entry(
     "STATE_NOT_REACHED",
     "CHS-701",
     UnavailableError,
-    "sink {sink} could not {what} in the state store ({store}) within {seconds} s{cause}",
+    "sink '{sink}' could not {what} in the state store ({store}) within {seconds} s{cause}",
     "bring the state store back and start again: nothing was inserted without its BEFORE",
 )
 STATE_NOT_READ = Entry(
     "STATE_NOT_READ",
     "CHS-701",
     UnavailableError,
-    "sink {sink} could not read its state from the state store ({store}): {error}",
+    "sink '{sink}' could not read its state from the state store ({store}): {error}",
     "bring the state store back and start again",
 )
 KAFKA_UNAVAILABLE = Entry(
@@ -51,14 +51,14 @@ CLAIM_DISTURBED = Entry(
     "CLAIM_DISTURBED",
     "CHS-703",
     UnavailableError,
-    "sink {sink}: its rows kept changing while they were claimed",
+    "sink '{sink}': its rows kept changing while they were claimed",
     "stop the other driver of this sink, then start again",
 )
 ROWS_NOT_CREATED = Entry(
     "ROWS_NOT_CREATED",
     "CHS-703",
     UnavailableError,
-    "sink {sink}: the rows of new partitions could not be created",
+    "sink '{sink}': the rows of new partitions could not be created",
     "check the state store, then start again",
 )
 INSERT_UNANSWERED = Entry(

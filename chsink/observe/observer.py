@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from chsink.batch.model import Ack, PlannedBatch, total
+from chsink.errors import HaltError
 from chsink.observe.metrics import Metrics
 from chsink.observe.skipped import SkipReport
 from chsink.ports import Clock
@@ -81,6 +82,11 @@ class JobObserver:
             behind = sum(max(0, end - recorded.get(tp, 0)) for tp, end in ends.items())
             done = next(t.completed for t in self._bar.tasks if t.id == self._task)
             self._bar.update(self._task, total=done + behind)
+
+    def failed(self, error: BaseException) -> None:
+        """A batch raised; halts are counted."""
+        if isinstance(error, HaltError):
+            self.metrics.halts.labels(self.metrics.sink).inc()
 
     def close(self) -> None:
         """Say what is left to say; take the bar away."""

@@ -54,7 +54,7 @@ class Sink:
         self.metrics = Metrics(config.sink.name)
         self.observer = JobObserver(self.log, self.metrics, self._services.clock, config.observe.progress)
         self._closing.callback(self.observer.close)
-        self._loop = BatchLoop(self._open, self._finished, config.topics, self.log)
+        self._loop = BatchLoop(self._open, self._finished, config.topics, self.log, failed=self.observer.failed)
 
     @property
     def failure(self) -> BaseException | None:

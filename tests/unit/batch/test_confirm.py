@@ -6,7 +6,7 @@ import pytest
 
 from chsink.batch.confirm import confirm
 from chsink.batch.model import Ack, Assignment, ChunkAck
-from chsink.errors import BadValueError, ChsinkError, FencedError, HaltError, PreflightError, UnavailableError
+from chsink.errors import ChsinkError, PreflightError, fencing, halts, services, stream, values
 from statemachine.records import Phase, StateKey, StateRecord
 
 
@@ -55,19 +55,19 @@ def test_refused(name: str) -> None:
     assert caught.value.id == "CHS-602"
 
 
-@pytest.mark.parametrize(
-    ("error", "family"),
-    [
-        (("CHS-501", "m", "h", 3), BadValueError),
-        (("CHS-314", "m", "h", 3), HaltError),
-        (("CHS-602", "m", "h", 2), PreflightError),
-        (("CHS-702", "m", "h", 5), UnavailableError),
-        (("CHS-401", "m", "h", 4), FencedError),
-        (("CHS-999", "m", "h", 9), ChsinkError),
-    ],
+ERRORS = (
+    values.BAD_VALUE(first="topic 't' partition 0 offset 3: column 'n': text is not UInt8", more=""),
+    halts.PIECE_INCOMPLETE(tp="t-0", offsets="[0, 4)", shard=0, table="d.t", there=1, rows=2),
+    stream.OFFSET_MISSING(tp="t-0"),
+    services.KAFKA_UNAVAILABLE(bootstrap="here", reason="no answer"),
+    fencing.STATE_CHANGED(key="s/t/0/d.t"),
 )
-def test_the_error_of_a_task_becomes_the_drivers(error: tuple[str, str, str, int], family: type[ChsinkError]) -> None:
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda e: e.name)
+def test_the_error_of_a_task_becomes_the_drivers(error: ChsinkError) -> None:
     """Also when every chunk was acknowledged before it."""
-    with pytest.raises(family) as caught:
-        confirm([ack(*WHOLE), Ack(1, "t", 1, (), error)], [assigned()])
-    assert (type(caught.value), caught.value.id, caught.value.hint) == (family, error[0], "h")
+    answer = Ack.from_json(Ack(1, "t", 1, (), (error.name, error.params)).to_json())
+    with pytest.raises(type(error)) as caught:
+        confirm([ack(*WHOLE), answer], [assigned()])
+    assert (type(caught.value), str(caught.value)) == (type(error), str(error))

@@ -14,7 +14,8 @@ from chsink.batch.model import Ack, Assignment, ChunkAck, total
 from chsink.batch.reader import ReadPlan, Span
 from chsink.batch.task import run_task
 from chsink.clickhouse.pieces import Piece, PieceLander, Prepared
-from chsink.errors import UnavailableError
+from chsink.errors import ChsinkError, services
+from chsink.errors.catalogue import from_wire
 from chsink.ports import BadValue, InsertResult
 from statemachine.ranges import OffsetRange, TopicPartition
 from statemachine.records import Phase, StateKey, StateRecord
@@ -43,7 +44,7 @@ class Writer:
     def insert(self, shard: int, table: str, batch: pa.RecordBatch, token: str, deadline_ms: int) -> InsertResult:
         assert table == "db.t"
         if len(self.sent) == self.fail_at:
-            raise UnavailableError("CHS-702", "no answer", "wait")
+            raise services.KAFKA_UNAVAILABLE(bootstrap="here", reason="no answer")
         self.sent.append((shard, batch.column("offset").to_pylist(), token, deadline_ms))
         return InsertResult(batch.num_rows, 8 * batch.num_rows, 0)
 
@@ -88,6 +89,12 @@ def context(writer: Writer, *, record: StateRecord = RECORD, probe: bool = False
 def run(writer: Writer, *batches: pa.RecordBatch, **changes: object) -> Ack:
     task = context(writer)
     return replace(task, lander=replace(task.lander, **changes)).run(iter(batches))  # type: ignore[arg-type]
+
+
+def reported(ack: Ack) -> ChsinkError:
+    """The error of a task, as the driver gets it."""
+    assert ack.error is not None
+    return from_wire(*ack.error)
 
 
 def covered(ack: Ack) -> list[tuple[int, int]]:
@@ -201,9 +208,9 @@ def test_refused(name: str) -> None:
     batches, sentence = REFUSED[name]
     writer = Writer()
     ack = run(writer, *batches)
-    assert ack.error is not None
-    assert (ack.error[0], ack.error[3]) == ("CHS-602", 2)
-    assert sentence in ack.error[1]
+    error = reported(ack)
+    assert (error.id, error.exit_code) == ("CHS-602", 2)
+    assert sentence in error.message
     assert not any(13 in sent for sent in writer.offsets)
 
 
@@ -228,12 +235,12 @@ def test_a_chunk_is_not_sent_before_it_is_complete() -> None:
 def test_an_insert_that_fails_is_reported_after_the_chunks_that_landed() -> None:
     ack = run(Writer(fail_at=1), batch(*range(10, 20)))
     assert covered(ack) == [(10, 14)]
-    assert ack.error == ("CHS-702", "no answer", "wait", 5)
+    assert reported(ack).id == "CHS-702"
 
 
 def test_an_insert_that_fails_on_the_last_chunk_is_reported() -> None:
     ack = run(Writer(fail_at=2), batch(*range(10, 20)))
-    assert (covered(ack), ack.error and ack.error[0]) == ([(10, 14), (14, 18)], "CHS-702")
+    assert (covered(ack), reported(ack).id) == ([(10, 14), (14, 18)], "CHS-702")
 
 
 def test_a_defect_is_raised_and_not_acknowledged() -> None:
@@ -253,9 +260,9 @@ def rejecting(records: pa.RecordBatch, assignment: Assignment) -> Prepared:
 
 def test_a_bad_value_halts_naming_where_and_never_what() -> None:
     ack = run(Writer(), batch(*range(10, 20)), prepare=rejecting)
-    assert ack.error is not None
-    assert (ack.error[0], ack.error[3]) == ("CHS-501", 3)
-    assert ack.error[1] == "topic 't' partition 1 offset 15: column 'n': text is not UInt8 (and 1 more in this chunk)"
+    error = reported(ack)
+    assert (error.id, error.exit_code) == ("CHS-501", 3)
+    assert error.message == "topic 't' partition 1 offset 15: column 'n': text is not UInt8 (and 1 more in this chunk)"
     assert covered(ack) == [(10, 14)]
 
 
@@ -270,8 +277,7 @@ def test_a_bad_value_is_skipped_and_counted() -> None:
 def test_max_chunk_bytes() -> None:
     task = context(Writer())
     ack = replace(task, plan=replace(task.plan, max_chunk_bytes=40)).run(iter([batch(*range(10, 20))]))
-    assert ack.error is not None
-    assert ack.error[0] == "CHS-603" and "chunk [10, 14)" in ack.error[1]
+    assert reported(ack).id == "CHS-603" and "chunk [10, 14)" in reported(ack).message
 
 
 # --- probing -------------------------------------------------------------------------------------------------------
@@ -293,8 +299,7 @@ def test_probe_sends_only_pieces_that_are_missing_whole() -> None:
 def test_probe_never_completes_a_piece_that_is_there_in_part() -> None:
     writer = Writer(counts={(0, 14): 1})
     ack = probing(writer)
-    assert ack.error is not None
-    assert ack.error[0] == "CHS-314" and "holds 1 of the piece's 2 rows" in ack.error[1]
+    assert reported(ack).id == "CHS-314" and "holds 1 of the piece's 2 rows" in reported(ack).message
     assert covered(ack) == [(10, 14)]
 
 
