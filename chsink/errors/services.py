@@ -30,7 +30,7 @@ KAFKA_UNAVAILABLE = Entry(
     "KAFKA_UNAVAILABLE",
     "CHS-702",
     UnavailableError,
-    "Kafka at {bootstrap} does not respond: {reason}",
+    "Kafka at {bootstrap} does not answer: {reason}",
     "check kafka.bootstrap, the network and the credentials (kafka.options)",
 )
 KAFKA_SILENT = Entry(

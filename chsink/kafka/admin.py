@@ -35,7 +35,7 @@ class KafkaAdmin:
     def __init__(self, options: Mapping[str, str], *, timeout_s: float) -> None:
         self.bootstrap = options["bootstrap.servers"]
         self.timeout_s = timeout_s
-        self._options = {**options, "socket.timeout.ms": int(timeout_s * 1000)}
+        self._options: dict[str, str | int | float | bool] = {**options, "socket.timeout.ms": int(timeout_s * 1000)}
 
     @cached_property
     def _client(self) -> AdminClient:

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import pytest
 
-from chsink.clickhouse.client import ClickHouseClient, Endpoint
+from chsink.clickhouse.client import ClickHouseClient, Connection
 from chsink.embedded.ports import free_port
-from chsink.findings import guarded
+from chsink.findings import Finding, guarded
 from chsink.ports import Unreachable
 
 
 def test_a_refused_connection_is_told_in_few_words(caplog: pytest.LogCaptureFixture) -> None:
     url = f"http://127.0.0.1:{free_port()}"
-    client = ClickHouseClient(Endpoint((url,)))
+    client = ClickHouseClient(Connection((url,)))
 
     with pytest.raises(Unreachable) as raised:
         client.query("SELECT 1")
 
     assert str(raised.value) == f"{url}: Connection refused"
 
-    def check() -> list[None]:
+    def check() -> list[Finding]:
         client.query("SELECT 1")
         return []
 
