@@ -104,6 +104,10 @@ class StateRecord:
     def in_doubt(self) -> bool:
         return self.phase is Phase.BEFORE
 
+    def may_belong_to(self, topic_id: str | None) -> bool:
+        """Whether the record is of the topic with this id, or of one whose id its brokers did not give."""
+        return self.topic_id in (None, topic_id)
+
     def processed(self, asked: OffsetRange) -> bool:
         """Whether every offset of ``asked`` lies in the processed region, recorded gaps excluded."""
         if not OffsetRange(self.first, self.start).covers(asked):

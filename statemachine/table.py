@@ -111,7 +111,7 @@ class Situation:
     @property
     def id_differs(self) -> bool:
         """Two ids that are known, and not the same."""
-        return None not in (self.r.topic_id, self.facts.topic_id) and self.r.topic_id != self.facts.topic_id
+        return self.facts.topic_id is not None and not self.r.may_belong_to(self.facts.topic_id)
 
     @property
     def changed(self) -> str:
@@ -295,10 +295,17 @@ TABLE: tuple[Row, ...] = (
         {AFTER: (_RECREATED,), BEFORE: (_OTHER_LIFE,)},
     ),
     Row(
-        "TOPIC_ID_KNOWN_UNKNOWN",
-        "topic id known on one side only",
-        lambda x: (x.r.topic_id is None) != (x.facts.topic_id is None),
+        "TOPIC_ID_LOST",
+        "topic id recorded, and unknown now",
+        lambda x: x.r.topic_id is not None and x.facts.topic_id is None,
         {AFTER: (_ID_UNKNOWN,), BEFORE: (_ID_UNKNOWN,)},
+    ),
+    # Brokers that gained topic ids: with nothing in doubt the next BEFORE records the id.
+    Row(
+        "TOPIC_ID_GAINED",
+        "topic id known now, and not recorded",
+        lambda x: x.r.topic_id is None and x.facts.topic_id is not None,
+        {BEFORE: (_ID_UNKNOWN,)},
     ),
     Row(
         "LOG_SHRANK",

@@ -273,9 +273,15 @@ class Driver:
         return StateKey(self.ledger.sink, tp.topic, tp.partition, self.routes[tp.topic].table)
 
     def _batch_facts(self, batch: PlannedBatch, keys: Mapping[TopicPartition, StateKey]) -> dict[TopicPartition, Facts]:
-        """Facts of the batch's partitions.  Kafka's log bounds are read only if the plan does not go on."""
+        """Facts of the batch's partitions.  Kafka's log bounds are read only if the plan does not go on, or if the
+        recorded topic has no id.
+        """
         records = {k: self.ledger.records[k] for k in keys.values()}
-        odd = [tp for tp, planned in batch.ranges.items() if planned.start != records[keys[tp]].end]
+        odd = [
+            tp
+            for tp, planned in batch.ranges.items()
+            if planned.start != records[keys[tp]].end or not records[keys[tp]].topic_id
+        ]
         return self._facts(records, ends_of=odd, history=batch.history)
 
     def _facts(

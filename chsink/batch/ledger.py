@@ -105,8 +105,7 @@ class Ledger:
 
         A load is not a snapshot: it may return rows of a newer claim with an owner's row that was read before it.
         """
-        rows = self._load()
-        self._check_owner(rows)
+        rows = self._load_as_owner()
         records = {parse_key(k): _read(decode, r) for k, r in rows.items() if k != self.sink}
         for key, record in records.items():
             if record.epoch > self.epoch:
@@ -137,20 +136,18 @@ class Ledger:
         deadline = self.clock.now_ms() + self.retry_for_ms
         swap = Swap(self.owner.attempt, Row(self.sink, new.attempt, owners.encode_owner(new)))
         while self.store.swap([swap]) is not Outcome.APPLIED:
-            row = self._load().get(self.sink)
-            if row is not None and row.attempt == new.attempt:
+            if self._load_as_owner()[self.sink].attempt == new.attempt:
                 break
-            self._check_owner({} if row is None else {self.sink: row})
             self._wait(deadline, "store the shard layout")
         self._owner = new
 
     # --- steady state ---------------------------------------------------------------------------------------------
 
     def ensure(self, keys: Iterable[StateKey]) -> None:
-        """Create rows for topic-partitions that appeared since the claim."""
+        """Create rows for topic-partitions that appeared since the claim.  What is cached is what we wrote last."""
         missing = [k for k in keys if k not in self.records]
         for _ in range(CLAIM_ROUNDS):
-            if not missing or not self._take_over(self._load_owned(), missing):
+            if not missing or not self._take_over(self._load_owned() | self.records, missing):
                 return
         raise services.ROWS_NOT_CREATED(sink=self.sink)
 
@@ -166,44 +163,58 @@ class Ledger:
         while pending:
             if self.store.swap([_swap(k, self.records[k], r) for k, r in pending.items()]) is Outcome.APPLIED:
                 break
-            pending = self._unapplied(pending)
+            pending = self._unapplied(pending, deadline)
             if pending:
                 self._wait(deadline, "write state")
         self.records.update(changes)
 
     def check_owned(self) -> None:
         """FencedError if a newer driver owns the sink: the cached records are then stale."""
-        self._check_owner(self._load())
+        self._load_as_owner()
 
     def attempt(self) -> str:
         """A new attempt id."""
         return self.new_attempt()
 
-    def _unapplied(self, pending: Mapping[StateKey, StateRecord]) -> dict[StateKey, StateRecord]:
-        """Which of the changes are not stored yet.  Raises FencedError if a row is neither the old one nor ours."""
-        rows = self._load()
-        self._check_owner(rows)
+    def _unapplied(self, pending: Mapping[StateKey, StateRecord], deadline: int) -> dict[StateKey, StateRecord]:
+        """Which of the changes are not known to be stored.  Raises FencedError when a row was changed by somebody else.
+
+        Only we may write a row of our epoch: one that is neither what we replace nor what we write was probably read
+        from a replica that lags.  Such a row is asked for again until the deadline.
+        """
+        rows = self._load_as_owner()
         left: dict[StateKey, StateRecord] = {}
         for key, record in pending.items():
             row = rows.get(str(key))
             if row is not None and row.attempt == record.attempt:
                 continue
-            if row is None or row.attempt != self.records[key].attempt:
+            stale = row is None or row.attempt != self.records[key].attempt
+            newer = row is not None and _read(decode, row).epoch > self.epoch
+            if newer or (stale and self.clock.now_ms() >= deadline):
                 raise _changed(key)
             left[key] = record
         return left
 
-    def _check_owner(self, rows: Mapping[str, Row]) -> None:
-        row = rows.get(self.sink)
-        current = None if row is None else _read(owners.decode_owner, row)
-        if current is not None and current.epoch == self.epoch and current.driver == self.driver:
-            return
-        who = (
-            "nobody: its row is gone"
-            if current is None
-            else f"{current.driver}, epoch {current.epoch}, since {_when(current.claimed_at)}"
-        )
-        raise fencing.OWNED_BY_ANOTHER(sink=self.sink, owner=who, driver=self.driver, epoch=self.epoch)
+    def _load_as_owner(self) -> dict[str, Row]:
+        """The sink's rows, while it is ours.  Raises FencedError when a newer driver owns it, or when its row is gone.
+
+        A store may answer from a replica that lags.  An older owner than ourselves proves that, so it is asked again.
+        """
+        deadline = self.clock.now_ms() + self.retry_for_ms
+        while True:
+            rows = self._load()
+            row = rows.get(self.sink)
+            current = None if row is None else _read(owners.decode_owner, row)
+            if current is not None and current.epoch >= self.epoch:
+                if (current.epoch, current.driver) != (self.epoch, self.driver):
+                    raise self._fenced(f"{current.driver}, epoch {current.epoch}, since {_when(current.claimed_at)}")
+                return rows
+            if current is None and self.clock.now_ms() >= deadline:
+                raise self._fenced("nobody: its row is gone")
+            self._wait(deadline, "read its own claim")
+
+    def _fenced(self, owner: str) -> ChsinkError:
+        return fencing.OWNED_BY_ANOTHER(sink=self.sink, owner=owner, driver=self.driver, epoch=self.epoch)
 
     # --- reading --------------------------------------------------------------------------------------------------
 

@@ -43,8 +43,10 @@ TOPIC_ID_KNOWN_UNKNOWN = Entry(
     "TOPIC_ID_KNOWN_UNKNOWN",
     "CHS-304",
     HaltError,
-    "{tp}: the topic's id was known before and is not known now, or the reverse ({detail})",
+    "{tp}: the topic's id was known before and is not known now, or the reverse while a range is in doubt ({detail})",
     "connect the job to brokers of one version; without the id chsink cannot notice that a topic was recreated",
+    runbook="Brokers gained topic ids while a range was in doubt: check the table, then decide with "
+    "`chsink state resolve`. With nothing in doubt the sink takes the id up without a halt.",
 )
 OUTSIDE_PROCESSED = Entry(
     "OUTSIDE_PROCESSED",

@@ -44,7 +44,7 @@ def topic_findings(kafka: KafkaAdmin, topic: str, records: Records, now_ms: int)
 
 
 def _recreated(topic: str, topic_id: str | None, mine: Mapping[TopicPartition, StateRecord]) -> Iterator[Finding]:
-    other = sorted(tp.partition for tp, r in mine.items() if r.topic_id != topic_id)
+    other = sorted(tp.partition for tp, r in mine.items() if not r.may_belong_to(topic_id))
     if other and topic_id is not None:
         yield warning(
             "CHS-226",

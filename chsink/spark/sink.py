@@ -129,7 +129,7 @@ class Sink:
         offsets: dict[str, dict[str, int]] = {}
         for tp in partitions:
             record = by_partition.get(tp)
-            known = record is not None and record.topic_id == ids[tp.topic]
+            known = record is not None and record.may_belong_to(ids[tp.topic])
             start = max(record.end, held[tp]) if record and known else default
             offsets.setdefault(tp.topic, {})[str(tp.partition)] = start
         return json.dumps(offsets)

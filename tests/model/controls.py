@@ -99,6 +99,7 @@ CONTROLS = (
         "topic recreated",
         "after_means_landed",
     ),
+    Control("an older owner fences", _skipping("an older read is asked again"), "reads lag", "halt_justified"),
     Control("id not asked again", _skipping("id asked again"), "topic recreated", "after_means_landed"),
     Control(
         "log start not asked again",

@@ -142,7 +142,8 @@ def _landed(model: Model, state: State, d: Driver) -> State:
 def _decide_bounds(model: Model, state: State, d: Driver) -> Moves:
     assert d.planned is not None
     record, history = model.protocol.record(d.cache[1]), d.planned[0] > d.initial
-    odd = d.planned[0] != record.end  # Kafka's bounds are asked only where the plan does not simply go on
+    # Kafka's bounds are asked only where the plan does not simply go on
+    odd = d.planned[0] != record.end or record.topic_id is None
     start = state.kafka.start if odd or record.in_doubt else NOT_ASKED
     facts = (d.facts[0], start, state.kafka.end if odd else NOT_ASKED)
     verdict = model.protocol.decide(d.cache[1], d.planned, facts, d.pipeline, history=history)
@@ -181,7 +182,7 @@ def _halt(model: Model, state: State, d: Driver) -> Moves:
     if state.store.owner[1] != d.epoch:
         yield fenced(model, state, d)
     else:
-        model.halted(state, d.halt)
+        model.halted(state, d.halt, in_doubt=model.protocol.record(d.cache[1]).in_doubt)
         yield f"halt {d.halt}", without_driver(state, d.number)
 
 

@@ -84,7 +84,7 @@ def _recorded(model: Model, state: State) -> StateRecord | None:
 def _recorded_end(model: Model, state: State) -> int:
     """Where a new checkpoint begins: the recorded end, 0 where there is none or the topic is another one."""
     record = _recorded(model, state)
-    if record is None or record.topic_id != (topic_id(state.kafka.serial) if state.kafka.known else None):
+    if record is None or not record.may_belong_to(topic_id(state.kafka.serial) if state.kafka.known else None):
         return 0
     return record.end
 
@@ -177,6 +177,9 @@ def kafka(model: Model, state: State) -> Moves:
     spent = model.spend(state, "kafka: ids hidden")
     if spent is not None and not model.happened(state, "kafka: topic recreated"):
         yield "kafka: ids hidden", spent._replace(kafka=log._replace(known=False))
+    spent = model.spend(state, "kafka: ids shown")
+    if spent is not None and not log.known:
+        yield "kafka: ids shown", spent._replace(kafka=log._replace(known=True))
 
 
 def _with_life(archive: tuple[int, ...], serial: int, held: int) -> tuple[int, ...]:

@@ -46,7 +46,13 @@ def fenced(model: Model, state: State, d: Driver) -> tuple[str, State]:
 
 
 def _claim_read(model: Model, state: State, d: Driver) -> Moves:
-    attempt, epoch = state.store.owner
+    yield from _claim_seen(model, state, d, state.store.owner)
+    for spent, (owner, _) in _lagging(model, state):
+        yield from _claim_seen(model, spent, d, owner)
+
+
+def _claim_seen(model: Model, state: State, d: Driver, owner: Row) -> Moves:
+    attempt, epoch = owner
     if attempt and attempt == d.attempt:
         yield "claimed after all", now(state, d, pc="rows", epoch=epoch)
         return
@@ -62,7 +68,9 @@ def _claim_write(model: Model, state: State, d: Driver) -> Moves:
 
 
 def _load(model: Model, state: State, d: Driver, then: Callable[[State, Driver, Row, Row], Moves]) -> Moves:
-    """Both rows of the sink, one by one in either order: a load is not a snapshot."""
+    """Both rows of the sink, one by one in either order: a load is not a snapshot.  Or as they were before."""
+    for spent, past in _lagging(model, state):
+        yield from then(spent, d._replace(half=None), *past)
     if "load" not in model.world.split:
         yield from then(state, d, state.store.owner, state.store.row)
     elif d.half is None:
@@ -74,8 +82,29 @@ def _load(model: Model, state: State, d: Driver, then: Callable[[State, Driver, 
         yield from then(state, d._replace(half=None), owner, row)
 
 
+def _lagging(model: Model, state: State) -> Iterator[tuple[State, tuple[Row, Row]]]:
+    """What a replica that lags answers."""
+    spent = None if state.store.past is None else model.spend(state, "store: read lags")
+    if spent is not None and state.store.past is not None:
+        yield spent, state.store.past
+
+
+def _lags(model: Model, state: State, d: Driver, owner: Row, row: Row) -> bool:
+    """Whether the driver asks again: what it read is older than its claim, or than its last write.
+
+    Production code asks for a bounded time.  Within it the truth comes, so what is the truth is never asked for again.
+    """
+    if (owner, row) == (state.store.owner, state.store.row) or model.skips("an older read is asked again"):
+        return False
+    older = row != NO_ROW and model.protocol.record(row[1]).epoch <= d.epoch
+    return owner[1] < d.epoch or (d.pc == "read back" and older and row[0] not in (d.attempt, d.cache[0]))
+
+
 def _rows(model: Model, state: State, d: Driver) -> Moves:
     def then(state: State, d: Driver, owner: Row, row: Row) -> Moves:
+        if _lags(model, state, d, owner, row):
+            yield "older than our claim", with_driver(state, d)
+            return
         newer = row != NO_ROW and model.protocol.record(row[1]).epoch > d.epoch
         if owner[1] != d.epoch or (newer and not model.skips("newer rows are foreign")):
             yield fenced(model, state, d)
@@ -107,7 +136,9 @@ def _write(model: Model, state: State, d: Driver) -> Moves:
 
 def _read_back(model: Model, state: State, d: Driver) -> Moves:
     def then(state: State, d: Driver, owner: Row, row: Row) -> Moves:
-        if owner[1] != d.epoch or row[0] not in (d.attempt, d.cache[0]):
+        if _lags(model, state, d, owner, row):
+            yield "older than our claim", with_driver(state, d)
+        elif owner[1] != d.epoch or row[0] not in (d.attempt, d.cache[0]):
             yield fenced(model, state, d)
         elif row[0] == d.attempt:
             yield "was applied", _written(model, state, d)

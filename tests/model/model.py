@@ -22,7 +22,7 @@ class World:
 
     ``eager``: a driver claims and settles at its start; else with its first batch.
     ``claims_only``: and does no more.  ``limits``: offsets a batch, the usual first.  ``holes``: offsets without a record.  ``window``, ``max_age``, ``margin``
-    are in ticks; ``split``: which port calls are taken apart (loads of the store, questions to Kafka, reads and sends).
+    are in ticks; ``known``: whether brokers tell topic ids at first; ``split``: which port calls are taken apart (loads of the store, questions to Kafka, reads and sends).
     """
 
     name: str
@@ -47,6 +47,7 @@ class World:
     eager: bool = True
     claims_only: bool = False
     split: frozenset[str] = frozenset()
+    known: bool = True
 
     def table(self) -> TargetTable:
         """The target as production code describes it."""
@@ -78,7 +79,7 @@ class Model:
         """Everything written, nothing started."""
         world = self.world
         visible = mask(world.start, world.end) & ~world.holes
-        kafka = Kafka(0, world.start, world.end, visible, (visible,))
+        kafka = Kafka(0, world.start, world.end, visible, (visible,), world.known)
         target = Target((0,), (0,) * max(world.shards, 2))
         left = tuple(world.faults.values())
         return State(0, kafka, target, Store(), Checkpoint(world.start), (), (), (), world.starts, left, world.any)
@@ -114,9 +115,11 @@ class Model:
 
     # --- halts ----------------------------------------------------------------------------------------------------
 
-    def halted(self, state: State, why: str) -> None:
+    def halted(self, state: State, why: str, *, in_doubt: bool = False) -> None:
         """Count the halt; Violation when nothing in the world gave a reason for it."""
         self.counts[why] += 1
+        if why == "CHS-304" and not (in_doubt or self.happened(state, "kafka: ids hidden")):
+            raise Violation("halt_justified", "brokers gained ids, and nothing is in doubt")
         if not self.happened(state, *REASONS[why]):
             raise Violation("halt_justified", f"{why}, and the world gave no reason")
 
@@ -125,7 +128,7 @@ REASONS: dict[str, tuple[str, ...]] = {
     "CHS-301": ("kafka: log shrinks", "kafka: topic recreated"),
     "CHS-302": ("store: state lost",),
     "CHS-303": ("kafka: topic recreated",),
-    "CHS-304": ("kafka: ids hidden",),
+    "CHS-304": ("kafka: ids hidden", "kafka: ids shown"),
     "CHS-305": ("checkpoint: anywhere", "checkpoint: rewound", "kafka: retention", "store: state lost"),
     "CHS-306": ("checkpoint: anywhere", "checkpoint: rewound"),
     "CHS-307": ("checkpoint: anywhere", "kafka: retention", "store: state lost"),

@@ -172,6 +172,9 @@ def apply(model: Model, state: State, write: Write) -> State | None:
     stored = store.owner if write.owner else store.row
     if stored[0] != write.expected and not (model.skips("fencing") and stored != NO_ROW):
         return None
+    if "store: read lags" in model.index:
+        store = store._replace(past=(store.owner, store.row))
+        state = state._replace(store=store)
     if write.owner:
         if write.row[1] < store.epochs:
             raise Violation("state_forward", f"the epoch went from {store.epochs} back to {write.row[1]}")

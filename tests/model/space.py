@@ -69,13 +69,16 @@ class Announced(NamedTuple):
 
 
 class Store(NamedTuple):
-    """Both rows of the sink.  ``late``: copies of writes that may still arrive."""
+    """Both rows of the sink.  ``late``: copies of writes that may still arrive; ``past``: both rows before the last write,
+    as a replica that lags still answers, kept only in worlds where one does.
+    """
 
     owner: Row = NO_ROW
     row: Row = NO_ROW
     late: tuple[Write, ...] = ()
     announced: tuple[Announced, ...] = ()
     epochs: int = 0
+    past: tuple[Row, Row] | None = None
 
 
 class Checkpoint(NamedTuple):

@@ -22,7 +22,7 @@ SHRINK_RUNS = 120
 
 HALTED_BEFORE = {
     *("TOPIC_RECREATED_IDLE/BEFORE", "TOPIC_RECREATED_FROM_ZERO/BEFORE", "TOPIC_RECREATED/BEFORE"),
-    *("TOPIC_ID_KNOWN_UNKNOWN/BEFORE", "LOG_SHRANK/BEFORE"),
+    *("TOPIC_ID_LOST/BEFORE", "TOPIC_ID_GAINED/BEFORE", "LOG_SHRANK/BEFORE"),
 }
 """Seldom or never counted: a driver nearly always meets them while it settles, and only batches' decisions are counted."""
 CELLS = [f"cell {name}" for name in table.CELLS if name not in HALTED_BEFORE]
@@ -50,6 +50,7 @@ OUTCOMES = [
     *(f"outcome {why}" for why in REASONS),
     *(f"outcome {why}" for why in ("CHS-701", "CHS-705", "CHS-707", "CHS-709", "CHS-801", "CHS-802")),
     "outcome load answered",
+    "outcome load lags",
     "outcome store load unavailable",
     "outcome probed",
     "outcome record skipped",

@@ -134,6 +134,6 @@ def _starting_offsets(world: World, store: StoreClient) -> dict[TopicPartition, 
     starting = {}
     for tp in world.kafka.partitions(world.routes):
         record = records.get(tp)
-        same = record is not None and record.topic_id == ids[tp.topic]
+        same = record is not None and record.may_belong_to(ids[tp.topic])
         starting[tp] = record.end if record is not None and same else 0
     return starting

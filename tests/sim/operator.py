@@ -91,6 +91,8 @@ def answer(world: World, why: str, error: Exception) -> None:
     known = world.reasons | world.kafka.reasons | ({"window"} if world.doubt_is_old() else set())
     if reason is None or not known & reason:
         raise Violation("halt_justified", f"{error} (the world gave no reason: {sorted(known)})")
+    if why == "CHS-304" and "topic ids hidden" not in known and not any(r.in_doubt for r in world.records().values()):
+        raise Violation("halt_justified", f"{error} (brokers gained ids, and nothing is in doubt)")
     act = ANSWERS.get(why)
     if why == "CHS-301" and "log shrank" not in known and world.hub.counts["outcome CHS-301"] < LOOKS:
         act = _look_again
@@ -157,9 +159,9 @@ REASONS: dict[str, set[str]] = {
     "CHS-301": {"log shrank", "topic recreated"},
     "CHS-302": {"state lost"},
     "CHS-303": {"topic recreated"},
-    "CHS-304": {"topic ids hidden"},
-    "CHS-305": {"rewound", "gap", "records lost", "state lost"},
-    "CHS-306": {"rewound", "two drivers"},
+    "CHS-304": {"topic ids hidden", "topic ids shown"},
+    "CHS-305": {"rewound", "gap", "records lost", "state lost", "reads lag"},
+    "CHS-306": {"rewound", "two drivers", "reads lag"},
     "CHS-307": {"records lost", "gap", "state lost"},
     "CHS-308": {"records lost", "topic recreated"},
     "CHS-309": {"table altered"},

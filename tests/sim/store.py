@@ -1,7 +1,8 @@
 """Simulated state store: compare-and-set that is applied without an answer, late, twice, or in parts.
 
 What the port promises holds: a load is at least as new as every write applied before it.  It is not a snapshot: rows
-are read one by one.  A session that is lost answers nothing for a while.
+are read one by one.  A session that is lost answers nothing for a while.  Where the store *lags*, the promise is broken:
+a load may be answered from an earlier state, as by a replica of the Keeper that is behind.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from tests.sim.hub import Hub
 from tests.sim.oracle import Oracle
 
 TIMEOUT_S = 2.0
+LAGS = 0.3
+"""How often a store that lags answers from an earlier state."""
 T = TypeVar("T")
 
 
@@ -28,6 +31,8 @@ class Store:
         self.down_until = 0
         self.lost_state = False
         self.lives = 0
+        self.lags = False
+        self.past: list[dict[str, Row]] = []
 
     def apply_create(self, rows: Sequence[Row]) -> Outcome:
         """All or none."""
@@ -45,6 +50,8 @@ class Store:
         return Outcome.APPLIED
 
     def _put(self, rows: Sequence[Row]) -> None:
+        if self.lags:
+            self.past = [*self.past[-3:], dict(self.rows)]
         for row in rows:
             self.oracle.stored(self.rows.get(row.key), row)
             self.rows[row.key] = row
@@ -52,12 +59,14 @@ class Store:
     def forget(self) -> None:
         """The state is lost: an operator dropped the table."""
         self.rows.clear()
+        self.past.clear()
         self.oracle.forget_state()
         self.lost_state = True
 
     def start_over(self) -> None:
         """The sink's rows are removed, and no write of before is under way any more."""
         self.rows.clear()
+        self.past.clear()
         self.lives += 1
 
 
@@ -79,6 +88,10 @@ class StoreClient:
         self.hub.pause()
         if self._down("store load"):
             raise StoreUnavailable("no session")
+        if self.store.past and self.hub.random.random() < LAGS:
+            self.hub.counts["outcome load lags"] += 1
+            past = self.hub.random.choice(self.store.past)
+            return {k: row for k, row in past.items() if k == sink or k.startswith(sink + "/")}
         keys = sorted(k for k in self.store.rows if k == sink or k.startswith(sink + "/"))
         self.hub.random.shuffle(keys)
         if self.hub.random.random() < 0.5:

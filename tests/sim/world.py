@@ -54,7 +54,7 @@ THEMES: tuple[dict[str, float], ...] = (
     {"executor killed": 5.0, "killed at task.before_insert": 6.0, "killed at task.after_insert": 6.0},
 )
 """Faults that meet seldom by chance, brought together."""
-SPECIAL = ("everything removed",)
+SPECIAL = ("everything removed", "brokers gain topic ids", "reads lag")
 """What happens in a few worlds only.  Drawn apart, so that a new one leaves the seeds of the other worlds their meaning."""
 
 
@@ -99,8 +99,12 @@ class World:
             self._start_at_latest()
         hub.factors.update(shape.choice(THEMES))
         apart = Random(f"special {seed}")
-        self.special = apart.choice([*SPECIAL, *[""] * 9]) if allowed is None or allowed else ""
+        self.special = apart.choice([*SPECIAL, *[""] * 20]) if allowed is None or allowed else ""
         self.special_at = int(apart.random() * WORLD_STEPS)
+        self.kafka.ids_hidden = self.special == "brokers gain topic ids"
+        self.store.lags = self.special == "reads lag"
+        if self.store.lags:
+            self.reasons.add("reads lag")
         hub.died = self.died
 
     def _start_at_latest(self) -> None:
@@ -135,8 +139,8 @@ class World:
     def _run(self, steps: int) -> None:
         hub = self.hub
         while hub.steps < steps and self.over is None:
-            if hub.steps == self.special_at and self.special == "everything removed":
-                self.start_over()
+            if hub.steps == self.special_at and self.special:
+                self._special()
             if hub.random.random() < EVENT_RATE:
                 self.event()
             if not hub.step():
@@ -155,6 +159,14 @@ class World:
             hub.counts["world at rest"] += 1
         else:
             hub.counts[f"world over {self.over}"] += 1
+
+    def _special(self) -> None:
+        self.hub.counts[f"fault {self.special}"] += 1
+        if self.special == "everything removed":
+            self.start_over()
+        elif self.special == "brokers gain topic ids":
+            self.kafka.ids_hidden = False
+            self.reasons.add("topic ids shown")
 
     def event(self) -> None:
         """Something happens outside: most often records are produced."""
@@ -239,7 +251,6 @@ class World:
 
         Nothing of before is under way any more; tables remember their tokens.
         """
-        self.hub.counts["fault everything removed"] += 1
         for group in [*self.drivers, *self.executors]:
             self.hub.kill(group)
             self.gone(group)

@@ -367,6 +367,72 @@ def test_one_foreign_row_refuses_the_whole_write() -> None:
     assert store.record(K0).phase is Phase.EMPTY
 
 
+def lagging(store: Store, behind: dict[str, Row], loads: int) -> None:
+    """The next loads are answered by a replica that is behind."""
+    now = store.load
+
+    def load(sink: str) -> dict[str, Row]:
+        nonlocal loads
+        loads -= 1
+        return dict(behind) if loads >= 0 else now(sink)
+
+    store.load = load  # type: ignore[method-assign]
+
+
+def test_an_older_owner_in_a_read_that_lags_fences_nobody() -> None:
+    store = Store()
+    claimed(store, "old")
+    behind = dict(store.rows)
+    one = claimed(store, "new")
+    lagging(store, behind, 3)
+    one.check_owned()
+    store.script.append("lost")
+    lagging(store, behind, 3)
+    one.write(announce(one))
+    assert store.record(K0).phase is Phase.BEFORE
+
+
+def test_an_owner_that_a_lagging_read_does_not_show_yet_is_not_gone() -> None:
+    store = Store()
+    one = claimed(store)
+    lagging(store, {}, 3)
+    one.check_owned()
+
+
+def test_older_rows_of_ours_in_a_read_that_lags_fence_nobody() -> None:
+    store = Store()
+    one = claimed(store)
+    behind = dict(store.rows)
+    one.write(announce(one))
+    one.write(confirm(one))
+    store.script.append("lost")
+    lagging(store, behind, 3)
+    one.write(announce(one, start=10, end=20))
+    assert store.record(K0).range == OffsetRange(10, 20)
+
+
+def test_new_partitions_do_not_bring_older_rows_back() -> None:
+    store = Store()
+    one = claimed(store)
+    behind = dict(store.rows)
+    one.write(announce(one))
+    store._create([Row(str(K2), "made", encode(writes.empty(1, "made")))])
+    lagging(store, behind | {str(K2): store.rows[str(K2)]}, 2)
+    one.ensure([K2])
+    assert one.records[K0].in_doubt and K2 in one.records
+    one.write(confirm(one))
+
+
+def test_a_store_that_lags_for_ever_is_unavailable() -> None:
+    store = Store()
+    claimed(store, "old")
+    behind = dict(store.rows)
+    one = claimed(store, "new")
+    lagging(store, behind, 10_000)
+    with pytest.raises(UnavailableError, match="read its own claim"):
+        one.check_owned()
+
+
 def test_a_row_that_vanished_is_not_written_again() -> None:
     store = Store()
     one = claimed(store)
