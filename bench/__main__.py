@@ -54,7 +54,7 @@ def main() -> int:
     try:
         say("starting Kafka, ZooKeeper and ClickHouse")
         with Stack(folder / "services", clickhouse=1) as stack:
-            place = Place(stack, folder, ",".join(map(str, jars.ensure("spark-kafka"))), say)
+            place = Place(stack, folder, jars.spark_jars(), say)
             for part in wanted:
                 report[part] = _measure(part, place, arguments)
                 if not arguments.json:

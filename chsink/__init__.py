@@ -1,8 +1,8 @@
 """chsink lands every Kafka record in ClickHouse exactly once, as a PySpark Structured Streaming job.
 
-The public API is small: :class:`chsink.spark.sink.Sink` for one's own PySpark program and
-:func:`chsink.config.load` for the job file.  Importing this package imports nothing heavy: executors load only
-what a task needs.
+The public API is small: :class:`chsink.spark.sink.Sink` for your own PySpark program, :func:`chsink.config.load` for
+the job file, :func:`chsink.embedded.jars.spark_jars` for the session's ``spark.jars``.  Importing this package imports
+nothing heavy: executors load only what a task needs.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from chsink.config import Config, load
+    from chsink.embedded.jars import spark_jars
     from chsink.spark.sink import Sink
 
 __version__ = "0.1.0"
-__all__ = ["Config", "Sink", "__version__", "load"]
+__all__ = ["Config", "Sink", "__version__", "load", "spark_jars"]
 
 
 def __getattr__(name: str) -> Any:
@@ -27,4 +28,8 @@ def __getattr__(name: str) -> Any:
         from chsink import config
 
         return getattr(config, name)
+    if name == "spark_jars":
+        from chsink.embedded.jars import spark_jars
+
+        return spark_jars
     raise AttributeError(f"module 'chsink' has no attribute {name!r}")

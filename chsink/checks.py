@@ -18,7 +18,7 @@ from chsink.kafka.checks import topics_findings
 from chsink.ports import StreamShape
 from chsink.state.checks import needed_grants, store_findings
 from chsink.state.keepermap import KeeperMapStore
-from chsink.versions import versions
+from chsink.versions import package_findings
 from statemachine.records import Phase
 
 
@@ -28,7 +28,7 @@ def all_findings(services: Services, written: Written | None = None) -> Iterator
     ``written`` names, by topic, the columns that the stream has, where it is known.
     """
     config = services.config
-    yield versions()
+    yield from package_findings()
     clickhouse = ClickHouseChecks(services.clickhouse, written or {})
     yield from clickhouse.servers()
     if clickhouse.complete:

@@ -80,6 +80,13 @@ def ok(id: str, sentence: str) -> Finding:
     return Finding(id, Severity.OK, sentence)
 
 
+def raise_first(findings: Iterable[Finding]) -> None:
+    """Raise the first error among the findings."""
+    for finding in findings:
+        if finding.severity is Severity.ERROR:
+            raise finding.error()
+
+
 def of_error(raised: ChsinkError) -> Finding:
     """An error that a check met."""
     return Finding(raised.id, Severity.ERROR, raised.message, raised.hint, raised)

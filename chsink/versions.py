@@ -1,36 +1,52 @@
-"""The Python packages of this process, against those that chsink was tested with."""
+"""The Python packages of this process: complete, and of the versions that chsink supports?"""
 
 from __future__ import annotations
 
+import importlib.util
 import platform
-from collections.abc import Iterable, Mapping
+import sys
+from collections.abc import Iterator
 from importlib import metadata
 
-from chsink.findings import Finding, info, warning
+from packaging.requirements import Requirement
+
+from chsink.errors import preflight
+from chsink.findings import Finding, Severity, found, passed
+
+WORKERS_IMPORT = ("pandas", "pyarrow")
+"""What Spark's Python workers import for ``mapInArrow``; pyspark itself requires neither."""
 
 
-def versions() -> Finding:
-    """The clients in this process, against the versions that chsink was tested with."""
-    wanted: dict[str, str] = {}
-    try:
-        required: Iterable[str] = metadata.requires("chsink") or ()
-    except metadata.PackageNotFoundError:
-        required = ()
-    for requirement in required:
-        name, pinned, version = requirement.partition("==")
-        if pinned:
-            wanted[name] = version.split(";")[0].strip()
-    found = {name: metadata.version(name) for name in wanted}
-    return client_versions(
-        {**wanted, "python": platform.python_version()}, {**found, "python": platform.python_version()}
-    )
-
-
-def client_versions(wanted: Mapping[str, str], found: Mapping[str, str]) -> Finding:
-    """Versions other than those that were tested together."""
-    differing = [
-        f"{name} {found[name]} (tested: {wanted[name]})" for name in sorted(wanted) if found[name] != wanted[name]
-    ]
+def package_findings() -> Iterator[Finding]:
+    """The installed packages, against the ranges that chsink declares."""
+    versions, differing = {"python": platform.python_version()}, []
+    missing = [name for name in WORKERS_IMPORT if importlib.util.find_spec(name) is None]
+    for requirement in _requirements():
+        try:
+            version = metadata.version(requirement.name)
+        except metadata.PackageNotFoundError:
+            missing.append(requirement.name)
+            continue
+        versions[requirement.name] = version
+        if not requirement.specifier.contains(version, prereleases=True):
+            differing.append(f"{requirement.name} {version} (supported: {requirement.specifier})")
+    if missing:
+        names = " ".join(sorted(set(missing)))
+        yield found(Severity.ERROR, preflight.PACKAGES_MISSING, missing=names, python=sys.executable)
     if differing:
-        return warning("CHS-231", f"not the tested versions: {', '.join(differing)}", "install chsink's own pins")
-    return info("CHS-231", ", ".join(f"{name} {version}" for name, version in sorted(found.items())))
+        listed = ", ".join(sorted(differing))
+        yield found(Severity.WARNING, preflight.PACKAGE_VERSIONS, differing=listed, python=sys.executable)
+    elif not missing:
+        listed = ", ".join(f"{name} {version}" for name, version in sorted(versions.items()))
+        yield passed(preflight.PACKAGE_VERSIONS, versions=listed)
+
+
+def _requirements() -> Iterator[Requirement]:
+    """What chsink requires without extras; nothing where its metadata is not at hand."""
+    try:
+        declared = metadata.requires("chsink") or []
+    except metadata.PackageNotFoundError:
+        return
+    for requirement in map(Requirement, declared):
+        if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
+            yield requirement

@@ -52,11 +52,15 @@ def doctor(
 def _examine(config: Config) -> Iterator[Finding]:
     from chsink.checks import all_findings
     from chsink.connect import connected
+    from chsink.findings import guarded
     from chsink.observe.logs import configure
+    from chsink.spark.checks import configured_checkpoint_findings, java_findings
 
     configure(config.observe.log_format, "error")
+    yield from guarded("Java", java_findings)
     with connected(config) as services:
         yield from all_findings(services)
+        yield from configured_checkpoint_findings(services)
 
 
 def _print(finding: Finding) -> None:

@@ -14,6 +14,7 @@ import typer
 from chsink.cli.dev import dev
 from chsink.cli.doctor import doctor
 from chsink.cli.init import init
+from chsink.cli.jars import jars
 from chsink.cli.output import Commands
 from chsink.cli.run import run
 from chsink.cli.state import state
@@ -77,6 +78,7 @@ app.command()(validate)
 app.command()(doctor)
 app.command()(run)
 app.command()(status)
+app.command()(jars)
 app.add_typer(state)
 app.add_typer(dev)
 

@@ -52,6 +52,7 @@ def run(
     report_to_log(context, log_format(config, assignments))
     checked = load_config(config, assignments)
     checked.required_checkpoint()
+    _check_machine()
     with _interruptible():
         from chsink.spark import job
 
@@ -60,6 +61,15 @@ def run(
             job.run(checked, spark)
         finally:
             job.end(spark)
+
+
+def _check_machine() -> None:
+    """Raise for a package or a Java that is missing: Spark would report that late, and as something that may pass."""
+    from chsink.findings import raise_first
+    from chsink.spark.checks import java_findings
+    from chsink.versions import package_findings
+
+    raise_first((*package_findings(), *java_findings()))
 
 
 @contextmanager
@@ -92,6 +102,6 @@ def _jars(choice: str) -> str | None:
 
     if SparkSession.getActiveSession() is not None:
         return None
-    from chsink.embedded import jars
+    from chsink.embedded.jars import spark_jars
 
-    return ",".join(str(p) for p in jars.ensure("spark-kafka"))
+    return spark_jars()

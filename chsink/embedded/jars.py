@@ -31,6 +31,7 @@ from typing import Final
 from chsink.embedded import ivy
 from chsink.errors import ChsinkError, local
 
+SPARK_KAFKA: Final = "spark-kafka"
 _PINS: Final = Path(__file__).with_name("jars.toml")
 
 
@@ -65,6 +66,14 @@ def ensure(set_name: str) -> list[Path]:
             if missing:
                 _fetch(set_name, missing, folder)
     return [folder / jar.file_name for jar in jars]
+
+
+def spark_jars() -> str:
+    """The jars of Spark's Kafka source as ``spark.jars`` and ``spark-submit --jars`` take them: paths joined by commas.
+
+    Raises what :func:`ensure` raises.
+    """
+    return ",".join(map(str, ensure(SPARK_KAFKA)))
 
 
 @functools.cache

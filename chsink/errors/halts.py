@@ -31,6 +31,15 @@ STATE_LOST = Entry(
     "restore the state table, or rebuild it with `chsink state recover`; only a new sink name starts from nothing",
     runbook="Restore from a backup of the Keeper, or see [lost state](#lost-state).",
 )
+CHECKPOINT_WITHOUT_STATE = Entry(
+    "CHECKPOINT_WITHOUT_STATE",
+    "CHS-302",
+    HaltError,
+    "the query of checkpoint {checkpoint} has finished batches, but this sink has no recorded state",
+    "if the checkpoint belongs to another query, set sink.checkpoint to a new folder; if the state was lost, restore "
+    "it or run chsink state recover",
+    runbook="state lost: restore it from a backup of the Keeper, or [recover](#lost-state)",
+)
 TOPIC_RECREATED = Entry(
     "TOPIC_RECREATED",
     "CHS-303",

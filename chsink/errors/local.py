@@ -14,6 +14,7 @@ NO_SUPPORTED_JAVA = Entry(
     PreflightError,
     "no Java {wanted} found; checked: {seen}",
     "install Java {install}, or set JAVA_HOME to an installed one",
+    ok="Java: {java}",
 )
 JARS_NOT_FETCHED = Entry(
     "JARS_NOT_FETCHED",
@@ -141,4 +142,11 @@ DEV_SQL_REFUSED = Entry(
     PreflightError,
     "ClickHouse at {address} refused the statement: {reason}",
     "correct the statement; `chsink dev sql` takes one statement at a time",
+)
+NO_DEV_EXTRA = Entry(
+    "NO_DEV_EXTRA",
+    "CHS-911",
+    PreflightError,
+    "the local ClickHouse server needs packages that are not installed: {missing}",
+    "run {python} -m pip install 'chsink[dev]'",
 )

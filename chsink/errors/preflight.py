@@ -165,8 +165,16 @@ STATE_NOT_DURABLE = Entry(
     'set state.store = "keepermap" or "zookeeper"',
 )
 
-# --- CHS-232: logins
+# --- CHS-231 to CHS-239: this machine, logins, tables that change, the checkpoint
 
+PACKAGE_VERSIONS = Entry(
+    "PACKAGE_VERSIONS",
+    "CHS-231",
+    PreflightError,
+    "installed packages outside the supported ranges: {differing}",
+    "run {python} -m pip install chsink, which chooses supported versions",
+    ok="packages: {versions}",
+)
 STATE_LOGIN_REFUSED = Entry(
     "STATE_LOGIN_REFUSED",
     "CHS-232",
@@ -194,4 +202,55 @@ METRICS_PORT = Entry(
     PreflightError,
     "the metrics cannot be served on port {port}: {reason}",
     "set observe.metrics_port to a port that is free on the driver, or to 0 to take any free port",
+)
+PACKAGES_MISSING = Entry(
+    "PACKAGES_MISSING",
+    "CHS-236",
+    PreflightError,
+    "packages that chsink needs are not installed for {python}: {missing}",
+    "run {python} -m pip install {missing}",
+)
+WORKER_LACKS_PACKAGE = Entry(
+    "WORKER_LACKS_PACKAGE",
+    "CHS-236",
+    PreflightError,
+    "a Python worker of Spark lacks a package: {reason}",
+    "install chsink with its dependencies for the executors' Python: see docs/deployment.md",
+)
+NO_FILE_SYSTEM = Entry(
+    "NO_FILE_SYSTEM",
+    "CHS-237",
+    PreflightError,
+    "Spark has no file system for sink.checkpoint {checkpoint}: {reason}",
+    "add its jars, for instance --set spark.conf.spark.jars.packages=org.apache.hadoop:hadoop-aws:VERSION for s3a, "
+    "with the version of the hadoop-client jars in pyspark/jars",
+)
+SPARK_JARS = Entry(
+    "SPARK_JARS",
+    "CHS-237",
+    PreflightError,
+    "Spark lacks a class: {reason}",
+    'pass the jars of the Kafka source: spark-submit --jars "$(chsink jars)", or spark.jars in your session',
+)
+CHECKPOINT_NOT_WRITABLE = Entry(
+    "CHECKPOINT_NOT_WRITABLE",
+    "CHS-238",
+    PreflightError,
+    "cannot write to sink.checkpoint {checkpoint}: {reason}",
+    "set sink.checkpoint to a folder that the job can write to, or change its owner",
+)
+CHECKPOINT_FOREIGN = Entry(
+    "CHECKPOINT_FOREIGN",
+    "CHS-239",
+    PreflightError,
+    "checkpoint {checkpoint} is not of this job: {reason}",
+    "set sink.checkpoint to a new folder; the sink resumes from its recorded state, not from the checkpoint",
+    ok="checkpoint {checkpoint} can be written and is of this job",
+)
+CHECKPOINT_NOT_CHECKED = Entry(
+    "CHECKPOINT_NOT_CHECKED",
+    "CHS-239",
+    PreflightError,
+    "checkpoint {checkpoint} can be read by Spark only",
+    "no action needed: chsink run checks it at start",
 )

@@ -15,8 +15,10 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from chsink.config import Config
-from chsink.errors import ChsinkError, halts, services, without_values
+from chsink.embedded.java import java_home
+from chsink.errors import ChsinkError, halts, preflight, services, without_values
 from chsink.observe.logs import configure
+from chsink.spark.checks import GATEWAY
 from chsink.spark.sink import Sink
 
 POLL_S = 1
@@ -24,6 +26,11 @@ LAST_WRITE_S = 10
 NO_ANSWER = (Py4JError, ConnectionError)
 STREAMING = "org.apache.spark.sql.execution.streaming.runtime"
 DATA_LOSS = ("KAFKA_DATA_LOSS", "failOnDataLoss", "data may have been")
+PERMANENT = {
+    ("ModuleNotFoundError:", "PACKAGE_NOT_INSTALLED", "UNSUPPORTED_PACKAGE_VERSION"): preflight.WORKER_LACKS_PACKAGE,
+    ("ClassNotFoundException", "NoClassDefFoundError", "Failed to find data source: kafka"): preflight.SPARK_JARS,
+}
+"""Words in Spark's message for faults that every restart meets again."""
 SESSION_CONF = {
     "spark.sql.streaming.metricsEnabled": "false",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
@@ -38,6 +45,8 @@ def session(config: Config, jars: str | None = None) -> SparkSession:
     UnavailableError CHS-711 when Spark does not start.
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if GATEWAY not in os.environ:
+        os.environ["JAVA_HOME"] = str(java_home())
     builder = SparkSession.builder.appName(config.spark.app_name or f"chsink {config.sink.name}")
     if config.spark.master is not None:
         builder = builder.master(config.spark.master)
@@ -70,9 +79,8 @@ def run(config: Config, spark: SparkSession) -> None:
     try:
         if config.observe.metrics_port is not None:
             sink.log.info("metrics", port=sink.metrics.serve(config.observe.metrics_port))
-        stream = sink.stream(spark)
         try:
-            query = sink.start(stream)
+            query = sink.start(sink.stream(spark))
         except (PySparkException, *NO_ANSWER) as error:  # while ranges in doubt are being settled
             raise _stopped(error) from error
         with _StopSignals() as stop:
@@ -123,6 +131,9 @@ def _stopped(error: Exception) -> ChsinkError:
     """What a failure of Spark means for the user."""
     if any(mark in str(error) for mark in DATA_LOSS):
         return halts.SOURCE_MISSES_OFFSETS(reason=_first_line(error))
+    for marks, entry in PERMANENT.items():
+        if line := next((line for line in str(error).splitlines() if any(m in line for m in marks)), ""):
+            return entry(reason=without_values(line.strip()))
     return services.SPARK_STOPPED(reason=_first_line(error))
 
 

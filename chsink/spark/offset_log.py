@@ -7,25 +7,23 @@ partition that appears later starts at 0.  Read through Hadoop's file system, so
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from pyspark.sql import SparkSession
 
 from chsink.batch.model import PlannedBatch
-from chsink.errors import halts, stream
-from statemachine.ranges import OffsetRange, TopicPartition
-
-Offsets = dict[TopicPartition, int]
+from chsink.errors import halts
+from chsink.spark.offsets import Offsets, initial_offsets, source_offsets
+from statemachine.ranges import OffsetRange
 
 
 def planned_batch(spark: SparkSession, checkpoint: str, batch_id: int) -> PlannedBatch:
     """What batch ``batch_id`` will read.  HaltError or PreflightError when the checkpoint does not say."""
-    ends = _source_offsets(_required(spark, f"{checkpoint}/offsets/{batch_id}"))
+    ends = source_offsets(_required(spark, f"{checkpoint}/offsets/{batch_id}"))
     initial = _initial(spark, checkpoint)
     starts = initial
     if batch_id > 0:
-        starts = _source_offsets(_required(spark, f"{checkpoint}/offsets/{batch_id - 1}"))
+        starts = source_offsets(_required(spark, f"{checkpoint}/offsets/{batch_id - 1}"))
     ranges = {}
     for tp, end in sorted(ends.items()):
         start = starts.get(tp, 0)
@@ -38,24 +36,7 @@ def planned_batch(spark: SparkSession, checkpoint: str, batch_id: int) -> Planne
 
 def _initial(spark: SparkSession, checkpoint: str) -> Offsets:
     """Where the source began, by ``sources/0/0``."""
-    text = _required(spark, f"{checkpoint}/sources/0/0")
-    return _parse(text.lstrip("\0").split("\n", 1)[1])
-
-
-def _source_offsets(text: str) -> Offsets:
-    """The one source's line of an offset log entry."""
-    version, _metadata, *sources = text.strip().split("\n")
-    if version != "v1" or len(sources) != 1:
-        raise stream.OFFSET_LOG_FORMAT(version=version, count=len(sources))
-    return _parse(sources[0])
-
-
-def _parse(line: str) -> Offsets:
-    try:
-        topics: dict[str, dict[str, int]] = json.loads(line)
-        return {TopicPartition(t, int(p)): int(o) for t, by in topics.items() for p, o in by.items()}
-    except (AttributeError, TypeError, ValueError) as error:
-        raise stream.OFFSET_LOG_CONTENT() from error
+    return initial_offsets(_required(spark, f"{checkpoint}/sources/0/0"))
 
 
 def _required(spark: SparkSession, path: str) -> str:

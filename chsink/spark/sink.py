@@ -31,8 +31,12 @@ from chsink.clickhouse.landing import open_landing
 from chsink.config import Config
 from chsink.connect import connected
 from chsink.errors import stream as errors
+from chsink.findings import raise_first
 from chsink.observe.metrics import Metrics
 from chsink.observe.observer import JobObserver
+from chsink.spark.checkpoint import checkpoint_findings
+from chsink.spark.checks import has_state
+from chsink.spark.folder import SparkFolder
 from chsink.spark.offset_log import planned_batch
 from chsink.spark.query import check_whole, current_query
 from chsink.spark.runner import SparkBatch, exact_reads
@@ -71,6 +75,8 @@ class Sink:
         checkpoint = self.config.sink.checkpoint
         if checkpoint is None:
             raise errors.CHECKPOINT_NOT_SET()
+        folder = SparkFolder(checkpoint, stream.sparkSession)
+        raise_first(checkpoint_findings(folder, self.config.topics, has_state(self._services)))
         self._loop.start(of_frame(stream), exact_reads)
         stream.sparkSession.conf.set(ARROW_ROWS, str(self.config.clickhouse.chunk_offsets))
         writer = stream.writeStream.foreachBatch(self).option("checkpointLocation", checkpoint)

@@ -21,7 +21,7 @@ def local_session(folder: Path, cores: int = 2, **settings: str) -> SparkSession
     ``settings`` are Spark's own with ``_`` for ``.``; they override what is set here.
     """
     defaults = {
-        "spark.jars": ",".join(map(str, jars.ensure("spark-kafka"))),
+        "spark.jars": jars.spark_jars(),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.host": "127.0.0.1",

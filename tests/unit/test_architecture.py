@@ -83,6 +83,7 @@ ROOMS: dict[str, set[str]] = {
         "chsink.clickhouse.landing",
         "chsink.config",
         "chsink.connect",
+        "chsink.embedded.java",
         "chsink.observe",
     },
 }

@@ -1,11 +1,33 @@
-"""The packages of this process against the tested ones."""
+"""Packages that are missing, or of versions that chsink does not support."""
 
 from __future__ import annotations
 
+import importlib.util
+from importlib import metadata
+
+import pytest
+
 from chsink.findings import Severity
-from chsink.versions import client_versions
+from chsink.versions import package_findings
 
 
-def test_client_versions() -> None:
-    assert client_versions({"a": "1"}, {"a": "1"}).severity is Severity.INFO
-    assert "a 2 (tested: 1)" in client_versions({"a": "1"}, {"a": "2"}).sentence
+def test_packages_are_complete_here() -> None:
+    finding = next(package_findings())
+    assert (finding.id, finding.severity) == ("CHS-231", Severity.OK)
+    assert "pyspark 4." in finding.sentence
+
+
+def test_a_missing_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "pandas" else real(name))
+    finding = next(package_findings())
+    assert (finding.id, finding.error().exit_code) == ("CHS-236", 2)
+    assert "install pandas" in finding.fix
+
+
+def test_a_version_out_of_range(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = metadata.version
+    monkeypatch.setattr(metadata, "version", lambda name: "1.0" if name == "numpy" else real(name))
+    finding = next(package_findings())
+    assert (finding.id, finding.severity) == ("CHS-231", Severity.WARNING)
+    assert "numpy 1.0 (supported: " in finding.sentence

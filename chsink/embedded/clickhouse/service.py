@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import importlib.util
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -13,6 +14,10 @@ from chsink.embedded.clickhouse import users as user_files
 from chsink.embedded.clickhouse.users import ClickHouseUser
 from chsink.embedded.ports import free_port
 from chsink.embedded.service import Service, local
+from chsink.errors import local as errors
+
+EXTRA = ("aiohttp", "chdb", "lz4", "zstandard")
+"""What the server imports, and what the extra ``chsink[dev]`` installs."""
 
 
 class EmbeddedClickHouse(Service):
@@ -35,6 +40,9 @@ class EmbeddedClickHouse(Service):
         port: int = 0,
         detach: bool = False,
     ) -> None:
+        missing = [name for name in EXTRA if importlib.util.find_spec(name) is None]
+        if missing:
+            raise errors.NO_DEV_EXTRA(missing=", ".join(missing), python=sys.executable)
         super().__init__("clickhouse", path, detach=detach, start_limit_s=60, stop_limit_s=20)
         self._port = port or free_port()
         self.zookeeper = zookeeper

@@ -1,0 +1,123 @@
+"""The checkpoint folder of a query before the query runs: can it be written, and is it the job's own?
+
+Spark finds out too late: it starts a query on a folder of other topics without a word, lands nothing, and ends well.  A
+local folder is read without Spark, so ``chsink doctor`` can; any other one through the session's file systems.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+from urllib.parse import unquote, urlsplit
+
+from chsink.errors import PreflightError, halts, preflight
+from chsink.findings import Finding, Severity, found, passed
+from chsink.spark.offsets import Offsets, initial_offsets, source_offsets
+
+DEFAULT_FS = ("spark.hadoop.fs.defaultFS", "spark.hadoop.fs.default.name")
+
+
+class Folder(Protocol):
+    """A checkpoint folder, which need not exist yet."""
+
+    @property
+    def where(self) -> str:
+        """What the job file calls it."""
+        ...
+
+    def names(self, part: str) -> list[str]:
+        """Names of the files in a subfolder; none where it does not exist."""
+        ...
+
+    def text(self, path: str) -> str | None:
+        """A file's content, None where it does not exist."""
+        ...
+
+    def write_problem(self) -> Finding | None:
+        """Why no file can be made there."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class LocalFolder:
+    """A folder of this machine, which need not exist yet."""
+
+    where: str
+    path: Path
+
+    def names(self, part: str) -> list[str]:
+        folder = self.path / part
+        return [file.name for file in folder.iterdir()] if folder.is_dir() else []
+
+    def text(self, path: str) -> str | None:
+        file = self.path / path
+        return file.read_text(encoding="utf-8") if file.is_file() else None
+
+    def write_problem(self) -> Finding | None:
+        nearest = next(p for p in (self.path, *self.path.parents) if p.exists())
+        try:
+            Path(tempfile.mkdtemp(prefix=".chsink-", dir=nearest)).rmdir()
+        except OSError as error:
+            return not_writable(self.where, f"{nearest}: {error.strerror}")
+        return None
+
+
+def local_folder(checkpoint: str, conf: Mapping[str, Any]) -> LocalFolder | None:
+    """The folder, where it is certainly one of this machine; else only Spark knows."""
+    parts = urlsplit(checkpoint)
+    if parts.scheme == "file":
+        return LocalFolder(checkpoint, Path(unquote(parts.path)))
+    if parts.scheme or os.environ.get("HADOOP_CONF_DIR") or any(key in conf for key in DEFAULT_FS):
+        return None
+    return LocalFolder(checkpoint, Path(checkpoint).absolute())
+
+
+def checkpoint_findings(folder: Folder, topics: Collection[str], recorded: bool | None) -> Iterator[Finding]:
+    """Whether the folder can be written, and belongs to a query of these topics.
+
+    ``recorded`` says whether anything is recorded for the sink; None where that cannot be known.
+    """
+    problem = folder.write_problem()
+    if problem is not None:
+        yield problem
+        return
+    try:
+        ends, committed = _planned(folder), _committed(folder)
+    except PreflightError as error:
+        yield found(Severity.ERROR, preflight.CHECKPOINT_FOREIGN, checkpoint=folder.where, reason=error.message)
+        return
+    foreign = sorted({tp.topic for tp in ends} - set(topics))
+    if foreign:
+        reason = f"it reads topic {', '.join(foreign)}, which this job does not"
+        yield found(Severity.ERROR, preflight.CHECKPOINT_FOREIGN, checkpoint=folder.where, reason=reason)
+    elif recorded is False and committed:
+        yield found(Severity.ERROR, halts.CHECKPOINT_WITHOUT_STATE, checkpoint=folder.where)
+    else:
+        yield passed(preflight.CHECKPOINT_FOREIGN, checkpoint=folder.where)
+
+
+def _planned(folder: Folder) -> Offsets:
+    """Where the last planned batch ends; nothing in a new folder."""
+    last = max(map(int, filter(str.isdigit, folder.names("offsets"))), default=None)
+    text = None if last is None else folder.text(f"offsets/{last}")
+    return {} if text is None else source_offsets(text)
+
+
+def _committed(folder: Folder) -> bool:
+    """Whether the query has finished a batch that held records."""
+    last = max(map(int, filter(str.isdigit, folder.names("commits"))), default=None)
+    end = None if last is None else folder.text(f"offsets/{last}")
+    start = folder.text("sources/0/0")
+    if end is None or start is None:
+        return False
+    starts = initial_offsets(start)
+    return any(offset > starts.get(tp, 0) for tp, offset in source_offsets(end).items())
+
+
+def not_writable(checkpoint: str, reason: str) -> Finding:
+    """The finding of a folder in which no file can be made."""
+    return found(Severity.ERROR, preflight.CHECKPOINT_NOT_WRITABLE, checkpoint=checkpoint, reason=reason)

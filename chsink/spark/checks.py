@@ -1,0 +1,47 @@
+"""What a job needs before Spark starts: Java, and a checkpoint folder of its own.  None of it imports Spark.
+
+These faults are permanent: they end a start before the sink is claimed, most with exit code 2.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Final
+
+from chsink.batch.ledger import read_records
+from chsink.connect import Services
+from chsink.embedded.java import find_java
+from chsink.errors import ChsinkError, local, preflight
+from chsink.findings import Finding, Severity, found, passed
+from chsink.spark.checkpoint import checkpoint_findings, local_folder
+
+GATEWAY: Final = "PYSPARK_GATEWAY_PORT"
+"""Set by spark-submit: this process was started by Spark's Java, and needs no other."""
+
+
+def java_findings() -> Iterator[Finding]:
+    """The Java that Spark will start on.  Raises CHS-901 when there is none that Spark supports."""
+    if GATEWAY not in os.environ:
+        yield passed(local.NO_SUPPORTED_JAVA, java=find_java())
+
+
+def has_state(services: Services) -> bool | None:
+    """Whether anything is recorded for the sink.  None for a store that forgets, and for one that does not answer."""
+    try:
+        return bool(read_records(services.store, services.config.sink.name)) if services.store.durable else None
+    except ChsinkError:
+        return None
+
+
+def configured_checkpoint_findings(services: Services) -> Iterator[Finding]:
+    """The checkpoint of the job file, where it can be read without Spark.  A start asks Spark instead."""
+    config = services.config
+    checkpoint = config.sink.checkpoint
+    if checkpoint is None:
+        return
+    folder = local_folder(checkpoint, config.spark.conf)
+    if folder is None:
+        yield found(Severity.INFO, preflight.CHECKPOINT_NOT_CHECKED, checkpoint=checkpoint)
+    else:
+        yield from checkpoint_findings(folder, config.topics, has_state(services))

@@ -1,0 +1,53 @@
+"""A checkpoint folder in any file system that the session knows: object stores, HDFS, local disks."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import SparkSession
+
+from chsink.errors import preflight
+from chsink.findings import Finding, Severity, found
+from chsink.spark.checkpoint import not_writable
+from chsink.spark.offset_log import read_text
+
+NO_FILE_SYSTEM = ("ClassNotFoundException", "NoClassDefFoundError", "UnsupportedFileSystemException")
+
+
+@dataclass(frozen=True, slots=True)
+class SparkFolder:
+    """:class:`chsink.spark.checkpoint.Folder`, through Hadoop's file systems."""
+
+    where: str
+    spark: SparkSession
+
+    def names(self, part: str) -> list[str]:
+        path = self._path(part)
+        system = self._system(path)
+        return [str(s.getPath().getName()) for s in system.listStatus(path)] if system.exists(path) else []
+
+    def text(self, path: str) -> str | None:
+        return read_text(self.spark, f"{self.where}/{path}")
+
+    def write_problem(self) -> Finding | None:
+        probe = self._path(f".chsink-{uuid.uuid4().hex}")
+        try:
+            system = self._system(probe)
+            system.create(probe).close()
+            system.delete(probe, False)
+        except Py4JJavaError as error:
+            said = str(error.java_exception).splitlines()[0]
+            if any(name in said for name in NO_FILE_SYSTEM):
+                return found(Severity.ERROR, preflight.NO_FILE_SYSTEM, checkpoint=self.where, reason=said)
+            return not_writable(self.where, said)
+        return None
+
+    def _path(self, part: str) -> Any:
+        assert self.spark._jvm is not None
+        return self.spark._jvm.org.apache.hadoop.fs.Path(f"{self.where}/{part}")
+
+    def _system(self, path: Any) -> Any:
+        return path.getFileSystem(self.spark._jsc.hadoopConfiguration())

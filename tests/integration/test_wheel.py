@@ -1,0 +1,222 @@
+"""The wheel in a clean environment: everything that the README promises after ``pip install``.
+
+The environment holds the wheel, installed by pip, and of all other packages exactly those that its metadata requires,
+directly or through others, linked from the environment of the tests.  So nothing is downloaded, and a package that the
+wheel forgets to require is missing there.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import venv
+import zipfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+import clickhouse_connect
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from chsink.embedded.clickhouse import EmbeddedClickHouse
+from chsink.embedded.kafka import EmbeddedKafka
+from tests.conftest import CHECKOUT, MakeTopic
+from tests.support.child import JVM
+from tests.support.kafka import produce
+
+pytestmark = pytest.mark.slow
+
+PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet")
+JOB = """
+[sink]
+name = "wheel"
+checkpoint = "{folder}/checkpoint"
+[kafka]
+bootstrap = "{kafka}"
+[[route]]
+topic = "{topic}"
+table = "landed"
+[clickhouse]
+endpoints = ["{clickhouse}"]
+database = "wheel"
+[spark]
+master = "local[1]"
+[trigger]
+mode = "available_now"
+"""
+PROGRAM = """
+from pyspark.sql import DataFrame, SparkSession
+from chsink import Config, Sink, load, spark_jars
+
+config: Config = load("job.toml")
+spark = SparkSession.builder.master("local[1]").config("spark.jars", spark_jars()).getOrCreate()
+sink = Sink(config)
+stream: DataFrame = sink.stream(spark)
+sink.start(stream.where("offset % 2 = 0")).awaitTermination()
+sink.close()
+spark.stop()
+"""
+WRONG = 'from chsink import load\n\nname: int = load("job.toml").sink.name\n'
+
+
+@dataclass(frozen=True)
+class Installed:
+    """A virtual environment with the wheel."""
+
+    folder: Path
+    wheel: Path
+
+    @property
+    def python(self) -> Path:
+        return self.folder / "bin" / "python"
+
+    @property
+    def packages(self) -> Path:
+        return Path(next((self.folder / "lib").glob("python3.*/site-packages")))
+
+    def run(self, *argv: str | Path, cwd: Path, code: int = 0) -> str:
+        """A command of the environment, seeing nothing of the checkout; its output."""
+        environment = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "PYSPARK", "VIRTUAL_ENV"))}
+        environment["PATH"] = f"{self.folder / 'bin'}:{environment['PATH']}"
+        done = subprocess.run(
+            [*map(str, argv)],
+            cwd=cwd,
+            env={**environment, **JVM},
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=240,
+        )
+        assert done.returncode == code, f"{argv}\n{done.stdout}\n{done.stderr}"
+        return done.stdout + done.stderr
+
+
+def required(roots: Iterable[Requirement], extra: str = "") -> dict[str, metadata.Distribution]:
+    """The distributions that these need, with all that those need."""
+    found: dict[str, metadata.Distribution] = {}
+    todo = [r for r in roots if r.marker is None or r.marker.evaluate({"extra": extra})]
+    while todo:
+        requirement = todo.pop()
+        name = canonicalize_name(requirement.name)
+        distribution = found[name] = metadata.distribution(name)
+        for needed in map(Requirement, distribution.requires or ()):
+            extras = ("", *requirement.extras)
+            wanted = needed.marker is None or any(needed.marker.evaluate({"extra": e}) for e in extras)
+            if wanted and canonicalize_name(needed.name) not in found:
+                todo.append(needed)
+    return found
+
+
+def link(distribution: metadata.Distribution, packages: Path) -> None:
+    """Make the files of a distribution appear in another environment."""
+    for file in distribution.files or ():
+        if ".." in file.parts or "__pycache__" in file.parts:
+            continue
+        target = packages / file
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            os.link(Path(str(distribution.locate_file(file))), target)
+        except OSError:
+            shutil.copy(str(distribution.locate_file(file)), target)
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    """The wheel of this checkout, built outside of it, and installed alone."""
+    root = tmp_path_factory.mktemp("wheel")
+    source = root / "source"
+    shutil.copytree(CHECKOUT / "chsink", source / "chsink", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(CHECKOUT / "statemachine", source / "statemachine", ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(CHECKOUT / name, source)
+    build = [*PIP, "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(root), str(source)]
+    subprocess.run(build, check=True, timeout=120)
+    (wheel,) = root.glob("chsink-*.whl")
+    venv.create(root / "venv", symlinks=True)
+    here = Installed(root / "venv", wheel)
+    subprocess.run(
+        [*PIP, "--python", str(here.python), "install", "--no-index", "--no-deps", str(wheel)], check=True, timeout=120
+    )
+    (own,) = metadata.distributions(name="chsink", path=[str(here.packages)])
+    for distribution in required(map(Requirement, own.requires or ())).values():
+        link(distribution, here.packages)
+    return here
+
+
+def test_what_the_wheel_holds(installed: Installed) -> None:
+    """All files of the packages, the data files too, and nothing beside them."""
+    names = set(zipfile.ZipFile(installed.wheel).namelist())
+    assert {name.split("/")[0].split("-")[0] for name in names} == {"chsink", "statemachine"}
+    files = [p for room in ("chsink", "statemachine") for p in (CHECKOUT / room).rglob("*") if p.is_file()]
+    assert {str(p.relative_to(CHECKOUT)) for p in files if "__pycache__" not in p.parts} - names == set()
+    assert any(name.endswith("licenses/LICENSE") for name in names)
+
+
+def test_the_environment_is_complete(installed: Installed, tmp_path: Path) -> None:
+    """Pip finds nothing missing."""
+    subprocess.run([*PIP, "--python", str(installed.python), "check"], check=True, timeout=60)
+    said = installed.run(installed.python, "-c", "import chsink; print(chsink.__file__)", cwd=tmp_path)
+    assert str(installed.packages) in said
+
+
+def test_commands(installed: Installed, tmp_path: Path) -> None:
+    """The first ones that somebody types; the local services name the extra that they need."""
+    (tmp_path / "job.toml").write_text(JOB.format(folder=tmp_path, kafka="k:1", topic="t", clickhouse="http://c:1"))
+    assert metadata.version("chsink") in installed.run("chsink", "--version", cwd=tmp_path)
+    installed.run("chsink", "validate", cwd=tmp_path)
+    jars = json.loads(installed.run("chsink", "jars", "--json", cwd=tmp_path))["jars"]
+    assert installed.run("chsink", "jars", cwd=tmp_path).strip() == ",".join(jar["path"] for jar in jars)
+    assert all(Path(jar["path"]).is_file() for jar in jars)
+    said = installed.run("chsink", "dev", "up", cwd=tmp_path, code=2)
+    assert "CHS-911" in said
+    assert "pip install 'chsink[dev]'" in said
+
+
+def test_records_land(
+    installed: Installed, tmp_path: Path, kafka: EmbeddedKafka, clickhouse: list[EmbeddedClickHouse], topic: MakeTopic
+) -> None:
+    """``chsink run``, then a program of one's own that takes every second record."""
+    server, name = clickhouse[0], topic()
+    client = clickhouse_connect.get_client(host=server.host, port=server.port)
+    client.command("CREATE DATABASE IF NOT EXISTS wheel")
+    client.command(
+        "CREATE TABLE wheel.landed (id UInt64, _kafka_topic String, _kafka_partition UInt32, _kafka_offset UInt64) "
+        "ENGINE = MergeTree ORDER BY id SETTINGS non_replicated_deduplication_window = 1000"
+    )
+    (tmp_path / "job.toml").write_text(
+        JOB.format(folder=tmp_path, kafka=kafka.bootstrap, topic=name, clickhouse=server.url)
+    )
+    produce(kafka.bootstrap, name, 0, [b'{"id": 1}', b'{"id": 2}'])
+    installed.run("chsink", "run", cwd=tmp_path)
+    assert client.query("SELECT id FROM wheel.landed ORDER BY id").result_rows == [(1,), (2,)]
+
+    produce(kafka.bootstrap, name, 0, [b'{"id": 3}', b'{"id": 4}'])
+    (tmp_path / "program.py").write_text(PROGRAM)
+    installed.run(installed.python, "program.py", cwd=tmp_path)
+    assert client.query("SELECT id FROM wheel.landed ORDER BY id").result_rows == [(1,), (2,), (3,)]
+
+
+def test_a_users_program_is_type_checked(installed: Installed, tmp_path: Path) -> None:
+    """py.typed: mypy sees chsink's types from outside, and refuses what they forbid."""
+    mypy = [
+        sys.executable,
+        "-m",
+        "mypy",
+        "--strict",
+        "--follow-imports=silent",
+        "--python-executable",
+        str(installed.python),
+    ]
+    results = {}
+    for name, text in (("program.py", PROGRAM), ("wrong.py", WRONG)):
+        (tmp_path / name).write_text(text)
+        done = subprocess.run([*mypy, name], cwd=tmp_path, check=False, capture_output=True, text=True, timeout=240)
+        results[name] = done.stdout
+    assert results["program.py"].startswith("Success"), results["program.py"]
+    assert "Incompatible types in assignment" in results["wrong.py"], results["wrong.py"]

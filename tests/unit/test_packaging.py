@@ -1,0 +1,106 @@
+"""What ``pyproject.toml`` declares, against what the source imports and what the lock installs."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+import tomllib
+from collections.abc import Iterator
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+CHECKOUT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((CHECKOUT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+REQUIRED = {canonicalize_name(r.name): r for r in map(Requirement, PROJECT["dependencies"])}
+DEV = {canonicalize_name(r.name): r for r in map(Requirement, PROJECT["optional-dependencies"]["dev"])}
+LOCK = {
+    canonicalize_name(line.split("==")[0]): line.split("==")[1]
+    for line in (CHECKOUT / "requirements.lock").read_text(encoding="utf-8").splitlines()
+    if line and not line.startswith("#")
+}
+
+OWNERS = metadata.packages_distributions()
+COMES_WITH = {
+    "annotated_types": "pydantic",
+    "pydantic_core": "pydantic",
+    "py4j": "pyspark",
+    "urllib3": "clickhouse-connect",
+}
+"""Modules of distributions that the named one requires: its own version decides theirs."""
+NOT_IMPORTED_BY_US = {"pandas": "pyspark's mapInArrow imports it"}
+LOCAL_SERVICES = "chsink/embedded/clickhouse/"
+
+
+def imported() -> Iterator[tuple[str, str]]:
+    """(file, top-level module) of every import that is neither ours nor the standard library's."""
+    for file in [*(CHECKOUT / "chsink").rglob("*.py"), *(CHECKOUT / "statemachine").rglob("*.py")]:
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+                names = [node.module]
+            for top in {n.split(".")[0] for n in names} - sys.stdlib_module_names - {"chsink", "statemachine"}:
+                yield str(file.relative_to(CHECKOUT)), top
+
+
+def distribution(module: str) -> str:
+    """The distribution that a user has to require for this module."""
+    if module in COMES_WITH:
+        return COMES_WITH[module]
+    owners = sorted({canonicalize_name(name) for name in OWNERS[module]})
+    return next((name for name in owners if name in REQUIRED | DEV), owners[0])
+
+
+def test_every_import_is_declared() -> None:
+    undeclared = {
+        (file, module)
+        for file, module in imported()
+        if distribution(module) not in (REQUIRED | DEV if file.startswith(LOCAL_SERVICES) else REQUIRED)
+    }
+    assert undeclared == set()
+
+
+def test_every_dependency_is_used() -> None:
+    used = {distribution(module) for _, module in imported()}
+    assert {*REQUIRED, *DEV} - used == set(NOT_IMPORTED_BY_US)
+
+
+@pytest.mark.parametrize(("module", "owner"), COMES_WITH.items())
+def test_a_module_that_comes_with_another_distribution(module: str, owner: str) -> None:
+    needed = {canonicalize_name(Requirement(r).name) for r in metadata.requires(owner) or ()}
+    assert canonicalize_name(OWNERS[module][0]) in needed
+
+
+def test_the_lock_fits_the_ranges() -> None:
+    assert {n: LOCK[n] for n, r in (REQUIRED | DEV).items() if not r.specifier.contains(LOCK[n])} == {}
+
+
+def test_ranges_are_no_pins() -> None:
+    """Two programs in one environment must be able to agree; requirements.lock holds the exact versions."""
+    assert [str(r) for r in (REQUIRED | DEV).values() if any(s.operator == "==" for s in r.specifier)] == []
+
+
+def test_the_local_server_names_its_extra() -> None:
+    from chsink.embedded.clickhouse.service import EXTRA
+
+    assert {canonicalize_name(name) for name in EXTRA} == set(DEV)
+
+
+def test_the_jars_are_of_the_spark_that_is_allowed() -> None:
+    from chsink.embedded.jars import SPARK_KAFKA, pins
+
+    (source,) = (jar for jar in pins()[SPARK_KAFKA] if jar.name.startswith("spark-sql-kafka"))
+    pyspark = canonicalize_name("pyspark")
+    assert REQUIRED[pyspark].specifier.contains(source.version)
+    assert source.version == LOCK[pyspark]
+
+
+def test_the_license_is_the_whole_text() -> None:
+    text = (CHECKOUT / "LICENSE").read_text(encoding="utf-8")
+    assert PROJECT["license"] == "Apache-2.0"
+    assert re.search(r"Apache License\s+Version 2\.0, January 2004", text)
+    assert "END OF TERMS AND CONDITIONS" in text
