@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from chsink.errors import ChsinkError, PreflightError, UnavailableError
+from chsink.errors import ChsinkError, PreflightError, preflight, services
 from chsink.errors.entry import Entry, fields
 from chsink.ports import ServerRefused, Unanswered
 
-NOT_LET_IN = (192, 193, 194, 516)
+AUTH = (192, 193, 194, 516)
 _SENTENCE = re.compile(r"(?:.*DB::Exception: )(.*?)(?: \([A-Z_]+\))? \(version ", re.DOTALL)
 
 
@@ -60,26 +60,6 @@ def passed(entry: Entry, **params: object) -> Finding:
     return Finding(entry.id, Severity.OK, entry.ok.format_map({k: str(v) for k, v in params.items()}))
 
 
-def error(id: str, sentence: str, fix: str) -> Finding:
-    """Going on would break the promise, or fail."""
-    return Finding(id, Severity.ERROR, sentence, fix)
-
-
-def warning(id: str, sentence: str, fix: str) -> Finding:
-    """The promise holds, but something will not be as expected."""
-    return Finding(id, Severity.WARNING, sentence, fix)
-
-
-def info(id: str, sentence: str, fix: str = "") -> Finding:
-    """Good to know."""
-    return Finding(id, Severity.INFO, sentence, fix)
-
-
-def ok(id: str, sentence: str) -> Finding:
-    """Asked, and as it should be."""
-    return Finding(id, Severity.OK, sentence)
-
-
 def raise_first(findings: Iterable[Finding]) -> None:
     """Raise the first error among the findings."""
     for finding in findings:
@@ -103,17 +83,13 @@ def guarded(what: str, check: Callable[[], Iterable[Finding]]) -> Iterator[Findi
     except ChsinkError as raised:
         yield of_error(raised)
     except Unanswered as raised:
-        yield of_error(
-            UnavailableError("CHS-709", _about(what, str(raised)), "check the address, network and TLS settings")
-        )
+        yield of_error(services.CLICKHOUSE_UNAVAILABLE(reason=_about(what, str(raised))))
     except ServerRefused as raised:
         message = server_sentence(raised)
-        if raised.code in NOT_LET_IN:
-            yield of_error(PreflightError("CHS-232", f"{what}: {message}", "correct clickhouse.user and its password"))
+        if raised.code in AUTH:
+            yield found(Severity.ERROR, preflight.LOGIN_REFUSED, what=what, message=message)
         else:
-            yield warning(
-                "CHS-219", f"{what} could not be looked at: {message}", "let the user see it, or look by hand"
-            )
+            yield found(Severity.WARNING, preflight.QUESTION_REFUSED, what=what, message=message)
 
 
 def _about(what: str, message: str) -> str:
@@ -122,5 +98,5 @@ def _about(what: str, message: str) -> str:
 
 def server_sentence(refused: ServerRefused) -> str:
     """What the server said, without what clients and servers wrap around it."""
-    found = _SENTENCE.search(refused.message)
-    return found[1].strip() if found else refused.message.splitlines()[0]
+    wrapped = _SENTENCE.search(refused.message)
+    return wrapped[1].strip() if wrapped else refused.message.splitlines()[0]

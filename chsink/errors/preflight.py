@@ -12,6 +12,7 @@ TOPIC_MISSING = Entry(
     "Kafka at {bootstrap} has no {what}",
     "create the topic, or correct the route; if a partition is gone for good, remove its state: see `chsink "
     "state resolve --help` and `chsink state reset --help`",
+    ok="{topic} has {partitions} partitions, id {id}",
 )
 NO_TABLE = Entry(
     "NO_TABLE",
@@ -50,6 +51,45 @@ VOLATILE_PARTITION = Entry(
     "a repeated insert",
     "partition by a column that comes from the record, such as its timestamp or _kafka_timestamp",
 )
+NOT_REPLICATED = Entry(
+    "NOT_REPLICATED",
+    "CHS-207",
+    PreflightError,
+    "{table} on {urls} is not a replicated table: the replicas would hold different rows",
+    "make it a ReplicatedMergeTree, or list the servers as shards of their own",
+    ok="{table} has {total} replicas, insert_quorum is {quorum}",
+)
+REPLICAS_DIFFER = Entry(
+    "REPLICAS_DIFFER",
+    "CHS-207",
+    PreflightError,
+    "{table} is not one table on its replicas: they use different Keeper paths ({places})",
+    "list only replicas of one shard under one endpoint",
+)
+NO_QUORUM = Entry(
+    "NO_QUORUM",
+    "CHS-207",
+    PreflightError,
+    "{table} has {total} replicas and insert_quorum is {quorum}: a replica that is lost after it acknowledged "
+    "an insert takes the rows with it",
+    'set insert_quorum = "auto" in [clickhouse.settings]',
+)
+VIEW_MAY_DOUBLE = Entry(
+    "VIEW_MAY_DOUBLE",
+    "CHS-208",
+    PreflightError,
+    "the materialized view {view} of {table} fills {fills}, a {engine}: it may get the same rows twice",
+    "let the view fill a MergeTree table that deduplicates inserts",
+    ok="the {count} materialized views of {table} deduplicate too",
+)
+VIEW_DOUBLES = Entry(
+    "VIEW_DOUBLES",
+    "CHS-208",
+    PreflightError,
+    "the materialized view {view} of {table} fills {fills}, which does not deduplicate: a piece that is sent "
+    "again counts twice there",
+    "ALTER TABLE {fills} MODIFY SETTING {setting} = 10000",
+)
 VOLATILE_DEFAULT = Entry(
     "VOLATILE_DEFAULT",
     "CHS-209",
@@ -71,6 +111,22 @@ BATCH_EXCEEDS_WINDOW = Entry(
     PreflightError,
     "a batch has {chunks} chunks, but {table} at {url} reliably remembers only {blocks} blocks",
     "raise {setting} or clickhouse.chunk_offsets, or lower kafka.max_offsets_per_trigger",
+)
+BATCH_MAY_BE_PROBED = Entry(
+    "BATCH_MAY_BE_PROBED",
+    "CHS-211",
+    PreflightError,
+    "{what} may make {blocks} blocks ({chunks} chunks, each over {spread} table partitions) in {table} at "
+    "{url}, which reliably remembers {kept}: after a crash it would be probed, not just sent again",
+    "raise the deduplication window or clickhouse.chunk_offsets, or set or lower kafka.max_offsets_per_trigger",
+    ok="{table} at {url} reliably remembers {kept} blocks; a batch makes up to {blocks}",
+)
+BATCH_TOO_LARGE = Entry(
+    "BATCH_TOO_LARGE",
+    "CHS-211",
+    PreflightError,
+    "a batch has up to {chunks} chunks, and {table} at {url} reliably remembers only {kept} blocks",
+    "raise the deduplication window or clickhouse.chunk_offsets, or set or lower kafka.max_offsets_per_trigger",
 )
 COLUMN_UNKNOWN = Entry(
     "COLUMN_UNKNOWN",
@@ -108,6 +164,51 @@ NESTED_METADATA = Entry(
     PreflightError,
     "{column} is part of a Nested column; chsink cannot write Kafka's metadata to it",
     "declare it as _kafka_headers {declare}",
+)
+SETTING_PINNED = Entry(
+    "SETTING_PINNED",
+    "CHS-215",
+    PreflightError,
+    "{url} refuses the setting {name} = {value}, which every insert carries: {refusal}",
+    "ask an administrator to remove readonly, and the constraint on the setting, from the user's settings profile",
+    ok="{url} lets this user set what every insert sets",
+)
+SETTING_INVALID = Entry(
+    "SETTING_INVALID",
+    "CHS-215",
+    PreflightError,
+    "{url} refuses the setting {name} = {value}, which every insert carries: {refusal}",
+    "correct [clickhouse.settings], or for max_execution_time clickhouse.insert_timeout_s",
+)
+GRANT_MISSING = Entry(
+    "GRANT_MISSING",
+    "CHS-216",
+    PreflightError,
+    "at {url} this user may not {privilege} on {table}",
+    "{grant}",
+    ok="at {url} this user may {privileges} on {table}",
+)
+GRANTS_WIDE = Entry(
+    "GRANTS_WIDE",
+    "CHS-217",
+    PreflightError,
+    "at {url} this user may also drop and truncate {table}, which the job never does",
+    "give the job a user of its own, with SELECT and INSERT on its tables",
+)
+SERVER_OLD = Entry(
+    "SERVER_OLD",
+    "CHS-218",
+    PreflightError,
+    "{url} runs ClickHouse {version}; chsink supports {oldest} and later",
+    "upgrade the server",
+    ok="{url} runs ClickHouse {version}",
+)
+QUESTION_REFUSED = Entry(
+    "QUESTION_REFUSED",
+    "CHS-219",
+    PreflightError,
+    "{what} could not be checked: {message}",
+    "grant the user what the message names, or check it yourself",
 )
 # --- CHS-220 to CHS-222: the state store
 
@@ -164,6 +265,132 @@ STATE_NOT_DURABLE = Entry(
     "the state is kept in {store}: after a crash or restart, rows may be lost or duplicated",
     'set state.store = "keepermap" or "zookeeper"',
 )
+COLUMN_TAKES_NOTHING = Entry(
+    "COLUMN_TAKES_NOTHING",
+    "CHS-223",
+    PreflightError,
+    "{column} is a {type}, into which nearly no record fits: {reason}",
+    "use {declare}",
+    ok="the {count} columns of {table} can be filled from {topic}",
+)
+COLUMN_TAKES_NOT_ALL = Entry(
+    "COLUMN_TAKES_NOT_ALL",
+    "CHS-223",
+    PreflightError,
+    "{column} is a {type}: a record {record} will not fit: {reason}",
+    "use {declare}",
+)
+CLOCKS_DIFFER = Entry(
+    "CLOCKS_DIFFER",
+    "CHS-224",
+    PreflightError,
+    "the clock of {url} is {seconds} s {side} the driver's, and in_doubt.margin_s is {margin}: chsink could "
+    "not judge how long a token is remembered",
+    "synchronize the clocks (NTP); a larger in_doubt.margin_s tolerates more",
+    ok="the clocks of {url} and the driver agree within {seconds} s",
+)
+RECORDS_EXPIRED = Entry(
+    "RECORDS_EXPIRED",
+    "CHS-225",
+    PreflightError,
+    "Kafka dropped {expired} offsets of {topic} before they were read",
+    'the job will halt with CHS-307; accept the loss with errors.on_gap = "record", and lengthen the retention',
+    ok="{topic} keeps records {kept}, and what is unread is not near its end",
+)
+RECORDS_EXPIRE = Entry(
+    "RECORDS_EXPIRE",
+    "CHS-225",
+    PreflightError,
+    "{old} partitions of {topic} have unread records older than half of their retention of {hours} h",
+    "lengthen retention.ms until the sink has caught up",
+)
+TOPIC_WITHOUT_ID = Entry(
+    "TOPIC_WITHOUT_ID",
+    "CHS-226",
+    PreflightError,
+    "the brokers give {topic} no id: chsink cannot tell a topic that was recreated from a log that shrank",
+    "use brokers of version 3.0 or later",
+)
+TOPIC_IS_ANOTHER = Entry(
+    "TOPIC_IS_ANOTHER",
+    "CHS-226",
+    PreflightError,
+    "{topic} is not the topic that the state was recorded for (partitions {partitions})",
+    "if it was recreated on purpose, start with a new checkpoint, so that it is read from its beginning",
+)
+PARTITIONS_GONE = Entry(
+    "PARTITIONS_GONE",
+    "CHS-226",
+    PreflightError,
+    "{topic} has no partition {partitions} any more, of which there is state: it was recreated with fewer",
+    "if that is meant, remove their state, one by one: {reset}",
+)
+DOUBT_NOT_ROUTED = Entry(
+    "DOUBT_NOT_ROUTED",
+    "CHS-227",
+    PreflightError,
+    "{what}, for table {table}, to which no route leads: the start will halt with CHS-313",
+    "restore the route, or decide: {resolve}",
+    ok="nothing is in doubt",
+)
+DOUBT_CHANGED = Entry(
+    "DOUBT_CHANGED",
+    "CHS-227",
+    PreflightError,
+    "{what}, and since then changed: {changed}; the start will halt with CHS-309",
+    "undo the change until the range is settled; or decide: {resolve}",
+)
+DOUBT_SENT_AGAIN = Entry(
+    "DOUBT_SENT_AGAIN",
+    "CHS-227",
+    PreflightError,
+    "{what}; it can be sent again under its tokens",
+    "nothing to do: the next start settles it",
+)
+DOUBT_PROBED = Entry(
+    "DOUBT_PROBED",
+    "CHS-227",
+    PreflightError,
+    "{what}, and {why}: it will be probed by offset",
+    "nothing to do: the next start settles it",
+)
+DOUBT_NOT_PROBED = Entry(
+    "DOUBT_NOT_PROBED",
+    "CHS-227",
+    PreflightError,
+    "{what}, and {why}; {table} cannot be probed: the start will halt with CHS-317",
+    "check whether its rows are there, then decide: {resolve}",
+)
+LAYOUT_OLDER = Entry(
+    "LAYOUT_OLDER",
+    "CHS-228",
+    PreflightError,
+    "{key} is in doubt under an older shard layout; it is settled under that one",
+    "nothing to do: the next start settles it",
+    ok="the shard layout is the recorded one",
+)
+LAYOUT_CHANGED = Entry(
+    "LAYOUT_CHANGED",
+    "CHS-228",
+    PreflightError,
+    "the shard layout of {topics} has changed: it applies to new records only",
+    "nothing to do, if the change is meant",
+)
+STATE_MAY_BE_LOST = Entry(
+    "STATE_MAY_BE_LOST",
+    "CHS-229",
+    PreflightError,
+    "{table} at {url} holds rows of {topic}, and this sink has no state of it: records may land a second time",
+    "if the state was lost, run `chsink state recover`; if another sink wrote them, give this one its own table",
+)
+TOO_MANY_PARTITIONS = Entry(
+    "TOO_MANY_PARTITIONS",
+    "CHS-230",
+    PreflightError,
+    "{table} at {url} has {touched} table partitions, and one insert may touch {limit}: the server refuses "
+    "chunks that mix more of them (code 252)",
+    "lower clickhouse.chunk_offsets, or set max_partitions_per_insert_block in [clickhouse.settings]",
+)
 
 # --- CHS-231 to CHS-239: this machine, logins, tables that change, the checkpoint
 
@@ -181,6 +408,13 @@ STATE_LOGIN_REFUSED = Entry(
     PreflightError,
     "ClickHouse at {url} refused the login: {reason}",
     "correct clickhouse.user and clickhouse.password",
+)
+LOGIN_REFUSED = Entry(
+    "LOGIN_REFUSED",
+    "CHS-232",
+    PreflightError,
+    "{what}: {message}",
+    "correct clickhouse.user and its password",
 )
 TABLE_CHANGED = Entry(
     "TABLE_CHANGED",

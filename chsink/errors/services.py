@@ -111,6 +111,13 @@ TARGET_UNANSWERED = Entry(
     "ClickHouse did not answer a question about the target: {error}",
     "bring the server back and start again: ranges in doubt will be settled",
 )
+CLICKHOUSE_UNAVAILABLE = Entry(
+    "CLICKHOUSE_UNAVAILABLE",
+    "CHS-709",
+    UnavailableError,
+    "{reason}",
+    "check the address, the network and the TLS settings",
+)
 STILL_INSERTING = Entry(
     "STILL_INSERTING",
     "CHS-710",

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
-from chsink.findings import Finding, guarded, ok, warning
+from chsink.errors import preflight
+from chsink.findings import Finding, Severity, found, guarded, passed
 from chsink.kafka.admin import KafkaAdmin
 from statemachine.ranges import TopicPartition
 from statemachine.records import Phase, StateKey, StateRecord
@@ -31,13 +32,9 @@ def topic_findings(kafka: KafkaAdmin, topic: str, records: Records, now_ms: int)
     partitions = kafka.partitions([topic])
     mine = {k.topic_partition: r for k, r in records.items() if k.topic == topic and r.phase is not Phase.EMPTY}
     if topic_id is None:
-        yield warning(
-            "CHS-226",
-            f"the brokers give {topic} no id: a topic that is made anew cannot be told from a log that shrank",
-            "use brokers of version 3.0 or later",
-        )
+        yield found(Severity.WARNING, preflight.TOPIC_WITHOUT_ID, topic=topic)
     else:
-        yield ok("CHS-201", f"{topic} has {len(partitions)} partitions, id {topic_id}")
+        yield passed(preflight.TOPIC_MISSING, topic=topic, partitions=len(partitions), id=topic_id)
     yield from _recreated(topic, topic_id, mine)
     yield from _gone(topic, sorted(mine.keys() - set(partitions)))
     yield from _retention(kafka, topic, {tp: mine[tp] for tp in partitions if tp in mine}, now_ms)
@@ -46,20 +43,18 @@ def topic_findings(kafka: KafkaAdmin, topic: str, records: Records, now_ms: int)
 def _recreated(topic: str, topic_id: str | None, mine: Mapping[TopicPartition, StateRecord]) -> Iterator[Finding]:
     other = sorted(tp.partition for tp, r in mine.items() if not r.may_belong_to(topic_id))
     if other and topic_id is not None:
-        yield warning(
-            "CHS-226",
-            f"{topic} is not the topic that the state was recorded for (partitions {', '.join(map(str, other))})",
-            "if it was made anew on purpose, start with a new checkpoint, so that it is read from its beginning",
-        )
+        yield found(Severity.WARNING, preflight.TOPIC_IS_ANOTHER, topic=topic, partitions=", ".join(map(str, other)))
 
 
 def _gone(topic: str, partitions: Sequence[TopicPartition]) -> Iterator[Finding]:
     if partitions:
         numbers = ", ".join(str(tp.partition) for tp in partitions)
-        yield warning(
-            "CHS-226",
-            f"{topic} has no partition {numbers} any more, of which there is state: it was made anew with fewer",
-            f"if that is meant, forget their state, one by one: chsink state reset {topic} {partitions[0].partition}",
+        yield found(
+            Severity.WARNING,
+            preflight.PARTITIONS_GONE,
+            topic=topic,
+            partitions=numbers,
+            reset=f"chsink state reset {topic} {partitions[0].partition}",
         )
 
 
@@ -83,16 +78,8 @@ def retention(topic: str, expired: int, old: int, retention_ms: int) -> Finding:
     """
     hours = retention_ms / 3_600_000
     if expired:
-        return warning(
-            "CHS-225",
-            f"Kafka dropped {expired} offsets of {topic} before they were read",
-            'the job will halt with CHS-307; accept the loss with errors.on_gap = "record", and lengthen the retention',
-        )
+        return found(Severity.WARNING, preflight.RECORDS_EXPIRED, topic=topic, expired=expired)
     if old:
-        return warning(
-            "CHS-225",
-            f"{old} partitions of {topic} have unread records older than half of their retention of {hours:g} h",
-            "lengthen retention.ms until the sink has caught up",
-        )
+        return found(Severity.WARNING, preflight.RECORDS_EXPIRE, topic=topic, old=old, hours=f"{hours:g}")
     kept = "for ever" if retention_ms < 0 else f"{hours:g} h"
-    return ok("CHS-225", f"{topic} keeps records {kept}, and what is unread is not near its end")
+    return passed(preflight.RECORDS_EXPIRED, topic=topic, kept=kept)

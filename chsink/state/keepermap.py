@@ -22,7 +22,7 @@ from pydantic import Field
 
 from chsink.errors import preflight
 from chsink.fields import NodePath, Table, Url
-from chsink.findings import NOT_LET_IN, server_sentence
+from chsink.findings import AUTH, server_sentence
 from chsink.notation.sql import TableName, parse_table, quote_identifier, quote_string, quote_strings
 from chsink.ports import Outcome, Row, ServerRefused, SqlClient, StoreUnavailable, Swap, Unanswered
 from chsink.state import sql_files
@@ -194,7 +194,7 @@ class KeeperMapStore:
         reason, url = server_sentence(error), self.client.url
         if error.code == KEEPER:
             return StoreUnavailable(error.message)
-        if error.code in NOT_LET_IN:
+        if error.code in AUTH:
             return preflight.STATE_LOGIN_REFUSED(url=url, reason=reason)
         if error.code == UNKNOWN_DATABASE:
             database = quote_identifier(self.table.database)

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from chsink.errors import HaltError, PreflightError
-from chsink.findings import Finding, Severity, guarded, info, ok, server_sentence
+from chsink.errors import HaltError, PreflightError, preflight
+from chsink.findings import Finding, Severity, found, guarded, passed, server_sentence
 from chsink.ports import ServerRefused, Unanswered
 
 WRAPPED = (
@@ -32,7 +32,7 @@ def test_the_servers_own_sentence() -> None:
 )
 def test_an_error_ends_one_check_only(raised: Exception, id: str, severity: str, exit_code: int) -> None:
     def check() -> Iterator[Finding]:
-        yield ok("CHS-203", "before")
+        yield passed(preflight.SERVER_OLD, url="http://a", version="26.9")
         raise raised
 
     first, last = guarded("http://a", check)
@@ -42,7 +42,12 @@ def test_an_error_ends_one_check_only(raised: Exception, id: str, severity: str,
 
 
 def test_a_finding_as_an_error_and_as_json() -> None:
-    finding = info("CHS-217", "sentence", "fix")
+    finding = found(Severity.INFO, preflight.LAYOUT_CHANGED, topics="t")
 
-    assert finding.as_dict() == {"id": "CHS-217", "severity": "info", "sentence": "sentence", "fix": "fix"}
+    assert finding.as_dict() == {
+        "id": "CHS-228",
+        "severity": "info",
+        "sentence": "the shard layout of t has changed: it applies to new records only",
+        "fix": "nothing to do, if the change is meant",
+    }
     assert isinstance(finding.error(), PreflightError)

@@ -19,8 +19,8 @@ from chsink.clickhouse.table import TargetTable
 from chsink.decode.columns import Column
 from chsink.decode.conform import conform
 from chsink.decode.fields import fields_of
-from chsink.errors import ChsinkError, ConfigError
-from chsink.findings import Finding, error, of_error, ok, warning
+from chsink.errors import ChsinkError, ConfigError, preflight
+from chsink.findings import Finding, Severity, found, of_error, passed
 from chsink.notation.metadata_columns import METADATA_COLUMNS
 from chsink.sharding import Layout, Sharder
 
@@ -54,12 +54,14 @@ def column_findings(target: Target, layout: Layout, written: Collection[str] | N
     table = target.table
     columns = [c for c in table.insertable if written is None or c.name in written or c.name in METADATA_COLUMNS]
     readable = [c for c in columns if not is_unsupported(c.type)]
-    found = [*_types(target, readable), *_key_types(layout, table)]
+    findings = [*_types(target, readable), *_key_types(layout, table)]
     refused = {c.type for c in readable if _refusal(c, table.timezone) is not None}
     for column in readable:
         if column.name in METADATA_COLUMNS and column.type not in refused:
-            found += _metadata(target, column, table.timezone)
-    return found or [ok("CHS-223", f"the {len(columns)} columns of {target.name} can be filled from {target.topic}")]
+            findings += _metadata(target, column, table.timezone)
+    return findings or [
+        passed(preflight.COLUMN_TAKES_NOTHING, count=len(columns), table=target.name, topic=target.topic)
+    ]
 
 
 def _types(target: Target, columns: Sequence[Column]) -> Iterator[Finding]:
@@ -86,24 +88,30 @@ def _refusal(column: Column, timezone: str) -> ChsinkError | None:
 def _metadata(target: Target, column: Column, timezone: str) -> Iterator[Finding]:
     """Whether the column takes its field of a usual record, and then of a rare one."""
     samples = SAMPLES[column.name]
-    fix = f"use {METADATA_COLUMNS[column.name].declare}"
-    name = f"{target.name}.{column.name} is a {column.type}"
+    name, declare = f"{target.name}.{column.name}", METADATA_COLUMNS[column.name].declare
     usual = target.topic if column.name == "_kafka_topic" else samples.usual
     reason = _misfit(column, samples.type, usual, timezone)
     if reason is not None:
-        yield error(
-            "CHS-223",
-            f"{name}, into which nearly no record fits: {reason}",
-            fix,
+        yield found(
+            Severity.ERROR,
+            preflight.COLUMN_TAKES_NOTHING,
+            column=name,
+            type=column.type,
+            reason=reason,
+            declare=declare,
         )
         return
     for record, value in samples.rare:
         reason = _misfit(column, samples.type, value, timezone)
         if reason is not None:
-            yield warning(
-                "CHS-223",
-                f"{name}: a record {record} will not fit: {reason}",
-                fix,
+            yield found(
+                Severity.WARNING,
+                preflight.COLUMN_TAKES_NOT_ALL,
+                column=name,
+                type=column.type,
+                record=record,
+                reason=reason,
+                declare=declare,
             )
 
 

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 
 from chsink.clickhouse.shards import Target
 from chsink.clickhouse.window import DedupWindow
-from chsink.findings import Finding, error, info, ok, warning
+from chsink.errors import halts, preflight
+from chsink.findings import Finding, Severity, found, passed
 from chsink.notation.metadata_columns import PROBE_COLUMNS
 from chsink.notation.sql import TableName
 from statemachine.owner import Owner
@@ -32,32 +33,24 @@ def in_doubt_findings(
     for key, record in doubtful.items():
         target = by_table.get(key.table)
         age_s = (now_ms - record.before_at) / 1000
+        resolve = f"chsink state resolve {key.topic} {key.partition} --help"
         what = f"{key.topic_partition} {record.range} has been in doubt for {age_s:.0f} s"
         if target is None or key.topic not in targets or targets[key.topic].name != key.table:
-            yield warning(
-                "CHS-227",
-                f"{what}, for table {key.table}, to which no route leads: the start will halt with CHS-313",
-                f"put the route back, or decide: chsink state resolve {key.topic} {key.partition} --help",
-            )
+            yield found(Severity.WARNING, preflight.DOUBT_NOT_ROUTED, what=what, table=key.table, resolve=resolve)
         elif changed := known_changes(record.pipeline, present(key, record)):
-            yield warning(
-                "CHS-227",
-                f"{what}, and since then changed: {', '.join(changed)}; the start will halt with CHS-309",
-                "put it back until the range is settled; or decide: "
-                f"chsink state resolve {key.topic} {key.partition} --help",
+            yield found(
+                Severity.WARNING, preflight.DOUBT_CHANGED, what=what, changed=", ".join(changed), resolve=resolve
             )
         elif (why := window.doubtful_tokens(key, record)) is None:
-            yield info("CHS-227", f"{what}; it can be sent again under its tokens")
+            yield found(Severity.INFO, preflight.DOUBT_SENT_AGAIN, what=what)
         elif all(s.table.can_probe for s in target.shards):
-            yield info("CHS-227", f"{what}, and {why}: it will be probed by offset")
+            yield found(Severity.INFO, preflight.DOUBT_PROBED, what=what, why=why)
         else:
-            yield warning(
-                "CHS-227",
-                f"{what}, and {why}; {key.table} cannot be probed: the start will halt with CHS-317",
-                f"look whether its rows are there, then chsink state resolve {key.topic} {key.partition} --help",
+            yield found(
+                Severity.WARNING, preflight.DOUBT_NOT_PROBED, what=what, why=why, table=key.table, resolve=resolve
             )
     if not doubtful:
-        yield ok("CHS-227", "nothing is in doubt")
+        yield passed(preflight.DOUBT_NOT_ROUTED)
 
 
 def known_changes(recorded: str, present: str) -> list[str]:
@@ -80,21 +73,14 @@ def layout_findings(
         if not record.in_doubt:
             continue
         if owner is None or owner.layout(record.layout) is None:
-            yield error(
-                "CHS-312",
-                f"{key} is in doubt under shard layout {record.layout}, which is not stored",
-                f"look whether its rows are there, then chsink state resolve {key.topic} {key.partition} --help",
-            )
+            yield found(Severity.ERROR, halts.LAYOUT_LOST, key=key, layout=record.layout)
         else:
-            yield info("CHS-228", f"{key} is in doubt under an older shard layout; it is settled under that one")
+            yield found(Severity.INFO, preflight.LAYOUT_OLDER, key=key)
     settled = sorted({k.topic for k, r in other.items() if not r.in_doubt})
     if settled:
-        yield info(
-            "CHS-228",
-            f"the shard layout of {', '.join(settled)} has changed: it holds for new records only",
-        )
+        yield found(Severity.INFO, preflight.LAYOUT_CHANGED, topics=", ".join(settled))
     elif not other:
-        yield ok("CHS-228", "the shard layout is the recorded one")
+        yield passed(preflight.LAYOUT_OLDER)
 
 
 def lost_state_findings(records: Mapping[StateKey, StateRecord], target: Target) -> Iterator[Finding]:
@@ -111,10 +97,7 @@ def lost_state_findings(records: Mapping[StateKey, StateRecord], target: Target)
             {"topic": target.topic},
         )
         if rows:
-            yield warning(
-                "CHS-229",
-                f"{target.name} at {shard.url} holds rows of {target.topic}, and this sink has no state of it: "
-                "records may land a second time",
-                "if the state was lost: chsink state recover; if another sink wrote them, give this one its own table",
+            yield found(
+                Severity.WARNING, preflight.STATE_MAY_BE_LOST, table=target.name, url=shard.url, topic=target.topic
             )
             return

@@ -6,7 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from chsink.findings import Finding, error, ok, warning
+from chsink.errors import preflight
+from chsink.findings import Finding, Severity, found, passed
 
 OLDEST_SERVER = (24, 8)
 """Older servers lack what is pinned on every insert, or guard KeeperMap writes less."""
@@ -17,23 +18,23 @@ def server_version(url: str, version: str) -> Finding:
     number = tuple(int(n) for n in re.findall(r"\d+", version)[:2])
     if number < OLDEST_SERVER:
         oldest = ".".join(map(str, OLDEST_SERVER))
-        return warning(
-            "CHS-218", f"{url} is ClickHouse {version}; chsink is made for {oldest} and later", "upgrade the server"
-        )
-    return ok("CHS-218", f"{url} is ClickHouse {version}")
+        return found(Severity.WARNING, preflight.SERVER_OLD, url=url, version=version, oldest=oldest)
+    return passed(preflight.SERVER_OLD, url=url, version=version)
 
 
 def clock_skew(url: str, skew_s: float, margin_s: int) -> Finding:
     """``skew_s``: the server's clock less the driver's, as far as the round trip lets it be known."""
     allowed = max(margin_s, 1)
     if abs(skew_s) > allowed:
-        return error(
-            "CHS-224",
-            f"the clock of {url} is {abs(skew_s):.1f} s {'ahead of' if skew_s > 0 else 'behind'} the driver's, and "
-            f"in_doubt.margin_s is {margin_s}: how long a token is remembered could not be judged",
-            "synchronise the clocks (NTP); a larger in_doubt.margin_s tolerates more",
+        return found(
+            Severity.ERROR,
+            preflight.CLOCKS_DIFFER,
+            url=url,
+            seconds=f"{abs(skew_s):.1f}",
+            side="ahead of" if skew_s > 0 else "behind",
+            margin=margin_s,
         )
-    return ok("CHS-224", f"the clocks of {url} and the driver agree within {allowed} s")
+    return passed(preflight.CLOCKS_DIFFER, url=url, seconds=allowed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,31 +52,18 @@ class Replication:
     paths: Mapping[str, str]
 
 
-def replication(name: str, found: Replication) -> Finding | None:
+def replication(name: str, replicas: Replication) -> Finding | None:
     """Deduplication across replicas needs one log of tokens, and an insert that a lost replica does not take along."""
-    if not found.replicated:
-        if len(found.listed) == 1:
+    if not replicas.replicated:
+        if len(replicas.listed) == 1:
             return None
-        return error(
-            "CHS-207",
-            f"{name} on {', '.join(found.listed)} is not a replicated table: the replicas would hold different rows",
-            "make it a ReplicatedMergeTree, or list the servers as shards of their own",
-        )
-    if len(set(found.paths.values())) > 1:
-        places = ", ".join(f"{url}: {path}" for url, path in found.paths.items())
-        return error(
-            "CHS-207",
-            f"{name} is not one table on its replicas: they use different Keeper paths ({places})",
-            "list only replicas of one shard under one endpoint",
-        )
-    if found.total > 1 and found.quorum in ("0", "1"):
-        return error(
-            "CHS-207",
-            f"{name} has {found.total} replicas and insert_quorum is {found.quorum}: a replica that acknowledged an "
-            "insert and is then lost takes the rows with it",
-            'set insert_quorum = "auto" in [clickhouse.settings]',
-        )
-    return ok("CHS-207", f"{name} has {found.total} replicas, insert_quorum is {found.quorum}")
+        return found(Severity.ERROR, preflight.NOT_REPLICATED, table=name, urls=", ".join(replicas.listed))
+    if len(set(replicas.paths.values())) > 1:
+        places = ", ".join(f"{url}: {path}" for url, path in replicas.paths.items())
+        return found(Severity.ERROR, preflight.REPLICAS_DIFFER, table=name, places=places)
+    if replicas.total > 1 and replicas.quorum in ("0", "1"):
+        return found(Severity.ERROR, preflight.NO_QUORUM, table=name, total=replicas.total, quorum=replicas.quorum)
+    return passed(preflight.NOT_REPLICATED, table=name, total=replicas.total, quorum=replicas.quorum)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,17 +76,19 @@ class View:
     window_blocks: int | None
 
 
-def views(name: str, found: Sequence[View]) -> list[Finding]:
+def views(name: str, attached: Sequence[View]) -> list[Finding]:
     """A view's table gets every block again when a piece is sent again: it must deduplicate by itself."""
     findings: list[Finding] = []
-    for view in found:
-        what = f"the materialized view {view.name} of {name} fills {view.fills}"
+    for view in attached:
         if view.window_blocks is None:
             findings.append(
-                warning(
-                    "CHS-208",
-                    f"{what}, a {view.engine or 'table that cannot be seen'}: it may get the same rows twice",
-                    "let the view fill a MergeTree table that deduplicates inserts",
+                found(
+                    Severity.WARNING,
+                    preflight.VIEW_MAY_DOUBLE,
+                    view=view.name,
+                    table=name,
+                    fills=view.fills,
+                    engine=view.engine or "table that cannot be seen",
                 )
             )
         elif view.window_blocks == 0:
@@ -106,14 +96,17 @@ def views(name: str, found: Sequence[View]) -> list[Finding]:
                 "" if view.engine.startswith(("Replicated", "Shared")) else "non_"
             ) + "replicated_deduplication_window"
             findings.append(
-                warning(
-                    "CHS-208",
-                    f"{what}, which does not deduplicate: a piece that is sent again counts twice there",
-                    f"ALTER TABLE {view.fills} MODIFY SETTING {setting} = 10000",
+                found(
+                    Severity.WARNING,
+                    preflight.VIEW_DOUBLES,
+                    view=view.name,
+                    table=name,
+                    fills=view.fills,
+                    setting=setting,
                 )
             )
-    if found and not findings:
-        findings.append(ok("CHS-208", f"the {len(found)} materialized views of {name} deduplicate too"))
+    if attached and not findings:
+        findings.append(passed(preflight.VIEW_MAY_DOUBLE, count=len(attached), table=name))
     return findings
 
 
@@ -138,34 +131,34 @@ def window(name: str, url: str, blocks_kept: int, load: Load) -> list[Finding]:
     spread = min(load.touched, load.per_block) if load.partitioned and load.touched else 1
     blocks = chunks * spread
     findings: list[Finding] = []
-    fix = "raise the deduplication window or clickhouse.chunk_offsets, or set or lower kafka.max_offsets_per_trigger"
     if chunks > blocks_kept and load.chunks is not None:
         findings.append(
-            error(
-                "CHS-211",
-                f"a batch has up to {chunks} chunks, and {name} at {url} surely remembers only {blocks_kept} blocks",
-                fix,
-            )
+            found(Severity.ERROR, preflight.BATCH_TOO_LARGE, chunks=chunks, table=name, url=url, kept=blocks_kept)
         )
     elif blocks > blocks_kept:
         what = "a batch of all that waits in Kafka" if load.chunks is None else "a batch"
         findings.append(
-            warning(
-                "CHS-211",
-                f"{what} may make {blocks} blocks ({chunks} chunks, each over {spread} table partitions) in {name} at "
-                f"{url}, which surely remembers {blocks_kept}: after a crash it would be probed, not just sent again",
-                fix,
+            found(
+                Severity.WARNING,
+                preflight.BATCH_MAY_BE_PROBED,
+                what=what,
+                blocks=blocks,
+                chunks=chunks,
+                spread=spread,
+                table=name,
+                url=url,
+                kept=blocks_kept,
             )
         )
     if load.partitioned and load.touched > load.per_block > 0:
         findings.append(
-            warning(
-                "CHS-230",
-                f"{name} at {url} has {load.touched} table partitions, and one insert may touch {load.per_block}: "
-                "chunks that mix more of them are refused (code 252)",
-                "lower clickhouse.chunk_offsets, or set max_partitions_per_insert_block in [clickhouse.settings]",
+            found(
+                Severity.WARNING,
+                preflight.TOO_MANY_PARTITIONS,
+                table=name,
+                url=url,
+                touched=load.touched,
+                limit=load.per_block,
             )
         )
-    return findings or [
-        ok("CHS-211", f"{name} at {url} surely remembers {blocks_kept} blocks; a batch makes up to {blocks}")
-    ]
+    return findings or [passed(preflight.BATCH_MAY_BE_PROBED, table=name, url=url, kept=blocks_kept, blocks=blocks)]

@@ -10,8 +10,8 @@ from chsink.clickhouse.checks import rules
 from chsink.clickhouse.checks.rules import View
 from chsink.clickhouse.table import TargetTable, read_table
 from chsink.clickhouse.writer import PINNED
-from chsink.errors import PreflightError
-from chsink.findings import Finding, error, info, ok, server_sentence
+from chsink.errors import PreflightError, preflight
+from chsink.findings import Finding, Severity, found, passed, server_sentence
 from chsink.notation.metadata_columns import PROBE_COLUMNS
 from chsink.notation.sql import TableName, parse_table, quote_identifier, quote_string
 from chsink.ports import Clock, Queries, ServerRefused
@@ -43,17 +43,18 @@ def _version_and_skew(client: Queries, clock: Clock) -> tuple[str, float]:
 def _pinned(client: Queries, settings: Mapping[str, Any]) -> Iterator[Finding]:
     """One question with all settings; only when it is refused, one for each."""
     if _refusal(client, settings) is None:
-        yield ok("CHS-215", f"{client.url} lets this user set what every insert sets")
+        yield passed(preflight.SETTING_PINNED, url=client.url)
         return
     for name, value in settings.items():
         refusal = _refusal(client, {name: value})
         if refusal is not None:
-            yield error(
-                "CHS-215",
-                f"{client.url} refuses the setting {name} = {value}, which every insert carries: {refusal}",
-                "let an administrator take readonly and the constraint on it from the user's settings profile"
-                if name in PINNED
-                else "correct [clickhouse.settings], or for max_execution_time clickhouse.insert_timeout_s",
+            yield found(
+                Severity.ERROR,
+                preflight.SETTING_PINNED if name in PINNED else preflight.SETTING_INVALID,
+                url=client.url,
+                name=name,
+                value=value,
+                refusal=refusal,
             )
 
 
@@ -81,11 +82,7 @@ def grant_findings(client: Queries, table: TargetTable, user: str) -> Iterator[F
         needed[f"SELECT({probed})"] = f"GRANT SELECT({probed}) ON {name} TO {user}"
     yield from check_grants(client, str(name), needed)
     if may(client, f"DROP TABLE, TRUNCATE ON {name}"):
-        yield info(
-            "CHS-217",
-            f"at {client.url} this user may also drop and truncate {name}, which the job never does",
-            "give the job a user of its own, with SELECT and INSERT on its tables",
-        )
+        yield found(Severity.INFO, preflight.GRANTS_WIDE, url=client.url, table=name)
 
 
 def check_grants(client: Queries, name: str, needed: Mapping[str, str]) -> Iterator[Finding]:
@@ -93,10 +90,17 @@ def check_grants(client: Queries, name: str, needed: Mapping[str, str]) -> Itera
     missing = [privilege for privilege in needed if not may(client, f"{privilege} ON {name}")]
     for privilege in missing:
         short = privilege.split("(")[0]
-        yield error("CHS-216", f"at {client.url} this user may not {short} on {name}", f"{needed[privilege]}")
+        yield found(
+            Severity.ERROR,
+            preflight.GRANT_MISSING,
+            url=client.url,
+            privilege=short,
+            table=name,
+            grant=needed[privilege],
+        )
     if not missing:
         listed = ", ".join(p.split("(")[0] for p in needed)
-        yield ok("CHS-216", f"at {client.url} this user may {listed} on {name}")
+        yield passed(preflight.GRANT_MISSING, url=client.url, privileges=listed, table=name)
 
 
 def may(client: Queries, privileges: str) -> bool:
