@@ -280,7 +280,7 @@ def test_resend_names_the_other_routes_table_that_is_missing(doubtful: Job) -> N
     refused = resend(doubtful, "--senders-gone")
 
     assert error_of(refused) == "CHS-322"
-    assert f"there is no table {DATABASE}.nowhere" in refused.stderr
+    assert f"{DATABASE}.nowhere does not exist" in refused.stderr
     assert "no route" not in refused.stderr
 
 
