@@ -8,16 +8,21 @@ import logging
 import os
 import signal
 from pathlib import Path
+from typing import Final
 
 from chsink.embedded.clickhouse import configuration, users
+from chsink.embedded.clickhouse.confinement import confine, forget_environment
 from chsink.embedded.clickhouse.engine import Engine
 from chsink.embedded.clickhouse.server import Front, serve
 from chsink.embedded.ports import HOST
+
+_log: Final = logging.getLogger(__name__)
 
 
 def main() -> None:
     """Start the engine, then the front; print the port when clients are served."""
     arguments = _arguments()
+    forget_environment()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     path = arguments.path.resolve()
     known = users.load(arguments.users) if arguments.users else ()
@@ -29,6 +34,8 @@ def main() -> None:
         extra_xml=arguments.config.read_text(encoding="utf-8") if arguments.config else None,
         users_xml=arguments.users_config.read_text(encoding="utf-8") if arguments.users_config else None,
     )
+    if not confine(path):
+        _log.warning("this system has no Landlock: statements can reach any file that this user can")
     engine = Engine(data, config, pipes)
     asyncio.run(_serve(engine, users.Users(known), arguments))
     engine.close()

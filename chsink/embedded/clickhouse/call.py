@@ -96,6 +96,7 @@ class Call:
     read_only: bool
     whole: bool
     buffer_bytes: int
+    revision: int
 
 
 async def read(request: web.Request, users: Users) -> Call:
@@ -182,6 +183,7 @@ def _call(
         read_only=request.method in (hdrs.METH_GET, hdrs.METH_HEAD),
         whole=_flag(values, "wait_end_of_query"),
         buffer_bytes=_number(values, "buffer_size", _BUFFER_BYTES),
+        revision=_number(values, "client_protocol_version", 0),
     )
 
 

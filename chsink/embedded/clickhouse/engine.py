@@ -152,7 +152,7 @@ class Engine:
     """The engine of this process: its folder, its configuration file, and an empty folder for pipes."""
 
     def __init__(self, data: Path, config: Path, pipes: Path) -> None:
-        from chdb import _chdb  # half a second, and only this process needs it
+        from chdb import _chdb  # it starts threads, which must be confined already
 
         # Signals are the front's business: it stops the engine in order.
         driver: Any = _chdb

@@ -6,15 +6,17 @@ what goes beyond the buffer is streamed; any other result is complete before the
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from chsink.embedded.clickhouse import codecs
+from chsink.embedded.clickhouse import codecs, native, system_tables
 from chsink.embedded.clickhouse.call import Call, External
-from chsink.embedded.clickhouse.engine import Counts, Engine, Stream, identifier
-from chsink.embedded.clickhouse.exceptions import ACCESS_DENIED, READONLY, refused
+from chsink.embedded.clickhouse.engine import Block, Connection, Counts, Engine, Stream, identifier
+from chsink.embedded.clickhouse.exceptions import ACCESS_DENIED, READONLY, UNKNOWN_TABLE, ClickHouseException, refused
+from chsink.embedded.clickhouse.revision import RevisedStream, Schema
 from chsink.embedded.clickhouse.sessions import Lease, Sessions, restore_later
 from chsink.embedded.clickhouse.statement import Insert, Query, blockwise, first_words, refuse_second_statement, split
 
@@ -32,7 +34,7 @@ class Answer:
         self.blocks = blocks
         self.counts = counts
         self.format = format_name
-        self.rest: Stream | None = None
+        self.rest: Stream | RevisedStream | None = None
         self._lease = lease
 
     def fetch(self) -> bytes:
@@ -82,12 +84,10 @@ class Runner:
             raise
 
     def _enter(self, lease: Lease, call: Call, task: _Task) -> None:
-        """Give the session the call's tables, roles, database and settings, in this order."""
+        """Give the session the call's roles, database, settings and tables, in this order."""
         connection = lease.connection
         if lease.kept:
             self._note(lease, call, task)
-        for table in call.external:
-            _create(lease, table)
         if call.roles:
             connection.run(f"SET ROLE {', '.join(identifier(role) for role in call.roles)}")
         if call.database:
@@ -99,7 +99,13 @@ class Runner:
             settings.setdefault("readonly", "2")
         if lease.kept and settings.pop("readonly", "0") != "0" and not connection.changes_nothing(task.text):
             raise refused(READONLY, "Cannot execute query in readonly mode")
+        readonly = settings.pop("readonly", None)
         connection.assign(settings)
+        for table in call.external:
+            _create(lease, table)
+        if readonly is not None:
+            # Last: it would refuse the tables, and any further setting.
+            connection.assign({"readonly": readonly})
 
     def _note(self, lease: Lease, call: Call, task: _Task) -> None:
         """What the statement itself sets for its session is not put back."""
@@ -120,10 +126,15 @@ class Runner:
             answer = Answer(lease, (), counts, None)
         else:
             format_name = task.kind.format or call.default_format
-            if task.kind.selects and not call.whole and blockwise(format_name) and b"array_of_rows" not in task.text:
-                return _streamed(lease, connection.stream(task.text, format_name, call.params), call, format_name)
-            block = connection.run(task.text, format_name, call.params)
-            answer = Answer(lease, (block.data,), block.counts, format_name if task.kind.answers else None)
+            revised = call.revision > 0 and format_name.lower() == "native"
+            if task.kind.selects and blockwise(format_name) and b"array_of_rows" not in task.text:
+                if revised:
+                    return _streamed(lease, _revised(connection, call, task), call, format_name)
+                if not call.whole:
+                    return _streamed(lease, connection.stream(task.text, format_name, call.params), call, format_name)
+            block = _complete(connection, call, task, format_name)
+            data = native.revised(block.data, call.revision, ()) if revised else block.data
+            answer = Answer(lease, (data,), block.counts, format_name if task.kind.answers else None)
         lease.release()
         return answer
 
@@ -185,13 +196,43 @@ def _head(pieces: list[bytes]) -> bytes:
     return b"".join(taken)
 
 
-def _streamed(lease: Lease, stream: Stream, call: Call, format_name: str) -> Answer:
+def _complete(connection: Connection, call: Call, task: _Task, format_name: str) -> Block:
+    """A statement's whole result."""
+    try:
+        return connection.run(task.text, format_name, call.params)
+    except ClickHouseException as error:
+        instead = system_tables.show_create(task.text) if error.code == UNKNOWN_TABLE else None
+        if instead is None:
+            raise
+        block = connection.run(instead, format_name)
+        if not block.counts.result_rows:
+            raise
+        return block
+
+
+def _revised(connection: Connection, call: Call, task: _Task) -> RevisedStream:
+    """A SELECT in Native for the call's protocol revision."""
+    assert isinstance(task.kind, Query), "an INSERT has no result"
+    text, params = task.text, call.params
+    inner = text[: task.kind.end]
+
+    def describe() -> Schema:
+        try:
+            lines = connection.run(b"DESCRIBE (" + inner + b"\n)", "JSONCompactEachRow", params).data.splitlines()
+        except ClickHouseException:
+            return ()  # what the statement itself says about this is what counts
+        return [(name, type_name) for name, type_name, *_ in map(json.loads, lines)]
+
+    return RevisedStream(lambda: connection.stream(text, "Native", params), describe, call.revision)
+
+
+def _streamed(lease: Lease, stream: Stream | RevisedStream, call: Call, format_name: str) -> Answer:
     blocks: list[bytes] = []
     counts = Counts()
     size = 0
     deadline = time.monotonic() + _BUFFER_S
     try:
-        while size < call.buffer_bytes and time.monotonic() < deadline:
+        while call.whole or (size < call.buffer_bytes and time.monotonic() < deadline):
             block = stream.fetch()
             counts = counts.plus(block.counts)
             if not block.data:

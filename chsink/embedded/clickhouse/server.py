@@ -27,6 +27,7 @@ from chsink.embedded.clickhouse import call as calls
 from chsink.embedded.clickhouse import codecs
 from chsink.embedded.clickhouse.engine import Counts, Engine
 from chsink.embedded.clickhouse.exceptions import UNKNOWN_EXCEPTION, ClickHouseException, refused
+from chsink.embedded.clickhouse.origin import refuse_foreign
 from chsink.embedded.clickhouse.run import Answer, Runner
 from chsink.embedded.clickhouse.users import Users
 
@@ -101,6 +102,7 @@ class Front:
     async def _query(self, request: web.Request) -> web.StreamResponse:
         query_id = request.query.get("query_id", "")
         try:
+            refuse_foreign(request)
             call = await calls.read(request, self._users)
             if not call.query and not call.body and call.read_only:
                 return web.Response(text=_OK)
@@ -142,11 +144,16 @@ class Front:
             await response.prepare(request)
             for block in answer.blocks:
                 await response.write(encoder.compress(block) if encoder else block)
+            failure: ClickHouseException | None = None
             try:
                 while block := await self._in_thread(answer.fetch):
                     await response.write(encoder.compress(block) if encoder else block)
             except ClickHouseException as error:
-                tail = _tagged(error.body(self._engine.version), headers["X-ClickHouse-Exception-Tag"])
+                failure = error
+            # Before the answer ends: a client that has seen its end may use the session again.
+            await self._in_thread(answer.close)
+            if failure is not None:
+                tail = _tagged(failure.body(self._engine.version), headers["X-ClickHouse-Exception-Tag"])
                 await response.write(encoder.compress(tail) + encoder.flush() if encoder else tail)
                 return _cut(request, response)
             await response.write_eof(encoder.flush() if encoder else b"")

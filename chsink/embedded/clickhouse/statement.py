@@ -15,7 +15,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from chsink.embedded.clickhouse.exceptions import INTO_OUTFILE_NOT_ALLOWED, NOT_IMPLEMENTED, SYNTAX_ERROR, refused
@@ -88,11 +88,15 @@ class Insert:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """Anything else: the format its text names, whether it only selects, whether it has a result at all."""
+    """Anything else: the format its text names, whether it only selects, whether it has a result at all.
+
+    ``end`` is where the statement ends without its FORMAT clause, or a semicolon.
+    """
 
     format: str | None
     selects: bool
     answers: bool
+    end: int = field(default=0, compare=False)
 
 
 def blockwise(format_name: str) -> bool:
@@ -108,6 +112,17 @@ def first_words(text: str, count: int = 3) -> tuple[str, ...]:
             break
         words.append(token.text)
     return tuple(words)
+
+
+def named_in_show_create(text: str, database: str) -> str | None:
+    """The table of ``SHOW CREATE [TABLE] database.table …``, None for any other statement."""
+    found = list(itertools.islice(_tokens(text), 6))
+    words = [token.text for token in found]
+    if words[:2] != ["SHOW", "CREATE"]:
+        return None
+    at = 3 if words[2:3] == ["TABLE"] else 2
+    names = [text[token.start : token.end].strip('`"') for token in found[at : at + 3]]
+    return names[2] if names[:2] == [database, "."] and len(names) == 3 else None
 
 
 def split(text: str) -> Insert | Query:
@@ -245,8 +260,8 @@ def _query(text: str) -> Query:
     _refuse_client_features(words)
     verb = words[0] if words else ""
     selects = verb in ("SELECT", "WITH", "FROM", "(") and "INSERT" not in words
-    format_name = _result_format(text, tokens)
-    return Query(format_name, selects, selects or verb in _ANSWERING)
+    format_name, end = _result_format(text, tokens)
+    return Query(format_name, selects, selects or verb in _ANSWERING, end)
 
 
 def _refuse_client_features(words: list[str]) -> None:
@@ -259,11 +274,14 @@ def _refuse_client_features(words: list[str]) -> None:
             raise refused(NOT_IMPLEMENTED, "Table function input() is not available in the embedded engine")
 
 
-def _result_format(text: str, tokens: list[Token]) -> str | None:
-    """The name after a FORMAT that nothing but SETTINGS follows; a column may be called format."""
+def _result_format(text: str, tokens: list[Token]) -> tuple[str | None, int]:
+    """The name after a FORMAT that nothing but SETTINGS follows, and where it begins; a column may be called format."""
+    end = tokens[-1].end if tokens else 0
     for index in range(len(tokens) - 2, 0, -1):
         keyword, name = tokens[index], tokens[index + 1]
         if keyword.text == "FORMAT" and keyword.kind == "word" and name.kind == "word" and name.text != "FROM":
             rest = tokens[index + 2 :]
-            return text[name.start : name.end] if not rest or rest[0].text == "SETTINGS" else None
-    return None
+            if not rest or rest[0].text == "SETTINGS":
+                return text[name.start : name.end], keyword.start
+            break
+    return None, end
