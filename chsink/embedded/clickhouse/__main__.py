@@ -50,10 +50,6 @@ async def _serve(engine: Engine, known: users.Users, arguments: argparse.Namespa
 
     def ready(port: int) -> None:
         print(f"ready http://{HOST}:{port}", flush=True)  # noqa: T201  what a person or a script waits for
-        if arguments.port_file:
-            half = arguments.port_file.with_suffix(".new")
-            half.write_text(f"{port}\n", encoding="utf-8")
-            half.rename(arguments.port_file)
 
     front = Front(engine, known, f"embedded-{arguments.path.name}")
     await serve(front, (HOST, arguments.port), ready, stop)
@@ -63,7 +59,6 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m chsink.embedded.clickhouse", description=__doc__)
     parser.add_argument("--path", type=Path, required=True, help="folder of the server; one server at a time")
     parser.add_argument("--port", type=int, default=0, help="port on 127.0.0.1; 0 takes a free one")
-    parser.add_argument("--port-file", type=Path, help="file to write the port to when clients are served")
     parser.add_argument("--zookeeper", help="host:port[,host:port…] of ZooKeeper, for KeeperMap")
     parser.add_argument("--keeper-map-prefix", default="/keeper_map", help="ZooKeeper folder of KeeperMap tables")
     parser.add_argument("--config", type=Path, help="XML to be merged into the server's configuration")

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import struct
 import sys
 import sysconfig
 from collections.abc import Iterator, Sequence
@@ -77,7 +78,7 @@ def confine(folder: Path) -> bool:
     if version < _FIRST_VERSION:
         return False
     everything = (1 << _RIGHTS_OF_VERSION.get(version, 16)) - 1
-    rules = _checked(_call(_CREATE_RULESET, ctypes.byref(ctypes.c_uint64(everything)), ctypes.c_size_t(8), 0))
+    rules = _checked(_call(_CREATE_RULESET, struct.pack("=Q", everything), ctypes.c_size_t(8), 0))
     try:
         _allow(rules, [folder], everything)
         _allow(rules, [Path("/dev/null")], _READ_FILE | _WRITE_FILE)
@@ -96,23 +97,14 @@ def _readable() -> Iterator[Path]:
     yield from (Path(sysconfig.get_path(name)) for name in _LIBRARIES)
 
 
-class _Beneath(ctypes.Structure):
-    """The kernel's ``landlock_path_beneath_attr``."""
-
-    _pack_ = 1
-    _fields_: Sequence[tuple[str, type[ctypes.c_uint64 | ctypes.c_int32]]] = (
-        ("allowed", ctypes.c_uint64),
-        ("parent", ctypes.c_int32),
-    )
-
-
 def _allow(rules: int, paths: Sequence[Path], rights: int) -> None:
     for path in paths:
         allowed = rights if path.is_dir() else rights & ~_READ_FOLDER
         handle = os.open(path, _O_PATH | os.O_CLOEXEC)
         try:
-            beneath = _Beneath(allowed, handle)
-            _checked(_call(_ADD_RULE, rules, _BENEATH_A_PATH, ctypes.byref(beneath), 0))
+            # The kernel's landlock_path_beneath_attr, which is packed.
+            rule = struct.pack("=Qi", allowed, handle)
+            _checked(_call(_ADD_RULE, rules, _BENEATH_A_PATH, rule, 0))
         finally:
             os.close(handle)
 

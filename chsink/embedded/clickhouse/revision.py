@@ -23,13 +23,17 @@ class RevisedStream:
         self._revision = revision
         self._schema: Schema | None = None
         self._stream = start()
-        self._first: Block | None = self._stream.fetch()
+        self._first: Block | None = None
         try:
+            self._first = self._stream.fetch()
             self._revised(self._first)
         except native.SchemaNeededError:
             self._stream.cancel()
             self._schema = describe()
             self._stream, self._first = start(), None
+        except BaseException:
+            self._stream.cancel()
+            raise
 
     def fetch(self) -> Block:
         """The next block; raises ClickHouseException when the statement fails on the way."""

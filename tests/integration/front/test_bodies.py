@@ -74,7 +74,7 @@ def test_a_client_that_leaves_in_the_middle_of_its_body_has_inserted_nothing(
     target = "/?" + urlencode({"query": f"INSERT INTO {table} FORMAT TSV"})
     framing = "Transfer-Encoding: chunked" if chunked else f"Content-Length: {len(rows) + 100}"
     with socket.create_connection((server.host, server.port)) as client:
-        client.sendall(f"POST {target} HTTP/1.1\r\nHost: x\r\n{framing}\r\n\r\n".encode())
+        client.sendall(f"POST {target} HTTP/1.1\r\nHost: localhost\r\n{framing}\r\n\r\n".encode())
         client.sendall(b"%x\r\n%b\r\n" % (len(rows), rows) if chunked else rows)
         time.sleep(0.2)
     time.sleep(0.3)

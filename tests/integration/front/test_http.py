@@ -149,6 +149,33 @@ def test_a_session_serves_one_request_at_a_time(server: EmbeddedClickHouse) -> N
     assert ask(server, "SELECT 1", session_id=name) == "1"
 
 
+def test_a_session_is_free_when_an_answer_has_ended(server: EmbeddedClickHouse) -> None:
+    """Also one that is streamed: a client may send its next request once it has read the last byte."""
+    name = str(uuid.uuid4())
+    for _ in range(20):
+        reply = send(server, "SELECT number FROM numbers(200000)", session_id=name, buffer_size="1000")
+        assert reply.status == 200
+
+
+def test_settings_of_the_url_hold_for_external_tables(server: EmbeddedClickHouse) -> None:
+    boundary = "b0undary"
+    part = 'Content-Disposition: form-data; name="ext"; filename="ext"\r\n\r\n1;x\r\n'
+    body = f"--{boundary}\r\n{part}--{boundary}--\r\n".encode()
+    headers = {"Content-Type": f"multipart/form-data; boundary={boundary}"}
+    table = {"ext_structure": "a LowCardinality(UInt8), b String", "ext_format": "CSV"}
+    settings = {"format_csv_delimiter": ";", "allow_suspicious_low_cardinality_types": "1"}
+    for readonly in ("0", "2"):
+        reply = send(server, "SELECT a, b FROM ext", body, headers=headers, readonly=readonly, **table, **settings)
+        assert reply.text == "1\tx\n"
+
+
+def test_show_create_of_a_system_table(server: EmbeddedClickHouse) -> None:
+    for query in ("SHOW CREATE TABLE system.one", "show create system.`one` FORMAT TSVRaw"):
+        shown = ask(server, query, default_format="TSVRaw")
+        assert shown == "CREATE TABLE system.one\n(\n    `dummy` UInt8\n)\nENGINE = SystemOne"
+    assert send(server, "SHOW CREATE TABLE system.nowhere").code == 60
+
+
 def test_a_long_statement_holds_nobody_up(server: EmbeddedClickHouse, table: str) -> None:
     """Many long SELECTs run; pings, small queries and inserts go on, and the long ones can be seen and killed by id."""
     count = 4

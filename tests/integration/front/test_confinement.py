@@ -1,0 +1,63 @@
+"""What a web page of another origin and a statement cannot reach: the server, and files outside its folder."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from chsink.embedded.clickhouse import EmbeddedClickHouse
+from tests.support.clickhouse_http import ask, send
+
+CANNOT_OPEN_FILE: Final = 76
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Origin": "http://pages.example"},
+        {"Origin": "http://localhost:1"},
+        {"Origin": "null"},
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},
+        {"Host": "pages.example"},
+    ],
+)
+def test_requests_of_foreign_web_pages_are_refused(server: EmbeddedClickHouse, headers: dict[str, str]) -> None:
+    for method in ("GET", "POST"):
+        reply = send(server, "SELECT 1", method=method, headers=headers)
+        assert (reply.status, reply.code) == (403, 497)
+
+
+def test_requests_of_its_own_origin_are_answered(server: EmbeddedClickHouse) -> None:
+    for name in (server.host, "localhost"):
+        host = f"{name}:{server.port}"
+        headers = {"Host": host, "Origin": f"http://{host}", "Sec-Fetch-Site": "same-origin"}
+        assert send(server, "SELECT 1", headers=headers).text == "1\n"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux can confine a process to a folder")
+def test_no_statement_reaches_a_file_outside_the_servers_folder(server: EmbeddedClickHouse, tmp_path: Path) -> None:
+    (tmp_path / "secret.csv").write_text("1\n")
+    for outside in (tmp_path / "secret.csv", Path("/etc/passwd")):
+        for query in (
+            f"SELECT * FROM file('{outside}', 'LineAsString')",
+            f"SELECT file('{outside}')",
+            f"SELECT * FROM url('file://{outside}', 'LineAsString')",
+        ):
+            assert send(server, query).code == CANNOT_OPEN_FILE, query
+    new = tmp_path / "new.csv"
+    assert send(server, f"INSERT INTO FUNCTION file('{new}', 'CSV', 'a UInt8') VALUES (1)").status == 500
+    assert send(server, f"SELECT 1 INTO OUTFILE '{new}'").status == 500
+    assert not new.exists()
+    assert "SECRET" not in ask(server, "SELECT * FROM file('/proc/self/environ', 'LineAsString')")
+
+
+def test_a_file_inside_the_servers_folder_is_written_and_read(server: EmbeddedClickHouse) -> None:
+    inside = server.path / "own.csv"
+    ask(server, f"INSERT INTO FUNCTION file('{inside}', 'CSV', 'a UInt8') VALUES (1)")
+    assert ask(server, f"SELECT a FROM file('{inside}', 'CSV', 'a UInt8')") == "1"
+    assert inside.read_text() == "1\n"
+    inside.unlink()
