@@ -36,6 +36,8 @@ def main() -> None:
     )
     if not confine(path):
         _log.warning("this system has no Landlock: statements can reach any file that this user can")
+    # Where statements find relative paths.
+    os.chdir(configuration.user_files(path))
     engine = Engine(data, config, pipes)
     asyncio.run(_serve(engine, users.Users(known), arguments))
     engine.close()

@@ -40,7 +40,7 @@ def write(
     ``zookeeper`` is ``host:port[,host:port…]``; the XML arguments are the inside of ``<clickhouse>``.
     """
     data, config, pipes = path / "data", path / "conf" / "config.xml", path / "pipes"
-    for folder in (data / "metadata", path / "conf" / "config.d", path / "conf" / "users.d"):
+    for folder in (data / "metadata", path / "conf" / "config.d", path / "conf" / "users.d", user_files(path)):
         folder.mkdir(parents=True, exist_ok=True)
     shutil.rmtree(pipes, ignore_errors=True)
     pipes.mkdir()
@@ -58,6 +58,11 @@ def write(
     return data, config, pipes
 
 
+def user_files(path: Path) -> Path:
+    """The folder for files that statements name."""
+    return path / "user_files"
+
+
 def _write(path: Path, inside: str) -> None:
     path.write_text(f"<clickhouse>{inside}</clickhouse>\n", encoding="utf-8")
 
@@ -66,6 +71,7 @@ def _server(path: Path, users_file: Path, zookeeper: str | None, keeper_map_pref
     parts = [
         "<default_database>_overlay</default_database>",
         "<log-level>warning</log-level>",
+        f"<user_files_path>{escape(str(user_files(path)))}/</user_files_path>",
         f"<logger><log>{escape(str(path / 'engine.log'))}</log></logger>",
         f"<user_directories><users_xml><path>{escape(str(users_file))}</path></users_xml></user_directories>",
     ]
