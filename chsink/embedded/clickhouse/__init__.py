@@ -1,7 +1,7 @@
 """An embedded ClickHouse server, without Docker: the real engine (chdb) behind an HTTP front.
 
-The official client uses it as it uses a server.  Statements reach files of the server's folder only.  The front holds no deduplication, token or KeeperMap logic: each
-statement, with its settings and data, reaches the engine.
+The official client uses it as it uses a server.  The front holds no deduplication, token or KeeperMap logic: each
+statement, with its settings and data, reaches the engine.  Files outside the server's folder are out of its reach.
 
 Limits, each answered with an error rather than with something else:
 
