@@ -54,7 +54,7 @@ class Driver:
     ledger: Ledger
     routes: Mapping[str, Destination]
     kafka: KafkaCluster
-    target: Window
+    window: Window
     clock: Clock
     policy: Policy
     observer: Observer
@@ -148,7 +148,7 @@ class Driver:
     def _check_unchanged(self, batch: PlannedBatch) -> None:
         with asking_target():
             for table in sorted({self.routes[tp.topic].table for tp in batch.ranges}):
-                self.target.check_unchanged(table)
+                self.window.check_unchanged(table)
 
     def _land_new(
         self,
@@ -180,8 +180,8 @@ class Driver:
             chunks[key.table] += chunk_count(step.range, self.routes[key.topic].chunk_offsets)
         with asking_target():
             for table, count in chunks.items():
-                self.target.check_fits(table, count)
-            marks = {table: self.target.marks(table) for table in chunks}
+                self.window.check_fits(table, count)
+            marks = {table: self.window.marks(table) for table in chunks}
         changes = {}
         for key, step in writing.items():
             route, topic_id = self.routes[key.topic], facts[key.topic_partition].topic_id
@@ -234,12 +234,12 @@ class Driver:
     def _take_up(self, keys: Sequence[StateKey]) -> None:
         """Announce ranges in doubt again, before anything is sent, if they must be probed or are late."""
         with asking_target():
-            probed = {k for k in keys if self.target.must_probe(k, self.ledger.records[k])}
-            late = [k for k in keys if k in probed or self.target.is_late(k, self.ledger.records[k])]
+            probed = {k for k in keys if self.window.must_probe(k, self.ledger.records[k])}
+            late = [k for k in keys if k in probed or self.window.is_late(k, self.ledger.records[k])]
         for key in probed:
             record = self.ledger.records[key]
             with asking_target():
-                foreign = record.incarnation > 0 or self.target.holds_foreign(key, record)
+                foreign = record.incarnation > 0 or self.window.holds_foreign(key, record)
             if foreign:
                 detail = f"the range {record.range} of incarnation {record.incarnation} is in doubt"
                 raise halts.FOREIGN_ROWS(tp=key.topic_partition, detail=detail)
@@ -247,7 +247,7 @@ class Driver:
         for key in late:
             record, probe = self.ledger.records[key], key in probed
             with asking_target():
-                marks = self.target.marks(key.table, record.layout) if probe else record.marks
+                marks = self.window.marks(key.table, record.layout) if probe else record.marks
             changes[key] = writes.renew(
                 record,
                 before_at=max(now, record.before_at),
@@ -265,7 +265,7 @@ class Driver:
         if layout is None:
             raise halts.LAYOUT_LOST(key=key, layout=record.layout)
         with asking_target():
-            return Assignment(key, record, layout, self.target.deadline_ms(key, record))
+            return Assignment(key, record, layout, self.window.deadline_ms(key, record))
 
     # --- facts ----------------------------------------------------------------------------------------------------
 

@@ -13,8 +13,8 @@ from chsink.batch.roles import Landing, Tasks
 from chsink.errors import services
 from chsink.errors import stream as errors
 from chsink.spark.executor import ACK_SCHEMA, ExecutorTask
-from chsink.spark.lineage import check_tasks
 from chsink.spark.stream_plan import StreamPlan
+from chsink.spark.task_check import check_tasks
 from statemachine.ranges import OffsetRange, TopicPartition
 
 A = TypeVar("A", bound=Assigned)
