@@ -9,3 +9,7 @@
 - :mod:`oracle`: what must hold after every step, and at the end.
 - :mod:`campaign`: many worlds, what they reached, and how a failing one is made small.
 """
+
+import logging
+
+logging.getLogger("chsink").setLevel(logging.ERROR)  # retries are what worlds are full of
