@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -18,6 +19,15 @@ if TYPE_CHECKING:
 def doctor(
     config: ConfigOption = DEFAULT_CONFIG,
     assignments: SetOption = None,
+    sample: Annotated[
+        int | None,
+        typer.Option(
+            help="Also decode the first and last N records of every partition, without landing any.",
+            metavar="N",
+            min=1,
+            max=1_000_000,
+        ),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Check the services, tables, grants and state that a job needs.
@@ -26,9 +36,14 @@ def doctor(
 
     \b
     chsink doctor -c job.toml
+    chsink doctor -c job.toml --sample 1000
     chsink doctor -c job.toml --json | jq '.findings[] | select(.severity != "ok")'
 
-    The same checks run at every start: errors stop it, warnings are logged. docs/errors.md explains each id.
+    --sample is a dry run: it reads records from Kafka, decodes them for their tables as the job would, and reports
+    every reason for which a column refuses one, fields without a column, and how many rows each shard would get. It
+    lands nothing, and leaves no trace in Kafka.
+
+    The checks run at every start too: errors stop it, warnings are logged. docs/errors.md explains each id.
 
     Exit codes: 0 nothing keeps the job from running, 1 a check failed, 2 the job file is wrong.
     """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
@@ -36,7 +51,9 @@ def doctor(
 
     loaded = load_config(config, assignments)
     found: list[Finding] = []
-    for finding in _examine(loaded):
+    for finding in _examine(loaded, sample):
+        if finding in found:
+            continue
         found.append(finding)
         if not as_json:
             _print(finding)
@@ -49,7 +66,7 @@ def doctor(
         raise typer.Exit(1)
 
 
-def _examine(config: Config) -> Iterator[Finding]:
+def _examine(config: Config, sample: int | None) -> Iterator[Finding]:
     from chsink.checks import all_findings
     from chsink.connect import connected
     from chsink.findings import guarded
@@ -61,6 +78,17 @@ def _examine(config: Config) -> Iterator[Finding]:
     with connected(config) as services:
         yield from all_findings(services)
         yield from configured_checkpoint_findings(services)
+        if sample is not None:
+            from chsink.sample import sample_findings
+
+            yield from guarded("the sample", lambda: sample_findings(services, sample, _progress))
+
+
+def _progress(topic: str, done: int, total: int) -> None:
+    """One line on a terminal, rewritten as partitions are done."""
+    if sys.stderr.isatty():
+        text = f"sampling {topic}: {done} of {total} partitions" if done < total else ""
+        typer.echo(f"\r{text:<78}\r", err=True, nl=False)
 
 
 def _print(finding: Finding) -> None:

@@ -64,7 +64,7 @@ class EmbeddedKafka(Service):
     def __init__(
         self, path: Path | str, port: int = 0, properties: Mapping[str, str] | None = None, *, detach: bool = False
     ) -> None:
-        super().__init__("kafka", path, detach=detach, start_limit_s=90, stop_limit_s=15)
+        super().__init__("kafka", path, detach=detach, start_limit_s=240, stop_limit_s=15)
         self._port = port or free_port()
         self.properties = dict(properties or {})
         self._controller_port = free_port()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from chsink.errors.entry import Entry
-from chsink.errors.families import BadValueError, ConfigError
+from chsink.errors.families import BadValueError, ConfigError, PreflightError
 
 BAD_VALUE = Entry(
     "BAD_VALUE",
@@ -47,4 +47,42 @@ UNREADABLE_TYPE = Entry(
     ConfigError,
     "chsink cannot read the ClickHouse type {type}",
     "give the type as system.columns shows it; if this is what it shows, report a bug of chsink",
+)
+SAMPLE_BAD = Entry(
+    "SAMPLE_BAD",
+    "CHS-507",
+    PreflightError,
+    "{topic}: {count} of {records} sampled records do not fit {table}, {column}: {reason}; the first is at {first}",
+    'change the column or the records; or set errors.on_bad_value = "skip" to leave such records out',
+    ok="{topic}: all {count} sampled records fit {table}",
+)
+SAMPLE_MISSPELT = Entry(
+    "SAMPLE_MISSPELT",
+    "CHS-508",
+    PreflightError,
+    "{topic}: {count} of {records} sampled records have a field {field}, and {table} has no column of this name but "
+    "{column}; the first is at {first}",
+    "correct the name in the records or in the table; chsink ignores fields without a column",
+)
+SAMPLE_UNKNOWN = Entry(
+    "SAMPLE_UNKNOWN",
+    "CHS-508",
+    PreflightError,
+    "{topic}: {count} of {records} sampled records have a field {field}, and {table} has no such column; "
+    "the first is at {first}",
+    "add the column if you need the field; chsink ignores fields without a column",
+)
+SAMPLE_ROWS = Entry(
+    "SAMPLE_ROWS",
+    "CHS-509",
+    PreflightError,
+    "{topic}: the sample would become {rows} rows of {table}, by shard: {shares}",
+    "if the shares surprise you, check clickhouse.shard_key and the weights",
+)
+SAMPLE_EMPTY = Entry(
+    "SAMPLE_EMPTY",
+    "CHS-509",
+    PreflightError,
+    "{topic} holds no record to sample",
+    "send some records first",
 )

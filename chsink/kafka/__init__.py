@@ -1,1 +1,4 @@
-"""Kafka's metadata, and the checks of topics.  Records are read by Spark's source, never by this client."""
+"""Kafka's metadata, the checks of topics, and samples of records for a dry run.
+
+The records that land are read by Spark's source, never by a client of this room.
+"""

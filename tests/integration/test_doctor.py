@@ -527,3 +527,27 @@ def test_kept_offsets(bench: Bench) -> None:
         assert services.kafka.retention_ms(bench.topic) == 3_600_000
         assert services.kafka.offsets_since([tp], now - 60_000) == {tp: 0}
         assert services.kafka.offsets_since([tp], now + 3_600_000) == {tp: -1}
+
+
+def test_a_dry_run_reads_the_first_and_the_last_records_and_lands_none(bench: Bench) -> None:
+    bench.make_table()
+    good = [{"id": n} for n in range(30)]
+    bad = [{"id": -1, "name": "x"}]
+    produce(bench.bootstrap, bench.topic, 0, [*good, *bad, *good, *bad])  # offset 30 lies in the middle
+    result = CliRunner().invoke(app, ["doctor", "-c", str(bench.job), "--sample", "10", "--json"])
+
+    report = Report(result.exit_code, json.loads(result.stdout)["findings"])
+
+    [finding] = [f for f in report.of("CHS-507") if f["severity"] == "error"]
+    assert report.exit_code == 1
+    assert ": 1 of 20 sampled records do not fit" in finding["sentence"]
+    assert finding["sentence"].endswith("the first is at partition 0 offset 61")
+    assert "field name" in report.of("CHS-508")[0]["sentence"]
+    assert "19 rows" in report.of("CHS-509")[0]["sentence"]
+    assert bench.client.command(f"SELECT count() FROM {bench.database}.t") == 0
+    assert report.of("CHS-507") == Report(1, json.loads(_again(bench))["findings"]).of("CHS-507")
+
+
+def _again(bench: Bench) -> str:
+    """The same dry run: the one before left nothing behind in Kafka."""
+    return CliRunner().invoke(app, ["doctor", "-c", str(bench.job), "--sample", "10", "--json"]).stdout

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
 QUICK_START = README[README.index("## Quick start") : README.index("## A job of your own")]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
-LIMIT_S = 300
+LIMIT_S = 600
 
 
 @pytest.fixture

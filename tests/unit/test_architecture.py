@@ -75,6 +75,13 @@ ROOMS: dict[str, set[str]] = {
         "chsink.state",
         "chsink.versions",
     },
+    "chsink.sample": {
+        "chsink.clickhouse",
+        "chsink.config",
+        "chsink.connect",
+        "chsink.formats",
+        "chsink.kafka",
+    },
     "chsink.recovery": {"chsink.batch", "chsink.clickhouse", "chsink.connect"},
     "chsink.spark": {
         "chsink.batch",

@@ -1,0 +1,112 @@
+"""Reads a few records of a topic-partition, in the columns of Spark's Kafka source, without a trace in Kafka.
+
+The consumer is assigned its offsets and never commits: no group is joined, and a running job notices nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import pyarrow as pa
+from confluent_kafka import Consumer, KafkaError, Message
+from confluent_kafka import TopicPartition as ClientPartition
+
+from chsink.config import Config
+from chsink.errors import services
+from statemachine.ranges import OffsetRange, TopicPartition
+
+RECORDS_PER_BATCH: Final = 5_000
+SCHEMA: Final = pa.schema(
+    [
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("timestamp", pa.timestamp("us", tz="UTC")),
+        ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
+    ]
+)
+
+
+class Sampler:
+    """Reads samples with the job's options and isolation level.  Each wait for a record is bounded by ``timeout_s``."""
+
+    def __init__(self, options: Mapping[str, str], isolation_level: str, timeout_s: float) -> None:
+        self._timeout_s = timeout_s
+        own = {
+            "group.id": "chsink-sample",
+            "enable.auto.commit": False,
+            "enable.auto.offset.store": False,
+            "enable.partition.eof": True,
+            "auto.offset.reset": "earliest",
+            "isolation.level": isolation_level,
+        }
+        self._consumer = Consumer({**options, **own}, logger=logging.getLogger("chsink.librdkafka"))
+
+    def read(self, tp: TopicPartition, log: OffsetRange, count: int) -> Iterator[pa.RecordBatch]:
+        """The first ``count`` records of the log and those at its last ``count`` offsets, each once, in order."""
+        at = log.start
+        for batch in self._window(tp, log, count):
+            at = batch.column("offset")[-1].as_py() + 1
+            yield batch
+        tail = max(at, log.end - count)
+        if tail < log.end:
+            yield from self._window(tp, OffsetRange(tail, log.end), count)
+
+    def close(self) -> None:
+        """Release the connection."""
+        self._consumer.close()
+
+    def _window(self, tp: TopicPartition, offsets: OffsetRange, count: int) -> Iterator[pa.RecordBatch]:
+        """At most ``count`` records of the range; fewer where it holds fewer that this isolation level shows."""
+        self._consumer.assign([ClientPartition(tp.topic, tp.partition, offsets.start)])
+        messages: list[Message[bytes, bytes]] = []
+        read, at, at_end = 0, offsets.start, offsets.is_empty
+        while not at_end:
+            message = self._next(tp, at)
+            if message is None or (offset := message.offset()) is None or offset >= offsets.end:
+                break
+            messages.append(message)
+            read, at = read + 1, offset + 1
+            at_end = read >= count or at >= offsets.end
+            if len(messages) == RECORDS_PER_BATCH:
+                yield _batch(messages)
+                messages = []
+        if messages:
+            yield _batch(messages)
+
+    def _next(self, tp: TopicPartition, offset: int) -> Message[bytes, bytes] | None:
+        """The next record, None at the end of the log.  CHS-702 when Kafka does not answer."""
+        message = self._consumer.poll(self._timeout_s)
+        if message is None:
+            raise services.KAFKA_SILENT(tp=tp, offset=offset, seconds=f"{self._timeout_s:.0f}")
+        error = message.error()
+        if error is None:
+            return message
+        if error.code() == KafkaError._PARTITION_EOF:
+            return None
+        raise services.KAFKA_UNREADABLE(tp=tp, reason=error.str())
+
+
+def open_sampler(config: Config) -> Sampler:
+    """A sampler for a job."""
+    kafka = config.kafka
+    return Sampler(kafka.client_options(), kafka.isolation_level, kafka.timeout_s)
+
+
+def _batch(messages: Sequence[Message[bytes, bytes]]) -> pa.RecordBatch:
+    columns: dict[str, list[Any]] = {name: [] for name in SCHEMA.names}
+    for message in messages:
+        columns["key"].append(message.key())
+        columns["value"].append(message.value())
+        columns["topic"].append(message.topic())
+        columns["partition"].append(message.partition())
+        columns["offset"].append(message.offset())
+        columns["timestamp"].append(datetime.fromtimestamp(max(0, message.timestamp()[1]) / 1000, UTC))
+        headers = message.headers()
+        columns["headers"].append(None if headers is None else [{"key": k, "value": v} for k, v in headers])
+    return pa.RecordBatch.from_pydict(columns, schema=SCHEMA)

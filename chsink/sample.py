@@ -1,0 +1,149 @@
+"""The dry run of ``chsink doctor --sample``: what the present records would become, without landing one.
+
+Records are read by a client of its own and decoded and sharded by what the job uses.  Everything that does not fit is
+reported at once: column, reason, how many, and where the first one is; never a value.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import TypeVar
+
+import msgspec
+import pyarrow as pa
+
+from chsink.clickhouse.pieces import by_shard
+from chsink.clickhouse.table import TargetTable
+from chsink.config import Route
+from chsink.connect import Services
+from chsink.errors import values
+from chsink.findings import Finding, Severity, found, passed
+from chsink.formats.pipeline import Untouched
+from chsink.formats.registry import decoder_of
+from chsink.kafka.sample import open_sampler
+from chsink.ports import Decoder
+from statemachine.ranges import OffsetRange, TopicPartition
+
+K = TypeVar("K")
+Progress = Callable[[str, int, int], None]
+"""Told the topic, how many of its partitions are done, and how many it has."""
+
+MAX_NAMED = 50
+"""Unknown fields that are named, the most frequent first: records whose keys are data would name thousands."""
+
+
+@dataclass(slots=True)
+class Seen:
+    """How many records, and which was the first."""
+
+    first: str
+    count: int = 0
+
+
+@dataclass(slots=True)
+class Sample:
+    """What was seen of one route's records."""
+
+    route: Route
+    table: TargetTable
+    name: str
+    layout: str
+    decoder: Decoder
+    records: int = 0
+    bad: dict[tuple[str | None, str], Seen] = field(default_factory=dict)
+    unknown: dict[str, Seen] = field(default_factory=dict)
+    rows: Counter[int] = field(default_factory=Counter)
+
+    def add(self, records: pa.RecordBatch) -> None:
+        """Decode and shard records as a task would, and count what becomes of them."""
+        self.records += records.num_rows
+        prepared = by_shard(self.decoder.decode(records), self.layout, self.table)
+        for piece in prepared.pieces:
+            self.rows[piece.shard] += piece.batch.num_rows
+        for bad in prepared.rejected:
+            _count(self.bad, (bad.column, bad.reason), records, bad.row)
+        if self.route.format == "json":
+            self._fields(records)
+
+    def _fields(self, records: pa.RecordBatch) -> None:
+        known = {c.name for c in self.table.insertable}
+        known |= {name.partition(".")[0] for name in known}
+        for row, value in enumerate(records.column("value").to_pylist()):
+            for name in _names(value):
+                if name not in known:
+                    _count(self.unknown, name, records, row)
+
+    def findings(self, shards: Mapping[int, str], *, skips: bool) -> Iterator[Finding]:
+        """All that was seen.  ``shards`` names them; ``skips`` says that the job would skip bad records."""
+        place = {"topic": self.route.topic, "table": self.name}
+        if not self.records:
+            yield found(Severity.INFO, values.SAMPLE_EMPTY, topic=self.route.topic)
+            return
+        if not self.bad:
+            yield passed(values.SAMPLE_BAD, count=self.records, **place)
+        severity = Severity.WARNING if skips else Severity.ERROR
+        for (column, reason), seen in sorted(self.bad.items(), key=lambda item: -item[1].count):
+            where = "the record as a whole" if column is None else f"column {column}"
+            of = {"count": seen.count, "records": self.records, "first": seen.first}
+            yield found(severity, values.SAMPLE_BAD, column=where, reason=reason, **of, **place)
+        yield from self._unknown(place)
+        shares = ", ".join(f"{name} {self.rows[shard]:,}" for shard, name in shards.items())
+        yield found(Severity.INFO, values.SAMPLE_ROWS, rows=f"{self.rows.total():,}", shares=shares, **place)
+
+    def _unknown(self, place: Mapping[str, str]) -> Iterator[Finding]:
+        columns = [c.name for c in self.table.insertable]
+        for name, seen in sorted(self.unknown.items(), key=lambda item: -item[1].count)[:MAX_NAMED]:
+            near = get_close_matches(name, columns, n=1)
+            of = {"field": name, "count": seen.count, "records": self.records, "first": seen.first}
+            if near:
+                yield found(Severity.WARNING, values.SAMPLE_MISSPELT, column=near[0], **of, **place)
+            else:
+                yield found(Severity.INFO, values.SAMPLE_UNKNOWN, **of, **place)
+
+
+def sample_findings(services: Services, count: int, progress: Progress) -> Iterator[Finding]:
+    """What would become of the first and last ``count`` records of each routed topic's partitions.
+
+    Raises ChsinkError when a table or Kafka cannot be read.
+    """
+    config = services.config
+    shape = Untouched(config.kafka.isolation_level)
+    skips = config.errors.on_bad_value == "skip"
+    with closing(open_sampler(config)) as sampler:
+        for route in config.routes:
+            target = services.clickhouse.target(route)
+            decoder = decoder_of(target.name, target.table.insertable, target.table.timezone, shape, route.format)
+            layout = services.clickhouse.layout(route).to_json()
+            sample = Sample(route, target.table, target.name, layout, decoder)
+            logs = _logs(services, route.topic)
+            for done, (tp, log) in enumerate(logs.items()):
+                progress(route.topic, done, len(logs))
+                for records in sampler.read(tp, log, count):
+                    sample.add(records)
+            progress(route.topic, len(logs), len(logs))
+            yield from sample.findings({at: shard.url for at, shard in enumerate(target.shards)}, skips=skips)
+
+
+def _logs(services: Services, topic: str) -> dict[TopicPartition, OffsetRange]:
+    partitions = services.kafka.partitions([topic])
+    starts, ends = services.kafka.log_starts(partitions), services.kafka.log_ends(partitions)
+    return {tp: OffsetRange(starts[tp], max(starts[tp], ends[tp])) for tp in partitions}
+
+
+def _names(value: bytes | None) -> tuple[str, ...]:
+    """The names in a JSON object; nothing of a value that is none, which the decoder reports."""
+    try:
+        return tuple(msgspec.json.decode(value or b"", type=dict[str, msgspec.Raw]))
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return ()
+
+
+def _count(seen: dict[K, Seen], key: K, records: pa.RecordBatch, row: int) -> None:
+    if key not in seen:
+        partition, offset = records.column("partition")[row].as_py(), records.column("offset")[row].as_py()
+        seen[key] = Seen(f"partition {partition} offset {offset}")
+    seen[key].count += 1

@@ -1,0 +1,96 @@
+"""What a dry run reports of records: every column and reason at once, misspelt fields, rows by shard, and no value."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from chsink.clickhouse.table import TargetTable
+from chsink.config import Route
+from chsink.decode.columns import Column
+from chsink.findings import Severity
+from chsink.formats.pipeline import Untouched
+from chsink.formats.registry import decoder_of
+from chsink.kafka.sample import SCHEMA
+from chsink.sample import Sample
+from chsink.sharding import Layout, Shard
+
+COLUMNS = (Column("id", "UInt32"), Column("name", "Nullable(String)"), Column("flag", "UInt8"))
+SHARDS = {0: "http://one", 1: "http://two"}
+
+
+@pytest.fixture
+def sample() -> Sample:
+    table = TargetTable("d", "t", "uuid", "MergeTree", COLUMNS, "", False, {}, "UTC")
+    layout = Layout((Shard(("http://one",), 1, "one"), Shard(("http://two",), 1, "two")), "intHash64", ("id",), "halt")
+    decoder = decoder_of("d.t", table.insertable, "UTC", Untouched("read_committed"), "json")
+    return Sample(Route(topic="t", table="d.t"), table, "d.t", layout.to_json(), decoder)
+
+
+def records(*values: Any, partition: int = 0, start: int = 0) -> pa.RecordBatch:
+    size = len(values)
+    return pa.RecordBatch.from_pydict(
+        {
+            "key": [None] * size,
+            "value": [v if isinstance(v, bytes) else json.dumps(v).encode() for v in values],
+            "topic": ["t"] * size,
+            "partition": [partition] * size,
+            "offset": range(start, start + size),
+            "timestamp": [0] * size,
+            "headers": [None] * size,
+        },
+        schema=SCHEMA,
+    )
+
+
+def test_every_column_and_reason_is_reported_at_once(sample: Sample) -> None:
+    good = {"id": 1, "name": "x", "flag": 0}
+    sample.add(records(good, {**good, "id": "secret"}, b"[secret", {**good, "flag": 300}, start=7))
+    sample.add(records({**good, "flag": 70_000}, good, partition=1))
+
+    found = [f for f in sample.findings(SHARDS, skips=False) if f.id == "CHS-507"]
+
+    assert {f.severity for f in found} == {Severity.ERROR}
+    said = [f.sentence for f in found]
+    assert len(said) == 3
+    assert said[0].startswith("t: 2 of 6 sampled records do not fit d.t, column flag: ")
+    assert said[0].endswith("the first is at partition 0 offset 10")
+    assert any("column id: " in s and s.endswith("partition 0 offset 8") for s in said)
+    assert any("the record as a whole: " in s and s.endswith("partition 0 offset 9") for s in said)
+    assert "secret" not in "".join(said)
+    assert {f.severity for f in sample.findings(SHARDS, skips=True) if f.id == "CHS-507"} == {Severity.WARNING}
+
+
+def test_fields_without_a_column_are_counted_by_name(sample: Sample) -> None:
+    sample.add(records({"id": 1, "nmae": "x", "flag": 0}, {"id": 1, "nmae": "x", "other": [], "flag": 0}))
+
+    found = [f for f in sample.findings(SHARDS, skips=False) if f.id == "CHS-508"]
+
+    assert [(f.severity, f.sentence) for f in found] == [
+        (
+            Severity.WARNING,
+            "t: 2 of 2 sampled records have a field nmae, and d.t has no column of this name but name; the first is at partition 0 offset 0",
+        ),
+        (
+            Severity.INFO,
+            "t: 1 of 2 sampled records have a field other, and d.t has no such column; the first is at partition 0 offset 1",
+        ),
+    ]
+
+
+def test_rows_by_shard(sample: Sample) -> None:
+    sample.add(records(*({"id": i, "flag": 0} for i in range(1000))))
+
+    ok, rows = sample.findings(SHARDS, skips=False)
+
+    assert (ok.id, ok.severity, ok.sentence) == ("CHS-507", Severity.OK, "t: all 1000 sampled records fit d.t")
+    assert rows.sentence.startswith("t: the sample would become 1,000 rows of d.t, by shard: http://one ")
+    assert min(sample.rows.values()) > 400
+
+
+def test_an_empty_topic(sample: Sample) -> None:
+    [finding] = sample.findings(SHARDS, skips=False)
+    assert (finding.severity, finding.sentence) == (Severity.INFO, "t holds no record to sample")
