@@ -69,6 +69,9 @@ class StateRecord:
     With ``probe`` the deduplication tokens of a range in doubt are not trusted any more, by nobody: its pieces are
     looked for.  ``attempt`` is unique per write: a write names the attempt it replaces.  ``nonce`` is the attempt that
     announced the incarnation's first range, or the last one that was sent again under new tokens: it is in every token.
+
+    ``older_end`` is the end of all that earlier incarnations announced: rows of these offsets may be theirs.  ``late``
+    says that the sink ran before the partition was there, so that nothing of it was ever passed over.
     """
 
     phase: Phase
@@ -87,6 +90,8 @@ class StateRecord:
     marks: tuple[Mark, ...] = ()
     probe: bool = False
     nonce: str = ""
+    older_end: int = 0
+    late: bool = False
 
     def __post_init__(self) -> None:
         assert 0 <= self.first <= self.start <= self.end, self
@@ -99,6 +104,11 @@ class StateRecord:
     @property
     def range(self) -> OffsetRange:
         return OffsetRange(self.start, self.end)
+
+    @property
+    def known_end(self) -> int:
+        """No row of this sink lies at or beyond this offset."""
+        return max(self.end, self.older_end)
 
     @property
     def in_doubt(self) -> bool:

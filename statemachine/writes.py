@@ -24,9 +24,9 @@ class Announcement:
     marks: tuple[Mark, ...] = ()
 
 
-def empty(epoch: int, attempt: str, incarnation: int = 0) -> StateRecord:
+def empty(epoch: int, attempt: str, incarnation: int = 0, *, older_end: int = 0, late: bool = False) -> StateRecord:
     """A row that exists and announces nothing."""
-    return StateRecord(Phase.EMPTY, epoch, attempt, incarnation=incarnation)
+    return StateRecord(Phase.EMPTY, epoch, attempt, incarnation=incarnation, older_end=older_end, late=late)
 
 
 def before(
@@ -70,6 +70,8 @@ def before(
         before_at=said.before_at,
         marks=said.marks,
         nonce=attempt if fresh else record.nonce,
+        older_end=record.known_end if recreated else record.older_end,
+        late=record.late,
     )
 
 
@@ -139,7 +141,7 @@ def resend(
 def reset(record: StateRecord, *, epoch: int, attempt: str) -> StateRecord:
     """Forget what landed.  Whatever lands next is another incarnation: no older token names it."""
     assert record.epoch <= epoch, record
-    return empty(epoch, attempt, record.incarnation + 1)
+    return empty(epoch, attempt, record.incarnation + 1, older_end=record.known_end)
 
 
 def recovered(
@@ -148,7 +150,8 @@ def recovered(
     """State rebuilt from the table's rows, which cover ``landed``.  ``incarnation`` is one that was never used."""
     assert record.phase is Phase.EMPTY and incarnation > record.incarnation and not landed.is_empty, (record, landed)
     announced = before(record, landed, said, epoch=epoch, attempt=attempt, fresh=True)
-    return after(replace(announced, incarnation=incarnation), epoch=epoch, attempt=attempt)
+    done = replace(announced, incarnation=incarnation, older_end=max(record.older_end, landed.end))
+    return after(done, epoch=epoch, attempt=attempt)
 
 
 def _bounded(first: int, gaps: tuple[OffsetRange, ...]) -> tuple[int, tuple[OffsetRange, ...]]:

@@ -239,9 +239,10 @@ class Driver:
         for key in probed:
             record = self.ledger.records[key]
             with asking_target():
-                foreign = record.incarnation > 0 or self.window.holds_foreign(key, record)
+                foreign = record.start < record.older_end or self.window.holds_foreign(key, record)
             if foreign:
-                detail = f"the range {record.range} of incarnation {record.incarnation} is in doubt"
+                older = f", and an earlier one reached offset {record.older_end}" if record.older_end else ""
+                detail = f"the range {record.range} of incarnation {record.incarnation} is in doubt{older}"
                 raise halts.FOREIGN_ROWS(tp=key.topic_partition, detail=detail)
         attempt, now, changes = self.ledger.attempt(), self.clock.now_ms(), {}
         for key in late:

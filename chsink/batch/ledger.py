@@ -11,7 +11,7 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TypeVar
@@ -26,6 +26,8 @@ from statemachine.records import CodecError, StateKey, StateRecord, decode, enco
 CLAIM_ROUNDS = 50
 PAUSE_S = 0.1
 T = TypeVar("T")
+Topic = tuple[str, str]
+"""Topic and table."""
 
 
 def parse_key(text: str) -> StateKey:
@@ -67,9 +69,11 @@ class Ledger:
         Raises FencedError if a newer driver claims in the meantime, UnavailableError if the store does not respond.
         """
         self._claim_owner()
+        known: frozenset[Topic] | None = None
         for _ in range(CLAIM_ROUNDS):
             rows = self._load_owned()
-            if not self._take_over(rows, keys):
+            known = _topics(rows) if known is None else known  # as it was before this claim made rows
+            if not self._take_over(rows, keys, known):
                 break
             self.clock.sleep(PAUSE_S)
         else:
@@ -112,8 +116,11 @@ class Ledger:
                 raise _changed(key)
         return records
 
-    def _take_over(self, rows: dict[StateKey, StateRecord], keys: Iterable[StateKey]) -> bool:
-        """Rewrite older rows under our epoch and create missing ones.  False if there was nothing to do."""
+    def _take_over(self, rows: dict[StateKey, StateRecord], keys: Iterable[StateKey], known: Collection[Topic]) -> bool:
+        """Rewrite older rows under our epoch and create missing ones.  False if there was nothing to do.
+
+        A partition of a topic in ``known`` came late: the sink ran before it was there.
+        """
         older = {k: r for k, r in rows.items() if r.epoch < self.epoch}
         missing = [k for k in keys if k not in rows]
         if not older and not missing:
@@ -124,7 +131,8 @@ class Ledger:
             taken = {k: writes.adopt(r, epoch=self.epoch, attempt=attempt) for k, r in older.items()}
             self.store.swap([_swap(k, older[k], r) for k, r in taken.items()])
         if missing:
-            self.store.create([_row(k, writes.empty(self.epoch, attempt)) for k in missing])
+            made = {k: writes.empty(self.epoch, attempt, late=(k.topic, k.table) in known) for k in missing}
+            self.store.create([_row(k, r) for k, r in made.items()])
         return True
 
     def _keep_layouts(self, layouts: Mapping[str, str]) -> None:
@@ -147,7 +155,7 @@ class Ledger:
         """Create rows for topic-partitions that appeared since the claim.  What is cached is what we wrote last."""
         missing = [k for k in keys if k not in self.records]
         for _ in range(CLAIM_ROUNDS):
-            if not missing or not self._take_over(self._load_owned() | self.records, missing):
+            if not missing or not self._take_over(self._load_owned() | self.records, missing, _topics(self.records)):
                 return
         raise services.ROWS_NOT_CREATED(sink=self.sink)
 
@@ -236,6 +244,10 @@ class Ledger:
                 cause=f": {cause}" if cause else "",
             ) from cause
         self.clock.sleep(PAUSE_S)
+
+
+def _topics(keys: Iterable[StateKey]) -> frozenset[Topic]:
+    return frozenset((k.topic, k.table) for k in keys)
 
 
 def read_records(store: StateStore, sink: str) -> dict[StateKey, StateRecord]:

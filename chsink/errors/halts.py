@@ -225,6 +225,15 @@ RESEND_WOULD_DOUBLE = Entry(
     "{table} holds {rows} rows of {tp} {range}: inserted again, they would be there twice",
     "on each shard: {delete}; or pass --landed",
 )
+RESEND_MAY_DOUBLE = Entry(
+    "RESEND_MAY_DOUBLE",
+    "CHS-322",
+    PreflightError,
+    "{table} holds {rows} rows of {tp} {range}, and chsink cannot tell whether this sink inserted them since its last "
+    "reset, recovery or recreated topic: if so, they would be there twice",
+    "if all of them are this range's, pass --landed; to insert it again, remove these rows first, older ones too; on "
+    "each shard: {delete}",
+)
 CHANGED_MEANWHILE = Entry(
     "CHANGED_MEANWHILE",
     "CHS-323",

@@ -116,8 +116,9 @@ def _check_resend(services: Services, key: StateKey, record: StateRecord, seen: 
     start, end = services.kafka.log_starts([tp])[tp], services.kafka.log_ends([tp])[tp]
     if topic_id != record.topic_id or start > record.start or end < record.end:
         raise halts.RESEND_NOT_READABLE(tp=tp, range=record.range, topic_id=topic_id, start=start, end=end)
-    if seen.rows and not record.incarnation:
-        raise halts.RESEND_WOULD_DOUBLE(
+    if seen.rows:
+        refused = halts.RESEND_WOULD_DOUBLE if record.start >= record.older_end else halts.RESEND_MAY_DOUBLE
+        raise refused(
             table=key.table,
             rows=seen.rows,
             tp=tp,

@@ -21,7 +21,7 @@ from chsink.notation.metadata_columns import PROBE_COLUMNS
 from chsink.notation.sql import quote_string, quote_table
 from chsink.recovery.change import claim
 from chsink.recovery.landed import Extent, extent, holes
-from chsink.recovery.unread import first_record
+from chsink.recovery.unread import first_unread
 from statemachine import writes
 from statemachine.ranges import OffsetRange
 from statemachine.records import Phase, StateKey, StateRecord
@@ -163,24 +163,34 @@ class _Partition:
                 f"offset {gone[0].start} has no row, and Kafka, whose log starts at {log_start}, cannot tell why",
                 "if it held no record (compaction, transaction markers) or was left out on purpose, add --accept-holes",
             )
-        lost = self._first_record(missing)
+        lost = self._first_unread(missing)
         if lost is None:
             return None
         return self._refused(
-            f"offset {lost} has no row, although Kafka holds a record there; rows follow up to {seen.range.end - 1}",
-            f"on each shard: {self._delete_from(lost)}, then add --accept-removed; or, when such records are left "
-            "out on purpose (errors.on_bad_value, a filter), add --accept-holes",
+            f"offset {lost} has no row, although Kafka holds a record there (or an open transaction); rows follow "
+            f"up to {seen.range.end - 1}",
+            self._fix(lost),
         )
 
+    def _fix(self, lost: int) -> str:
+        """What removes no row comes first where records are left out on purpose."""
+        delete = f"on each shard: {self._delete_from(lost)}, then add --accept-removed"
+        if self._services.config.errors.on_bad_value == "skip":
+            return f"if it was skipped (errors.on_bad_value), add --accept-holes; if it was lost, {delete}"
+        return f"{delete}; or, if a filter leaves such records out, add --accept-holes"
+
     def _next_record(self, after: int) -> int:
-        """Where the first record lies that has not landed: markers before it were read over, and a checkpoint knows."""
+        """Where the first record lies that has not landed: markers before it were read over, and a checkpoint knows.
+
+        An open transaction is not passed over: its records may be committed later.
+        """
         rest = OffsetRange(after, max(after, self._log_end()))
-        unread = None if rest.is_empty else self._first_record([rest])
+        unread = None if rest.is_empty else self._first_unread([rest])
         return rest.end if unread is None else unread
 
-    def _first_record(self, ranges: list[OffsetRange]) -> int | None:
+    def _first_unread(self, ranges: list[OffsetRange]) -> int | None:
         kafka = self._services.config.kafka
-        return first_record(kafka.client_options(), kafka.isolation_level, self._tp, ranges)
+        return first_unread(kafka.client_options(), kafka.isolation_level, self._tp, ranges)
 
     def _log_end(self) -> int:
         return self._services.kafka.log_ends([self._tp])[self._tp]

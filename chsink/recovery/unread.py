@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Iterable, Mapping
 from contextlib import closing
 
-from confluent_kafka import Consumer, KafkaError
+from confluent_kafka import Consumer, KafkaError, Message
 from confluent_kafka import TopicPartition as ClientPartition
 
 from chsink.errors import ChsinkError, services
@@ -23,10 +23,14 @@ PATIENCE_S = 30.0
 POLL_S = 1.0
 
 
-def first_record(
+def first_unread(
     options: Mapping[str, str], isolation_level: str, tp: TopicPartition, holes: Iterable[OffsetRange]
 ) -> int | None:
-    """The first offset in the holes (ascending) at which a reader gets a record; None when there is none in them."""
+    """The first offset in the holes (ascending) at which a reader gets a record, or beyond which it gets nothing yet.
+
+    None when the holes are read to their end, and hold no record.  Under ``read_committed`` a reader stops at the first
+    open transaction: its records may still be committed, so they are unread.
+    """
     settings = {
         **options,
         "group.id": f"chsink-recover-{uuid.uuid4().hex[:8]}",
@@ -48,7 +52,7 @@ def first_record(
 
 
 def _read(consumer: Consumer, tp: TopicPartition, hole: OffsetRange) -> tuple[int | None, int]:
-    """(the first record inside the hole or None, the position after it)."""
+    """(the first unread offset inside the hole or None, the position after it)."""
     idle_s = 0.0
     while True:
         message = consumer.poll(POLL_S)
@@ -64,12 +68,18 @@ def _read(consumer: Consumer, tp: TopicPartition, hole: OffsetRange) -> tuple[in
         error = message.error()
         if error is not None:
             if error.code() == KafkaError._PARTITION_EOF:
-                return None, hole.end
+                reached = max(hole.start, _offset(message))
+                return (None if reached >= hole.end else reached), reached
             raise _unreadable(tp, error)
-        offset = message.offset()
-        assert offset is not None
+        offset = _offset(message)
         if offset >= hole.start:
             return (offset if offset < hole.end else None), offset + 1
+
+
+def _offset(message: Message) -> int:
+    offset = message.offset()
+    assert offset is not None
+    return offset
 
 
 def _unreadable(tp: TopicPartition, error: KafkaError) -> ChsinkError:

@@ -40,9 +40,9 @@ from chsink.spark.folder import SparkFolder
 from chsink.spark.offset_log import planned_batch
 from chsink.spark.query import check_whole, current_query
 from chsink.spark.runner import SparkBatch, exact_reads
+from chsink.spark.starting import starting_offsets
 from chsink.spark.stream_plan import StreamPlan, of_frame
 from statemachine.ranges import OffsetRange, TopicPartition
-from statemachine.records import Phase
 
 ARROW_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 
@@ -114,31 +114,17 @@ class Sink:
         return kafka_stream(spark, self.config, self.starting_offsets(), headers=self.needs_headers())
 
     def starting_offsets(self) -> str:
-        """``startingOffsets`` for the Kafka source: the recorded end per partition, else the configured start.
+        """``startingOffsets`` for the Kafka source: the recorded end of each partition (``chsink.spark.starting``).
 
         Spark uses it only when the checkpoint is new; with it, a lost checkpoint costs nothing.  Offsets that Kafka
         dropped meanwhile are not asked for: they are a gap, and ``errors.on_gap`` decides.
         """
         kafka, topics = self._services.kafka, self.config.topics
-        default = -2 if self.config.kafka.starting_offsets == "earliest" else -1
-        records = read_records(self._services.store, self.config.sink.name)
         routed = {(t.topic, t.name) for t in self._services.clickhouse.targets.values()}
-        by_partition = {
-            k.topic_partition: r
-            for k, r in records.items()
-            if r.phase is not Phase.EMPTY and (k.topic, k.table) in routed
-        }
-        if by_partition:
-            default = -2  # the sink has run: a partition without a record is one that had none yet
-        ids, partitions = kafka.topic_ids(topics), kafka.partitions(topics)
-        held = kafka.log_starts(partitions)
-        offsets: dict[str, dict[str, int]] = {}
-        for tp in partitions:
-            record = by_partition.get(tp)
-            known = record is not None and record.may_belong_to(ids[tp.topic])
-            start = max(record.end, held[tp]) if record and known else default
-            offsets.setdefault(tp.topic, {})[str(tp.partition)] = start
-        return json.dumps(offsets)
+        stored = read_records(self._services.store, self.config.sink.name)
+        records = {k.topic_partition: r for k, r in stored.items() if (k.topic, k.table) in routed}
+        held = kafka.log_starts(kafka.partitions(topics))
+        return json.dumps(starting_offsets(records, kafka.topic_ids(topics), held, self.config.kafka.starting_offsets))
 
     def needs_headers(self) -> bool:
         """Whether a target table has a column for the records' headers, which the source then has to read."""

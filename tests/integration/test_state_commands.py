@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner, Result
 
@@ -195,6 +196,15 @@ def move_to(job: Job, layout: Layout | None) -> None:
             ledger.write(moved)
 
 
+def edit(job: Job, **fields: Any) -> None:
+    """Let a driver own the sink, and change its records."""
+    with quietly_connected(job) as opened:
+        ledger = Ledger(opened.store, job.name, "a test", opened.clock, lambda: uuid.uuid4().hex)
+        ledger.claim([], opened.clickhouse.layouts)
+        attempt = ledger.attempt()
+        ledger.write({k: replace(r, attempt=attempt, **fields) for k, r in ledger.records.items()})
+
+
 @pytest.fixture(params=["taken out of the configuration", "in the configuration still"])
 def with_a_dead_shard(doubtful: Job, request: pytest.FixtureRequest) -> Job:
     alive, dead = doubtful.shards[0], f"http://127.0.0.1:{free_port()}"
@@ -324,6 +334,27 @@ def test_rows_that_were_removed_by_hand_are_sent_again(
     job.check()
 
 
+@pytest.mark.parametrize("older_end", [0, 10, 25])
+def test_resend_is_refused_while_rows_are_there_in_any_incarnation(
+    doubtful: Job, spark: SparkSession, older_end: int
+) -> None:
+    """After a reset, a recovery or a recreated topic the rows may be an earlier life's, or the range's own."""
+    edit(doubtful, incarnation=1, older_end=older_end)
+    insert(doubtful, 0, range(10, 25))
+
+    refused = resend(doubtful, "--senders-gone")
+
+    assert error_of(refused) == "CHS-322"
+    assert ("cannot tell" in refused.stderr.replace("\n", " ")) == (older_end > 10)
+    assert rows(doubtful) == 25
+    delete = re.search(r"DELETE FROM .+? < \d+", refused.stderr, re.DOTALL)
+    assert delete
+    command(doubtful.shards[0], f"{delete[0]} SETTINGS lightweight_deletes_sync = 2")
+    assert resend(doubtful, "--senders-gone").exit_code == 0
+    doubtful.drain(spark)
+    doubtful.check()
+
+
 def test_what_is_not_in_doubt_is_not_resolved(landed: Job) -> None:
     assert error_of(run(landed, "resolve", landed.topic, "0", "--landed", "--yes")) == "CHS-320"
     assert recover(landed).exit_code == 0
@@ -443,6 +474,27 @@ def test_what_is_not_there_yet_is_left_to_the_job(landed: Job, spark: SparkSessi
     assert (shown(landed, 0)["end"], shown(landed, 1)["end"]) == (LOG_END, 30)
     landed.drain(spark)
     landed.check()
+
+
+def test_an_open_transaction_is_not_passed_over(make_job: MakeJob, spark: SparkSession) -> None:  # noqa: F811
+    """Its records become visible when it is committed, after the recovery."""
+    job = make_job(partitions=1)
+    job.send(0, 10)
+    insert(job, 0, range(10))
+    producer = Producer({"bootstrap.servers": job.bootstrap, "transactional.id": job.name})
+    producer.init_transactions(60)
+    producer.begin_transaction()
+    for n in range(10, 15):
+        producer.produce(job.topic, json.dumps({"id": n, "text": f"0:{n}"}), partition=0)
+    assert producer.flush(60) == 0
+
+    result = recover(job)
+
+    assert result.exit_code == 0, result.output
+    assert (shown(job)["phase"], shown(job)["end"]) == ("AFTER", 10)
+    producer.commit_transaction(60)
+    job.drain(spark)
+    job.check()
 
 
 def test_there_is_nothing_to_recover(landed: Job) -> None:

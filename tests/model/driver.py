@@ -80,7 +80,7 @@ def _wait(model: Model, state: State, d: Driver) -> Moves:
     if state.now < d.until:
         return
     record = model.protocol.record(d.cache[1])
-    if record.incarnation > 0 and not model.skips("lives are told apart"):
+    if record.start < record.older_end and not model.skips("lives are told apart"):
         yield "cannot tell lives apart", now(state, d, pc="halt", halt="CHS-318")
         return
     marks = look(state, int(record.layout))

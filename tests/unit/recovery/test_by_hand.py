@@ -136,3 +136,26 @@ def test_sent_anew_by_a_clock_that_lags_behind() -> None:
         old, layout="l", pipeline="p", before_at=old.before_at - 500, marks=old.marks, epoch=2, attempt="e"
     )
     assert again.before_at == old.before_at
+
+
+def test_a_new_incarnation_knows_where_earlier_rows_may_lie() -> None:
+    """A probe may count rows only beyond these offsets."""
+    reset = writes.reset(doubtful(), epoch=2, attempt="e")
+    again = writes.reset(reset, epoch=3, attempt="f")
+    assert (doubtful().older_end, reset.older_end, again.older_end) == (0, 20, 20)
+
+    first = writes.before(again, OffsetRange(0, 5), SAID, epoch=3, attempt="g", fresh=True)
+    done = writes.after(first, epoch=3, attempt="h")
+    recreated = writes.before(done, OffsetRange(0, 3), SAID, epoch=3, attempt="i", fresh=True)
+    assert (first.older_end, recreated.older_end, recreated.known_end) == (20, 20, 20)
+
+    landed = writes.after(doubtful(), epoch=1, attempt="e")
+    recreated = writes.before(landed, OffsetRange(0, 3), SAID, epoch=1, attempt="f", fresh=True)
+    assert (recreated.older_end, decode(encode(recreated))) == (20, recreated)
+
+
+def test_rows_of_recovered_state_are_of_an_earlier_incarnation() -> None:
+    record = writes.recovered(writes.empty(2, "a"), OffsetRange(3, 20), SAID, incarnation=9, epoch=2, attempt="e")
+
+    assert record.older_end == 20
+    assert writes.before(record, OffsetRange(20, 30), SAID, epoch=2, attempt="f").older_end == 20

@@ -33,10 +33,12 @@ AFTER = StateRecord(
     1700000000000,
     (Mark(5, 60), Mark(0, 1)),
     nonce="first",
+    older_end=7,
 )
 GOLDEN = (
     '{"attempt":"att","before_at":1700000000000,"chunk_offsets":4,"end":20,"epoch":3,"first":2,"gaps":[[4,6]],'
-    '"incarnation":1,"layout":"layout","marks":[[5,60],[0,1]],"nonce":"first","phase":"AFTER","pipeline":"pipe",'
+    '"incarnation":1,"late":false,"layout":"layout","marks":[[5,60],[0,1]],"nonce":"first","older_end":7,'
+    '"phase":"AFTER","pipeline":"pipe",'
     '"probe":false,"start":10,"topic_id":"id","version":2}'
 )
 
@@ -139,7 +141,8 @@ def test_key_as_text() -> None:
 def test_before_goes_on_from_after() -> None:
     record = writes.before(AFTER, OffsetRange(20, 30), SAID, epoch=4, attempt="b")
     assert record == StateRecord(
-        Phase.BEFORE, 4, "b", "id", 1, 2, 20, 30, AFTER.gaps, 4, "L", "P", 123, SAID.marks, nonce="first"
+        Phase.BEFORE, 4, "b", "id", 1, 2, 20, 30, AFTER.gaps, 4, "L", "P", 123, SAID.marks, nonce="first",
+        older_end=7,
     )  # fmt: skip
 
 

@@ -1,0 +1,47 @@
+"""Where a source with a new checkpoint starts, per topic-partition.
+
+From first to last, the first rule that fits decides:
+- a recorded range of this topic: its end.  What Kafka dropped beyond it is a gap: ``errors.on_gap`` decides.
+- a recorded range of an earlier topic of the same name: the first offset.
+- a partition that appeared after the sink first ran: the first offset, as nothing of it was ever passed over.
+- else (the sink's first start, or after ``chsink state reset``): ``kafka.starting_offsets``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Literal
+
+from statemachine.ranges import TopicPartition
+from statemachine.records import Phase, StateRecord
+
+FIRST, NEXT = -2, -1
+"""What Kafka's source calls the first offset that Kafka holds, and the one after the last."""
+
+
+def starting_offsets(
+    records: Mapping[TopicPartition, StateRecord],
+    topic_ids: Mapping[str, str | None],
+    log_starts: Mapping[TopicPartition, int],
+    configured: Literal["earliest", "latest"],
+) -> dict[str, dict[str, int]]:
+    """``startingOffsets`` of the Kafka source for every partition of ``log_starts``; ``records`` are the sink's."""
+    known = {tp.topic for tp in records}
+    offsets: dict[str, dict[str, int]] = {}
+    for tp in log_starts:
+        start = _start(records.get(tp), tp, topic_ids, known)
+        if start is None:
+            start = FIRST if configured == "earliest" else NEXT
+        offsets.setdefault(tp.topic, {})[str(tp.partition)] = start if start < 0 else max(start, log_starts[tp])
+    return offsets
+
+
+def _start(
+    record: StateRecord | None, tp: TopicPartition, topic_ids: Mapping[str, str | None], known: Collection[str]
+) -> int | None:
+    """The recorded start, None where the configuration decides."""
+    if record is None:
+        return FIRST if tp.topic in known else None
+    if record.phase is Phase.EMPTY:
+        return FIRST if record.late else None
+    return record.end if record.may_belong_to(topic_ids[tp.topic]) else FIRST

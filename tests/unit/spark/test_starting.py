@@ -1,0 +1,81 @@
+"""Where a new checkpoint starts: what was recorded, never what another partition suggests."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import pytest
+
+from chsink.batch.ledger import Ledger
+from chsink.clock import SystemClock
+from chsink.spark.starting import FIRST, NEXT, starting_offsets
+from chsink.state.memory import MemoryStore
+from statemachine import writes
+from statemachine.ranges import OffsetRange, TopicPartition
+from statemachine.records import StateKey, StateRecord
+
+SAID = writes.Announcement("id", 10, "layout", "pipeline", 1000)
+EMPTY = writes.empty(1, "a")
+Configured = Literal["earliest", "latest"]
+
+
+def landed(end: int, topic_id: str = "id") -> StateRecord:
+    said = writes.Announcement(topic_id, 10, "layout", "pipeline", 1000)
+    return writes.after(
+        writes.before(EMPTY, OffsetRange(0, end), said, epoch=1, attempt="b", fresh=True), epoch=1, attempt="c"
+    )
+
+
+def start_of(record: StateRecord | None, configured: Configured, *, log_start: int = 0, others: bool = True) -> int:
+    """Where partition 1 of a topic starts; partition 0 has landed something, if there are ``others``."""
+    tp, other = TopicPartition("t", 1), TopicPartition("t", 0)
+    records = {**({other: landed(7)} if others else {}), **({} if record is None else {tp: record})}
+    offsets = starting_offsets(records, {"t": "id"}, {other: 0, tp: log_start}, configured)
+    return offsets["t"]["1"]
+
+
+@pytest.mark.parametrize("configured", ["earliest", "latest"])
+def test_a_recorded_end_is_gone_on_from(configured: Configured) -> None:
+    assert start_of(landed(5), configured) == 5
+    assert start_of(landed(5), configured, log_start=9) == 9
+
+
+@pytest.mark.parametrize(("configured", "start"), [("earliest", FIRST), ("latest", NEXT)])
+def test_a_partition_that_was_there_at_the_first_start_keeps_to_the_configuration(
+    configured: Configured, start: int
+) -> None:
+    """Also when another partition has landed records since."""
+    assert start_of(EMPTY, configured) == start
+    assert start_of(None, configured, others=False) == start
+
+
+@pytest.mark.parametrize(("configured", "start"), [("earliest", FIRST), ("latest", NEXT)])
+def test_after_a_reset_the_configuration_decides(configured: Configured, start: int) -> None:
+    assert start_of(writes.reset(landed(5), epoch=2, attempt="r"), configured) == start
+
+
+@pytest.mark.parametrize("configured", ["earliest", "latest"])
+def test_a_partition_or_topic_that_appeared_later_is_read_from_its_first_offset(configured: Configured) -> None:
+    assert start_of(None, configured) == FIRST
+    assert start_of(writes.empty(1, "a", late=True), configured) == FIRST
+    assert start_of(landed(5, "another id"), configured) == FIRST
+
+
+def test_a_new_topic_of_an_old_sink_keeps_to_the_configuration() -> None:
+    records = {TopicPartition("old", 0): landed(7)}
+
+    offsets = starting_offsets(records, {"new": "id"}, {TopicPartition("new", 0): 0}, "latest")
+
+    assert offsets == {"new": {"0": NEXT}}
+
+
+def test_a_claim_records_which_partitions_came_late() -> None:
+    store = MemoryStore()
+    keys = [StateKey("s", "t", 0, "d.t"), StateKey("s", "t", 1, "d.t"), StateKey("s", "new", 0, "d.n")]
+    first, second = (Ledger(store, "s", name, SystemClock(), iter("abcdefgh").__next__) for name in ("one", "two"))
+
+    first.claim(keys[:1], {})
+    second.new_attempt = iter("ijklmnop").__next__
+    second.claim(keys, {})
+
+    assert [second.records[k].late for k in keys] == [False, True, False]
