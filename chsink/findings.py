@@ -14,9 +14,9 @@ from typing import Any
 
 from chsink.errors import ChsinkError, PreflightError, preflight, services
 from chsink.errors.entry import Entry, fields
+from chsink.notation.codes import AUTH
 from chsink.ports import ServerRefused, Unanswered
 
-AUTH = (192, 193, 194, 516)
 _SENTENCE = re.compile(r"(?:.*DB::Exception: )(.*?)(?: \([A-Z_]+\))? \(version ", re.DOTALL)
 
 

@@ -27,10 +27,10 @@ from urllib3 import PoolManager, Timeout
 from urllib3.exceptions import HTTPError
 
 from chsink.clickhouse.transport import nothing_sent, open_pool, said
+from chsink.notation.codes import SETTING_CONSTRAINT_VIOLATION
 from chsink.ports import ServerRefused, Unanswered, Unreachable
 
 T = TypeVar("T")
-SETTING_REFUSED = 452
 _INSERT, _FORMAT = "INSERT INTO ", " FORMAT "
 
 
@@ -183,7 +183,7 @@ def _translated(url: str) -> Iterator[None]:
     try:
         yield
     except ProgrammingError as error:  # the client itself refused a setting that this user may not change
-        raise ServerRefused(SETTING_REFUSED, str(error)) from error
+        raise ServerRefused(SETTING_CONSTRAINT_VIOLATION, str(error)) from error
     except DatabaseError as error:
         cause = error.__cause__
         if isinstance(cause, HTTPError):

@@ -11,37 +11,11 @@ from typing import Any
 from tenacity import RetryCallState, Retrying, retry_if_exception, wait_random_exponential
 
 from chsink.errors import without_values
+from chsink.notation.codes import TOO_MANY_PARTS, TRANSIENT
 from chsink.ports import Clock, Queries, ServerRefused, Unanswered
 
 _log = logging.getLogger(__name__)
 LOG_EVERY_S = 10
-TOO_MANY_PARTS = 252
-TRANSIENT = {
-    3: "UNEXPECTED_END_OF_FILE",
-    32: "ATTEMPT_TO_READ_AFTER_EOF",
-    159: "TIMEOUT_EXCEEDED",
-    160: "TOO_SLOW",
-    202: "TOO_MANY_SIMULTANEOUS_QUERIES",
-    203: "NO_FREE_CONNECTION",
-    209: "SOCKET_TIMEOUT",
-    210: "NETWORK_ERROR",
-    236: "ABORTED",
-    241: "MEMORY_LIMIT_EXCEEDED",
-    242: "TABLE_IS_READ_ONLY",
-    243: "NOT_ENOUGH_SPACE",
-    TOO_MANY_PARTS: "TOO_MANY_PARTS",
-    279: "ALL_CONNECTION_TRIES_FAILED",
-    285: "TOO_FEW_LIVE_REPLICAS",
-    286: "UNSATISFIED_QUORUM_FOR_PREVIOUS_WRITE",
-    289: "REPLICA_IS_NOT_IN_QUORUM",
-    319: "UNKNOWN_STATUS_OF_INSERT",
-    394: "QUERY_WAS_CANCELLED",
-    425: "SYSTEM_ERROR",
-    439: "CANNOT_SCHEDULE_TASK",
-    473: "DEADLOCK_AVOIDED",
-    999: "KEEPER_EXCEPTION",
-}
-"""Codes after which a retry may succeed: overload, memory, timeouts, disk space, read-only replicas, Keeper."""
 
 
 def transient(error: BaseException) -> bool:

@@ -39,7 +39,6 @@ may share an id. No message contains a record's value or a credential.
 _TABLE = "| id | what happened | what to do |\n| --- | --- | --- |\n"
 _BEGIN = "<!-- halts: drawn by python -m chsink.errors.page -->\n"
 _END = "<!-- end of halts -->\n"
-_ROW = re.compile(r"^\| (CHS-\d{3}) \|.*\|$", re.MULTILINE)
 _WORD = re.compile(r"[a-z]+(?! =)(?=\W|$)")
 """The first word, unless it is a name of code."""
 _SEE_RUNBOOK = "\nWhat to do about each halt is in the [runbook](operations.md#when-it-halts).\n"
@@ -72,49 +71,41 @@ def halt_row(entry: Entry) -> str:
     return f"| {entry.id} | {text(entry.sentence)} | {todo} |"
 
 
-def errors_page(present: str) -> str:
-    """``docs/errors.md``, whole.  A row of the ``present`` page stays while no entry has its id."""
+def errors_page() -> str:
+    """``docs/errors.md``, whole."""
     page = _HEAD
     for section in SECTIONS:
         title = (section.__doc__ or "").strip().rstrip(".").replace("``", "`")
         more = _SEE_RUNBOOK if title.startswith("3xx") else ""
-        page += f"\n## {title}\n{more}\n{_TABLE}{_rows(_of(section), row, _kept(present, title[0]))}"
+        page += f"\n## {title}\n{more}\n{_TABLE}{_rows(_of(section), row)}"
     return page
 
 
 def operations_page(present: str) -> str:
     """``docs/operations.md`` with its table of halts drawn."""
     before, _, rest = present.partition(_BEGIN)
-    table, _, after = rest.partition(_END)
+    after = rest.partition(_END)[2]
     halts = [entry for entry in CATALOGUE.values() if issubclass(entry.family, HaltError)]
-    return f"{before}{_BEGIN}\n{_TABLE}{_rows(halts, halt_row, _ROW.finditer(table))}\n{_END}{after}"
+    return f"{before}{_BEGIN}\n{_TABLE}{_rows(halts, halt_row)}\n{_END}{after}"
 
 
 def _of(section: ModuleType) -> list[Entry]:
     return [entry for entry in vars(section).values() if isinstance(entry, Entry)]
 
 
-def _kept(present: str, hundred: str) -> Iterable[re.Match[str]]:
-    return (found for found in _ROW.finditer(present) if found[1][len("CHS-")] == hundred)
-
-
-def _rows(entries: Iterable[Entry], drawn: Callable[[Entry], str], kept: Iterable[re.Match[str]]) -> str:
+def _rows(entries: Iterable[Entry], drawn: Callable[[Entry], str]) -> str:
     rows: dict[str, list[str]] = defaultdict(list)
     for entry in entries:
         if drawn(entry) not in rows[entry.id]:
             rows[entry.id].append(drawn(entry))
-    known = {entry.id for entry in CATALOGUE.values()}
-    for found in kept:
-        if found[1] not in known:
-            rows[found[1]].append(found[0])
     return "".join(f"{line}\n" for _, lines in sorted(rows.items()) for line in lines)
 
 
 def main(docs: Path) -> None:
     """Write both pages."""
-    for name, drawn in (("errors.md", errors_page), ("operations.md", operations_page)):
-        page = docs / name
-        page.write_text(drawn(page.read_text(encoding="utf-8")), encoding="utf-8")
+    (docs / "errors.md").write_text(errors_page(), encoding="utf-8")
+    operations = docs / "operations.md"
+    operations.write_text(operations_page(operations.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 if __name__ == "__main__":

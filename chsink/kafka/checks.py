@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
-from chsink.errors import preflight
+from chsink.errors import preflight, services
 from chsink.findings import Finding, Severity, found, guarded, passed
 from chsink.kafka.admin import KafkaAdmin
 from statemachine.ranges import TopicPartition
@@ -21,7 +21,7 @@ def topics_findings(
     for topic in topics:
         for finding in guarded(f"topic {topic}", partial(topic_findings, kafka, topic, records, now_ms)):
             yield finding
-            if finding.id == "CHS-702":
+            if finding.id == services.KAFKA_UNAVAILABLE.id:
                 return False
     return True
 

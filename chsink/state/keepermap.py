@@ -22,20 +22,15 @@ from pydantic import Field
 
 from chsink.errors import preflight
 from chsink.fields import NodePath, Table, Url
-from chsink.findings import AUTH, server_sentence
+from chsink.findings import server_sentence
+from chsink.notation import codes
 from chsink.notation.sql import TableName, parse_table, quote_identifier, quote_string, quote_strings
 from chsink.ports import Outcome, Row, ServerRefused, SqlClient, StoreUnavailable, Swap, Unanswered
 from chsink.state import sql_files
 from chsink.state.groups import utf8, write_in_groups
 from chsink.state.settings import ClickHouseAccess, StoreSettings
 
-FENCED = 395
-KEEPER = 999
-UNKNOWN_TABLE, UNKNOWN_DATABASE = 60, 81
-FORBIDDEN = 497
 CONFLICTS = ("(Node exists)", "(Bad version)", "(No node)")
-REFUSED = frozenset((FENCED, UNKNOWN_TABLE, UNKNOWN_DATABASE, FORBIDDEN, 62, 115, 164, 192, 193, 194, 290, 452, 516))
-"""Errors that come before the transaction: fenced, no table, syntax, settings, users, the key limit, grants, login."""
 
 
 class KeeperMap(StoreSettings):
@@ -100,9 +95,9 @@ class KeeperMapStore:
         try:
             self.client.query(f"SELECT key FROM {self.table} LIMIT 1 {self._reading}")
         except ServerRefused as error:
-            if error.code not in REFUSED:
+            if error.code not in codes.REFUSED:
                 raise StoreUnavailable(str(error)) from error
-            if error.code not in (UNKNOWN_TABLE, UNKNOWN_DATABASE):
+            if error.code not in (codes.UNKNOWN_TABLE, codes.UNKNOWN_DATABASE):
                 raise self._unusable("read", error) from error
             if not self._create_missing:
                 raise self._unusable("find", error) from error
@@ -192,17 +187,20 @@ class KeeperMapStore:
 
     def _unusable(self, action: str, error: ServerRefused) -> Exception:
         reason, url = server_sentence(error), self.client.url
-        if error.code == KEEPER:
+        if error.code == codes.KEEPER_EXCEPTION:
             return StoreUnavailable(error.message)
-        if error.code in AUTH:
+        if error.code in codes.AUTH:
             return preflight.STATE_LOGIN_REFUSED(url=url, reason=reason)
-        if error.code == UNKNOWN_DATABASE:
+        if error.code == codes.UNKNOWN_DATABASE:
             database = quote_identifier(self.table.database)
             return preflight.STATE_DATABASE_MISSING(
                 action=action, table=self.table, url=url, reason=reason, database=database
             )
-        unusable = preflight.STATE_TABLE_FORBIDDEN if error.code == FORBIDDEN else preflight.STATE_TABLE_UNUSABLE
-        unusable = preflight.STATE_TABLE_MISSING if error.code == UNKNOWN_TABLE else unusable
+        unusable = preflight.STATE_TABLE_UNUSABLE
+        if error.code == codes.ACCESS_DENIED:
+            unusable = preflight.STATE_TABLE_FORBIDDEN
+        elif error.code == codes.UNKNOWN_TABLE:
+            unusable = preflight.STATE_TABLE_MISSING
         return unusable(action=action, table=self.table, url=url, reason=reason)
 
 
@@ -211,8 +209,8 @@ def answer_of(send: Callable[[], None]) -> Outcome:
     try:
         send()
     except ServerRefused as error:
-        conflict = error.code == KEEPER and any(reason in error.message for reason in CONFLICTS)
-        return Outcome.REFUSED if conflict or error.code in REFUSED else Outcome.UNKNOWN
+        conflict = error.code == codes.KEEPER_EXCEPTION and any(reason in error.message for reason in CONFLICTS)
+        return Outcome.REFUSED if conflict or error.code in codes.REFUSED else Outcome.UNKNOWN
     except Unanswered:
         return Outcome.UNKNOWN
     return Outcome.APPLIED

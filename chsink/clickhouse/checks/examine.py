@@ -20,7 +20,7 @@ from chsink.clickhouse.preflight import target_findings
 from chsink.clickhouse.shards import ShardTable, Target
 from chsink.clickhouse.writer import bounded
 from chsink.config import Route
-from chsink.errors import ChsinkError
+from chsink.errors import ChsinkError, preflight, services
 from chsink.findings import Finding, Severity, guarded, of_error
 from chsink.formats.pipeline import Untouched, fingerprint
 from chsink.ports import Unanswered
@@ -29,6 +29,7 @@ from statemachine.records import StateKey, StateRecord
 
 Written = Mapping[str, Collection[str]]
 Records = Mapping[StateKey, StateRecord]
+NO_ANSWER = (services.CLICKHOUSE_UNAVAILABLE.id, preflight.LOGIN_REFUSED.id)
 
 
 class ClickHouseChecks:
@@ -97,7 +98,7 @@ class ClickHouseChecks:
         ch, margin_s = self._config.clickhouse, self._config.in_doubt.margin_s
         sent = {**ch.settings, **bounded(ch.insert_timeout_s)}
         found = list(guarded(client.url, lambda: servers.server_findings(client, self._cluster.clock, margin_s, sent)))
-        if not any(f.id in ("CHS-709", "CHS-232") for f in found):
+        if not any(f.id in NO_ANSWER for f in found):
             self.answering.append(client)
         yield from found
 
@@ -110,7 +111,7 @@ class ClickHouseChecks:
         self._targets[route.topic] = target
         found = list(target_findings(target))
         yield from found
-        if any(f.id == "CHS-203" and f.severity is Severity.ERROR for f in found):
+        if any(f.id == preflight.NOT_MERGE_TREE.id and f.severity is Severity.ERROR for f in found):
             return
         layout = self._cluster.layout(route)
         yield from guarded(target.name, lambda: column_findings(target, layout, self._written.get(route.topic)))

@@ -12,12 +12,11 @@ from chsink.clickhouse.table import TargetTable, read_table
 from chsink.clickhouse.writer import PINNED
 from chsink.errors import PreflightError, preflight
 from chsink.findings import Finding, Severity, found, passed, server_sentence
+from chsink.notation import codes
 from chsink.notation.metadata_columns import PROBE_COLUMNS
 from chsink.notation.sql import TableName, parse_table, quote_identifier, quote_string
 from chsink.ports import Clock, Queries, ServerRefused
 
-SETTINGS_REFUSED = (115, 164, 452)
-SYNTAX = 62
 VIEW_DEPTH = 4
 _PART = r"(?:`(?:[^`\\]|\\.)+`|[^\s.`(]+)"
 TO = re.compile(rf"CREATE MATERIALIZED VIEW {_PART}\.{_PART} TO ({_PART}\.{_PART})")
@@ -63,7 +62,7 @@ def _refusal(client: Queries, settings: Mapping[str, Any]) -> str | None:
     try:
         client.query(f"SELECT 1 SETTINGS {listed}")
     except ServerRefused as refused:
-        if refused.code in SETTINGS_REFUSED:
+        if refused.code in codes.SETTINGS:
             return server_sentence(refused)
         raise
     return None
@@ -108,7 +107,7 @@ def may(client: Queries, privileges: str) -> bool:
     try:
         return bool(int(client.query(f"CHECK GRANT {privileges}")[0][0]))
     except ServerRefused as refused:
-        if refused.code == SYNTAX:
+        if refused.code == codes.SYNTAX_ERROR:
             return True
         raise
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import pickle
+import re
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -41,6 +42,18 @@ def test_every_raise_site_gives_the_parameters_of_its_entry() -> None:
         if keywords != wanted:
             wrong.append((place, name, sorted(keywords), sorted(wanted)))
     assert wrong == []
+
+
+def test_an_id_is_written_in_the_catalogue_only() -> None:
+    """Besides the core's ``Halt``, whose values are ids: the core knows nothing of chsink."""
+    elsewhere = [
+        f"{file.relative_to(CHECKOUT)}:{node.lineno}"
+        for file in sorted((CHECKOUT / "chsink").rglob("*.py"))
+        if not {"errors", "statemachine"} & set(file.relative_to(CHECKOUT).parts)
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and re.fullmatch(r"CHS-\d{3}", node.value)
+    ]
+    assert elsewhere == []
 
 
 def test_an_id_has_one_family() -> None:

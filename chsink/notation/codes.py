@@ -1,0 +1,57 @@
+"""ClickHouse's error codes that chsink acts on, and what a group of them means."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+UNKNOWN_TABLE = 60
+SYNTAX_ERROR = 62
+UNKNOWN_DATABASE = 81
+UNKNOWN_SETTING = 115
+READONLY = 164
+TOO_MANY_PARTS = 252
+LIMIT_EXCEEDED = 290
+THROW_IF = 395
+SETTING_CONSTRAINT_VIOLATION = 452
+ACCESS_DENIED = 497
+KEEPER_EXCEPTION = 999
+
+AUTH = frozenset((192, 193, 194, 516))
+"""The login was refused: unknown user, wrong or missing password."""
+SETTINGS = frozenset((UNKNOWN_SETTING, READONLY, SETTING_CONSTRAINT_VIOLATION))
+"""A setting was refused: unknown, or not for this user to change."""
+REFUSED = frozenset(
+    (THROW_IF, UNKNOWN_TABLE, UNKNOWN_DATABASE, ACCESS_DENIED, SYNTAX_ERROR, LIMIT_EXCEEDED, *SETTINGS, *AUTH)
+)
+"""A write to a KeeperMap table ended before its transaction: nothing was written.  THROW_IF is our own guard, and
+LIMIT_EXCEEDED the table's limit of keys.
+"""
+TRANSIENT: Mapping[int, str] = MappingProxyType(
+    {
+        3: "UNEXPECTED_END_OF_FILE",
+        32: "ATTEMPT_TO_READ_AFTER_EOF",
+        159: "TIMEOUT_EXCEEDED",
+        160: "TOO_SLOW",
+        202: "TOO_MANY_SIMULTANEOUS_QUERIES",
+        203: "NO_FREE_CONNECTION",
+        209: "SOCKET_TIMEOUT",
+        210: "NETWORK_ERROR",
+        236: "ABORTED",
+        241: "MEMORY_LIMIT_EXCEEDED",
+        242: "TABLE_IS_READ_ONLY",
+        243: "NOT_ENOUGH_SPACE",
+        TOO_MANY_PARTS: "TOO_MANY_PARTS",
+        279: "ALL_CONNECTION_TRIES_FAILED",
+        285: "TOO_FEW_LIVE_REPLICAS",
+        286: "UNSATISFIED_QUORUM_FOR_PREVIOUS_WRITE",
+        289: "REPLICA_IS_NOT_IN_QUORUM",
+        319: "UNKNOWN_STATUS_OF_INSERT",
+        394: "QUERY_WAS_CANCELLED",
+        425: "SYSTEM_ERROR",
+        439: "CANNOT_SCHEDULE_TASK",
+        473: "DEADLOCK_AVOIDED",
+        KEEPER_EXCEPTION: "KEEPER_EXCEPTION",
+    }
+)
+"""A retry may succeed: overload, memory, timeouts, disk space, read-only replicas, Keeper."""
