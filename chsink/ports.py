@@ -217,8 +217,13 @@ class BlockWriter(Protocol):
         refused for good, or is still unknown at ``deadline_ms`` (wall clock).
         """
 
-    def count(self, shard: int, table: str, partition: TopicPartition, offsets: OffsetRange) -> int:
-        """How many rows of these offsets the shard holds, by the table's ``_kafka_*`` columns (to probe)."""
+    def rows_there(self, shard: int, table: str, partition: TopicPartition, offsets: OffsetRange) -> dict[int, int]:
+        """How many rows of each of these offsets the shard holds, by the table's ``_kafka_*`` columns (to probe).
+        Offsets without rows are left out.
+        """
+
+    def views(self, shard: int) -> tuple[str, ...]:
+        """The views that an insert into the shard's table feeds."""
 
 
 # --- Kafka ---------------------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from chsink.batch.model import Ack, Assigned
-from chsink.errors import stream
+from chsink.errors import halts, stream
 from chsink.errors.catalogue import from_wire
 from statemachine.chunks import tiles
 from statemachine.ranges import OffsetRange, TopicPartition
@@ -15,7 +15,7 @@ def confirm(acks: Sequence[Ack], assignments: Sequence[Assigned]) -> None:
     """Check that the acks prove that every assigned range landed: each is tiled by offset, by one task.
 
     A task that saw no record cannot know its topic-partition: assigned ranges without an ack are accepted as empty only
-    when at least as many tasks saw nothing.
+    when at least as many tasks saw nothing.  Views that may lack rows are a halt once all else is there.
     """
     for ack in acks:
         if ack.error is not None:
@@ -36,3 +36,10 @@ def confirm(acks: Sequence[Ack], assignments: Sequence[Assigned]) -> None:
         covered = owners.get(assignment.topic_partition)
         if covered is not None and not tiles(assignment.range, covered):
             raise stream.NOT_TILED(tp=assignment.topic_partition, range=assignment.range)
+    views = {ack.topic_partition: {v for c in ack.chunks for v in c.unproven} for ack in acks}
+    doubtful = [a for a in assignments if views.get(a.topic_partition)]
+    if doubtful:
+        raise halts.VIEWS_DOUBTFUL(
+            ranges=", ".join(f"{a.topic_partition} {a.range}" for a in doubtful),
+            views=", ".join(sorted(set().union(*(views[a.topic_partition] for a in doubtful)))),
+        )

@@ -64,6 +64,7 @@ class ChunkAck:
     """What became of one chunk's offsets ``[start, end)``.
 
     ``skipped`` counts records that did not fit; ``first_skipped`` says which was the first of them, and why.
+    ``unproven`` names the views of which it is not known whether they received rows that the table already had.
     """
 
     start: int
@@ -75,6 +76,7 @@ class ChunkAck:
     inserts: int = 0
     retries: int = 0
     first_skipped: str = ""
+    unproven: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +111,7 @@ class Ack:
     def from_json(text: str) -> Ack:
         """The inverse of :meth:`to_json`."""
         document: dict[str, Any] = json.loads(text)
-        chunks = tuple(ChunkAck(**c) for c in document.pop("chunks"))
+        chunks = tuple(ChunkAck(**{**c, "unproven": tuple(c["unproven"])}) for c in document.pop("chunks"))
         error = document.pop("error")
         return Ack(**document, chunks=chunks, error=None if error is None else (error[0], error[1]))
 

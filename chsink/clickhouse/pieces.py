@@ -18,6 +18,7 @@ from chsink.batch.model import Ack, Assignment, ChunkAck
 from chsink.batch.reader import Chunk, ReadPlan
 from chsink.batch.task import run_task
 from chsink.clickhouse.client import Connection, cached_client
+from chsink.clickhouse.probe import Presence, presence
 from chsink.clickhouse.shards import InsertShard
 from chsink.clickhouse.table import TargetTable
 from chsink.clickhouse.writer import ShardWriter
@@ -71,10 +72,12 @@ class PieceLander:
         if first_rejected and self.halt_on_bad_value:
             raise _bad_value(first_rejected, len(prepared.rejected))
         rows = size = retries = inserts = 0
+        unproven: set[str] = set()
         writer = self.writer_for(assignment)
         failpoints.reach("task.before_insert")
         for piece in prepared.pieces:
             if assignment.record.probe and _already_there(piece, offsets, assignment, writer):
+                unproven.update(_views(piece, writer))
                 continue
             token = piece_token(assignment.key, assignment.record, chunk.index, piece.shard)
             result = writer.insert(piece.shard, assignment.key.table, piece.batch, token, assignment.deadline_ms)
@@ -95,6 +98,7 @@ class PieceLander:
             inserts,
             retries,
             first_rejected,
+            tuple(sorted(unproven)),
         )
 
 
@@ -102,17 +106,24 @@ def _already_there(piece: Piece, offsets: OffsetRange, assignment: Assignment, w
     """When tokens cannot be trusted: whether the whole piece is in the table.  Halts when only a part of it is."""
     key = assignment.key
     with asking_target():
-        there = writer.count(piece.shard, key.table, key.topic_partition, offsets)
-    if there in (0, piece.batch.num_rows):
-        return there != 0
+        there = writer.rows_there(piece.shard, key.table, key.topic_partition, offsets)
+    found = presence(piece.batch, there)
+    if found is not Presence.PARTIAL:
+        return found is Presence.COMPLETE
     raise halts.PIECE_INCOMPLETE(
         tp=key.topic_partition,
         offsets=offsets,
         shard=piece.shard,
         table=key.table,
-        there=there,
+        there=sum(there.values()),
         rows=piece.batch.num_rows,
     )
+
+
+def _views(piece: Piece, writer: BlockWriter) -> tuple[str, ...]:
+    """Views that may lack the rows of a piece that the table has."""
+    with asking_target():
+        return writer.views(piece.shard)
 
 
 def _first(tp: TopicPartition, records: pa.RecordBatch, rejected: tuple[BadValue, ...]) -> str:

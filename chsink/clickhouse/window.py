@@ -14,12 +14,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from chsink.clickhouse.dedup_mark import read_mark, usable_blocks, why_forgotten
+from chsink.clickhouse.probe import count_rows
 from chsink.clickhouse.shards import ShardTable
 from chsink.clickhouse.table import TargetTable, definition
 from chsink.errors import halts, preflight, services
-from chsink.notation.sql import quote_table
 from chsink.ports import Clock, Queries
-from statemachine.ranges import OffsetRange, TopicPartition
+from statemachine.ranges import OffsetRange
 from statemachine.records import Mark, StateKey, StateRecord
 from statemachine.tokens import token_head
 
@@ -147,14 +147,3 @@ def check_window(table: TargetTable, url: str, chunks: int) -> None:
     if chunks > usable_blocks(table):
         blocks = usable_blocks(table)
         raise preflight.BATCH_EXCEEDS_WINDOW(chunks=chunks, table=name, url=url, blocks=blocks, setting=setting)
-
-
-def count_rows(client: Queries, table: str, partition: TopicPartition, offsets: OffsetRange) -> int:
-    """Rows of these offsets; an error where a limit of the user's profile would have it count only some of them."""
-    rows = client.query(
-        f"SELECT count() FROM {quote_table(table)} WHERE _kafka_topic = {{topic:String}} AND "
-        "_kafka_partition = {partition:Int64} AND _kafka_offset >= {start:Int64} AND _kafka_offset < {end:Int64} "
-        "SETTINGS read_overflow_mode = 'throw', timeout_overflow_mode = 'throw'",
-        {"topic": partition.topic, "partition": partition.partition, "start": offsets.start, "end": offsets.end},
-    )
-    return int(rows[0][0])

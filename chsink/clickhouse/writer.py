@@ -21,9 +21,9 @@ from typing import Any
 import pyarrow as pa
 
 from chsink.clickhouse.dedup_mark import read_mark, why_forgotten
+from chsink.clickhouse.probe import dependent_views, rows_by_offset
 from chsink.clickhouse.retry import retrying, transient
 from chsink.clickhouse.shards import InsertShard
-from chsink.clickhouse.window import count_rows
 from chsink.errors import ChsinkError, halts, services, without_values
 from chsink.notation.sql import quote_identifier, quote_table
 from chsink.ports import Clock, InsertResult, ServerRefused, SqlClient, Unanswered
@@ -90,9 +90,13 @@ class ShardWriter:
             ) from error
         return InsertResult(batch.num_rows, body.size, sends - 1)
 
-    def count(self, shard: int, table: str, partition: TopicPartition, offsets: OffsetRange) -> int:
+    def rows_there(self, shard: int, table: str, partition: TopicPartition, offsets: OffsetRange) -> dict[int, int]:
         """See :class:`chsink.ports.BlockWriter`."""
-        return count_rows(self.shards[shard].client, table, partition, offsets)
+        return rows_by_offset(self.shards[shard].client, table, partition, offsets)
+
+    def views(self, shard: int) -> tuple[str, ...]:
+        """See :class:`chsink.ports.BlockWriter`."""
+        return dependent_views(self.shards[shard].client, self.shards[shard].table)
 
     def _check_deadline(self, token: str, deadline_ms: int) -> None:
         if self.clock.now_ms() >= deadline_ms:

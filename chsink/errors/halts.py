@@ -146,6 +146,15 @@ CANNOT_PROBE = Entry(
     "check whether the table holds the rows, then run `chsink state resolve --help`; chsink can look for rows by "
     "itself in a plain MergeTree table with the columns _kafka_topic, _kafka_partition and _kafka_offset and no TTL",
 )
+VIEWS_DOUBTFUL = Entry(
+    "VIEWS_DOUBTFUL",
+    "CHS-317",
+    HaltError,
+    "the table holds all rows of {ranges}, but ClickHouse may have forgotten their deduplication tokens, and chsink "
+    "cannot tell whether these dependent views received the rows too: {views}",
+    "compare each view with the table for these offsets and add what the view lacks; then run `chsink state resolve "
+    "TOPIC PARTITION --landed` for each range",
+)
 FOREIGN_ROWS = Entry(
     "FOREIGN_ROWS",
     "CHS-318",

@@ -7,7 +7,7 @@ The client side is production code (:class:`chsink.clickhouse.writer.ShardWriter
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -166,10 +166,12 @@ class Client:
             return [(blocks, self.server.started // 1000, "uuid")]
         if "sipHash128" in sql:
             return [("",)]
-        assert sql.startswith("SELECT count()"), sql
+        if "dependencies_table" in sql:
+            return [([],)]
         self.hub.counts["outcome probed"] += 1
         offsets = self.server.tables[_table_of(sql)].offsets.get((said["topic"], said["partition"]), [])
-        return [(sum(said["start"] <= o < said["end"] for o in offsets),)]
+        there = Counter(o for o in offsets if said["start"] <= o < said["end"])
+        return list(there.items()) if "GROUP BY _kafka_offset" in sql else [(there.total(),)]
 
     def command(self, sql: str, settings: Mapping[str, Any] | None = None) -> None:
         """Never used while a batch runs."""

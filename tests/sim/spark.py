@@ -25,7 +25,7 @@ from tests.sim.checkpoint import SparkDied
 from tests.sim.clickhouse import REQUEST_TIMEOUT_S, Client, Server
 from tests.sim.events import recreate
 from tests.sim.hub import NEVER, Actor, Group, Hub
-from tests.sim.kafka import Kafka, uid_of
+from tests.sim.kafka import PARTITION, Kafka, uid_of
 
 if TYPE_CHECKING:
     from tests.sim.world import World
@@ -265,5 +265,6 @@ def prepare(records: pa.RecordBatch, assignment: Assignment, *, bad: int) -> Pre
     for shard in range(shards):
         mine = uids[fits & (uids % shards == shard)]
         if len(mine):
-            pieces.append(Piece(shard, pa.RecordBatch.from_arrays([pa.array(mine)], names=["uid"])))
+            columns = [pa.array(mine), pa.array(mine % PARTITION)]
+            pieces.append(Piece(shard, pa.RecordBatch.from_arrays(columns, names=["uid", "_kafka_offset"])))
     return Prepared(tuple(pieces), rejected)

@@ -6,7 +6,7 @@ import pytest
 
 from chsink.batch.confirm import confirm
 from chsink.batch.model import Ack, Assignment, ChunkAck
-from chsink.errors import ChsinkError, PreflightError, fencing, halts, services, stream, values
+from chsink.errors import ChsinkError, HaltError, PreflightError, fencing, halts, services, stream, values
 from statemachine.records import Phase, StateKey, StateRecord
 
 
@@ -18,6 +18,15 @@ def assigned(partition: int = 0, start: int = 10, end: int = 20) -> Assignment:
 def ack(*chunks: tuple[int, int], partition: int | None = 0, task: int = 0) -> Ack:
     covered = tuple(ChunkAck(a, b) for a, b in chunks)
     return Ack(task, None if partition is None else "t", partition, covered)
+
+
+def test_views_that_may_lack_rows_halt_once_all_else_landed() -> None:
+    acks = [Ack(0, "t", 0, (ChunkAck(10, 14, unproven=("db.v",)), ChunkAck(14, 20))), ack((0, 4), partition=1)]
+    with pytest.raises(HaltError, match=r"CHS-317.* t-0 \[10, 20\), but .*: db\.v"):
+        confirm(acks, [assigned(), assigned(1, 0, 4)])
+    acks[1] = ack((0, 2), partition=1)
+    with pytest.raises(ChsinkError, match="do not tile"):
+        confirm(acks, [assigned(), assigned(1, 0, 4)])
 
 
 WHOLE = [(10, 14), (14, 18), (18, 20)]

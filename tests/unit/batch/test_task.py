@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
@@ -34,11 +35,12 @@ def batch(*offsets: int | None, topic: str = "t", partition: int = 1) -> pa.Reco
 
 @dataclass
 class Writer:
-    """Keeps what it is given; ``fail_at`` fails that insert; ``counts`` answers probes by (shard, start)."""
+    """Keeps what it is given; ``fail_at`` fails that insert; ``there`` answers probes: offsets by (shard, start)."""
 
     sent: list[tuple[int, list[int], str, int]] = field(default_factory=list)
     probes: list[tuple[int, OffsetRange]] = field(default_factory=list)
-    counts: dict[tuple[int, int], int] = field(default_factory=dict)
+    there: dict[tuple[int, int], list[int]] = field(default_factory=dict)
+    fed: tuple[str, ...] = ()
     fail_at: int | None = None
 
     def insert(self, shard: int, table: str, batch: pa.RecordBatch, token: str, deadline_ms: int) -> InsertResult:
@@ -48,10 +50,13 @@ class Writer:
         self.sent.append((shard, batch.column("offset").to_pylist(), token, deadline_ms))
         return InsertResult(batch.num_rows, 8 * batch.num_rows, 0)
 
-    def count(self, shard: int, table: str, partition: TopicPartition, offsets: OffsetRange) -> int:
+    def rows_there(self, shard: int, table: str, partition: TopicPartition, offsets: OffsetRange) -> dict[int, int]:
         assert (table, partition) == ("db.t", TP)
         self.probes.append((shard, offsets))
-        return self.counts.get((shard, offsets.start), 0)
+        return dict(Counter(self.there.get((shard, offsets.start), [])))
+
+    def views(self, shard: int) -> tuple[str, ...]:
+        return self.fed
 
     @property
     def offsets(self) -> list[list[int]]:
@@ -64,6 +69,7 @@ def one_shard(records: pa.RecordBatch, assignment: Assignment) -> Prepared:
 
 def two_shards(records: pa.RecordBatch, assignment: Assignment) -> Prepared:
     odd = pc.equal(pc.bit_wise_and(records.column("offset"), 1), 1)
+    records = records.append_column("_kafka_offset", records.column("offset"))
     parts = [records.filter(pc.invert(odd)), records.filter(odd)]
     return Prepared(tuple(Piece(n, p) for n, p in enumerate(parts) if p.num_rows))
 
@@ -289,7 +295,7 @@ def probing(writer: Writer) -> Ack:
 
 
 def test_probe_sends_only_pieces_that_are_missing_whole() -> None:
-    writer = Writer(counts={(0, 10): 2, (1, 10): 2, (0, 14): 2})
+    writer = Writer(there={(0, 10): [10, 12], (1, 10): [11, 13], (0, 14): [14, 16]})
     ack = probing(writer)
     assert [(s, o) for s, o, _, _ in writer.sent] == [(1, [15, 17]), (0, [18]), (1, [19])]
     assert writer.probes[:2] == [(0, OffsetRange(10, 14)), (1, OffsetRange(10, 14))]
@@ -297,14 +303,34 @@ def test_probe_sends_only_pieces_that_are_missing_whole() -> None:
 
 
 def test_probe_never_completes_a_piece_that_is_there_in_part() -> None:
-    writer = Writer(counts={(0, 14): 1})
+    writer = Writer(there={(0, 14): [14]})
     ack = probing(writer)
     assert reported(ack).id == "CHS-314" and "holds 1 of the piece's 2 rows" in reported(ack).message
     assert covered(ack) == [(10, 14)]
 
 
+@pytest.mark.parametrize("there", [[14, 14, 16], [14, 14], [15], [13, 14]])
+def test_other_rows_than_the_piece_s_are_never_taken_for_it(there: list[int]) -> None:
+    assert reported(probing(Writer(there={(0, 14): there}))).id == "CHS-314"
+
+
+def test_a_piece_that_lost_records_to_compaction_since_is_there() -> None:
+    """Sent with 10..13; compaction then removed 12 from the topic: what is left of the piece is in the table."""
+    writer = Writer(there={(0, 10): [10, 12]})
+    assignment = Assignment(KEY, replace(RECORD, probe=True), "layout", deadline_ms=99)
+    ack = run(writer, batch(10, 11, 13), prepare=two_shards, assignments={TP: assignment})
+    assert (ack.error, writer.offsets) == (None, [[11, 13]])
+
+
+def test_rows_in_the_table_prove_nothing_about_its_views() -> None:
+    writer = Writer(there={(0, 10): [10, 12]}, fed=("db.v",))
+    ack = probing(writer)
+    assert [c.unproven for c in Ack.from_json(ack.to_json()).chunks] == [("db.v",), (), ()]
+    assert len(writer.sent) == 5, "what is not there was given to no view, and is sent"
+
+
 def test_without_probe_nothing_is_looked_for() -> None:
-    writer = Writer(counts={(0, 10): 4})
+    writer = Writer(there={(0, 10): [10, 11, 12, 13]})
     run(writer, batch(*range(10, 20)))
     assert (writer.probes, len(writer.sent)) == ([], 3)
 

@@ -1,0 +1,76 @@
+"""Are a piece's rows in the table?  Asked where its deduplication token may be forgotten, by the ``_kafka_*`` columns.
+
+Rules:
+- A piece is *there* when the table has every row of it that Kafka still gives.  The table may have more: compaction
+  removes records between two sends, never adds any.
+- Rows in the table say nothing about its dependent views.  ClickHouse stores a block before it feeds the views, so a
+  view that throws, or a server that dies, leaves the table complete and the view not.  A piece of which the table has
+  nothing was never given to a view.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from chsink.clickhouse.table import THE_TABLE, TargetTable
+from chsink.notation.sql import quote_table
+from chsink.ports import Queries
+from statemachine.ranges import OffsetRange, TopicPartition
+
+OFFSET = "_kafka_offset"
+_ROWS = (
+    "WHERE _kafka_topic = {topic:String} AND _kafka_partition = {partition:Int64} "
+    "AND _kafka_offset >= {start:Int64} AND _kafka_offset < {end:Int64}"
+)
+_WHOLE = "SETTINGS read_overflow_mode = 'throw', timeout_overflow_mode = 'throw', result_overflow_mode = 'throw'"
+"""An error where a limit of the user's profile would have it count only some of the rows."""
+_VIEWS = f"SELECT arrayZip(dependencies_database, dependencies_table) {THE_TABLE}"
+
+
+class Presence(Enum):
+    """How much of a piece is in the table."""
+
+    ABSENT = "absent"
+    COMPLETE = "complete"
+    PARTIAL = "partial"
+
+
+def presence(piece: pa.RecordBatch, there: Mapping[int, int]) -> Presence:
+    """``there``: rows by offset in the piece's offset range on its shard.
+
+    A row too many at an offset of the piece, and rows of other offsets only, are PARTIAL too: another hand wrote them.
+    """
+    if not there:
+        return Presence.ABSENT
+    sent = Counter(pc.cast(piece.column(OFFSET), pa.int64()).to_pylist())
+    complete = all(there.get(offset) == rows for offset, rows in sent.items())
+    return Presence.COMPLETE if complete else Presence.PARTIAL
+
+
+def count_rows(client: Queries, table: str, partition: TopicPartition, offsets: OffsetRange) -> int:
+    """Rows of these offsets."""
+    sql = f"SELECT count() FROM {quote_table(table)} {_ROWS} {_WHOLE}"
+    return int(client.query(sql, _parameters(partition, offsets))[0][0])
+
+
+def rows_by_offset(client: Queries, table: str, partition: TopicPartition, offsets: OffsetRange) -> dict[int, int]:
+    """Rows of each of these offsets that has any."""
+    sql = f"SELECT _kafka_offset, count() FROM {quote_table(table)} {_ROWS} GROUP BY _kafka_offset {_WHOLE}"
+    return {int(offset): int(rows) for offset, rows in client.query(sql, _parameters(partition, offsets))}
+
+
+def dependent_views(client: Queries, table: TargetTable) -> tuple[str, ...]:
+    """The views that an insert into the table feeds, as they are now."""
+    rows = client.query(_VIEWS, {"database": table.database, "name": table.name})
+    return tuple(sorted(f"{database}.{name}" for row in rows for database, name in row[0]))
+
+
+def _parameters(partition: TopicPartition, offsets: OffsetRange) -> dict[str, Any]:
+    topic, number = partition.topic, partition.partition
+    return {"topic": topic, "partition": number, "start": offsets.start, "end": offsets.end}

@@ -1,0 +1,116 @@
+"""What a probe may conclude from a table, on the engine: rows, offsets, and views that may have received less."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+
+from chsink.batch.confirm import confirm
+from chsink.batch.model import Ack, Assignment
+from chsink.batch.reader import ReadPlan, Span
+from chsink.batch.task import run_task
+from chsink.clickhouse.client import ClickHouseClient
+from chsink.clickhouse.dedup_mark import read_mark
+from chsink.clickhouse.pieces import Piece, PieceLander, Prepared
+from chsink.clickhouse.shards import InsertShard
+from chsink.clickhouse.table import read_table
+from chsink.clickhouse.writer import ShardWriter
+from chsink.clock import SystemClock
+from chsink.errors import HaltError
+from statemachine.ranges import OffsetRange, TopicPartition
+from statemachine.records import Phase, StateKey, StateRecord
+
+TP = TopicPartition("t", 0)
+RANGE = OffsetRange(10, 20)
+LATER_MS = 10**15
+
+
+@pytest.fixture
+def target(client: ClickHouseClient) -> Iterator[str]:
+    """A table with the columns to probe, and a view that fails while ``switch`` has rows."""
+    name = f"client_test.p_{uuid.uuid4().hex}"
+    for sql in (
+        (
+            f"CREATE TABLE {name} (_kafka_topic String, _kafka_partition UInt32, _kafka_offset UInt64) "
+            "ENGINE = MergeTree ORDER BY _kafka_offset SETTINGS non_replicated_deduplication_window = 100"
+        ),
+        f"CREATE TABLE {name}_switch (n UInt8) ENGINE = MergeTree ORDER BY n",
+        (
+            f"CREATE TABLE {name}_copy (o UInt64) ENGINE = MergeTree ORDER BY o "
+            "SETTINGS non_replicated_deduplication_window = 100"
+        ),
+    ):
+        client.command(sql)
+    yield name
+    for table in (f"{name}_view", f"{name}_copy", f"{name}_switch", name):
+        client.command(f"DROP TABLE IF EXISTS {table} SYNC")
+
+
+def make_view(client: ClickHouseClient, target: str) -> None:
+    client.command(
+        f"CREATE MATERIALIZED VIEW {target}_view TO {target}_copy AS SELECT _kafka_offset AS o FROM {target} "
+        f"WHERE throwIf((SELECT count() FROM {target}_switch) > 0) = 0"
+    )
+
+
+def land(client: ClickHouseClient, target: str, *offsets: int, probe: bool) -> Ack:
+    """One task of a settled range, through the production writer."""
+    described = read_table(client, *target.split("."))
+    record = StateRecord(Phase.BEFORE, 1, "a", "id", start=RANGE.start, end=RANGE.end, chunk_offsets=5, probe=probe)
+    record = replace(record, marks=(read_mark(client, described),))
+    assignment = Assignment(StateKey("sink", TP.topic, 0, target), record, "", LATER_MS)
+
+    def prepare(records: pa.RecordBatch, _: Assignment) -> Prepared:
+        names = {"topic": "_kafka_topic", "partition": "_kafka_partition", "offset": "_kafka_offset"}
+        return Prepared((Piece(0, records.rename_columns(names)),))
+
+    shard = InsertShard(client, described, record.marks[0])
+    writer = ShardWriter([shard], {}, SystemClock(), retry_for_s=0, timeout_s=30)
+    lander = PieceLander({TP: assignment}, prepare, lambda _: writer, halt_on_bad_value=True)
+    records = pa.record_batch(
+        {"topic": ["t"] * len(offsets), "partition": pa.array([0] * len(offsets), pa.int32()), "offset": list(offsets)}
+    )
+    ack = run_task(0, iter([records]), ReadPlan({TP: RANGE}, {TP: Span(RANGE, 5)}, 10**6), lander)
+    confirm([ack], [assignment])
+    return ack
+
+
+def held(client: ClickHouseClient, table: str, column: str) -> list[int]:
+    return [int(row[0]) for row in client.query(f"SELECT {column} FROM {table} ORDER BY {column}")]
+
+
+def test_a_table_that_is_complete_does_not_prove_its_view(client: ClickHouseClient, target: str) -> None:
+    """The view throws after the table has the rows.  Once the tokens are doubted, the rows' presence proves nothing."""
+    make_view(client, target)
+    client.command(f"INSERT INTO {target}_switch VALUES (1)")
+    with pytest.raises(HaltError, match="CHS-315"):
+        land(client, target, *range(10, 15), probe=False)
+    client.command(f"TRUNCATE TABLE {target}_switch SYNC")
+    assert (held(client, target, "_kafka_offset"), held(client, f"{target}_copy", "o")) == ([*range(10, 15)], [])
+    with pytest.raises(HaltError, match=rf"CHS-317.* t-0 \[10, 20\), .*: {target}_view"):
+        land(client, target, *range(10, 20), probe=True)
+    assert held(client, target, "_kafka_offset") == [*range(10, 20)], "the piece that was not there is sent"
+    assert held(client, f"{target}_copy", "o") == [*range(15, 20)], "and its view received it"
+
+
+def test_without_a_view_a_complete_piece_is_done(client: ClickHouseClient, target: str) -> None:
+    land(client, target, *range(10, 15), probe=False)
+    assert land(client, target, *range(10, 20), probe=True).chunks[1].rows == 5
+    assert held(client, target, "_kafka_offset") == [*range(10, 20)]
+
+
+def test_records_that_compaction_removed_since_stop_nothing(client: ClickHouseClient, target: str) -> None:
+    """The table holds five rows of a piece that now has three, all of them among the five."""
+    land(client, target, *range(10, 15), probe=False)
+    assert land(client, target, 10, 13, 14, 17, probe=True).error is None
+    assert held(client, target, "_kafka_offset") == [*range(10, 15), 17]
+
+
+def test_a_piece_of_which_a_part_is_there_halts(client: ClickHouseClient, target: str) -> None:
+    land(client, target, 10, 12, probe=False)
+    with pytest.raises(HaltError, match="CHS-314.* holds 2 of the piece's 3 rows"):
+        land(client, target, 10, 12, 13, probe=True)
