@@ -38,6 +38,7 @@ def all_findings(services: Services, written: Written | None = None) -> Iterator
     kafka_answers = yield from topics_findings(services.kafka, config.topics, records or {}, services.clock.now_ms())
     if clickhouse.complete and records is not None:
         yield from guarded("the state", lambda: clickhouse.state(records, read_owner(services.store, config.sink.name)))
+        yield from clickhouse.existing_rows(records, partial(read_records, services.store, config.sink.name))
         if kafka_answers:
             chunks = partial(_chunks, services, records)
             yield from guarded("the deduplication windows", lambda: clickhouse.windows(chunks))

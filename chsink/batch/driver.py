@@ -23,7 +23,7 @@ from chsink.batch.confirm import confirm
 from chsink.batch.halts import asking_target, halt_error
 from chsink.batch.ledger import Ledger
 from chsink.batch.model import Ack, Assignment, PlannedBatch
-from chsink.batch.recheck import check_same_topics, check_still_held
+from chsink.batch.recheck import check_readable, check_same_topics, check_still_held
 from chsink.batch.roles import ExactReads, Observer, PieceRunner, Window
 from chsink.errors import HaltError, halts
 from chsink.ports import Clock, KafkaCluster
@@ -162,6 +162,7 @@ class Driver:
         writing = {self._key(tp): step for tp, step in todo.take(StepKind.WRITE).items()}
         if not writing:
             return
+        check_readable(self.kafka, {key.topic_partition: step.range for key, step in writing.items()})
         failpoints.reach("driver.before_before")
         with self.observer.phase("before"):
             self._announce(writing, gaps, facts)

@@ -1,4 +1,4 @@
-"""After reading and before AFTER: does Kafka still hold what was read, and is it still the same topic?"""
+"""Does Kafka still hold what is about to be announced, or what was read?  Is it still the same topic?"""
 
 from __future__ import annotations
 
@@ -6,7 +6,20 @@ from collections.abc import Mapping
 
 from chsink.errors import halts
 from chsink.ports import KafkaCluster
+from statemachine.ranges import OffsetRange, TopicPartition
 from statemachine.records import StateKey, StateRecord
+
+
+def check_readable(kafka: KafkaCluster, planned: Mapping[TopicPartition, OffsetRange]) -> None:
+    """CHS-307 if the log start passed a planned range: announced, it would be in doubt and could not be read again.
+
+    Before BEFORE nothing is lost: with a new checkpoint, the source starts where the log starts now.
+    """
+    starts = kafka.log_starts(planned)
+    for tp, offsets in planned.items():
+        if starts[tp] > offsets.start:
+            gone = OffsetRange(offsets.start, min(starts[tp], offsets.end))
+            raise halts.PLAN_NOT_HELD(tp=tp, planned=offsets, gone=gone, start=starts[tp])
 
 
 def check_still_held(kafka: KafkaCluster, landed: Mapping[StateKey, StateRecord]) -> None:

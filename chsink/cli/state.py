@@ -58,7 +58,9 @@ def show(config: ConfigOption = DEFAULT_CONFIG, assignments: SetOption = None, a
 @state.command()
 def resolve(  # noqa: PLR0917 - arguments and options of a command
     topic: TopicArgument,
-    partition: Annotated[int, typer.Argument(help="Partition.", min=0)],
+    partition: Annotated[
+        int | None, typer.Argument(help="Partition; all that are in doubt when left out.", min=0)
+    ] = None,
     landed: Annotated[bool, typer.Option("--landed", help="All of its rows are in the table.")] = False,
     resend: Annotated[bool, typer.Option("--resend", help="None of its rows is in the table: send it again.")] = False,
     lost: Annotated[bool, typer.Option("--lost", help="Give up what is not there; it is recorded as a gap.")] = False,
@@ -76,9 +78,10 @@ def resolve(  # noqa: PLR0917 - arguments and options of a command
     assignments: SetOption = None,
     yes: YesOption = False,
 ) -> None:
-    """Decide about a range in doubt that the sink must not decide about itself.
+    """Decide about ranges in doubt that the sink must not decide about itself.
 
     \b
+    chsink state resolve flights --resend       all partitions of the topic that are in doubt
     chsink state resolve flights 3 --landed     the rows are there: go on after them
     chsink state resolve flights 3 --resend     none is there: the next start sends it, under new tokens
     chsink state resolve flights 3 --lost       go on without it
@@ -91,14 +94,14 @@ def resolve(  # noqa: PLR0917 - arguments and options of a command
     from chsink.clickhouse.landing import present_fingerprint
     from chsink.formats.pipeline import Untouched
     from chsink.recovery.decide import Verdict, plan_resolve
-    from statemachine.ranges import TopicPartition
 
     verdict: Verdict = chosen[0]  # type: ignore[assignment]
     with _services(_impatient(load_config(config, assignments))) as services:
         bare = Untouched(services.config.kafka.isolation_level)
         change = plan_resolve(
             services,
-            TopicPartition(topic, partition),
+            topic,
+            partition,
             verdict,
             table=table,
             pipeline=lambda t: pipeline or present_fingerprint(services.clickhouse, t, bare),
@@ -130,13 +133,19 @@ def reset(
 
 
 @state.command()
-def recover(
+def recover(  # noqa: PLR0917 - options of a command
     accept_removed: Annotated[
         bool,
         typer.Option("--accept-removed", help="Rows removed beyond the last remaining one may be inserted again."),
     ] = False,
     accept_holes: Annotated[
         bool, typer.Option("--accept-holes", help="Offsets without a row, or with several, are as they should be.")
+    ] = False,
+    replace: Annotated[
+        bool,
+        typer.Option(
+            "--replace", help="Also rebuild partitions with rows beyond the recorded end, as after an old backup."
+        ),
     ] = False,
     config: ConfigOption = DEFAULT_CONFIG,
     assignments: SetOption = None,
@@ -145,15 +154,17 @@ def recover(
     """Rebuild lost state from the _kafka_topic, _kafka_partition and _kafka_offset columns of the target tables.
 
     \b
-    chsink state recover -c job.toml
+    chsink state recover -c job.toml             the state was lost
+    chsink state recover --replace -c job.toml   an old backup of the state was restored
 
     Only what the tables prove is recorded: every offset is there, or Kafka has no record at it. Anything else is
-    refused, with the first offset that is missing. Partitions that have state are left alone. Stop the job first.
+    refused, with the first offset that is missing. Partitions that have state are left alone, unless
+    --replace is given and the table holds rows beyond the recorded end. Stop the job first.
     """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
     from chsink.recovery.recover import Accepted, survey, write
 
     with _services(load_config(config, assignments)) as services:
-        found = survey(services, typer.echo, Accepted(accept_removed, accept_holes))
+        found = survey(services, typer.echo, Accepted(accept_removed, accept_holes), replace=replace)
         refused = [one.refusal for one in found if one.refusal is not None]
         for refusal in refused[1:]:
             typer.echo(str(refusal), err=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -18,6 +18,10 @@ from chsink.config import Config
 if TYPE_CHECKING:
     from chsink.connect import Services
     from statemachine.ranges import TopicPartition
+    from statemachine.records import StateKey, StateRecord
+
+Log = tuple[int, int]
+"""First offset and next offset of a partition's log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +52,8 @@ def status(
     chsink status -c job.toml --json | jq '.partitions[] | select(.phase == "BEFORE")'
 
     A partition at BEFORE is in doubt: a running job confirms it, a stopped job settles it at its next start.
-    The lag is left out where Kafka does not answer, and of partitions that it does not have any more.
+    The lag of a partition that never landed anything is all that Kafka holds of it. It is left out where Kafka does not
+    answer or no longer has the partition, and where a first start at "latest" is still to come.
     """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
     found = read_status(load_config(config, assignments))
     if found["lag_unknown"]:
@@ -75,7 +80,7 @@ def read_status(config: Config) -> dict[str, Any]:
     with connected(config) as services:
         owner = read_owner(services.store, config.sink.name)
         records = read_records(services.store, config.sink.name)
-        ends, lag_unknown = _log_ends(services, {k.topic_partition for k in records})
+        logs, lag_unknown = _logs(services, {k.topic_partition for k in records})
     now = time.time()
     partitions = [
         PartitionStatus(
@@ -86,7 +91,7 @@ def read_status(config: Config) -> dict[str, Any]:
             record.start,
             record.end,
             round(now - record.before_at / 1000, 1) if record.before_at else None,
-            max(0, ends[key.topic_partition] - record.end) if key.topic_partition in ends else None,
+            _lag(record, logs.get(key.topic_partition), config.kafka.starting_offsets),
             record.epoch,
             record.incarnation,
         )
@@ -100,20 +105,41 @@ def read_status(config: Config) -> dict[str, Any]:
         "owner": None if owner is None else {"driver": owner.driver, "epoch": owner.epoch, "since": since},
         "partitions": [asdict(p) for p in partitions],
         "in_doubt": sum(p.phase == "BEFORE" for p in partitions),
-        "lag": None if lag_unknown else sum(p.lag or 0 for p in partitions),
+        "lag": None if lag_unknown else sum(p.lag or 0 for p in partitions) + _unrecorded(logs, records, config),
         "lag_unknown": lag_unknown,
     }
 
 
-def _log_ends(services: Services, recorded: Collection[TopicPartition]) -> tuple[dict[TopicPartition, int], str | None]:
-    """Log ends of those partitions that Kafka still has; why none is known, where Kafka does not answer."""
+def _lag(record: StateRecord, log: Log | None, configured: str) -> int | None:
+    """Offsets that are to be read; None where Kafka does not say, or where a first start at ``latest`` decides."""
+    if log is None:
+        return None
+    start, end = log
+    if record.phase != "EMPTY":
+        return max(0, end - record.end)
+    return end - start if record.late or configured == "earliest" else None
+
+
+def _unrecorded(logs: Mapping[TopicPartition, Log], records: Collection[StateKey], config: Config) -> int:
+    """Offsets of the job's partitions that the sink never saw: all that Kafka holds, unless it starts at ``latest``."""
+    recorded = {k.topic_partition for k in records}
+    ran = {k.topic for k in records}
+    to_read = [tp for tp in logs if tp.topic in ran or config.kafka.starting_offsets == "earliest"]
+    return sum(logs[tp][1] - logs[tp][0] for tp in to_read if tp not in recorded)
+
+
+def _logs(services: Services, recorded: Collection[TopicPartition]) -> tuple[dict[TopicPartition, Log], str | None]:
+    """First and next offset of the job's and the recorded partitions that Kafka has; why none is known, if it does not
+    answer.
+    """
     from chsink.errors import PreflightError, UnavailableError
 
     existing: set[TopicPartition] = set()
     try:
-        for topic in sorted({tp.topic for tp in recorded}):
+        for topic in sorted({*services.config.topics, *(tp.topic for tp in recorded)}):
             with suppress(PreflightError):  # a topic that was deleted
                 existing.update(services.kafka.partitions([topic]))
-        return services.kafka.log_ends(existing.intersection(recorded)), None
+        starts, ends = services.kafka.log_starts(existing), services.kafka.log_ends(existing)
+        return {tp: (starts[tp], ends[tp]) for tp in existing}, None
     except UnavailableError as error:
         return {}, error.message

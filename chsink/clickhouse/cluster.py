@@ -131,7 +131,10 @@ class Cluster:
 
         doubt = self.config.in_doubt
         insert_s = math.ceil(self.config.clickhouse.insert_timeout_s)
-        return DedupWindow(shards, self.clock, doubt.max_age_s, doubt.margin_s, insert_s, say=self._say)
+        accepted = self.config.errors.on_existing_rows == "accept"
+        return DedupWindow(
+            shards, self.clock, doubt.max_age_s, doubt.margin_s, insert_s, say=self._say, foreign_accepted=accepted
+        )
 
     def insert_settings(self) -> dict[str, str | int]:
         """The configured settings of an insert, and those that every shard's server knows and that must be pinned."""

@@ -35,6 +35,7 @@ class DedupWindow:
     ``shards(table, layout)`` gives the table on each shard of a layout (by fingerprint, None for the present one), in
     the shards' order.  No send of a range starts later than ``max_age_s`` (or the table's own limit, if shorter) after
     BEFORE, less ``insert_s`` (how long one may take) and ``margin_s`` (clocks that differ, processes that pause).
+    ``foreign_accepted``: the job accepts rows that the state does not account for, so they may lie at any offset.
     """
 
     shards: Callable[[str, str | None], Sequence[ShardTable]]
@@ -43,6 +44,7 @@ class DedupWindow:
     margin_s: int
     insert_s: int
     say: Callable[[str], None] = lambda _: None
+    foreign_accepted: bool = False
 
     def marks(self, table: str, layout: str | None = None) -> tuple[Mark, ...]:
         """What the table holds on each shard of a layout."""
@@ -83,6 +85,8 @@ class DedupWindow:
 
     def holds_foreign(self, key: StateKey, record: StateRecord) -> bool:
         """See :class:`chsink.batch.roles.Window`.  Rows at or beyond the last offset that was ever announced."""
+        if self.foreign_accepted:
+            return True
         beyond = OffsetRange(record.end, BEYOND)
         shards = self.shards(key.table, record.layout)
         return any(count_rows(s.client, key.table, key.topic_partition, beyond) for s in shards)

@@ -70,6 +70,10 @@ class Errors(Section):
     on_rewind: Literal["halt", "skip"] = Field(
         default="halt", description="What to do with a batch below the recorded offsets: stop, or skip what has landed."
     )
+    on_existing_rows: Literal["halt", "accept"] = Field(
+        default="halt",
+        description="What to do if a table holds rows of a topic without state: stop, or insert their records again.",
+    )
     null_shard_key: Literal["halt", "first_shard"] = Field(
         default="halt",
         description="What to do with a record whose shard key is NULL: stop the job, or use the first shard.",

@@ -28,7 +28,8 @@ STATE_LOST = Entry(
     "CHS-302",
     HaltError,
     "{tp}: the recorded state is gone, but the checkpoint shows that records landed ({detail})",
-    "restore the state table, or rebuild it with `chsink state recover`; only a new sink name starts from nothing",
+    "restore the state table, or rebuild it with `chsink state recover`; if that finds no rows of this partition, "
+    "start with a new checkpoint",
     runbook="Restore from a backup of the Keeper, or see [lost state](#lost-state).",
 )
 CHECKPOINT_WITHOUT_STATE = Entry(
@@ -37,7 +38,7 @@ CHECKPOINT_WITHOUT_STATE = Entry(
     HaltError,
     "the query of checkpoint {checkpoint} has finished batches, but this sink has no recorded state",
     "if the checkpoint belongs to another query, set sink.checkpoint to a new folder; if the state was lost, restore "
-    "it or run chsink state recover",
+    "it or run `chsink state recover`; if that finds no rows, start with a new checkpoint",
     runbook="state lost: restore it from a backup of the Keeper, or [recover](#lost-state)",
 )
 TOPIC_RECREATED = Entry(
@@ -62,7 +63,7 @@ OUTSIDE_PROCESSED = Entry(
     "CHS-305",
     HaltError,
     "{tp}: the plan contains older offsets that this sink never landed, or that lie in a recorded gap ({detail})",
-    "start from the recorded offsets with a new checkpoint, or use a new sink name to read older data",
+    "start from the recorded offsets with a new checkpoint, or use a new sink with its own table to read older data",
 )
 REWOUND = Entry(
     "REWOUND",
@@ -78,6 +79,13 @@ GAP = Entry(
     "{tp}: the plan passes over offsets behind the recorded ones ({detail})",
     'if Kafka still holds them, start with a new checkpoint; if not, set errors.on_gap = "record" to accept the gap',
     runbook="Retention was faster than the sink, or a checkpoint skipped offsets. Lengthen the retention.",
+)
+PLAN_NOT_HELD = Entry(
+    "PLAN_NOT_HELD",
+    "CHS-307",
+    HaltError,
+    "{tp}: the plan is {planned}, and Kafka's log starts at {start}: it no longer holds {gone}, which never landed",
+    'to accept the gap, set errors.on_gap = "record" and start with a new checkpoint: what Kafka still holds lands',
 )
 IN_DOUBT_LOST = Entry(
     "IN_DOUBT_LOST",

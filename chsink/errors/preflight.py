@@ -294,7 +294,8 @@ RECORDS_EXPIRED = Entry(
     "CHS-225",
     PreflightError,
     "Kafka dropped {expired} offsets of {topic} before they were read",
-    'the job will halt with CHS-307; accept the loss with errors.on_gap = "record", and lengthen the retention',
+    'the job will halt with CHS-307; to accept the loss, set errors.on_gap = "record" and start with a new checkpoint; '
+    "lengthen the retention",
     ok="{topic} keeps records {kept}, and what is unread is not near its end",
 )
 RECORDS_EXPIRE = Entry(
@@ -380,8 +381,17 @@ STATE_MAY_BE_LOST = Entry(
     "STATE_MAY_BE_LOST",
     "CHS-229",
     PreflightError,
-    "{table} at {url} holds rows of {topic}, and this sink has no state of it: records may land a second time",
-    "if the state was lost, run `chsink state recover`; if another sink wrote them, give this one its own table",
+    "{table} holds rows of {topic} of which this sink has no state ({where}): these records would be inserted again",
+    "if the state was lost, run `chsink state recover`; if another sink inserted the rows, give this sink its own "
+    'table; to insert the records again, set errors.on_existing_rows = "accept"',
+)
+STATE_IS_STALE = Entry(
+    "STATE_IS_STALE",
+    "CHS-229",
+    PreflightError,
+    "{table} holds rows of {topic} beyond what is recorded ({where}): these records would be inserted again",
+    "if the state was restored from an older backup, run `chsink state recover --replace`; if another sink inserted "
+    'the rows, give this sink its own table; to insert the records again, set errors.on_existing_rows = "accept"',
 )
 TOO_MANY_PARTITIONS = Entry(
     "TOO_MANY_PARTITIONS",

@@ -31,8 +31,7 @@ def carry_out(services: Services, change: Change, command: str) -> dict[StateKey
     """
     ledger = claim(services, command, change.found)
     for key, shown in change.found.items():
-        if _content(ledger.records[key]) != _content(shown):
-            raise halts.CHANGED_MEANWHILE(key=key, state=in_words(ledger.records[key]))
+        check_unchanged(key, shown, ledger.records[key])
     attempt = ledger.attempt()
     written = {key: make(ledger.records[key], ledger.epoch, attempt) for key, make in change.make.items()}
     ledger.write(written)
@@ -70,6 +69,12 @@ def in_words(record: StateRecord) -> str:
         return f"{record.phase}, incarnation {record.incarnation}"
     gaps = f", gaps {', '.join(map(str, record.gaps))}" if record.gaps else ""
     return f"{record.phase} {record.range}, first {record.first}{gaps}, incarnation {record.incarnation}"
+
+
+def check_unchanged(key: StateKey, shown: StateRecord, now: StateRecord) -> None:
+    """PreflightError CHS-323 when the record is not the one that was shown; who wrote it last does not count."""
+    if _content(now) != _content(shown):
+        raise halts.CHANGED_MEANWHILE(key=key, state=in_words(now))
 
 
 def _content(record: StateRecord) -> StateRecord:

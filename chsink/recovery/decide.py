@@ -14,7 +14,7 @@ from chsink.connect import Services
 from chsink.errors import ChsinkError, halts
 from chsink.notation.metadata_columns import PROBE_COLUMNS
 from chsink.notation.sql import quote_string, quote_table
-from chsink.recovery.change import Change, find
+from chsink.recovery.change import Change, Make, find
 from statemachine import writes
 from statemachine.ranges import TopicPartition
 from statemachine.records import Phase, StateKey, StateRecord
@@ -47,38 +47,44 @@ def _reset(record: StateRecord, epoch: int, attempt: str) -> StateRecord:
 
 def plan_resolve(
     services: Services,
-    tp: TopicPartition,
+    topic: str,
+    partition: int | None,
     verdict: Verdict,
     *,
     table: str | None = None,
     pipeline: Callable[[str], str],
     senders_gone: bool = False,
 ) -> Change:
-    """Decide about the one range in doubt.  ``pipeline`` gives the fingerprint under which the next start will send.
+    """Decide about the range in doubt of a partition, or, without one, about all that are in doubt of the topic.
 
-    Raises PreflightError CHS-320 when nothing, or more than one range, is in doubt there; with ``resend`` CHS-321 while
-    a task may still send the range, and CHS-322 when it cannot or must not be sent again, or its rows cannot be
-    counted.  The other verdicts are a person's word, and hold where a server of the range is gone.
+    ``pipeline`` gives the fingerprint under which the next start will send.  Raises PreflightError CHS-320 when nothing
+    is in doubt there, or one partition is for several tables; with ``resend`` CHS-321 while a task may still send a
+    range, and CHS-322 when one cannot or must not be sent again, or its rows cannot be counted.  The other verdicts are
+    a person's word, and hold where a server of the range is gone.
     """
-    doubtful = {k: r for k, r in find(services, tp.topic, tp.partition, table).items() if r.phase is Phase.BEFORE}
-    if len(doubtful) != 1:
-        tables = ", ".join(k.table for k in doubtful)
-        raise halts.SEVERAL_IN_DOUBT(tp=tp, tables=tables) if doubtful else halts.NOTHING_IN_DOUBT(tp=tp)
-    [(key, record)] = doubtful.items()
-    seen = seen_rows(services, key, record)
-    fenced = "a job that runs on this sink is fenced: it stops with CHS-801"
-    match verdict:
-        case "landed":
-            does = f"{key.topic_partition} {record.range} is taken for landed, whole: nothing of it is sent again"
-            return Change(doubtful, (does, seen.sentence, fenced), {key: _landed})
-        case "lost":
-            does = f"{key.topic_partition} {record.range} is given up: what is not there is never sent (a gap)"
-            return Change(doubtful, (does, seen.sentence, fenced), {key: _lost})
-        case "resend":
-            _check_resend(services, key, record, seen, senders_gone=senders_gone)
-            does = f"{key.topic_partition} {record.range} is sent again by the next start, whole, under new tokens"
-            make = partial(_resend, services, key, pipeline(tp.topic))
-            return Change(doubtful, (does, seen.sentence, fenced), {key: make})
+    doubtful = {k: r for k, r in find(services, topic, partition, table).items() if r.phase is Phase.BEFORE}
+    what = topic if partition is None else TopicPartition(topic, partition)
+    if not doubtful:
+        raise halts.NOTHING_IN_DOUBT(tp=what)
+    if len({k.table for k in doubtful}) > 1:
+        raise halts.SEVERAL_IN_DOUBT(tp=what, tables=", ".join(sorted({k.table for k in doubtful})))
+    says: list[str] = []
+    make: dict[StateKey, Make] = {}
+    for key, record in doubtful.items():
+        seen = seen_rows(services, key, record)
+        name = f"{key.topic_partition} {record.range}"
+        match verdict:
+            case "landed":
+                says.append(f"{name} is taken as landed completely: none of it is sent again; {seen.sentence}")
+                make[key] = _landed
+            case "lost":
+                says.append(f"{name} is given up: what is missing is never sent (a gap); {seen.sentence}")
+                make[key] = _lost
+            case "resend":
+                _check_resend(services, key, record, seen, senders_gone=senders_gone)
+                says.append(f"{name} is sent again by the next start, whole, under new tokens; {seen.sentence}")
+                make[key] = partial(_resend, services, key, pipeline(topic))
+    return Change(doubtful, (*says, "a job that runs on this sink is fenced: it stops with CHS-801"), make)
 
 
 def _landed(record: StateRecord, epoch: int, attempt: str) -> StateRecord:

@@ -19,7 +19,7 @@ from chsink.connect import Services
 from chsink.errors import ChsinkError, halts
 from chsink.notation.metadata_columns import PROBE_COLUMNS
 from chsink.notation.sql import quote_string, quote_table
-from chsink.recovery.change import claim
+from chsink.recovery.change import check_unchanged, claim
 from chsink.recovery.landed import Extent, extent, holes
 from chsink.recovery.unread import first_unread
 from statemachine import writes
@@ -42,16 +42,21 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """What was found for one topic-partition: the range its rows prove, or why they prove nothing."""
+    """What was found for one topic-partition: the range its rows prove, or why they prove nothing.
+
+    ``replaced`` is the record whose place the rebuilt one takes, None where nothing is recorded.
+    """
 
     key: StateKey
+    replaced: StateRecord | None
     landed: OffsetRange
     topic_id: str | None
     refusal: ChsinkError | None = None
 
 
-def survey(services: Services, say: Say, accepted: Accepted) -> list[Recovered]:
-    """Look at every topic-partition without state.  Changes nothing.
+def survey(services: Services, say: Say, accepted: Accepted, *, replace: bool = False) -> list[Recovered]:
+    """Look at every topic-partition without state; with ``replace`` also at those whose table holds rows beyond the
+    recorded end, as after an old backup was restored.  Changes nothing.
 
     Raises PreflightError CHS-330 for a table that cannot tell.
     """
@@ -60,18 +65,28 @@ def survey(services: Services, say: Say, accepted: Accepted) -> list[Recovered]:
     for target in services.clickhouse.targets.values():
         partitions = services.kafka.partitions([target.topic])
         keys = [StateKey(services.config.sink.name, tp.topic, tp.partition, target.name) for tp in partitions]
-        todo = [k for k in keys if k not in stored or stored[k].phase is Phase.EMPTY]
+        recorded = {k: stored[k] for k in keys if k in stored and stored[k].phase is not Phase.EMPTY}
+        todo = [k for k in keys if k not in recorded or (replace and _is_stale(target, k, recorded[k]))]
         if todo:
             with asking_target():
                 _check_table(target, accepted)
         for key in todo:
             with asking_target():
-                found += _Partition(services, target, key, say).survey(accepted)
+                found += _Partition(services, target, key, recorded.get(key), say).survey(accepted)
     return found
 
 
+def _is_stale(target: Target, key: StateKey, record: StateRecord) -> bool:
+    """Whether the table holds rows beyond all that was ever recorded."""
+    with asking_target():
+        seen = extent([s.client for s in target.shards], target.name, key.topic_partition)
+    return seen is not None and seen.range.end > record.known_end
+
+
 def write(services: Services, found: list[Recovered]) -> dict[StateKey, StateRecord]:
-    """Claim the sink and create the records.  Raises the first refusal before anything is written."""
+    """Claim the sink and write the records, in one compare-and-set.  Raises the first refusal before that, CHS-323 when
+    a record is not the one that was found.
+    """
     for one in found:
         if one.refusal is not None:
             raise one.refusal
@@ -82,10 +97,14 @@ def write(services: Services, found: list[Recovered]) -> dict[StateKey, StateRec
         layout = services.clickhouse.layout(services.config.route_of(one.key.topic)).fingerprint()
         said = writes.Announcement(one.topic_id, services.config.clickhouse.chunk_offsets, layout, "", now)
         record = ledger.records[one.key]
-        if record.phase is not Phase.EMPTY:
+        if one.replaced is None and record.phase is not Phase.EMPTY:
             raise halts.RECORDED_MEANWHILE(key=one.key)
+        if one.replaced is not None:
+            check_unchanged(one.key, one.replaced, record)
+            record = writes.reset(record, epoch=ledger.epoch, attempt=attempt)
+        incarnation = max(now // 1000, record.incarnation + 1)
         changes[one.key] = writes.recovered(
-            record, one.landed, said, incarnation=now // 1000, epoch=ledger.epoch, attempt=attempt
+            record, one.landed, said, incarnation=incarnation, epoch=ledger.epoch, attempt=attempt
         )
     ledger.write(changes)
     return changes
@@ -126,11 +145,14 @@ def _losing(shard: ShardTable) -> str | None:
 class _Partition:
     """The survey of one topic-partition."""
 
-    def __init__(self, services: Services, target: Target, key: StateKey, say: Say) -> None:
+    def __init__(
+        self, services: Services, target: Target, key: StateKey, replaced: StateRecord | None, say: Say
+    ) -> None:
         self._services = services
         self._clients = [s.client for s in target.shards]
         self._target = target
         self._key = key
+        self._replaced = replaced
         self._tp = key.topic_partition
         self._say = say
 
@@ -138,13 +160,13 @@ class _Partition:
         """One finding, or none where the table has no row of it."""
         seen = extent(self._clients, self._target.name, self._tp)
         if seen is None:
-            self._say(f"{self._tp}: no rows in {self._target.name}; it will start like a new one")
+            self._say(f"{self._tp}: no rows in {self._target.name}; start the job with a new checkpoint to read it")
             return
         topic_id = self._services.kafka.topic_ids([self._tp.topic])[self._tp.topic]
         refusal = self._log_ends_before(seen) or (None if accepted.holes else self._doubt(seen))
         self._say(f"{self._tp}: {seen.rows} rows over {seen.range}" + (f": refused, {refusal.id}" if refusal else ""))
         landed = seen.range if refusal is not None else OffsetRange(seen.range.start, self._next_record(seen.range.end))
-        yield Recovered(self._key, landed, topic_id, refusal)
+        yield Recovered(self._key, self._replaced, landed, topic_id, refusal)
 
     def _doubt(self, seen: Extent) -> ChsinkError | None:
         log_start = self._services.kafka.log_starts([self._tp])[self._tp]
@@ -208,7 +230,7 @@ class _Partition:
             return None
         return self._refused(
             f"the table has rows up to offset {seen.range.end - 1}, and Kafka's log ends at {end}: it is another topic",
-            "a topic that was made anew cannot be recovered; use a new sink name",
+            "a recreated topic cannot be recovered: read it by a new sink into a table of its own",
         )
 
     def _refused(self, why: str, fix: str) -> ChsinkError:

@@ -21,12 +21,13 @@ from chsink.clickhouse.landing import assemble, present_fingerprint
 from chsink.connect import Services, connected
 from chsink.embedded.ports import free_port
 from chsink.embedded.stack import Stack
-from chsink.errors import FencedError, HaltError, UnavailableError
+from chsink.errors import FencedError, HaltError, PreflightError, UnavailableError
 from chsink.formats.pipeline import Untouched
 from chsink.notation.sql import quote_strings
 from chsink.observe.logs import configure
 from chsink.observe.metrics import Metrics
 from chsink.observe.observer import JobObserver
+from chsink.ports import Outcome, Swap
 from chsink.sharding import Layout, Shard
 from chsink.state.keepermap import KeeperMapStore
 from statemachine import writes
@@ -179,6 +180,19 @@ def test_status_of_a_topic_that_was_deleted(landed: Job, services: Stack) -> Non
 
     assert result.exit_code == 0, result.output
     assert [(p["end"], p["lag"]) for p in json.loads(result.stdout)["partitions"]] == [(LOG_END, None), (30, None)]
+
+
+def test_status_of_a_sink_that_never_landed_anything(make_job: MakeJob) -> None:  # noqa: F811
+    job = make_job(partitions=2)
+    job.send(1, 30)
+
+    def lag(*arguments: str) -> Any:
+        return json.loads(status(job, "--json", *arguments).stdout)["lag"]
+
+    assert lag() == 30
+    assert lag("--set", "kafka.starting_offsets=latest") == 0
+    away = ("--set", f"kafka.bootstrap=127.0.0.1:{free_port()}", "--set", "kafka.timeout_s=2")
+    assert lag(*away) is None
 
 
 # --- a shard that is gone --------------------------------------------------------------------------------------------
@@ -355,6 +369,31 @@ def test_resend_is_refused_while_rows_are_there_in_any_incarnation(
     doubtful.check()
 
 
+def test_all_partitions_of_a_topic_are_resolved_at_once(
+    make_job: MakeJob,  # noqa: F811
+    spark: SparkSession,
+    failpoints: Failpoints,  # noqa: F811
+) -> None:
+    job = make_job(partitions=3)
+    for partition in (0, 1):
+        job.send(partition, 15)
+    failpoints.arm("driver.after_before=fail")
+    with pytest.raises(UnavailableError, match="CHS-708"):
+        job.drain(spark)
+    failpoints.disarm()
+    assert job.in_doubt() == {0, 1}
+    assert error_of(run(job, "resolve", job.topic, "2", "--resend", "--yes")) == "CHS-320"
+
+    result = run(job, "resolve", job.topic, "--resend", "--senders-gone", "--yes")
+
+    assert result.exit_code == 0, result.output
+    for partition in (0, 1):
+        assert f"- {job.topic}-{partition} [0, 15) is sent again by the next start" in result.stdout
+    job.drain(spark)
+    job.check()
+    assert error_of(run(job, "resolve", job.topic, "--resend", "--yes")) == "CHS-320"
+
+
 def test_what_is_not_in_doubt_is_not_resolved(landed: Job) -> None:
     assert error_of(run(landed, "resolve", landed.topic, "0", "--landed", "--yes")) == "CHS-320"
     assert recover(landed).exit_code == 0
@@ -474,6 +513,92 @@ def test_what_is_not_there_yet_is_left_to_the_job(landed: Job, spark: SparkSessi
     assert (shown(landed, 0)["end"], shown(landed, 1)["end"]) == (LOG_END, 30)
     landed.drain(spark)
     landed.check()
+
+
+def test_a_restored_old_backup_and_the_command_that_the_start_names(
+    make_job: MakeJob,  # noqa: F811
+    spark: SparkSession,
+) -> None:
+    """The state is older than the table, so the same offsets would land again: with any checkpoint."""
+    job = make_job(partitions=2, shards=2, shard_key=("id",))
+    fill(job)
+    job.drain(spark)
+    with quietly_connected(job) as opened:
+        backup = opened.store.load(job.name)
+    job.send(0, 5)
+    job.send(1, 12)
+    job.drain(spark)
+    with quietly_connected(job) as opened:
+        newer = opened.store.load(job.name)
+        assert opened.store.swap([Swap(newer[k].attempt, row) for k, row in backup.items()]) is Outcome.APPLIED
+    for lost in (False, True):
+        if lost:
+            job.lose_checkpoint()
+        with pytest.raises(
+            PreflightError, match=r"CHS-229.*partition 1: 12 rows up to offset 41, recorded end 30"
+        ) as e:
+            job.drain(spark)
+        assert "`chsink state recover --replace`" in e.value.hint
+    assert "nothing to recover" in recover(job).stdout
+
+    result = recover(job, "--replace")
+
+    assert result.exit_code == 0, result.output
+    assert shown(job, 1)["end"] == 42
+    job.send(1, 5)
+    job.drain(spark)
+    job.check()
+    assert "nothing to recover" in recover(job, "--replace").stdout
+
+
+def test_state_and_checkpoint_are_gone(make_job: MakeJob, spark: SparkSession) -> None:  # noqa: F811
+    """Rows of the topic without state: refused, until the state is rebuilt."""
+    job = make_job(partitions=1)
+    job.send(0, 25)
+    job.drain(spark)
+    forget_state(job)
+    job.lose_checkpoint()
+    with pytest.raises(PreflightError, match=r"CHS-229.*partition 0: 25 rows up to offset 24\)") as refused:
+        job.drain(spark)
+    assert "`chsink state recover`" in refused.value.hint
+
+    assert recover(job).exit_code == 0
+
+    job.send(0, 5)
+    job.drain(spark)
+    job.check()
+
+
+def test_rows_without_state_may_be_accepted(landed: Job, spark: SparkSession) -> None:
+    """Then they land again, as the user wants."""
+    before = rows(landed)
+
+    landed.drain(spark, {"errors.on_existing_rows": "accept"})
+
+    assert rows(landed) == 2 * before
+
+
+def test_a_partition_without_rows_is_read_with_a_new_checkpoint(
+    make_job: MakeJob,  # noqa: F811
+    spark: SparkSession,
+) -> None:
+    """All its records were skipped.  The recovery finds nothing, and says what leads on."""
+    job = make_job(partitions=2, settings={"errors.on_bad_value": "skip"})
+    job.send(0, 10)
+    job.send_values(1, ["not JSON"] * 5)
+    job.drain(spark)
+    forget_state(job)
+    assert "start the job with a new checkpoint" in recover(job).stdout
+    job.send(0, 5)
+    job.send(1, 3)
+    with pytest.raises(HaltError, match="CHS-302") as halted:
+        job.drain(spark)
+    assert "start with a new checkpoint" in halted.value.hint
+    job.lose_checkpoint()
+
+    job.drain(spark)
+
+    assert sorted((p, o) for p, o, *_ in job.landed()) == [*((0, o) for o in range(15)), *((1, o) for o in (5, 6, 7))]
 
 
 def test_an_open_transaction_is_not_passed_over(make_job: MakeJob, spark: SparkSession) -> None:  # noqa: F811

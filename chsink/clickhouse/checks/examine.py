@@ -10,7 +10,8 @@ from functools import partial
 
 from chsink.clickhouse.checks import rules, servers
 from chsink.clickhouse.checks.columns import column_findings
-from chsink.clickhouse.checks.records import in_doubt_findings, layout_findings, lost_state_findings
+from chsink.clickhouse.checks.existing_rows import existing_rows_findings
+from chsink.clickhouse.checks.records import in_doubt_findings, layout_findings
 from chsink.clickhouse.checks.rules import Load, Replication
 from chsink.clickhouse.client import ClickHouseClient
 from chsink.clickhouse.cluster import Cluster
@@ -73,8 +74,14 @@ class ClickHouseChecks:
             yield from in_doubt_findings(records, self._targets, window, cluster.clock.now_ms(), present_pipeline)
         present = {r.topic: cluster.layout(r).fingerprint() for r in self._config.routes}
         yield from layout_findings(records, owner, present)
+
+    def existing_rows(self, records: Records, latest: Callable[[], Records]) -> Iterator[Finding]:
+        """Rows that the recorded state does not account for, unless the job accepts them."""
+        if self._config.errors.on_existing_rows == "accept":
+            return
         for target in self._targets.values():
-            yield from lost_state_findings(records, target)
+            check = partial(existing_rows_findings, records, target, latest)
+            yield from guarded(f"rows of {target.topic} in {target.name}", check)
 
     def windows(self, chunks: Callable[[Collection[str]], tuple[int | None, int]]) -> Iterator[Finding]:
         """A batch's blocks against each table's deduplication window.

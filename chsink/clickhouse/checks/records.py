@@ -8,13 +8,9 @@ from chsink.clickhouse.shards import Target
 from chsink.clickhouse.window import DedupWindow
 from chsink.errors import halts, preflight
 from chsink.findings import Finding, Severity, found, passed
-from chsink.notation.metadata_columns import PROBE_COLUMNS
-from chsink.notation.sql import TableName
 from statemachine.owner import Owner
 from statemachine.records import Phase, StateKey, StateRecord
 from statemachine.table import changed_parts
-
-LOOK_S = 5
 
 
 def in_doubt_findings(
@@ -81,23 +77,3 @@ def layout_findings(
         yield found(Severity.INFO, preflight.LAYOUT_CHANGED, topics=", ".join(settled))
     elif not other:
         yield passed(preflight.LAYOUT_OLDER)
-
-
-def lost_state_findings(records: Mapping[StateKey, StateRecord], target: Target) -> Iterator[Finding]:
-    """Rows of the topic in the table, and nothing recorded: the state may have been lost."""
-    known = any(k.topic == target.topic and r.phase is not Phase.EMPTY for k, r in records.items())
-    columns = {c.name for c in target.table.columns}
-    if known or not columns.issuperset(PROBE_COLUMNS):
-        return
-    for shard in target.shards:
-        name = TableName(shard.table.database, shard.table.name)
-        rows = shard.client.query(
-            f"SELECT 1 FROM {name} WHERE _kafka_topic = {{topic:String}} LIMIT 1 "
-            f"SETTINGS max_execution_time = {LOOK_S}, timeout_overflow_mode = 'break'",
-            {"topic": target.topic},
-        )
-        if rows:
-            yield found(
-                Severity.WARNING, preflight.STATE_MAY_BE_LOST, table=target.name, url=shard.url, topic=target.topic
-            )
-            return

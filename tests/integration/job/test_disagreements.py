@@ -9,7 +9,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from chsink.embedded.kafka import EmbeddedKafka
-from chsink.errors import ChsinkError, HaltError, UnavailableError
+from chsink.embedded.topics import delete_records
+from chsink.errors import ChsinkError, HaltError, PreflightError, UnavailableError
 from tests.integration.job.conftest import MakeJob
 from tests.integration.job.faults import Failpoints
 from tests.support.job import DATABASE, Job, await_query, command, eventually
@@ -122,8 +123,36 @@ def test_rows_of_another_sink_are_not_taken_for_its_own(
             f"INSERT INTO {job.tables[job.topic]} (id, text, _kafka_topic, _kafka_partition, _kafka_offset) "
             f"SELECT 1000 + number, 'foreign', '{job.topic}', 0, number FROM numbers({block * 10}, 10)",
         )
+    with pytest.raises(
+        PreflightError, match=r"CHS-229.*beyond what is recorded \(partition 0: 70 rows up to offset 89"
+    ):
+        job.drain(spark)
+    job.settings = {**job.settings, "errors.on_existing_rows": "accept"}
     assert "another sink's" in halts("CHS-318", job, spark).message
     assert job.in_doubt() == {0}
+
+
+def test_unread_records_are_removed_while_the_job_is_down(make_job: MakeJob, spark: SparkSession) -> None:
+    """⚑ retention: nothing is announced that cannot be read, and the named way out lands all that Kafka still holds."""
+    job = make_job(partitions=2)
+    for count in (20, 22):
+        job.send(0, count)
+        job.send(1, count)
+        if count == 20:
+            job.drain(spark)
+    delete_records(job.bootstrap, job.topic, 0, 30)
+    recording = {"errors.on_gap": "record"}
+    for overrides in ({}, recording):
+        with pytest.raises(HaltError, match=r"CHS-307.*it no longer holds \[20, 30\)") as halted:
+            job.drain(spark, overrides)
+        assert "new checkpoint" in halted.value.hint
+        assert job.phases() == {0: ("AFTER", 0, 20), 1: ("AFTER", 0, 20)}
+    job.lose_checkpoint()
+
+    job.drain(spark, recording)
+
+    landed = sorted((partition, offset) for partition, offset, *_ in job.landed())
+    assert landed == [*((0, o) for o in (*range(20), *range(30, 42))), *((1, o) for o in range(42))]
 
 
 def test_broker_away_then_back_with_a_shorter_log(make_job: MakeJob, spark: SparkSession, tmp_path: Path) -> None:

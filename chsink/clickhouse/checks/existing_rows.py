@@ -1,0 +1,95 @@
+"""Rows of a topic that the recorded state does not account for.
+
+A sink announces a range before it inserts any of it.  So rows at or beyond a record's end, or of a partition without a
+record, are another sink's; or the state is older than the table: it was lost, or restored from an old backup.  Going on
+would insert these records again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from chsink.clickhouse.shards import Target
+from chsink.errors import preflight
+from chsink.findings import Finding, Severity, found
+from chsink.notation.metadata_columns import PROBE_COLUMNS
+from chsink.notation.sql import quote_table
+from chsink.ports import Queries
+from statemachine.records import Phase, StateKey, StateRecord
+
+LOOK_S = 20
+"""How long one server may search.  What it does not find in time is a warning, not an error."""
+NAMED = 5
+Records = Mapping[StateKey, StateRecord]
+
+
+@dataclass(frozen=True, slots=True)
+class Surplus:
+    """``rows`` of one partition at or beyond ``recorded_end`` (None: nothing is recorded), the last at ``last``."""
+
+    partition: int
+    rows: int
+    last: int
+    recorded_end: int | None
+
+    def __str__(self) -> str:
+        recorded = "" if self.recorded_end is None else f", recorded end {self.recorded_end}"
+        return f"partition {self.partition}: {self.rows} rows up to offset {self.last}{recorded}"
+
+
+def existing_rows_findings(records: Records, target: Target, latest: Callable[[], Records]) -> Iterator[Finding]:
+    """An error where the table holds rows of the topic that the state does not account for.
+
+    ``records`` were read before; ``latest`` reads them again: a driver that still runs may have landed more meanwhile,
+    and what it inserted before the question was announced before it.
+    """
+    if not {c.name for c in target.table.columns}.issuperset(PROBE_COLUMNS):
+        return
+    ends = _ends(records, target)
+    rows = [row for shard in target.shards for row in _beyond(shard.client, target, ends)]
+    if not rows:
+        return
+    now = _of(latest(), target)
+    surplus = []
+    for partition in sorted({p for p, _, _ in rows}):
+        record = now.get(partition)
+        last = max(last for p, _, last in rows if p == partition)
+        if record is None or last >= record.known_end:
+            count = sum(n for p, n, _ in rows if p == partition)
+            unknown = record is None or (record.phase is Phase.EMPTY and not record.older_end)
+            surplus.append(Surplus(partition, count, last, None if unknown or record is None else record.known_end))
+    if not surplus:
+        return
+    entry = preflight.STATE_IS_STALE if any(s.recorded_end for s in surplus) else preflight.STATE_MAY_BE_LOST
+    more = f"; {len(surplus) - NAMED} more partitions" if len(surplus) > NAMED else ""
+    where = "; ".join(map(str, surplus[:NAMED])) + more
+    yield found(Severity.ERROR, entry, table=target.name, topic=target.topic, where=where)
+
+
+def _of(records: Records, target: Target) -> dict[int, StateRecord]:
+    return {k.partition: r for k, r in records.items() if (k.topic, k.table) == (target.topic, target.name)}
+
+
+def _ends(records: Records, target: Target) -> dict[int, int]:
+    return {partition: record.known_end for partition, record in _of(records, target).items()}
+
+
+def _beyond(client: Queries, target: Target, ends: Mapping[int, int]) -> Iterator[tuple[int, int, int]]:
+    """(partition, rows, last offset) of rows at or beyond the ends; 0 is the end of a partition that is not named."""
+    known = sorted(ends.items())
+    end = (
+        "0"
+        if not known
+        else (
+            f"transform(toInt64(_kafka_partition), [{', '.join(f'toInt64({p})' for p, _ in known)}], "
+            f"[{', '.join(f'toInt64({e})' for _, e in known)}], toInt64(0))"
+        )
+    )
+    rows = client.query(
+        f"SELECT toInt64(_kafka_partition) AS p, count(), max(toInt64(_kafka_offset)) FROM {quote_table(target.name)} "
+        f"WHERE _kafka_topic = {{topic:String}} AND toInt64(_kafka_offset) >= {end} GROUP BY p "
+        f"SETTINGS max_execution_time = {LOOK_S}, timeout_overflow_mode = 'throw'",
+        {"topic": target.topic},
+    )
+    return ((int(p), int(n), int(last)) for p, n, last in rows)

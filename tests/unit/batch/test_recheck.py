@@ -1,0 +1,36 @@
+"""What is announced can be read: the log start is asked before BEFORE."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from chsink.batch.recheck import check_readable
+from chsink.errors import HaltError
+from statemachine.ranges import OffsetRange, TopicPartition
+
+ONE, TWO = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+class Kafka:
+    """Logs that start at 10."""
+
+    def log_starts(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        return dict.fromkeys(partitions, 10)
+
+
+@pytest.mark.parametrize("start", [10, 11])
+def test_a_plan_that_kafka_holds(start: int) -> None:
+    kafka: Any = Kafka()
+    check_readable(kafka, {ONE: OffsetRange(start, 20), TWO: OffsetRange(15, 16)})
+
+
+@pytest.mark.parametrize(("planned", "gone"), [(OffsetRange(9, 20), "[9, 10)"), (OffsetRange(2, 5), "[2, 5)")])
+def test_a_plan_that_kafka_no_longer_holds(planned: OffsetRange, gone: str) -> None:
+    kafka: Any = Kafka()
+    with pytest.raises(HaltError, match="CHS-307") as halted:
+        check_readable(kafka, {ONE: OffsetRange(10, 20), TWO: planned})
+    assert f"no longer holds {gone}" in halted.value.message
+    assert str(TWO) in halted.value.message
