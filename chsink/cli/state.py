@@ -30,6 +30,10 @@ state = typer.Typer(
 PATIENCE_S = 5
 
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+PipelineOption = Annotated[
+    str | None,
+    typer.Option(help="With --resend: the pipeline that CHS-309 calls `now`, where your own program transforms."),
+]
 TopicArgument = Annotated[str, typer.Argument(help="Kafka topic.", metavar="TOPIC")]
 
 
@@ -65,12 +69,7 @@ def resolve(  # noqa: PLR0917 - arguments and options of a command
     resend: Annotated[bool, typer.Option("--resend", help="None of its rows is in the table: send it again.")] = False,
     lost: Annotated[bool, typer.Option("--lost", help="Give up what is not there; it is recorded as a gap.")] = False,
     table: Annotated[str | None, typer.Option(help="Which table, where the partition is in doubt for several.")] = None,
-    pipeline: Annotated[
-        str | None,
-        typer.Option(
-            help="With --resend: the pipeline that CHS-309 calls `now`, where a program of one's own transforms."
-        ),
-    ] = None,
+    pipeline: PipelineOption = None,
     senders_gone: Annotated[
         bool, typer.Option("--senders-gone", help="With --resend: no process of the old job lives, executors included.")
     ] = False,
