@@ -32,7 +32,6 @@ from tests.support.kafka import produce
 
 pytestmark = pytest.mark.slow
 
-PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet")
 JOB = """
 [sink]
 name = "wheel"
@@ -82,7 +81,7 @@ class Installed:
 
     def run(self, *argv: str | Path, cwd: Path, code: int = 0) -> str:
         """A command of the environment, seeing nothing of the checkout; its output."""
-        environment = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "PYSPARK", "VIRTUAL_ENV"))}
+        environment = clean_environment()
         environment["PATH"] = f"{self.folder / 'bin'}:{environment['PATH']}"
         done = subprocess.run(
             [*map(str, argv)],
@@ -91,10 +90,21 @@ class Installed:
             check=False,
             capture_output=True,
             text=True,
-            timeout=240,
+            timeout=300,
         )
         assert done.returncode == code, f"{argv}\n{done.stdout}\n{done.stderr}"
         return done.stdout + done.stderr
+
+
+def clean_environment() -> dict[str, str]:
+    """The variables of this process without those by which Python would find the checkout."""
+    return {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "PYSPARK", "VIRTUAL_ENV"))}
+
+
+def pip(*words: str | Path) -> None:
+    """Run pip of the tests' environment."""
+    argv = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet", *map(str, words)]
+    subprocess.run(argv, env=clean_environment(), check=True, timeout=120)
 
 
 def required(roots: Iterable[Requirement], extra: str = "") -> dict[str, metadata.Distribution]:
@@ -135,14 +145,11 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
     shutil.copytree(CHECKOUT / "statemachine", source / "statemachine", ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(CHECKOUT / name, source)
-    build = [*PIP, "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(root), str(source)]
-    subprocess.run(build, check=True, timeout=120)
+    pip("wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", root, source)
     (wheel,) = root.glob("chsink-*.whl")
     venv.create(root / "venv", symlinks=True)
     here = Installed(root / "venv", wheel)
-    subprocess.run(
-        [*PIP, "--python", str(here.python), "install", "--no-index", "--no-deps", str(wheel)], check=True, timeout=120
-    )
+    pip("--python", here.python, "install", "--no-index", "--no-deps", wheel)
     (own,) = metadata.distributions(name="chsink", path=[str(here.packages)])
     for distribution in required(map(Requirement, own.requires or ())).values():
         link(distribution, here.packages)
@@ -160,7 +167,7 @@ def test_what_the_wheel_holds(installed: Installed) -> None:
 
 def test_the_environment_is_complete(installed: Installed, tmp_path: Path) -> None:
     """Pip finds nothing missing."""
-    subprocess.run([*PIP, "--python", str(installed.python), "check"], check=True, timeout=60)
+    pip("--python", installed.python, "check")
     said = installed.run(installed.python, "-c", "import chsink; print(chsink.__file__)", cwd=tmp_path)
     assert str(installed.packages) in said
 
@@ -216,7 +223,7 @@ def test_a_users_program_is_type_checked(installed: Installed, tmp_path: Path) -
     results = {}
     for name, text in (("program.py", PROGRAM), ("wrong.py", WRONG)):
         (tmp_path / name).write_text(text)
-        done = subprocess.run([*mypy, name], cwd=tmp_path, check=False, capture_output=True, text=True, timeout=240)
+        done = subprocess.run([*mypy, name], cwd=tmp_path, check=False, capture_output=True, text=True, timeout=300)
         results[name] = done.stdout
     assert results["program.py"].startswith("Success"), results["program.py"]
     assert "Incompatible types in assignment" in results["wrong.py"], results["wrong.py"]
