@@ -143,11 +143,15 @@ class SqlClient(Queries, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class BadValue:
-    """Why one input row was left out: the first reason found, never the value itself.  ``column`` None: all of it."""
+    """Why one input row was left out: the first reason found, never the value itself.  ``column`` None: all of it.
+
+    ``tombstone``: Kafka's value is null, so that there is nothing to store.
+    """
 
     row: int
     column: str | None
     reason: str
+    tombstone: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,6 +53,7 @@ class Sample:
     name: str
     layout: str
     decoder: Decoder
+    skip_tombstones: bool = False
     records: int = 0
     bad: dict[tuple[str | None, str], Seen] = field(default_factory=dict)
     unknown: dict[str, Seen] = field(default_factory=dict)
@@ -65,6 +66,8 @@ class Sample:
         for piece in prepared.pieces:
             self.rows[piece.shard] += piece.batch.num_rows
         for bad in prepared.rejected:
+            if bad.tombstone and self.skip_tombstones:
+                continue
             _count(self.bad, (bad.column, bad.reason), records, bad.row)
         if self.route.format == "json":
             self._fields(records)
@@ -118,7 +121,7 @@ def sample_findings(services: Services, count: int, progress: Progress) -> Itera
             target = services.clickhouse.target(route)
             decoder = decoder_of(target.name, target.table.insertable, target.table.timezone, shape, route.format)
             layout = services.clickhouse.layout(route).to_json()
-            sample = Sample(route, target.table, target.name, layout, decoder)
+            sample = Sample(route, target.table, target.name, layout, decoder, config.errors.on_tombstone == "skip")
             logs = _logs(services, route.topic)
             for done, (tp, log) in enumerate(logs.items()):
                 progress(route.topic, done, len(logs))

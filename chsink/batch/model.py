@@ -63,7 +63,7 @@ class Assignment:
 class ChunkAck:
     """What became of one chunk's offsets ``[start, end)``.
 
-    ``skipped`` counts records that did not fit; ``first_skipped`` says which was the first of them, and why.
+    ``skipped`` counts records without a row; ``first_skipped`` says which was the first of them, and why.
     ``unproven`` names the views of which it is not known whether they received rows that the table already had.
     """
 

@@ -110,13 +110,16 @@ class PieceTasks:
             self._insert_settings,
             ch.retry_for_s,
             errors.on_bad_value == "halt",
+            errors.on_tombstone == "skip",
         )
 
 
 def decoder(cluster: Cluster, topic: str, stream: StreamShape) -> Decoder:
     """What turns the topic's records into rows of its table."""
     target, route = cluster.targets[topic], cluster.config.route_of(topic)
-    return decoder_of(target.name, target.table.insertable, target.table.timezone, stream, route.format)
+    elsewhere = {c.name for t in cluster.targets.values() if t is not target for c in t.table.insertable}
+    table = target.table
+    return decoder_of(target.name, table.insertable, table.timezone, stream, route.format, elsewhere=elsewhere)
 
 
 def present_fingerprint(cluster: Cluster, topic: str, stream: StreamShape) -> str:

@@ -6,7 +6,7 @@ the *recorded* one, so that a range is cut in the same way however often it is s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -52,13 +52,16 @@ class PieceLander:
     """:data:`chsink.batch.task.LandChunk` for ClickHouse.
 
     ``prepare`` turns a chunk's records into pieces for the assignment, ``writer_for`` gives the writer to the shards of
-    its recorded layout.
+    its recorded layout.  A record without a row counts as skipped, or halts: as a tombstone unless
+    ``skip_tombstones``, and as any bad value if ``halt_on_bad_value``.  No chunk with such a record is inserted before
+    it halts, so neither option changes the rows of a chunk, and both may change while a range is in doubt.
     """
 
     assignments: Mapping[TopicPartition, Assignment]
     prepare: Callable[[pa.RecordBatch, Assignment], Prepared]
     writer_for: Callable[[Assignment], BlockWriter]
     halt_on_bad_value: bool
+    skip_tombstones: bool = False
 
     def __call__(self, chunk: Chunk) -> ChunkAck:
         """Insert the chunk's pieces, each under its token."""
@@ -68,9 +71,10 @@ class PieceLander:
         assignment = self.assignments[tp]
         records = chunk.take()
         prepared = self.prepare(records, assignment)
-        first_rejected = _first(tp, records, prepared.rejected) if prepared.rejected else ""
-        if first_rejected and self.halt_on_bad_value:
-            raise _bad_value(first_rejected, len(prepared.rejected))
+        first_rejected = _first(tp, records, prepared.rejected)
+        bad = [b for b in prepared.rejected if not (self.skip_tombstones and b.tombstone)]
+        if bad and self.halt_on_bad_value:
+            raise _bad_value(_first(tp, records, bad), len(bad))
         rows = size = retries = inserts = 0
         unproven: set[str] = set()
         writer = self.writer_for(assignment)
@@ -126,7 +130,10 @@ def _views(piece: Piece, writer: BlockWriter) -> tuple[str, ...]:
         return writer.views(piece.shard)
 
 
-def _first(tp: TopicPartition, records: pa.RecordBatch, rejected: tuple[BadValue, ...]) -> str:
+def _first(tp: TopicPartition, records: pa.RecordBatch, rejected: Sequence[BadValue]) -> str:
+    """Where the first of them is, and why it was left out."""
+    if not rejected:
+        return ""
     first = rejected[0]
     offset = records.column("offset")[first.row].as_py()
     where = f"column {first.column!r}: " if first.column else ""
@@ -185,10 +192,13 @@ class PieceTask:
     insert_settings: Mapping[str, str | int]
     retry_for_s: float
     halt_on_bad_value: bool
+    skip_tombstones: bool
 
     def __call__(self, task: int, batches: Iterable[pa.RecordBatch]) -> Ack:
         """Land what the task holds."""
-        land = PieceLander(self.assignments, self._prepare, self._writer_for, self.halt_on_bad_value)
+        land = PieceLander(
+            self.assignments, self._prepare, self._writer_for, self.halt_on_bad_value, self.skip_tombstones
+        )
         return run_task(task, batches, self.plan, land)
 
     def _prepare(self, records: pa.RecordBatch, assignment: Assignment) -> Prepared:

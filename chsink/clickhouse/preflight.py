@@ -28,6 +28,7 @@ def target_findings(target: Target) -> Iterator[Finding]:
     """What is wrong with a target, or one ``ok``."""
     findings = [
         *_engine(target),
+        *_combining(target),
         *_same_columns(target),
         *_shard_key(target),
         *_unsupported(target),
@@ -53,6 +54,13 @@ def _engine(target: Target) -> Iterator[Finding]:
             check_window(table, url, 1)
         except PreflightError as raised:
             yield of_error(raised)
+
+
+def _combining(target: Target) -> Iterator[Finding]:
+    """Engines that are a MergeTree and more: their merges replace, sum or delete rows."""
+    engine = target.table.engine
+    if engine.endswith("MergeTree") and engine.removeprefix("Replicated").removeprefix("Shared") != "MergeTree":
+        yield found(Severity.WARNING, preflight.ENGINE_COMBINES, table=target.name, engine=engine)
 
 
 def _same_columns(target: Target) -> Iterator[Finding]:

@@ -63,6 +63,11 @@ class Errors(Section):
         default="halt",
         description="What to do with a record that does not fit its table: stop the job, or skip, count and report it.",
     )
+    on_tombstone: Literal["bad", "skip"] = Field(
+        default="bad",
+        description="What to do with a record whose Kafka value is null: treat it as one that does not fit its table, "
+        "or skip and count it without stopping the job.",
+    )
     on_gap: Literal["halt", "record"] = Field(
         default="halt",
         description="What to do about offsets that Kafka lost before chsink read them: stop, or record the gap.",

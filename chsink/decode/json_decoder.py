@@ -63,7 +63,8 @@ class JsonDecoder:
         lengths = numpy_of(pc.binary_length(values))
         null = numpy_of(pc.is_null(values))
         for at in np.flatnonzero(lengths == 0).tolist():
-            run.bad.append(BadValue(at, None, "value is null (a tombstone)" if null[at] else "the value is empty"))
+            reason = "value is null (a tombstone)" if null[at] else "the value is empty"
+            run.bad.append(BadValue(at, None, reason, tombstone=bool(null[at])))
         live = np.flatnonzero(lengths)
         if len(live) != len(values):
             values, lengths = values.take(pa.array(live)), lengths[live]

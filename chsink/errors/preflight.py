@@ -402,7 +402,7 @@ TOO_MANY_PARTITIONS = Entry(
     "lower clickhouse.chunk_offsets, or set max_partitions_per_insert_block in [clickhouse.settings]",
 )
 
-# --- CHS-231 to CHS-239: this machine, logins, tables that change, the checkpoint
+# --- CHS-231 to CHS-240: this machine, logins, tables that change, the checkpoint, engines
 
 PACKAGE_VERSIONS = Entry(
     "PACKAGE_VERSIONS",
@@ -497,4 +497,13 @@ CHECKPOINT_NOT_CHECKED = Entry(
     PreflightError,
     "checkpoint {checkpoint} can be read by Spark only",
     "no action needed: chsink run checks it at start",
+)
+ENGINE_COMBINES = Entry(
+    "ENGINE_COMBINES",
+    "CHS-240",
+    PreflightError,
+    "{table} has the engine {engine}, which replaces, combines or deletes rows after they have landed: the table may "
+    "hold fewer rows than the topic has records, and chsink cannot find rows there by their offsets",
+    "no action needed if you chose the engine for this; otherwise use MergeTree or ReplicatedMergeTree, and let a "
+    "materialized view fill the other table",
 )

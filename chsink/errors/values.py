@@ -10,8 +10,8 @@ BAD_VALUE = Entry(
     "CHS-501",
     BadValueError,
     "{first}{more}",
-    'set errors.on_bad_value = "skip" to pass over such records; or change the column, and then have the range '
-    "in doubt inserted again (`chsink state resolve --help`)",
+    'set errors.on_bad_value = "skip" to skip such records (errors.on_tombstone = "skip" for null values only); or '
+    "change the column, and then resend the range in doubt (see `chsink state resolve --help`)",
 )
 UNSUPPORTED_COLUMN = Entry(
     "UNSUPPORTED_COLUMN",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -49,7 +49,7 @@ def beside_metadata(records: pa.RecordBatch, payload: Decoded, table: Columns) -
     if metadata.rows is not None:
         origin = pa.array(np.arange(left.num_rows)) if rows is None else rows
         left, rows = left.take(metadata.rows), origin.take(metadata.rows)
-        bad = _merged(bad, [BadValue(origin[b.row].as_py(), b.column, b.reason) for b in metadata.bad])
+        bad = _merged(bad, [replace(b, row=origin[b.row].as_py()) for b in metadata.bad])
     schema = pa.schema([*left.schema, *metadata.batch.schema])
     return Decoded(pa.RecordBatch.from_arrays([*left.columns, *metadata.batch.columns], schema=schema), rows, bad)
 

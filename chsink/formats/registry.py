@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from types import MappingProxyType
 
 from chsink.decode.columns import Column
@@ -30,23 +30,32 @@ def reads_value(columns: Sequence[Column], stream: StreamShape) -> bool:
     return "value" in given and (all_of_kafkas or "value" not in names)
 
 
-def decoder_of(name: str, columns: Sequence[Column], timezone: str, stream: StreamShape, route_format: str) -> Decoder:
+def decoder_of(
+    name: str,
+    columns: Sequence[Column],
+    timezone: str,
+    stream: StreamShape,
+    route_format: str,
+    *,
+    elsewhere: Collection[str] = (),
+) -> Decoder:
     """The decoder from the stream to the insertable ``columns`` of the table ``name``.
 
-    Raises PreflightError CHS-212 or CHS-213 when the stream's own columns are not the table's.
+    ``elsewhere`` names the columns of the other routed tables: those of the stream that only they have are ignored.
+    Raises PreflightError CHS-212 or CHS-213 when the stream's own columns are not the tables'.
     """
     metadata = tuple(c for c in columns if c.name in METADATA_COLUMNS)
     payload = tuple(c for c in columns if c.name not in METADATA_COLUMNS)
     if reads_value(columns, stream):
         return DECODERS[route_format](Columns(payload, metadata, timezone))
-    _check_columns(name, columns, stream.columns)
+    _check_columns(name, columns, stream.columns, elsewhere)
     given = tuple(c for c in payload if c.name in stream.columns)
     return ColumnRecords(Columns(given, metadata, timezone))
 
 
-def _check_columns(name: str, columns: Sequence[Column], given: tuple[str, ...]) -> None:
-    names = {c.name for c in columns}
-    unknown = [c for c in given if c not in names and c not in PASSED_THROUGH]
+def _check_columns(name: str, columns: Sequence[Column], given: tuple[str, ...], elsewhere: Collection[str]) -> None:
+    known = PASSED_THROUGH.union((c.name for c in columns), elsewhere)
+    unknown = [c for c in given if c not in known]
     if unknown:
         raise preflight.COLUMN_UNKNOWN(table=name, columns=", ".join(unknown))
     required = [

@@ -36,7 +36,7 @@ class Metrics:
 
         self.records = counter("records", "Kafka records read and landed")
         self.rows = counter("rows", "rows inserted and confirmed")
-        self.skipped = counter("skipped_records", "records left out because a value did not fit")
+        self.skipped = counter("skipped_records", "records left out because a value did not fit or was null")
         self.bytes = counter("bytes", "bytes of confirmed inserts, before compression")
         self.inserts = counter("inserts", "pieces inserted (chunk x shard)")
         self.retries = counter("insert_retries", "sends beyond the first")

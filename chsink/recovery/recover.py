@@ -197,8 +197,10 @@ class _Partition:
     def _fix(self, lost: int) -> str:
         """What removes no row comes first where records are left out on purpose."""
         delete = f"on each shard: {self._delete_from(lost)}, then add --accept-removed"
-        if self._services.config.errors.on_bad_value == "skip":
-            return f"if it was skipped (errors.on_bad_value), add --accept-holes; if it was lost, {delete}"
+        errors = self._services.config.errors
+        if "skip" in (errors.on_bad_value, errors.on_tombstone):
+            skipped = "if it was skipped (errors.on_bad_value, errors.on_tombstone), add --accept-holes"
+            return f"{skipped}; if it was lost, {delete}"
         return f"{delete}; or, if a filter leaves such records out, add --accept-holes"
 
     def _next_record(self, after: int) -> int:

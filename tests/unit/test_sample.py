@@ -64,6 +64,17 @@ def test_every_column_and_reason_is_reported_at_once(sample: Sample) -> None:
     assert {f.severity for f in sample.findings(SHARDS, skips=True) if f.id == "CHS-507"} == {Severity.WARNING}
 
 
+@pytest.mark.parametrize("skip", [False, True])
+def test_a_tombstone_is_reported_unless_the_job_skips_it(sample: Sample, skip: bool) -> None:
+    sample.skip_tombstones = skip
+    tombstone = records(None).set_column(1, "value", pa.array([None], pa.binary()))
+    sample.add(tombstone)
+
+    assert [f.severity for f in sample.findings(SHARDS, skips=False) if f.id == "CHS-507"] == [
+        Severity.OK if skip else Severity.ERROR
+    ]
+
+
 def test_fields_without_a_column_are_counted_by_name(sample: Sample) -> None:
     sample.add(records({"id": 1, "nmae": "x", "flag": 0}, {"id": 1, "nmae": "x", "other": [], "flag": 0}))
 

@@ -280,6 +280,30 @@ def test_a_bad_value_is_skipped_and_counted() -> None:
     assert next(c.first_skipped for c in ack.chunks if c.skipped).startswith("topic 't' partition 1 offset 1")
 
 
+def with_tombstones(records: pa.RecordBatch, assignment: Assignment) -> Prepared:
+    """15 is a tombstone, 17 is bad."""
+    prepared = rejecting(records, assignment)
+    offsets = records.column("offset").to_pylist()
+    return replace(prepared, rejected=tuple(replace(b, tombstone=offsets[b.row] == 15) for b in prepared.rejected))
+
+
+def test_a_tombstone_is_a_bad_value_unless_it_is_skipped() -> None:
+    ack = run(Writer(), batch(*range(10, 17)), prepare=with_tombstones)
+    assert reported(ack).message.startswith("topic 't' partition 1 offset 15: ")
+
+
+def test_skipped_tombstones_are_counted_and_halt_nothing() -> None:
+    writer = Writer()
+    ack = run(writer, batch(*range(10, 17)), prepare=with_tombstones, skip_tombstones=True)
+    assert writer.offsets == [[10, 11, 12, 13], [14, 16]]
+    assert (ack.error, total([ack]).skipped, total([ack]).records) == (None, 1, 7)
+
+
+def test_a_bad_value_behind_a_skipped_tombstone_halts() -> None:
+    ack = run(Writer(), batch(*range(10, 20)), prepare=with_tombstones, skip_tombstones=True)
+    assert reported(ack).message == "topic 't' partition 1 offset 17: column 'n': text is not UInt8"
+
+
 def test_max_chunk_bytes() -> None:
     task = context(Writer())
     ack = replace(task, plan=replace(task.plan, max_chunk_bytes=40)).run(iter([batch(*range(10, 20))]))

@@ -65,10 +65,21 @@ def test_a_plain_table_is_ok() -> None:
         (table(("at", "DateTime", "DEFAULT", "now()"), partition_key="toYYYYMM(at)"), ("CHS-206", "error")),
         (table(("id", "UInt8"), partition_key="toDate(now())"), ("CHS-206", "error")),
         (table(("n", "UUID", "DEFAULT", "generateUUIDv4()")), ("CHS-209", "warning")),
+        (table(engine="ReplacingMergeTree"), ("CHS-240", "warning")),
+        (table(engine="SummingMergeTree"), ("CHS-240", "warning")),
+        (table(engine="AggregatingMergeTree"), ("CHS-240", "warning")),
+        (table(engine="VersionedCollapsingMergeTree"), ("CHS-240", "warning")),
+        (table(engine="ReplicatedReplacingMergeTree"), ("CHS-240", "warning")),
+        (table(engine="SharedCollapsingMergeTree"), ("CHS-240", "warning")),
     ],
 )
 def test_what_is_wrong_with_one_table(described: TargetTable, verdict: tuple[str, str]) -> None:
     assert found(target(described)) == [verdict]
+
+
+@pytest.mark.parametrize("engine", ["MergeTree", "ReplicatedMergeTree", "SharedMergeTree"])
+def test_engines_that_keep_every_row(engine: str) -> None:
+    assert found(target(table(engine=engine))) == [("CHS-203", "ok")]
 
 
 @pytest.mark.parametrize(

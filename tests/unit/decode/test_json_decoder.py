@@ -46,6 +46,10 @@ def test_records_that_are_no_object(record: bytes | None, expected: str) -> None
     assert reason("Int64", record) == (None, expected)
 
 
+def test_only_a_null_value_is_a_tombstone() -> None:
+    assert [bad.tombstone for bad in decode("Int64", None, b"", b"null").bad] == [True, False, False]
+
+
 @pytest.mark.parametrize(
     ("kind", "value", "expected"),
     [

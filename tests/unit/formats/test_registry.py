@@ -46,6 +46,22 @@ def test_columns_that_do_not_fit_the_table_are_refused(columns: tuple[str, ...],
     assert caught.value.id == id
 
 
+def test_a_table_takes_its_own_columns_of_a_stream_for_several_tables() -> None:
+    stream = transformed("id", "name", "else")
+
+    decoder = decoder_of("d.t", TABLE, "UTC", stream, "json", elsewhere=("id", "else"))
+
+    assert decoder.record_fields == ("id", "name", "offset")
+    alone = decoder_of("d.t", TABLE, "UTC", transformed("id", "name"), "json")
+    assert decoder.parts() == alone.parts(), "other tables' columns do not change what a record becomes"
+
+
+def test_a_column_of_no_routed_table_is_refused() -> None:
+    with pytest.raises(PreflightError, match="nowhere") as caught:
+        decoder_of("d.t", TABLE, "UTC", transformed("id", "name", "nowhere"), "json", elsewhere=("else",))
+    assert caught.value.id == "CHS-212"
+
+
 def test_a_fingerprint_names_its_parts() -> None:
     stream = Untouched("read_committed")
     one = fingerprint(decoder_of("d.t", TABLE, "UTC", stream, "json"), stream, ["a"])
