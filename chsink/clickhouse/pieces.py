@@ -52,9 +52,9 @@ class PieceLander:
     """:data:`chsink.batch.task.LandChunk` for ClickHouse.
 
     ``prepare`` turns a chunk's records into pieces for the assignment, ``writer_for`` gives the writer to the shards of
-    its recorded layout.  A record without a row counts as skipped, or halts: as a tombstone unless
-    ``skip_tombstones``, and as any bad value if ``halt_on_bad_value``.  No chunk with such a record is inserted before
-    it halts, so neither option changes the rows of a chunk, and both may change while a range is in doubt.
+    its recorded layout.  A rejected record stops the chunk if ``halt_on_bad_value``, unless it is a tombstone and
+    ``skip_tombstones``; otherwise it counts as skipped.  Neither option changes the rows that a chunk inserts: they are
+    not in the fingerprint and may change while a range is in doubt.
     """
 
     assignments: Mapping[TopicPartition, Assignment]
