@@ -7,16 +7,18 @@ Order, per topic-partition, and why:
 3. *re-insert* ranges in doubt that the batch contains, under the recorded range; AFTER.
 4. BEFORE for all new ranges in one compare-and-set; insert; AFTER in one compare-and-set.
 
+A batch that is too large for one announcement is landed in *rounds* (``statemachine.rounds``).  A round is all of the
+above over the heads of the ranges that remain, read from Kafka exactly, as the frame would bring all of them at once.
+
 AFTER is written only when the acknowledgements tile every announced range by offset.  A crash anywhere leaves each
 range unannounced, in doubt, or done: the next start decides from that.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from chsink import failpoints
 from chsink.batch.confirm import confirm
@@ -25,10 +27,10 @@ from chsink.batch.ledger import Ledger
 from chsink.batch.model import Ack, Assignment, PlannedBatch
 from chsink.batch.recheck import check_readable, check_same_topics, check_still_held
 from chsink.batch.roles import ExactReads, Observer, PieceRunner, Window
+from chsink.batch.rounds import Pace
 from chsink.errors import HaltError, halts
 from chsink.ports import Clock, KafkaCluster
-from statemachine import writes
-from statemachine.chunks import chunk_count
+from statemachine import rounds, writes
 from statemachine.ranges import OffsetRange, TopicPartition
 from statemachine.records import StateKey, StateRecord
 from statemachine.table import Decision, Facts, Policy, Step, StepKind, Worklist, decide, settle
@@ -45,6 +47,14 @@ class Destination:
     pipeline: str
 
 
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where the records of a landing come from: the batch at hand, or an ``exact`` read of Kafka."""
+
+    run: Callable[[Sequence[Assignment]], Sequence[Ack]]
+    exact: bool = False
+
+
 @dataclass(slots=True)
 class Driver:
     """Drives one sink.  ``routes`` is by topic; ``pipeline_of(topic, layout)`` is the fingerprint of an insert made now
@@ -59,6 +69,7 @@ class Driver:
     policy: Policy
     observer: Observer
     pipeline_of: Callable[[str, str], str]
+    pace: Pace = field(default_factory=Pace)
 
     # --- start ----------------------------------------------------------------------------------------------------
 
@@ -116,6 +127,12 @@ class Driver:
             self._process(batch, runner)
 
     def _process(self, batch: PlannedBatch, runner: PieceRunner) -> None:
+        number = 0
+        while self._round(batch, runner, number):
+            number += 1
+
+    def _round(self, batch: PlannedBatch, runner: PieceRunner, number: int) -> bool:
+        """Decide the batch, and land what one round may hold of it.  Whether there is more to land."""
         with self.observer.phase("plan"):
             self._check_unchanged(batch)
             keys = {tp: self._key(tp) for tp in batch.ranges}
@@ -125,19 +142,37 @@ class Driver:
                 tp: decide(self.ledger.records[keys[tp]], planned, facts[tp], self.policy)
                 for tp, planned in batch.ranges.items()
             }
-            self.observer.decided(batch, decisions)
-        todo = Worklist(decisions)
+            if number == 0:
+                self.observer.decided(batch, decisions)
+            cuts = {tp: rounds.Cut(k.table, self.routes[tp.topic].chunk_offsets) for tp, k in keys.items()}
+            bound, seconds = self._bound({k.table for k in keys.values()})
+            writing = rounds.writes_of(decisions)
+            taken = rounds.next_round(writing, cuts, bound)
+        whole = bound.holds(batch.ranges, cuts)
+        todo = Worklist(rounds.cut_writes(decisions, taken))
         self._pass_over(todo, keys)
         settling, at_hand = todo.take(StepKind.SETTLE), [keys[tp] for tp in todo.take(StepKind.REINSERT)]
         self._settle_all(runner, set(at_hand))
         self._raise_halts(decisions)
+        source = Source(lambda assigned: runner.from_batch(batch, assigned)) if whole else _exact(runner)
         if at_hand:
-            self._land_recorded(at_hand, lambda assigned: runner.from_batch(batch, assigned))
+            self._land_recorded(at_hand, source)
         assert not any(self.ledger.records[k].in_doubt for k in (*at_hand, *(keys[tp] for tp in settling)))
         self._pass_over(todo, keys)
-        self._land_new(batch, todo, facts, runner)
+        began = self.clock.now_ms()
+        self._land_new(todo, facts, source)
+        if taken:
+            self.pace.took(sum(r.length for r in taken.values()), (self.clock.now_ms() - began) / 1000, seconds)
         todo.check_done()
         self.observer.state(self.ledger.records)
+        return taken != writing
+
+    def _bound(self, tables: Iterable[str]) -> tuple[rounds.Bound, float]:
+        """What one round of these tables may hold, and the seconds that its sends have."""
+        with asking_target():
+            rooms = {table: self.window.room(table) for table in sorted(tables)}
+        seconds = min((room.seconds for room in rooms.values()), default=0.0)
+        return rounds.Bound({t: room.chunks for t, room in rooms.items()}, self.pace.most(seconds)), seconds
 
     def _pass_over(self, todo: Worklist, keys: Mapping[TopicPartition, StateKey]) -> None:
         """Skip what is done with, as the record now says."""
@@ -152,12 +187,11 @@ class Driver:
 
     def _land_new(
         self,
-        batch: PlannedBatch,
         todo: Worklist,
         facts: Mapping[TopicPartition, Facts],
-        runner: PieceRunner,
+        source: Source,
     ) -> None:
-        """BEFORE, insert, AFTER for every write step of the batch; gaps are recorded in BEFORE."""
+        """BEFORE, insert, AFTER for every write step of the round; gaps are recorded in BEFORE."""
         gaps = {self._key(tp): step.range for tp, step in todo.take(StepKind.RECORD_GAP).items()}
         writing = {self._key(tp): step for tp, step in todo.take(StepKind.WRITE).items()}
         if not writing:
@@ -167,7 +201,7 @@ class Driver:
         with self.observer.phase("before"):
             self._announce(writing, gaps, facts)
         failpoints.reach("driver.after_before")
-        self._land_recorded(list(writing), lambda assigned: runner.from_batch(batch, assigned), fresh=True)
+        self._land_recorded(list(writing), source, fresh=True)
 
     def _announce(
         self,
@@ -176,13 +210,8 @@ class Driver:
         facts: Mapping[TopicPartition, Facts],
     ) -> None:
         attempt, now = self.ledger.attempt(), self.clock.now_ms()
-        chunks: Counter[str] = Counter()
-        for key, step in writing.items():
-            chunks[key.table] += chunk_count(step.range, self.routes[key.topic].chunk_offsets)
         with asking_target():
-            for table, count in chunks.items():
-                self.window.check_fits(table, count)
-            marks = {table: self.window.marks(table) for table in chunks}
+            marks = {table: self.window.marks(table) for table in sorted({key.table for key in writing})}
         changes = {}
         for key, step in writing.items():
             route, topic_id = self.routes[key.topic], facts[key.topic_partition].topic_id
@@ -204,27 +233,26 @@ class Driver:
     def _settle(self, keys: Sequence[StateKey], runner: ExactReads[Assignment]) -> None:
         """Re-insert by exact reads.  If the log start passed the range in the meantime, records may be missing."""
         if keys:
-            self._land_recorded(keys, runner.from_kafka, check=check_still_held)
+            self._land_recorded(keys, _exact(runner))
 
     def _land_recorded(
         self,
         keys: Sequence[StateKey],
-        run: Callable[[Sequence[Assignment]], Sequence[Ack]],
+        source: Source,
         *,
         fresh: bool = False,
-        check: Callable[[KafkaCluster, Mapping[StateKey, StateRecord]], None] | None = None,
     ) -> None:
         """Land the announced ranges, then write AFTER for all of them in one compare-and-set."""
         if not fresh:
             self._take_up(keys)
         assignments = [self._assign(k) for k in keys]
         with self.observer.phase("insert" if fresh else "settle"):
-            acks = run(assignments)
+            acks = source.run(assignments)
         confirm(acks, assignments)
         landed = {k: self.ledger.records[k] for k in keys}
         check_same_topics(self.kafka, landed)
-        if check is not None:
-            check(self.kafka, landed)
+        if source.exact:
+            check_still_held(self.kafka, landed)
         failpoints.reach("driver.before_after" if fresh else "driver.after_settle_inserts")
         with self.observer.phase("after"):
             attempt, epoch = self.ledger.attempt(), self.ledger.epoch
@@ -328,3 +356,7 @@ class Driver:
         except HaltError:
             self.ledger.check_owned()
             raise
+
+
+def _exact(runner: ExactReads[Assignment]) -> Source:
+    return Source(runner.from_kafka, exact=True)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from chsink.batch.model import Ack, Assigned, Assignment, PlannedBatch
+from chsink.batch.rounds import Room
 from statemachine.ranges import OffsetRange, TopicPartition
 from statemachine.records import Mark, StateKey, StateRecord
 from statemachine.table import Decision
@@ -62,7 +63,7 @@ class Lander(Protocol[A_co]):
     def process(self, batch: PlannedBatch, runner: BatchTasks[A_co]) -> None:
         """Land the batch.  Idempotent: the same batch again changes nothing that landed.
 
-        AlteredError: nothing was sent, and the lander has to be opened again.
+        AlteredError: what was sent so far has landed, and the lander has to be opened again.
         """
 
     def check_owned(self) -> None:
@@ -89,8 +90,8 @@ class Window(Protocol):
     def check_unchanged(self, table: str) -> None:
         """AlteredError when the table is no longer the one that was described when the job started."""
 
-    def check_fits(self, table: str, chunks: int) -> None:
-        """PreflightError if the table cannot remember the tokens of so many chunks."""
+    def room(self, table: str) -> Room:
+        """What the table allows one round.  PreflightError if it does not deduplicate, or forgets within one insert."""
 
     def marks(self, table: str, layout: str | None = None) -> tuple[Mark, ...]:
         """What the table holds now, on each shard of a layout (by fingerprint, None for the present one)."""

@@ -61,6 +61,11 @@ def usable_blocks(table: TargetTable) -> int:
     return table.window_blocks - table.window_blocks // SPARE
 
 
+def round_of(usable: int) -> int:
+    """How many chunks one announcement may have: half of the usable blocks, at least one.  Others insert, too."""
+    return max(1, usable // 2)
+
+
 def why_forgotten(table: TargetTable, then: Mark, now: Mark) -> str | None:
     """Why a token that was sent after ``then`` may be gone, None when it surely is not (but for the window by time)."""
     grown = now.blocks - then.blocks

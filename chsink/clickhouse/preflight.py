@@ -51,7 +51,7 @@ def _engine(target: Target) -> Iterator[Finding]:
             yield found(Severity.ERROR, preflight.NOT_MERGE_TREE, table=target.name, url=url, engine=table.engine)
             return
         try:
-            check_window(table, url, 1)
+            check_window(table, url)
         except PreflightError as raised:
             yield of_error(raised)
 

@@ -13,7 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from chsink.clickhouse.dedup_mark import read_mark, usable_blocks, why_forgotten
+from chsink.batch.rounds import Room
+from chsink.clickhouse.dedup_mark import read_mark, round_of, usable_blocks, why_forgotten
 from chsink.clickhouse.probe import count_rows
 from chsink.clickhouse.shards import ShardTable
 from chsink.clickhouse.table import TargetTable, definition
@@ -56,13 +57,16 @@ class DedupWindow:
             if definition(shard.client, shard.table.database, shard.table.name) != shard.table.definition:
                 raise preflight.TABLE_CHANGED(table=table, url=shard.url)
 
-    def check_fits(self, table: str, chunks: int) -> None:
-        """PreflightError when the table cannot remember so many chunks, or not for as long as one insert may take."""
-        for shard in self.shards(table, None):
-            check_window(shard.table, shard.url, chunks)
-            window_s, needed_s = shard.table.window_s, self.margin_s + self.insert_s
+    def room(self, table: str) -> Room:
+        """See :class:`chsink.batch.roles.Window`.  Half of what each shard surely remembers: others write, too."""
+        shards = self.shards(table, None)
+        needed_s = self.margin_s + self.insert_s
+        for shard in shards:
+            check_window(shard.table, shard.url)
+            window_s = shard.table.window_s
             if window_s is not None and window_s <= needed_s:
                 raise preflight.WINDOW_TOO_SHORT(table=table, url=shard.url, window=window_s, needed=needed_s)
+        return Room(min(round_of(usable_blocks(s.table)) for s in shards), max(1, self._least_s(shards) - needed_s))
 
     def deadline_ms(self, key: StateKey, record: StateRecord) -> int:
         """The wall-clock time in ms after which no piece of the range may be sent."""
@@ -96,7 +100,10 @@ class DedupWindow:
         return self._forgotten(self.shards(key.table, record.layout), key, record)
 
     def _limit_s(self, key: StateKey, record: StateRecord) -> int:
-        windows = (s.table.window_s for s in self.shards(key.table, record.layout))
+        return self._least_s(self.shards(key.table, record.layout))
+
+    def _least_s(self, shards: Sequence[ShardTable]) -> int:
+        windows = (s.table.window_s for s in shards)
         return min([self.max_age_s, *(w for w in windows if w is not None)])
 
     def _forgotten(self, shards: Sequence[ShardTable], key: StateKey, record: StateRecord) -> str | None:
@@ -142,12 +149,8 @@ def _running(client: Queries, head: str) -> bool:
     return int(rows[0][0]) > 0
 
 
-def check_window(table: TargetTable, url: str, chunks: int) -> None:
-    """PreflightError when the table does not deduplicate, or cannot remember one batch of so many chunks."""
-    setting = "replicated_deduplication_window" if table.replicated else "non_replicated_deduplication_window"
-    name = f"{table.database}.{table.name}"
+def check_window(table: TargetTable, url: str) -> None:
+    """PreflightError when the table does not deduplicate."""
     if table.window_blocks == 0:
-        raise preflight.NO_DEDUPLICATION(table=name, url=url, setting=setting)
-    if chunks > usable_blocks(table):
-        blocks = usable_blocks(table)
-        raise preflight.BATCH_EXCEEDS_WINDOW(chunks=chunks, table=name, url=url, blocks=blocks, setting=setting)
+        setting = "replicated_deduplication_window" if table.replicated else "non_replicated_deduplication_window"
+        raise preflight.NO_DEDUPLICATION(table=f"{table.database}.{table.name}", url=url, setting=setting)

@@ -25,7 +25,10 @@ class Kafka(Section):
         description="Where to start a partition that has no recorded state. All others continue where they ended.",
     )
     max_offsets_per_trigger: int | None = Field(
-        default=None, gt=0, description="Maximum offsets per micro-batch, over all partitions. Default: no limit."
+        default=None,
+        gt=0,
+        description="Maximum offsets per micro-batch, over all partitions. Default: no limit. "
+        "A batch that is too large is landed in rounds.",
     )
     isolation_level: Literal["read_committed", "read_uncommitted"] = Field(
         default="read_committed", description="`read_committed` leaves out records of aborted transactions."

@@ -112,8 +112,8 @@ class InDoubt(Section):
         default=3600,
         gt=0,
         le=30 * 86_400,
-        description="Maximum age of such a range, in seconds, and so the maximum duration of a batch. "
-        "A shorter deduplication window of the table takes precedence.",
+        description="Maximum age of such a range, in seconds, and so the maximum duration of one "
+        "round of a batch. A shorter deduplication window of the table takes precedence.",
     )
     margin_s: int = Field(
         default=30,

@@ -105,28 +105,22 @@ NO_DEDUPLICATION = Entry(
     "{table} at {url} does not deduplicate inserts: {setting} is 0",
     "run ALTER TABLE {table} MODIFY SETTING {setting} = 10000",
 )
-BATCH_EXCEEDS_WINDOW = Entry(
-    "BATCH_EXCEEDS_WINDOW",
-    "CHS-211",
-    PreflightError,
-    "a batch has {chunks} chunks, but {table} at {url} reliably remembers only {blocks} blocks",
-    "raise {setting} or clickhouse.chunk_offsets, or lower kafka.max_offsets_per_trigger",
-)
 BATCH_MAY_BE_PROBED = Entry(
     "BATCH_MAY_BE_PROBED",
     "CHS-211",
     PreflightError,
-    "{what} may make {blocks} blocks ({chunks} chunks, each over {spread} table partitions) in {table} at "
-    "{url}, which reliably remembers {kept}: after a crash it would be probed, not just sent again",
+    "a round of {chunks} chunks, each over {spread} table partitions, may make {blocks} blocks in {table} at {url}, "
+    "which reliably remembers {kept}: after a crash chsink would have to look for its rows, not just send them again",
     "raise the deduplication window or clickhouse.chunk_offsets, or set or lower kafka.max_offsets_per_trigger",
-    ok="{table} at {url} reliably remembers {kept} blocks; a batch makes up to {blocks}",
+    ok="{table} at {url} reliably remembers {kept} blocks; chsink makes up to {blocks} at a time",
 )
 BATCH_TOO_LARGE = Entry(
     "BATCH_TOO_LARGE",
     "CHS-211",
     PreflightError,
-    "a batch has up to {chunks} chunks, and {table} at {url} reliably remembers only {kept} blocks",
-    "raise the deduplication window or clickhouse.chunk_offsets, or set or lower kafka.max_offsets_per_trigger",
+    "a batch may have {chunks} chunks, more than {table} at {url} allows at a time: chsink lands it in rounds of up to "
+    "{room} chunks",
+    "nothing to do; for fewer rounds, raise the deduplication window or clickhouse.chunk_offsets",
 )
 COLUMN_UNKNOWN = Entry(
     "COLUMN_UNKNOWN",

@@ -94,8 +94,8 @@ TOKEN_DOUBTFUL = Entry(
     "CHS-707",
     UnavailableError,
     "{url} may have forgotten the deduplication token of piece {token}, so chsink does not send it: {reason}",
-    "start again: the range is in doubt, and chsink looks for its rows before it sends them; if a single batch fills "
-    "the deduplication window, enlarge the window or lower kafka.max_offsets_per_trigger",
+    "start again: the range is in doubt, and chsink looks for its rows before it sends them; if one round of a "
+    "batch fills the deduplication window (an insert makes one block per table partition), enlarge the window",
 )
 SPARK_STOPPED = Entry(
     "SPARK_STOPPED",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from chsink.batch.driver import Destination, Driver
 from chsink.batch.ledger import Ledger, read_records
 from chsink.batch.model import Ack, PlannedBatch
+from chsink.batch.rounds import Pace
 from chsink.clickhouse.retry import RetryingQueries
 from chsink.clickhouse.shards import ShardTable
 from chsink.clickhouse.window import DedupWindow
@@ -120,7 +121,8 @@ def _driver(world: World, ledger: Ledger, clock: HubClock) -> Driver:
     def pipeline_of(topic: str, _layout: str) -> str:
         return world.pipelines[topic]
 
-    return Driver(ledger, routes, world.kafka, window, clock, policy, Watcher(world), pipeline_of)
+    pace = Pace(world.round_offsets)
+    return Driver(ledger, routes, world.kafka, window, clock, policy, Watcher(world), pipeline_of, pace)
 
 
 MARGIN_S = 30

@@ -24,16 +24,20 @@ class Scene(World):
         super().__init__(PLAIN_SEED, frozenset())
         self.hub.calm = True
         self.shards, self.chunk_offsets, self.limit = 2, 4, 100
+        self.round_offsets = None
         self.on_rewind = "skip"
         self.kill_at: str | None = None
+        self.kill_after = 0
         self.freeze_at: str | None = None
 
     def reach(self, name: str) -> None:
         """Die or stop here, once, when the scene says so."""
         super().reach(name)
         if name == self.kill_at:
-            self.kill_at = None
-            self.hub.die()
+            self.kill_after -= 1
+            if self.kill_after < 0:
+                self.kill_at = None
+                self.hub.die()
         if name == self.freeze_at:
             self.freeze_at = None
             self.drivers[0].frozen_until = self.hub.now + 60_000
@@ -158,6 +162,37 @@ def test_case_e_started_again_from_nothing_while_the_table_remembers_tokens() ->
     assert made.landed() == []
     made.play()
     assert made.landed() == list(range(10))
+
+
+def in_rounds(records: int, offsets: int) -> Scene:
+    """Its first round has so many offsets; fast rounds become larger."""
+    made = scene(records)
+    made.round_offsets = offsets
+    return made
+
+
+def test_a_batch_that_is_too_large_lands_in_rounds() -> None:
+    made = in_rounds(30, 8).play()
+    assert made.landed() == list(range(30))
+    assert made.record.range == OffsetRange(24, 30)
+    assert made.hub.counts["batches"] == 1
+    assert made.hub.counts["failpoint driver.after_before"] == 3, "8 offsets, then twice as many, then the rest"
+
+
+@pytest.mark.parametrize(
+    "step", ["driver.before_before", "driver.after_before", "driver.before_after", "driver.after_after"]
+)
+def test_a_batch_killed_between_its_rounds_goes_on_where_it_stopped(step: str) -> None:
+    made = in_rounds(30, 8)
+    made.kill_after = 1
+    made.play(kill_at=step)
+    assert made.record.range.start in (0, 8)
+    assert made.record.end < 30
+    made.play()
+    assert made.landed() == list(range(30))
+    assert (made.record.end, made.record.phase) == (30, Phase.AFTER)
+    assert bool(made.hub.counts["outcome insert deduplicated"]) == (step == "driver.before_after")
+    assert made.hub.counts["failpoint driver.after_before"] == 3
 
 
 def test_case_f_rewind_to_zero() -> None:

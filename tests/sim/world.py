@@ -31,6 +31,8 @@ from tests.sim.store import Store
 CALM_STEPS = 40_000
 MAX_CALM_STARTS = 30
 WORLD_STEPS = 1000
+ROUNDS_SHARE = 0.25
+"""Worlds in which batches are too large for one round."""
 EVENT_RATE = 0.04
 FAILPOINT_RATE = 0.02
 
@@ -105,6 +107,8 @@ class World:
         self.store.lags = self.special == "reads lag"
         if self.store.lags:
             self.reasons.add("reads lag")
+        small = Random(f"rounds {seed}")
+        self.round_offsets = small.randint(1, 8) if small.random() < ROUNDS_SHARE else None
         hub.died = self.died
 
     def _start_at_latest(self) -> None:

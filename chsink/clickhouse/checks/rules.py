@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from chsink.clickhouse.dedup_mark import round_of
 from chsink.errors import preflight
 from chsink.findings import Finding, Severity, found, passed
 
@@ -126,22 +127,20 @@ class Load:
 
 
 def window(name: str, url: str, blocks_kept: int, load: Load) -> list[Finding]:
-    """A batch whose blocks exceed what the table surely remembers could not be sent again under its tokens."""
-    chunks = load.backlog_chunks if load.chunks is None else load.chunks
+    """A round whose blocks exceed what the table surely remembers could not be sent again under its tokens."""
+    batch = load.backlog_chunks if load.chunks is None else load.chunks
+    room = round_of(blocks_kept)
+    chunks = min(batch, room)
     spread = min(load.touched, load.per_block) if load.partitioned and load.touched else 1
     blocks = chunks * spread
     findings: list[Finding] = []
-    if chunks > blocks_kept and load.chunks is not None:
-        findings.append(
-            found(Severity.ERROR, preflight.BATCH_TOO_LARGE, chunks=chunks, table=name, url=url, kept=blocks_kept)
-        )
-    elif blocks > blocks_kept:
-        what = "a batch of all that waits in Kafka" if load.chunks is None else "a batch"
+    if batch > room:
+        findings.append(found(Severity.INFO, preflight.BATCH_TOO_LARGE, chunks=batch, table=name, url=url, room=room))
+    if blocks > blocks_kept:
         findings.append(
             found(
                 Severity.WARNING,
                 preflight.BATCH_MAY_BE_PROBED,
-                what=what,
                 blocks=blocks,
                 chunks=chunks,
                 spread=spread,

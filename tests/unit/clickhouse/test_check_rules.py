@@ -76,11 +76,12 @@ def test_no_views_no_finding() -> None:
 @pytest.mark.parametrize(
     ("load", "verdicts"),
     [
-        (Load(100, 0, partitioned=False, touched=1, per_block=100), [("CHS-211", "ok")]),
-        (Load(101, 0, partitioned=False, touched=1, per_block=100), [("CHS-211", "error")]),
+        (Load(50, 0, partitioned=False, touched=1, per_block=100), [("CHS-211", "ok")]),
+        (Load(51, 0, partitioned=False, touched=1, per_block=100), [("CHS-211", "info")]),
         (Load(50, 0, partitioned=True, touched=2, per_block=100), [("CHS-211", "ok")]),
-        (Load(51, 0, partitioned=True, touched=2, per_block=100), [("CHS-211", "warning")]),
-        (Load(None, 101, partitioned=False, touched=1, per_block=100), [("CHS-211", "warning")]),
+        (Load(34, 0, partitioned=True, touched=3, per_block=100), [("CHS-211", "warning")]),
+        (Load(51, 0, partitioned=True, touched=3, per_block=100), [("CHS-211", "info"), ("CHS-211", "warning")]),
+        (Load(None, 101, partitioned=False, touched=1, per_block=100), [("CHS-211", "info")]),
         (Load(None, 0, partitioned=True, touched=0, per_block=100), [("CHS-211", "ok")]),
         (Load(1, 0, partitioned=True, touched=101, per_block=100), [("CHS-230", "warning")]),
         (Load(1, 0, partitioned=True, touched=101, per_block=0), [("CHS-211", "ok")]),

@@ -92,10 +92,18 @@ def test_a_window_by_time_runs_out(server: Server) -> None:
         window(server, "ReplicatedMergeTree").must_probe(KEY, in_doubt(451))
 
 
-def test_a_batch_beyond_the_window_is_refused(server: Server) -> None:
-    window(server).check_fits("db.t", 90)
-    with pytest.raises(PreflightError, match="CHS-211"):
-        window(server).check_fits("db.t", 91)
+def test_a_round_has_half_of_what_is_surely_remembered_and_the_time_that_its_sends_have(server: Server) -> None:
+    room = window(server).room("db.t")
+    assert room.chunks == 45
+    record = in_doubt(0)
+    assert room.seconds * 1000 == window(server).deadline_ms(KEY, record) - record.before_at
+
+
+def test_the_smallest_window_has_room_for_one_chunk(server: Server) -> None:
+    small = window(server, merge_tree={"non_replicated_deduplication_window": "1"})
+    assert small.room("db.t").chunks == 1
+    with pytest.raises(PreflightError, match="CHS-210"):
+        window(server, merge_tree={"non_replicated_deduplication_window": "0"}).room("db.t")
 
 
 def test_a_table_that_forgets_within_one_insert_is_refused(server: Server) -> None:
@@ -104,10 +112,10 @@ def test_a_table_that_forgets_within_one_insert_is_refused(server: Server) -> No
         settings = {"replicated_deduplication_window": "100", seconds: str(window_s)}
         target = window(server, "ReplicatedMergeTree", merge_tree=settings)
         if fits:
-            target.check_fits("db.t", 1)
+            target.room("db.t")
         else:
             with pytest.raises(PreflightError, match="CHS-234"):
-                target.check_fits("db.t", 1)
+                target.room("db.t")
 
 
 @pytest.mark.parametrize("definition", ["other", ""])

@@ -1,0 +1,93 @@
+"""Rounds: they tile the plan in order, and keep their bound."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from statemachine.chunks import tiles
+from statemachine.ranges import OffsetRange, TopicPartition
+from statemachine.rounds import Bound, Cut, cut_writes, next_round, writes_of
+from statemachine.table import Decision, Step, StepKind
+
+A, B, C = (TopicPartition("t", n) for n in range(3))
+CUTS = dict.fromkeys((A, B, C), Cut("db.t", 10))
+
+
+def bound(chunks: int, offsets: int = 10**9) -> Bound:
+    return Bound({"db.t": chunks, "db.u": chunks}, offsets)
+
+
+def test_what_fits_is_one_round() -> None:
+    writes = {A: OffsetRange(5, 25), B: OffsetRange(0, 3)}
+    assert bound(3, 23).holds(writes, CUTS)
+    assert next_round(writes, CUTS, bound(3, 23)) == writes
+
+
+def test_each_partition_gives_as_many_chunks_as_the_others() -> None:
+    writes = {A: OffsetRange(5, 1000), B: OffsetRange(0, 3), C: OffsetRange(0, 35)}
+    assert next_round(writes, CUTS, bound(7)) == {A: OffsetRange(5, 35), B: OffsetRange(0, 3), C: OffsetRange(0, 30)}
+
+
+def test_a_round_is_bounded_by_offsets_too() -> None:
+    writes = {A: OffsetRange(0, 100), B: OffsetRange(0, 100)}
+    assert next_round(writes, CUTS, bound(100, 59)) == {A: OffsetRange(0, 20), B: OffsetRange(0, 20)}
+
+
+def test_without_room_for_all_the_first_ones_go() -> None:
+    writes = dict.fromkeys((C, B, A), OffsetRange(0, 100))
+    assert next_round(writes, CUTS, bound(2)) == {A: OffsetRange(0, 10), B: OffsetRange(0, 10)}
+
+
+def test_one_chunk_goes_even_where_none_fits() -> None:
+    assert next_round({A: OffsetRange(0, 100)}, CUTS, bound(1, 1)) == {A: OffsetRange(0, 10)}
+    assert next_round({}, CUTS, bound(1, 1)) == {}
+
+
+def test_tables_have_windows_of_their_own() -> None:
+    cuts = {A: Cut("db.t", 10), B: Cut("db.t", 10), C: Cut("db.u", 10)}
+    writes = dict.fromkeys((A, B, C), OffsetRange(0, 100))
+    assert sorted(next_round(writes, cuts, bound(1))) == [A, C]
+
+
+def test_a_gap_waits_for_the_write_behind_it() -> None:
+    def decision() -> Decision:
+        gap, write = (
+            Step(StepKind.RECORD_GAP, OffsetRange(5, 10)),
+            Step(StepKind.WRITE, OffsetRange(10, 90), fresh=True),
+        )
+        return Decision("GAP/AFTER", (Step(StepKind.SETTLE, OffsetRange(0, 5)), gap, write))
+
+    cut = cut_writes({A: decision(), B: decision()}, {A: OffsetRange(10, 20)})
+    assert cut[A].steps[1:] == (decision().steps[1], Step(StepKind.WRITE, OffsetRange(10, 20), fresh=True))
+    assert cut[B].steps == decision().steps[:1]
+    assert writes_of({A: decision()}) == {A: OffsetRange(10, 90)}
+
+
+sizes = st.integers(1, 7)
+plans = st.dictionaries(
+    st.integers(0, 5).map(lambda n: TopicPartition("t", n)),
+    st.tuples(st.integers(0, 50), st.integers(1, 60)).map(lambda p: OffsetRange(p[0], p[0] + p[1])),
+)
+
+
+@given(
+    plans, st.lists(st.tuples(st.sampled_from(["db.t", "db.u"]), sizes), min_size=6, max_size=6), sizes, sizes, sizes
+)
+def test_rounds_tile_the_plan_in_order_within_their_bound(
+    plan: dict[TopicPartition, OffsetRange], kinds: list[tuple[str, int]], t: int, u: int, offsets: int
+) -> None:
+    cuts = {tp: Cut(*kinds[tp.partition]) for tp in plan}
+    most = Bound({"db.t": t, "db.u": u}, offsets * 10)
+    left, done = dict(plan), {tp: [OffsetRange(r.start, r.start)] for tp, r in plan.items()}
+    while left:
+        taken = next_round(left, cuts, most)
+        chunks = sum(-(-r.length // cuts[tp].chunk_offsets) for tp, r in taken.items())
+        assert chunks == 1 or most.holds(taken, cuts)
+        for tp, head in taken.items():
+            assert done[tp][-1].end == head.start
+            assert head.length > 0
+            done[tp].append(head)
+            left[tp] = OffsetRange(head.end, plan[tp].end)
+        left = {tp: r for tp, r in left.items() if not r.is_empty}
+    assert all(tiles(plan[tp], parts[1:]) for tp, parts in done.items())
