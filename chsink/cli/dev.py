@@ -100,7 +100,8 @@ def sql(
     stack = running(root)
     text = sys.stdin.read() if statement is None else statement
     for number, address in enumerate(stack.clickhouse):
-        typer.echo(f"clickhouse-{number}: " + (run_sql(address, text).strip() or "done").replace("\n", "\n  ", 1))
+        answer = run_sql(address, text).rstrip()
+        typer.echo(f"clickhouse-{number}:" + (f"\n{answer}" if answer else " done"))
 
 
 @dev.command()

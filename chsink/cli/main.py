@@ -49,7 +49,7 @@ def chsink(
     """Land every Kafka record in ClickHouse exactly once, as a PySpark Structured Streaming job.
 
     \b
-    A job is one TOML file. The least one:
+    A job is one TOML file. The smallest one:
       [sink]
       name = "flights"
       checkpoint = "/var/lib/chsink/flights"
@@ -62,14 +62,25 @@ def chsink(
       endpoints = ["http://localhost:8123"]
 
     \b
-    Start with:
-      chsink validate -c job.toml          is the file right?
-      chsink doctor -c job.toml            are services, tables and grants?
-      chsink run -c job.toml               land records until stopped
-      chsink status -c job.toml            what is recorded, and how far behind
+    Try it on this machine:
+      chsink dev up                        start Kafka, ZooKeeper and ClickHouse, and print the next commands
 
-    Exit codes: 0 done, 1 a check failed, 2 configuration or preflight, 3 halted and needs a person, 4 fenced by a
-    newer driver, 5 a service did not answer.
+    \b
+    Run a job of your own:
+      chsink init                          write a commented job.toml
+      chsink validate                      is the file right? (no network)
+      chsink doctor --sample 1000          are the services, tables and records right? (lands nothing)
+      chsink run                           land records until stopped
+      chsink status                        what is recorded, and how far behind Kafka it is
+
+    \b
+    Exit codes:
+      0  done
+      1  a check failed
+      2  the job file, a table or this machine needs a change first
+      3  halted: going on could lose or duplicate a record, so a person decides
+      4  fenced: a newer driver owns the sink
+      5  a service did not answer: restart
     """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
 
 
