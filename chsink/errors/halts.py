@@ -169,7 +169,8 @@ FOREIGN_ROWS = Entry(
     HaltError,
     "{tp}: the table may have forgotten the range's tokens, and may hold rows of these offsets that another sink, or "
     "an earlier topic of this name, inserted ({detail})",
-    "check in the table whether the range's own rows are there, then say so: `chsink state resolve --help`",
+    "if all of the range's own rows are there, run `chsink state resolve TOPIC PARTITION --landed`; if not, run it with "
+    "--resend, which names the rows to remove first",
 )
 SOURCE_MISSES_OFFSETS = Entry(
     "SOURCE_MISSES_OFFSETS",

@@ -654,6 +654,23 @@ def test_a_hole_that_kafka_cannot_explain_is_refused(landed: Job, spark: SparkSe
     landed.check()
 
 
+def test_where_records_are_skipped_on_purpose_no_row_is_removed_first(landed: Job) -> None:
+    skipping = ("--accept-removed", "--set", 'errors.on_bad_value="skip"')
+    for shard in landed.shards:
+        command(
+            shard,
+            f"ALTER TABLE {landed.tables[landed.topic]} DELETE WHERE _kafka_partition = 1 AND _kafka_offset = 11 "
+            "SETTINGS mutations_sync = 2",
+        )
+
+    refused = recover(landed, *skipping)
+
+    assert error_of(refused) == "CHS-331"
+    assert 0 < refused.stderr.index("--accept-holes") < refused.stderr.index("DELETE FROM")
+    assert recover(landed, *skipping, "--accept-holes").exit_code == 0
+    assert shown(landed, 1)["end"] == 30
+
+
 def test_holes_may_be_vouched_for(landed: Job) -> None:
     for shard in landed.shards:
         command(

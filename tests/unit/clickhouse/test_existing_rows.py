@@ -1,0 +1,103 @@
+"""Rows that the recorded state does not account for: which ones stop a start, and what is said of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from chsink.clickhouse.checks.existing_rows import existing_rows_findings
+from chsink.clickhouse.shards import ShardTable, Target
+from chsink.findings import Finding, Severity
+from statemachine import writes
+from statemachine.ranges import OffsetRange
+from statemachine.records import StateKey, StateRecord
+from tests.unit.clickhouse.server import table
+
+SAID = writes.Announcement("id", 10, "layout", "pipeline", 1000)
+Records = dict[StateKey, StateRecord]
+Rows = list[tuple[int, int, int]]
+
+
+def key(partition: int, table: str = "db.t") -> StateKey:
+    return StateKey("sink", "topic", partition, table)
+
+
+def before(end: int) -> StateRecord:
+    return writes.before(writes.empty(1, "a"), OffsetRange(0, end), SAID, epoch=1, attempt="b", fresh=True)
+
+
+def landed(end: int) -> StateRecord:
+    return writes.after(before(end), epoch=1, attempt="c")
+
+
+@dataclass
+class Shard:
+    """Answers with (partition, rows, last offset); keeps what it was asked."""
+
+    rows: Rows
+    asked: str = ""
+    url: str = "http://a"
+
+    def query(self, sql: str, parameters: Mapping[str, Any] | None = None) -> list[tuple[Any, ...]]:
+        assert parameters == {"topic": "topic"}
+        self.asked = sql
+        return list(self.rows)
+
+
+def findings(records: Records, *shards: Rows, latest: Records | None = None, columns: Any = None) -> list[Finding]:
+    described = table() if columns is None else table(columns=columns)
+    target = Target("topic", "db.t", tuple(ShardTable(Shard(rows), described) for rows in shards))
+    return list(existing_rows_findings(records, target, lambda: records if latest is None else latest))
+
+
+def test_rows_beyond_the_recorded_end() -> None:
+    [finding] = findings({key(0): landed(30), key(1): landed(5)}, [(0, 2, 31)], [(0, 3, 40)])
+
+    assert (finding.id, finding.severity) == ("CHS-229", Severity.ERROR)
+    assert "beyond what is recorded (partition 0: 5 rows up to offset 40, recorded end 30)" in finding.sentence
+    assert "`chsink state recover --replace`" in finding.fix
+
+
+@pytest.mark.parametrize("records", [{}, {key(0): writes.empty(1, "a")}, {key(0, "db.other"): landed(90)}])
+def test_rows_without_state(records: Records) -> None:
+    [finding] = findings(records, [(0, 7, 6)])
+
+    assert "of which this sink has no state (partition 0: 7 rows up to offset 6)" in finding.sentence
+    assert "`chsink state recover`" in finding.fix
+
+
+def test_no_more_partitions_are_named_than_a_line_holds() -> None:
+    [finding] = findings({}, [(p, 1, 0) for p in range(8)])
+
+    assert "partition 4: 1 rows up to offset 0; 3 more partitions)" in finding.sentence
+
+
+def test_a_driver_that_still_runs_landed_more_meanwhile() -> None:
+    """It announced before it inserted, so records that are read after the rows cover them."""
+    assert not findings({key(0): landed(30)}, [(0, 5, 34)], latest={key(0): before(35)})
+    assert findings({key(0): landed(30)}, [(0, 6, 35)], latest={key(0): before(35)})
+
+
+def test_rows_of_earlier_incarnations_are_known() -> None:
+    reset = writes.reset(landed(30), epoch=1, attempt="d")
+    again = writes.before(reset, OffsetRange(0, 4), SAID, epoch=1, attempt="e", fresh=True)
+    for record in (reset, again):
+        assert not findings({key(0): record}, [(0, 30, 29)])
+        [finding] = findings({key(0): record}, [(0, 1, 30)])
+        assert "recorded end 30" in finding.sentence
+
+
+def test_the_question_names_every_recorded_end() -> None:
+    shard = Shard([])
+    target = Target("topic", "db.t", (ShardTable(shard, table()),))
+
+    assert not list(existing_rows_findings({key(4): landed(30), key(1): before(5)}, target, dict))
+
+    assert "transform(toInt64(_kafka_partition), [toInt64(1), toInt64(4)], [toInt64(5), toInt64(30)]" in shard.asked
+
+
+def test_a_table_that_cannot_tell_is_not_asked() -> None:
+    assert not findings({}, [(0, 7, 6)], columns=())
