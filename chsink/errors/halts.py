@@ -169,8 +169,8 @@ FOREIGN_ROWS = Entry(
     HaltError,
     "{tp}: the table may have forgotten the range's tokens, and may hold rows of these offsets that another sink, or "
     "an earlier topic of this name, inserted ({detail})",
-    "if all of the range's own rows are there, run `chsink state resolve TOPIC PARTITION --landed`; if not, run it with "
-    "--resend, which names the rows to remove first",
+    "if all of the range's own rows are there, run `chsink state resolve TOPIC PARTITION --landed`; if not, run it "
+    "with --resend, which names the rows to remove first",
 )
 SOURCE_MISSES_OFFSETS = Entry(
     "SOURCE_MISSES_OFFSETS",
