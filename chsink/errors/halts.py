@@ -143,8 +143,9 @@ CHECKPOINT_DAMAGED = Entry(
     "CHECKPOINT_DAMAGED",
     "CHS-316",
     HaltError,
-    "the checkpoint has no {path}",
-    "the checkpoint is damaged: start with a new one; the sink resumes from its recorded state",
+    "the checkpoint is damaged: its file {path} {reason}",
+    "set sink.checkpoint to a new folder, or move this one away, and start again; the sink resumes from its recorded "
+    "state, so nothing is lost or inserted twice",
 )
 CANNOT_PROBE = Entry(
     "CANNOT_PROBE",

@@ -1,7 +1,8 @@
 """The checkpoint folder of a query before the query runs: can it be written, and is it the job's own?
 
-Spark finds out too late: it starts a query on a folder of other topics without a word, lands nothing, and ends well.  A
-local folder is read without Spark, so ``chsink doctor`` can; any other one through the session's file systems.
+Spark finds out too late: it starts a query on a folder of other topics without a word, lands nothing, and ends well; of
+a damaged one it says that something failed.
+A local folder is read without Spark, so ``chsink doctor`` can; any other one through the session's file systems.
 """
 
 from __future__ import annotations
@@ -14,27 +15,19 @@ from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import unquote, urlsplit
 
-from chsink.errors import PreflightError, halts, preflight
-from chsink.findings import Finding, Severity, found, passed
-from chsink.spark.offsets import Offsets, initial_offsets, source_offsets
+from chsink.errors import HaltError, PreflightError, halts, preflight
+from chsink.findings import Finding, Severity, found, of_error, passed
+from chsink.spark.offset_log import Files, Unreadable, check_readable, first_offsets, last_batch, planned_ends
 
 DEFAULT_FS = ("spark.hadoop.fs.defaultFS", "spark.hadoop.fs.default.name")
 
 
-class Folder(Protocol):
+class Folder(Files, Protocol):
     """A checkpoint folder, which need not exist yet."""
 
     @property
     def where(self) -> str:
         """What the job file calls it."""
-        ...
-
-    def names(self, part: str) -> list[str]:
-        """Names of the files in a subfolder; none where it does not exist."""
-        ...
-
-    def text(self, path: str) -> str | None:
-        """A file's content, None where it does not exist."""
         ...
 
     def write_problem(self) -> Finding | None:
@@ -55,7 +48,10 @@ class LocalFolder:
 
     def text(self, path: str) -> str | None:
         file = self.path / path
-        return file.read_text(encoding="utf-8") if file.is_file() else None
+        try:
+            return file.read_text(encoding="utf-8") if file.is_file() else None
+        except UnicodeDecodeError as error:
+            raise Unreadable("it is not text") from error
 
     def write_problem(self) -> Finding | None:
         nearest = next(p for p in (self.path, *self.path.parents) if p.exists())
@@ -86,7 +82,12 @@ def checkpoint_findings(folder: Folder, topics: Collection[str], recorded: bool 
         yield problem
         return
     try:
-        ends, committed = _planned(folder), _committed(folder)
+        check_readable(folder)
+        last = last_batch(folder, "offsets")
+        ends, committed = ({} if last is None else planned_ends(folder, last)), _committed(folder)
+    except HaltError as error:
+        yield of_error(error)
+        return
     except PreflightError as error:
         yield found(Severity.ERROR, preflight.CHECKPOINT_FOREIGN, checkpoint=folder.where, reason=error.message)
         return
@@ -100,22 +101,13 @@ def checkpoint_findings(folder: Folder, topics: Collection[str], recorded: bool 
         yield passed(preflight.CHECKPOINT_FOREIGN, checkpoint=folder.where)
 
 
-def _planned(folder: Folder) -> Offsets:
-    """Where the last planned batch ends; nothing in a new folder."""
-    last = max(map(int, filter(str.isdigit, folder.names("offsets"))), default=None)
-    text = None if last is None else folder.text(f"offsets/{last}")
-    return {} if text is None else source_offsets(text)
-
-
 def _committed(folder: Folder) -> bool:
     """Whether the query has finished a batch that held records."""
-    last = max(map(int, filter(str.isdigit, folder.names("commits"))), default=None)
-    end = None if last is None else folder.text(f"offsets/{last}")
-    start = folder.text("sources/0/0")
-    if end is None or start is None:
+    last = last_batch(folder, "commits")
+    if last is None:
         return False
-    starts = initial_offsets(start)
-    return any(offset > starts.get(tp, 0) for tp, offset in source_offsets(end).items())
+    starts = first_offsets(folder)
+    return any(offset > starts.get(tp, 0) for tp, offset in planned_ends(folder, last).items())
 
 
 def not_writable(checkpoint: str, reason: str) -> Finding:

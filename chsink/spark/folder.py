@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from chsink.errors import preflight
 from chsink.findings import Finding, Severity, found
 from chsink.spark.checkpoint import not_writable
-from chsink.spark.offset_log import read_text
+from chsink.spark.offset_log import Unreadable
 
 NO_FILE_SYSTEM = ("ClassNotFoundException", "NoClassDefFoundError", "UnsupportedFileSystemException")
 
@@ -30,7 +30,20 @@ class SparkFolder:
         return [str(s.getPath().getName()) for s in system.listStatus(path)] if system.exists(path) else []
 
     def text(self, path: str) -> str | None:
-        return read_text(self.spark, f"{self.where}/{path}")
+        file = self._path(path)
+        system = self._system(file)
+        if not system.exists(file):
+            return None
+        assert self.spark._jvm is not None
+        stream = system.open(file)
+        try:
+            return str(self.spark._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
+        except Py4JJavaError as error:
+            if "ChecksumException" in str(error.java_exception):
+                raise Unreadable("its checksum is wrong") from error
+            raise
+        finally:
+            stream.close()
 
     def write_problem(self) -> Finding | None:
         probe = self._path(f".chsink-{uuid.uuid4().hex}")

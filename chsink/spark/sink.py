@@ -137,7 +137,7 @@ class Sink:
         """The batch at hand of the query that runs it."""
         query, spark = current_query(frame), frame.sparkSession
         check_whole(frame)
-        planned = planned_batch(spark, query.checkpoint, batch_id)
+        planned = planned_batch(SparkFolder(query.checkpoint, spark), batch_id)
         return self._batch(query.run_id, frame, planned, lambda: query.stream(spark))
 
     def _batch(

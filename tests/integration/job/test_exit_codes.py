@@ -129,3 +129,19 @@ def test_bad_value_exits_with_3(job: Job, run: Run) -> None:
     result = run(job)
     refused(result, 3, "CHS-501", f"topic '{job.topic}' partition 0 offset 3", "'id'", "on_bad_value")
     assert "none of your business" not in result.output
+
+
+def test_damaged_checkpoint_is_named_and_a_new_one_goes_on(job: Job, run: Run) -> None:
+    """Spark would fail on it at every start, without a name; nothing is claimed or read meanwhile."""
+    assert run(job).exit_code == 0
+    job.send(0, 4)
+    assert run(job).exit_code == 0
+    job.send(0, 5)
+    plan = job.checkpoint / "offsets" / "1"
+    plan.write_text(plan.read_text()[:-9])
+    refused(run(job), 3, "CHS-316", "offsets/1 cannot be read: its checksum is wrong", "sink.checkpoint")
+    (plan.parent / ".1.crc").unlink()
+    refused(run(job), 3, "CHS-316", "offsets/1 is cut off")
+    job.checkpoint.rename(job.folder / "moved away")
+    assert run(job).exit_code == 0
+    job.check()

@@ -16,7 +16,7 @@ from statemachine.ranges import OffsetRange, TopicPartition
 
 TP = TopicPartition("t", 0)
 ALTERED = AlteredError("CHS-233", "altered", "start again")
-HALT = halts.CHECKPOINT_DAMAGED(path="offsets/3")
+HALT = halts.CHECKPOINT_DAMAGED(path="offsets/3", reason="is missing")
 
 
 @dataclass(frozen=True)

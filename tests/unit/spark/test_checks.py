@@ -10,10 +10,12 @@ from pathlib import Path
 import pytest
 
 from chsink.embedded import java
-from chsink.errors import PreflightError
+from chsink.errors import HaltError, PreflightError
 from chsink.findings import Finding, Severity
 from chsink.spark import checks
 from chsink.spark.checkpoint import LocalFolder, checkpoint_findings, local_folder
+from chsink.spark.offset_log import planned_batch
+from statemachine.ranges import OffsetRange, TopicPartition
 
 IDS = {"flights": {"0": 7, "1": 3}}
 
@@ -73,6 +75,75 @@ def test_progress_that_the_sink_does_not_know(tmp_path: Path) -> None:
     """Of another sink on the same topic, or the state is lost: a person has to say which."""
     finding = check(folder(tmp_path), has_state=False)
     assert (finding.id, finding.error().exit_code) == ("CHS-302", 3)
+
+
+# --- damaged files ---------------------------------------------------------------------------------------------------
+
+
+def three_batches(root: Path) -> LocalFolder:
+    """Batch 2 is planned, and not yet committed."""
+    whole = folder(root)
+    (root / "metadata").write_text('{"id":"5f1c"}')
+    for n in (1, 2):
+        (root / f"offsets/{n}").write_text((root / "offsets/0").read_text())
+    (root / "commits/1").write_text("v1\n{}")
+    for name in ("offsets/2", "commits/1"):
+        path = root / name
+        path.with_name(f".{path.name}.crc").write_bytes(b"crc")
+    return whole
+
+
+def damages(file: str, text: str) -> list[tuple[str, str]]:
+    """Each way to cut a file after its first signs, at the ends of lines, and before its last sign."""
+    lines = [i + 1 for i, sign in enumerate(text) if sign == "\n"]
+    return [(file, text[:n]) for n in sorted({0, 1, len(text) - 1, *lines, *(n - 1 for n in lines)})]
+
+
+PLAN = f'v1\n{{"batchWatermarkMs":0}}\n{json.dumps(IDS)}'
+DAMAGES = [
+    *damages("offsets/2", PLAN), *damages("offsets/1", PLAN), *damages("commits/1", "v1\n{}"),
+    *damages("metadata", '{"id":"5f1c"}'), *damages("sources/0/0", "\0v1\n" + json.dumps(IDS)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("file", "left"), DAMAGES)
+def test_a_file_that_is_cut_off_is_named(tmp_path: Path, file: str, left: str) -> None:
+    of = three_batches(tmp_path)
+    assert check(of).severity is Severity.OK
+    (tmp_path / file).write_text(left)
+    assert (check(of).id, check(of).error().exit_code) == ("CHS-316", 3)
+    assert f"its file {file} " in check(of).sentence
+
+
+@pytest.mark.parametrize("file", ["offsets/2", "offsets/1", "offsets/0", "commits/1", "sources/0/0"])
+def test_a_file_that_is_missing_is_named(tmp_path: Path, file: str) -> None:
+    """``offsets/0`` is too old to matter, and Spark removes such; of ``commits/1`` its checksum is left."""
+    of = three_batches(tmp_path)
+    if file == "commits/1":
+        (tmp_path / "offsets/2").unlink()
+        (tmp_path / "offsets/.2.crc").unlink()
+    (tmp_path / file).unlink()
+    if file == "offsets/0":
+        (tmp_path / "commits/0").unlink()
+        assert check(of).severity is Severity.OK
+        return
+    assert check(of).id == "CHS-316"
+    assert f"its file {file} " in check(of).sentence
+
+
+def test_bytes_that_are_no_text(tmp_path: Path) -> None:
+    of = three_batches(tmp_path)
+    (tmp_path / "offsets/2").write_bytes(b"v1\n{}\n\xff\xfe")
+    assert "its file offsets/2 cannot be read" in check(of).sentence
+
+
+def test_the_plan_of_a_batch_is_read_by_the_same_rules(tmp_path: Path) -> None:
+    of = three_batches(tmp_path)
+    tp = TopicPartition("flights", 0)
+    assert planned_batch(of, 2).ranges[tp] == OffsetRange(7, 7)
+    (tmp_path / "offsets/1").unlink()
+    with pytest.raises(HaltError, match="CHS-316.*offsets/1 is missing"):
+        planned_batch(of, 2)
 
 
 @pytest.mark.parametrize("has_state", [True, None])
