@@ -52,6 +52,8 @@ CONFIGURED = (
     "spark.sql.legacy.timeParserPolicy",
 )
 """Settings of the session that decide what an expression gives."""
+FETCH_WAIT = "kafka.fetch.max.wait.ms"
+FETCH_WAIT_MS = "20"
 STATEFUL = ("FlatMapGroups", "TransformWithState", "FlatMapCoGroups", "StateStore")
 
 
@@ -86,10 +88,9 @@ class StreamPlan:
         """A batch read with the stream's options and the stream's own attributes."""
         starts = _by_topic({tp: r.start for tp, r in ranges.items()})
         ends = _by_topic({tp: r.end for tp, r in ranges.items()})
-        kept = {k: v for k, v in self.options.items() if k.lower() not in SOURCE_ONLY}
         frame = (
             self.spark.read.format("kafka")
-            .options(**kept)
+            .options(**exact_options(self.options))
             .option("assign", json.dumps({t: [int(p) for p in by] for t, by in starts.items()}))
             .option("startingOffsets", json.dumps(starts))
             .option("endingOffsets", json.dumps(ends))
@@ -98,6 +99,17 @@ class StreamPlan:
         )
         relation: Any = frame._jdf.queryExecution().analyzed()
         return relation.copy(relation.relation(), leaf.output(), relation.catalogTable(), False, relation.stream())
+
+
+def exact_options(options: Mapping[str, str]) -> dict[str, str]:
+    """A stream's options for an exact read of it: without what says where a stream reads, and without idle waits.
+
+    A consumer that starts has its first answer after ``fetch.max.wait.ms`` where a range is smaller than a fetch.  By
+    default that is half a second for each range in doubt.
+    """
+    kept = {k: v for k, v in options.items() if k.lower() not in SOURCE_ONLY}
+    waits = any(k.lower() == FETCH_WAIT for k in kept)
+    return kept if waits else {**kept, FETCH_WAIT: FETCH_WAIT_MS}
 
 
 def inspect(spark: SparkSession, plan: Any) -> StreamPlan:
