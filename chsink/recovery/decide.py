@@ -23,19 +23,19 @@ Verdict = Literal["landed", "resend", "lost"]
 
 
 def plan_reset(services: Services, topic: str, partition: int | None) -> Change:
-    """Begin anew: EMPTY rows of the next incarnation."""
+    """Start over: EMPTY rows of the next incarnation."""
     found = find(services, topic, partition)
     in_doubt = [f"{k.topic_partition} {r.range}" for k, r in found.items() if r.in_doubt]
     doubtful = [f"in doubt, and forgotten too: {', '.join(in_doubt)}"] if in_doubt else []
     says = (
-        f"what was landed of {topic} ({len(found)} records) is forgotten; rows in the tables stay as they are",
+        f"the recorded ranges of {topic} ({len(found)} partitions) are forgotten; rows in the tables stay as they are",
         (
-            "the next start needs a new checkpoint, and reads from kafka.starting_offsets = "
+            "start with a new checkpoint: it reads these partitions from kafka.starting_offsets = "
             f"{services.config.kafka.starting_offsets!r}"
         ),
-        "records that are in the table already will land a second time, unless the table is emptied first",
+        "records whose rows are in the table are inserted again, unless you remove the rows first",
         "a job that runs on this sink is fenced: it stops with CHS-801",
-        "end its executors first: a task that still lives may land one more piece of what is in doubt",
+        "end its executors first: a task that still runs may insert one more piece of what is in doubt",
         *doubtful,
     )
     return Change(found, says, dict.fromkeys(found, _reset))
