@@ -22,7 +22,7 @@ class Kafka(Section):
     bootstrap: HostPorts = Field(description='Bootstrap servers: `"host:port,host:port"`, or a list.')
     starting_offsets: Literal["earliest", "latest"] = Field(
         default="earliest",
-        description="Where to begin at the first start and after a reset. Later partitions begin at their first offset.",
+        description="Where to begin at the first start and after a reset. Later partitions begin at the first offset.",
     )
     max_offsets_per_trigger: int | None = Field(
         default=None,
