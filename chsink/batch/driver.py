@@ -263,16 +263,14 @@ class Driver:
     def _take_up(self, keys: Sequence[StateKey]) -> None:
         """Announce ranges in doubt again, before anything is sent, if they must be probed or are late."""
         with asking_target():
-            probed = {k for k in keys if self.window.must_probe(k, self.ledger.records[k])}
+            probed = [k for k in keys if self.window.must_probe(k, self.ledger.records[k])]
+        self._check_no_foreign(probed)  # before the wait, which may be long, and after it
+        with asking_target():
+            for key in probed:
+                self.window.wait_out_senders(key, self.ledger.records[key])
+        self._check_no_foreign(probed)
+        with asking_target():
             late = [k for k in keys if k in probed or self.window.is_late(k, self.ledger.records[k])]
-        for key in probed:
-            record = self.ledger.records[key]
-            with asking_target():
-                foreign = record.start < record.older_end or self.window.holds_foreign(key, record)
-            if foreign:
-                older = f", and an earlier one reached offset {record.older_end}" if record.older_end else ""
-                detail = f"the range {record.range} of incarnation {record.incarnation} is in doubt{older}"
-                raise halts.FOREIGN_ROWS(tp=key.topic_partition, detail=detail)
         attempt, now, changes = self.ledger.attempt(), self.clock.now_ms(), {}
         for key in late:
             record, probe = self.ledger.records[key], key in probed
@@ -288,6 +286,17 @@ class Driver:
             )
         if changes:
             self.ledger.write(changes)
+
+    def _check_no_foreign(self, keys: Iterable[StateKey]) -> None:
+        """HaltError CHS-318 where a probe could count rows that are not the range's own."""
+        for key in keys:
+            record = self.ledger.records[key]
+            with asking_target():
+                foreign = record.start < record.older_end or self.window.holds_foreign(key, record)
+            if foreign:
+                older = f", and an earlier one reached offset {record.older_end}" if record.older_end else ""
+                detail = f"the range {record.range} of incarnation {record.incarnation} is in doubt{older}"
+                raise halts.FOREIGN_ROWS(tp=key.topic_partition, detail=detail)
 
     def _assign(self, key: StateKey) -> Assignment:
         record = self.ledger.records[key]

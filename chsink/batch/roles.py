@@ -98,8 +98,11 @@ class Window(Protocol):
 
     def must_probe(self, key: StateKey, record: StateRecord) -> bool:
         """Whether tokens of this range in doubt may have left the window, so that its pieces must be probed by offset.
-        Raises HaltError if so and the table cannot be probed.
+        Raises HaltError if so and the table cannot be probed.  Waits for nothing.
         """
+
+    def wait_out_senders(self, key: StateKey, record: StateRecord) -> None:
+        """Return when no task of an earlier attempt can send the range any more, and no server inserts it."""
 
     def holds_foreign(self, key: StateKey, record: StateRecord) -> bool:
         """Whether the table has rows of the topic-partition that this sink cannot have sent: a probe may count them."""

@@ -84,7 +84,6 @@ class DedupWindow:
             return False
         if not all(m.table.can_probe for m in shards):
             raise halts.CANNOT_PROBE(tp=key.topic_partition, range=record.range, reason=why, table=key.table)
-        self._wait_out_senders(shards, key, record, why)
         return True
 
     def holds_foreign(self, key: StateKey, record: StateRecord) -> bool:
@@ -121,14 +120,21 @@ class DedupWindow:
 
     # --- waiting for others -----------------------------------------------------------------------------------------
 
-    def _wait_out_senders(self, shards: Sequence[ShardTable], key: StateKey, record: StateRecord, why: str) -> None:
-        """Until no task of an older attempt can start a send, and those that started have ended."""
+    def wait_out_senders(self, key: StateKey, record: StateRecord) -> None:
+        """See :class:`chsink.batch.roles.Window`."""
         until = record.before_at + self._limit_s(key, record) * 1000
         left_s = (until - self.clock.now_ms()) / 1000
         if left_s > 0:
-            self.say(f"{key.topic_partition} {record.range}: {why}; waiting {left_s:.0f} s for possible senders")
+            tp, why = key.topic_partition, self.doubtful_tokens(key, record)
+            self.say(
+                f"{tp} {record.range} is in doubt, and {why}. Waiting {left_s:.0f} s, until no task of the earlier run "
+                "can send it any more; then its rows are looked for. To wait less, stop every process of the earlier "
+                "run, executors included, then lower in_doubt.max_age_s and start again; or decide now: stop this job "
+                f"and run `chsink state resolve {tp.topic} {tp.partition}` with --landed, or with --resend "
+                "--senders-gone if none of the rows is in the table"
+            )
             self.clock.sleep(left_s)
-        for shard in shards:
+        for shard in self.shards(key.table, record.layout):
             self._wait_for_inserts(shard, key, record)
 
     def _wait_for_inserts(self, shard: ShardTable, key: StateKey, record: StateRecord) -> None:

@@ -53,6 +53,8 @@ def test_probing_waits_until_nobody_can_be_sending(
     server.mark = mark
     server.running = 3
     assert window(server, engine).must_probe(KEY, in_doubt(age_s)), name
+    assert server.clock.slept == [], "what would halt does so before it waits"
+    window(server, engine).wait_out_senders(KEY, in_doubt(age_s))
     assert server.clock.slept == [590, 1, 1, 1]
     assert [p["head"] for sql, p in server.asked if "system.processes" in sql] == ["sink:topic:3:10-20:"] * 4
 
@@ -60,8 +62,18 @@ def test_probing_waits_until_nobody_can_be_sending(
 def test_an_insert_that_does_not_end_is_an_error(server: Server) -> None:
     server.mark, server.running = RESTARTED, 10_000
     with pytest.raises(UnavailableError, match="CHS-710"):
-        window(server).must_probe(KEY, in_doubt(700))
+        window(server).wait_out_senders(KEY, in_doubt(700))
     assert sum(server.clock.slept) == 120
+
+
+def test_a_wait_names_its_reason_and_the_way_out(server: Server) -> None:
+    server.mark, heard = RESTARTED, []
+    asking = window(server)
+    asking.say = heard.append
+    asking.wait_out_senders(KEY, in_doubt(10))
+    [line] = heard
+    for words in ("topic-3 [10, 20)", "restarted", "Waiting 590 s", "in_doubt.max_age_s", "resolve topic 3` with"):
+        assert words in line
 
 
 def test_once_probed_always_probed(server: Server) -> None:

@@ -1,0 +1,73 @@
+"""Ranges in doubt whose tokens may be forgotten: whatever will halt does so before anybody is waited for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from chsink.batch.driver import Driver
+from chsink.errors import HaltError, halts
+from statemachine.records import Phase, StateKey, StateRecord
+
+KEYS = [StateKey("s", "t", n, "db.t") for n in range(3)]
+RECORD = StateRecord(Phase.BEFORE, 1, "a", "id", start=10, end=20, chunk_offsets=4)
+
+
+@dataclass
+class Window:
+    """Every range must be probed, after an hour; ``foreign`` and ``blind`` name partitions that halt instead."""
+
+    foreign: int | None = None
+    blind: int | None = None
+    waited: list[int] = field(default_factory=list)
+
+    def must_probe(self, key: StateKey, record: StateRecord) -> bool:
+        if key.partition == self.blind:
+            raise halts.CANNOT_PROBE(tp=key.topic_partition, range=record.range, reason="it is old", table=key.table)
+        return True
+
+    def holds_foreign(self, key: StateKey, record: StateRecord) -> bool:
+        return key.partition == self.foreign
+
+    def wait_out_senders(self, key: StateKey, record: StateRecord) -> None:
+        self.waited.append(key.partition)
+
+    def is_late(self, key: StateKey, record: StateRecord) -> bool:
+        return False
+
+    def marks(self, table: str, layout: str | None) -> tuple[()]:
+        return ()
+
+
+def take_up(window: Window, **changes: Any) -> dict[StateKey, StateRecord]:
+    written: dict[StateKey, StateRecord] = {}
+    records = {**dict.fromkeys(KEYS, RECORD), KEYS[2]: replace(RECORD, **changes)}
+    ledger = SimpleNamespace(records=records, epoch=1, attempt=lambda: "b", write=written.update)
+    clock = SimpleNamespace(now_ms=lambda: 5)
+    unused: Any = None
+    driver = Driver(ledger, {}, unused, window, clock, unused, unused, unused)  # type: ignore[arg-type]
+    driver._take_up(KEYS)
+    return written
+
+
+@pytest.mark.parametrize(("window", "id"), [(Window(blind=2), "CHS-317"), (Window(foreign=2), "CHS-318")])
+def test_a_halt_of_the_last_partition_waits_for_no_sender(window: Window, id: str) -> None:
+    with pytest.raises(HaltError, match=f"{id}.*t-2"):
+        take_up(window)
+    assert window.waited == []
+
+
+def test_an_earlier_life_of_the_range_waits_for_no_sender() -> None:
+    window = Window()
+    with pytest.raises(HaltError, match="CHS-318.*an earlier one reached offset 11"):
+        take_up(window, incarnation=1, older_end=11)
+    assert window.waited == []
+
+
+def test_all_are_waited_for_before_any_is_announced_again() -> None:
+    window = Window()
+    assert all(r.probe for r in take_up(window).values())
+    assert window.waited == [0, 1, 2]
