@@ -77,7 +77,9 @@ def survey(services: Services, say: Say, accepted: Accepted, *, replace: bool = 
 
 
 def _is_stale(target: Target, key: StateKey, record: StateRecord) -> bool:
-    """Whether the table holds rows beyond all that was ever recorded."""
+    """Whether the table holds rows beyond all that was ever recorded, where it can tell."""
+    if not {c.name for c in target.table.columns}.issuperset(PROBE_COLUMNS):
+        return False
     with asking_target():
         seen = extent([s.client for s in target.shards], target.name, key.topic_partition)
     return seen is not None and seen.range.end > record.known_end
