@@ -655,7 +655,7 @@ def test_a_hole_that_kafka_cannot_explain_is_refused(landed: Job, spark: SparkSe
 
 
 def test_where_records_are_skipped_on_purpose_no_row_is_removed_first(landed: Job) -> None:
-    skipping = ("--accept-removed", "--set", 'errors.on_bad_value="skip"')
+    skipping = ("--accept-removed", "--set", "errors.on_bad_value=skip")
     for shard in landed.shards:
         command(
             shard,
