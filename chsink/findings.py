@@ -75,8 +75,8 @@ def of_error(raised: ChsinkError) -> Finding:
 def guarded(what: str, check: Callable[[], Iterable[Finding]]) -> Iterator[Finding]:
     """The findings of a check; an error that ends it is its last finding, so that other checks still run.
 
-    A service without an answer is CHS-709; a question that the server refuses is CHS-219, a warning: what it would have
-    told is not known.
+    A service without an answer is CHS-709; a question that the server refuses is CHS-219, a warning: its answer is
+    not known.
     """
     try:
         yield from check()

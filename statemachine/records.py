@@ -66,8 +66,8 @@ class StateRecord:
     """One topic-partition's state.
 
     ``before_at`` is the driver's clock in ms when BEFORE was written, ``marks`` what the target held then, per shard.
-    With ``probe`` the deduplication tokens of a range in doubt are not trusted any more, by nobody: its pieces are
-    looked for.  ``attempt`` is unique per write: a write names the attempt it replaces.  ``nonce`` is the attempt that
+    With ``probe``, no driver or task trusts the deduplication tokens of a range in doubt any more: its pieces are
+    probed for.  ``attempt`` is unique per write: a write names the attempt it replaces.  ``nonce`` is the attempt that
     announced the incarnation's first range, or the last one that was sent again under new tokens: it is in every token.
 
     ``older_end`` is the end of all that earlier incarnations announced: rows of these offsets may be theirs.  ``late``

@@ -1,8 +1,9 @@
 """Deduplication tokens: the name of a piece (chunk × shard) that every attempt gives it.
 
-A token ignores content, so it must name everything that decides content: the recorded range (not the part of it at
-hand), its chunking, the chunk, the shard and the layout that cut it, and the record's nonce.  The nonce stands for the
-incarnation: a sink that starts again from nothing, under the same name and with the same offsets, has other tokens.
+A token ignores content, so it must name everything that decides content: the recorded range (not the part of it that
+a batch contains), its chunking, the chunk, the shard and the layout that cut it, and the record's nonce.  The nonce
+stands for the incarnation: a sink that starts again from nothing, under the same name and with the same offsets, has
+other tokens.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ TOKEN_VERSION = 2
 
 
 def token_head(key: StateKey, record: StateRecord) -> str:
-    """How the tokens of the record's range begin: readable, for people who look into system tables."""
+    """How the tokens of the record's range begin: readable, for people who read system tables."""
     return f"{key.sink}:{key.topic}:{key.partition}:{record.start}-{record.end}:"
 
 

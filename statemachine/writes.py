@@ -44,8 +44,8 @@ def before(
     The first range of an incarnation gives it its nonce.
 
     ``gap`` holds the offsets between the recorded range and ``asked``, lost by Kafka: the same write records them.
-    With more than ``MAX_GAPS`` the processed region is cut after the oldest one: offsets before it are then refused
-    when they are offered again, never taken for processed.
+    With more than ``MAX_GAPS``, the processed region is cut after the oldest one: offsets before it are refused if they
+    are offered again, never treated as processed.
     """
     assert not record.in_doubt and not asked.is_empty and record.epoch <= epoch, (record, asked)
     assert gap is None or (gap.start == record.end and not fresh), (record, asked, gap)
@@ -84,7 +84,7 @@ def after(record: StateRecord, *, epoch: int, attempt: str) -> StateRecord:
 def renew(
     record: StateRecord, *, before_at: int, marks: tuple[Mark, ...], probe: bool, epoch: int, attempt: str
 ) -> StateRecord:
-    """Announce an in-doubt range anew for a late settler: whoever comes next waits for *its* sends.
+    """Announce a range in doubt again, for a late settler: the next driver waits for *its* sends.
 
     ``marks`` stay the recorded ones as long as tokens are trusted; with ``probe`` they are what the target holds now.
     """
@@ -95,16 +95,16 @@ def renew(
 
 
 def adopt(record: StateRecord, *, epoch: int, attempt: str) -> StateRecord:
-    """Take the record over unchanged: its old owner's next write will be refused."""
+    """Take over the record unchanged: its old owner's next write will be refused."""
     assert record.epoch <= epoch, record
     return replace(record, epoch=epoch, attempt=attempt)
 
 
-# --- by decision of a person -----------------------------------------------------------------------------------------
+# --- decided by a person ---------------------------------------------------------------------------------------------
 
 
 def lost(record: StateRecord, *, epoch: int, attempt: str) -> StateRecord:
-    """Nothing of the announced range will be landed any more: it is done with, and recorded as a gap."""
+    """Give up the announced range: nothing more of it will land, and it is recorded as a gap."""
     first, gaps = _bounded(record.first, (*record.gaps, record.range))
     return replace(after(record, epoch=epoch, attempt=attempt), first=first, gaps=gaps)
 

@@ -218,7 +218,7 @@ class Ledger:
                     raise self._fenced(f"{current.driver}, epoch {current.epoch}, since {_when(current.claimed_at)}")
                 return rows
             if current is None and self.clock.now_ms() >= deadline:
-                raise self._fenced("nobody: its row is gone")
+                raise self._fenced("no one: its row is gone")
             self._wait(deadline, "read its own claim")
 
     def _fenced(self, owner: str) -> ChsinkError:

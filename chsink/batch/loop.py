@@ -79,7 +79,7 @@ class BatchLoop(Generic[A, S]):
             self._run = None
 
     def land(self, at_hand: Callable[[], MicroBatch[A, S]]) -> None:
-        """Land one micro-batch.  ``at_hand`` raises ChsinkError when it cannot be told what the batch is.
+        """Land one micro-batch.  ``at_hand`` raises ChsinkError when it is not known what the batch is.
 
         Raises :class:`Ended` when the loop was asked to end before it.
         """
@@ -90,7 +90,7 @@ class BatchLoop(Generic[A, S]):
                 self._take(at_hand())
 
     def end_after_batch(self, wait_s: float) -> bool:
-        """Take no further batch.  Whether the one at hand is done, for which ``wait_s`` is waited."""
+        """Take no further batch, and wait up to ``wait_s`` for the current one.  Whether it is done."""
         self._ending = True
         done = self._lock.acquire(timeout=wait_s)
         if done:

@@ -3,7 +3,7 @@
 Rules:
 - Reading (and Kafka, and the JVM behind it) goes on while one chunk is being landed, never more: memory is two chunks,
   whatever the batch.
-- Errors the sink knows are reported in the acknowledgement, not raised: Spark would only run a hopeless task again.
+- Errors that chsink knows are reported in the acknowledgement, not raised: Spark would only repeat a hopeless task.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LandChunk = Callable[[Chunk], ChunkAck]
 
 
 def one_thread() -> Executor:
-    """What lands chunks in production: one thread beside the one that reads."""
+    """What lands chunks in production: one thread next to the one that reads."""
     return ThreadPoolExecutor(1, thread_name_prefix="chsink-land")
 
 

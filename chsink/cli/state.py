@@ -24,7 +24,7 @@ state = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich" if sys.stdout.isatty() else None,
-    help="Look at the recorded state; resolve, reset or recover it by hand.",
+    help="Show the recorded state; resolve, reset or recover it manually.",
 )
 
 PATIENCE_S = 5
@@ -209,7 +209,7 @@ def _name(key: StateKey) -> list[str]:
 
 
 def _impatient(config: Config) -> Config:
-    """A person is waiting: what a server that is gone would have told is soon said to be unknown."""
+    """A person is waiting: stop soon waiting for a server that does not respond."""
     clickhouse = config.clickhouse
     shorter = {"retry_for_s": min(clickhouse.retry_for_s, PATIENCE_S)}
     return config.model_copy(update={"clickhouse": clickhouse.model_copy(update=shorter)})

@@ -107,7 +107,7 @@ class PieceLander:
 
 
 def _already_there(piece: Piece, offsets: OffsetRange, assignment: Assignment, writer: BlockWriter) -> bool:
-    """When tokens cannot be trusted: whether the whole piece is in the table.  Halts when only a part of it is."""
+    """Whether the whole piece is in the table, if tokens cannot be trusted.  Halts if only a part of it is."""
     key = assignment.key
     with asking_target():
         there = writer.rows_there(piece.shard, key.table, key.topic_partition, offsets)

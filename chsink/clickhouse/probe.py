@@ -29,7 +29,7 @@ _ROWS = (
     "AND _kafka_offset >= {start:Int64} AND _kafka_offset < {end:Int64}"
 )
 _WHOLE = "SETTINGS read_overflow_mode = 'throw', timeout_overflow_mode = 'throw', result_overflow_mode = 'throw'"
-"""An error where a limit of the user's profile would have it count only some of the rows."""
+"""Where a limit of the user's profile would make it count only some of the rows: an error instead."""
 _VIEWS = f"SELECT arrayZip(dependencies_database, dependencies_table) {THE_TABLE}"
 
 

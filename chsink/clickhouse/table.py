@@ -25,8 +25,9 @@ THE_TABLE = "FROM system.tables WHERE database = {database:String} AND name = {n
 class TargetTable:
     """One table on one endpoint.
 
-    ``identity`` tells it from a table of the same name that was made anew.  ``merge_tree`` holds the effective
-    MergeTree settings that matter here, ``definition`` is a digest of the whole.  All are the same on every replica.
+    ``identity`` differs for a table of the same name that was dropped and recreated.  ``merge_tree`` holds the
+    effective MergeTree settings that matter here, ``definition`` is a digest of the whole.  All are the same on every
+    replica.
     """
 
     database: str

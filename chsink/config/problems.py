@@ -1,6 +1,6 @@
 """What is wrong with a job file: an error of the catalogue, at a key, with the origin of the key's value.
 
-All problems of a file are collected and reported together: nobody should have to run a command once per typing error.
+All problems of a file are collected and reported together: no one should have to run a command once per typing error.
 """
 
 from __future__ import annotations

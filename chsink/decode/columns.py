@@ -1,4 +1,4 @@
-"""What a decoder is told about a table."""
+"""What a decoder knows about a table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Processes that outlive the one that started them, told apart from strangers that were given the same pid later.
+"""Processes that outlive the one that started them, and how to recognize them when another process has got the pid.
 
 A pid alone names nothing: the system gives it again.  A pid with the moment its process started, in this boot of the
 machine, names one process for good.

@@ -26,7 +26,7 @@ _random = random.SystemRandom()
 
 
 def free_port() -> int:
-    """A port on 127.0.0.1 that nobody listens on and that this process now owns; never given twice.
+    """A port on 127.0.0.1 on which no process listens, reserved for this process; never returned twice.
 
     Raises CHS-904 when none is found within a bounded number of draws.
     """

@@ -63,7 +63,7 @@ class PreflightError(ChsinkError):
 
 
 class AlteredError(PreflightError):
-    """A target table is no longer what it was when the job looked at it; found before a record was written."""
+    """A target table is no longer what it was when the job read its definition; found before a record was written."""
 
 
 class HaltError(ChsinkError):

@@ -108,5 +108,6 @@ def _batch(messages: Sequence[Message[bytes, bytes]]) -> pa.RecordBatch:
         columns["offset"].append(message.offset())
         columns["timestamp"].append(datetime.fromtimestamp(max(0, message.timestamp()[1]) / 1000, UTC))
         headers = message.headers()
+        assert not isinstance(headers, dict), "a list where they are read"
         columns["headers"].append(None if headers is None else [{"key": k, "value": v} for k, v in headers])
     return pa.RecordBatch.from_pydict(columns, schema=SCHEMA)

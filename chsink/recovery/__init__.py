@@ -1,4 +1,4 @@
-"""What a person may do to the state: look at it, decide about a range in doubt, begin anew, rebuild what was lost.
+"""What a person may do to the state: show it, decide about a range in doubt, reset it, rebuild what was lost.
 
 Rules:
 - A change is shown before it is made, and made only to the record that was shown.

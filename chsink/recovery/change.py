@@ -1,4 +1,4 @@
-"""Changing state by hand: find the records, show the change, claim the sink, write."""
+"""Changing state manually: find the records, show the change, claim the sink, write."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ def _resend(  # noqa: PLR0917 - the last three are given by who carries it out
 
 
 def _check_resend(services: Services, key: StateKey, record: StateRecord, seen: Seen, *, senders_gone: bool) -> None:
-    """A range may be sent anew only when it can be read, nobody else can still send it, and none of it is there."""
+    """A range may be resent only if it can be read, no other process can still send it, and none of it is there."""
     tp = key.topic_partition
     if not services.clickhouse.is_routed(key):
         raise halts.RESEND_NOT_ROUTED(tp=tp, table=key.table)
@@ -148,7 +148,7 @@ class Seen:
         if self.trouble is not None:
             return f"the rows in {self.table} could not be counted ({self.trouble.message})"
         if self.rows is None:
-            return f"{self.table} cannot be looked at by offset: this rests on your word"
+            return f"{self.table} cannot be searched by offset: you confirm what it holds"
         return f"{self.table} holds {self.rows} rows of it now"
 
 

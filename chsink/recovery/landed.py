@@ -51,7 +51,7 @@ def holes(
     within: OffsetRange,
     progress: Callable[[int], None],
 ) -> Iterator[OffsetRange]:
-    """Ranges of offsets without a row, ascending and apart.  ``progress`` is told the offset that was reached."""
+    """Ranges of offsets without a row, ascending and apart.  ``progress`` is given the offset reached."""
     last: OffsetRange | None = None
     for start in range(within.start, within.end, SLICE):
         part = OffsetRange(start, min(start + SLICE, within.end))

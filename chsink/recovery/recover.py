@@ -224,7 +224,7 @@ class _Partition:
     def _progress(self, seen: Extent) -> Callable[[int], None]:
         def progress(reached: int) -> None:
             if reached < seen.range.end:
-                self._say(f"{self._tp}: {reached - seen.range.start} of {seen.range.length} offsets looked at")
+                self._say(f"{self._tp}: {reached - seen.range.start} of {seen.range.length} offsets checked")
 
         return progress
 

@@ -1,7 +1,7 @@
 """The files of a checkpoint: which ranges a batch was planned with, and whether Spark can go on from them.
 
-Spark writes ``offsets/N`` (the planned end offsets of batch N) before it runs the batch, and runs the same plan again
-when ``commits/N`` is missing.  Batch N starts where ``offsets/N-1`` ended; batch 0 at ``sources/0/0``; a partition that
+Spark writes ``offsets/N`` (the planned end offsets of batch N) before it runs the batch, and repeats the same plan
+if ``commits/N`` is missing.  Batch N starts where ``offsets/N-1`` ended; batch 0 at ``sources/0/0``; a partition that
 appears later starts at 0.  A file that Spark cannot read stops every start alike, and Spark does not name it: it is
 named here (CHS-316).
 """

@@ -4,7 +4,7 @@
 >>> query = sink.start(stream)                # stream: spark.readStream.format("kafka")…, transformed or not
 >>> query.awaitTermination()
 
-or, with a query of one's own,
+or, with your own query,
 
 >>> stream = spark.readStream.format("kafka").option("startingOffsets", sink.starting_offsets())…  # doctest: +SKIP
 >>> stream.writeStream.foreachBatch(sink).option("checkpointLocation", …).start()
@@ -96,28 +96,28 @@ class Sink:
         self._loop.land(lambda: self._batch(plan.made_of, frame, planned, lambda: plan))
 
     def end_after_batch(self, wait_s: float) -> bool:
-        """Take no further batch.  Whether the one at hand is done, for which ``wait_s`` is waited."""
+        """Take no further batch, and wait up to ``wait_s`` for the current one.  Whether it is done."""
         return self._loop.end_after_batch(wait_s)
 
     def check_owned(self) -> None:
-        """FencedError CHS-801 when a newer driver owns the sink; nothing while that cannot be known."""
+        """FencedError CHS-801 if a newer driver owns the sink; no error if that cannot be known now."""
         self._loop.check_owned()
 
     def close(self) -> None:
-        """Release connections.  The state stays; another start goes on from it."""
+        """Release connections.  The state stays; another start continues from it."""
         self._closing.close()
 
     # --- the source -------------------------------------------------------------------------------------------------
 
     def stream(self, spark: SparkSession) -> DataFrame:
-        """The Kafka source as the configuration describes it, from where the sink stands."""
+        """The Kafka source as the configuration describes it, starting where the sink stands."""
         return kafka_stream(spark, self.config, self.starting_offsets(), headers=self.needs_headers())
 
     def starting_offsets(self) -> str:
         """``startingOffsets`` for the Kafka source: the recorded end of each partition (``chsink.spark.starting``).
 
-        Spark uses it only when the checkpoint is new; with it, a lost checkpoint costs nothing.  Offsets that Kafka
-        dropped meanwhile are not asked for: they are a gap, and ``errors.on_gap`` decides.
+        Spark uses it only with a new checkpoint, so a lost checkpoint costs nothing.  Offsets that Kafka has deleted
+        are left out: they are a gap, and ``errors.on_gap`` decides.
         """
         kafka, topics = self._services.kafka, self.config.topics
         routed = {(t.topic, t.name) for t in self._services.clickhouse.targets.values()}
@@ -127,7 +127,7 @@ class Sink:
         return json.dumps(starting_offsets(records, kafka.topic_ids(topics), held, self.config.kafka.starting_offsets))
 
     def needs_headers(self) -> bool:
-        """Whether a target table has a column for the records' headers, which the source then has to read."""
+        """Whether a target table has a column for the records' headers, so that the source must read them."""
         targets = self._services.clickhouse.targets.values()
         return any(c.name == "_kafka_headers" for t in targets for c in t.table.insertable)
 

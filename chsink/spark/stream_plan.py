@@ -1,10 +1,10 @@
 """What a stream is made of, seen from its analysed plan: one Kafka source, and what is done to its records.
 
-The plan serves three ends:
-- refuse at start what breaks the promise: several sources, splitting options, shuffling or non-deterministic steps;
-- name the transform, so that a range in doubt is not re-inserted by another one (``transform``);
-- read exactly ``[start, end)`` again *through the same transform*: the plan is rebuilt with a batch read of these
-  offsets in place of the stream (``exact``), whatever the transform is.
+The plan serves three purposes:
+- refuse at start whatever breaks the promise: several sources, splitting options, shuffling or non-deterministic steps;
+- name the transform, so that a range in doubt is not inserted again through another one (``transform``);
+- read exactly ``[start, end)`` again *through the same transform*, whatever it is: the plan is rebuilt with a batch
+  read of these offsets in place of the stream (``exact``).
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ CONFIGURED = (
     "spark.sql.caseSensitive",
     "spark.sql.legacy.timeParserPolicy",
 )
-"""Settings of the session that decide what an expression gives."""
+"""Settings of the session that decide the result of an expression."""
 FETCH_WAIT = "kafka.fetch.max.wait.ms"
 FETCH_WAIT_MS = "20"
 STATEFUL = ("FlatMapGroups", "TransformWithState", "FlatMapCoGroups", "StateStore")
@@ -113,7 +113,7 @@ def exact_options(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def inspect(spark: SparkSession, plan: Any) -> StreamPlan:
-    """Check an analysed streaming plan.  PreflightError CHS-60x names what cannot be carried."""
+    """Check an analysed streaming plan.  PreflightError CHS-60x names what is not supported."""
     nodes = list(_nodes(plan))
     sources = [n for n in nodes if _is_source(n)]
     if len(sources) != 1 or sources[0].sourceName() != "kafka":
@@ -156,10 +156,10 @@ def _check_node(node: Any) -> None:
 
 
 def _text(spark: SparkSession, plan: Any) -> str:
-    """The plan without what changes from run to run (expression ids, object ids, the source's own options); its
-    literals, where the same signs may stand; and the session's settings that decide what it gives.
+    """The plan without what changes from run to run (expression ids, object ids, the source's options), with its
+    literals, which the plan's text may not tell apart, and with the session's settings that decide its result.
     """
-    spark.conf.set("spark.sql.debug.maxToStringFields", "1000000")  # else wide plans are cut, and look alike
+    spark.conf.set("spark.sql.debug.maxToStringFields", "1000000")  # otherwise wide plans are cut and become equal
     lines = [line for line in str(plan.toString()).split("\n") if SOURCE not in line]
     steps = re.sub(r"#\d+L?|@[0-9a-f]+", "", "\n".join(lines))
     configured = [f"{name}={spark.conf.get(name)}" for name in CONFIGURED]

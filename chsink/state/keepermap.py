@@ -5,11 +5,11 @@ Rules (measured; docs/adr/0002-keepermap-statements.md has the experiments):
   the version of every row it read.
 - An UPDATE is not all-or-nothing in what it *matches*.  So it selects by key alone, and the expression of each row is
   guarded: a row with another attempt throws, and so does every row when one of the keys is missing.
-- The server's own retries towards the Keeper are off: a retry of a transaction that was applied reports a conflict.
-- The server's answer is evidence, not proof.  APPLIED means that every key was read back with our attempt.  REFUSED is
-  returned for errors that only come before or instead of the transaction; everything else is UNKNOWN.
+- The server's own retries towards the Keeper are off: retrying a transaction that was applied reports a conflict.
+- The server's response is evidence, not proof.  APPLIED means that every key was read back with our attempt.  REFUSED
+  is returned for errors that only come before or instead of the transaction; everything else is UNKNOWN.
 - A late or repeated copy of a write can match nothing: its expected attempts are gone.
-- A read may come from a Keeper follower that lags.  Every write is checked by the Keeper's leader, so acting on an old
+- A read may come from a Keeper follower that lags behind.  The Keeper's leader checks every write, so acting on an old
   row is refused, never silently wrong.
 """
 
@@ -148,7 +148,7 @@ class KeeperMapStore:
         return self._read_back([s.row for s in swaps], answer_of(lambda: self.client.command(sql, self._pinned)))
 
     def _read_back(self, rows: Sequence[Row], answer: Outcome) -> Outcome:
-        """What became of the statement, given what the server said and what is stored now."""
+        """The statement's outcome, given the server's response and what is stored now."""
         try:
             stored = self._attempts([r.key for r in rows])
         except StoreUnavailable:
@@ -156,7 +156,7 @@ class KeeperMapStore:
         if all(stored.get(r.key) == r.attempt for r in rows):
             return Outcome.APPLIED
         if answer is Outcome.APPLIED and not stored:
-            return Outcome.REFUSED  # an UPDATE of keys that are all missing does nothing, and says it went well
+            return Outcome.REFUSED  # an UPDATE of keys that are all missing changes nothing and reports success
         return answer if answer is Outcome.REFUSED else Outcome.UNKNOWN
 
     def _attempts(self, keys: Sequence[str]) -> dict[str, str]:
@@ -205,7 +205,7 @@ class KeeperMapStore:
 
 
 def answer_of(send: Callable[[], None]) -> Outcome:
-    """What the server said of a write."""
+    """The outcome of a write according to the server's response."""
     try:
         send()
     except ServerRefused as error:
@@ -229,5 +229,5 @@ def _row_bytes(row: Row) -> int:
 
 
 def _swap_bytes(swap: Swap) -> int:
-    """Bytes of a swap in the statement: its key stands there four times.  More than it takes in the transaction."""
+    """Bytes of a swap in the statement, which contains its key four times.  More than in the transaction."""
     return 4 * len(quote_string(swap.row.key)) + utf8(quote_string(swap.row.body)) + utf8(swap.expected) + 100

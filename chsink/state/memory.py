@@ -1,8 +1,8 @@
 """State in this process's memory.
 
 It obeys the same contract as the others, between threads of one process.  It guarantees nothing across a crash or a
-restart: a range that was in doubt is forgotten, so its rows may be lost or doubled.  For tests, and to try the job out
-where there is no Keeper; the job says so when it starts.
+restart: a range that was in doubt is forgotten, so its rows may be lost or duplicated.  For tests and evaluation only;
+the job logs that when it starts.
 """
 
 from __future__ import annotations

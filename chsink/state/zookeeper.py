@@ -2,12 +2,12 @@
 
 Rules:
 - A swap reads the nodes, compares their attempts, and sets all of them in one transaction that names the versions just
-  read: between reading and setting nobody can slip in, and a late copy of the transaction finds newer versions.
-- An answer to a transaction is proof.  A lost one (connection, session, time) is *unknown* and is resolved by reading
-  back, on a new session if need be: ours everywhere is APPLIED, anything else stays UNKNOWN, for the transaction may
-  still be on its way.
-- The transaction is never sent again from here.
-- Reads follow a ``sync``, so that a follower which lags is not believed.
+  read: no other write can come between reading and setting, and a late copy of the transaction finds newer versions.
+- A response to a transaction is proof.  A lost one (connection, session, timeout) is *unknown* and is resolved by
+  reading back, in a new session if necessary: our attempt everywhere is APPLIED, anything else stays UNKNOWN, because
+  the transaction may still be in flight.
+- This store never sends a transaction again.
+- Reads follow a ``sync``, so a follower that lags behind is not believed.
 
 Nodes are persistent and lie flat under the root; a node's name is the row's key, percent-encoded, and its data is the
 attempt, a line feed and the body.
@@ -161,7 +161,7 @@ class ZooKeeperStore:
         return self._read_back(rows, Outcome.REFUSED if refused else Outcome.UNKNOWN)
 
     def _read_back(self, rows: Sequence[Row], answer: Outcome) -> Outcome:
-        """Ours everywhere means applied, now or by an earlier copy of this write; else what the answer was worth."""
+        """Our attempt everywhere means applied, now or by an earlier copy of this write; otherwise ``answer``."""
         deadline = self._deadline()
         try:
             stored = _until(deadline, lambda: self._get([r.key for r in rows], deadline))
@@ -201,7 +201,7 @@ class ZooKeeperStore:
     # --- the session ----------------------------------------------------------------------------------------------
 
     def _connected(self, deadline: float) -> KazooClient:
-        """The session's client, with the root made.  StoreUnavailable when none can be had by the deadline."""
+        """The session's client, with the root node created.  StoreUnavailable if there is none by the deadline."""
         with self._lock:
             if self._client is None:
                 self._client = self._connect(deadline)
@@ -238,7 +238,7 @@ class ZooKeeperStore:
 
 
 def _ours(rows: Sequence[Row], stored: Mapping[str, tuple[Row, int]]) -> bool:
-    """Whether every row stands there as this write made it."""
+    """Whether every row is stored as this write made it."""
     return all(r.key in stored and stored[r.key][0].attempt == r.attempt for r in rows)
 
 

@@ -47,8 +47,8 @@ def write(
     default = data / "metadata" / "default.sql"
     if not default.exists():
         default.write_text(f"ATTACH DATABASE default UUID '{uuid.uuid4()}'\nENGINE = Atomic\n", encoding="utf-8")
-    # The engine would take the folder behind this link for its overlay too, and load each table twice.  It makes the
-    # link anew when it loads the database.
+    # The engine would take the folder behind this link for its overlay too, and load each table twice.  It creates
+    # the link again when it loads the database.
     (data / "metadata" / "default").unlink(missing_ok=True)
     users_file = path / "conf" / "users.xml"
     _write(config, _server(path, users_file, zookeeper, keeper_map_prefix))

@@ -65,7 +65,7 @@ class _Column:
 def revised(data: bytes, revision: int, schema: Sequence[tuple[str, str]] | None) -> bytes:
     """A body of the engine for a client of ``revision``.
 
-    ``schema`` are the result's column names and full types; empty where nobody knows them, None where nobody asked yet.
+    ``schema`` are the result's column names and full types; empty if unknown, None if not yet asked for.
     Raises SchemaNeededError, with a schema only where it does not fit the body.
     """
     parts: list[bytes] = []

@@ -215,3 +215,19 @@ def test_every_kind_of_value_lands_as_it_was_sent_or_not_at_all(
     assert f"{said.splitlines()[0].partition('] ')[2]}" in reported, "the first one's place and reason"
     assert SECRET not in said + told + reported
     assert job.phases() == {0: ("AFTER", 0, end), 1: ("AFTER", 0, 7), 2: ("EMPTY", 0, 0)}
+
+
+def test_a_tombstone_halts_until_the_job_is_set_to_skip_it(job: Job, spark: SparkSession) -> None:
+    """The range in doubt is settled under the new option: it changes no row."""
+    fits = {text_of(changes): {**SHOWS, **shows} for changes, shows in FITTING[:2]}
+    one, other = fits
+    job.send_values(0, [one, None, other])
+
+    with pytest.raises(HaltError, match=r"offset 1: value is null \(a tombstone\)"):
+        job.drain(spark)
+    assert job.in_doubt() == {0}
+    sink = job.drain_sink(spark, lambda stream: stream, {"errors.on_tombstone": "skip"})
+
+    job.check(rows_of=lambda r: expected(fits, job.topic, r), columns=[*SHOWN, *KAFKA])
+    assert sink.metrics.registry.get_sample_value("chsink_skipped_records_total", {"sink": job.name}) == 1
+    assert job.phases()[0] == ("AFTER", 0, 3)

@@ -447,7 +447,7 @@ def test_an_owners_row_that_vanished_stops_the_driver() -> None:
     one = claimed(store)
     del store.rows["sink"]
     store.script.append("dropped")
-    with pytest.raises(FencedError, match="nobody: its row is gone"):
+    with pytest.raises(FencedError, match="no one: its row is gone"):
         one.write(announce(one))
 
 
