@@ -71,7 +71,8 @@ class StateRecord:
     announced the incarnation's first range, or the last one that was sent again under new tokens: it is in every token.
 
     ``older_end`` is the end of all that earlier incarnations announced: rows of these offsets may be theirs.  ``late``
-    says that the sink ran before the partition was there, so that nothing of it was ever passed over.
+    says that the sink ran before the partition was there, so that nothing of it was ever passed over.  ``expired`` is a
+    person's word on a range in doubt: what Kafka no longer holds of it is given up, the rest lands.
     """
 
     phase: Phase
@@ -92,6 +93,7 @@ class StateRecord:
     nonce: str = ""
     older_end: int = 0
     late: bool = False
+    expired: bool = False
 
     def __post_init__(self) -> None:
         assert 0 <= self.first <= self.start <= self.end, self
@@ -99,7 +101,7 @@ class StateRecord:
         assert self.phase is Phase.EMPTY or self.start < self.end, self
         assert self.chunk_offsets >= 1 and self.epoch >= 0 and self.attempt, self
         assert len(self.gaps) <= MAX_GAPS, self
-        assert self.in_doubt or not self.probe, self
+        assert self.in_doubt or not (self.probe or self.expired), self
 
     @property
     def range(self) -> OffsetRange:

@@ -4,8 +4,8 @@ Rules:
 - A round takes the head of each range: the same number of chunks of each topic-partition, or all of it.  Where not even
   one chunk each fits, the first topic-partitions take one, and the others wait for a later round.
 - A round stays within its bound, but takes at least one chunk.  So rounds end.
-- Rounds are not planned ahead and not stored: when one has landed, or after a crash, the whole batch is decided again,
-  and the decision table skips what earlier rounds landed.
+- Rounds are not planned ahead and not stored.  When one has landed, the rest is decided like a batch that follows.
+  After a crash the whole batch is decided again, and the decision table skips what earlier rounds landed.
 """
 
 from __future__ import annotations
@@ -73,6 +73,14 @@ def cut_writes(decisions: Mapping[TopicPartition, Decision], taken: Ranges) -> d
 def writes_of(decisions: Mapping[TopicPartition, Decision]) -> dict[TopicPartition, OffsetRange]:
     """What the decisions write."""
     return {tp: s.range for tp, d in decisions.items() for s in d.steps if s.kind is StepKind.WRITE}
+
+
+def rest_of(planned: Ranges, writes: Ranges, taken: Ranges) -> dict[TopicPartition, OffsetRange]:
+    """What of the plan is left for later rounds, empty ranges where nothing is."""
+    return {
+        tp: r if tp in writes and tp not in taken else OffsetRange(taken[tp].end if tp in taken else r.end, r.end)
+        for tp, r in planned.items()
+    }
 
 
 def _cut_steps(decision: Decision, taken: OffsetRange | None) -> list[Step]:

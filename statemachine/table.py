@@ -213,8 +213,8 @@ _CHANGED = Refusal(
     ),
 )
 _EXPIRED = Refusal(
-    "Kafka's log start > s",
-    lambda x: x.facts.log_start is not None and x.facts.log_start > x.s,
+    "Kafka's log start > s, and nobody gave up what expired",
+    lambda x: x.facts.log_start is not None and x.facts.log_start > x.s and not x.r.expired,
     Stop(Halt.IN_DOUBT_LOST, "Kafka's log starts at {x.facts.log_start}, the in-doubt range is {x.r.range}"),
 )
 _STILL_HELD = Refusal(
@@ -234,7 +234,7 @@ WRITE_TAIL = Action("write [e,b)", StepKind.WRITE, lambda x: OffsetRange(x.e, x.
 SKIP = Action("skip [a,b)", StepKind.SKIP, lambda x: x.planned)
 SKIP_HEAD = Action("skip [a,e)", StepKind.SKIP, lambda x: OffsetRange(x.a, x.e))
 SKIP_BELOW = Action("skip [a,s)", StepKind.SKIP, lambda x: x.below)
-REINSERT = Action("re-insert [s,e) from the batch", StepKind.REINSERT, lambda x: x.r.range, (_CHANGED,))
+REINSERT = Action("re-insert [s,e) from the batch", StepKind.REINSERT, lambda x: x.r.range, (_CHANGED, _EXPIRED))
 SETTLE = Action("settle [s,e) by exact read", StepKind.SETTLE, lambda x: x.r.range, (_CHANGED, _EXPIRED))
 RECORD_GAP = Action("record the gap [e,a)", StepKind.RECORD_GAP, lambda x: x.gap, (_STILL_HELD, _NOT_ACCEPTED))
 

@@ -75,10 +75,15 @@ def before(
     )
 
 
-def after(record: StateRecord, *, epoch: int, attempt: str) -> StateRecord:
-    """All of the announced range landed."""
+def after(record: StateRecord, *, epoch: int, attempt: str, log_start: int = 0) -> StateRecord:
+    """All of the announced range landed.  With ``expired``, what lies below ``log_start`` is recorded as a gap."""
     assert record.in_doubt and record.epoch <= epoch, record
-    return replace(record, phase=Phase.AFTER, probe=False, epoch=epoch, attempt=attempt)
+    first, gaps = record.first, record.gaps
+    if record.expired and log_start > record.start:
+        first, gaps = _bounded(first, (*gaps, OffsetRange(record.start, min(log_start, record.end))))
+    return replace(
+        record, phase=Phase.AFTER, probe=False, expired=False, first=first, gaps=gaps, epoch=epoch, attempt=attempt
+    )
 
 
 def renew(
@@ -107,6 +112,12 @@ def lost(record: StateRecord, *, epoch: int, attempt: str) -> StateRecord:
     """Give up the announced range: nothing more of it will land, and it is recorded as a gap."""
     first, gaps = _bounded(record.first, (*record.gaps, record.range))
     return replace(after(record, epoch=epoch, attempt=attempt), first=first, gaps=gaps)
+
+
+def expired(record: StateRecord, *, epoch: int, attempt: str) -> StateRecord:
+    """What Kafka no longer holds of the announced range is given up; the rest is still to land, under its tokens."""
+    assert record.in_doubt and record.epoch <= epoch, record
+    return replace(record, expired=True, epoch=epoch, attempt=attempt)
 
 
 def resend(

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from chsink import failpoints
 from chsink.batch.confirm import confirm
@@ -127,12 +127,12 @@ class Driver:
             self._process(batch, runner)
 
     def _process(self, batch: PlannedBatch, runner: PieceRunner) -> None:
-        number = 0
-        while self._round(batch, runner, number):
-            number += 1
+        rest = self._round(batch, runner, first=True)
+        while any(not r.is_empty for r in rest.ranges.values()):
+            rest = self._round(rest, runner, first=False)
 
-    def _round(self, batch: PlannedBatch, runner: PieceRunner, number: int) -> bool:
-        """Decide the batch, and land what one round may hold of it.  Whether there is more to land."""
+    def _round(self, batch: PlannedBatch, runner: PieceRunner, *, first: bool) -> PlannedBatch:
+        """Decide the batch, and land what one round may hold of it.  Returns what remains, for the next round."""
         with self.observer.phase("plan"):
             self._check_unchanged(batch)
             keys = {tp: self._key(tp) for tp in batch.ranges}
@@ -142,13 +142,14 @@ class Driver:
                 tp: decide(self.ledger.records[keys[tp]], planned, facts[tp], self.policy)
                 for tp, planned in batch.ranges.items()
             }
-            if number == 0:
+            if first:
                 self.observer.decided(batch, decisions)
             cuts = {tp: rounds.Cut(k.table, self.routes[tp.topic].chunk_offsets) for tp, k in keys.items()}
             bound, seconds = self._bound({k.table for k in keys.values()})
             writing = rounds.writes_of(decisions)
             taken = rounds.next_round(writing, cuts, bound)
-        whole = bound.holds(batch.ranges, cuts)
+        readable = not any(_expired(facts[tp], r) for tp, r in batch.ranges.items())
+        whole = first and readable and bound.holds(batch.ranges, cuts)
         todo = Worklist(rounds.cut_writes(decisions, taken))
         self._pass_over(todo, keys)
         settling, at_hand = todo.take(StepKind.SETTLE), [keys[tp] for tp in todo.take(StepKind.REINSERT)]
@@ -165,7 +166,7 @@ class Driver:
             self.pace.took(sum(r.length for r in taken.values()), (self.clock.now_ms() - began) / 1000, seconds)
         todo.check_done()
         self.observer.state(self.ledger.records)
-        return taken != writing
+        return replace(batch, ranges=rounds.rest_of(batch.ranges, writing, taken))
 
     def _bound(self, tables: Iterable[str]) -> tuple[rounds.Bound, float]:
         """What one round of these tables may hold, and the seconds that its sends have."""
@@ -245,18 +246,21 @@ class Driver:
         """Land the announced ranges, then write AFTER for all of them in one compare-and-set."""
         if not fresh:
             self._take_up(keys)
-        assignments = [self._assign(k) for k in keys]
+        given_up = [k.topic_partition for k in keys if source.exact and self.ledger.records[k].expired]
+        starts = self.kafka.log_starts(given_up) if given_up else {}
+        assigned = [self._assign(k, starts.get(k.topic_partition, 0)) for k in keys]
+        assignments = [a for a in assigned if not a.held.is_empty]
         with self.observer.phase("insert" if fresh else "settle"):
-            acks = source.run(assignments)
+            acks = source.run(assignments) if assignments else []
         confirm(acks, assignments)
         landed = {k: self.ledger.records[k] for k in keys}
         check_same_topics(self.kafka, landed)
         if source.exact:
-            check_still_held(self.kafka, landed)
+            starts = check_still_held(self.kafka, landed)
         failpoints.reach("driver.before_after" if fresh else "driver.after_settle_inserts")
         with self.observer.phase("after"):
             attempt, epoch = self.ledger.attempt(), self.ledger.epoch
-            self.ledger.write({k: writes.after(self.ledger.records[k], epoch=epoch, attempt=attempt) for k in keys})
+            self.ledger.write({k: self._done(k, starts, epoch, attempt) for k in keys})
         failpoints.reach("driver.after_after")
         self.observer.landed(acks)
 
@@ -298,13 +302,17 @@ class Driver:
                 detail = f"the range {record.range} of incarnation {record.incarnation} is in doubt{older}"
                 raise halts.FOREIGN_ROWS(tp=key.topic_partition, detail=detail)
 
-    def _assign(self, key: StateKey) -> Assignment:
+    def _done(self, key: StateKey, starts: Mapping[TopicPartition, int], epoch: int, attempt: str) -> StateRecord:
+        start = starts.get(key.topic_partition, 0)
+        return writes.after(self.ledger.records[key], epoch=epoch, attempt=attempt, log_start=start)
+
+    def _assign(self, key: StateKey, log_start: int) -> Assignment:
         record = self.ledger.records[key]
         layout = self.ledger.owner.layout(record.layout)
         if layout is None:
             raise halts.LAYOUT_LOST(key=key, layout=record.layout)
         with asking_target():
-            return Assignment(key, record, layout, self.window.deadline_ms(key, record))
+            return Assignment(key, record, layout, self.window.deadline_ms(key, record), log_start)
 
     # --- facts ----------------------------------------------------------------------------------------------------
 
@@ -365,6 +373,11 @@ class Driver:
         except HaltError:
             self.ledger.check_owned()
             raise
+
+
+def _expired(facts: Facts, planned: OffsetRange) -> bool:
+    """Whether Spark would fail to read the planned range, because Kafka no longer holds all of it."""
+    return facts.log_start is not None and facts.log_start > planned.start
 
 
 def _exact(runner: ExactReads[Assignment]) -> Source:

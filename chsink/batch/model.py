@@ -34,19 +34,25 @@ class Assigned(Protocol):
     def range(self) -> OffsetRange:
         """The range."""
 
+    @property
+    def held(self) -> OffsetRange:
+        """What an exact read gives of it: all of it, unless a person gave up what Kafka no longer holds."""
+
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
     """One range to land, exactly as its record says.
 
     ``layout`` is the recorded shard layout (JSON).  With ``record.probe``, tokens may have left the deduplication
-    window: each piece is looked for by its offsets first.  No send starts after ``deadline_ms`` (wall clock).
+    window: each piece is looked for by its offsets first.  No send starts after ``deadline_ms`` (wall clock).  What
+    lies below ``log_start`` is not asked of Kafka.
     """
 
     key: StateKey
     record: StateRecord
     layout: str
     deadline_ms: int
+    log_start: int = 0
 
     @property
     def topic_partition(self) -> TopicPartition:
@@ -57,6 +63,11 @@ class Assignment:
     def range(self) -> OffsetRange:
         """The recorded range."""
         return self.record.range
+
+    @property
+    def held(self) -> OffsetRange:
+        """See :class:`Assigned`."""
+        return OffsetRange(min(max(self.range.start, self.log_start), self.range.end), self.range.end)
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,6 +68,9 @@ def resolve(  # noqa: PLR0917 - arguments and options of a command
     landed: Annotated[bool, typer.Option("--landed", help="All of its rows are in the table.")] = False,
     resend: Annotated[bool, typer.Option("--resend", help="None of its rows is in the table: send it again.")] = False,
     lost: Annotated[bool, typer.Option("--lost", help="Give up what is not there; it is recorded as a gap.")] = False,
+    expired: Annotated[
+        bool, typer.Option("--expired", help="Give up what Kafka no longer holds of it (a gap); land the rest.")
+    ] = False,
     table: Annotated[str | None, typer.Option(help="Which table, where the partition is in doubt for several.")] = None,
     pipeline: PipelineOption = None,
     senders_gone: Annotated[
@@ -83,18 +86,17 @@ def resolve(  # noqa: PLR0917 - arguments and options of a command
     chsink state resolve flights --resend       all partitions of the topic that are in doubt
     chsink state resolve flights 3 --landed     the rows are there: go on after them
     chsink state resolve flights 3 --resend     none is there: the next start sends it, under new tokens
+    chsink state resolve flights 3 --expired    Kafka lost a part: the next start lands the rest
     chsink state resolve flights 3 --lost       go on without it
 
     Look in the table first. A job that still runs is fenced by this.
     """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
-    chosen = [name for name, said in (("landed", landed), ("resend", resend), ("lost", lost)) if said]
-    if len(chosen) != 1:
-        raise typer.BadParameter("say one of --landed, --resend and --lost")
+    chosen = _chosen(landed=landed, resend=resend, expired=expired, lost=lost)
     from chsink.clickhouse.landing import present_fingerprint
     from chsink.formats.pipeline import Untouched
     from chsink.recovery.decide import Verdict, plan_resolve
 
-    verdict: Verdict = chosen[0]  # type: ignore[assignment]
+    verdict: Verdict = chosen  # type: ignore[assignment]
     with _services(_impatient(load_config(config, assignments))) as services:
         bare = Untouched(services.config.kafka.isolation_level)
         change = plan_resolve(
@@ -176,6 +178,13 @@ def recover(  # noqa: PLR0917 - options of a command
         print_table(("topic", "partition", "table", "landed"), [[*_name(o.key), str(o.landed)] for o in found])
         _ask(yes=yes)
         _print_records(write(services, found))
+
+
+def _chosen(**verdicts: bool) -> str:
+    chosen = [name for name, given in verdicts.items() if given]
+    if len(chosen) != 1:
+        raise typer.BadParameter(f"pass one of {', '.join(f'--{name}' for name in verdicts)}")
+    return chosen[0]
 
 
 def _confirm_and_carry_out(services: Services, change: Change, command: str, *, yes: bool) -> None:

@@ -93,7 +93,8 @@ IN_DOUBT_LOST = Entry(
     HaltError,
     "{tp}: an in-doubt range can no longer be read from Kafka ({detail})",
     "check in the table whether its rows are there, then say so: `chsink state resolve --help`",
-    runbook="All rows of the range are there: `resolve --landed`. Otherwise: `resolve --lost`.",
+    runbook="All rows of the range are there: `resolve --landed`. Kafka still holds a part of it: `resolve --expired` "
+    "lands that part. Otherwise: `resolve --lost`.",
 )
 PIPELINE_CHANGED = Entry(
     "PIPELINE_CHANGED",

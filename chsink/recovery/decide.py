@@ -19,7 +19,7 @@ from statemachine import writes
 from statemachine.ranges import TopicPartition
 from statemachine.records import Phase, StateKey, StateRecord
 
-Verdict = Literal["landed", "resend", "lost"]
+Verdict = Literal["landed", "resend", "lost", "expired"]
 
 
 def plan_reset(services: Services, topic: str, partition: int | None) -> Change:
@@ -80,6 +80,11 @@ def plan_resolve(
             case "lost":
                 says.append(f"{name} is given up: what is missing is never sent (a gap); {seen.sentence}")
                 make[key] = _lost
+            case "expired":
+                says.append(
+                    f"{name}: what Kafka no longer holds of it is given up (a gap); the next start lands the rest"
+                )
+                make[key] = _expired
             case "resend":
                 _check_resend(services, key, record, seen, senders_gone=senders_gone)
                 says.append(f"{name} is sent again by the next start, whole, under new tokens; {seen.sentence}")
@@ -93,6 +98,10 @@ def _landed(record: StateRecord, epoch: int, attempt: str) -> StateRecord:
 
 def _lost(record: StateRecord, epoch: int, attempt: str) -> StateRecord:
     return writes.lost(record, epoch=epoch, attempt=attempt)
+
+
+def _expired(record: StateRecord, epoch: int, attempt: str) -> StateRecord:
+    return writes.expired(record, epoch=epoch, attempt=attempt)
 
 
 def _resend(  # noqa: PLR0917 - the last three are given by who carries it out

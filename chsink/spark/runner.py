@@ -29,7 +29,7 @@ class SparkReads(Generic[A]):
 
     def from_kafka(self, assignments: Sequence[A]) -> list[Ack]:
         """One action over an exact read of the assignments' ranges."""
-        ranges = {a.topic_partition: a.range for a in assignments}
+        ranges = {a.topic_partition: a.held for a in assignments}
         return _run(self.tasks, self.stream.exact(ranges), assignments, ranges)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from statemachine.ranges import TopicPartition
-from statemachine.records import Phase
+from statemachine.records import Phase, StateKey
 from tests.sim.checkpoint import Checkpoint
 from tests.sim.hub import Violation
 
@@ -139,6 +139,22 @@ def _same_brokers(world: World) -> None:
         world.kafka.ids_hidden = True in unknown
 
 
+def _give_up_expired(world: World) -> None:
+    """``chsink state resolve --expired``: land what Kafka still holds.  A topic that was recreated ends the world."""
+    gone = {
+        tp: record
+        for tp, record in world.records().items()
+        if record.in_doubt and world.kafka.log(tp).start > record.start and not record.expired
+    }
+    same = [tp for tp, r in gone.items() if r.may_belong_to(world.kafka.topics[tp.topic].id)]
+    if not same or world.drivers:
+        world.over = "CHS-308"
+        return
+    for tp in same:
+        key = StateKey(world.sink, tp.topic, tp.partition, world.routes[tp.topic])
+        world.give_up(key, gone[tp])
+
+
 def _put_back(world: World) -> None:
     """The tables as they were when the ranges in doubt were announced."""
     for tp, record in world.records().items():
@@ -180,6 +196,7 @@ ANSWERS: dict[str, Callable[[World], None]] = {
     "CHS-305": _new_checkpoint,
     "CHS-306": _new_checkpoint,
     "CHS-307": _accept_loss,
+    "CHS-308": _give_up_expired,
     "CHS-309": _put_back,
     "CHS-315": _mend_views,
     "CHS-501": _skip_bad,

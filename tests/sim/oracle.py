@@ -123,6 +123,13 @@ class Oracle:
             self._check_landed(tp, table, record)
             if old is not None and decode(old.body).in_doubt:
                 self._check_within_log(tp, record)
+                self._check_given_up(tp, decode(old.body), record)
+
+    def _check_given_up(self, tp: TopicPartition, old: StateRecord, new: StateRecord) -> None:
+        """A gap in a range that landed: a person gave it up, and Kafka does not hold it."""
+        for gap in set(new.gaps) - set(old.gaps):
+            if not old.expired or gap.end > max(self.kafka.log(tp).start, gap.start):
+                raise Violation("after_means_landed", f"AFTER {new.range} of {tp} gives up {gap}")
 
     def _check_within_log(self, tp: TopicPartition, record: StateRecord) -> None:
         end = self.kafka.log(tp).end
@@ -144,7 +151,8 @@ class Oracle:
         if "log shrank" in self.kafka.reasons:
             return
         for uid in self.kafka.held(tp, record.topic_id, record.range):
-            if self.accepts(uid) and (table, uid) not in self.landed:
+            given_up = any(gap.start <= uid % PARTITION < gap.end for gap in record.gaps)
+            if self.accepts(uid) and (table, uid) not in self.landed and not given_up:
                 raise Violation("after_means_landed", f"AFTER {record.range} of {tp} is stored without {_say(uid)}")
 
     # --- at rest --------------------------------------------------------------------------------------------------

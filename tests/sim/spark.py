@@ -132,7 +132,7 @@ class Runner:
 
     def from_kafka(self, assignments: Sequence[Assignment]) -> list[Ack]:
         """One task per assignment."""
-        return self._job({a.key.topic_partition: a.record.range for a in assignments}, assignments, exact=True)
+        return self._job({a.key.topic_partition: a.held for a in assignments}, assignments, exact=True)
 
     def _job(
         self, ranges: Mapping[TopicPartition, OffsetRange], assignments: Sequence[Assignment], *, exact: bool

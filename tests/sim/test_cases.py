@@ -125,6 +125,20 @@ def in_doubt_10_to_20() -> Scene:
     return made
 
 
+@pytest.mark.parametrize(("start", "gone"), [(None, 13), (10, 13), (None, 20), (15, 18)])
+def test_what_kafka_still_holds_of_a_range_lands_when_the_rest_is_given_up(start: int | None, gone: int) -> None:
+    made = in_doubt_10_to_20()
+    made.kafka.expire(TP, gone, lossy=True)
+    made.play(start=start)
+    assert made.hub.counts["outcome CHS-308"] == 1
+    assert made.hub.counts["expired given up"] == 1
+    assert (made.record.expired, made.landed()) == (True, list(range(10)))
+    made.play(start=max(gone, 20))
+    assert made.landed() == [*range(10), *range(gone, 31)]
+    assert made.record.gaps == (OffsetRange(10, gone),)
+    assert (made.record.end, made.record.expired) == (31, False)
+
+
 def test_case_c_not_landed_and_the_next_batch_starts_inside() -> None:
     made = in_doubt_10_to_20().play(start=15)
     assert made.landed() == list(range(31))

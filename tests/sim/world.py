@@ -15,8 +15,10 @@ from typing import Literal
 
 from chsink import failpoints
 from chsink.errors import ChsinkError, FencedError, UnavailableError
+from chsink.ports import Row
+from statemachine import writes
 from statemachine.ranges import TopicPartition
-from statemachine.records import StateRecord, decode
+from statemachine.records import StateKey, StateRecord, decode, encode
 from tests.sim import operator
 from tests.sim.checkpoint import Checkpoint, SparkDied
 from tests.sim.clickhouse import REQUEST_TIMEOUT_S, Server, TableKind
@@ -264,6 +266,13 @@ class World:
         self.oracle.start_over()
         self.checkpoint = Checkpoint({tp: self.kafka.log(tp).start for tp in self.kafka.all()})
         self.start_soon()
+
+    def give_up(self, key: StateKey, record: StateRecord) -> None:
+        """A person gives up what Kafka no longer holds of a range in doubt, as a process that claims the sink would."""
+        attempt = f"person {self.hub.steps} {key}"
+        given_up = writes.expired(record, epoch=record.epoch, attempt=attempt)
+        self.store.rows[str(key)] = Row(str(key), attempt, encode(given_up))
+        self.hub.counts["expired given up"] += 1
 
     def gone(self, group: Group) -> None:
         """The process ended by itself."""

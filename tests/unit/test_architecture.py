@@ -97,7 +97,18 @@ ROOMS: dict[str, set[str]] = {
 """Besides SHARED.  ``chsink.cli`` joins all of them."""
 ENTRY = ("chsink.cli", "chsink.__init__")
 
-CORE_MAY = {"__future__", "bisect", "collections", "collections.abc", "dataclasses", "enum", "hashlib", "json", "types", "typing"}
+CORE_MAY = {
+    "__future__",
+    "bisect",
+    "collections",
+    "collections.abc",
+    "dataclasses",
+    "enum",
+    "hashlib",
+    "json",
+    "types",
+    "typing",
+}
 RENDERER_MAY = {"sys"}
 SPARK_MAY_BE_IMPORTED_LAZILY_BY = {"chsink/cli/run.py", "chsink/embedded/jars.py"}
 IMPURE_CALLS = {"open", "print", "input", "exec", "eval", "__import__"}

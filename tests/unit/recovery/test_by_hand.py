@@ -7,7 +7,7 @@ import pytest
 from statemachine import writes
 from statemachine.ranges import OffsetRange
 from statemachine.records import MAX_GAPS, Mark, Phase, StateKey, StateRecord, decode, encode
-from statemachine.table import Facts, Halt, Policy, StepKind, decide
+from statemachine.table import Facts, Halt, Policy, StepKind, decide, settle
 from statemachine.tokens import piece_token
 
 KEY = StateKey("s", "t", 0, "d.t")
@@ -47,6 +47,33 @@ def test_what_was_lost_is_refused_when_it_is_offered_later() -> None:
     record = writes.before(record, OffsetRange(20, 30), SAID, epoch=2, attempt="f")
 
     assert decide(record, OffsetRange(12, 30), FACTS, Policy()).halt is Halt.OUTSIDE_PROCESSED
+
+
+def test_what_expired_is_given_up_and_the_rest_is_settled() -> None:
+    gone = Facts("id", 13, 1000, pipeline="pipeline")
+    record = writes.expired(doubtful(), epoch=2, attempt="e")
+    assert decode(encode(record)) == record
+    assert record.range == doubtful().range
+
+    assert settle(doubtful(), gone).halt is Halt.IN_DOUBT_LOST
+    assert [(s.kind, s.range) for s in settle(record, gone).steps] == [(StepKind.SETTLE, OffsetRange(10, 20))]
+    recreated = Facts("new", 0, 1000, pipeline="pipeline")
+    assert settle(record, recreated).halt is Halt.IN_DOUBT_LOST
+
+    kept = writes.after(record, epoch=2, attempt="f", log_start=10)
+    some = writes.after(record, epoch=2, attempt="f", log_start=13)
+    none = writes.after(record, epoch=2, attempt="f", log_start=90)
+    assert [r.gaps for r in (kept, some, none)] == [(), (OffsetRange(10, 13),), (OffsetRange(10, 20),)]
+    assert not kept.expired
+    assert writes.after(doubtful(), epoch=1, attempt="f", log_start=13).gaps == ()
+
+
+@pytest.mark.parametrize("planned", [OffsetRange(10, 20), OffsetRange(10, 30)])
+def test_a_batch_does_not_send_again_what_kafka_lost_unless_it_was_given_up(planned: OffsetRange) -> None:
+    gone = Facts("id", 13, 1000, pipeline="pipeline")
+    given_up = writes.expired(doubtful(), epoch=2, attempt="e")
+    assert decide(doubtful(), planned, gone, Policy()).halt is Halt.IN_DOUBT_LOST
+    assert decide(given_up, planned, gone, Policy()).steps[0].kind is StepKind.REINSERT
 
 
 def test_lost_ranges_are_bounded_like_other_gaps() -> None:

@@ -36,7 +36,8 @@ AFTER = StateRecord(
     older_end=7,
 )
 GOLDEN = (
-    '{"attempt":"att","before_at":1700000000000,"chunk_offsets":4,"end":20,"epoch":3,"first":2,"gaps":[[4,6]],'
+    '{"attempt":"att","before_at":1700000000000,"chunk_offsets":4,"end":20,"epoch":3,"expired":false,'
+    '"first":2,"gaps":[[4,6]],'
     '"incarnation":1,"late":false,"layout":"layout","marks":[[5,60],[0,1]],"nonce":"first","older_end":7,'
     '"phase":"AFTER","pipeline":"pipe",'
     '"probe":false,"start":10,"topic_id":"id","version":2}'

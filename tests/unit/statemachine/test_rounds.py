@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from statemachine.chunks import tiles
 from statemachine.ranges import OffsetRange, TopicPartition
-from statemachine.rounds import Bound, Cut, cut_writes, next_round, writes_of
+from statemachine.rounds import Bound, Cut, cut_writes, next_round, rest_of, writes_of
 from statemachine.table import Decision, Step, StepKind
 
 A, B, C = (TopicPartition("t", n) for n in range(3))
@@ -62,6 +62,13 @@ def test_a_gap_waits_for_the_write_behind_it() -> None:
     assert cut[A].steps[1:] == (decision().steps[1], Step(StepKind.WRITE, OffsetRange(10, 20), fresh=True))
     assert cut[B].steps == decision().steps[:1]
     assert writes_of({A: decision()}) == {A: OffsetRange(10, 90)}
+
+
+def test_the_rest_begins_where_the_round_ended() -> None:
+    whole = OffsetRange(0, 50)
+    plan, writes = dict.fromkeys((A, B, C), whole), {A: OffsetRange(10, 50), B: OffsetRange(20, 50)}
+    rest = rest_of(plan, writes, {A: OffsetRange(10, 30)})
+    assert rest == {A: OffsetRange(30, 50), B: whole, C: OffsetRange(50, 50)}
 
 
 sizes = st.integers(1, 7)
