@@ -8,7 +8,6 @@ from pydantic import Field
 
 from chsink.config.librdkafka import Translation, translate
 from chsink.config.options import ClientOptions, KafkaOptions
-from chsink.config.problems import InvalidConfigError, problem
 from chsink.fields import HostPorts, Section, reveal
 
 
@@ -58,14 +57,9 @@ class Kafka(Section):
         }
 
     def client_options(self) -> dict[str, str]:
-        """Properties of a librdkafka client, with credentials in the clear.
-
-        Raises InvalidConfigError CHS-109 when ``options`` hold what librdkafka has no counterpart of; a loaded
-        configuration has been checked for that.
-        """
+        """Properties of a librdkafka client, with credentials in the clear."""
         translation = self.translated()
-        if translation.refused:
-            raise InvalidConfigError(problem(f"kafka.options.{o}", e) for o, e in translation.refused)
+        assert not translation.refused, "a Config is made only when every option has a counterpart (config.checks)"
         return {"bootstrap.servers": self.bootstrap} | translation.options
 
     def translated(self) -> Translation:
