@@ -33,7 +33,8 @@ def configure(log_format: Literal["console", "json"], level: str) -> None:
         cache_logger_on_first_use=False,
     )
     logging.basicConfig(level=logging.ERROR, stream=sys.stderr)
-    for library in ("kazoo", "urllib3"):
+    logging.getLogger("chsink").setLevel(LEVELS[level])  # retries of inserts and queries
+    for library in ("kazoo", "urllib3", "chsink.librdkafka"):
         logging.getLogger(library).setLevel(logging.ERROR)
     logging.getLogger("py4j").setLevel(logging.CRITICAL)  # it repeats what the sink says, as a trace
 

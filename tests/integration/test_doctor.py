@@ -195,7 +195,7 @@ def test_all_tests_of_a_sinks_state_store_use_one_row(bench: Bench) -> None:
     bench.doctor()
     bench.doctor()
 
-    rows = bench.client.query(f"SELECT key FROM {bench.database}.chsink_state WHERE key LIKE '%!self-test%'")
+    rows = bench.client.query(f"SELECT key FROM {bench.database}.chsink_state WHERE startsWith(key, '{bench.topic}!')")
     assert rows.result_rows == [(f"{bench.topic}!self-test",)]
 
 

@@ -122,7 +122,7 @@ def test_kill_and_restart_keep_data_and_port(tmp_path: Path) -> None:
 
 
 def test_a_taken_port_is_an_error(kafka: EmbeddedKafka, tmp_path: Path) -> None:
-    with pytest.raises(ChsinkError, match=r"CHS-904.*port \d+ is taken") as caught:
+    with pytest.raises(ChsinkError, match=r"CHS-904.*port \d+ is already in use") as caught:
         EmbeddedKafka(tmp_path, port=kafka.port).start()
     assert caught.value.id == "CHS-904"
 

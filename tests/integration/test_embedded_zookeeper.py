@@ -95,7 +95,7 @@ def test_kill_and_restart_keep_data_and_port(tmp_path: Path) -> None:
 
 def test_a_taken_port_is_an_error(zookeeper: EmbeddedZooKeeper, tmp_path: Path) -> None:
     second = EmbeddedZooKeeper(tmp_path, port=zookeeper.port)
-    with pytest.raises(ChsinkError, match=r"CHS-904.*port \d+ is taken") as caught:
+    with pytest.raises(ChsinkError, match=r"CHS-904.*port \d+ is already in use") as caught:
         second.start()
     assert caught.value.id == "CHS-904"
     assert not second.running
