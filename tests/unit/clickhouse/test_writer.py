@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import pyarrow as pa
@@ -110,6 +111,7 @@ def test_an_error_does_not_quote_a_row(server: Server, said: str, shown: str) ->
 
 def test_retries_are_logged_without_values(server: Server, caplog: pytest.LogCaptureFixture) -> None:
     """The first one with its reason and deadline, then one line every 10 s at most."""
+    caplog.set_level(logging.WARNING, "chsink")
     server.answers = [ServerRefused(241, "memory limit, near 'secret'")] * 1000
     with pytest.raises(UnavailableError, match="CHS-704"):
         insert(server)
