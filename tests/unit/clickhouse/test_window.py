@@ -67,7 +67,8 @@ def test_an_insert_that_does_not_end_is_an_error(server: Server) -> None:
 
 
 def test_a_wait_names_its_reason_and_the_way_out(server: Server) -> None:
-    server.mark, heard = RESTARTED, []
+    heard: list[str] = []
+    server.mark = RESTARTED
     asking = window(server)
     asking.say = heard.append
     asking.wait_out_senders(KEY, in_doubt(10))
