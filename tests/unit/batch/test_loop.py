@@ -26,6 +26,10 @@ class Wanted:
     topic_partition: TopicPartition
     range: OffsetRange
 
+    @property
+    def held(self) -> OffsetRange:
+        return self.range
+
 
 @dataclass
 class Reads:
