@@ -40,12 +40,12 @@ WRITER, WINDOW, DEDUP_MARK = (
     "chsink/clickhouse/dedup_mark.py",
 )
 TABLE, TOKENS, WRITES = "statemachine/table.py", "statemachine/tokens.py", "statemachine/writes.py"
-RECORDS, CHUNKS = "statemachine/records.py", "statemachine/chunks.py"
+RECORDS, CHUNKS, ROUNDS = "statemachine/records.py", "statemachine/chunks.py", "statemachine/rounds.py"
 
 _INSERT = "            result = writer.insert(piece.shard, assignment.key.table, piece.batch, token, assignment.deadline_ms)\n"
 _AFTER = (
     "            attempt, epoch = self.ledger.attempt(), self.ledger.epoch\n"
-    "            self.ledger.write({k: writes.after(self.ledger.records[k], epoch=epoch, attempt=attempt) for k in keys})\n"
+    "            self.ledger.write({k: self._done(k, starts, epoch, attempt) for k in keys})\n"
 )
 _TOKEN = "            token = piece_token(assignment.key, assignment.record, chunk.index, piece.shard)\n"
 
@@ -188,6 +188,31 @@ DEFECTS = (
         "one_slot",
         seed=3,
     ),
+    # --- rounds ---------------------------------------------------------------------------------------------------------
+    Defect(
+        "a batch ends after its first round",
+        (Patch(DRIVER, "        while any(not r.is_empty for r in rest.ranges.values()):", "        while not rest:"),),
+        "halt_justified",
+        seed=10,
+    ),
+    Defect(
+        "the last round comes first",
+        (
+            Patch(
+                ROUNDS,
+                "    return OffsetRange(whole.start, min(whole.end, whole.start + offsets))",
+                "    return OffsetRange(max(whole.start, whole.end - offsets), whole.end)",
+            ),
+        ),
+        "no_defect",
+        seed=10,
+    ),
+    Defect(
+        "what a person gave up is recorded as landed",
+        (Patch(WRITES, "    if record.expired and log_start > record.start:", "    if log_start < 0:"),),
+        "after_means_landed",
+        seed=15,
+    ),
     # --- ranges and chunks ----------------------------------------------------------------------------------------------
     Defect(
         "chunks by row count",
@@ -292,7 +317,7 @@ DEFECTS = (
     ),
     Defect(
         "retention during a settle goes unnoticed",
-        (Patch(RECHECK, "        if start > record.start:", "        if start < 0:"),),
+        (Patch(RECHECK, "        if start > record.start and ", "        if start < 0 and "),),
         "after_means_landed",
         seed=56,
     ),
