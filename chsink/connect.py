@@ -40,7 +40,7 @@ class Services:
         self._closing.callback(store.close)
         if not store.durable:
             self.log.warning(
-                "state is kept in memory only: after a crash or restart records may be doubled or lost",
+                "state is kept in memory only: after a crash or restart records may be lost or duplicated",
                 store=store.name,
             )
         return store

@@ -115,7 +115,7 @@ class BatchLoop(Generic[A, S]):
         try:
             self._process(batch)
         except AlteredError as altered:
-            self._log.warning(altered.message, id=altered.id, next="describing it again")
+            self._log.warning(altered.message, id=altered.id, next="checking the table again")
             self._open(batch.stream())
             self._process(batch)
         self._finished(planned)

@@ -33,7 +33,7 @@ def up(
     clickhouse: Annotated[int, typer.Option(help="Number of ClickHouse servers.", min=1, max=8)] = 2,
     as_json: JsonOption = False,
 ) -> None:
-    """Start the services, or show those that run.  They stay until `chsink dev down`.
+    """Start the services, or show them if they run already.  They keep running until `chsink dev down`.
 
     \b
     chsink dev up
@@ -50,7 +50,7 @@ def up(
 
 @dev.command()
 def status(root: RootOption = DEFAULT_ROOT, as_json: JsonOption = False) -> None:
-    """Show what was started, and whether it runs.  Exit code 1 when not all of it does.
+    """Show each service and whether it runs.  Exit code 1 if one does not.
 
     \b
     chsink dev status
@@ -85,7 +85,7 @@ def down(
 @dev.command()
 def sql(
     statement: Annotated[
-        str | None, typer.Argument(help="One SQL statement; left out, it is read from standard input.")
+        str | None, typer.Argument(help="One SQL statement. Default: read from standard input.")
     ] = None,
     root: RootOption = DEFAULT_ROOT,
 ) -> None:
@@ -108,7 +108,7 @@ def sql(
 def produce(
     topic: Annotated[str, typer.Argument(help="Kafka topic; created when it does not exist.")],
     file: Annotated[Path, typer.Argument(help="One record per line.", exists=True, dir_okay=False)],
-    partitions: Annotated[int, typer.Option(help="Partitions of a topic that is created.", min=1, max=1000)] = 4,
+    partitions: Annotated[int, typer.Option(help="Number of partitions for a new topic.", min=1, max=1000)] = 4,
     root: RootOption = DEFAULT_ROOT,
 ) -> None:
     """Send each line of a file to a topic of the stack, as one record.

@@ -32,20 +32,20 @@ def doctor(
 ) -> None:
     """Check the services, tables, grants and state that a job needs.
 
-    Changes nothing: it makes the state table where that is missing, and a test row in it that it removes again.
+    It writes only to the state table: it creates the table if it is missing, and keeps one test row per sink in it.
 
     \b
     chsink doctor -c job.toml
     chsink doctor -c job.toml --sample 1000
     chsink doctor -c job.toml --json | jq '.findings[] | select(.severity != "ok")'
 
-    --sample is a dry run: it reads records from Kafka, decodes them for their tables as the job would, and reports
-    every reason for which a column refuses one, fields without a column, and how many rows each shard would get. It
-    lands nothing, and leaves no trace in Kafka.
+    --sample is a dry run: it reads records from Kafka and decodes them as the job would. It reports which columns
+    refuse records and why, fields without a column, and how many rows each shard would get. It lands nothing, and
+    commits no offsets in Kafka.
 
     The checks run at every start too: errors stop it, warnings are logged. docs/errors.md explains each id.
 
-    Exit codes: 0 nothing keeps the job from running, 1 a check failed, 2 the job file is wrong.
+    Exit codes: 0 no errors (there may be warnings), 1 a check failed, 2 the job file is wrong.
     """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
     from chsink.findings import Severity
 

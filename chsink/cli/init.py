@@ -16,7 +16,7 @@ def init(
     path: Annotated[Path, typer.Argument(help="The job file to write.", metavar="FILE")] = Path("job.toml"),
     example: Annotated[
         bool,
-        typer.Option("--example", help="Write a job that works against `chsink dev up`, a table and six records."),
+        typer.Option("--example", help="Write a job for the services of `chsink dev up`, a table and six records."),
     ] = False,
     root: RootOption = DEFAULT_ROOT,
 ) -> None:

@@ -78,7 +78,7 @@ def chsink(
       0  done
       1  a check failed
       2  the job file, a table or this machine needs a change first
-      3  halted: going on could lose or duplicate a record, so a person decides
+      3  halted: continuing could lose or duplicate a record, so a person decides
       4  fenced: a newer driver owns the sink
       5  a service did not answer: restart
     """  # noqa: D301 - a backspace keeps the lines of a paragraph apart

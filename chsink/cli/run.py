@@ -20,8 +20,8 @@ def run(
     jars: Annotated[
         str,
         typer.Option(
-            help="Jars of Spark's Kafka source, comma-separated. `auto` downloads the tested ones; `none` leaves it to "
-            "the session."
+            help="Jars of Spark's Kafka source, comma-separated. `auto` downloads the tested ones; `none` adds none "
+            "(the session must have them)."
         ),
     ] = "auto",
     as_json: Annotated[  # noqa: ARG001 - read by the error handler
@@ -38,16 +38,16 @@ def run(
 
     \b
     chsink run -c job.toml
-    chsink run -c job.toml --set trigger.mode=available_now     land what waits, then end
+    chsink run -c job.toml --set trigger.mode=available_now     land what the topics hold, then end
     spark-submit … submit.py -c job.toml                        on a cluster: see docs/deployment.md
 
     Try it first: `chsink doctor --sample 1000` checks services, tables and records without landing any.
 
-    You may kill and restart it at any time: it settles what was in doubt, then goes on. SIGTERM or Ctrl-C ends it after
-    the current batch; a second one, or one during the start, ends it at once.
+    You may kill and restart the job at any time: it settles what was in doubt, then continues. SIGTERM or Ctrl-C ends
+    it after the current batch. A second signal, or a signal during the start, ends it at once.
 
-    Exit codes: 0 done or stopped, 2 job file or preflight, 3 halted and needs a person, 4 fenced by a newer driver,
-    5 a service did not answer, 130 or 143 interrupted during the start.
+    Exit codes: 0 done or stopped, 2 the job file, a table or this machine needs a change, 3 halted (a person decides),
+    4 fenced by a newer driver, 5 a service did not answer, 130 or 143 interrupted during the start.
     """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
     report_to_log(context, log_format(config, assignments))
     checked = load_config(config, assignments)

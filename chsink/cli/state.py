@@ -29,10 +29,12 @@ state = typer.Typer(
 
 PATIENCE_S = 5
 
-YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 PipelineOption = Annotated[
     str | None,
-    typer.Option(help="With --resend: the pipeline that CHS-309 calls `now`, where your own program transforms."),
+    typer.Option(
+        help="With --resend, if your own program transforms the stream: the fingerprint that CHS-309 calls `now`."
+    ),
 ]
 TopicArgument = Annotated[str, typer.Argument(help="Kafka topic.", metavar="TOPIC")]
 
@@ -63,33 +65,33 @@ def show(config: ConfigOption = DEFAULT_CONFIG, assignments: SetOption = None, a
 def resolve(  # noqa: PLR0917 - arguments and options of a command
     topic: TopicArgument,
     partition: Annotated[
-        int | None, typer.Argument(help="Partition; all that are in doubt when left out.", min=0)
+        int | None, typer.Argument(help="Partition. Default: every partition that is in doubt.", min=0)
     ] = None,
-    landed: Annotated[bool, typer.Option("--landed", help="All of its rows are in the table.")] = False,
-    resend: Annotated[bool, typer.Option("--resend", help="None of its rows is in the table: send it again.")] = False,
-    lost: Annotated[bool, typer.Option("--lost", help="Give up what is not there; it is recorded as a gap.")] = False,
+    landed: Annotated[bool, typer.Option("--landed", help="Confirm that all its rows are in the table.")] = False,
+    resend: Annotated[bool, typer.Option("--resend", help="Confirm that none is in the table: send it again.")] = False,
+    lost: Annotated[bool, typer.Option("--lost", help="Give up the missing rows and record a gap.")] = False,
     expired: Annotated[
-        bool, typer.Option("--expired", help="Give up what Kafka no longer holds of it (a gap); land the rest.")
+        bool, typer.Option("--expired", help="Land what Kafka still holds of it, and record the rest as a gap.")
     ] = False,
-    table: Annotated[str | None, typer.Option(help="Which table, where the partition is in doubt for several.")] = None,
+    table: Annotated[str | None, typer.Option(help="The table, if the partition is in doubt for several.")] = None,
     pipeline: PipelineOption = None,
     senders_gone: Annotated[
-        bool, typer.Option("--senders-gone", help="With --resend: no process of the old job lives, executors included.")
+        bool, typer.Option("--senders-gone", help="With --resend: confirm that no old driver or executor still runs.")
     ] = False,
     config: ConfigOption = DEFAULT_CONFIG,
     assignments: SetOption = None,
     yes: YesOption = False,
 ) -> None:
-    """Decide about ranges in doubt that the sink must not decide about itself.
+    """Decide what becomes of ranges in doubt that chsink cannot settle on its own.
 
     \b
     chsink state resolve flights --resend       all partitions of the topic that are in doubt
-    chsink state resolve flights 3 --landed     the rows are there: go on after them
-    chsink state resolve flights 3 --resend     none is there: the next start sends it, under new tokens
-    chsink state resolve flights 3 --expired    Kafka lost a part: the next start lands the rest
-    chsink state resolve flights 3 --lost       go on without it
+    chsink state resolve flights 3 --landed     all rows are there: continue after them
+    chsink state resolve flights 3 --resend     no row is there: the next start sends the range, under new tokens
+    chsink state resolve flights 3 --expired    Kafka deleted a part: the next start lands the rest
+    chsink state resolve flights 3 --lost       continue without the missing rows
 
-    Look in the table first. A job that still runs is fenced by this.
+    Stop the job and check the table first. A job that still runs is fenced.
     """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
     chosen = _chosen(landed=landed, resend=resend, expired=expired, lost=lost)
     from chsink.clickhouse.landing import present_fingerprint
@@ -114,18 +116,19 @@ def resolve(  # noqa: PLR0917 - arguments and options of a command
 @state.command()
 def reset(
     topic: TopicArgument,
-    partition: Annotated[int | None, typer.Argument(help="Partition; all of them when left out.", min=0)] = None,
+    partition: Annotated[int | None, typer.Argument(help="Partition. Default: all partitions.", min=0)] = None,
     config: ConfigOption = DEFAULT_CONFIG,
     assignments: SetOption = None,
     yes: YesOption = False,
 ) -> None:
-    """Forget what was landed of a topic and begin a new incarnation.  Stop the job first.
+    """Forget what has landed of a topic and start a new incarnation.  Stop the job first.
 
     \b
     chsink state reset flights        all partitions
     chsink state reset flights 3      one of them
 
-    Rows stay in the table. What the next start reads lands again, under tokens that were never used.
+    Rows stay in the table, and all records that the next start reads are inserted. Delete the rows first, or they
+    are there twice. Start with a new checkpoint.
     """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
     from chsink.recovery.decide import plan_reset
 
@@ -137,16 +140,14 @@ def reset(
 def recover(  # noqa: PLR0917 - options of a command
     accept_removed: Annotated[
         bool,
-        typer.Option("--accept-removed", help="Rows removed beyond the last remaining one may be inserted again."),
+        typer.Option("--accept-removed", help="Rows removed after the last remaining row may be inserted again."),
     ] = False,
     accept_holes: Annotated[
-        bool, typer.Option("--accept-holes", help="Offsets without a row, or with several, are as they should be.")
+        bool, typer.Option("--accept-holes", help="Accept offsets without a row, or with several rows, as intended.")
     ] = False,
     replace: Annotated[
         bool,
-        typer.Option(
-            "--replace", help="Also rebuild partitions with rows beyond the recorded end, as after an old backup."
-        ),
+        typer.Option("--replace", help="Also rebuild partitions whose table holds rows beyond the recorded end."),
     ] = False,
     config: ConfigOption = DEFAULT_CONFIG,
     assignments: SetOption = None,
@@ -158,9 +159,9 @@ def recover(  # noqa: PLR0917 - options of a command
     chsink state recover -c job.toml             the state was lost
     chsink state recover --replace -c job.toml   an old backup of the state was restored
 
-    Only what the tables prove is recorded: every offset is there, or Kafka has no record at it. Anything else is
-    refused, with the first offset that is missing. Partitions that have state are left alone, unless
-    --replace is given and the table holds rows beyond the recorded end. Stop the job first.
+    Stop the job first. chsink records only what the tables prove: each offset has a row, or Kafka has no record there.
+    It refuses any other partition and names the first missing offset. Partitions that have state are left unchanged,
+    unless you pass --replace and the table holds rows beyond the recorded end.
     """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
     from chsink.recovery.recover import Accepted, survey, write
 
@@ -172,9 +173,9 @@ def recover(  # noqa: PLR0917 - options of a command
         if refused:
             raise refused[0]
         if not found:
-            typer.echo("nothing to recover: every partition has state, or no rows")
+            typer.echo("nothing to recover: each partition has state already, or has no rows")
             return
-        typer.echo("the state of these partitions will be recorded; a job that runs on this sink is fenced:")
+        typer.echo("chsink will record the state of these partitions, and fence a job that still runs:")
         print_table(("topic", "partition", "table", "landed"), [[*_name(o.key), str(o.landed)] for o in found])
         _ask(yes=yes)
         _print_records(write(services, found))

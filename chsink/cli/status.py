@@ -52,8 +52,8 @@ def status(
     chsink status -c job.toml --json | jq '.partitions[] | select(.phase == "BEFORE")'
 
     A partition at BEFORE is in doubt: a running job confirms it, a stopped job settles it at its next start.
-    The lag of a partition that never landed anything is all that Kafka holds of it. It is left out where Kafka does not
-    answer or no longer has the partition, and where a first start at "latest" is still to come.
+    The lag of a partition that has never landed a record is everything that Kafka holds of it. The lag is unknown ("-")
+    if Kafka does not answer or no longer has the partition, and before a first start at "latest".
     """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
     found = read_status(load_config(config, assignments))
     if found["lag_unknown"]:

@@ -47,7 +47,8 @@ class Route(Section):
         default=None, description="Columns that choose the shard, instead of `clickhouse.shard_key`."
     )
     format: Literal["json"] = Field(
-        default="json", description="How the record's value is read; unused where a transform made the table's columns."
+        default="json",
+        description="Format of the record's value. Not used if your transform makes the table's columns.",
     )
 
     @property
@@ -77,7 +78,7 @@ class Errors(Section):
     )
     on_existing_rows: Literal["halt", "accept"] = Field(
         default="halt",
-        description="What to do if a table holds rows of a topic without state: stop, or insert their records again.",
+        description="What to do if a table holds rows that the state does not know: stop, or insert them again.",
     )
     null_shard_key: Literal["halt", "first_shard"] = Field(
         default="halt",
@@ -119,7 +120,7 @@ class InDoubt(Section):
         default=30,
         ge=0,
         le=86_400,
-        description="Seconds before that age when resending ends, to allow for clock differences and pauses.",
+        description="Resending ends this many seconds before that age, to allow for clock differences and pauses.",
     )
 
 

@@ -67,7 +67,7 @@ class AlteredError(PreflightError):
 
 
 class HaltError(ChsinkError):
-    """Going on would lose or double a record, or the outcome cannot be known: a person decides."""
+    """Continuing would lose or duplicate a record, or the outcome cannot be known: a person decides."""
 
     exit_code = 3
 

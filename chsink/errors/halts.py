@@ -12,24 +12,25 @@ LOG_SHRANK = Entry(
     "CHS-301",
     HaltError,
     "{tp}: Kafka's log ends before offsets that already landed ({detail})",
-    "Kafka lost records; if the topic is right as it is now, stop the sink and run `chsink state reset`",
-    runbook="Find out why first (unclean leader election?). Before the reset, remove the rows that would land again; "
-    "after it, start with a new checkpoint.",
+    "Kafka lost records; to continue with the topic as it is, stop the job, run `chsink state reset TOPIC PARTITION`, "
+    "and start with a new checkpoint",
+    runbook="First find out why, for example an unclean leader election. Before the reset, delete the rows of the "
+    "offsets that will be read again; otherwise they land twice.",
 )
 PLAN_SHRANK = Entry(
     "PLAN_SHRANK",
     "CHS-301",
     HaltError,
     "{tp}: batch {batch} is planned to end at {end}, before its start {start}: Kafka's log shrank",
-    "the topic lost records or was recreated; if the topic is right as it is now, start with a new checkpoint",
+    "Kafka lost records, or the topic was recreated; to continue with the topic as it is, start with a new checkpoint",
 )
 STATE_LOST = Entry(
     "STATE_LOST",
     "CHS-302",
     HaltError,
     "{tp}: the recorded state is gone, but the checkpoint shows that records landed ({detail})",
-    "restore the state table, or rebuild it with `chsink state recover`; if that finds no rows of this partition, "
-    "start with a new checkpoint",
+    "restore the state from a backup, or rebuild it with `chsink state recover`; if recover finds no rows of this "
+    "partition, start with a new checkpoint",
     runbook="Restore from a backup of the Keeper, or see [lost state](#lost-state).",
 )
 CHECKPOINT_WITHOUT_STATE = Entry(
@@ -38,7 +39,7 @@ CHECKPOINT_WITHOUT_STATE = Entry(
     HaltError,
     "the query of checkpoint {checkpoint} has finished batches, but this sink has no recorded state",
     "if the checkpoint belongs to another query, set sink.checkpoint to a new folder; if the state was lost, restore "
-    "it or run `chsink state recover`; if that finds no rows, start with a new checkpoint",
+    "it or run `chsink state recover`; if recover finds no rows, start with a new checkpoint",
     runbook="state lost: restore it from a backup of the Keeper, or [recover](#lost-state)",
 )
 TOPIC_RECREATED = Entry(
@@ -46,17 +47,18 @@ TOPIC_RECREATED = Entry(
     "CHS-303",
     HaltError,
     "{tp}: the topic was deleted and created again, and the plan does not start at its first offset ({detail})",
-    "start with a new checkpoint to read the topic from offset 0; if its first records are gone, run "
-    "`chsink state reset`",
+    "start with a new checkpoint to read the topic from offset 0; if Kafka no longer holds its first records, run "
+    "`chsink state reset TOPIC` first",
 )
 TOPIC_ID_KNOWN_UNKNOWN = Entry(
     "TOPIC_ID_KNOWN_UNKNOWN",
     "CHS-304",
     HaltError,
-    "{tp}: the topic's id was known before and is not known now, or the reverse while a range is in doubt ({detail})",
+    "{tp}: the brokers stopped reporting the topic's id, or began to report it while a range is in doubt ({detail})",
     "connect the job to brokers of one version; without the id chsink cannot notice that a topic was recreated",
-    runbook="Brokers gained topic ids while a range was in doubt: check the table, then decide with "
-    "`chsink state resolve`. With nothing in doubt the sink takes the id up without a halt.",
+    runbook="If the brokers began to report topic ids while a range was in doubt, check the table, then run "
+    "`chsink state resolve TOPIC PARTITION` with `--landed`, `--resend` or `--lost`. With nothing in doubt, the sink "
+    "records the id and continues.",
 )
 OUTSIDE_PROCESSED = Entry(
     "OUTSIDE_PROCESSED",
@@ -70,60 +72,63 @@ REWOUND = Entry(
     "CHS-306",
     HaltError,
     "{tp}: the source was rewound: all planned offsets landed before ({detail})",
-    'start from the recorded offsets with a new checkpoint, or set errors.on_rewind = "skip" to pass over them',
+    'start from the recorded offsets with a new checkpoint, or set errors.on_rewind = "skip" to skip them',
 )
 GAP = Entry(
     "GAP",
     "CHS-307",
     HaltError,
-    "{tp}: the plan passes over offsets behind the recorded ones ({detail})",
+    "{tp}: the plan skips offsets after the recorded end ({detail})",
     'if Kafka still holds them, start with a new checkpoint; if not, set errors.on_gap = "record" to accept the gap',
-    runbook="Retention was faster than the sink, or a checkpoint skipped offsets. Lengthen the retention.",
+    runbook="Kafka deleted records before the sink read them (lengthen the retention), or a checkpoint skipped "
+    "offsets.",
 )
 PLAN_NOT_HELD = Entry(
     "PLAN_NOT_HELD",
     "CHS-307",
     HaltError,
-    "{tp}: the plan is {planned}, and Kafka's log starts at {start}: it no longer holds {gone}, which never landed",
-    'to accept the gap, set errors.on_gap = "record" and start with a new checkpoint: what Kafka still holds lands',
+    "{tp}: Kafka deleted {gone} before these offsets landed (planned: {planned}; the log now starts at {start})",
+    'to accept the gap, set errors.on_gap = "record" and start with a new checkpoint; chsink then lands what Kafka '
+    "still holds",
 )
 IN_DOUBT_LOST = Entry(
     "IN_DOUBT_LOST",
     "CHS-308",
     HaltError,
     "{tp}: an in-doubt range can no longer be read from Kafka ({detail})",
-    "check in the table whether its rows are there, then say so: `chsink state resolve --help`",
-    runbook="All rows of the range are there: `resolve --landed`. Kafka still holds a part of it: `resolve --expired` "
-    "lands that part. Otherwise: `resolve --lost`.",
+    "check the table, then run `chsink state resolve TOPIC PARTITION` with --landed if all rows of the range are "
+    "there, with --expired to land the part that Kafka still holds, or with --lost",
 )
 PIPELINE_CHANGED = Entry(
     "PIPELINE_CHANGED",
     "CHS-309",
     HaltError,
-    "{tp}: a range is in doubt, and something that decides its rows changed since it was announced ({detail})",
-    "undo the change, let the range settle, then change it again; or decide with `chsink state resolve --help`",
-    runbook="To keep the change: remove the range's rows from the table, then `resolve --resend`.",
+    "{tp}: a range is in doubt, and the pipeline has changed since the range was announced ({detail})",
+    "undo the change, start the job until the range is settled, then make the change again; to keep the change, run "
+    "`chsink state resolve TOPIC PARTITION --resend`, which names the rows to delete first",
 )
 STATE_UNREADABLE = Entry(
     "STATE_UNREADABLE",
     "CHS-311",
     HaltError,
     "state row '{row}' cannot be read: {error}",
-    "run the chsink version that wrote it, or see `chsink state --help`",
+    "run the chsink version that wrote it; if the row is damaged, restore the state from a backup",
 )
 LAYOUT_LOST = Entry(
     "LAYOUT_LOST",
     "CHS-312",
     HaltError,
     "{key} is in doubt under shard layout {layout}, which is not stored",
-    "start once with the shards of that layout, or check the table and decide with `chsink state resolve --help`",
+    "configure the shards, weights and shard key of that layout and start once; or check the table and run "
+    "`chsink state resolve TOPIC PARTITION` with --landed, --resend or --lost",
 )
 NOT_ROUTED = Entry(
     "NOT_ROUTED",
     "CHS-313",
     HaltError,
-    "{tp} is in doubt for table {table}, to which no route leads any more",
-    "restore the route until the range is settled; or decide with `chsink state resolve --help`",
+    "{tp} is in doubt for table {table}, but no route leads to this table now",
+    "restore the [[route]] until the range is settled; or check the table and run `chsink state resolve TOPIC "
+    "PARTITION` with --landed or --lost",
 )
 PIECE_INCOMPLETE = Entry(
     "PIECE_INCOMPLETE",
@@ -131,7 +136,8 @@ PIECE_INCOMPLETE = Entry(
     HaltError,
     "{tp} {offsets}: shard {shard} of {table} holds {there} of the piece's {rows} rows, and its deduplication "
     "token may be forgotten",
-    "remove or complete these rows manually, then say so with `chsink state resolve`",
+    "run `chsink state resolve TOPIC PARTITION --resend`, which names the rows to delete first; or insert the missing "
+    "rows yourself and run it with --landed",
 )
 INSERT_REFUSED = Entry(
     "INSERT_REFUSED",
@@ -153,8 +159,9 @@ CANNOT_PROBE = Entry(
     "CHS-317",
     HaltError,
     "{tp} {range} is in doubt and {reason}; chsink cannot look for its rows in {table}",
-    "check whether the table holds the rows, then run `chsink state resolve --help`; chsink can look for rows by "
-    "itself in a plain MergeTree table with the columns _kafka_topic, _kafka_partition and _kafka_offset and no TTL",
+    "check whether the table holds the rows, then run `chsink state resolve TOPIC PARTITION` with --landed, --resend "
+    "or --lost; chsink can look for rows on its own only in a MergeTree table with the columns _kafka_topic, "
+    "_kafka_partition and _kafka_offset and no TTL",
 )
 VIEWS_DOUBTFUL = Entry(
     "VIEWS_DOUBTFUL",
@@ -162,8 +169,8 @@ VIEWS_DOUBTFUL = Entry(
     HaltError,
     "the table holds all rows of {ranges}, but ClickHouse may have forgotten their deduplication tokens, and chsink "
     "cannot tell whether these dependent views received the rows too: {views}",
-    "compare each view with the table for these offsets and add what the view lacks; then run `chsink state resolve "
-    "TOPIC PARTITION --landed` for each range",
+    "compare each view with the table for these offsets and insert the rows that the view lacks; then run "
+    "`chsink state resolve TOPIC PARTITION --landed` for each range",
 )
 FOREIGN_ROWS = Entry(
     "FOREIGN_ROWS",
@@ -178,9 +185,9 @@ SOURCE_MISSES_OFFSETS = Entry(
     "SOURCE_MISSES_OFFSETS",
     "CHS-319",
     HaltError,
-    "Spark's Kafka source misses offsets that its checkpoint names: {reason}",
-    "the topic was shortened or recreated; start with a new checkpoint: the sink goes on from its recorded "
-    "state, and errors.on_gap decides about a gap",
+    "Kafka no longer holds offsets that Spark's checkpoint names: {reason}",
+    "Kafka deleted records, or the topic was recreated; start with a new checkpoint: the sink continues from its "
+    "recorded state, and errors.on_gap decides whether a gap halts it",
 )
 NO_STATE = Entry(
     "NO_STATE",
@@ -193,28 +200,28 @@ NO_STATE_OF = Entry(
     "NO_STATE_OF",
     "CHS-320",
     PreflightError,
-    "sink '{sink}' has no state of {what}",
-    "see `chsink state show`",
+    "sink '{sink}' has no state for {what}",
+    "run `chsink state show` to see what is recorded",
 )
 NOTHING_IN_DOUBT = Entry(
     "NOTHING_IN_DOUBT",
     "CHS-320",
     PreflightError,
     "{tp}: nothing is in doubt",
-    "see `chsink state show`",
+    "run `chsink state show`: only partitions at BEFORE can be resolved",
 )
 SEVERAL_IN_DOUBT = Entry(
     "SEVERAL_IN_DOUBT",
     "CHS-320",
     PreflightError,
     "{tp}: several ranges are in doubt ({tables})",
-    "name one with --table",
+    "choose one with --table TABLE",
 )
 SENDERS_MAY_LIVE = Entry(
     "SENDERS_MAY_LIVE",
     "CHS-321",
     PreflightError,
-    "a task of an older job may still send {tp} {range} under the old tokens",
+    "a task of an earlier run may still send {tp} {range} under the old tokens",
     "make sure that no process of the old job is running, executors included; then add --senders-gone",
 )
 RESEND_NOT_ROUTED = Entry(
@@ -222,37 +229,38 @@ RESEND_NOT_ROUTED = Entry(
     "CHS-322",
     PreflightError,
     "{tp}: no route leads to {table}",
-    "restore the route first",
+    "restore the [[route]] from this topic to the table, then run the command again",
 )
 RESEND_NOT_COUNTED = Entry(
     "RESEND_NOT_COUNTED",
     "CHS-322",
     PreflightError,
     "{tp} {range}: {reason}",
-    "correct that so that the rows can be counted; or check the table yourself and pass --landed or --lost",
+    "make the table and all its shards available so that chsink can count the rows; or check the table yourself and "
+    "pass --landed or --lost",
 )
 RESEND_NOT_READABLE = Entry(
     "RESEND_NOT_READABLE",
     "CHS-322",
     PreflightError,
     "{tp} {range} can no longer be read from Kafka (topic id {topic_id}, log [{start}, {end}))",
-    "pass --landed or --lost",
+    "check whether the table holds all rows of the range; if so, pass --landed, otherwise --expired or --lost",
 )
 RESEND_WOULD_DOUBLE = Entry(
     "RESEND_WOULD_DOUBLE",
     "CHS-322",
     PreflightError,
     "{table} holds {rows} rows of {tp} {range}: inserted again, they would be there twice",
-    "on each shard: {delete}; or pass --landed",
+    "delete them on each shard: {delete}; or, if all rows of the range are there, pass --landed",
 )
 RESEND_MAY_DOUBLE = Entry(
     "RESEND_MAY_DOUBLE",
     "CHS-322",
     PreflightError,
-    "{table} holds {rows} rows of {tp} {range}, and chsink cannot tell whether this sink inserted them since its last "
-    "reset, recovery or recreated topic: if so, they would be there twice",
-    "if all of them are this range's, pass --landed; to insert it again, remove these rows first, older ones too; on "
-    "each shard: {delete}",
+    "{table} holds {rows} rows of {tp} {range}; after a reset, a recovery or a recreated topic, chsink cannot tell "
+    "whether they belong to this range",
+    "if these are all rows of this range, pass --landed; to insert the range again, first delete all of these rows, "
+    "older ones too, on each shard: {delete}",
 )
 CHANGED_MEANWHILE = Entry(
     "CHANGED_MEANWHILE",
@@ -265,7 +273,7 @@ RECORDED_MEANWHILE = Entry(
     "RECORDED_MEANWHILE",
     "CHS-323",
     PreflightError,
-    "{key} has state now",
+    "another process has recorded state for {key} meanwhile",
     "nothing was written; run the command again",
 )
 TABLE_PROVES_NOTHING = Entry(

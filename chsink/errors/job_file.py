@@ -15,7 +15,7 @@ NO_JOB_FILE = Entry(
     "CHS-101",
     ConfigError,
     "{path} does not exist",
-    "pass the job file with -c FILE; docs/examples/job.toml is a short example",
+    "pass the job file with -c FILE, or write a first one with `chsink init`",
 )
 JOB_FILE_UNREADABLE = Entry(
     "JOB_FILE_UNREADABLE", "CHS-101", ConfigError, "cannot read {path}: {reason}", "check the path and its permissions"

@@ -36,7 +36,7 @@ PROCESS_NOT_READY = Entry(
     "CHS-904",
     UnavailableError,
     "{service} {what}; the end of its log:\n{tail}",
-    "read {log}",
+    "read {log} to find the cause",
 )
 PROCESS_SURVIVES = Entry(
     "PROCESS_SURVIVES",
@@ -106,7 +106,7 @@ DEV_FOLDER_FOREIGN = Entry(
     "CHS-906",
     UnavailableError,
     "{path} is not the state file of a development stack: {reason}",
-    "choose another folder",
+    "choose another folder with --root",
 )
 NO_PYSPARK = Entry(
     "NO_PYSPARK",

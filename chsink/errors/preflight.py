@@ -10,8 +10,8 @@ TOPIC_MISSING = Entry(
     "CHS-201",
     PreflightError,
     "Kafka at {bootstrap} has no {what}",
-    "create the topic, or correct the route; if a partition is gone for good, remove its state: see `chsink "
-    "state resolve --help` and `chsink state reset --help`",
+    "create the topic, or correct the route; if a partition is gone for good, run `chsink state reset TOPIC PARTITION` "
+    "to forget its state",
     ok="{topic} has {partitions} partitions, id {id}",
 )
 NO_TABLE = Entry(
@@ -56,7 +56,7 @@ NOT_REPLICATED = Entry(
     "CHS-207",
     PreflightError,
     "{table} on {urls} is not a replicated table: the replicas would hold different rows",
-    "make it a ReplicatedMergeTree, or list the servers as shards of their own",
+    "make it a ReplicatedMergeTree, or list each server as a separate shard in clickhouse.endpoints",
     ok="{table} has {total} replicas, insert_quorum is {quorum}",
 )
 REPLICAS_DIFFER = Entry(
@@ -96,7 +96,7 @@ VOLATILE_DEFAULT = Entry(
     PreflightError,
     "the DEFAULT of {columns} in {table} depends on when or where a row is inserted; after a repeated insert, the "
     "table keeps the values of the copy that arrived first",
-    "nothing, if this is what the columns are for; _kafka_timestamp holds the time at which the record was written",
+    "no action needed if that is intended; _kafka_timestamp holds the time at which the record was written",
 )
 NO_DEDUPLICATION = Entry(
     "NO_DEDUPLICATION",
@@ -263,7 +263,7 @@ COLUMN_TAKES_NOTHING = Entry(
     "COLUMN_TAKES_NOTHING",
     "CHS-223",
     PreflightError,
-    "{column} is a {type}, into which nearly no record fits: {reason}",
+    "almost no record fits column {column} of type {type}: {reason}",
     "use {declare}",
     ok="the {count} columns of {table} can be filled from {topic}",
 )
@@ -271,7 +271,7 @@ COLUMN_TAKES_NOT_ALL = Entry(
     "COLUMN_TAKES_NOT_ALL",
     "CHS-223",
     PreflightError,
-    "{column} is a {type}: a record {record} will not fit: {reason}",
+    "a record {record} does not fit column {column} of type {type}: {reason}",
     "use {declare}",
 )
 CLOCKS_DIFFER = Entry(
@@ -317,50 +317,50 @@ PARTITIONS_GONE = Entry(
     "PARTITIONS_GONE",
     "CHS-226",
     PreflightError,
-    "{topic} has no partition {partitions} any more, of which there is state: it was recreated with fewer",
-    "if that is meant, remove their state, one by one: {reset}",
+    "state is recorded for {topic} partitions {partitions}, which no longer exist: the topic was recreated with fewer",
+    "if that is intended, forget the state of each of them: {reset}",
 )
 DOUBT_NOT_ROUTED = Entry(
     "DOUBT_NOT_ROUTED",
     "CHS-227",
     PreflightError,
-    "{what}, for table {table}, to which no route leads: the start will halt with CHS-313",
-    "restore the route, or decide: {resolve}",
+    "{what}, for table {table}, but no route leads to this table: the start will halt with CHS-313",
+    "restore the [[route]]; or check the table and run {resolve} with --landed or --lost",
     ok="nothing is in doubt",
 )
 DOUBT_CHANGED = Entry(
     "DOUBT_CHANGED",
     "CHS-227",
     PreflightError,
-    "{what}, and since then changed: {changed}; the start will halt with CHS-309",
-    "undo the change until the range is settled; or decide: {resolve}",
+    "{what}, and this has changed since: {changed}; the start will halt with CHS-309",
+    "undo the change until the range is settled; or keep it and run {resolve} with --resend",
 )
 DOUBT_SENT_AGAIN = Entry(
     "DOUBT_SENT_AGAIN",
     "CHS-227",
     PreflightError,
-    "{what}; it can be sent again under its tokens",
+    "{what}; chsink can send it again under the same tokens",
     "nothing to do: the next start settles it",
 )
 DOUBT_PROBED = Entry(
     "DOUBT_PROBED",
     "CHS-227",
     PreflightError,
-    "{what}, and {why}: it will be probed by offset",
+    "{what}, and {why}: chsink will look for its rows by offset",
     "nothing to do: the next start settles it",
 )
 DOUBT_NOT_PROBED = Entry(
     "DOUBT_NOT_PROBED",
     "CHS-227",
     PreflightError,
-    "{what}, and {why}; {table} cannot be probed: the start will halt with CHS-317",
-    "check whether its rows are there, then decide: {resolve}",
+    "{what}, and {why}; chsink cannot look for its rows in {table}: the start will halt with CHS-317",
+    "check whether the table holds its rows, then run {resolve} with --landed, --resend or --lost",
 )
 LAYOUT_OLDER = Entry(
     "LAYOUT_OLDER",
     "CHS-228",
     PreflightError,
-    "{key} is in doubt under an older shard layout; it is settled under that one",
+    "{key} is in doubt under an older shard layout and will be settled under that layout",
     "nothing to do: the next start settles it",
     ok="the shard layout is the recorded one",
 )
@@ -369,13 +369,13 @@ LAYOUT_CHANGED = Entry(
     "CHS-228",
     PreflightError,
     "the shard layout of {topics} has changed: it applies to new records only",
-    "nothing to do, if the change is meant",
+    "no action needed if the change is intended",
 )
 STATE_MAY_BE_LOST = Entry(
     "STATE_MAY_BE_LOST",
     "CHS-229",
     PreflightError,
-    "{table} holds rows of {topic} of which this sink has no state ({where}): these records would be inserted again",
+    "{table} holds rows of {topic} for which this sink has no state ({where}): these records would be inserted again",
     "if the state was lost, run `chsink state recover`; if another sink inserted the rows, give this sink its own "
     'table; to insert the records again, set errors.on_existing_rows = "accept"',
 )
@@ -425,7 +425,7 @@ TABLE_CHANGED = Entry(
     "CHS-233",
     AlteredError,
     "{table} at {url} was altered, dropped or recreated while the job ran",
-    "start again: chsink settles what was in doubt for the earlier table, or halts and names the command that decides",
+    "start again: chsink settles what was in doubt for the earlier table, or halts and names the command to run",
 )
 WINDOW_TOO_SHORT = Entry(
     "WINDOW_TOO_SHORT",
@@ -481,15 +481,15 @@ CHECKPOINT_FOREIGN = Entry(
     "CHECKPOINT_FOREIGN",
     "CHS-239",
     PreflightError,
-    "checkpoint {checkpoint} is not of this job: {reason}",
+    "checkpoint {checkpoint} does not belong to this job: {reason}",
     "set sink.checkpoint to a new folder; the sink resumes from its recorded state, not from the checkpoint",
-    ok="checkpoint {checkpoint} can be written and is of this job",
+    ok="checkpoint {checkpoint} is writable and belongs to this job",
 )
 CHECKPOINT_NOT_CHECKED = Entry(
     "CHECKPOINT_NOT_CHECKED",
     "CHS-239",
     PreflightError,
-    "checkpoint {checkpoint} can be read by Spark only",
+    "only Spark can read checkpoint {checkpoint}",
     "no action needed: chsink run checks it at start",
 )
 ENGINE_COMBINES = Entry(

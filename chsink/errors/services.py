@@ -17,7 +17,7 @@ STATE_NOT_REACHED = Entry(
     "CHS-701",
     UnavailableError,
     "sink '{sink}' could not {what} in the state store ({store}) within {seconds} s{cause}",
-    "bring the state store back and start again: nothing was inserted without its BEFORE",
+    "bring the state store back and start again; nothing was lost or duplicated",
 )
 STATE_NOT_READ = Entry(
     "STATE_NOT_READ",
@@ -51,14 +51,14 @@ CLAIM_DISTURBED = Entry(
     "CLAIM_DISTURBED",
     "CHS-703",
     UnavailableError,
-    "sink '{sink}': its rows kept changing while they were claimed",
+    "sink '{sink}': its state rows kept changing while this driver claimed the sink",
     "stop the other driver of this sink, then start again",
 )
 ROWS_NOT_CREATED = Entry(
     "ROWS_NOT_CREATED",
     "CHS-703",
     UnavailableError,
-    "sink '{sink}': the rows of new partitions could not be created",
+    "sink '{sink}': the state rows of new partitions could not be created",
     "check the state store, then start again",
 )
 INSERT_UNANSWERED = Entry(
@@ -79,23 +79,23 @@ PIECE_TOO_LATE = Entry(
     "PIECE_TOO_LATE",
     "CHS-705",
     UnavailableError,
-    "the deduplication window of piece {token} has ended, so chsink does not send it",
-    "start again: the range is in doubt and chsink will look for its rows in the table",
+    "the time in which piece {token} may be sent has ended: ClickHouse may no longer remember its deduplication token",
+    "start again: the range is in doubt, and chsink looks for its rows in the table before it sends any",
 )
 ANSWERS_MISSING = Entry(
     "ANSWERS_MISSING",
     "CHS-706",
     UnavailableError,
-    "{expected} tasks gave {answers} answers",
-    "start again: the batch is in doubt and will be settled",
+    "{answers} of {expected} tasks reported a result",
+    "start again: the batch is in doubt, and chsink will settle it",
 )
 TOKEN_DOUBTFUL = Entry(
     "TOKEN_DOUBTFUL",
     "CHS-707",
     UnavailableError,
     "{url} may have forgotten the deduplication token of piece {token}, so chsink does not send it: {reason}",
-    "start again: the range is in doubt, and chsink looks for its rows before it sends them; if one round of a "
-    "batch fills the deduplication window (an insert makes one block per table partition), enlarge the window",
+    "start again: the range is in doubt, and chsink looks for its rows in the table before it sends any; if this "
+    "recurs, enlarge the table's deduplication window (an insert makes one block per table partition)",
 )
 SPARK_STOPPED = Entry(
     "SPARK_STOPPED",
@@ -108,22 +108,22 @@ TARGET_UNANSWERED = Entry(
     "TARGET_UNANSWERED",
     "CHS-709",
     UnavailableError,
-    "ClickHouse did not answer a question about the target: {error}",
-    "bring the server back and start again: ranges in doubt will be settled",
+    "ClickHouse did not answer a query about a target table: {error}",
+    "bring the server back and start again: chsink will settle the ranges in doubt",
 )
 CLICKHOUSE_UNAVAILABLE = Entry(
     "CLICKHOUSE_UNAVAILABLE",
     "CHS-709",
     UnavailableError,
     "{reason}",
-    "check the address, the network and the TLS settings",
+    "check clickhouse.endpoints, the network and [clickhouse.tls]",
 )
 STILL_INSERTING = Entry(
     "STILL_INSERTING",
     "CHS-710",
     UnavailableError,
     "{url} is still running an insert of {tp} {range}",
-    "wait until it ends, or find it in system.processes and kill it there; then start again",
+    "wait until it ends, or find it in system.processes and stop it with KILL QUERY; then start again",
 )
 SPARK_NOT_STARTED = Entry(
     "SPARK_NOT_STARTED",

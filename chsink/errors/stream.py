@@ -17,7 +17,8 @@ OFFSET_LOG_FORMAT = Entry(
     "CHS-601",
     PreflightError,
     "the offset log has version {version} and {count} sources",
-    "read one Kafka source per query (several topics are fine), and set no offset log format",
+    "read one Kafka source per query (several topics are fine), and remove "
+    "spark.sql.streaming.offsetLog.formatVersion from the session",
 )
 OFFSET_LOG_CONTENT = Entry(
     "OFFSET_LOG_CONTENT",
@@ -101,7 +102,8 @@ NOT_TILED = Entry(
     "NOT_TILED",
     "CHS-602",
     PreflightError,
-    "the acknowledgements of {tp} do not tile {range}: one task must own each topic-partition and read all of it",
+    "the acknowledgements of {tp} do not cover {range} exactly: one task must own each topic-partition and read all "
+    "of it",
     "keep one topic-partition per task, in offset order: remove minPartitions, maxRecordsPerPartition, "
     "repartition, coalesce, joins and sorts, and pass topic, partition and offset through unchanged",
 )
@@ -117,13 +119,15 @@ COLUMN_TOO_LARGE = Entry(
     "CHS-603",
     HaltError,
     "{tp}: chunk {offsets} holds more than 2 GiB in one column",
-    "lower clickhouse.chunk_offsets; decide about a range already in doubt with `chsink state resolve --help`",
+    "lower clickhouse.chunk_offsets; if the range is in doubt already, check the table and run `chsink state resolve "
+    "TOPIC PARTITION --resend`",
 )
 NOT_DETERMINISTIC = Entry(
     "NOT_DETERMINISTIC",
     "CHS-604",
     PreflightError,
-    "the transform is not deterministic (rand, uuid, the current time, a UDF marked so): a retry would differ",
+    "the transform is not deterministic (rand, uuid, the current time, a UDF marked nondeterministic): a retry would "
+    "produce other rows",
     "derive values from the record, or compute them in ClickHouse by a DEFAULT expression",
 )
 NOT_A_STREAM = Entry(
@@ -190,5 +194,5 @@ BATCH_TRANSFORMED = Entry(
     "CHS-613",
     ConfigError,
     "the DataFrame is not the batch as Spark passed it: it was transformed inside the function of foreachBatch",
-    "transform the stream before writeStream: foreachBatch(sink) takes the batch as it is",
+    "transform the stream before writeStream, and pass the batch on unchanged: foreachBatch(sink)",
 )

@@ -11,7 +11,7 @@ BAD_VALUE = Entry(
     BadValueError,
     "{first}{more}",
     'set errors.on_bad_value = "skip" to skip such records (errors.on_tombstone = "skip" for null values only); or '
-    "change the column, and then resend the range in doubt (see `chsink state resolve --help`)",
+    "change the column, then run `chsink state resolve TOPIC --resend`",
 )
 UNSUPPORTED_COLUMN = Entry(
     "UNSUPPORTED_COLUMN",
@@ -46,7 +46,7 @@ UNREADABLE_TYPE = Entry(
     "CHS-506",
     ConfigError,
     "chsink cannot read the ClickHouse type {type}",
-    "give the type as system.columns shows it; if this is what it shows, report a bug of chsink",
+    "write the type as system.columns shows it; if it is written so already, report a bug in chsink",
 )
 SAMPLE_BAD = Entry(
     "SAMPLE_BAD",
@@ -60,8 +60,8 @@ SAMPLE_MISSPELT = Entry(
     "SAMPLE_MISSPELT",
     "CHS-508",
     PreflightError,
-    "{topic}: {count} of {records} sampled records have a field {field}, and {table} has no column of this name but "
-    "{column}; the first is at {first}",
+    "{topic}: {count} of {records} sampled records have a field {field}, but {table} names this column {column}; "
+    "the first is at {first}",
     "correct the name in the records or in the table; chsink ignores fields without a column",
 )
 SAMPLE_UNKNOWN = Entry(

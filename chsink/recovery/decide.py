@@ -26,7 +26,7 @@ def plan_reset(services: Services, topic: str, partition: int | None) -> Change:
     """Start over: EMPTY rows of the next incarnation."""
     found = find(services, topic, partition)
     in_doubt = [f"{k.topic_partition} {r.range}" for k, r in found.items() if r.in_doubt]
-    doubtful = [f"in doubt, and forgotten too: {', '.join(in_doubt)}"] if in_doubt else []
+    doubtful = [f"these ranges are in doubt and are forgotten, too: {', '.join(in_doubt)}"] if in_doubt else []
     says = (
         f"the recorded ranges of {topic} ({len(found)} partitions) are forgotten; rows in the tables stay as they are",
         (
@@ -35,7 +35,7 @@ def plan_reset(services: Services, topic: str, partition: int | None) -> Change:
         ),
         "records whose rows are in the table are inserted again, unless you remove the rows first",
         "a job that runs on this sink is fenced: it stops with CHS-801",
-        "end its executors first: a task that still runs may insert one more piece of what is in doubt",
+        "stop its executors first: a task that still runs may insert another piece of a range in doubt",
         *doubtful,
     )
     return Change(found, says, dict.fromkeys(found, _reset))
@@ -75,19 +75,17 @@ def plan_resolve(
         name = f"{key.topic_partition} {record.range}"
         match verdict:
             case "landed":
-                says.append(f"{name} is taken as landed completely: none of it is sent again; {seen.sentence}")
+                says.append(f"{name} will be recorded as landed: nothing of it is sent again; {seen.sentence}")
                 make[key] = _landed
             case "lost":
-                says.append(f"{name} is given up: what is missing is never sent (a gap); {seen.sentence}")
+                says.append(f"{name} will be recorded as a gap: its missing rows are never sent; {seen.sentence}")
                 make[key] = _lost
             case "expired":
-                says.append(
-                    f"{name}: what Kafka no longer holds of it is given up (a gap); the next start lands the rest"
-                )
+                says.append(f"{name}: the part that Kafka no longer holds becomes a gap; the next start lands the rest")
                 make[key] = _expired
             case "resend":
                 _check_resend(services, key, record, seen, senders_gone=senders_gone)
-                says.append(f"{name} is sent again by the next start, whole, under new tokens; {seen.sentence}")
+                says.append(f"{name} will be sent again in full by the next start, under new tokens; {seen.sentence}")
                 make[key] = partial(_resend, services, key, pipeline(topic))
     return Change(doubtful, (*says, "a job that runs on this sink is fenced: it stops with CHS-801"), make)
 

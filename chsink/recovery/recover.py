@@ -117,11 +117,11 @@ def _check_table(target: Target, accepted: Accepted) -> None:
         missing = set(PROBE_COLUMNS) - {c.name for c in shard.table.columns}
         if missing:
             raise _cannot(
-                target, shard.url, f"it has no column {', '.join(sorted(missing))}", "no command can help here"
+                target, shard.url, f"it has no column {', '.join(sorted(missing))}", "restore the state from a backup"
             )
         why = _losing(shard)
         if why is not None and not accepted.removed:
-            fix = "rows removed beyond the last remaining one will be inserted again: to accept, add --accept-removed"
+            fix = "add --accept-removed if rows removed after the last remaining row may be inserted again"
             raise _cannot(target, shard.url, why, fix)
 
 
@@ -177,15 +177,15 @@ class _Partition:
         if seen.rows > offsets:
             return self._refused(
                 f"some offsets have several rows ({seen.rows} rows, {offsets} offsets)",
-                "remove duplicates; or, when the transform makes several rows of a record, add --accept-holes",
+                "remove duplicates; or, if the transform makes several rows of one record, add --accept-holes",
             )
         if self._services.config.kafka.starting_offsets == "earliest" and log_start < seen.range.start:
             missing.insert(0, OffsetRange(log_start, seen.range.start))  # it was to be read too
         gone = [h for h in missing if h.start < log_start]
         if gone:
             return self._refused(
-                f"offset {gone[0].start} has no row, and Kafka, whose log starts at {log_start}, cannot tell why",
-                "if it held no record (compaction, transaction markers) or was left out on purpose, add --accept-holes",
+                f"offset {gone[0].start} has no row, and Kafka no longer holds it (its log starts at {log_start})",
+                "if no record was lost there (compaction, a transaction marker, a filter), add --accept-holes",
             )
         lost = self._first_unread(missing)
         if lost is None:
@@ -233,8 +233,9 @@ class _Partition:
         if end >= seen.range.end:
             return None
         return self._refused(
-            f"the table has rows up to offset {seen.range.end - 1}, and Kafka's log ends at {end}: it is another topic",
-            "a recreated topic cannot be recovered: read it by a new sink into a table of its own",
+            f"the table has rows up to offset {seen.range.end - 1}, but Kafka's log ends at {end}: "
+            "the topic was recreated",
+            "chsink cannot recover a recreated topic: land it with a new sink in a new table",
         )
 
     def _refused(self, why: str, fix: str) -> ChsinkError:

@@ -388,7 +388,7 @@ def test_all_partitions_of_a_topic_are_resolved_at_once(
 
     assert result.exit_code == 0, result.output
     for partition in (0, 1):
-        assert f"- {job.topic}-{partition} [0, 15) is sent again by the next start" in result.stdout
+        assert f"- {job.topic}-{partition} [0, 15) will be sent again in full by the next start" in result.stdout
     job.drain(spark)
     job.check()
     assert error_of(run(job, "resolve", job.topic, "--resend", "--yes")) == "CHS-320"
@@ -442,7 +442,7 @@ def test_reset_begins_a_new_incarnation(make_job: MakeJob, spark: SparkSession) 
 def test_reset_says_what_is_forgotten(doubtful: Job) -> None:
     result = run(doubtful, "reset", doubtful.topic, "--yes")
 
-    assert "in doubt, and forgotten too" in result.stdout
+    assert "these ranges are in doubt and are forgotten, too" in result.stdout
     assert shown(doubtful)["phase"] == "EMPTY"
 
 

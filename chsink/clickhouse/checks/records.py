@@ -29,7 +29,7 @@ def in_doubt_findings(
     for key, record in doubtful.items():
         target = by_table.get(key.table)
         age_s = (now_ms - record.before_at) / 1000
-        resolve = f"chsink state resolve {key.topic} {key.partition} --help"
+        resolve = f"chsink state resolve {key.topic} {key.partition}"
         what = f"{key.topic_partition} {record.range} has been in doubt for {age_s:.0f} s"
         if target is None or key.topic not in targets or targets[key.topic].name != key.table:
             yield found(Severity.WARNING, preflight.DOUBT_NOT_ROUTED, what=what, table=key.table, resolve=resolve)

@@ -73,6 +73,6 @@ def test_int_hash_shards_with_state_in_memory_which_says_what_it_cannot_do(
     job.drain(spark)
     job.check()
     on_its_shard(job, job.topic, "intHash64(id)")
-    warned = "state is kept in memory only: after a crash or restart records may be doubled or lost"
+    warned = "state is kept in memory only: after a crash or restart records may be lost or duplicated"
     assert warned in capsys.readouterr().err
     assert not job.status()["partitions"], "nothing of it outlives the job"

@@ -25,7 +25,7 @@ def test_views_that_may_lack_rows_halt_once_all_else_landed() -> None:
     with pytest.raises(HaltError, match=r"CHS-317.* t-0 \[10, 20\), but .*: db\.v"):
         confirm(acks, [assigned(), assigned(1, 0, 4)])
     acks[1] = ack((0, 2), partition=1)
-    with pytest.raises(ChsinkError, match="do not tile"):
+    with pytest.raises(ChsinkError, match="do not cover"):
         confirm(acks, [assigned(), assigned(1, 0, 4)])
 
 
@@ -39,12 +39,12 @@ ACCEPTED: dict[str, tuple[list[Ack], list[Assignment]]] = {
     "two ranges, two tasks": ([ack(*WHOLE), ack((0, 4), partition=1)], [assigned(), assigned(1, 0, 4)]),
 }
 REFUSED: dict[str, tuple[list[Ack], list[Assignment], str]] = {
-    "a hole": ([ack((10, 14), (18, 20))], [assigned()], "do not tile"),
-    "a missing end": ([ack((10, 14), (14, 18))], [assigned()], "do not tile"),
-    "a missing start": ([ack((14, 18), (18, 20))], [assigned()], "do not tile"),
-    "a chunk twice": ([ack(*WHOLE, (14, 18))], [assigned()], "do not tile"),
-    "more than was announced": ([ack(*WHOLE, (20, 24))], [assigned()], "do not tile"),
-    "records seen, nothing covered": ([ack()], [assigned()], "do not tile"),
+    "a hole": ([ack((10, 14), (18, 20))], [assigned()], "do not cover"),
+    "a missing end": ([ack((10, 14), (14, 18))], [assigned()], "do not cover"),
+    "a missing start": ([ack((14, 18), (18, 20))], [assigned()], "do not cover"),
+    "a chunk twice": ([ack(*WHOLE, (14, 18))], [assigned()], "do not cover"),
+    "more than was announced": ([ack(*WHOLE, (20, 24))], [assigned()], "do not cover"),
+    "records seen, nothing covered": ([ack()], [assigned()], "do not cover"),
     "two tasks for one partition": ([ack((10, 14)), ack((14, 20))], [assigned()], "two tasks hold records"),
     "no task at all": ([], [assigned()], "no task answered for t-0"),
     "fewer silent tasks than silent ranges": ([ack(partition=None)], [assigned(), assigned(1)], "no task answered"),

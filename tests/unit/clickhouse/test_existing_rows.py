@@ -65,7 +65,7 @@ def test_rows_beyond_the_recorded_end() -> None:
 def test_rows_without_state(records: Records) -> None:
     [finding] = findings(records, [(0, 7, 6)])
 
-    assert "of which this sink has no state (partition 0: 7 rows up to offset 6)" in finding.sentence
+    assert "for which this sink has no state (partition 0: 7 rows up to offset 6)" in finding.sentence
     assert "`chsink state recover`" in finding.fix
 
 
