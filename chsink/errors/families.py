@@ -8,7 +8,7 @@ family              exit  meaning
 CheckFailed         1     a check ran to its end and found something wrong
 ConfigError         2     the job file is wrong; nothing was started
 PreflightError      2     a service or table cannot carry the promise; nothing was read
-HaltError           3     going on would lose or double a record, or cannot be known; a person decides
+HaltError           3     continuing could lose or duplicate a record; a person decides
 FencedError         4     a newer driver owns the sink; this one must stop
 UnavailableError    5     a service did not answer within its bound; safe to start again
 ==================  ====  =========================================================================

@@ -1,4 +1,4 @@
-"""3xx: going on would lose or double a record; a person decides."""
+"""3xx: continuing could lose or duplicate a record; a person decides."""
 
 from __future__ import annotations
 
