@@ -37,7 +37,7 @@ def load_config(path: Path, assignments: list[str] | None) -> Config:
 
 
 def log_format(path: Path, assignments: list[str] | None) -> str:
-    """``observe.log_format`` as written, also of a job file that is wrong elsewhere: how its errors are to be said."""
+    """``observe.log_format`` as written, even if the job file is wrong elsewhere: it decides how errors are printed."""
     said = "console"
     with suppress(OSError, ValueError, KeyError, TypeError):
         said = tomllib.loads(path.read_text(encoding="utf-8-sig"))["observe"]["log_format"]

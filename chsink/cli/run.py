@@ -64,7 +64,7 @@ def run(
 
 
 def _check_machine() -> None:
-    """Raise for a package or a Java that is missing: Spark would report that late, and as something that may pass."""
+    """Raise if a package or Java is missing: Spark would report it late, and as a temporary fault."""
     from chsink.findings import raise_first
     from chsink.spark.checks import java_findings
     from chsink.versions import package_findings

@@ -66,7 +66,7 @@ class Errors(Section):
     )
     on_tombstone: Literal["bad", "skip"] = Field(
         default="bad",
-        description="What to do with a record whose Kafka value is null: treat it as one that does not fit its table, "
+        description="What to do with a record whose Kafka value is null: treat it as a bad value (`on_bad_value`), "
         "or skip and count it without stopping the job.",
     )
     on_gap: Literal["halt", "record"] = Field(

@@ -83,6 +83,6 @@ class FencedError(ChsinkError):
 
 
 class UnavailableError(ChsinkError):
-    """A service did not answer within its bound; nothing is lost and a new start goes on from here."""
+    """A service did not answer within its bound; nothing is lost and a new start continues from here."""
 
     exit_code = 5

@@ -119,8 +119,8 @@ COLUMN_TOO_LARGE = Entry(
     "CHS-603",
     HaltError,
     "{tp}: chunk {offsets} holds more than 2 GiB in one column",
-    "lower clickhouse.chunk_offsets; if the range is in doubt already, check the table and run `chsink state resolve "
-    "TOPIC PARTITION --resend`",
+    "lower clickhouse.chunk_offsets; a range already in doubt keeps its chunks: insert its missing rows yourself and "
+    "run `chsink state resolve TOPIC PARTITION --landed`, or give them up with --lost",
 )
 NOT_DETERMINISTIC = Entry(
     "NOT_DETERMINISTIC",
