@@ -48,6 +48,6 @@ def test_a_finding_as_an_error_and_as_json() -> None:
         "id": "CHS-228",
         "severity": "info",
         "sentence": "the shard layout of t has changed: it applies to new records only",
-        "fix": "nothing to do, if the change is meant",
+        "fix": "no action needed if the change is intended",
     }
     assert isinstance(finding.error(), PreflightError)
