@@ -159,6 +159,13 @@ RANGES_UNKNOWN = Entry(
     "the planned offset ranges of this DataFrame are not known: it is not a batch of a running streaming query",
     "use Sink.start(stream), or stream.writeStream.foreachBatch(sink), or pass ranges= to Sink.process",
 )
+RANGES_DIFFER = Entry(
+    "RANGES_DIFFER",
+    "CHS-608",
+    ConfigError,
+    "{tp}: Sink.process was given the range {said}, but the DataFrame reads {reads} from Kafka",
+    "pass the micro-batch of the query, and exactly the ranges that it reads",
+)
 CHECKPOINT_NOT_SET = Entry(
     "CHECKPOINT_NOT_SET",
     "CHS-609",

@@ -42,6 +42,7 @@ from chsink.spark.query import check_whole, current_query
 from chsink.spark.runner import SparkBatch, exact_reads
 from chsink.spark.starting import starting_offsets
 from chsink.spark.stream_plan import StreamPlan, of_frame
+from chsink.spark.task_check import check_ranges
 from statemachine.ranges import OffsetRange, TopicPartition
 
 ARROW_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
@@ -91,7 +92,12 @@ class Sink:
     def process(
         self, frame: DataFrame, batch_id: int, ranges: Mapping[TopicPartition, OffsetRange], stream: DataFrame
     ) -> None:
-        """Land a batch whose planned ranges the caller knows.  ``stream`` is what exact reads are made from."""
+        """Land a batch whose planned ranges the caller knows.  ``stream`` is what exact reads are made from.
+
+        ConfigError when the batch is not as Spark passed it (CHS-613), or reads other ranges than these (CHS-608).
+        """
+        check_whole(frame)
+        check_ranges(frame, ranges)
         plan, planned = of_frame(stream), PlannedBatch(batch_id, dict(ranges))
         self._loop.land(lambda: self._batch(plan.made_of, frame, planned, lambda: plan))
 

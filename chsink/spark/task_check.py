@@ -8,11 +8,13 @@ mean more tasks.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from pyspark.sql import DataFrame
 
 from chsink.errors import stream
+from statemachine.ranges import OffsetRange, TopicPartition
 
 FIX = (
     "remove minPartitions and maxRecordsPerPartition from the source, and repartition, coalesce, joins with a shuffle, "
@@ -29,6 +31,46 @@ def check_tasks(frame: DataFrame, expected: int) -> int:
     if _has_shuffle(rdd):
         raise stream.SHUFFLED()
     return tasks
+
+
+def check_ranges(frame: DataFrame, said: Mapping[TopicPartition, OffsetRange]) -> None:
+    """ConfigError CHS-608 unless the frame reads exactly these ranges from Kafka, as its own input partitions say.
+
+    Offsets beyond what the frame reads would be taken for offsets without a record, and never be read.
+    """
+    reads = _input_ranges(frame._jdf.queryExecution().toRdd())
+    wanted = {tp: r for tp, r in said.items() if not r.is_empty}
+    for tp in sorted(wanted.keys() | reads.keys()):
+        if wanted.get(tp) != reads.get(tp):
+            raise stream.RANGES_DIFFER(tp=tp, said=wanted.get(tp, "nothing"), reads=reads.get(tp, "nothing"))
+
+
+def _input_ranges(rdd: Any) -> dict[TopicPartition, OffsetRange]:
+    """What the Kafka input partitions below an RDD read; nothing where its records are not read from Kafka."""
+    found: dict[TopicPartition, OffsetRange] = {}
+    dependencies = rdd.dependencies()
+    for i in range(dependencies.size()):
+        found |= _input_ranges(dependencies.apply(i).rdd())
+    if dependencies.size() == 0:
+        for partition in rdd.partitions():
+            for part in _inputs(partition):
+                at = part.offsetRange()
+                if min(at.fromOffset(), at.untilOffset()) < 0:  # a batch read to "latest": known to its tasks only
+                    raise stream.RANGES_UNKNOWN()
+                tp = TopicPartition(at.topicPartition().topic(), at.topicPartition().partition())
+                found[tp] = OffsetRange(at.fromOffset(), at.untilOffset())
+    return found
+
+
+def _inputs(partition: Any) -> list[Any]:
+    """The Kafka ranges of a source's partition: a stream's are wrapped, a batch read's are not."""
+    kind = partition.getClass().getSimpleName()
+    if kind == "KafkaSourceRDDPartition":
+        return [partition]
+    if kind != "DataSourceRDDPartition" or partition.inputPartition().isEmpty():
+        return []
+    part = partition.inputPartition().get()
+    return [part] if part.getClass().getSimpleName() == "KafkaBatchInputPartition" else []
 
 
 def _has_shuffle(rdd: Any) -> bool:

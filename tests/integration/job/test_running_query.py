@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from chsink.errors import ConfigError, PreflightError
+from statemachine.ranges import OffsetRange, TopicPartition
 from tests.integration.job.conftest import MakeJob
 from tests.support.job import Row, await_query, command, eventually, select
 from tests.support.kafka import Record
@@ -178,3 +179,33 @@ def test_sink_without_a_query_refuses(make_job: MakeJob, spark: SparkSession) ->
     finally:
         sink.close()
     assert job.landed() == []
+
+
+def test_ranges_that_the_caller_passes_must_be_those_of_the_batch(make_job: MakeJob, spark: SparkSession) -> None:
+    """Offsets beyond what the batch reads look like offsets without a record: they would be skipped for ever."""
+    job = make_job(partitions=2)
+    job.send(0, 12)
+    job.send(1, 5)
+    sink = job.sink()
+    stream = job.stream(spark, sink)
+    batch = spark.read.format("kafka").option("kafka.bootstrap.servers", job.bootstrap)
+    batch = batch.option("subscribe", job.topic).option("kafka.isolation.level", "read_committed")
+    with pytest.raises(ConfigError, match="CHS-608.* are not known"):
+        sink.process(batch.load(), 0, {}, stream)
+    batch = batch.option("startingOffsets", json.dumps({job.topic: {"0": 0, "1": 0}}))
+    batch = batch.option("endingOffsets", json.dumps({job.topic: {"0": 12, "1": 5}}))
+    first, second = (TopicPartition(job.topic, n) for n in (0, 1))
+    right = {first: OffsetRange(0, 12), second: OffsetRange(0, 5)}
+    for wrong in (OffsetRange(0, 13), OffsetRange(0, 11), OffsetRange(0, 0)):
+        with pytest.raises(ConfigError, match="CHS-608.*reads \\[0, 12\\) from Kafka"):
+            sink.process(batch.load(), 0, {**right, first: wrong}, stream)
+    with pytest.raises(ConfigError, match="CHS-608.*reads nothing"):
+        sink.process(spark.createDataFrame([(1,)], "n int"), 0, right, stream)
+    with pytest.raises(ConfigError, match="CHS-613"):
+        sink.process(batch.load().where("offset < 5"), 0, right, stream)
+    writer = stream.writeStream.foreachBatch(lambda frame, number: sink.process(frame, number, right, stream))
+    await_query(
+        sink, lambda: writer.option("checkpointLocation", str(job.checkpoint)).trigger(availableNow=True).start()
+    )
+    sink.close()
+    job.check()
