@@ -100,7 +100,7 @@ type: setup ## check types
 
 .PHONY: docs
 docs: setup ## write the pages that are made from code
-	@$(PY) -m statemachine.render > docs/.decision-table.new
+	@$(PY) -m chsink.statemachine.render > docs/.decision-table.new
 	@mv docs/.decision-table.new docs/decision-table.md
 	@$(PY) -m chsink.config.reference > docs/.configuration.new
 	@mv docs/.configuration.new docs/configuration.md

@@ -20,9 +20,9 @@ from chsink.notation.sql import TableName
 from chsink.ports import StateStore
 from chsink.state.keepermap import KeeperMapStore
 from chsink.state.zookeeper import ZooKeeperStore
-from statemachine import writes
-from statemachine.ranges import OffsetRange
-from statemachine.records import Mark, StateKey
+from chsink.statemachine import writes
+from chsink.statemachine.ranges import OffsetRange
+from chsink.statemachine.records import Mark, StateKey
 
 PARTITIONS = (1, 4, 64, 512, 2000)
 GOALS_MS: Mapping[int, int] = {4: 150, 512: 600}

@@ -18,8 +18,8 @@ from chsink.kafka.checks import topics_findings
 from chsink.ports import StreamShape
 from chsink.state.checks import needed_grants, store_findings
 from chsink.state.keepermap import KeeperMapStore
+from chsink.statemachine.records import Phase
 from chsink.versions import package_findings
-from statemachine.records import Phase
 
 
 def all_findings(services: Services, written: Written | None = None) -> Iterator[Finding]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from statemachine.ranges import OffsetRange, TopicPartition
+    from chsink.statemachine.ranges import OffsetRange, TopicPartition
 
 
 class Outcome(StrEnum):

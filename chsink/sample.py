@@ -26,7 +26,7 @@ from chsink.formats.pipeline import Untouched
 from chsink.formats.registry import decoder_of
 from chsink.kafka.sample import open_sampler
 from chsink.ports import Decoder
-from statemachine.ranges import OffsetRange, TopicPartition
+from chsink.statemachine.ranges import OffsetRange, TopicPartition
 
 K = TypeVar("K")
 Progress = Callable[[str, int, int], None]

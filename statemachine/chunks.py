@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from statemachine.ranges import OffsetRange
+from .ranges import OffsetRange
 
 
 def chunk_count(whole: OffsetRange, chunk_offsets: int) -> int:

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass, replace
 from typing import Any
 
-from statemachine.records import CODEC_VERSION, CodecError
+from .records import CODEC_VERSION, CodecError
 
 
 @dataclass(frozen=True, slots=True)

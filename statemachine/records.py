@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
-from statemachine.ranges import OffsetRange, TopicPartition
+from .ranges import OffsetRange, TopicPartition
 
 CODEC_VERSION = 2
 MAX_GAPS = 64

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 
-from statemachine.records import Phase
-from statemachine.table import ACTIONS, NO_RECORD, TABLE, Cell, Move, Stop
+from .records import Phase
+from .table import ACTIONS, NO_RECORD, TABLE, Cell, Move, Stop
 
 _HEAD = """# Decision table
 
-Drawn from `statemachine/table.py` by `python -m statemachine.render`; a test fails when they differ.
+Drawn from `statemachine/table.py` by `python -m chsink.statemachine.render`; a test fails when they differ.
 
 For each topic-partition of a batch, the planned range `[a, b)` meets the recorded range `[s, e)` and its phase.
 `AFTER` means that all of it landed, `BEFORE` that it was announced and may or may not have landed (*in doubt*).

@@ -15,9 +15,9 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from statemachine.chunks import chunk_count
-from statemachine.ranges import OffsetRange, TopicPartition
-from statemachine.table import Decision, Step, StepKind
+from .chunks import chunk_count
+from .ranges import OffsetRange, TopicPartition
+from .table import Decision, Step, StepKind
 
 Ranges = Mapping[TopicPartition, OffsetRange]
 

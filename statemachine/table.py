@@ -27,8 +27,8 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Literal
 
-from statemachine.ranges import OffsetRange, TopicPartition
-from statemachine.records import Phase, StateRecord
+from .ranges import OffsetRange, TopicPartition
+from .records import Phase, StateRecord
 
 # --- what goes in ----------------------------------------------------------------------------------------------------
 

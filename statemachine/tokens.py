@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 
-from statemachine.records import StateKey, StateRecord
+from .records import StateKey, StateRecord
 
 TOKEN_VERSION = 2
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from statemachine.ranges import OffsetRange
-from statemachine.records import MAX_GAPS, Mark, Phase, StateRecord
+from .ranges import OffsetRange
+from .records import MAX_GAPS, Mark, Phase, StateRecord
 
 
 @dataclass(frozen=True, slots=True)

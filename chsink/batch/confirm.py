@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from chsink.batch.model import Ack, Assigned
 from chsink.errors import halts, stream
 from chsink.errors.catalogue import from_wire
-from statemachine.chunks import tiles
-from statemachine.ranges import OffsetRange, TopicPartition
+from chsink.statemachine.chunks import tiles
+from chsink.statemachine.ranges import OffsetRange, TopicPartition
 
 
 def confirm(acks: Sequence[Ack], assignments: Sequence[Assigned]) -> None:

@@ -30,10 +30,10 @@ from chsink.batch.roles import ExactReads, Observer, PieceRunner, Window
 from chsink.batch.rounds import Pace
 from chsink.errors import HaltError, halts
 from chsink.ports import Clock, KafkaCluster
-from statemachine import rounds, writes
-from statemachine.ranges import OffsetRange, TopicPartition
-from statemachine.records import StateKey, StateRecord
-from statemachine.table import Decision, Facts, Policy, Step, StepKind, Worklist, decide, settle
+from chsink.statemachine import rounds, writes
+from chsink.statemachine.ranges import OffsetRange, TopicPartition
+from chsink.statemachine.records import StateKey, StateRecord
+from chsink.statemachine.table import Decision, Facts, Policy, Step, StepKind, Worklist, decide, settle
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from chsink.errors import ChsinkError, services
 from chsink.errors.catalogue import CATALOGUE
 from chsink.ports import ServerRefused, Unanswered
-from statemachine.ranges import TopicPartition
-from statemachine.table import Halt
+from chsink.statemachine.ranges import TopicPartition
+from chsink.statemachine.table import Halt
 
 
 def halt_error(halt: Halt, tp: TopicPartition, detail: str) -> ChsinkError:

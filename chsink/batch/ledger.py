@@ -18,10 +18,10 @@ from typing import TypeVar
 
 from chsink.errors import ChsinkError, fencing, halts, services
 from chsink.ports import Clock, Outcome, Row, StateStore, StoreUnavailable, Swap
-from statemachine import owner as owners
-from statemachine import writes
-from statemachine.owner import Owner
-from statemachine.records import CodecError, StateKey, StateRecord, decode, encode
+from chsink.statemachine import owner as owners
+from chsink.statemachine import writes
+from chsink.statemachine.owner import Owner
+from chsink.statemachine.records import CodecError, StateKey, StateRecord, decode, encode
 
 CLAIM_ROUNDS = 50
 PAUSE_S = 0.1

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
-from statemachine.ranges import OffsetRange, TopicPartition
-from statemachine.records import StateKey, StateRecord
+from chsink.statemachine.ranges import OffsetRange, TopicPartition
+from chsink.statemachine.records import StateKey, StateRecord
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from chsink.errors import stream
-from statemachine.chunks import chunk, chunk_count, chunk_index
-from statemachine.ranges import OffsetRange, TopicPartition
+from chsink.statemachine.chunks import chunk, chunk_count, chunk_index
+from chsink.statemachine.ranges import OffsetRange, TopicPartition
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from chsink.errors import halts
 from chsink.ports import KafkaCluster
-from statemachine.ranges import OffsetRange, TopicPartition
-from statemachine.records import StateKey, StateRecord
+from chsink.statemachine.ranges import OffsetRange, TopicPartition
+from chsink.statemachine.records import StateKey, StateRecord
 
 
 def check_readable(kafka: KafkaCluster, planned: Mapping[TopicPartition, OffsetRange]) -> None:

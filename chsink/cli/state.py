@@ -16,7 +16,7 @@ from chsink.config import Config
 if TYPE_CHECKING:
     from chsink.connect import Services
     from chsink.recovery.change import Change
-    from statemachine.records import StateKey, StateRecord
+    from chsink.statemachine.records import StateKey, StateRecord
 
 state = typer.Typer(
     name="state",

@@ -17,8 +17,8 @@ from chsink.config import Config
 
 if TYPE_CHECKING:
     from chsink.connect import Services
-    from statemachine.ranges import TopicPartition
-    from statemachine.records import StateKey, StateRecord
+    from chsink.statemachine.ranges import TopicPartition
+    from chsink.statemachine.records import StateKey, StateRecord
 
 Log = tuple[int, int]
 """First offset and next offset of a partition's log."""

@@ -22,7 +22,7 @@ from chsink.config import Config, Route
 from chsink.notation.sql import quote_string
 from chsink.ports import Clock, Queries
 from chsink.sharding import Layout, Shard
-from statemachine.records import StateKey
+from chsink.statemachine.records import StateKey
 
 
 class Cluster:

@@ -16,7 +16,7 @@ from __future__ import annotations
 from chsink.clickhouse.table import IDENTITY, THE_TABLE, TargetTable
 from chsink.errors import preflight
 from chsink.ports import Queries, Unanswered
-from statemachine.records import Mark
+from chsink.statemachine.records import Mark
 
 SPARE = 10
 """One part in ten of the window is kept for what others insert between a look and the send that follows it."""

@@ -22,8 +22,8 @@ from chsink.clickhouse.window import DedupWindow
 from chsink.formats.pipeline import fingerprint
 from chsink.formats.registry import decoder_of
 from chsink.ports import Decoder, KafkaCluster, StateStore, StreamShape
-from statemachine.ranges import OffsetRange, TopicPartition
-from statemachine.table import Policy
+from chsink.statemachine.ranges import OffsetRange, TopicPartition
+from chsink.statemachine.table import Policy
 
 IDENTITY_FIELDS = ("topic", "partition", "offset")
 

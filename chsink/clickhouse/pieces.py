@@ -27,8 +27,8 @@ from chsink.decode import INSERT_SETTINGS
 from chsink.errors import ChsinkError, halts, values
 from chsink.ports import BadValue, BlockWriter, Decoded, Decoder
 from chsink.sharding import NO_SHARD, Layout, Sharder, split
-from statemachine.ranges import OffsetRange, TopicPartition
-from statemachine.tokens import piece_token
+from chsink.statemachine.ranges import OffsetRange, TopicPartition
+from chsink.statemachine.tokens import piece_token
 
 
 @dataclass(frozen=True, slots=True)

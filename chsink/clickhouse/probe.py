@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from chsink.clickhouse.table import THE_TABLE, TargetTable
 from chsink.notation.sql import quote_table
 from chsink.ports import Queries
-from statemachine.ranges import OffsetRange, TopicPartition
+from chsink.statemachine.ranges import OffsetRange, TopicPartition
 
 OFFSET = "_kafka_offset"
 _ROWS = (

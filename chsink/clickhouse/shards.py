@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from chsink.clickhouse.table import TargetTable
 from chsink.ports import Queries, SqlClient
-from statemachine.records import Mark
+from chsink.statemachine.records import Mark
 
 
 @dataclass(frozen=True, slots=True)

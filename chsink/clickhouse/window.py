@@ -20,9 +20,9 @@ from chsink.clickhouse.shards import ShardTable
 from chsink.clickhouse.table import TargetTable, definition
 from chsink.errors import halts, preflight, services
 from chsink.ports import Clock, Queries
-from statemachine.ranges import OffsetRange
-from statemachine.records import Mark, StateKey, StateRecord
-from statemachine.tokens import token_head
+from chsink.statemachine.ranges import OffsetRange
+from chsink.statemachine.records import Mark, StateKey, StateRecord
+from chsink.statemachine.tokens import token_head
 
 LOOK_AGAIN_S = 1
 BEYOND = 2**62

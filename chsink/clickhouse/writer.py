@@ -27,7 +27,7 @@ from chsink.clickhouse.shards import InsertShard
 from chsink.errors import ChsinkError, halts, services, without_values
 from chsink.notation.sql import quote_identifier, quote_table
 from chsink.ports import Clock, InsertResult, ServerRefused, SqlClient, Unanswered
-from statemachine.ranges import OffsetRange, TopicPartition
+from chsink.statemachine.ranges import OffsetRange, TopicPartition
 
 PINNED: Mapping[str, Any] = {
     "insert_deduplicate": 1,

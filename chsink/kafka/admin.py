@@ -20,7 +20,7 @@ from confluent_kafka.admin._listoffsets import OffsetSpec
 
 from chsink.config import Config
 from chsink.errors import ChsinkError, preflight, services
-from statemachine.ranges import TopicPartition
+from chsink.statemachine.ranges import TopicPartition
 
 REFUSED_FOR_S = 3.0
 NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"

@@ -8,8 +8,8 @@ from functools import partial
 from chsink.errors import preflight, services
 from chsink.findings import Finding, Severity, found, guarded, passed
 from chsink.kafka.admin import KafkaAdmin
-from statemachine.ranges import TopicPartition
-from statemachine.records import Phase, StateKey, StateRecord
+from chsink.statemachine.ranges import TopicPartition
+from chsink.statemachine.records import Phase, StateKey, StateRecord
 
 Records = Mapping[StateKey, StateRecord]
 

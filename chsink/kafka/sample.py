@@ -16,7 +16,7 @@ from confluent_kafka import TopicPartition as ClientPartition
 
 from chsink.config import Config
 from chsink.errors import services
-from statemachine.ranges import OffsetRange, TopicPartition
+from chsink.statemachine.ranges import OffsetRange, TopicPartition
 
 RECORDS_PER_BATCH: Final = 5_000
 SCHEMA: Final = pa.schema(

@@ -13,8 +13,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, star
 
 from chsink.batch.model import Ack, total
 from chsink.errors import preflight
-from statemachine.ranges import TopicPartition
-from statemachine.records import StateKey, StateRecord
+from chsink.statemachine.ranges import TopicPartition
+from chsink.statemachine.records import StateKey, StateRecord
 
 PHASE_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900)
 

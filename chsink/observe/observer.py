@@ -17,9 +17,9 @@ from chsink.errors import HaltError
 from chsink.observe.metrics import Metrics
 from chsink.observe.skipped import SkipReport
 from chsink.ports import Clock
-from statemachine.ranges import TopicPartition
-from statemachine.records import StateKey, StateRecord
-from statemachine.table import Decision, StepKind
+from chsink.statemachine.ranges import TopicPartition
+from chsink.statemachine.records import StateKey, StateRecord
+from chsink.statemachine.table import Decision, StepKind
 
 
 class JobObserver:

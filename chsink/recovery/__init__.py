@@ -5,5 +5,5 @@ Rules:
 - Whoever changes state owns the sink first: the claim fences a driver that still runs, so that it can write no more.
 - What would be a guess is refused, with what would have to be known.
 
-The records' changes themselves are pure functions of :mod:`statemachine.writes`.
+The records' changes themselves are pure functions of :mod:`chsink.statemachine.writes`.
 """

@@ -9,7 +9,7 @@ from chsink.batch.ledger import Ledger, read_owner, read_records
 from chsink.clickhouse.landing import driver_name, new_ledger
 from chsink.connect import Services
 from chsink.errors import halts
-from statemachine.records import StateKey, StateRecord
+from chsink.statemachine.records import StateKey, StateRecord
 
 Make = Callable[[StateRecord, int, str], StateRecord]
 """(record as claimed, epoch, attempt) → the record to write."""

@@ -15,9 +15,9 @@ from chsink.errors import ChsinkError, halts
 from chsink.notation.metadata_columns import PROBE_COLUMNS
 from chsink.notation.sql import quote_string, quote_table
 from chsink.recovery.change import Change, Make, find
-from statemachine import writes
-from statemachine.ranges import TopicPartition
-from statemachine.records import Phase, StateKey, StateRecord
+from chsink.statemachine import writes
+from chsink.statemachine.ranges import TopicPartition
+from chsink.statemachine.records import Phase, StateKey, StateRecord
 
 Verdict = Literal["landed", "resend", "lost", "expired"]
 

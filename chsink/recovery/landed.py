@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from chsink.notation.sql import quote_table
 from chsink.ports import Queries
-from statemachine.ranges import OffsetRange, TopicPartition
+from chsink.statemachine.ranges import OffsetRange, TopicPartition
 
 SLICE = 1 << 24
 WORD = 64

@@ -22,9 +22,9 @@ from chsink.notation.sql import quote_string, quote_table
 from chsink.recovery.change import check_unchanged, claim
 from chsink.recovery.landed import Extent, extent, holes
 from chsink.recovery.unread import first_unread
-from statemachine import writes
-from statemachine.ranges import OffsetRange
-from statemachine.records import Phase, StateKey, StateRecord
+from chsink.statemachine import writes
+from chsink.statemachine.ranges import OffsetRange
+from chsink.statemachine.records import Phase, StateKey, StateRecord
 
 KEEPING = ("MergeTree", "ReplicatedMergeTree", "SharedMergeTree")
 Say = Callable[[str], None]

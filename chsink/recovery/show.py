@@ -11,8 +11,8 @@ from chsink.batch.ledger import read_owner, read_records
 from chsink.clickhouse.window import DedupWindow
 from chsink.connect import Services
 from chsink.errors import ChsinkError
-from statemachine.owner import Owner
-from statemachine.records import StateKey, StateRecord
+from chsink.statemachine.owner import Owner
+from chsink.statemachine.records import StateKey, StateRecord
 
 
 def state_document(services: Services) -> dict[str, Any]:

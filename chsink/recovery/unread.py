@@ -15,7 +15,7 @@ from confluent_kafka import Consumer, KafkaError, Message
 from confluent_kafka import TopicPartition as ClientPartition
 
 from chsink.errors import ChsinkError, services
-from statemachine.ranges import OffsetRange, TopicPartition
+from chsink.statemachine.ranges import OffsetRange, TopicPartition
 
 NEAR = 10_000
 """Holes closer than this are read through rather than sought one by one."""

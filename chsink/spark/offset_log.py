@@ -15,7 +15,7 @@ from typing import Protocol
 from chsink.batch.model import PlannedBatch
 from chsink.errors import halts
 from chsink.spark.offsets import Cut, Offsets, initial_offsets, source_offsets
-from statemachine.ranges import OffsetRange
+from chsink.statemachine.ranges import OffsetRange
 
 _CHECKSUM = re.compile(r"\.(\d+)\.crc")
 

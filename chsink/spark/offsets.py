@@ -6,7 +6,7 @@ import json
 import re
 
 from chsink.errors import stream
-from statemachine.ranges import TopicPartition
+from chsink.statemachine.ranges import TopicPartition
 
 Offsets = dict[TopicPartition, int]
 

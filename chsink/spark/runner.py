@@ -15,7 +15,7 @@ from chsink.errors import stream as errors
 from chsink.spark.executor import ACK_SCHEMA, ExecutorTask
 from chsink.spark.stream_plan import StreamPlan
 from chsink.spark.task_check import check_tasks
-from statemachine.ranges import OffsetRange, TopicPartition
+from chsink.statemachine.ranges import OffsetRange, TopicPartition
 
 A = TypeVar("A", bound=Assigned)
 

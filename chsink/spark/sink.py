@@ -43,7 +43,7 @@ from chsink.spark.runner import SparkBatch, exact_reads
 from chsink.spark.starting import starting_offsets
 from chsink.spark.stream_plan import StreamPlan, of_frame
 from chsink.spark.task_check import check_ranges
-from statemachine.ranges import OffsetRange, TopicPartition
+from chsink.statemachine.ranges import OffsetRange, TopicPartition
 
 ARROW_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 

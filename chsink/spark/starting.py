@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Literal
 
-from statemachine.ranges import TopicPartition
-from statemachine.records import Phase, StateRecord
+from chsink.statemachine.ranges import TopicPartition
+from chsink.statemachine.records import Phase, StateRecord
 
 FIRST, NEXT = -2, -1
 """What Kafka's source calls the first offset that Kafka holds, and the one after the last."""

@@ -18,7 +18,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from chsink.errors import stream
-from statemachine.ranges import OffsetRange, TopicPartition
+from chsink.statemachine.ranges import OffsetRange, TopicPartition
 
 SOURCE = "StreamingRelationV2"
 SPLITTING = ("minpartitions", "maxrecordsperpartition")

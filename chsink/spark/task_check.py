@@ -14,7 +14,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from chsink.errors import stream
-from statemachine.ranges import OffsetRange, TopicPartition
+from chsink.statemachine.ranges import OffsetRange, TopicPartition
 
 FIX = (
     "remove minPartitions and maxRecordsPerPartition from the source, and repartition, coalesce, joins with a shuffle, "

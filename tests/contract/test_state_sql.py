@@ -16,10 +16,10 @@ from chsink.notation.sql import TableName
 from chsink.ports import Outcome, Row, ServerRefused, Swap
 from chsink.state import sql_files
 from chsink.state.keepermap import KeeperMapStore
-from statemachine import writes
-from statemachine.owner import claim, encode_owner
-from statemachine.ranges import OffsetRange
-from statemachine.records import Mark, StateKey, encode
+from chsink.statemachine import writes
+from chsink.statemachine.owner import claim, encode_owner
+from chsink.statemachine.ranges import OffsetRange
+from chsink.statemachine.records import Mark, StateKey, encode
 
 if TYPE_CHECKING:
     from chsink.embedded.zookeeper import EmbeddedZooKeeper

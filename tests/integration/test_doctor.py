@@ -33,9 +33,9 @@ from chsink.formats.pipeline import Untouched
 from chsink.observe.logs import configure
 from chsink.observe.metrics import Metrics
 from chsink.observe.observer import JobObserver
-from statemachine import writes
-from statemachine.ranges import OffsetRange, TopicPartition
-from statemachine.records import Mark, StateKey, StateRecord
+from chsink.statemachine import writes
+from chsink.statemachine.ranges import OffsetRange, TopicPartition
+from chsink.statemachine.records import Mark, StateKey, StateRecord
 from tests.conftest import MakeTopic
 from tests.support.kafka import produce
 

@@ -30,9 +30,9 @@ from chsink.observe.observer import JobObserver
 from chsink.ports import Outcome, Swap
 from chsink.sharding import Layout, Shard
 from chsink.state.keepermap import KeeperMapStore
-from statemachine import writes
-from statemachine.ranges import OffsetRange, TopicPartition
-from statemachine.records import StateKey
+from chsink.statemachine import writes
+from chsink.statemachine.ranges import OffsetRange, TopicPartition
+from chsink.statemachine.records import StateKey
 from tests.integration.job.conftest import MakeJob, failpoints, make_job, services  # noqa: F401 - fixtures
 from tests.integration.job.faults import Failpoints
 from tests.support.job import DATABASE, Job, command

@@ -142,7 +142,6 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
     root = tmp_path_factory.mktemp("wheel")
     source = root / "source"
     shutil.copytree(CHECKOUT / "chsink", source / "chsink", ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copytree(CHECKOUT / "statemachine", source / "statemachine", ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(CHECKOUT / name, source)
     pip("wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", root, source)
@@ -157,18 +156,29 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
 
 
 def test_what_the_wheel_holds(installed: Installed) -> None:
-    """All files of the packages, the data files too, and nothing beside them."""
+    """All files, the data files too, and no other name: ``statemachine`` belongs to another distribution."""
     names = set(zipfile.ZipFile(installed.wheel).namelist())
-    assert {name.split("/")[0].split("-")[0] for name in names} == {"chsink", "statemachine"}
+    assert {name.split("/")[0].split("-")[0] for name in names} == {"chsink"}
     files = [p for room in ("chsink", "statemachine") for p in (CHECKOUT / room).rglob("*") if p.is_file()]
-    assert {str(p.relative_to(CHECKOUT)) for p in files if "__pycache__" not in p.parts} - names == set()
+    paths = {str(p.relative_to(CHECKOUT)) for p in files if "__pycache__" not in p.parts}
+    assert {p if p.startswith("chsink/") else f"chsink/{p}" for p in paths} - names == set()
     assert any(name.endswith("licenses/LICENSE") for name in names)
 
 
 def test_the_environment_is_complete(installed: Installed, tmp_path: Path) -> None:
-    """Pip finds nothing missing."""
+    """Pip finds nothing missing, and the module that python-statemachine installs stays its own."""
     pip("--python", installed.python, "check")
-    said = installed.run(installed.python, "-c", "import chsink; print(chsink.__file__)", cwd=tmp_path)
+    other = tmp_path / "other" / "statemachine"
+    other.mkdir(parents=True)
+    (other / "__init__.py").write_text("class StateMachine: ...\n")
+    code = (
+        f"import sys; sys.path.append({str(other.parent)!r})\n"
+        "from statemachine import StateMachine\n"
+        "from chsink.statemachine import tokens\n"
+        "import chsink; print(chsink.__file__, tokens.__name__)"
+    )
+    said = installed.run(installed.python, "-c", code, cwd=tmp_path)
+    assert "chsink.statemachine.tokens" in said
     assert str(installed.packages) in said
 
 

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from statemachine import table, writes
-from statemachine.ranges import OffsetRange
-from statemachine.records import Phase, StateRecord
-from statemachine.table import Decision, Facts, Policy
-from statemachine.tokens import piece_token
+from chsink.statemachine import table, writes
+from chsink.statemachine.ranges import OffsetRange
+from chsink.statemachine.records import Phase, StateRecord
+from chsink.statemachine.table import Decision, Facts, Policy
+from chsink.statemachine.tokens import piece_token
 from tests.model.protocol import KEY, Rules
 from tests.model.space import mask, offsets
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from statemachine import table
+from chsink.statemachine import table
 from tests.model.model import REASONS
 from tests.model.worlds import WORLDS
 

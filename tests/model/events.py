@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from chsink.clickhouse.dedup_mark import SPARE
-from statemachine.records import StateRecord
+from chsink.statemachine.records import StateRecord
 from tests.model.ledger import Moves
 from tests.model.protocol import topic_id
 from tests.model.services import arrive, remembered

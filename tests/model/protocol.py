@@ -12,13 +12,13 @@ from typing import Any, Literal, NamedTuple, TypeVar
 
 from chsink.clickhouse.dedup_mark import why_forgotten
 from chsink.clickhouse.table import TargetTable
-from statemachine import table as protocol
-from statemachine import writes
-from statemachine.chunks import chunk, chunk_count
-from statemachine.ranges import OffsetRange
-from statemachine.records import Mark, StateKey, StateRecord
-from statemachine.table import Decision, Facts, Policy, Step, StepKind, Worklist
-from statemachine.tokens import piece_token
+from chsink.statemachine import table as protocol
+from chsink.statemachine import writes
+from chsink.statemachine.chunks import chunk, chunk_count
+from chsink.statemachine.ranges import OffsetRange
+from chsink.statemachine.records import Mark, StateKey, StateRecord
+from chsink.statemachine.table import Decision, Facts, Policy, Step, StepKind, Worklist
+from chsink.statemachine.tokens import piece_token
 from tests.model.space import Range, mask
 
 KEY = StateKey("sink", "topic", 0, "db.t")
@@ -161,7 +161,7 @@ class Protocol:
     def decide(
         self, number: int, planned: Range, facts: tuple[int, int, int], pipeline: int, *, history: bool
     ) -> Verdict:
-        """See :func:`statemachine.table.decide`."""
+        """See :func:`chsink.statemachine.table.decide`."""
 
         def make() -> Verdict:
             record, asked = self.records[number], OffsetRange(*planned)

@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from statemachine.records import Phase, StateRecord
+from chsink.statemachine.records import Phase, StateRecord
 from tests.model.protocol import serial_of
 from tests.model.space import (
     NO_ROW,

@@ -24,8 +24,9 @@ class Patch:
 
     @property
     def module(self) -> str:
-        """The module that the file makes."""
-        return self.path.removesuffix(".py").replace("/", ".")
+        """The module that the file makes; ``statemachine/`` is imported through ``chsink/statemachine``."""
+        name = self.path.removesuffix(".py").replace("/", ".")
+        return name if name.startswith("chsink.") else f"chsink.{name}"
 
 
 def patched(patches: Sequence[Patch]) -> dict[str, str]:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from chsink import failpoints
-from statemachine import table
+from chsink.statemachine import table
 from tests.sim.events import NAMES as EVENT_NAMES
 from tests.sim.hub import Violation
 from tests.sim.operator import CHECKPOINT_FAULTS, REASONS

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from chsink.batch.model import PlannedBatch
-from statemachine.ranges import OffsetRange, TopicPartition
+from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from tests.sim.hub import Hub
 from tests.sim.kafka import Kafka
 

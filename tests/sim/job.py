@@ -14,9 +14,9 @@ from chsink.batch.rounds import Pace
 from chsink.clickhouse.retry import RetryingQueries
 from chsink.clickhouse.shards import ShardTable
 from chsink.clickhouse.window import DedupWindow
-from statemachine.ranges import TopicPartition
-from statemachine.records import Phase, StateKey, StateRecord
-from statemachine.table import Decision, Policy, StepKind
+from chsink.statemachine.ranges import TopicPartition
+from chsink.statemachine.records import Phase, StateKey, StateRecord
+from chsink.statemachine.table import Decision, Policy, StepKind
 from tests.sim.checkpoint import Query
 from tests.sim.clickhouse import REQUEST_TIMEOUT_S, Client
 from tests.sim.hub import Hub

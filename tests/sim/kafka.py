@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from statemachine.ranges import OffsetRange, TopicPartition
+from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from tests.sim.hub import Hub
 
 SERIAL, PARTITION = 10**9, 10**6

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from statemachine.ranges import TopicPartition
-from statemachine.records import Phase, StateKey
+from chsink.statemachine.ranges import TopicPartition
+from chsink.statemachine.records import Phase, StateKey
 from tests.sim.checkpoint import Checkpoint
 from tests.sim.hub import Violation
 

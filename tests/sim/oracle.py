@@ -24,9 +24,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from chsink.ports import Row
-from statemachine.owner import decode_owner
-from statemachine.ranges import OffsetRange, TopicPartition
-from statemachine.records import Phase, StateRecord, decode
+from chsink.statemachine.owner import decode_owner
+from chsink.statemachine.ranges import OffsetRange, TopicPartition
+from chsink.statemachine.records import Phase, StateRecord, decode
 from tests.sim.hub import Violation
 from tests.sim.kafka import PARTITION, SERIAL, Kafka, id_of, serial_of
 

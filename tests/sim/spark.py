@@ -20,7 +20,7 @@ from chsink.clickhouse.pieces import Piece, PieceLander, Prepared
 from chsink.clickhouse.shards import InsertShard
 from chsink.clickhouse.writer import ShardWriter
 from chsink.ports import BadValue, BlockWriter, Clock
-from statemachine.ranges import OffsetRange, TopicPartition
+from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from tests.sim.checkpoint import SparkDied
 from tests.sim.clickhouse import REQUEST_TIMEOUT_S, Client, Server
 from tests.sim.events import recreate

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import pytest
 
-from statemachine.ranges import OffsetRange, TopicPartition
-from statemachine.records import Phase, StateRecord
+from chsink.statemachine.ranges import OffsetRange, TopicPartition
+from chsink.statemachine.records import Phase, StateRecord
 from tests.sim.checkpoint import Checkpoint
 from tests.sim.hub import Hub
 from tests.sim.kafka import PARTITION, serial_of

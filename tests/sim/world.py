@@ -16,9 +16,9 @@ from typing import Literal
 from chsink import failpoints
 from chsink.errors import ChsinkError, FencedError, UnavailableError
 from chsink.ports import Row
-from statemachine import writes
-from statemachine.ranges import TopicPartition
-from statemachine.records import StateKey, StateRecord, decode, encode
+from chsink.statemachine import writes
+from chsink.statemachine.ranges import TopicPartition
+from chsink.statemachine.records import StateKey, StateRecord, decode, encode
 from tests.sim import operator
 from tests.sim.checkpoint import Checkpoint, SparkDied
 from tests.sim.clickhouse import REQUEST_TIMEOUT_S, Server, TableKind

@@ -43,7 +43,7 @@ def imported() -> Iterator[tuple[str, str]]:
             names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
             if isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
                 names = [node.module]
-            for top in {n.split(".")[0] for n in names} - sys.stdlib_module_names - {"chsink", "statemachine"}:
+            for top in {n.split(".")[0] for n in names} - sys.stdlib_module_names - {"chsink"}:
                 yield str(file.relative_to(CHECKOUT)), top
 
 

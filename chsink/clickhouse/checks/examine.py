@@ -25,8 +25,8 @@ from chsink.errors import ChsinkError, preflight, services
 from chsink.findings import Finding, Severity, guarded, of_error
 from chsink.formats.pipeline import Untouched, fingerprint
 from chsink.ports import Unanswered
-from statemachine.owner import Owner
-from statemachine.records import StateKey, StateRecord
+from chsink.statemachine.owner import Owner
+from chsink.statemachine.records import StateKey, StateRecord
 
 Written = Mapping[str, Collection[str]]
 Records = Mapping[StateKey, StateRecord]

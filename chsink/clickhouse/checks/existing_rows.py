@@ -16,7 +16,7 @@ from chsink.findings import Finding, Severity, found
 from chsink.notation.metadata_columns import PROBE_COLUMNS
 from chsink.notation.sql import quote_table
 from chsink.ports import Queries
-from statemachine.records import Phase, StateKey, StateRecord
+from chsink.statemachine.records import Phase, StateKey, StateRecord
 
 LOOK_S = 20
 """How long one server may search.  What it does not find in time is a warning, not an error."""

@@ -8,9 +8,9 @@ from chsink.clickhouse.shards import Target
 from chsink.clickhouse.window import DedupWindow
 from chsink.errors import halts, preflight
 from chsink.findings import Finding, Severity, found, passed
-from statemachine.owner import Owner
-from statemachine.records import Phase, StateKey, StateRecord
-from statemachine.table import changed_parts
+from chsink.statemachine.owner import Owner
+from chsink.statemachine.records import Phase, StateKey, StateRecord
+from chsink.statemachine.table import changed_parts
 
 
 def in_doubt_findings(

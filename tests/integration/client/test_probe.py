@@ -21,8 +21,8 @@ from chsink.clickhouse.table import read_table
 from chsink.clickhouse.writer import ShardWriter
 from chsink.clock import SystemClock
 from chsink.errors import HaltError
-from statemachine.ranges import OffsetRange, TopicPartition
-from statemachine.records import Phase, StateKey, StateRecord
+from chsink.statemachine.ranges import OffsetRange, TopicPartition
+from chsink.statemachine.records import Phase, StateKey, StateRecord
 
 TP = TopicPartition("t", 0)
 RANGE = OffsetRange(10, 20)

@@ -29,7 +29,7 @@ OFTEN = {"trigger.mode": "processing_time", "trigger.interval": "200 millisecond
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel of the checkout, built outside of it, under the name that Spark puts on the executors' path."""
     source = tmp_path_factory.mktemp("source")
-    for name in ("chsink", "statemachine", "pyproject.toml", "README.md"):
+    for name in ("chsink", "pyproject.toml", "README.md"):
         origin = CHECKOUT / name
         if origin.is_dir():
             shutil.copytree(origin, source / name, ignore=shutil.ignore_patterns("__pycache__"))

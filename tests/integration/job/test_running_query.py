@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from chsink.errors import ConfigError, PreflightError
-from statemachine.ranges import OffsetRange, TopicPartition
+from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from tests.integration.job.conftest import MakeJob
 from tests.support.job import Row, await_query, command, eventually, select
 from tests.support.kafka import Record

@@ -7,7 +7,7 @@ import pytest
 from chsink.batch.confirm import confirm
 from chsink.batch.model import Ack, Assignment, ChunkAck
 from chsink.errors import ChsinkError, HaltError, PreflightError, fencing, halts, services, stream, values
-from statemachine.records import Phase, StateKey, StateRecord
+from chsink.statemachine.records import Phase, StateKey, StateRecord
 
 
 def assigned(partition: int = 0, start: int = 10, end: int = 20) -> Assignment:

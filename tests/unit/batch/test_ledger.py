@@ -17,10 +17,10 @@ import pytest
 from chsink.batch.ledger import Ledger, parse_key
 from chsink.errors import FencedError, HaltError, UnavailableError
 from chsink.ports import Outcome, Row, StoreUnavailable, Swap
-from statemachine import owner as owners
-from statemachine import writes
-from statemachine.ranges import OffsetRange
-from statemachine.records import Phase, StateKey, StateRecord, decode, encode
+from chsink.statemachine import owner as owners
+from chsink.statemachine import writes
+from chsink.statemachine.ranges import OffsetRange
+from chsink.statemachine.records import Phase, StateKey, StateRecord, decode, encode
 
 K0, K1, K2 = (StateKey("sink", "t", p, "db.t") for p in range(3))
 SAID = writes.Announcement("id", 4, "L", "P", 0)

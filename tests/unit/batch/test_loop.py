@@ -12,7 +12,7 @@ from chsink.batch.loop import BatchLoop, Ended
 from chsink.batch.model import Ack, PlannedBatch
 from chsink.batch.roles import BatchTasks, ExactReads, Landing, TaskBody
 from chsink.errors import AlteredError, ChsinkError, halts
-from statemachine.ranges import OffsetRange, TopicPartition
+from chsink.statemachine.ranges import OffsetRange, TopicPartition
 
 TP = TopicPartition("t", 0)
 ALTERED = AlteredError("CHS-233", "altered", "start again")

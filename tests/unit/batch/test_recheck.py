@@ -9,7 +9,7 @@ import pytest
 
 from chsink.batch.recheck import check_readable
 from chsink.errors import HaltError
-from statemachine.ranges import OffsetRange, TopicPartition
+from chsink.statemachine.ranges import OffsetRange, TopicPartition
 
 ONE, TWO = TopicPartition("t", 0), TopicPartition("t", 1)
 

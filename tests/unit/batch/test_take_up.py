@@ -10,7 +10,7 @@ import pytest
 
 from chsink.batch.driver import Driver
 from chsink.errors import HaltError, halts
-from statemachine.records import Phase, StateKey, StateRecord
+from chsink.statemachine.records import Phase, StateKey, StateRecord
 
 KEYS = [StateKey("s", "t", n, "db.t") for n in range(3)]
 RECORD = StateRecord(Phase.BEFORE, 1, "a", "id", start=10, end=20, chunk_offsets=4)

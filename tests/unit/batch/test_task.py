@@ -18,9 +18,9 @@ from chsink.clickhouse.pieces import Piece, PieceLander, Prepared
 from chsink.errors import ChsinkError, services
 from chsink.errors.catalogue import from_wire
 from chsink.ports import BadValue, InsertResult
-from statemachine.ranges import OffsetRange, TopicPartition
-from statemachine.records import Phase, StateKey, StateRecord
-from statemachine.tokens import piece_token
+from chsink.statemachine.ranges import OffsetRange, TopicPartition
+from chsink.statemachine.records import Phase, StateKey, StateRecord
+from chsink.statemachine.tokens import piece_token
 
 TP = TopicPartition("t", 1)
 KEY = StateKey("sink", "t", 1, "db.t")

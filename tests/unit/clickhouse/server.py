@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from chsink.clickhouse.table import TargetTable
 from chsink.decode.columns import Column
-from statemachine.records import Mark, Phase, StateKey, StateRecord
+from chsink.statemachine.records import Mark, Phase, StateKey, StateRecord
 
 NOW_MS = 1_700_000_000_000
 KEY = StateKey("sink", "topic", 3, "db.t")

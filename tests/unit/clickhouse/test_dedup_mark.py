@@ -7,7 +7,7 @@ import pytest
 from chsink.clickhouse.dedup_mark import read_mark, usable_blocks, why_forgotten
 from chsink.errors import AlteredError
 from chsink.ports import Unanswered
-from statemachine.records import Mark
+from chsink.statemachine.records import Mark
 from tests.unit.clickhouse.server import MARK, Server, StoppedClock, table
 
 START = MARK.started_s

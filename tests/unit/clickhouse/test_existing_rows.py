@@ -11,9 +11,9 @@ import pytest
 from chsink.clickhouse.checks.existing_rows import existing_rows_findings
 from chsink.clickhouse.shards import ShardTable, Target
 from chsink.findings import Finding, Severity
-from statemachine import writes
-from statemachine.ranges import OffsetRange
-from statemachine.records import StateKey, StateRecord
+from chsink.statemachine import writes
+from chsink.statemachine.ranges import OffsetRange
+from chsink.statemachine.records import StateKey, StateRecord
 from tests.unit.clickhouse.server import table
 
 SAID = writes.Announcement("id", 10, "layout", "pipeline", 1000)

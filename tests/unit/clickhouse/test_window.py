@@ -12,7 +12,7 @@ from chsink.clickhouse.shards import ShardTable
 from chsink.clickhouse.window import DedupWindow
 from chsink.errors import AlteredError, HaltError, PreflightError, UnavailableError
 from chsink.ports import ServerRefused, Unreachable
-from statemachine.records import Mark
+from chsink.statemachine.records import Mark
 from tests.unit.clickhouse.server import KEY, MARK, NOW_MS, Server, StoppedClock, in_doubt, table
 
 RESTARTED = Mark(50, MARK.started_s + 60)

@@ -12,7 +12,7 @@ from chsink.clickhouse.shards import InsertShard
 from chsink.clickhouse.writer import ShardWriter
 from chsink.errors import HaltError, UnavailableError
 from chsink.ports import InsertResult, ServerRefused, Unanswered
-from statemachine.records import Mark
+from chsink.statemachine.records import Mark
 from tests.unit.clickhouse.server import MARK, NOW_MS, Server, StoppedClock, table
 
 PIECE = pa.RecordBatch.from_pydict({"n": [1, 2, 3]})

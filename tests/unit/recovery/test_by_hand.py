@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from statemachine import writes
-from statemachine.ranges import OffsetRange
-from statemachine.records import MAX_GAPS, Mark, Phase, StateKey, StateRecord, decode, encode
-from statemachine.table import Facts, Halt, Policy, StepKind, decide, settle
-from statemachine.tokens import piece_token
+from chsink.statemachine import writes
+from chsink.statemachine.ranges import OffsetRange
+from chsink.statemachine.records import MAX_GAPS, Mark, Phase, StateKey, StateRecord, decode, encode
+from chsink.statemachine.table import Facts, Halt, Policy, StepKind, decide, settle
+from chsink.statemachine.tokens import piece_token
 
 KEY = StateKey("s", "t", 0, "d.t")
 SAID = writes.Announcement("id", 10, "layout", "pipeline", 1000, (Mark(5, 1),))

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from chsink.recovery import landed
 from chsink.recovery.landed import holes, runs_of_missing
-from statemachine.ranges import OffsetRange, TopicPartition
+from chsink.statemachine.ranges import OffsetRange, TopicPartition
 
 
 @given(st.lists(st.booleans(), min_size=1, max_size=300), st.integers(0, 10**12))

@@ -15,7 +15,7 @@ from chsink.findings import Finding, Severity
 from chsink.spark import checks
 from chsink.spark.checkpoint import LocalFolder, checkpoint_findings, local_folder
 from chsink.spark.offset_log import planned_batch
-from statemachine.ranges import OffsetRange, TopicPartition
+from chsink.statemachine.ranges import OffsetRange, TopicPartition
 
 IDS = {"flights": {"0": 7, "1": 3}}
 

@@ -10,9 +10,9 @@ from chsink.batch.ledger import Ledger
 from chsink.clock import SystemClock
 from chsink.spark.starting import FIRST, NEXT, starting_offsets
 from chsink.state.memory import MemoryStore
-from statemachine import writes
-from statemachine.ranges import OffsetRange, TopicPartition
-from statemachine.records import StateKey, StateRecord
+from chsink.statemachine import writes
+from chsink.statemachine.ranges import OffsetRange, TopicPartition
+from chsink.statemachine.records import StateKey, StateRecord
 
 SAID = writes.Announcement("id", 10, "layout", "pipeline", 1000)
 EMPTY = writes.empty(1, "a")

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from statemachine import writes
-from statemachine.chunks import chunk, chunk_count
-from statemachine.ranges import OffsetRange
-from statemachine.records import Phase, StateKey, StateRecord
-from statemachine.table import Decision, Facts, Halt, Policy, StepKind, decide
-from statemachine.tokens import piece_token
+from chsink.statemachine import writes
+from chsink.statemachine.chunks import chunk, chunk_count
+from chsink.statemachine.ranges import OffsetRange
+from chsink.statemachine.records import Phase, StateKey, StateRecord
+from chsink.statemachine.table import Decision, Facts, Halt, Policy, StepKind, decide
+from chsink.statemachine.tokens import piece_token
 
 KEY = StateKey("sink", "topic", 0, "db.t")
 CHUNK, SHARDS = 4, 2

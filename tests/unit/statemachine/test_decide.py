@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from statemachine import table
-from statemachine.ranges import OffsetRange, TopicPartition
-from statemachine.records import Phase, StateRecord
-from statemachine.table import Facts, Halt, Policy, Step, StepKind, Worklist, decide, settle
+from chsink.statemachine import table
+from chsink.statemachine.ranges import OffsetRange, TopicPartition
+from chsink.statemachine.records import Phase, StateRecord
+from chsink.statemachine.table import Facts, Halt, Policy, Step, StepKind, Worklist, decide, settle
 
 FIRST, S, E = 2, 10, 20
 AFTER = StateRecord(Phase.AFTER, 3, "a", "id", first=FIRST, start=S, end=E, chunk_offsets=4, layout="L", pipeline="P")

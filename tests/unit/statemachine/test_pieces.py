@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from statemachine.chunks import chunk, chunk_count, chunk_index, chunks, tiles
-from statemachine.ranges import OffsetRange, TopicPartition
-from statemachine.records import Mark, Phase, StateKey, StateRecord
-from statemachine.tokens import piece_token
+from chsink.statemachine.chunks import chunk, chunk_count, chunk_index, chunks, tiles
+from chsink.statemachine.ranges import OffsetRange, TopicPartition
+from chsink.statemachine.records import Mark, Phase, StateKey, StateRecord
+from chsink.statemachine.tokens import piece_token
 
 WHOLE = OffsetRange(10, 21)
 

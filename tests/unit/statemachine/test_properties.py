@@ -5,11 +5,11 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from statemachine import writes
-from statemachine.chunks import tiles
-from statemachine.ranges import OffsetRange
-from statemachine.records import Phase, StateRecord
-from statemachine.table import Decision, Facts, Halt, Policy, StepKind, decide, settle
+from chsink.statemachine import writes
+from chsink.statemachine.chunks import tiles
+from chsink.statemachine.ranges import OffsetRange
+from chsink.statemachine.records import Phase, StateRecord
+from chsink.statemachine.table import Decision, Facts, Halt, Policy, StepKind, decide, settle
 
 small = st.integers(0, 12)
 ranges = st.tuples(small, small).map(lambda p: OffsetRange(min(p), max(p)))

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from statemachine import owner as owners
-from statemachine import writes
-from statemachine.owner import Owner
-from statemachine.ranges import OffsetRange
-from statemachine.records import MAX_GAPS, CodecError, Mark, Phase, StateKey, StateRecord, decode, encode
+from chsink.statemachine import owner as owners
+from chsink.statemachine import writes
+from chsink.statemachine.owner import Owner
+from chsink.statemachine.ranges import OffsetRange
+from chsink.statemachine.records import MAX_GAPS, CodecError, Mark, Phase, StateKey, StateRecord, decode, encode
 
 SAID = writes.Announcement("id", 4, "L", "P", 123, (Mark(7, 8), Mark(0, 1)))
 AFTER = StateRecord(

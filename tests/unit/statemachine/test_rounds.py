@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from statemachine.chunks import tiles
-from statemachine.ranges import OffsetRange, TopicPartition
-from statemachine.rounds import Bound, Cut, cut_writes, next_round, rest_of, writes_of
-from statemachine.table import Decision, Step, StepKind
+from chsink.statemachine.chunks import tiles
+from chsink.statemachine.ranges import OffsetRange, TopicPartition
+from chsink.statemachine.rounds import Bound, Cut, cut_writes, next_round, rest_of, writes_of
+from chsink.statemachine.table import Decision, Step, StepKind
 
 A, B, C = (TopicPartition("t", n) for n in range(3))
 CUTS = dict.fromkeys((A, B, C), Cut("db.t", 10))
