@@ -5,12 +5,13 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 import typer
 
 from chsink.cli.options import DEFAULT_CONFIG, ConfigOption, SetOption, load_config, log_format
 from chsink.cli.output import remember_json, report_to_log
+from chsink.errors import ChsinkError
 
 
 def run(
@@ -53,11 +54,13 @@ def run(
     checked = load_config(config, assignments)
     checked.required_checkpoint()
     _check_machine()
-    with _interruptible():
+    with _Interrupts() as interrupts:
         from chsink.spark import job
 
-        spark = job.session(checked, jars=_jars(jars))
+        with interrupts.kept():
+            spark = job.session(checked, jars=_jars(jars))
         try:
+            interrupts.raise_kept()
             job.run(checked, spark)
         finally:
             job.end(spark)
@@ -72,25 +75,47 @@ def _check_machine() -> None:
     raise_first((*package_findings(), *java_findings()))
 
 
-@contextmanager
-def _interruptible() -> Iterator[None]:
+class _Interrupts:
     """SIGTERM and SIGINT end the start with 128 and their number, like a program that knows nothing of them.
 
-    Once the job runs, it takes the signals itself.  Spark has a handler of its own for SIGINT, which raises
-    KeyboardInterrupt.
+    While Spark starts its Java, the first signal is kept until that has come: a Java whose parent left early lingers.
+    Once the job runs, it takes the signals itself.
     """
 
-    def interrupt(number: int, _frame: Any) -> None:
-        raise SystemExit(128 + number)
+    def __init__(self) -> None:
+        self._kept: int | None = None
+        self._keeping = False
 
-    old = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield
-    except KeyboardInterrupt:
-        raise SystemExit(128 + signal.SIGINT) from None
-    finally:
-        for number, handler in old.items():
+    def __enter__(self) -> Self:
+        self._old = {number: signal.signal(number, self._take) for number in (signal.SIGTERM, signal.SIGINT)}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._old.items():
             signal.signal(number, handler)
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """Keep the first signal for :meth:`raise_kept`."""
+        self._keeping = True
+        try:
+            yield
+        except ChsinkError:
+            self.raise_kept()  # whoever signals all processes of a job ends Java too
+            raise
+        finally:
+            self._keeping = False
+            signal.signal(signal.SIGINT, self._take)  # Spark's own handler calls Java in the middle of a call
+
+    def raise_kept(self) -> None:
+        """End now, if a signal came."""
+        if self._kept is not None:
+            raise SystemExit(128 + self._kept)
+
+    def _take(self, number: int, _frame: Any) -> None:
+        if not self._keeping or self._kept is not None:
+            raise SystemExit(128 + number)
+        self._kept = number
 
 
 def _jars(choice: str) -> str | None:
