@@ -146,6 +146,7 @@ def resend(
         before_at=max(before_at, record.before_at),
         marks=marks,
         probe=False,
+        expired=False,
     )
 
 

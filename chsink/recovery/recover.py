@@ -171,7 +171,7 @@ class _Partition:
         yield Recovered(self._key, self._replaced, landed, topic_id, refusal)
 
     def _doubt(self, seen: Extent) -> ChsinkError | None:
-        log_start = self._services.kafka.log_starts([self._tp])[self._tp]
+        log_start = self._log_start()
         missing = list(holes(self._clients, self._target.name, self._tp, seen.range, self._progress(seen)))
         offsets = seen.range.length - sum(h.length for h in missing)
         if seen.rows > offsets:
@@ -208,8 +208,11 @@ class _Partition:
     def _next_record(self, after: int) -> int:
         """Where the first record lies that has not landed: markers before it were read over, and a checkpoint knows.
 
-        An open transaction is not passed over: its records may be committed later.
+        An open transaction is not passed over: its records may be committed later.  Nor is what Kafka has dropped: the
+        next start reports it as a gap.
         """
+        if self._log_start() > after:
+            return after
         rest = OffsetRange(after, max(after, self._log_end()))
         unread = None if rest.is_empty else self._first_unread([rest])
         return rest.end if unread is None else unread
@@ -217,6 +220,9 @@ class _Partition:
     def _first_unread(self, ranges: list[OffsetRange]) -> int | None:
         kafka = self._services.config.kafka
         return first_unread(kafka.client_options(), kafka.isolation_level, self._tp, ranges)
+
+    def _log_start(self) -> int:
+        return self._services.kafka.log_starts([self._tp])[self._tp]
 
     def _log_end(self) -> int:
         return self._services.kafka.log_ends([self._tp])[self._tp]

@@ -113,6 +113,15 @@ def test_resend_uses_tokens_that_were_never_sent() -> None:
     assert len(tokens) == 3
 
 
+def test_resend_is_whole_whatever_was_given_up_before() -> None:
+    given_up = writes.expired(doubtful(), epoch=2, attempt="e")
+    record = writes.resend(
+        given_up, layout="layout", pipeline="pipeline", before_at=9000, marks=(), epoch=3, attempt="f"
+    )
+
+    assert settle(record, Facts("id", 13, 1000, pipeline="pipeline")).halt is Halt.IN_DOUBT_LOST
+
+
 def test_reset_starts_a_new_incarnation_with_other_tokens() -> None:
     record = writes.reset(doubtful(), epoch=2, attempt="e")
 
