@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from chsink.recovery import recover
+from chsink.recovery.landed import Extent
 from statemachine.ranges import OffsetRange
 from statemachine.records import StateKey
 
@@ -25,7 +26,7 @@ def test_a_recovered_range_ends_with_its_rows_where_kafka_dropped_what_follows(m
     config = SimpleNamespace(kafka=SimpleNamespace(client_options=dict, isolation_level="read_committed"))
     services: Any = SimpleNamespace(kafka=kafka, config=config)
     target: Any = SimpleNamespace(name="d.t", shards=())
-    monkeypatch.setattr(recover, "extent", lambda *_: recover.Extent(OffsetRange(0, 100), 100))
+    monkeypatch.setattr(recover, "extent", lambda *_: Extent(OffsetRange(0, 100), 100))
     monkeypatch.setattr(recover, "first_unread", unreadable)
     kafka.topic_ids = lambda _: {"t": "id"}
 
