@@ -30,16 +30,17 @@ class Pace:
 
     def most(self, seconds: float) -> int:
         """The bound for a round whose sends have so many seconds."""
-        if self.offsets is None:
-            self.offsets = int(seconds / PART * SURELY_PER_S)
-        self.offsets = max(1, self.offsets)
-        return self.offsets
+        if self.offsets is None and seconds > 0:  # a batch without any range asks no table, and teaches nothing
+            self.offsets = max(1, int(seconds / PART * SURELY_PER_S))
+        return max(1, self.offsets or 1)
 
     def took(self, offsets: int, seconds: float, of: float) -> None:
         """A round of so many offsets landed in ``seconds``; its sends had ``of``.
 
         Too slow: half as many from now on.  Much faster, and nearly as large as it could be: twice as many.
         """
+        if not offsets:
+            return
         most, aim = self.most(of), of / PART
         if seconds > aim:
             self.offsets = min(most, offsets) // 2

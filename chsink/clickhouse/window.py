@@ -10,7 +10,7 @@ allow looking means halt, never a guess.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from chsink.batch.rounds import Room
@@ -134,16 +134,18 @@ class DedupWindow:
                 "--senders-gone if none of the rows is in the table"
             )
             self.clock.sleep(left_s)
-        for shard in self.shards(key.table, record.layout):
-            self._wait_for_inserts(shard, key, record)
+        self.wait_for_inserts(key, record, [shard.client for shard in self.shards(key.table, record.layout)])
 
-    def _wait_for_inserts(self, shard: ShardTable, key: StateKey, record: StateRecord) -> None:
-        """An insert of the range that the server is still busy with: it ends by ``max_execution_time``."""
+    def wait_for_inserts(self, key: StateKey, record: StateRecord, servers: Iterable[Queries]) -> None:
+        """Until no server is busy with an insert of the range: one ends by ``max_execution_time``, also when its sender
+        is gone.  UnavailableError CHS-710 if one does not.
+        """
         give_up = self.clock.now_ms() + self.insert_s * 1000
-        while _running(shard.client, token_head(key, record)):
-            if self.clock.now_ms() >= give_up:
-                raise services.STILL_INSERTING(url=shard.url, tp=key.topic_partition, range=record.range)
-            self.clock.sleep(LOOK_AGAIN_S)
+        for server in servers:
+            while _running(server, token_head(key, record)):
+                if self.clock.now_ms() >= give_up:
+                    raise services.STILL_INSERTING(url=server.url, tp=key.topic_partition, range=record.range)
+                self.clock.sleep(LOOK_AGAIN_S)
 
 
 def _running(client: Queries, head: str) -> bool:

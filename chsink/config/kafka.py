@@ -21,7 +21,8 @@ class Kafka(Section):
     bootstrap: HostPorts = Field(description='Bootstrap servers: `"host:port,host:port"`, or a list.')
     starting_offsets: Literal["earliest", "latest"] = Field(
         default="earliest",
-        description="Where to begin at the first start and after a reset. Later partitions begin at the first offset.",
+        description="Where to begin at the first start, for a new topic and after a reset. Other partitions without a "
+        "record begin at the first offset.",
     )
     max_offsets_per_trigger: int | None = Field(
         default=None,

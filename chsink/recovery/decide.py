@@ -19,6 +19,9 @@ from chsink.statemachine import writes
 from chsink.statemachine.ranges import TopicPartition
 from chsink.statemachine.records import Phase, StateKey, StateRecord
 
+GAP_IN_BATCH = (
+    "if a later start halts with CHS-305, start with a new checkpoint: the sink continues from its recorded state"
+)
 Verdict = Literal["landed", "resend", "lost", "expired"]
 
 
@@ -79,9 +82,11 @@ def plan_resolve(
                 make[key] = _landed
             case "lost":
                 says.append(f"{name} will be recorded as a gap: its missing rows are never sent; {seen.sentence}")
+                says.append(GAP_IN_BATCH)
                 make[key] = _lost
             case "expired":
                 says.append(f"{name}: the part that Kafka no longer holds becomes a gap; the next start lands the rest")
+                says.append(GAP_IN_BATCH)
                 make[key] = _expired
             case "resend":
                 _check_resend(services, key, record, seen, senders_gone=senders_gone)
@@ -105,6 +110,8 @@ def _expired(record: StateRecord, epoch: int, attempt: str) -> StateRecord:
 def _resend(  # noqa: PLR0917 - the last three are given by who carries it out
     services: Services, key: StateKey, pipeline: str, record: StateRecord, epoch: int, attempt: str
 ) -> StateRecord:
+    _wait_for_inserts(services, key, record)  # after the claim: from now on no older driver begins one
+    _check_no_rows(key, record, seen_rows(services, key, record))
     with asking_target():
         marks = services.clickhouse.window(lambda _: None).marks(key.table)
     return writes.resend(
@@ -118,28 +125,43 @@ def _resend(  # noqa: PLR0917 - the last three are given by who carries it out
     )
 
 
+def _wait_for_inserts(services: Services, key: StateKey, record: StateRecord) -> None:
+    """A server may still be busy with an insert whose sender is gone: its rows would come after they were counted."""
+    owner = read_owner(services.store, key.sink)
+    with asking_target():
+        window = services.clickhouse.window(owner.layout if owner is not None else lambda _: None)
+        urls = [url for shard in window.shards(key.table, record.layout) for url in shard.replicas or (shard.url,)]
+        window.wait_for_inserts(key, record, [services.clickhouse.client((url,)) for url in urls])
+
+
 def _check_resend(services: Services, key: StateKey, record: StateRecord, seen: Seen, *, senders_gone: bool) -> None:
     """A range may be resent only if it can be read, no other process can still send it, and none of it is there."""
     tp = key.topic_partition
     if not services.clickhouse.is_routed(key):
         raise halts.RESEND_NOT_ROUTED(tp=tp, table=key.table)
-    if seen.trouble is not None:
-        raise halts.RESEND_NOT_COUNTED(tp=tp, range=record.range, reason=seen.sentence) from seen.trouble
     topic_id = services.kafka.topic_ids([key.topic])[key.topic]
     start, end = services.kafka.log_starts([tp])[tp], services.kafka.log_ends([tp])[tp]
     if topic_id != record.topic_id or start > record.start or end < record.end:
         raise halts.RESEND_NOT_READABLE(tp=tp, range=record.range, topic_id=topic_id, start=start, end=end)
+    _check_no_rows(key, record, seen)
+    if not senders_gone:
+        raise halts.SENDERS_MAY_LIVE(tp=tp, range=record.range)
+
+
+def _check_no_rows(key: StateKey, record: StateRecord, seen: Seen) -> None:
+    if seen.trouble is not None:
+        raise halts.RESEND_NOT_COUNTED(
+            tp=key.topic_partition, range=record.range, reason=seen.sentence
+        ) from seen.trouble
     if seen.rows:
         refused = halts.RESEND_WOULD_DOUBLE if record.start >= record.older_end else halts.RESEND_MAY_DOUBLE
         raise refused(
             table=key.table,
             rows=seen.rows,
-            tp=tp,
+            tp=key.topic_partition,
             range=record.range,
             delete=f"DELETE FROM {quote_table(key.table)} WHERE {_where(key, record)}",
         )
-    if not senders_gone:
-        raise halts.SENDERS_MAY_LIVE(tp=tp, range=record.range)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,9 @@ From first to last, the first rule that fits decides:
 - a recorded range of this topic: its end.  What Kafka dropped beyond it is a gap: ``errors.on_gap`` decides.
 - a recorded range of an earlier topic of the same name: the first offset.
 - a partition that appeared after the sink first ran: the first offset, as nothing of it was ever passed over.
-- else (the sink's first start, or after ``chsink state reset``): ``kafka.starting_offsets``.
+- a partition without a recorded range, of a topic that has landed others: the first offset.  Where the first checkpoint
+  began is not known any more; the newest offset could pass over records that came since.
+- else (the sink's first start, a new topic, or after ``chsink state reset``): ``kafka.starting_offsets``.
 """
 
 from __future__ import annotations
@@ -27,9 +29,10 @@ def starting_offsets(
 ) -> dict[str, dict[str, int]]:
     """``startingOffsets`` of the Kafka source for every partition of ``log_starts``; ``records`` are the sink's."""
     known = {tp.topic for tp in records}
+    landed = {tp.topic for tp, record in records.items() if record.phase is not Phase.EMPTY}
     offsets: dict[str, dict[str, int]] = {}
     for tp in log_starts:
-        start = _start(records.get(tp), tp, topic_ids, known)
+        start = _start(records.get(tp), tp, topic_ids, known, landed)
         if start is None:
             start = FIRST if configured == "earliest" else NEXT
         offsets.setdefault(tp.topic, {})[str(tp.partition)] = start if start < 0 else max(start, log_starts[tp])
@@ -37,11 +40,16 @@ def starting_offsets(
 
 
 def _start(
-    record: StateRecord | None, tp: TopicPartition, topic_ids: Mapping[str, str | None], known: Collection[str]
+    record: StateRecord | None,
+    tp: TopicPartition,
+    topic_ids: Mapping[str, str | None],
+    known: Collection[str],
+    landed: Collection[str],
 ) -> int | None:
     """The recorded start, None where the configuration decides."""
     if record is None:
         return FIRST if tp.topic in known else None
     if record.phase is Phase.EMPTY:
-        return FIRST if record.late else None
+        never_reset = record.incarnation == 0
+        return FIRST if record.late or (never_reset and tp.topic in landed) else None
     return record.end if record.may_belong_to(topic_ids[tp.topic]) else FIRST

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+import time
 import uuid
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
@@ -15,7 +17,7 @@ from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner, Result
 
-from chsink.batch.ledger import Ledger
+from chsink.batch.ledger import Ledger, read_records
 from chsink.cli.main import app
 from chsink.clickhouse.landing import assemble, present_fingerprint
 from chsink.connect import Services, connected
@@ -33,6 +35,7 @@ from chsink.state.keepermap import KeeperMapStore
 from chsink.statemachine import writes
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from chsink.statemachine.records import StateKey
+from chsink.statemachine.tokens import token_head
 from tests.integration.job.conftest import MakeJob, failpoints, make_job, services  # noqa: F401 - fixtures
 from tests.integration.job.faults import Failpoints
 from tests.support.job import DATABASE, Job, command
@@ -367,6 +370,25 @@ def test_resend_is_refused_while_rows_are_there_in_any_incarnation(
     assert resend(doubtful, "--senders-gone").exit_code == 0
     doubtful.drain(spark)
     doubtful.check()
+
+
+def test_resend_waits_for_an_insert_whose_sender_is_gone(doubtful: Job) -> None:
+    """⚑ A server goes on with an insert that it has read whole; its rows come after they were counted."""
+    shard, table = doubtful.shards[0], doubtful.tables[doubtful.topic]
+    with quietly_connected(doubtful) as opened:
+        [(key, record)] = read_records(opened.store, doubtful.name).items()
+    slow = (
+        f"INSERT INTO {table} SETTINGS insert_deduplication_token = '{token_head(key, record)}x' "
+        f"SELECT 10, '0:10', '{doubtful.topic}', 0, 10 WHERE sleep(3) = 0"
+    )
+    with ThreadPoolExecutor(1) as server:
+        inserting = server.submit(command, shard, slow)
+        time.sleep(0.3)
+        refused = resend(doubtful, "--senders-gone")
+        inserting.result()
+
+    assert error_of(refused) == "CHS-322"
+    assert rows(doubtful) == 11
 
 
 def test_all_partitions_of_a_topic_are_resolved_at_once(

@@ -13,6 +13,13 @@ def test_it_starts_modest() -> None:
     assert Pace().most(0.0001) == 1
 
 
+def test_a_batch_without_any_range_teaches_nothing() -> None:
+    pace = Pace()
+    assert pace.most(0) == 1
+    pace.took(0, 0.01, 0)
+    assert pace.most(SENDS_S) == START
+
+
 def test_a_slow_round_halves_it_and_there_is_always_one_offset() -> None:
     pace = Pace()
     pace.took(START, SENDS_S / PART + 1, SENDS_S)

@@ -9,8 +9,8 @@ import pytest
 
 from chsink.recovery import recover
 from chsink.recovery.landed import Extent
-from statemachine.ranges import OffsetRange
-from statemachine.records import StateKey
+from chsink.statemachine.ranges import OffsetRange
+from chsink.statemachine.records import StateKey
 
 KEY = StateKey("s", "t", 0, "d.t")
 

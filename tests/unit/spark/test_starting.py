@@ -44,9 +44,15 @@ def test_a_recorded_end_is_gone_on_from(configured: Configured) -> None:
 def test_a_partition_that_was_there_at_the_first_start_keeps_to_the_configuration(
     configured: Configured, start: int
 ) -> None:
-    """Also when another partition has landed records since."""
-    assert start_of(EMPTY, configured) == start
+    """Before any partition of the topic has landed a record."""
+    assert start_of(EMPTY, configured, others=False) == start
     assert start_of(None, configured, others=False) == start
+
+
+@pytest.mark.parametrize("configured", ["earliest", "latest"])
+def test_a_lost_checkpoint_passes_over_nothing(configured: Configured) -> None:
+    """⚑ Records may have come to a partition that had none when the sink first started at its end."""
+    assert start_of(EMPTY, configured) == FIRST
 
 
 @pytest.mark.parametrize(("configured", "start"), [("earliest", FIRST), ("latest", NEXT)])
