@@ -184,7 +184,8 @@ conf = {{ "spark.ui.enabled" = "false" }}
         if not self._number(self.clients[0], f"EXISTS TABLE {DATABASE}.{STATE_TABLE}"):
             return []
         rows = self.clients[0].query(f"SELECT key, body FROM {DATABASE}.{STATE_TABLE} ORDER BY key").result_rows
-        return [(key, json.loads(body)) for key, body in rows]
+        records = ((key, json.loads(body)) for key, body in rows)
+        return [(key, record) for key, record in records if "phase" in record]
 
     def _epoch(self) -> int:
         return max((record["epoch"] for _key, record in self._state()), default=0)
@@ -194,7 +195,7 @@ conf = {{ "spark.ui.enabled" = "false" }}
         return [
             f"{key} [{record['start']}, {record['end']}) epoch {record['epoch']}"
             for key, record in self._state()
-            if record.get("phase") == "BEFORE" and record["epoch"] > newer_than
+            if record["phase"] == "BEFORE" and record["epoch"] > newer_than
         ]
 
     def _landed(self) -> int:

@@ -126,8 +126,8 @@ class Sink:
         are left out: they are a gap, and ``errors.on_gap`` decides.
         """
         kafka, topics = self._services.kafka, self.config.topics
-        routed = {(t.topic, t.name) for t in self._services.clickhouse.targets.values()}
         stored = read_records(self._services.store, self.config.sink.name)
+        routed = {(t.topic, t.name) for t in self._services.clickhouse.targets.values()}
         records = {k.topic_partition: r for k, r in stored.items() if (k.topic, k.table) in routed}
         held = kafka.log_starts(kafka.partitions(topics))
         return json.dumps(starting_offsets(records, kafka.topic_ids(topics), held, self.config.kafka.starting_offsets))
