@@ -43,11 +43,15 @@ FAULTS = [
     "fault retention under a read",
     "fault topic recreated under a read",
 ]
+NOT_REACHED = {"CHS-314"}
+"""A part of a piece is in the table: since probes compare offsets, only rows that somebody changed lead there, and the
+simulator changes none.  ``tests/unit/batch/test_task.py`` and ``tests/integration/client/test_probe.py`` do.
+"""
 OUTCOMES = [
     *(f"outcome {verb} {what}" for verb in ("swap", "create") for what in ("applied", "refused", "unknown")),
     *(f"outcome late write {what}" for what in ("applied", "refused")),
     *(f"outcome insert {what}" for what in ("applied", "deduplicated", "unreachable")),
-    *(f"outcome {why}" for why in REASONS),
+    *(f"outcome {why}" for why in REASONS if why not in NOT_REACHED),
     *(f"outcome {why}" for why in ("CHS-701", "CHS-705", "CHS-707", "CHS-709", "CHS-801", "CHS-802")),
     "outcome load answered",
     "outcome load lags",

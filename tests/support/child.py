@@ -17,7 +17,7 @@ from typing import Any, Self
 from tests.support.job import Job
 from tests.support.spark import SHORT_LIVED
 
-START_LIMIT_S = 90.0
+START_LIMIT_S = 240.0
 POLL_S = 0.05
 JVM = {"SPARK_SUBMIT_OPTS": SHORT_LIVED}
 """For the environment of whoever starts Spark."""
