@@ -23,14 +23,18 @@ def check_readable(kafka: KafkaCluster, planned: Mapping[TopicPartition, OffsetR
 
 
 def check_still_held(kafka: KafkaCluster, landed: Mapping[StateKey, StateRecord]) -> dict[TopicPartition, int]:
-    """The log starts.  CHS-308 if one passed a range before its exact read ended, and nobody gave up what expired:
-    records may be missing.
+    """The log starts.  CHS-308 if the log does not hold all of a range after its exact read, and nobody gave up what
+    expired: records may be missing.  A log that ends before the range belongs to another topic than the plan.
     """
-    starts = kafka.log_starts([k.topic_partition for k in landed])
+    partitions = [k.topic_partition for k in landed]
+    starts, ends = kafka.log_starts(partitions), kafka.log_ends(partitions)
     for key, record in landed.items():
         start = starts[key.topic_partition]
         if start > record.start and not record.expired:
             detail = f"Kafka's log start moved to {start} while {record.range} was read"
+            raise halts.IN_DOUBT_LOST(tp=key.topic_partition, detail=detail)
+        if ends[key.topic_partition] < record.end:
+            detail = f"Kafka's log ends at {ends[key.topic_partition]}, before the end of {record.range}"
             raise halts.IN_DOUBT_LOST(tp=key.topic_partition, detail=detail)
     return starts
 
