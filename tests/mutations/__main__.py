@@ -24,11 +24,14 @@ def main() -> int:
     defect = next(d for d in DEFECTS if d.name == options.name)
     install(defect.patches)
     invariant, what = _search(defect, options.search) if options.search else _run(defect)
-    sys.stdout.write(f"{invariant or 'SURVIVED'}: {what}\n")
+    said = "SURVIVED" if invariant is None else invariant or "FAILED"
+    sys.stdout.write(f"{said}: {what}\n")
     return 0 if invariant == defect.invariant else 1
 
 
 def _run(defect: Defect) -> tuple[str | None, str]:
+    if defect.test is not None:
+        return _test(defect.test)
     if defect.world is not None:
         from tests.model.search import explore
         from tests.model.worlds import WORLDS
@@ -38,6 +41,14 @@ def _run(defect: Defect) -> tuple[str | None, str]:
     from tests.mutations.simulated import run_seed
 
     return run_seed(defect.seed, defect.often)
+
+
+def _test(name: str) -> tuple[str | None, str]:
+    """The test runs in this process, over the changed code.  It must fail: neither pass nor break down."""
+    import pytest
+
+    code = pytest.main(["-q", "-x", "-p", "no:cacheprovider", "--no-header", name])
+    return ("" if code is pytest.ExitCode.TESTS_FAILED else None), name
 
 
 def _search(defect: Defect, seeds: int) -> tuple[str | None, str]:

@@ -15,20 +15,29 @@ from tests.mutations.patching import Patch
 class Defect:
     """``invariant`` breaks in this ``world`` of the model, or else in the simulator under this ``seed``.
 
-    ``often`` makes faults of the simulated world more frequent, so that one short run is enough.
+    ``often`` makes faults of the simulated world more frequent, so that one short run is enough.  Where neither can
+    reach the defect, ``test`` names a pytest test that fails with it, and there is no ``invariant``.
     """
 
     name: str
     patches: tuple[Patch, ...]
-    invariant: str
+    invariant: str = ""
     world: str | None = None
     seed: int = 0
     often: Mapping[str, float] = field(default_factory=dict)
+    test: str | None = None
+
+    @property
+    def simulated(self) -> bool:
+        """Whether the simulator catches it."""
+        return self.world is None and self.test is None
 
     @property
     def caught_by(self) -> str:
         """Where to look."""
-        return f"simulator, seed {self.seed}" if self.world is None else f"model, world “{self.world}”"
+        if self.test is not None:
+            return f"`{self.test}`"
+        return f"model, world “{self.world}”" if self.world is not None else f"simulator, seed {self.seed}"
 
 
 DRIVER, TASK, LEDGER = "chsink/batch/driver.py", "chsink/batch/task.py", "chsink/batch/ledger.py"

@@ -1,20 +1,32 @@
-"""The list of defects as a Markdown table: ``python -m tests.mutations.render``."""
+"""The list of defects as a Markdown table: ``python -m tests.mutations.render`` draws it in ``docs/simulator.md``."""
 
 from __future__ import annotations
 
-import sys
+import re
+from pathlib import Path
 
 from tests.mutations.defects import DEFECTS
+from tests.mutations.patching import ROOT
+
+HEAD = "| defect | in | broken invariant | caught by |\n|---|---|---|---|\n"
 
 
 def table() -> str:
     """Defect, where it is, what catches it."""
-    lines = ["| defect | in | broken invariant | caught by |", "|---|---|---|---|"]
+    lines = []
     for defect in DEFECTS:
         files = ", ".join(f"`{path}`" for path in dict.fromkeys(p.path for p in defect.patches))
-        lines.append(f"| {defect.name} | {files} | `{defect.invariant}` | {defect.caught_by} |")
-    return "\n".join(lines) + "\n"
+        broken = f"`{defect.invariant}`" if defect.invariant else "–"
+        lines.append(f"| {defect.name} | {files} | {broken} | {defect.caught_by} |\n")
+    return HEAD + "".join(lines)
+
+
+def redraw(page: Path) -> None:
+    """Replace the page's table.  AssertionError when there is not exactly one."""
+    text, drawn = re.subn(re.escape(HEAD) + r"(\|.*\n)*", lambda _: table(), page.read_text(encoding="utf-8"))
+    assert drawn == 1, page
+    page.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":
-    sys.stdout.write(table())
+    redraw(ROOT / "docs" / "simulator.md")

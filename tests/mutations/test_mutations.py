@@ -14,6 +14,7 @@ from tests.model.worlds import WORLDS
 from tests.mutations.defects import DEFECTS, Defect
 from tests.mutations.patching import Patch, install, patched
 from tests.mutations.render import table
+from tests.mutations.seek import first_shown, in_child, with_seed
 from tests.mutations.simulated import run_seed
 from tests.sim.oracle import INVARIANTS
 
@@ -27,10 +28,11 @@ def test_a_defect_is_caught_by_a_named_invariant(defect: Defect) -> None:
     line = [sys.executable, "-m", "tests.mutations", defect.name]
     done = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"{done.stdout}{done.stderr[-2000:]}"
-    assert done.stdout.startswith(f"{defect.invariant}: ")
+    said = f"FAILED: {defect.test}" if defect.test is not None else f"{defect.invariant}: "
+    assert done.stdout.splitlines()[-1].startswith(said)
 
 
-@pytest.mark.parametrize("defect", [d for d in DEFECTS if d.world is None], ids=lambda d: d.name)
+@pytest.mark.parametrize("defect", [d for d in DEFECTS if d.simulated], ids=lambda d: d.name)
 def test_without_the_defect_its_seed_is_green(defect: Defect) -> None:
     assert run_seed(defect.seed, defect.often) == (None, f"seed {defect.seed}")
 
@@ -46,13 +48,31 @@ def test_the_list_is_long_enough_and_names_invariants() -> None:
     assert len(DEFECTS) >= 16
     assert len({d.name for d in DEFECTS}) == len(DEFECTS)
     for defect in DEFECTS:
-        assert defect.invariant in (INVARIANTS if defect.world is None else MODEL_INVARIANTS)
+        assert defect.test is None or (not defect.invariant and defect.test.startswith("tests/"))
+        assert defect.test is not None or defect.invariant in (INVARIANTS if defect.simulated else MODEL_INVARIANTS)
         assert all(p.path.startswith(("chsink/", "statemachine/")) for p in defect.patches)
 
 
 def test_the_page_shows_the_list() -> None:
     page = (ROOT / "docs" / "simulator.md").read_text(encoding="utf-8")
-    assert table() in page, "run python -m tests.mutations.render and paste its output into docs/simulator.md"
+    assert table() in page, "run python -m tests.mutations.render"
+
+
+def test_a_seed_is_sought_where_the_recorded_one_shows_nothing() -> None:
+    defect = next(d for d in DEFECTS if d.name == "no token")
+    found = in_child(first_shown, defect.name, 1, 40)
+    assert found is not None and found <= defect.seed
+    assert in_child(first_shown, defect.name, 1, found - 1) is None
+
+
+def test_the_new_seed_of_a_defect_is_written_to_the_list() -> None:
+    text = (ROOT / "tests" / "mutations" / "defects.py").read_text(encoding="utf-8")
+    changed = with_seed(text, "no token", 77_777)
+    assert [new for old, new in zip(text.splitlines(), changed.splitlines(), strict=True) if old != new] == [
+        "        seed=77777,"
+    ]
+    with pytest.raises(AssertionError, match="topic recreated|token without"):
+        with_seed(text, "token without the incarnation's nonce", 1)
 
 
 def test_a_patch_that_does_not_fit_is_refused() -> None:
