@@ -15,32 +15,25 @@ transform keeps ``topic``, ``partition`` and ``offset``, turns each record into 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from chsink.batch.ledger import read_records
 from chsink.batch.loop import BatchLoop
 from chsink.batch.model import Assignment, PlannedBatch
 from chsink.batch.roles import Landing
-from chsink.checks import check_start
-from chsink.clickhouse.landing import open_landing
 from chsink.config import Config
 from chsink.connect import connected
 from chsink.errors import stream as errors
-from chsink.findings import raise_first
 from chsink.observe.metrics import Metrics
 from chsink.observe.observer import JobObserver
-from chsink.spark.checkpoint import checkpoint_findings
-from chsink.spark.checks import has_state
 from chsink.spark.folder import SparkFolder
 from chsink.spark.offset_log import planned_batch
+from chsink.spark.opening import check_checkpoint, open_for, source_offsets
 from chsink.spark.query import check_whole, current_query
 from chsink.spark.runner import SparkBatch, exact_reads
-from chsink.spark.starting import starting_offsets
 from chsink.spark.stream_plan import StreamPlan, of_frame
 from chsink.spark.task_check import check_ranges
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
@@ -76,8 +69,7 @@ class Sink:
         checkpoint = self.config.sink.checkpoint
         if checkpoint is None:
             raise errors.CHECKPOINT_NOT_SET()
-        folder = SparkFolder(checkpoint, stream.sparkSession)
-        raise_first(checkpoint_findings(folder, self.config.topics, has_state(self._services)))
+        check_checkpoint(self._services, SparkFolder(checkpoint, stream.sparkSession))
         self._loop.start(of_frame(stream), exact_reads)
         stream.sparkSession.conf.set(ARROW_ROWS, str(self.config.clickhouse.chunk_offsets))
         writer = stream.writeStream.foreachBatch(self).option("checkpointLocation", checkpoint)
@@ -120,17 +112,8 @@ class Sink:
         return kafka_stream(spark, self.config, self.starting_offsets(), headers=self.needs_headers())
 
     def starting_offsets(self) -> str:
-        """``startingOffsets`` for the Kafka source: the recorded end of each partition (``chsink.spark.starting``).
-
-        Spark uses it only with a new checkpoint, so a lost checkpoint costs nothing.  Offsets that Kafka has deleted
-        are left out: they are a gap, and ``errors.on_gap`` decides.
-        """
-        kafka, topics = self._services.kafka, self.config.topics
-        stored = read_records(self._services.store, self.config.sink.name)
-        routed = {(t.topic, t.name) for t in self._services.clickhouse.targets.values()}
-        records = {k.topic_partition: r for k, r in stored.items() if (k.topic, k.table) in routed}
-        held = kafka.log_starts(kafka.partitions(topics))
-        return json.dumps(starting_offsets(records, kafka.topic_ids(topics), held, self.config.kafka.starting_offsets))
+        """``startingOffsets`` for the Kafka source (``chsink.spark.opening``)."""
+        return source_offsets(self._services)
 
     def needs_headers(self) -> bool:
         """Whether a target table has a column for the records' headers, so that the source must read them."""
@@ -153,15 +136,7 @@ class Sink:
         return SparkBatch(run, frame, planned, stream)
 
     def _open(self, stream: StreamPlan) -> Landing[Assignment]:
-        """Check services and tables, then open the lander for the stream."""
-        isolation, services = self.config.kafka.isolation_level, self._services
-        if stream.isolation_level != isolation:
-            raise errors.ISOLATION_DIFFERS(stream=stream.isolation_level, job=isolation)
-        services.clickhouse.refresh()
-        check_start(services, stream)
-        return open_landing(
-            services.clickhouse, services.store, services.kafka, stream, observer=self.observer, log=self.log
-        )
+        return open_for(self._services, stream, self.observer)
 
     def _finished(self, batch: PlannedBatch) -> None:
         self.observer.finished(batch, self._services.kafka.log_ends(batch.ranges))

@@ -1,0 +1,55 @@
+"""What a start of the sink does before Spark plans a batch.  Nothing here imports Spark."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+from chsink.batch.ledger import read_records
+from chsink.batch.model import Assignment
+from chsink.batch.roles import Landing, Observer
+from chsink.checks import check_start
+from chsink.clickhouse.landing import open_landing
+from chsink.connect import Services
+from chsink.errors import stream as errors
+from chsink.findings import raise_first
+from chsink.ports import StreamShape
+from chsink.spark.checkpoint import Folder, checkpoint_findings
+from chsink.spark.checks import has_state
+from chsink.spark.starting import starting_offsets
+
+
+def check_checkpoint(services: Services, folder: Folder) -> None:
+    """Raise the first error of the checkpoint: damaged, another query's, or without the state it belongs to."""
+    raise_first(checkpoint_findings(folder, services.config.topics, has_state(services)))
+
+
+def source_offsets(services: Services) -> str:
+    """``startingOffsets`` for the Kafka source: the recorded end of each partition (``chsink.spark.starting``).
+
+    Spark uses it only with a new checkpoint, so a lost checkpoint costs nothing.  Offsets that Kafka has deleted are
+    left out: they are a gap, and ``errors.on_gap`` decides.
+    """
+    kafka, topics = services.kafka, services.config.topics
+    stored = read_records(services.store, services.config.sink.name)
+    routed = {(t.topic, t.name) for t in services.clickhouse.targets.values()}
+    records = {k.topic_partition: r for k, r in stored.items() if (k.topic, k.table) in routed}
+    held = kafka.log_starts(kafka.partitions(topics))
+    return json.dumps(starting_offsets(records, kafka.topic_ids(topics), held, services.config.kafka.starting_offsets))
+
+
+def open_for(
+    services: Services,
+    stream: StreamShape,
+    observer: Observer,
+    check: Callable[[Services, StreamShape], None] = check_start,
+) -> Landing[Assignment]:
+    """Check services and tables, then open the lander for the stream."""
+    isolation = services.config.kafka.isolation_level
+    if stream.isolation_level != isolation:
+        raise errors.ISOLATION_DIFFERS(stream=stream.isolation_level, job=isolation)
+    services.clickhouse.refresh()
+    check(services, stream)
+    return open_landing(
+        services.clickhouse, services.store, services.kafka, stream, observer=observer, log=services.log
+    )
