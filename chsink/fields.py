@@ -32,7 +32,14 @@ _MAX_PORT = 65_535
 class Section(BaseModel):
     """Base of all tables: immutable, no unknown keys, no type coercion."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False, hide_input_in_errors=True)
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        strict=True,
+        allow_inf_nan=False,
+        hide_input_in_errors=True,
+        use_attribute_docstrings=True,
+    )
 
 
 def matching(pattern: str, *, otherwise: Entry) -> AfterValidator:

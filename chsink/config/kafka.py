@@ -18,36 +18,23 @@ class Kafka(Section):
     Describe the connection once, with Java's option names, in `[kafka.options]`: chsink translates it for librdkafka.
     """
 
-    bootstrap: HostPorts = Field(description='Bootstrap servers: `"host:port,host:port"`, or a list.')
-    starting_offsets: Literal["earliest", "latest"] = Field(
-        default="earliest",
-        description="Where to begin at the first start, for a new topic and after a reset. Other partitions without a "
-        "record begin at the first offset.",
-    )
-    max_offsets_per_trigger: int | None = Field(
-        default=None,
-        gt=0,
-        description="Maximum offsets per micro-batch, over all partitions. Default: no limit. "
-        "A batch that is too large is landed in rounds.",
-    )
-    isolation_level: Literal["read_committed", "read_uncommitted"] = Field(
-        default="read_committed", description="`read_committed` leaves out records of aborted transactions."
-    )
-    timeout_s: float = Field(
-        default=20, gt=0, le=600, description="Timeout of a query for topics or offsets, in seconds."
-    )
-    options: KafkaOptions = Field(
-        default_factory=dict,
-        description=(
-            "Options of the Kafka client, with Java's names and without the prefix `kafka.`: SASL, TLS, fetch sizes. "
-            'A value is text, a number, a boolean, `{ env = "NAME" }` or `{ file = "path" }`.'
-        ),
-    )
-    client_options_: ClientOptions = Field(
-        default_factory=dict,
-        alias="client_options",
-        description="Options of librdkafka, which override the translated ones. Rarely needed.",
-    )
+    bootstrap: HostPorts
+    """Bootstrap servers: `"host:port,host:port"`, or a list."""
+    starting_offsets: Literal["earliest", "latest"] = "earliest"
+    """Where to begin at the first start, for a new topic and after a reset. Other partitions without a record begin
+    at the first offset."""
+    max_offsets_per_trigger: int | None = Field(default=None, gt=0)
+    """Maximum offsets per micro-batch, over all partitions. Default: no limit. A batch that is too large is landed
+    in rounds."""
+    isolation_level: Literal["read_committed", "read_uncommitted"] = "read_committed"
+    """`read_committed` leaves out records of aborted transactions."""
+    timeout_s: float = Field(default=20, gt=0, le=600)
+    """Timeout of a query for topics or offsets, in seconds."""
+    options: KafkaOptions = Field(default_factory=dict)
+    """Options of the Kafka client, with Java's names and without the prefix `kafka.`: SASL, TLS, fetch sizes. A
+    value is text, a number, a boolean, `{ env = "NAME" }` or `{ file = "path" }`."""
+    client_options_: ClientOptions = Field(default_factory=dict, alias="client_options")
+    """Options of librdkafka, which override the translated ones. Rarely needed."""
 
     def spark_options(self) -> dict[str, str]:
         """Options of Spark's Kafka source that concern the client: ``kafka.…``, with credentials in the clear."""

@@ -8,13 +8,14 @@ hide what is wrong in the others, nor the contradictions between those that are 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Annotated, Any
 
-from pydantic import Field, PrivateAttr, TypeAdapter, ValidationError
+from pydantic import ConfigDict, Field, PrivateAttr, ValidationError, ValidationInfo, field_validator
 from pydantic_core import ErrorDetails
 
 from chsink.config.checks import contradictions
@@ -25,13 +26,11 @@ from chsink.config.problems import InvalidConfigError, Problem, closest, problem
 from chsink.config.schema import Schema
 from chsink.config.sections import Errors, InDoubt, Observe, Route, Sink, Spark, Trigger
 from chsink.errors import ChsinkError, job_file
-from chsink.fields import Section, is_reference
+from chsink.fields import AsTuple, Section, is_reference
 from chsink.notation.sql import TableName
 from chsink.state import AnyStore, KeeperMap
 
-DEFAULT_ORIGIN = "default"
-Place = tuple[int | str, ...]
-
+_INDEX = re.compile(r"\[\d+\]")
 _WRONG_TYPES = {
     "string_type": "it must be text",
     "int_type": "it must be a whole number",
@@ -50,16 +49,25 @@ class Config(Section):
 
     sink: Sink
     kafka: Kafka
-    routes: tuple[Route, ...] = Field(alias="route")
+    routes: Annotated[tuple[Route, ...], AsTuple] = Field(alias="route")
     clickhouse: ClickHouse
-    state: AnyStore = Field(default=KeeperMap())
-    errors: Errors = Field(default=Errors())
-    trigger: Trigger = Field(default=Trigger())
-    in_doubt: InDoubt = Field(default=InDoubt())
-    observe: Observe = Field(default=Observe())
-    spark: Spark = Field(default=Spark())
+    state: AnyStore = KeeperMap()
+    errors: Errors = Errors()
+    trigger: Trigger = Trigger()
+    in_doubt: InDoubt = InDoubt()
+    observe: Observe = Observe()
+    spark: Spark = Spark()
 
+    model_config = ConfigDict(validate_default=True)
     _origins: dict[str, str] = PrivateAttr(default_factory=dict)
+
+    @field_validator("*")
+    @classmethod
+    def _collect(cls, section: Any, info: ValidationInfo) -> Any:
+        """Keep each valid section for :func:`build`, also when another one is broken."""
+        if info.context:
+            info.context["valid"][info.field_name] = section
+        return section
 
     @classmethod
     def from_mapping(
@@ -74,7 +82,7 @@ class Config(Section):
 
     def origin(self, key: str) -> str:
         """Where the value of a dotted key came from: a file's name, ``environment variable X``, … or ``default``."""
-        return self._origins.get(key, DEFAULT_ORIGIN)
+        return self._origins.get(key, "default")
 
     @property
     def topics(self) -> tuple[str, ...]:
@@ -111,9 +119,6 @@ def schema() -> Schema:
     return Schema(Config)
 
 
-# --- from a mapping --------------------------------------------------------------------------------------------------
-
-
 def build(
     data: Mapping[str, Any], origins: Mapping[str, str], *, environ: Mapping[str, str], folder: Path | None = None
 ) -> Config:
@@ -121,97 +126,89 @@ def build(
 
     References to files are taken from ``folder``.  Raises InvalidConfigError with every problem found.
     """
-    context = {"environ": environ, "folder": folder or Path()}
-    names = {field.alias or name: name for name, field in Config.model_fields.items()}
-    unknown = [name for name in data if name not in names]
-    found = [problem(name, job_file.UNKNOWN_SECTION(advice=schema().advice(name))) for name in unknown]
-    sections: dict[str, Any] = {}
-    for name, field_name in names.items():
-        if name not in data:
-            if Config.model_fields[field_name].is_required():
-                found.append(problem(name, _is_missing((name,))))
-            else:
-                sections[field_name] = Config.model_fields[field_name].default
-            continue
-        raw = tuple(data[name]) if name == "route" and isinstance(data[name], list) else data[name]
-        try:
-            sections[field_name] = _adapter(field_name).validate_python(raw, context=context)
-        except ValidationError as error:
-            found.extend(_problem_of(details, name, raw) for details in error.errors(include_url=False))
-    found.extend(contradictions(sections))
+    valid: dict[str, Any] = {}
+    found: list[Problem] = []
+    try:
+        config = Config.model_validate(
+            dict(data), context={"environ": environ, "folder": folder or Path(), "valid": valid}
+        )
+    except ValidationError as error:
+        found = [_problem_of(details, data) for details in error.errors(include_url=False)]
+    found.extend(contradictions(valid))
     if found:
         raise InvalidConfigError(_with_origin(each, origins) for each in found)
-    config = Config(**{name: sections[field_name] for name, field_name in names.items()})
     config._origins = dict(origins)
     return config
 
 
-@cache
-def _adapter(field_name: str) -> TypeAdapter[Any]:
-    return TypeAdapter(get_type_hints(Config, include_extras=True)[field_name])
+def origins_in(data: Mapping[str, Any], source: str) -> dict[str, str]:
+    """The origin of each key of a mapping: ``source``, or what a reference in it names."""
+    kinds = {"env": "environment variable", "file": "file"}
+    return {
+        path: " and ".join(f"{kinds[kind]} {name}" for kind, name in leaf.items()) + f", named in {source}"
+        if is_reference(leaf)
+        else source
+        for path, leaf in flat_items(data)
+    }
 
 
-def _problem_of(details: ErrorDetails, section: str, raw: Any) -> Problem:
-    union = len(schema().sections[section]) > 1  # then the place begins with the variant
-    place: Place = (section, *details["loc"][union:])
-    if details["type"] == "union_tag_invalid":
-        place = (section, "store")
-    return problem(_key_text(place), _error_of(details, place, raw))
+# --- pydantic's errors as problems -----------------------------------------------------------------------------------
 
 
-def _error_of(details: ErrorDetails, place: Place, raw: Any) -> ChsinkError:
+def _problem_of(details: ErrorDetails, data: Mapping[str, Any]) -> Problem:
+    section, *inner = details["loc"]
+    if len(schema().sections.get(str(section), ())) > 1:
+        inner = inner[1:] or ["store"] * (details["type"] == "union_tag_invalid")  # a union's place names the variant
+    parts = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in (section, *inner) if part != "[key]")
+    key = "".join(parts).removeprefix(".")
+    return problem(key, _error_of(details, _INDEX.sub("", key), data))
+
+
+def _error_of(details: ErrorDetails, path: str, data: Mapping[str, Any]) -> ChsinkError:
     kind, context = details["type"], details.get("ctx", {})
     if isinstance(raised := context.get("error"), ChsinkError):
         return raised
     if kind == "missing":
-        return _is_missing(place)
+        return _is_missing(path)
     if kind == "extra_forbidden":
-        return _unknown_key(place, raw)
+        return _unknown_key(path, data)
     if kind in ("literal_error", "union_tag_invalid"):
         given = details["input"] if kind == "literal_error" else context["tag"]
-        return _not_allowed(given, schema().keys[_path(place)].choices)
+        return _not_allowed(given, schema().keys[path].choices)
     reason = _WRONG_TYPES.get(kind) or details["msg"].replace("Input should", "it must", 1)
-    return job_file.WRONG_VALUE(reason=reason, advice=_type_advice(place))
+    return job_file.WRONG_VALUE(reason=reason, advice=_type_advice(path))
 
 
 def _not_allowed(given: Any, choices: tuple[str, ...]) -> ChsinkError:
+    use = f"use {_either(choices)}"
     if not isinstance(given, str):
-        return job_file.WRONG_VALUE(reason=_WRONG_TYPES["string_type"], advice=f"use {_either(choices)}")
+        return job_file.WRONG_VALUE(reason=_WRONG_TYPES["string_type"], advice=use)
     ambiguous = sum(given in choice for choice in choices) > 1
     meant = None if ambiguous else closest(given, choices)
-    advice = f'did you mean "{meant}"?' if meant else f"use {_either(choices)}"
-    return job_file.NOT_ALLOWED(value=repr(given), advice=advice)
+    return job_file.NOT_ALLOWED(value=repr(given), advice=f'did you mean "{meant}"?' if meant else use)
 
 
-def _unknown_key(place: Place, raw: Any) -> ChsinkError:
-    path = _path(place)
+def _unknown_key(path: str, data: Mapping[str, Any]) -> ChsinkError:
     section, _, name = path.partition(".")
-    others = [
-        _either(schema().choices(variant, "store"))
-        for variant in schema().sections[section]
-        if len(schema().sections[section]) > 1 and name in variant["properties"]
-    ]
-    if others:
-        return job_file.KEY_OF_ANOTHER_STORE(store=raw.get("store", "keepermap"), others=" or ".join(others))
+    if not name:
+        return job_file.UNKNOWN_SECTION(advice=schema().advice(path))
+    if section == "state" and (others := schema().stores_with(name)):
+        return job_file.KEY_OF_ANOTHER_STORE(store=data["state"].get("store", "keepermap"), others=_either(others))
     return job_file.UNKNOWN_KEY(advice=schema().advice(path))
 
 
-def _is_missing(place: Place) -> ChsinkError:
-    path = _path(place)
+def _is_missing(path: str) -> ChsinkError:
     if path == "route":
         return job_file.NO_ROUTE()
     key = schema().keys.get(path)
-    advice = f"set it: {key.description}" if key else f"add a section [{path}]"
-    return job_file.MISSING_KEY(advice=advice)
+    return job_file.MISSING_KEY(advice=f"set it: {key.description}" if key else f"add a section [{path}]")
 
 
-def _type_advice(place: Place) -> str:
-    if place == ("route",):
+def _type_advice(path: str) -> str:
+    if path == "route":
         return "write [[route]], with two brackets, once for each topic"
-    for length in range(len(place), 0, -1):
-        if key := schema().keys.get(_path(place[:length])):
-            return f"`{key.path}` takes: {key.type_text}. {key.description}".rstrip()
-    return f"write a table [{_path(place)}]"
+    key, _ = schema().longest(path)
+    return f"`{key.path}` takes: {key.type_text}. {key.description}" if key else f"write a table [{path}]"
 
 
 def _either(choices: Sequence[str]) -> str:
@@ -224,41 +221,3 @@ def _with_origin(each: Problem, origins: Mapping[str, str]) -> Problem:
     path = each.key.partition("[")[0]
     inner = (origin for key, origin in origins.items() if key.startswith(f"{path}."))
     return replace(each, origin=origins.get(path) or next(inner, ""))
-
-
-def _path(place: Place) -> str:
-    """The dotted path without indices: what the schema knows."""
-    return ".".join(part for part in place if isinstance(part, str) and part != "[key]")
-
-
-def _key_text(place: Place) -> str:
-    """The dotted path with indices: what a person reads."""
-    parts = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in place if part != "[key]")
-    return "".join(parts).removeprefix(".")
-
-
-# --- origins ---------------------------------------------------------------------------------------------------------
-
-
-def origins_in(data: Mapping[str, Any], source: str, prefix: str = "") -> dict[str, str]:
-    """The origin of each key of a mapping: ``source``, or what a reference in it names."""
-    found: dict[str, str] = {}
-    for name, value in data.items():
-        path = f"{prefix}{name}"
-        key = schema().keys.get(path)
-        if isinstance(value, Mapping) and value and not is_reference(value):
-            if key is not None and key.options:
-                found.update((f"{path}.{option}", _origin_of(leaf, source)) for option, leaf in flat_items(value))
-            else:
-                found.update(origins_in(value, source, f"{path}."))
-        else:
-            found[path] = _origin_of(value, source)
-    return found
-
-
-def _origin_of(value: Any, source: str) -> str:
-    if not is_reference(value):
-        return source
-    kinds = {"env": "environment variable", "file": "file"}
-    named = " and ".join(f"{kinds[kind]} {target}" for kind, target in value.items())
-    return f"{named}, named in {source}"

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from chsink.config.librdkafka import JAVA_ONLY, translated_options
 from chsink.config.model import schema
 from chsink.config.options import reserved
-from chsink.config.schema import Key, Node
+from chsink.config.schema import Key, Node, store_of
 
 _INTRODUCTION = """\
 # Configuration
@@ -71,8 +71,7 @@ def _sections() -> Iterator[str]:
         if len(tables) > 1:
             yield f"## `[{name}]`\n\nWhere chsink records which offsets have landed. `store` chooses one of these.\n"
             for table in tables:
-                [store] = schema().choices(table, "store")
-                yield from _section(f'### `store = "{store}"`', table)
+                yield from _section(f'### `store = "{store_of(table)}"`', table)
             continue
         yield from _section("## `[[route]]`" if name == "route" else f"## `[{name}]`", tables[0])
         if name == "kafka":

@@ -53,7 +53,7 @@ class Key:
     @property
     def description(self) -> str:
         """What the key means."""
-        return str(self.node.get("description", ""))
+        return " ".join(self.node.get("description", "").split())
 
     @property
     def type_text(self) -> str:
@@ -79,9 +79,7 @@ class Schema:
             known = self.keys.setdefault(key.path, key)
             if known.choices != key.choices:  # the same key of another table of a union
                 self.keys[key.path] = replace(known, node={**known.node, "enum": [*known.choices, *key.choices]})
-        self.sections: dict[str, tuple[Node, ...]] = {
-            name: self.tables(node)[0] for name, node in schema["properties"].items()
-        }
+        self.sections = {name: self.tables(node)[0] for name, node in schema["properties"].items()}
 
     def rows(self, table: Node, prefix: str = "", *, listed: bool = False) -> Iterator[Key]:
         """The keys of a table and of the tables in it."""
@@ -101,9 +99,9 @@ class Schema:
         union = (self._resolved(variant) for variant in inner.get("oneOf", (inner,)))
         return tuple(variant for variant in union if "properties" in variant), in_list
 
-    def choices(self, table: Node, name: str) -> tuple[str, ...]:
-        """The values allowed for a key of a table."""
-        return tuple(self._resolved(table["properties"][name]).get("enum", ()))
+    def stores_with(self, name: str) -> list[str]:
+        """The state stores that have a key ``name``."""
+        return [store_of(table) for table in self.sections["state"] if name in table["properties"]]
 
     def _resolved(self, node: Node) -> Node:
         """The node without references and without null."""
@@ -122,13 +120,16 @@ class Schema:
 
     def find(self, path: str) -> tuple[Key, str] | None:
         """The key of a dotted path and, within an option table, the option; None when there is no such key."""
-        parts = path.split(".")
-        for length in range(len(parts), 0, -1):
-            key = self.keys.get(".".join(parts[:length]))
-            if key is not None and not key.listed:
-                option = ".".join(parts[length:])
-                return (key, option) if key.options == bool(option) else None
-        return None
+        key, option = self.longest(path)
+        return (key, option) if key and not key.listed and key.options == bool(option) else None
+
+    def longest(self, path: str) -> tuple[Key | None, str]:
+        """The key that is the longest part of a dotted path, and what follows it."""
+        head, rest = path, ""
+        while head and head not in self.keys:
+            head, _, last = head.rpartition(".")
+            rest = f"{last}.{rest}" if rest else last
+        return self.keys.get(head), rest
 
     def path_of_variable(self, name: str) -> str:
         """The dotted path that ``CHSINK__SECTION__KEY`` names.
@@ -157,3 +158,8 @@ class Schema:
         if elsewhere := next((key for key in self.keys if key.rpartition(".")[2] == name), None):
             return f"did you mean `{elsewhere}`?"
         return f"remove it; {f'[{table}] has' if table else 'the sections are'}: {', '.join(self.names_in(table))}"
+
+
+def store_of(table: Node) -> str:
+    """The name of the state store whose table this is."""
+    return str(table["properties"]["store"]["const"])

@@ -18,8 +18,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
-from pydantic import Field
-
 from chsink.errors import preflight
 from chsink.fields import NodePath, Table, Url
 from chsink.findings import server_sentence
@@ -36,15 +34,16 @@ CONFLICTS = ("(Node exists)", "(Bad version)", "(No node)")
 class KeeperMap(StoreSettings):
     """State in a ClickHouse table of the engine KeeperMap. This is the default."""
 
-    store: Literal["keepermap"] = Field(default="keepermap", description="Which store.")
-    table: Table = Field(
-        default="chsink_state", description="Name of the table; its database is `clickhouse.database` by default."
-    )
-    path: NodePath = Field(default="/chsink/state", description="Path of the table's data in the Keeper.")
-    endpoint: Url | None = Field(
-        default=None, description="URL of the ClickHouse server that serves the table. Default: the first shard."
-    )
-    create_table: bool = Field(default=True, description="Whether to create the table if it does not exist.")
+    store: Literal["keepermap"] = "keepermap"
+    """Which store."""
+    table: Table = "chsink_state"
+    """Name of the table; its database is `clickhouse.database` by default."""
+    path: NodePath = "/chsink/state"
+    """Path of the table's data in the Keeper."""
+    endpoint: Url | None = None
+    """URL of the ClickHouse server that serves the table. Default: the first shard."""
+    create_table: bool = True
+    """Whether to create the table if it does not exist."""
 
     def table_name(self, database: str) -> TableName:
         """The table, in ``database`` unless it names one."""

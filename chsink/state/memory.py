@@ -11,8 +11,6 @@ import threading
 from collections.abc import Sequence
 from typing import Literal
 
-from pydantic import Field
-
 from chsink.ports import Outcome, Row, Swap
 from chsink.state.settings import ClickHouseAccess, StoreSettings
 
@@ -20,7 +18,8 @@ from chsink.state.settings import ClickHouseAccess, StoreSettings
 class Memory(StoreSettings):
     """State in the driver's memory. For evaluation only: after a crash or restart, rows may be lost or duplicated."""
 
-    store: Literal["memory"] = Field(description="Which store.")
+    store: Literal["memory"]
+    """Which store."""
 
     def open(self, _clickhouse: ClickHouseAccess, /) -> MemoryStore:
         """An empty store."""

@@ -26,9 +26,8 @@ class StoreSettings(Section):
     """Base of the section ``[state]``: one subclass for each store, which adds its own keys."""
 
     store: str
-    timeout_s: float = Field(
-        default=30, gt=0, le=3600, description="Seconds that one read or write of the state may take."
-    )
+    timeout_s: float = Field(default=30, gt=0, le=3600)
+    """Seconds that one read or write of the state may take."""
 
     @abstractmethod
     def open(self, clickhouse: ClickHouseAccess, /) -> StateStore:

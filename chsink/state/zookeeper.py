@@ -23,8 +23,6 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from urllib.parse import quote, unquote
 
-from pydantic import Field
-
 from chsink.fields import HostPorts, NodePath
 from chsink.ports import Outcome, Row, StoreUnavailable, Swap
 from chsink.state.groups import utf8, write_in_groups
@@ -42,9 +40,12 @@ _quiet.setLevel(logging.CRITICAL)
 class ZooKeeper(StoreSettings):
     """State in ZooKeeper, without ClickHouse."""
 
-    store: Literal["zookeeper"] = Field(description="Which store.")
-    zookeeper: HostPorts = Field(description='Servers of the ensemble: `"host:port,host:port"`, or a list.')
-    path: NodePath = Field(default="/chsink/state", description="Node under which the rows are kept.")
+    store: Literal["zookeeper"]
+    """Which store."""
+    zookeeper: HostPorts
+    """Servers of the ensemble: `"host:port,host:port"`, or a list."""
+    path: NodePath = "/chsink/state"
+    """Node under which the rows are kept."""
 
     def open(self, _clickhouse: ClickHouseAccess, /) -> ZooKeeperStore:
         """The store, not yet connected."""
