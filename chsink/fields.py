@@ -15,7 +15,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, SecretStr, ValidationInfo
 
@@ -27,19 +27,14 @@ _REFERENCE_KEYS = frozenset({"env", "file"})
 _HOST_PORT = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})")
 _CREDENTIAL = re.compile(r"password|secret|^sasl\.jaas\.config$|^ssl\.keystore\.key$|^ssl\.key\.pem$")
 _MAX_PORT = 65_535
+_DEFAULT_PORTS = {"http": 8123, "https": 8443}
 
 
 class Section(BaseModel):
-    """Base of all tables: immutable, no unknown keys, no type coercion."""
+    """Base of all tables: immutable, no unknown keys, no type coercion; a text below a key is its description."""
 
-    model_config = ConfigDict(
-        frozen=True,
-        extra="forbid",
-        strict=True,
-        allow_inf_nan=False,
-        hide_input_in_errors=True,
-        use_attribute_docstrings=True,
-    )
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False, hide_input_in_errors=True)
+    model_config |= ConfigDict(use_attribute_docstrings=True)
 
 
 def matching(pattern: str, *, otherwise: Entry) -> AfterValidator:
@@ -61,9 +56,6 @@ def _not_blank(text: str) -> str:
 
 Text = Annotated[str, AfterValidator(_not_blank)]
 NodePath = Annotated[str, matching(r"(/(?!\.{1,2}(/|$))[A-Za-z0-9._-]+){1,20}", otherwise=job_file.NOT_A_NODE_PATH)]
-
-
-# --- lists -----------------------------------------------------------------------------------------------------------
 
 
 def _as_tuple(value: Any) -> Any:
@@ -89,9 +81,6 @@ def _as_host_ports(value: Any) -> str:
 HostPorts = Annotated[str, BeforeValidator(_as_host_ports)]
 
 
-# --- tables ----------------------------------------------------------------------------------------------------------
-
-
 def _check_table(text: str) -> str:
     try:
         parse_table(text)
@@ -103,34 +92,22 @@ def _check_table(text: str) -> str:
 Table = Annotated[str, AfterValidator(_check_table)]
 
 
-# --- URLs ------------------------------------------------------------------------------------------------------------
-
-
-def _split_url(text: str) -> SplitResult | None:
-    """The parts, None where it is no URL of a host (urlsplit raises for a bad port or bracket)."""
+def _check_url(text: str) -> str:
     try:
         parts = urlsplit(text)
-        return parts if parts.hostname and parts.port != 0 else None
-    except ValueError:
-        return None
-
-
-def _check_url(text: str) -> str:
-    parts = _split_url(text)
-    if parts is not None and "@" in parts.netloc:
+        port = parts.port
+    except ValueError as error:  # a bad port or bracket
+        raise job_file.NOT_A_URL() from error
+    if "@" in parts.netloc:
         raise job_file.CREDENTIAL_IN_URL()
-    shaped = parts is not None and parts.scheme in ("http", "https") and not parts.query and not parts.fragment
-    if parts is None or not shaped or parts.path not in ("", "/"):
+    more = parts.path not in ("", "/") or parts.query or parts.fragment
+    if parts.scheme not in _DEFAULT_PORTS or not parts.hostname or port == 0 or more:
         raise job_file.NOT_A_URL()
-    default = 8123 if parts.scheme == "http" else 8443
-    host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
-    return f"{parts.scheme}://{host}:{parts.port or default}"
+    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    return f"{parts.scheme}://{host}:{port or _DEFAULT_PORTS[parts.scheme]}"
 
 
 Url = Annotated[str, AfterValidator(_check_url)]
-
-
-# --- credentials -----------------------------------------------------------------------------------------------------
 
 
 def is_credential(option: str) -> bool:
@@ -152,13 +129,13 @@ def resolved(value: Mapping[str, Any], info: ValidationInfo) -> SecretStr:
     """What a reference refers to, by the validation context's ``environ`` and ``folder``."""
     if not is_reference(value) or len(value) != 1 or not all(isinstance(name, str) for name in value.values()):
         raise job_file.NOT_A_REFERENCE()
-    context: Mapping[str, Any] = info.context or {}
-    if "env" in value:
-        text = context.get("environ", os.environ).get(value["env"])
-        if text is None:
-            raise job_file.VARIABLE_NOT_SET(variable=value["env"])
-        return SecretStr(text)
-    path = Path(context.get("folder", "."), value["file"])
+    [(kind, name)] = value.items()
+    context: Mapping[str, Any] = info.context or {"environ": os.environ, "folder": Path()}
+    if kind == "env":
+        if name not in context["environ"]:
+            raise job_file.VARIABLE_NOT_SET(variable=name)
+        return SecretStr(context["environ"][name])
+    path = Path(context["folder"], name)
     try:
         return SecretStr(path.read_text(encoding="utf-8").rstrip("\r\n"))
     except (OSError, UnicodeDecodeError) as error:

@@ -6,30 +6,10 @@ contradictions or raises :class:`InvalidConfigError` with every problem found.  
 
 from __future__ import annotations
 
-from chsink.config.clickhouse import ClickHouse, Endpoint, Tls
-from chsink.config.kafka import Kafka
 from chsink.config.load import load
 from chsink.config.model import Config
 from chsink.config.problems import InvalidConfigError, Problem
-from chsink.config.sections import Errors, InDoubt, Observe, Route, Sink, Spark, Trigger
+from chsink.config.sections import Route
 from chsink.config.show import Setting, settings
 
-__all__ = [
-    "ClickHouse",
-    "Config",
-    "Endpoint",
-    "Errors",
-    "InDoubt",
-    "InvalidConfigError",
-    "Kafka",
-    "Observe",
-    "Problem",
-    "Route",
-    "Setting",
-    "Sink",
-    "Spark",
-    "Tls",
-    "Trigger",
-    "load",
-    "settings",
-]
+__all__ = ["Config", "InvalidConfigError", "Problem", "Route", "Setting", "load", "settings"]

@@ -12,10 +12,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from chsink.config.clickhouse import ClickHouse
-from chsink.config.kafka import Kafka
 from chsink.config.problems import Problem, problem
-from chsink.config.sections import InDoubt, Route, Trigger
+from chsink.config.sections import ClickHouse, InDoubt, Kafka, Route, Trigger
 from chsink.errors import job_file
 from chsink.fields import is_credential, reveal
 from chsink.state import KeeperMap, StoreSettings

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from importlib.resources import files
 
 from chsink.config.problems import closest
-from chsink.errors import ChsinkError, job_file
+from chsink.errors import ChsinkError, ConfigError, job_file
 
 _DATA = tomllib.loads(files("chsink.config").joinpath("librdkafka.toml").read_text(encoding="utf-8"))
 _RENAMED: Mapping[str, str] = _DATA["renamed"]
@@ -29,14 +29,8 @@ _COMPANIONS = frozenset(_DATA["options"]["companions"])
 JAVA_ONLY = frozenset(_DATA["options"]["java_only"])
 _JAVA_ONLY_PREFIXES = tuple(_DATA["options"]["java_only_prefixes"])
 _CONNECTION = ("security.", "ssl.", "sasl.", "client.")
-_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+_LOGINS: Mapping[str, Mapping[str, str]] = _DATA["logins"]
 _JAAS_ENTRY = re.compile(r"""([\w.]+)\s*=\s*("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[^\s;]+)""", re.DOTALL)
-_LOGIN = {"username": "sasl.username", "password": "sasl.password"}
-_BEARER_LOGIN = {
-    "clientId": "sasl.oauthbearer.client.id",
-    "clientSecret": "sasl.oauthbearer.client.secret",
-    "scope": "sasl.oauthbearer.scope",
-}
 
 
 @dataclass(slots=True)
@@ -50,17 +44,30 @@ class Translation:
 def translate(java: Mapping[str, str], replaced: Mapping[str, str]) -> Translation:
     """``java`` options as librdkafka's, overridden by ``replaced`` (which are librdkafka's already)."""
     done = Translation()
-    for option, value in java.items():
-        if option in _RENAMED:
-            done.options[_RENAMED[option]] = value
-        elif option in _SPECIAL:
-            _SPECIAL[option](java, done)
-        elif option.startswith(_CONNECTION) and not _is_ignored(option):
-            done.refused.append((option, _no_counterpart(option)))
     families = {_family(option) for option in replaced}
-    done.refused = [(option, error) for option, error in done.refused if _family(option) not in families]
-    done.options.update(replaced)
+    login = ["sasl.mechanism"] if java.get("security.protocol", "").upper().startswith("SASL_") else []
+    for option in dict.fromkeys([*java, *login]):
+        try:
+            done.options |= _translated(option, java)
+        except ConfigError as error:
+            if _family(option) not in families:
+                done.refused.append((option, error))
+    done.options |= replaced
     return done
+
+
+def _translated(option: str, java: Mapping[str, str]) -> dict[str, str]:
+    """One option in librdkafka's names; nothing where it is not needed there.  Raises CHS-109 without counterpart."""
+    if option in _RENAMED:
+        return {_RENAMED[option]: java[option]}
+    if option in _SPECIAL:
+        return _SPECIAL[option](java)
+    ignored = option in JAVA_ONLY or option in _COMPANIONS or option.startswith(_JAVA_ONLY_PREFIXES)
+    if ignored or not option.startswith(_CONNECTION):
+        return {}
+    meant = closest(option, translated_options() | JAVA_ONLY)
+    asked = f"did you mean `{meant}`? If not, " if meant else ""
+    raise job_file.NO_COUNTERPART(asked=asked, family=_family(option))
 
 
 def translated_options() -> frozenset[str]:
@@ -72,72 +79,52 @@ def _family(option: str) -> str:
     return option.partition(".")[0]
 
 
-def _is_ignored(option: str) -> bool:
-    return option in JAVA_ONLY or option in _COMPANIONS or option.startswith(_JAVA_ONLY_PREFIXES)
+def _truststore(java: Mapping[str, str]) -> dict[str, str]:
+    if java.get("ssl.truststore.type", "JKS").upper() != "PEM":
+        raise job_file.TRUST_STORE_NOT_PEM()
+    return {"ssl.ca.location": java["ssl.truststore.location"]}
 
 
-def _no_counterpart(option: str) -> ChsinkError:
-    meant = closest(option, translated_options() | JAVA_ONLY)
-    asked = f"did you mean `{meant}`? If not, " if meant else ""
-    return job_file.NO_COUNTERPART(asked=asked, family=_family(option))
-
-
-def _truststore(java: Mapping[str, str], done: Translation) -> None:
-    if java.get("ssl.truststore.type", "JKS").upper() == "PEM":
-        done.options["ssl.ca.location"] = java["ssl.truststore.location"]
-    else:
-        done.refused.append(("ssl.truststore.location", job_file.TRUST_STORE_NOT_PEM()))
-
-
-def _keystore(java: Mapping[str, str], done: Translation) -> None:
+def _keystore(java: Mapping[str, str]) -> dict[str, str]:
     path, kind = java["ssl.keystore.location"], java.get("ssl.keystore.type", "JKS").upper()
     if kind == "PEM":  # one file with the chain and the key: each reader takes its own blocks
-        done.options |= {"ssl.certificate.location": path, "ssl.key.location": path}
-    elif kind == "PKCS12":
-        password = java.get("ssl.keystore.password", "")
-        done.options |= {"ssl.keystore.location": path, "ssl.keystore.password": password}
-    else:
-        done.refused.append(("ssl.keystore.location", job_file.KEY_STORE_NOT_PEM()))
+        return {"ssl.certificate.location": path, "ssl.key.location": path}
+    if kind == "PKCS12":
+        return {"ssl.keystore.location": path, "ssl.keystore.password": java.get("ssl.keystore.password", "")}
+    raise job_file.KEY_STORE_NOT_PEM()
 
 
-def _identification(java: Mapping[str, str], done: Translation) -> None:
+def _identification(java: Mapping[str, str]) -> dict[str, str]:
     # Java switches the check off with an empty text, librdkafka with "none".
     name = "ssl.endpoint.identification.algorithm"
-    done.options[name] = java[name].strip() or "none"
+    return {name: java[name].strip() or "none"}
 
 
-def _protocol(java: Mapping[str, str], done: Translation) -> None:
-    done.options["security.protocol"] = java["security.protocol"]
-    if java["security.protocol"].upper().startswith("SASL_") and "sasl.mechanism" not in java:
-        done.refused.append(("sasl.mechanism", job_file.NO_MECHANISM()))
-
-
-def _mechanism(java: Mapping[str, str], done: Translation) -> None:
+def _mechanism(java: Mapping[str, str]) -> dict[str, str]:
+    if "sasl.mechanism" not in java:
+        raise job_file.NO_MECHANISM()
     mechanism = java["sasl.mechanism"].upper()
-    if mechanism not in _MECHANISMS:
-        done.refused.append(("sasl.mechanism", job_file.MECHANISM_UNSUPPORTED(mechanism=mechanism)))
-        return
-    done.options["sasl.mechanism"] = mechanism
-    if mechanism == "OAUTHBEARER":
-        done.options["sasl.oauthbearer.method"] = "oidc"
+    if mechanism not in _LOGINS:
+        raise job_file.MECHANISM_UNSUPPORTED(mechanism=mechanism)
+    method = {"sasl.oauthbearer.method": "oidc"} if mechanism == "OAUTHBEARER" else {}
+    return {"sasl.mechanism": mechanism, **method}
 
 
-def _jaas(java: Mapping[str, str], done: Translation) -> None:
+def _jaas(java: Mapping[str, str]) -> dict[str, str]:
     entries = {name: _unquoted(value) for name, value in _JAAS_ENTRY.findall(java["sasl.jaas.config"])}
-    bearer = java.get("sasl.mechanism", "").upper() == "OAUTHBEARER"
-    names = _BEARER_LOGIN if bearer else _LOGIN
+    mechanism = java.get("sasl.mechanism", "").upper()
+    names = _LOGINS.get(mechanism, _LOGINS["PLAIN"])
     if missing := " and ".join(name for name in names if name not in entries and name != "scope"):
-        incomplete = job_file.BEARER_LOGIN_INCOMPLETE if bearer else job_file.LOGIN_INCOMPLETE
-        done.refused.append(("sasl.jaas.config", incomplete(missing=missing)))
-    done.options |= {names[entry]: value for entry, value in entries.items() if entry in names}
+        bearer = mechanism == "OAUTHBEARER"
+        raise (job_file.BEARER_LOGIN_INCOMPLETE if bearer else job_file.LOGIN_INCOMPLETE)(missing=missing)
+    return {names[entry]: value for entry, value in entries.items() if entry in names}
 
 
 def _unquoted(text: str) -> str:
     return re.sub(r"\\(.)", r"\1", text[1:-1], flags=re.DOTALL) if text[0] in "\"'" else text
 
 
-_SPECIAL: dict[str, Callable[[Mapping[str, str], Translation], None]] = {
-    "security.protocol": _protocol,
+_SPECIAL: dict[str, Callable[[Mapping[str, str]], dict[str, str]]] = {
     "ssl.truststore.location": _truststore,
     "ssl.keystore.location": _keystore,
     "ssl.endpoint.identification.algorithm": _identification,

@@ -7,13 +7,12 @@ import copy
 import os
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from pydantic import SecretStr
 
-from chsink.config.model import Config, build, origins_in, schema
+from chsink.config.model import Config, schema
 from chsink.config.problems import InvalidConfigError, Problem, problem
 from chsink.config.schema import Key
 from chsink.errors import ChsinkError, job_file
@@ -32,20 +31,20 @@ def load(
     Raises InvalidConfigError with every problem found; CHS-101 alone when the file cannot be read.
     """
     environ = os.environ if environ is None else environ
-    data = _read(Path(path))
-    layers = _Layers(str(path), data, origins_in(data, str(path)))
+    layers = _Layers(str(path), _read(Path(path)))
     for name in sorted(environ):
         if name.startswith(VARIABLE_PREFIX):
             layers.override(schema().path_of_variable(name), environ[name], f"environment variable {name}")
     for key, value in (overrides or {}).items():
         layers.override(key, value, "override")
-    try:
-        config = build(layers.data, layers.origins, environ=environ, folder=Path(path).parent)
-    except InvalidConfigError as error:
-        raise InvalidConfigError([*layers.found, *error.problems]) from None
-    if layers.found:
-        raise InvalidConfigError(layers.found)
-    return config
+    return Config.from_mapping(
+        layers.data,
+        source=layers.file,
+        environ=environ,
+        folder=Path(path).parent,
+        origins=layers.origins,
+        problems=layers.problems,
+    )
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -63,20 +62,20 @@ def _read(path: Path) -> dict[str, Any]:
     raise InvalidConfigError([problem("", wrong)])
 
 
-@dataclass(slots=True)
 class _Layers:
     """The mapping so far, the origin of each key in it, and the problems met on the way."""
 
-    file: str
-    data: dict[str, Any]
-    origins: dict[str, str]
-    found: list[Problem] = field(default_factory=list)
+    def __init__(self, file: str, data: dict[str, Any]) -> None:
+        self.file = file
+        self.data = data
+        self.origins: dict[str, str] = {}
+        self.problems: list[Problem] = []
 
     def override(self, path: str, value: Any, origin: str) -> None:
         """Put ``value`` at a dotted path, over whatever is there."""
         known = schema().find(path)
         if known is None:
-            self.found.append(problem(path, job_file.UNKNOWN_KEY(advice=schema().advice(path)), origin))
+            self.problems.append(problem(path, job_file.UNKNOWN_KEY(advice=schema().advice(path)), origin))
             return
         key, option = known
         *tables, last = [*key.path.split("."), option] if option else key.path.split(".")
@@ -88,8 +87,8 @@ class _Layers:
         if option:
             _remove(table, option.split("."))
         table[last] = _parsed(value, key, option) if isinstance(value, str) else copy.deepcopy(value)
-        if path == "trigger.mode" and value == "available_now" and self.origins.get("trigger.interval") == self.file:
-            del table["interval"], self.origins["trigger.interval"]  # it belongs to the mode that is replaced
+        if path == "trigger.mode" and value == "available_now" and "trigger.interval" not in self.origins:
+            table.pop("interval", None)  # the file's interval belongs to the mode that is replaced
         self.origins[path] = origin
 
 

@@ -19,12 +19,10 @@ from pydantic import ConfigDict, Field, PrivateAttr, ValidationError, Validation
 from pydantic_core import ErrorDetails
 
 from chsink.config.checks import contradictions
-from chsink.config.clickhouse import ClickHouse
-from chsink.config.kafka import Kafka
 from chsink.config.options import flat_items
 from chsink.config.problems import InvalidConfigError, Problem, closest, problem
 from chsink.config.schema import Schema
-from chsink.config.sections import Errors, InDoubt, Observe, Route, Sink, Spark, Trigger
+from chsink.config.sections import ClickHouse, Errors, InDoubt, Kafka, Observe, Route, Sink, Spark, Trigger
 from chsink.errors import ChsinkError, job_file
 from chsink.fields import AsTuple, Section, is_reference
 from chsink.notation.sql import TableName
@@ -71,14 +69,34 @@ class Config(Section):
 
     @classmethod
     def from_mapping(
-        cls, data: Mapping[str, Any], *, source: str = "mapping", environ: Mapping[str, str] | None = None
+        cls,
+        data: Mapping[str, Any],
+        *,
+        source: str = "mapping",
+        environ: Mapping[str, str] | None = None,
+        folder: Path | None = None,
+        origins: Mapping[str, str] | None = None,
+        problems: Sequence[Problem] = (),
     ) -> Config:
         """The configuration in ``data``, which is shaped like the job file.
 
-        ``source`` is what provenance calls it.  ``environ`` (default: the process's) resolves ``{ env = … }``.
-        Raises InvalidConfigError with every problem found.
+        ``source`` is what provenance calls it, where ``origins`` does not say more for a dotted key.  ``environ``
+        (default: the process's) resolves ``{ env = … }``, ``folder`` is where ``{ file = … }`` starts.
+        Raises InvalidConfigError with ``problems`` and every problem found.
         """
-        return build(data, origins_in(data, source), environ=os.environ if environ is None else environ)
+        origins = origins_in(data, source) | dict(origins or {})
+        valid: dict[str, Any] = {}
+        found: list[Problem] = []
+        context = {"environ": os.environ if environ is None else environ, "folder": folder or Path(), "valid": valid}
+        try:
+            config = cls.model_validate(dict(data), context=context)
+        except ValidationError as error:
+            found = [_problem_of(details, data) for details in error.errors(include_url=False)]
+        found.extend(contradictions(valid))
+        if problems or found:
+            raise InvalidConfigError([*problems, *(_with_origin(each, origins) for each in found)])
+        config._origins = origins
+        return config
 
     def origin(self, key: str) -> str:
         """Where the value of a dotted key came from: a file's name, ``environment variable X``, … or ``default``."""
@@ -117,28 +135,6 @@ class Config(Section):
 def schema() -> Schema:
     """The keys of the job file."""
     return Schema(Config)
-
-
-def build(
-    data: Mapping[str, Any], origins: Mapping[str, str], *, environ: Mapping[str, str], folder: Path | None = None
-) -> Config:
-    """The configuration in ``data``, with the origin of each dotted key.
-
-    References to files are taken from ``folder``.  Raises InvalidConfigError with every problem found.
-    """
-    valid: dict[str, Any] = {}
-    found: list[Problem] = []
-    try:
-        config = Config.model_validate(
-            dict(data), context={"environ": environ, "folder": folder or Path(), "valid": valid}
-        )
-    except ValidationError as error:
-        found = [_problem_of(details, data) for details in error.errors(include_url=False)]
-    found.extend(contradictions(valid))
-    if found:
-        raise InvalidConfigError(_with_origin(each, origins) for each in found)
-    config._origins = dict(origins)
-    return config
 
 
 def origins_in(data: Mapping[str, Any], source: str) -> dict[str, str]:

@@ -69,10 +69,9 @@ def _flatten(value: Any) -> Any:
 
 def _passing(table: str) -> AfterValidator:
     def check(name: str) -> str:
-        reason = refused(table, name)
-        if reason is not None:
+        if reason := refused(table, name):
             instead = reason.startswith("set `")
-            raise (job_file.SET_ELSEWHERE(advice=reason) if instead else job_file.RESERVED(reason=reason))
+            raise job_file.SET_ELSEWHERE(advice=reason) if instead else job_file.RESERVED(reason=reason)
         return name
 
     return AfterValidator(check)

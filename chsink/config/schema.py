@@ -138,13 +138,12 @@ class Schema:
         there is no lower case: ``CHSINK__KAFKA__OPTIONS__SASL_MECHANISM`` is ``kafka.options.sasl.mechanism``.
         """
         parts = name.split("__")[1:]
-        for length in range(1, len(parts)):
-            table = self.keys.get(".".join(parts[:length]).lower())
-            if table is not None and table.options:
-                option = "__".join(parts[length:])
-                option = option.lower() if option == option.upper() else option
-                return f"{table.path}.{option if table.path in _UNDERSCORED else option.replace('_', '.')}"
-        return ".".join(parts).lower()
+        table, option = self.longest(".".join(parts).lower())
+        if table is None or not table.options or not option:
+            return ".".join(parts).lower()
+        option = "__".join(parts[table.path.count(".") + 1 :])
+        option = option.lower() if option == option.upper() else option
+        return f"{table.path}.{option if table.path in _UNDERSCORED else option.replace('_', '.')}"
 
     def advice(self, path: str) -> str:
         """What to do about an unknown key."""

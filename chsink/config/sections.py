@@ -1,17 +1,19 @@
-"""The small sections of the job file."""
+"""The sections of the job file: each key with its type, its bounds, its default and its description."""
 
 from __future__ import annotations
 
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, SecretStr, model_validator
 
-from chsink.config.options import SparkConf, reserved
+from chsink.config.librdkafka import Translation, translate
+from chsink.config.options import ClientOptions, KafkaOptions, Settings, SparkConf, reserved
 from chsink.errors import job_file
-from chsink.fields import AsTuple, Section, Table, Text, matching
+from chsink.fields import AsTuple, HostPorts, Password, Section, Table, Text, Url, matching, reveal
 from chsink.notation.sql import TableName, parse_table
 
+_MIB = 1024 * 1024
 _INTERVAL = r"([0-9]{1,9}) (millisecond|second|minute|hour)s?"
 _UNIT_MS = {"millisecond": 1, "second": 1_000, "minute": 60_000, "hour": 3_600_000}
 
@@ -47,6 +49,126 @@ class Route(Section):
     def target(self) -> TableName:
         """The table, by its bare names; without a database where the default is meant."""
         return parse_table(self.table)
+
+
+class Kafka(Section):
+    """Where the records come from.
+
+    Spark's source (a Java client) and chsink's own queries for topics and offsets (librdkafka) use the same cluster.
+    Describe the connection once, with Java's option names, in `[kafka.options]`: chsink translates it for librdkafka.
+    """
+
+    bootstrap: HostPorts
+    """Bootstrap servers: `"host:port,host:port"`, or a list."""
+    starting_offsets: Literal["earliest", "latest"] = "earliest"
+    """Where to begin at the first start, for a new topic and after a reset. Other partitions without a record begin
+    at the first offset."""
+    max_offsets_per_trigger: int | None = Field(default=None, gt=0)
+    """Maximum offsets per micro-batch, over all partitions. Default: no limit. A batch that is too large is landed
+    in rounds."""
+    isolation_level: Literal["read_committed", "read_uncommitted"] = "read_committed"
+    """`read_committed` leaves out records of aborted transactions."""
+    timeout_s: float = Field(default=20, gt=0, le=600)
+    """Timeout of a query for topics or offsets, in seconds."""
+    options: KafkaOptions = Field(default_factory=dict)
+    """Options of the Kafka client, with Java's names and without the prefix `kafka.`: SASL, TLS, fetch sizes. A
+    value is text, a number, a boolean, `{ env = "NAME" }` or `{ file = "path" }`."""
+    client_options_: ClientOptions = Field(default_factory=dict, alias="client_options")
+    """Options of librdkafka, which override the translated ones. Rarely needed."""
+
+    def spark_options(self) -> dict[str, str]:
+        """Options of Spark's Kafka source that concern the client: ``kafka.…``, with credentials in the clear."""
+        options = {f"kafka.{name}": reveal(value) for name, value in self.options.items()}
+        return options | {
+            "kafka.bootstrap.servers": self.bootstrap,
+            "kafka.isolation.level": self.isolation_level,
+        }
+
+    def client_options(self) -> dict[str, str]:
+        """Properties of a librdkafka client, with credentials in the clear."""
+        translation = self.translated()
+        assert not translation.refused, "a Config is made only when every option has a counterpart (config.checks)"
+        return {"bootstrap.servers": self.bootstrap} | translation.options
+
+    def translated(self) -> Translation:
+        """``options`` for librdkafka, and what of them has no counterpart."""
+        java = {name: reveal(value) for name, value in self.options.items()}
+        return translate(java, {name: reveal(value) for name, value in self.client_options_.items()})
+
+
+class Endpoint(Section):
+    """One shard: its URL, further replicas, its weight. A plain text is short for `{ url = "…" }`."""
+
+    url: Url
+    """URL of ClickHouse's HTTP interface, `http[s]://host[:port]` (8123, 8443)."""
+    weight: int = Field(default=1, ge=1, le=1_000_000)
+    """Share of the rows, as in a `Distributed` table."""
+    replicas: Annotated[tuple[Url, ...], AsTuple] = ()
+    """URLs of further replicas of the shard, tried in this order."""
+    name: str = Field(default="", max_length=100)
+    """A name that identifies the shard even if its URLs change."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_text(cls, value: Any) -> Any:
+        return {"url": value} if isinstance(value, str) else value
+
+    @property
+    def urls(self) -> tuple[str, ...]:
+        """All replicas, the first one first."""
+        return (self.url, *self.replicas)
+
+
+class Tls(Section):
+    """TLS to ClickHouse, for `https://` endpoints. The files must exist on the driver and on every executor."""
+
+    ca_file: Text | None = None
+    """CA certificates to trust, as a PEM file. Default: the system's."""
+    cert_file: Text | None = None
+    """Client certificate chain, as a PEM file."""
+    key_file: Text | None = None
+    """Private key of the client certificate, as a PEM file."""
+    verify: bool = True
+    """Whether to verify the server's certificate and host name."""
+
+
+class ClickHouse(Section):
+    """Where the rows land: one endpoint for each shard."""
+
+    endpoints: Annotated[tuple[Endpoint, ...], AsTuple]
+    """The shards, each a URL or a table `{ url, weight, replicas, name }`. Use the order and the weights of the
+    `Distributed` table over them."""
+    user: Text = "default"
+    """User name, the same for all endpoints."""
+    password: Password = SecretStr("")
+    """`{ env = "NAME" }` or `{ file = "path" }`. Default: no password."""
+    database: Text = "default"
+    """Database of tables whose name has none."""
+    tls: Tls = Tls()
+    """TLS to ClickHouse."""
+    hash_function: Literal["xxHash64", "intHash64"] = "xxHash64"
+    """Hash function of the sharding expression of the `Distributed` table."""
+    shard_key: Annotated[tuple[Text, ...], AsTuple] = ()
+    """Columns that choose the shard. Required with more than one endpoint."""
+    compression: Literal["none", "lz4", "zstd"] = "lz4"
+    """Compression of inserts."""
+    chunk_offsets: int = Field(default=100_000, ge=1, le=10_000_000)
+    """Offsets per chunk. chsink sends one insert per chunk and shard."""
+    max_chunk_bytes: int = Field(default=256 * _MIB, ge=_MIB, le=2047 * _MIB)
+    """Maximum size of one insert in memory, in bytes."""
+    connect_timeout_s: float = Field(default=10, gt=0, le=3600)
+    """Timeout of a connection, in seconds."""
+    insert_timeout_s: float = Field(default=120, gt=0, le=86_400)
+    """Timeout of one attempt of an insert, in seconds."""
+    retry_for_s: float = Field(default=300, ge=0, le=86_400)
+    """How long to retry an insert or a query, in seconds, pauses included."""
+    settings: Settings = Field(default_factory=dict)
+    """Further ClickHouse settings for every insert."""
+
+    @property
+    def total_weight(self) -> int:
+        """Sum of the shards' weights: what the hash is divided by."""
+        return sum(endpoint.weight for endpoint in self.endpoints)
 
 
 class Errors(Section):

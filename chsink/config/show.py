@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from pydantic import SecretStr
 
 from chsink.config.model import Config, schema
+from chsink.config.options import flat_items
 from chsink.fields import is_credential
 
 HIDDEN = "***"
@@ -29,17 +29,9 @@ class Setting:
 
 def settings(config: Config) -> list[Setting]:
     """Every value of the configuration, in the order of the model, defaults included."""
-    whole = dict(_leaves(config.model_dump(by_alias=True)))
-    brief = dict(_leaves(config.model_dump(by_alias=True, exclude_defaults=True)))  # for the tables in lists
-    return [Setting(key, _plain(brief.get(key, value), key), config.origin(key)) for key, value in whole.items()]
-
-
-def _leaves(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for name, value in table.items():
-        if isinstance(value, Mapping):
-            yield from _leaves(value, f"{prefix}{name}.")
-        else:
-            yield prefix + name, value
+    whole = flat_items(config.model_dump(by_alias=True))
+    brief = dict(flat_items(config.model_dump(by_alias=True, exclude_defaults=True)))  # for the tables in lists
+    return [Setting(key, _plain(brief.get(key, value), key), config.origin(key)) for key, value in whole if value != {}]
 
 
 def _plain(value: Any, key: str) -> Any:

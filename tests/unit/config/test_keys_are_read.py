@@ -13,7 +13,7 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from chsink.config import clickhouse, kafka, sections
+from chsink.config import sections
 from chsink.state import KeeperMap, Memory, ZooKeeper
 
 CHSINK = Path(__file__).parents[3] / "chsink"
@@ -22,11 +22,11 @@ READS_NOTHING = {"config/checks.py", "config/reference.py", "config/schema.py", 
 
 MODELS: dict[str, tuple[type[BaseModel], ...]] = {
     "sink": (sections.Sink,),
-    "kafka": (kafka.Kafka,),
+    "kafka": (sections.Kafka,),
     "routes": (sections.Route,),
-    "clickhouse": (clickhouse.ClickHouse,),
-    "endpoints": (clickhouse.Endpoint,),
-    "tls": (clickhouse.Tls,),
+    "clickhouse": (sections.ClickHouse,),
+    "endpoints": (sections.Endpoint,),
+    "tls": (sections.Tls,),
     "state": (KeeperMap, ZooKeeper, Memory),
     "errors": (sections.Errors,),
     "trigger": (sections.Trigger,),
