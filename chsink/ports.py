@@ -233,11 +233,15 @@ class BlockWriter(Protocol):
 # --- Kafka ---------------------------------------------------------------------------------------------------------
 
 
-class KafkaCluster(Protocol):
-    """What the driver asks Kafka itself."""
+class TopicIds(Protocol):
+    """What tells one life of a topic from the next.  Asked by the driver, and by tasks before they send."""
 
     def topic_ids(self, topics: Iterable[str]) -> dict[str, str | None]:
         """Each topic's id, None where the broker is too old to have one.  A missing topic is a PreflightError."""
+
+
+class KafkaCluster(TopicIds, Protocol):
+    """What the driver asks Kafka itself."""
 
     def partitions(self, topics: Iterable[str]) -> list[TopicPartition]:
         """All partitions of the topics, sorted."""

@@ -74,10 +74,24 @@ class Driver:
     # --- start ----------------------------------------------------------------------------------------------------
 
     def claim(self, layouts: Mapping[str, str]) -> None:
-        """Claim the sink, with a row for every partition of its topics."""
+        """Claim the sink, with a row for every partition of its topics.
+
+        PreflightError when a table has rows of a partition of which nothing was ever announced: the state was lost.
+        """
         partitions = self.kafka.partitions(self.routes)
         self.ledger.claim([self._key(tp) for tp in partitions], layouts)
+        self._check_nothing_landed(partitions)
         self.observer.state(self.ledger.records)
+
+    def _check_nothing_landed(self, partitions: Iterable[TopicPartition]) -> None:
+        """Asked once the sink is ours: from here on only we announce, and a lost state would cost us the claim."""
+        unknown: dict[str, list[int]] = {}
+        for tp in partitions:
+            if self.ledger.records[self._key(tp)].known_end == 0:
+                unknown.setdefault(tp.topic, []).append(tp.partition)
+        with asking_target():
+            for topic, numbers in unknown.items():
+                self.window.check_nothing_landed(topic, self.routes[topic].table, numbers)
 
     def check_logs(self) -> None:
         """HaltError CHS-301 for a log that ends before what landed.  Spark itself would only report missing

@@ -5,18 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from chsink.errors import halts
-from chsink.ports import KafkaCluster
+from chsink.ports import KafkaCluster, TopicIds
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from chsink.statemachine.records import StateKey, StateRecord
 
 
 def check_readable(kafka: KafkaCluster, planned: Mapping[TopicPartition, OffsetRange]) -> None:
-    """CHS-307 if the log start passed a planned range: announced, it would be in doubt and could not be read again.
+    """CHS-307 if the log start passed a planned range, CHS-301 if the log ends before the range does.
 
+    Announced, such a range would be in doubt and could not be read again.
     Before BEFORE nothing is lost: with a new checkpoint, the source starts where the log starts now.
     """
-    starts = kafka.log_starts(planned)
+    starts, ends = kafka.log_starts(planned), kafka.log_ends(planned)
     for tp, offsets in planned.items():
+        if ends[tp] < offsets.end:
+            raise halts.PLAN_BEYOND_LOG(tp=tp, planned=offsets, end=ends[tp])
         if starts[tp] > offsets.start:
             gone = OffsetRange(offsets.start, min(starts[tp], offsets.end))
             raise halts.PLAN_NOT_HELD(tp=tp, planned=offsets, gone=gone, start=starts[tp])
@@ -39,8 +42,11 @@ def check_still_held(kafka: KafkaCluster, landed: Mapping[StateKey, StateRecord]
     return starts
 
 
-def check_same_topics(kafka: KafkaCluster, landed: Mapping[StateKey, StateRecord]) -> None:
-    """CHS-304 or CHS-308 if the recorded topic no longer exists: then the records may be another topic's."""
+def check_same_topics(kafka: TopicIds, landed: Mapping[StateKey, StateRecord]) -> None:
+    """CHS-304 or CHS-308 if the recorded topic no longer exists: then the records may be another topic's.
+
+    Tasks ask after they read and before they send, the driver before AFTER.
+    """
     ids = kafka.topic_ids({k.topic for k in landed})
     for key, record in landed.items():
         now = ids[key.topic]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
@@ -89,6 +89,9 @@ class Window(Protocol):
 
     def check_unchanged(self, table: str) -> None:
         """AlteredError when the table is no longer the one that was described when the job started."""
+
+    def check_nothing_landed(self, topic: str, table: str, partitions: Collection[int]) -> None:
+        """PreflightError when the table has rows of partitions of which nothing was ever announced."""
 
     def room(self, table: str) -> Room:
         """What the table allows one round.  PreflightError if it does not deduplicate, or forgets within one insert."""

@@ -74,7 +74,7 @@ def assemble(
         )
     policy = Policy(on_gap=config.errors.on_gap, on_rewind=config.errors.on_rewind)
     driver = Driver(ledger, destinations, kafka, window, cluster.clock, policy, observer, pipeline_of)
-    return driver, PieceTasks(cluster, decoders, window)
+    return driver, PieceTasks(cluster, kafka, decoders, window)
 
 
 @dataclass(frozen=True)
@@ -82,6 +82,7 @@ class PieceTasks:
     """:class:`chsink.batch.roles.Tasks` that insert pieces."""
 
     cluster: Cluster
+    kafka: KafkaCluster
     decoders: Mapping[str, Decoder]
     window: DedupWindow
 
@@ -107,6 +108,7 @@ class PieceTasks:
                 for a in assignments
             },
             self.cluster.access,
+            self.kafka,
             self._insert_settings,
             ch.retry_for_s,
             errors.on_bad_value == "halt",

@@ -16,6 +16,7 @@ from chsink import failpoints
 from chsink.batch.halts import asking_target
 from chsink.batch.model import Ack, Assignment, ChunkAck
 from chsink.batch.reader import Chunk, ReadPlan
+from chsink.batch.recheck import check_same_topics
 from chsink.batch.task import run_task
 from chsink.clickhouse.client import Connection, cached_client
 from chsink.clickhouse.probe import Presence, presence
@@ -25,7 +26,7 @@ from chsink.clickhouse.writer import ShardWriter
 from chsink.clock import SystemClock
 from chsink.decode import INSERT_SETTINGS
 from chsink.errors import ChsinkError, halts, values
-from chsink.ports import BadValue, BlockWriter, Decoded, Decoder
+from chsink.ports import BadValue, BlockWriter, Decoded, Decoder, TopicIds
 from chsink.sharding import NO_SHARD, Layout, Sharder, split
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from chsink.statemachine.tokens import piece_token
@@ -55,11 +56,15 @@ class PieceLander:
     its recorded layout.  A rejected record stops the chunk if ``halt_on_bad_value``, unless it is a tombstone and
     ``skip_tombstones``; otherwise it counts as skipped.  Neither option changes the rows that a chunk inserts: they are
     not in the fingerprint and may change while a range is in doubt.
+
+    ``kafka`` is asked for the topic's id after a chunk was read and before any of it is sent: records of a topic that
+    was recreated meanwhile never land under the range of the old one.
     """
 
     assignments: Mapping[TopicPartition, Assignment]
     prepare: Callable[[pa.RecordBatch, Assignment], Prepared]
     writer_for: Callable[[Assignment], BlockWriter]
+    kafka: TopicIds
     halt_on_bad_value: bool
     skip_tombstones: bool = False
 
@@ -78,6 +83,8 @@ class PieceLander:
         rows = size = retries = inserts = 0
         unproven: set[str] = set()
         writer = self.writer_for(assignment)
+        if assignment.record.topic_id is not None:
+            check_same_topics(self.kafka, {assignment.key: assignment.record})
         failpoints.reach("task.before_insert")
         for piece in prepared.pieces:
             if assignment.record.probe and _already_there(piece, offsets, assignment, writer):
@@ -181,7 +188,7 @@ class PieceTask:
     """One task of a ClickHouse landing: :data:`chsink.batch.roles.TaskBody`.  All of it is small, and pickled.
 
     ``tables`` holds the target on each shard of an assignment's layout; ``access`` gives connection settings
-    (credentials, TLS, timeouts) to which a shard's URLs are added.
+    (credentials, TLS, timeouts) to which a shard's URLs are added; ``kafka`` is picklable.
     """
 
     plan: ReadPlan
@@ -189,6 +196,7 @@ class PieceTask:
     decoders: Mapping[str, Decoder]
     tables: Mapping[TopicPartition, tuple[TargetTable, ...]]
     access: Connection
+    kafka: TopicIds
     insert_settings: Mapping[str, str | int]
     retry_for_s: float
     halt_on_bad_value: bool
@@ -197,7 +205,12 @@ class PieceTask:
     def __call__(self, task: int, batches: Iterable[pa.RecordBatch]) -> Ack:
         """Land what the task holds."""
         land = PieceLander(
-            self.assignments, self._prepare, self._writer_for, self.halt_on_bad_value, self.skip_tombstones
+            self.assignments,
+            self._prepare,
+            self._writer_for,
+            self.kafka,
+            self.halt_on_bad_value,
+            self.skip_tombstones,
         )
         return run_task(task, batches, self.plan, land)
 

@@ -10,10 +10,11 @@ allow looking means halt, never a guess.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from chsink.batch.rounds import Room
+from chsink.clickhouse.checks.existing_rows import check_nothing_landed
 from chsink.clickhouse.dedup_mark import read_mark, round_of, usable_blocks, why_forgotten
 from chsink.clickhouse.probe import count_rows
 from chsink.clickhouse.shards import ShardTable
@@ -56,6 +57,11 @@ class DedupWindow:
         for shard in self.shards(table, None):
             if definition(shard.client, shard.table.database, shard.table.name) != shard.table.definition:
                 raise preflight.TABLE_CHANGED(table=table, url=shard.url)
+
+    def check_nothing_landed(self, topic: str, table: str, partitions: Collection[int]) -> None:
+        """See :class:`chsink.batch.roles.Window`."""
+        if not self.foreign_accepted:
+            check_nothing_landed(self.shards(table, None), table, topic, partitions)
 
     def room(self, table: str) -> Room:
         """See :class:`chsink.batch.roles.Window`.  Half of what each shard surely remembers: others write, too."""

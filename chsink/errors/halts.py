@@ -24,6 +24,14 @@ PLAN_SHRANK = Entry(
     "{tp}: batch {batch} is planned to end at {end}, before its start {start}: Kafka's log shrank",
     "Kafka lost records, or the topic was recreated; to continue with the topic as it is, start with a new checkpoint",
 )
+PLAN_BEYOND_LOG = Entry(
+    "PLAN_BEYOND_LOG",
+    "CHS-301",
+    HaltError,
+    "{tp}: the planned offsets {planned} lie beyond the end of Kafka's log, which is now {end}",
+    "Kafka lost records, or the topic was recreated; none of these offsets landed: to continue with the topic as it "
+    "is, start with a new checkpoint",
+)
 STATE_LOST = Entry(
     "STATE_LOST",
     "CHS-302",

@@ -9,7 +9,7 @@ import logging
 import socket
 import time
 from collections.abc import Iterable, Mapping
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 from confluent_kafka import IsolationLevel, KafkaException, TopicCollection
@@ -30,11 +30,13 @@ class KafkaAdmin:
     """:class:`chsink.ports.KafkaCluster` over librdkafka's admin client.
 
     ``options`` are librdkafka properties (``Config.kafka.client_options()``).  Every call is bounded by ``timeout_s``.
+    Pickled, it becomes the one client of these options in the process that reads the pickle.
     """
 
     def __init__(self, options: Mapping[str, str], *, timeout_s: float) -> None:
         self.bootstrap = options["bootstrap.servers"]
         self.timeout_s = timeout_s
+        self._given = tuple(sorted(options.items()))
         self._options: dict[str, str | int | float | bool] = {**options, "socket.timeout.ms": int(timeout_s * 1000)}
 
     @cached_property
@@ -91,6 +93,9 @@ class KafkaAdmin:
     def close(self) -> None:
         """Nothing to release: librdkafka ends its threads with the object."""
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _of_process, (self._given, self.timeout_s)
+
     def _offsets(self, partitions: Iterable[TopicPartition], spec: Any) -> dict[TopicPartition, int]:
         asked = {ClientPartition(tp.topic, tp.partition): spec for tp in partitions}
         if not asked:
@@ -116,6 +121,12 @@ class KafkaAdmin:
 
     def _unavailable(self, why: str) -> ChsinkError:
         return services.KAFKA_UNAVAILABLE(bootstrap=self.bootstrap, reason=why)
+
+
+@lru_cache(maxsize=8)
+def _of_process(options: tuple[tuple[str, str], ...], timeout_s: float) -> KafkaAdmin:
+    """One client for all tasks of a worker process: connecting costs more than what they ask."""
+    return KafkaAdmin(dict(options), timeout_s=timeout_s)
 
 
 def _check_reachable(bootstrap: str) -> None:

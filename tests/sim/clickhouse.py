@@ -8,7 +8,7 @@ The client side is production code (:class:`chsink.clickhouse.writer.ShardWriter
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -125,7 +125,7 @@ class Server:
         known = table.tokens.get(token)
         if known is not None:
             self.hub.counts["outcome insert deduplicated"] += 1
-            self.oracle.deduplicated(self.topics[serial_of(uids[0])], known.rows, uids, token)
+            self.oracle.deduplicated(known.rows, uids, token)
             return
         self.hub.counts["outcome insert applied"] += 1
         table.blocks += 1
@@ -168,10 +168,21 @@ class Client:
             return [("",)]
         if "dependencies_table" in sql:
             return [([],)]
+        if "GROUP BY p" in sql:
+            listed = sql.partition("_kafka_partition IN (")[2].partition(")")[0]
+            partitions = {int(p) for p in listed.split(",")}
+            return self._existing(_table_of(sql), said["topic"], partitions)
         self.hub.counts["outcome probed"] += 1
         offsets = self.server.tables[_table_of(sql)].offsets.get((said["topic"], said["partition"]), [])
         there = Counter(o for o in offsets if said["start"] <= o < said["end"])
         return list(there.items()) if "GROUP BY _kafka_offset" in sql else [(there.total(),)]
+
+    def _existing(self, table: str, topic: str, partitions: Collection[int]) -> list[tuple[Any, ...]]:
+        """(partition, rows, last offset) of the topic's rows in these partitions."""
+        held = self.server.tables[table].offsets
+        return [
+            (p, len(rows), max(rows)) for (name, p), rows in held.items() if name == topic and p in partitions and rows
+        ]
 
     def command(self, sql: str, settings: Mapping[str, Any] | None = None) -> None:
         """Never used while a batch runs."""

@@ -102,7 +102,6 @@ def recreate(world: World, topic: str) -> None:
     """Where ids are known: a topic that was recreated cannot be told otherwise (a stated limit)."""
     if world.kafka.ids_hidden or any(r.topic_id is None and r.end for r in world.records().values()):
         return
-    world.bury_readers(topic)
     world.kafka.recreate(topic)
     for _ in range(world.hub.random.choice([0, 10])):
         world.kafka.produce(world.hub.random.choice(world.kafka.all()))
@@ -178,8 +177,12 @@ def _reshard(world: World) -> None:
 
 @event("state lost", 0.02)
 def _lose_state(world: World) -> None:
-    """While no batch is planned or under way: a batch that is run again without state is a double loss."""
-    if len(world.checkpoint.offsets) == len(world.checkpoint.commits) > 0 and not world.executors:
+    """While no task runs.  Where tables cannot tell whose rows they hold, also while no batch is planned: a batch that
+    is run again without state is a double loss.
+    """
+    planned = len(world.checkpoint.offsets) - len(world.checkpoint.commits)
+    can_tell = all(kind.can_probe for kind in world.kinds.values())
+    if world.checkpoint.commits and not world.executors and (can_tell or not planned):
         world.store.forget()
         world.reasons.add("state lost")
         world.forgiven.update(world.kafka.all())

@@ -169,9 +169,14 @@ class Kafka:
 
     def held(self, tp: TopicPartition, topic_id: str | None, offsets: OffsetRange) -> list[int]:
         """Uids that the range of that life of the topic held, whatever became of them but compaction."""
+        serial = self.topics[tp.topic].serial if topic_id is None else int(topic_id.removeprefix("id"))
+        archive = self.log_of(tp, topic_id).archive
+        return [uid_of(serial, tp.partition, o) for o in archive if offsets.start <= o < offsets.end]
+
+    def log_of(self, tp: TopicPartition, topic_id: str | None) -> Log:
+        """The partition's log in that life of its topic, in the present one where the id is not known."""
         topic = self.topics[tp.topic] if topic_id is None else self.lives[int(topic_id.removeprefix("id"))]
-        log = topic.logs[tp.partition]
-        return [uid_of(topic.serial, tp.partition, o) for o in log.archive if offsets.start <= o < offsets.end]
+        return topic.logs[tp.partition]
 
     def kept(self, uid: int) -> bool:
         """Whether the record was not compacted away."""

@@ -54,7 +54,6 @@ class Oracle:
         self.counts = counts
         self.landed: set[tuple[str, int]] = set()
         self.announced: dict[tuple[str, int], list[Announced]] = {}
-        self.misnamed: list[tuple[str, int, str]] = []
         self.epochs: dict[str, int] = {}
 
     # --- the target -----------------------------------------------------------------------------------------------
@@ -69,12 +68,10 @@ class Oracle:
             landed.add(name)
             self._check_announced(topic, uid, shard)
 
-    def deduplicated(self, topic: str, stored: frozenset[int], dropped: Iterable[int], token: str) -> None:
-        """An insert was dropped because its token was known.  Where either was read from another life of the topic than
-        the announced one, AFTER must not follow (``after_means_landed``), and nothing is said to be done.
-        """
+    def deduplicated(self, stored: frozenset[int], dropped: Iterable[int], token: str) -> None:
+        """An insert was dropped because its token was known."""
         lost = [u for u in dropped if u not in stored and self.kafka.kept(u)]
-        if lost and not any(self._misnamed(topic, u) for u in (lost[0], *sorted(stored))):
+        if lost:
             raise Violation("token_is_content", f"{_say(lost[0])} was dropped: token {token} had named other rows")
 
     def _check_announced(self, topic: str, uid: int, shard: int) -> None:
@@ -84,16 +81,8 @@ class Oracle:
             raise Violation("announced_first", f"{_say(uid)} landed, and no stored BEFORE covers it")
         if all(uid % a.shards != shard for a in said):
             raise Violation("right_shard", f"{_say(uid)} is on shard {shard}, announced for {said[-1].shards} shards")
-        self._misnamed(topic, uid)
-
-    def _misnamed(self, topic: str, uid: int) -> bool:
-        """Whether the record was read under the id of another life of its topic: it was recreated under the reader."""
-        offset, partition = uid % PARTITION, uid % SERIAL // PARTITION
-        said = [a for a in self.announced.get((topic, partition), ()) if a.range.start <= offset < a.range.end]
-        if any(a.topic_id in (None, id_of(serial_of(uid))) for a in said):
-            return False
-        self.misnamed.extend((topic, uid, a.topic_id or "") for a in said)
-        return True
+        if all(a.topic_id not in (None, id_of(serial_of(uid))) for a in said):
+            raise Violation("announced_first", f"{_say(uid)} landed under the range of topic {said[-1].topic_id}")
 
     # --- the store ------------------------------------------------------------------------------------------------
 
@@ -103,7 +92,7 @@ class Oracle:
 
     def start_over(self) -> None:
         """Rows and state were removed."""
-        for seen in (self.landed, self.announced, self.misnamed, self.epochs):
+        for seen in (self.landed, self.announced, self.epochs):
             seen.clear()
 
     def stored(self, old: Row | None, new: Row) -> None:
@@ -128,7 +117,7 @@ class Oracle:
     def _check_given_up(self, tp: TopicPartition, old: StateRecord, new: StateRecord) -> None:
         """A gap in a range that landed: a person gave it up, and Kafka does not hold it."""
         for gap in set(new.gaps) - set(old.gaps):
-            if not old.expired or gap.end > max(self.kafka.log(tp).start, gap.start):
+            if not old.expired or gap.end > max(self.kafka.log_of(tp, new.topic_id).start, gap.start):
                 raise Violation("after_means_landed", f"AFTER {new.range} of {tp} gives up {gap}")
 
     def _check_within_log(self, tp: TopicPartition, record: StateRecord) -> None:
@@ -145,9 +134,6 @@ class Oracle:
         self.epochs[new.key] = epoch
 
     def _check_landed(self, tp: TopicPartition, table: str, record: StateRecord) -> None:
-        for name, uid, said in self.misnamed:
-            if name == tp.topic and said == record.topic_id and uid % SERIAL // PARTITION == tp.partition:
-                raise Violation("after_means_landed", f"AFTER of {tp} with id {said}; {_say(uid)} was read for it")
         if "log shrank" in self.kafka.reasons:
             return
         for uid in self.kafka.held(tp, record.topic_id, record.range):

@@ -100,18 +100,11 @@ class _Task:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """A task attempt that runs, on an executor of its own.
-
-    ``answered``: whether another attempt of its task was faster.  ``lost`` tells the driver that the executor died,
-    ``give_up`` that the task is not to be tried again.
-    """
+    """A task attempt that runs, on an executor of its own.  ``lost`` tells the driver that the executor died."""
 
     group: Group
     driver: Group
-    assigned: Assignment | None
-    answered: Callable[[], bool]
     lost: Callable[[], None]
-    give_up: Callable[[], None]
 
 
 class Runner:
@@ -163,7 +156,9 @@ class Runner:
             try:
                 spans = {tp: Span(a.range, a.record.chunk_offsets) for tp, a in assigned.items()}
                 plan = ReadPlan(planned, spans, max_chunk_bytes=10**9)
-                land = PieceLander(assigned, self.world.prepare, self._writer, self.world.halt_on_bad_value)
+                land = PieceLander(
+                    assigned, self.world.prepare, self._writer, self.world.kafka, self.world.halt_on_bad_value
+                )
                 ack = run_task(task.number, self._read(task), plan, land, lambda: _OneActor(self.hub))
             except SparkDied as error:
                 task.error = error
@@ -171,23 +166,18 @@ class Runner:
                 task.ack = task.ack or Ack.from_json(ack.to_json())
             self._ended(task, group)
 
-        def give_up() -> None:
-            task.error = SparkDied("task failed")
-            self._wake()
-
         def lost() -> None:
             """The executor died: Spark tries again, a few times."""
             task.running.remove(group)
             if task.ack is not None or task.running or task.error:
                 return
             if task.attempts >= MAX_ATTEMPTS:
-                give_up()
+                task.error = SparkDied("task failed")
+                self._wake()
             else:
                 self._attempt(task, assigned, planned)
 
-        self.world.running[id(group)] = Attempt(
-            group, self.driver, assigned.get(task.partition), lambda: task.ack is not None, lost, give_up
-        )
+        self.world.running[id(group)] = Attempt(group, self.driver, lost)
         self.hub.spawn(group, run)
         if task.attempts < MAX_ATTEMPTS and self.hub.fault("speculative duplicate", 0.03):
             self._attempt(task, assigned, planned)

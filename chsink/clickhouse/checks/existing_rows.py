@@ -7,15 +7,16 @@ would insert these records again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from chsink.clickhouse.shards import Target
+from chsink.clickhouse.shards import ShardTable, Target
+from chsink.clickhouse.table import TargetTable
 from chsink.errors import preflight
 from chsink.findings import Finding, Severity, found
 from chsink.notation.metadata_columns import PROBE_COLUMNS
 from chsink.notation.sql import quote_table
-from chsink.ports import Queries
+from chsink.ports import Queries, ServerRefused
 from chsink.statemachine.records import Phase, StateKey, StateRecord
 
 LOOK_S = 20
@@ -44,10 +45,10 @@ def existing_rows_findings(records: Records, target: Target, latest: Callable[[]
     ``records`` were read before; ``latest`` reads them again: a driver that still runs may have landed more meanwhile,
     and what it inserted before the question was announced before it.
     """
-    if not {c.name for c in target.table.columns}.issuperset(PROBE_COLUMNS):
+    if not _can_tell(target.table):
         return
-    ends = _ends(records, target)
-    rows = [row for shard in target.shards for row in _beyond(shard.client, target, ends)]
+    search = _search(_ends(records, target))
+    rows = [row for shard in target.shards for row in _rows(shard.client, target.name, target.topic, search)]
     if not rows:
         return
     now = _of(latest(), target)
@@ -62,9 +63,36 @@ def existing_rows_findings(records: Records, target: Target, latest: Callable[[]
     if not surplus:
         return
     entry = preflight.STATE_IS_STALE if any(s.recorded_end for s in surplus) else preflight.STATE_MAY_BE_LOST
+    yield found(Severity.ERROR, entry, table=target.name, topic=target.topic, where=_where(surplus))
+
+
+def check_nothing_landed(shards: Sequence[ShardTable], table: str, topic: str, partitions: Collection[int]) -> None:
+    """PreflightError CHS-229 when the table has rows of partitions of which nothing was ever announced.
+
+    A claim asks this after it made their rows: the check before it may have seen a state that was lost since.  A server
+    that cannot search in time has said so in that check.
+    """
+    named = ", ".join(str(p) for p in sorted(partitions))
+    surplus: list[Surplus] = []
+    for shard in shards:
+        if not _can_tell(shard.table):
+            continue
+        try:
+            rows = _rows(shard.client, table, topic, f"_kafka_partition IN ({named})")
+        except ServerRefused:
+            continue
+        surplus.extend(Surplus(partition, count, last, None) for partition, count, last in rows)
+    if surplus:
+        raise preflight.STATE_MAY_BE_LOST(table=table, topic=topic, where=_where(surplus))
+
+
+def _can_tell(table: TargetTable) -> bool:
+    return {c.name for c in table.columns}.issuperset(PROBE_COLUMNS)
+
+
+def _where(surplus: Sequence[Surplus]) -> str:
     more = f"; {len(surplus) - NAMED} more partitions" if len(surplus) > NAMED else ""
-    where = "; ".join(map(str, surplus[:NAMED])) + more
-    yield found(Severity.ERROR, entry, table=target.name, topic=target.topic, where=where)
+    return "; ".join(map(str, surplus[:NAMED])) + more
 
 
 def _of(records: Records, target: Target) -> dict[int, StateRecord]:
@@ -75,8 +103,8 @@ def _ends(records: Records, target: Target) -> dict[int, int]:
     return {partition: record.known_end for partition, record in _of(records, target).items()}
 
 
-def _beyond(client: Queries, target: Target, ends: Mapping[int, int]) -> Iterator[tuple[int, int, int]]:
-    """(partition, rows, last offset) of rows at or beyond the ends; 0 is the end of a partition that is not named."""
+def _search(ends: Mapping[int, int]) -> str:
+    """Rows at or beyond the ends; 0 is the end of a partition that is not named."""
     known = sorted(ends.items())
     end = (
         "0"
@@ -86,10 +114,15 @@ def _beyond(client: Queries, target: Target, ends: Mapping[int, int]) -> Iterato
             f"[{', '.join(f'toInt64({e})' for _, e in known)}], toInt64(0))"
         )
     )
+    return f"toInt64(_kafka_offset) >= {end}"
+
+
+def _rows(client: Queries, table: str, topic: str, search: str) -> Iterator[tuple[int, int, int]]:
+    """(partition, rows, last offset) of the topic's rows that the search finds."""
     rows = client.query(
-        f"SELECT toInt64(_kafka_partition) AS p, count(), max(toInt64(_kafka_offset)) FROM {quote_table(target.name)} "
-        f"WHERE _kafka_topic = {{topic:String}} AND toInt64(_kafka_offset) >= {end} GROUP BY p "
+        f"SELECT toInt64(_kafka_partition) AS p, count(), max(toInt64(_kafka_offset)) FROM {quote_table(table)} "
+        f"WHERE _kafka_topic = {{topic:String}} AND {search} GROUP BY p "
         f"SETTINGS max_execution_time = {LOOK_S}, timeout_overflow_mode = 'throw'",
-        {"topic": target.topic},
+        {"topic": topic},
     )
     return ((int(p), int(n), int(last)) for p, n, last in rows)

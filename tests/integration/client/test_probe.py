@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 import pyarrow as pa
@@ -57,6 +57,13 @@ def make_view(client: ClickHouseClient, target: str) -> None:
     )
 
 
+class SameTopic:
+    """Kafka, where nothing was recreated."""
+
+    def topic_ids(self, topics: Iterable[str]) -> dict[str, str | None]:
+        return dict.fromkeys(topics, "id")
+
+
 def land(client: ClickHouseClient, target: str, *offsets: int, probe: bool) -> Ack:
     """One task of a settled range, through the production writer."""
     described = read_table(client, *target.split("."))
@@ -70,7 +77,7 @@ def land(client: ClickHouseClient, target: str, *offsets: int, probe: bool) -> A
 
     shard = InsertShard(client, described, record.marks[0])
     writer = ShardWriter([shard], {}, SystemClock(), retry_for_s=0, timeout_s=30)
-    lander = PieceLander({TP: assignment}, prepare, lambda _: writer, halt_on_bad_value=True)
+    lander = PieceLander({TP: assignment}, prepare, lambda _: writer, SameTopic(), halt_on_bad_value=True)
     records = pa.record_batch(
         {"topic": ["t"] * len(offsets), "partition": pa.array([0] * len(offsets), pa.int32()), "offset": list(offsets)}
     )

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
+from typer.testing import CliRunner
 
+from chsink import failpoints as failpoints_module
+from chsink.batch.ledger import Ledger
+from chsink.cli.main import app
 from chsink.embedded.stack import Stack
-from chsink.errors import FencedError, PreflightError, UnavailableError
+from chsink.errors import FencedError, HaltError, PreflightError, UnavailableError
 from chsink.spark.sink import Sink, kafka_stream
+from chsink.statemachine.records import StateKey
 from tests.integration.job.conftest import MakeJob
 from tests.integration.job.faults import Failpoints
-from tests.support.job import Job, Row, await_query
+from tests.support.job import Job, Row, await_query, command
 from tests.support.kafka import Record
 from tests.support.proxies import HttpFault, HttpProxy
 
@@ -156,3 +161,53 @@ def test_streams_that_cannot_carry_the_promise(name: str, id: str, make_job: Mak
     with pytest.raises(PreflightError, match=id):
         job.drain_sink(spark, transform)
     assert job.landed() == []
+
+
+def test_a_topic_recreated_between_before_and_the_read(
+    make_job: MakeJob, services: Stack, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """⚑ the plan fits the new topic, so Spark reads its records: none may land under the old topic's range."""
+    job = make_job(partitions=1)
+    job.send(0, 20)
+
+    def recreate(name: str) -> None:
+        if name == "driver.after_before":
+            monkeypatch.setattr("chsink.failpoints.reach", reach)
+            services.kafka.delete_topic(job.topic)
+            services.kafka.create_topic(job.topic, 1)
+            job.sent.clear()
+            job.send(0, 20)
+
+    reach = failpoints_module.reach
+    monkeypatch.setattr("chsink.failpoints.reach", recreate)
+    with pytest.raises(HaltError, match=r"CHS-308.*the topic's id changed"):
+        job.drain(spark)
+    assert job.landed() == []
+    assert job.in_doubt() == {0}
+
+    arguments = ["state", "resolve", job.topic, "0", "--lost", "--yes", "-c", str(job.file())]
+    resolved = CliRunner().invoke(app, arguments)
+    assert resolved.exit_code == 0, resolved.output
+    job.lose_checkpoint()
+    job.drain(spark)
+    job.check()
+
+
+def test_state_lost_between_the_checks_and_the_claim(
+    make_job: MakeJob, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """⚑ a start that was frozen after its checks: another one landed its first batch, then the state was lost."""
+    job = make_job(partitions=1)
+    job.send(0, 20)
+    claim = Ledger.claim
+
+    def late(ledger: Ledger, keys: Iterable[StateKey], layouts: Mapping[str, str]) -> None:
+        monkeypatch.setattr(Ledger, "claim", claim)
+        insert = "INSERT INTO {} SELECT number, '', '{}', 0, number FROM numbers(20)"
+        command(job.shards[0], insert.format(job.tables[job.topic], job.topic))
+        claim(ledger, keys, layouts)
+
+    monkeypatch.setattr(Ledger, "claim", late)
+    with pytest.raises(PreflightError, match=r"CHS-229.*partition 0: 20 rows up to offset 19"):
+        job.drain(spark)
+    assert len(job.landed()) == 20

@@ -1,4 +1,4 @@
-"""What is announced can be read: the log start is asked before BEFORE."""
+"""What is announced can be read: both ends of the log are asked before BEFORE."""
 
 from __future__ import annotations
 
@@ -15,10 +15,13 @@ ONE, TWO = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 class Kafka:
-    """Logs that start at 10."""
+    """Logs that start at 10 and end at 20."""
 
     def log_starts(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         return dict.fromkeys(partitions, 10)
+
+    def log_ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        return dict.fromkeys(partitions, 20)
 
 
 @pytest.mark.parametrize("start", [10, 11])
@@ -34,3 +37,13 @@ def test_a_plan_that_kafka_no_longer_holds(planned: OffsetRange, gone: str) -> N
         check_readable(kafka, {ONE: OffsetRange(10, 20), TWO: planned})
     assert f"Kafka deleted {gone} before these offsets landed" in halted.value.message
     assert str(TWO) in halted.value.message
+
+
+def test_a_plan_beyond_the_end_of_the_log() -> None:
+    """⚑ the log shrank, or the topic was recreated: nothing is announced."""
+    kafka: Any = Kafka()
+    with pytest.raises(HaltError, match="CHS-301") as halted:
+        check_readable(kafka, {ONE: OffsetRange(10, 20), TWO: OffsetRange(15, 21)})
+    assert f"{TWO}: the planned offsets [15, 21) lie beyond the end of Kafka's log, which is now 20" in str(
+        halted.value
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
@@ -63,6 +63,18 @@ class Writer:
         return [offsets for _, offsets, _, _ in self.sent]
 
 
+@dataclass
+class Topics:
+    """The topic's id at each question, the last one from then on."""
+
+    ids: list[str] = field(default_factory=lambda: ["id"])
+    asked: int = 0
+
+    def topic_ids(self, topics: Iterable[str]) -> dict[str, str | None]:
+        self.asked += 1
+        return dict.fromkeys(topics, self.ids[min(self.asked, len(self.ids)) - 1])
+
+
 def one_shard(records: pa.RecordBatch, assignment: Assignment) -> Prepared:
     return Prepared((Piece(0, records),))
 
@@ -89,7 +101,7 @@ def context(writer: Writer, *, record: StateRecord = RECORD, probe: bool = False
     assignment = Assignment(KEY, replace(record, probe=probe), "layout", 99)
     planned = {TP: OffsetRange(5, 30), TopicPartition("t", 2): OffsetRange(0, 100)}
     plan = ReadPlan(planned, {TP: Span(assignment.range, record.chunk_offsets)}, max_chunk_bytes=10**6)
-    return Task(plan, PieceLander({TP: assignment}, one_shard, lambda _: writer, halt_on_bad_value=True))
+    return Task(plan, PieceLander({TP: assignment}, one_shard, lambda _: writer, Topics(), halt_on_bad_value=True))
 
 
 def run(writer: Writer, *batches: pa.RecordBatch, **changes: object) -> Ack:
@@ -108,6 +120,31 @@ def covered(ack: Ack) -> list[tuple[int, int]]:
 
 
 TILES = [(10, 14), (14, 18), (18, 20)]
+
+
+# --- the topic that was read ---------------------------------------------------------------------------------------
+
+
+def test_nothing_of_a_topic_that_was_recreated_under_the_read_is_sent() -> None:
+    """⚑ the new topic's records would land under the old one's range."""
+    writer, kafka = Writer(), Topics(["id", "new"])
+    ack = run(writer, batch(*range(10, 20)), kafka=kafka)
+    assert reported(ack).id == "CHS-308"
+    assert "id changed from id to new" in str(reported(ack))
+    assert (writer.offsets, covered(ack)) == ([[10, 11, 12, 13]], [(10, 14)])
+
+
+def test_each_chunk_is_read_before_the_topic_is_asked_for() -> None:
+    kafka = Topics()
+    run(Writer(), batch(*range(10, 20)), kafka=kafka)
+    assert kafka.asked == 3
+
+
+def test_brokers_without_topic_ids_are_not_asked() -> None:
+    kafka, writer = Topics(), Writer()
+    task = context(writer, record=replace(RECORD, topic_id=None))
+    replace(task, lander=replace(task.lander, kafka=kafka)).run(iter([batch(*range(10, 20))]))
+    assert (kafka.asked, len(writer.sent)) == (0, 3)
 
 
 # --- cutting -------------------------------------------------------------------------------------------------------
