@@ -179,9 +179,9 @@ class Kafka:
         return topic.logs[tp.partition]
 
     def kept(self, uid: int) -> bool:
-        """Whether the record was not compacted away."""
-        log = self.lives[serial_of(uid)].logs[uid % SERIAL // PARTITION]
-        return uid % PARTITION in log.archive
+        """Whether its topic still held the record at the end of that life: neither compaction nor retention took it."""
+        log, offset = self.lives[serial_of(uid)].logs[uid % SERIAL // PARTITION], uid % PARTITION
+        return offset >= log.start and offset in log.archive
 
     def alive(self, tp: TopicPartition, offsets: OffsetRange) -> list[int]:
         """Uids of what the range still holds."""
