@@ -195,7 +195,7 @@ DEFECTS = (
             Patch(DRIVER, "        assert not any(self.ledger.records[k].in_doubt ", "        assert not any(False "),
         ),
         "one_slot",
-        seed=3,
+        seed=8,
     ),
     # --- rounds ---------------------------------------------------------------------------------------------------------
     Defect(
@@ -214,13 +214,13 @@ DEFECTS = (
             ),
         ),
         "no_defect",
-        seed=8,
+        seed=12,
     ),
     Defect(
         "what a person gave up is recorded as landed",
         (Patch(WRITES, "    if record.expired and log_start > record.start:", "    if log_start < 0:"),),
         "after_means_landed",
-        seed=11,
+        seed=33,
     ),
     # --- ranges and chunks ----------------------------------------------------------------------------------------------
     Defect(
@@ -238,7 +238,7 @@ DEFECTS = (
             ),
         ),
         "at_most_once",
-        seed=119,
+        seed=29,
     ),
     Defect(
         "the last chunk reaches beyond the range",
@@ -294,7 +294,7 @@ DEFECTS = (
             ),
         ),
         "state_forward",
-        seed=15,
+        seed=1,
     ),
     Defect(
         "an unknown outcome of a state write is taken for applied",
@@ -316,19 +316,32 @@ DEFECTS = (
             Patch(RECHECK, "        if now != record.topic_id:", "        if now == 0:"),
         ),
         "after_means_landed",
-        seed=57,
+        seed=41,
     ),
     Defect(
         "the topic's id is not asked again after reading",
         (Patch(RECHECK, "        if now != record.topic_id:", "        if now == 0:"),),
         "after_means_landed",
-        seed=57,
+        seed=41,
+    ),
+    Defect(
+        "a task sends what it read of a topic that was recreated",
+        (Patch(PIECES, "        if assignment.record.topic_id is not None:", "        if assignment.record.topic_id == 0:"),),
+        "announced_first",
+        seed=65,
+    ),
+    Defect(
+        "a claim does not look for rows of what was never announced",
+        (Patch(DRIVER, "        self._check_nothing_landed(partitions)\n", ""),),
+        "at_most_once",
+        seed=143,
+        often={"state lost": 20.0, "driver frozen": 4.0},
     ),
     Defect(
         "retention during a settle goes unnoticed",
         (Patch(RECHECK, "        if start > record.start and ", "        if start < 0 and "),),
         "after_means_landed",
-        seed=57,
+        seed=33,
     ),
     Defect(
         "a log that shrank is not noticed when a range is settled",
@@ -340,7 +353,7 @@ DEFECTS = (
             ),
         ),
         "halt_justified",
-        seed=4,
+        seed=243,
         often={"log shrank": 60.0, "killed at driver.after_before": 10.0},
     ),
     # --- the deduplication window -----------------------------------------------------------------------------------------
@@ -348,7 +361,7 @@ DEFECTS = (
         "inserts go on after the deadline",
         (Patch(WRITER, "        if self.clock.now_ms() >= deadline_ms:", "        if deadline_ms < 0:"),),
         "at_most_once",
-        seed=64,
+        seed=2,
         often={"executor frozen": 50.0, "insert answer lost": 20.0},
     ),
     Defect(
@@ -363,7 +376,7 @@ DEFECTS = (
             ),
         ),
         "at_most_once",
-        seed=307,
+        seed=2,
         often={"executor frozen": 50.0, "insert answer lost": 20.0},
     ),
     Defect(
