@@ -28,7 +28,7 @@ from chsink.batch.model import Ack, Assignment, PlannedBatch
 from chsink.batch.recheck import check_readable, check_same_topics, check_still_held
 from chsink.batch.roles import ExactReads, Observer, PieceRunner, Window
 from chsink.batch.rounds import Pace
-from chsink.errors import HaltError, halts
+from chsink.errors import HaltError, PreflightError, halts
 from chsink.ports import Clock, KafkaCluster
 from chsink.statemachine import rounds, writes
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
@@ -80,7 +80,8 @@ class Driver:
         """
         partitions = self.kafka.partitions(self.routes)
         self.ledger.claim([self._key(tp) for tp in partitions], layouts)
-        self._check_nothing_landed(partitions)
+        with self._halting_as_owner():
+            self._check_nothing_landed(partitions)
         self.observer.state(self.ledger.records)
 
     def _check_nothing_landed(self, partitions: Iterable[TopicPartition]) -> None:
@@ -384,7 +385,7 @@ class Driver:
         """A driver that was fenced without noticing knows old records, and would halt on stale state."""
         try:
             yield
-        except HaltError:
+        except (HaltError, PreflightError):
             self.ledger.check_owned()
             raise
 
