@@ -25,7 +25,7 @@ def main() -> int:
     install(defect.patches)
     invariant, what = _search(defect, options.search) if options.search else _run(defect)
     said = "SURVIVED" if invariant is None else invariant or "FAILED"
-    sys.stdout.write(f"{said}: {what}\n")
+    sys.stdout.write(f"{said}: {what.splitlines()[0]}\n")
     return 0 if invariant == defect.invariant else 1
 
 

@@ -79,7 +79,7 @@ def test_a_failing_world_is_shrunk_and_can_be_replayed(monkeypatch: pytest.Monke
     """A sink that never asks what its table remembers: few of the faults that happened are needed to show it."""
     monkeypatch.setattr("chsink.clickhouse.writer.ShardWriter._check_remembered", lambda *_: None)
     monkeypatch.setattr("chsink.clickhouse.window.DedupWindow.must_probe", lambda *_: False)
-    report = campaign(21, 150_000)
+    report = campaign(21, 150_000, max_failures=4)
     assert report.failures, "the defect was not found"
     many = max(report.failures, key=lambda failure: len(failure.faults))
     small = shrink(many)
