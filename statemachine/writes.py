@@ -123,6 +123,7 @@ def expired(record: StateRecord, *, epoch: int, attempt: str) -> StateRecord:
 def resend(
     record: StateRecord,
     *,
+    chunk_offsets: int,
     layout: str,
     pipeline: str,
     before_at: int,
@@ -130,7 +131,8 @@ def resend(
     epoch: int,
     attempt: str,
 ) -> StateRecord:
-    """None of the announced range is there: announce it again under a new nonce, so under tokens that were never sent.
+    """None of the announced range is there: announce it again under a new nonce, so under tokens that were never sent,
+    and cut as new ranges are.
 
     The old tokens may still be remembered for rows that somebody has removed since; pieces under them would be dropped.
     ``before_at`` is now, by a clock that may lag behind the driver's.
@@ -141,6 +143,7 @@ def resend(
         epoch=epoch,
         attempt=attempt,
         nonce=attempt,
+        chunk_offsets=chunk_offsets,
         layout=layout,
         pipeline=pipeline,
         before_at=max(before_at, record.before_at),

@@ -5,22 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from chsink.batch.model import Ack, Assigned
-from chsink.errors import halts, stream
+from chsink.errors import ChsinkError, HaltError, halts, stream
 from chsink.errors.catalogue import from_wire
+from chsink.errors.several import several
 from chsink.statemachine.chunks import tiles
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 
 
-def confirm(acks: Sequence[Ack], assignments: Sequence[Assigned]) -> None:
+def confirm(acks: Sequence[Ack], assignments: Sequence[Assigned]) -> dict[TopicPartition, ChsinkError]:
     """Check that the acks prove that every assigned range landed: each is tiled by offset, by one task.
+
+    Returns the halts of topic-partitions, of whose ranges nothing is proven; all others have landed.  Any other error
+    is raised.
 
     A task that saw no record cannot know its topic-partition: assigned ranges without an ack are accepted as empty only
     when at least as many tasks saw nothing.  Views that may lack rows are a halt once all else is there.
     """
-    for ack in acks:
-        if ack.error is not None:
-            name, params = ack.error
-            raise from_wire(name, params)
+    halted = _halted(acks)
     owners: dict[TopicPartition, list[OffsetRange]] = {}
     for ack in acks:
         if ack.topic_partition is None:
@@ -34,12 +35,30 @@ def confirm(acks: Sequence[Ack], assignments: Sequence[Assigned]) -> None:
         raise stream.NO_TASK(tps=", ".join(map(str, unseen)))
     for assignment in assignments:
         covered = owners.get(assignment.topic_partition)
+        if assignment.topic_partition in halted:
+            continue
         if covered is not None and not tiles(assignment.range, covered):
             raise stream.NOT_TILED(tp=assignment.topic_partition, range=assignment.range)
     views = {ack.topic_partition: {v for c in ack.chunks for v in c.unproven} for ack in acks}
-    doubtful = [a for a in assignments if views.get(a.topic_partition)]
-    if doubtful:
-        raise halts.VIEWS_DOUBTFUL(
-            ranges=", ".join(f"{a.topic_partition} {a.range}" for a in doubtful),
-            views=", ".join(sorted(set().union(*(views[a.topic_partition] for a in doubtful)))),
-        )
+    for a in assignments:
+        tp = a.topic_partition
+        if tp not in halted and views.get(tp):
+            halted[tp] = halts.VIEWS_DOUBTFUL(tp=tp, range=a.range, views=", ".join(sorted(views[tp])))
+    return halted
+
+
+def _halted(acks: Sequence[Ack]) -> dict[TopicPartition, ChsinkError]:
+    """The halts that tasks report.  Raises if a task met another error, or does not know whose records it had."""
+    halted: dict[TopicPartition, ChsinkError] = {}
+    others: list[ChsinkError] = []
+    for ack in acks:
+        if ack.error is None:
+            continue
+        error = from_wire(*ack.error)
+        if isinstance(error, HaltError) and ack.topic_partition is not None:
+            halted[ack.topic_partition] = error
+        else:
+            others.append(error)
+    if others:
+        raise several(list(halted.values()) or others[:1])
+    return halted

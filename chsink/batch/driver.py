@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 
 from chsink import failpoints
 from chsink.batch.confirm import confirm
-from chsink.batch.halts import asking_target, halt_error
+from chsink.batch.halts import Halts, asking_target
 from chsink.batch.ledger import Ledger
 from chsink.batch.model import Ack, Assignment, PlannedBatch
 from chsink.batch.recheck import check_readable, check_same_topics, check_still_held
@@ -33,7 +33,7 @@ from chsink.ports import Clock, KafkaCluster
 from chsink.statemachine import rounds, writes
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from chsink.statemachine.records import StateKey, StateRecord
-from chsink.statemachine.table import Decision, Facts, Policy, Step, StepKind, Worklist, decide, settle
+from chsink.statemachine.table import Facts, Policy, Step, StepKind, Worklist, decide, settle
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,25 +114,32 @@ class Driver:
         return {k: r for k, r in self.ledger.records.items() if r.in_doubt}
 
     def settle_all(self, runner: ExactReads[Assignment], except_for: Iterable[StateKey] = ()) -> None:
-        """Settle every in-doubt range of the sink by exact reads.  Raises the first halt, after settling the others."""
+        """Settle every in-doubt range of the sink by exact reads.  Raises all halts as one, when others are settled."""
+        halted = Halts()
         with self._halting_as_owner():
-            self._settle_all(runner, set(except_for))
+            self._settle_all(runner, set(except_for), halted)
+            halted.raise_all()
 
-    def _settle_all(self, runner: ExactReads[Assignment], skipped: set[StateKey]) -> None:
+    def _settle_all(self, runner: ExactReads[Assignment], skipped: set[StateKey], halted: Halts) -> None:
         doubtful = {k: r for k, r in self.in_doubt().items() if k not in skipped}
         if not doubtful:
             return
-        self._check_routed(doubtful)
-        facts = self._facts(doubtful)
-        decisions = {k.topic_partition: settle(r, facts[k.topic_partition]) for k, r in doubtful.items()}
-        self._settle([k for k in doubtful if decisions[k.topic_partition].halt is None], runner)
-        self._raise_halts(decisions)
+        for key, record in doubtful.items():
+            with halted.of(key):
+                self._check_placed(key, record)
+        placed = {k: r for k, r in doubtful.items() if k not in halted}
+        facts = self._facts(placed) if placed else {}
+        halted.decided({k: settle(r, facts[k.topic_partition]) for k, r in placed.items()})
+        settling = [k for k in placed if k not in halted]
+        if settling:  # if the log start passed a range in the meantime, records may be missing: asked after the read
+            self._land_recorded(settling, _exact(runner), halted)
 
-    def _check_routed(self, keys: Iterable[StateKey]) -> None:
-        for key in keys:
-            route = self.routes.get(key.topic)
-            if route is None or route.table != key.table:
-                raise halts.NOT_ROUTED(tp=key.topic_partition, table=key.table)
+    def _check_placed(self, key: StateKey, record: StateRecord) -> None:
+        """HaltError where nobody knows any more which table or shards the range is for."""
+        route = self.routes.get(key.topic)
+        if route is None or route.table != key.table:
+            raise halts.NOT_ROUTED(tp=key.topic_partition, table=key.table)
+        self._layout(key, record)
 
     # --- one batch ------------------------------------------------------------------------------------------------
 
@@ -168,11 +175,13 @@ class Driver:
         todo = Worklist(rounds.cut_writes(decisions, taken))
         self._pass_over(todo, keys)
         settling, at_hand = todo.take(StepKind.SETTLE), [keys[tp] for tp in todo.take(StepKind.REINSERT)]
-        self._settle_all(runner, set(at_hand))
-        self._raise_halts(decisions)
+        halted = Halts()
+        self._settle_all(runner, set(at_hand), halted)
+        halted.decided({keys[tp]: decision for tp, decision in decisions.items()})
         source = Source(lambda assigned: runner.from_batch(batch, assigned)) if whole else _exact(runner)
         if at_hand:
-            self._land_recorded(at_hand, source)
+            self._land_recorded(at_hand, source, halted)
+        halted.raise_all()
         assert not any(self.ledger.records[k].in_doubt for k in (*at_hand, *(keys[tp] for tp in settling)))
         self._pass_over(todo, keys)
         began = self.clock.now_ms()
@@ -217,7 +226,9 @@ class Driver:
         with self.observer.phase("before"):
             self._announce(writing, gaps, facts)
         failpoints.reach("driver.after_before")
-        self._land_recorded(list(writing), source, fresh=True)
+        halted = Halts()
+        self._land_recorded(list(writing), source, halted, fresh=True)
+        halted.raise_all()
 
     def _announce(
         self,
@@ -246,28 +257,30 @@ class Driver:
         self.ledger.write(changes)
         self.observer.state(self.ledger.records)
 
-    def _settle(self, keys: Sequence[StateKey], runner: ExactReads[Assignment]) -> None:
-        """Re-insert by exact reads.  If the log start passed the range in the meantime, records may be missing."""
-        if keys:
-            self._land_recorded(keys, _exact(runner))
-
     def _land_recorded(
         self,
         keys: Sequence[StateKey],
         source: Source,
+        halted: Halts,
         *,
         fresh: bool = False,
     ) -> None:
-        """Land the announced ranges, then write AFTER for all of them in one compare-and-set."""
+        """Land the announced ranges, then write AFTER in one compare-and-set for all that did not halt."""
         if not fresh:
-            self._take_up(keys)
+            keys = self._take_up(keys, halted)
         given_up = [k.topic_partition for k in keys if source.exact and self.ledger.records[k].expired]
         starts = self.kafka.log_starts(given_up) if given_up else {}
         assigned = [self._assign(k, starts.get(k.topic_partition, 0)) for k in keys]
         assignments = [a for a in assigned if not a.held.is_empty]
         with self.observer.phase("insert" if fresh else "settle"):
             acks = source.run(assignments) if assignments else []
-        confirm(acks, assignments)
+        unproven = confirm(acks, assignments)
+        for key in keys:
+            if key.topic_partition in unproven:
+                halted.add(key, unproven[key.topic_partition])
+        keys = [k for k in keys if k not in halted]
+        if not keys:
+            return
         landed = {k: self.ledger.records[k] for k in keys}
         check_same_topics(self.kafka, landed)
         if source.exact:
@@ -277,17 +290,22 @@ class Driver:
             attempt, epoch = self.ledger.attempt(), self.ledger.epoch
             self.ledger.write({k: self._done(k, starts, epoch, attempt) for k in keys})
         failpoints.reach("driver.after_after")
-        self.observer.landed(acks)
+        self.observer.landed([ack for ack in acks if ack.topic_partition not in unproven])
 
-    def _take_up(self, keys: Sequence[StateKey]) -> None:
-        """Announce ranges in doubt again, before anything is sent, if they must be probed or are late."""
+    def _take_up(self, keys: Sequence[StateKey], halted: Halts) -> list[StateKey]:
+        """Announce ranges in doubt again, before anything is sent, if they must be probed or are late.  Returns those
+        that may be sent; the others halt, where that is known before anybody is waited for.
+        """
+        probed = []
+        for key in keys:
+            with halted.of(key), asking_target():
+                if self.window.must_probe(key, self.ledger.records[key]):
+                    probed.append(key)
+        probed = self._without_foreign(probed, halted)  # before the wait, which may be long, and after it
         with asking_target():
-            probed = [k for k in keys if self.window.must_probe(k, self.ledger.records[k])]
-        self._check_no_foreign(probed)  # before the wait, which may be long, and after it
-        with asking_target():
-            for key in probed:
-                self.window.wait_out_senders(key, self.ledger.records[key])
-        self._check_no_foreign(probed)
+            self.window.wait_out_senders({k: self.ledger.records[k] for k in probed})
+        probed = self._without_foreign(probed, halted)
+        keys = [k for k in keys if k not in halted]
         with asking_target():
             late = [k for k in keys if k in probed or self.window.is_late(k, self.ledger.records[k])]
         attempt, now, changes = self.ledger.attempt(), self.clock.now_ms(), {}
@@ -305,9 +323,10 @@ class Driver:
             )
         if changes:
             self.ledger.write(changes)
+        return keys
 
-    def _check_no_foreign(self, keys: Iterable[StateKey]) -> None:
-        """HaltError CHS-318 where a probe could count rows that are not the range's own."""
+    def _without_foreign(self, keys: Iterable[StateKey], halted: Halts) -> list[StateKey]:
+        """Halt those (CHS-318) where a probe could count rows that are not the range's own; return the others."""
         for key in keys:
             record = self.ledger.records[key]
             with asking_target():
@@ -315,7 +334,8 @@ class Driver:
             if foreign:
                 older = f", and an earlier one reached offset {record.older_end}" if record.older_end else ""
                 detail = f"the range {record.range} of incarnation {record.incarnation} is in doubt{older}"
-                raise halts.FOREIGN_ROWS(tp=key.topic_partition, detail=detail)
+                halted.add(key, halts.FOREIGN_ROWS(tp=key.topic_partition, detail=detail))
+        return [k for k in keys if k not in halted]
 
     def _done(self, key: StateKey, starts: Mapping[TopicPartition, int], epoch: int, attempt: str) -> StateRecord:
         start = starts.get(key.topic_partition, 0)
@@ -323,11 +343,16 @@ class Driver:
 
     def _assign(self, key: StateKey, log_start: int) -> Assignment:
         record = self.ledger.records[key]
-        layout = self.ledger.owner.layout(record.layout)
-        if layout is None:
-            raise halts.LAYOUT_LOST(key=key, layout=record.layout)
+        layout = self._layout(key, record)
         with asking_target():
             return Assignment(key, record, layout, self.window.deadline_ms(key, record), log_start)
+
+    def _layout(self, key: StateKey, record: StateRecord) -> str:
+        """The recorded layout.  HaltError CHS-312 when it is not stored."""
+        layout = self.ledger.owner.layout(record.layout)
+        if layout is None:
+            raise halts.LAYOUT_LOST(tp=key.topic_partition, table=key.table, layout=record.layout)
+        return layout
 
     # --- facts ----------------------------------------------------------------------------------------------------
 
@@ -374,11 +399,6 @@ class Driver:
         """The fingerprint of an insert made now: under the recorded layout if the range is in doubt."""
         with asking_target():
             return self.pipeline_of(key.topic, record.layout) if record.in_doubt else self.routes[key.topic].pipeline
-
-    def _raise_halts(self, decisions: Mapping[TopicPartition, Decision]) -> None:
-        for tp, decision in decisions.items():
-            if decision.halt is not None:
-                raise halt_error(decision.halt, tp, decision.detail)
 
     @contextmanager
     def _halting_as_owner(self) -> Iterator[None]:

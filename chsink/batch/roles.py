@@ -104,8 +104,8 @@ class Window(Protocol):
         Raises HaltError if so and the table cannot be probed.  Waits for nothing.
         """
 
-    def wait_out_senders(self, key: StateKey, record: StateRecord) -> None:
-        """Return when no task of an earlier attempt can send the range any more, and no server inserts it."""
+    def wait_out_senders(self, records: Mapping[StateKey, StateRecord]) -> None:
+        """Return when no task of an earlier attempt can send the ranges any more, and no server inserts them."""
 
     def holds_foreign(self, key: StateKey, record: StateRecord) -> bool:
         """Whether the table has rows of the topic-partition that this sink cannot have sent: a probe may count them."""

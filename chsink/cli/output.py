@@ -86,10 +86,10 @@ def error_object(error: ChsinkError) -> dict[str, Any]:
 
 
 def problems_of(error: ChsinkError) -> tuple[Problem, ...]:
-    """The single problems of an error; one that is not about configuration is its own only one."""
+    """The single problems of an error: those of the job file, the parts of a combined one, or itself."""
     if isinstance(error, InvalidConfigError):
         return error.problems
-    return (Problem(error.id, "", error.message, error.hint),)
+    return tuple(Problem(e.id, "", e.message, e.hint) for e in error.parts or (error,))
 
 
 def print_json(value: Any) -> None:

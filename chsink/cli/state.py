@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -16,6 +16,7 @@ from chsink.config import Config
 if TYPE_CHECKING:
     from chsink.connect import Services
     from chsink.recovery.change import Change
+    from chsink.recovery.decide import Verdict
     from chsink.statemachine.records import StateKey, StateRecord
 
 state = typer.Typer(
@@ -37,6 +38,10 @@ PipelineOption = Annotated[
     ),
 ]
 TopicArgument = Annotated[str, typer.Argument(help="Kafka topic.", metavar="TOPIC")]
+PartitionsArgument = Annotated[
+    list[int] | None,
+    typer.Argument(help="Partitions. Default: all of the topic that this applies to.", metavar="[PARTITION]...", min=0),
+]
 
 
 @state.command()
@@ -64,9 +69,7 @@ def show(config: ConfigOption = DEFAULT_CONFIG, assignments: SetOption = None, a
 @state.command()
 def resolve(  # noqa: PLR0917 - arguments and options of a command
     topic: TopicArgument,
-    partition: Annotated[
-        int | None, typer.Argument(help="Partition. Default: every partition that is in doubt.", min=0)
-    ] = None,
+    partitions: PartitionsArgument = None,
     landed: Annotated[bool, typer.Option("--landed", help="Confirm that all its rows are in the table.")] = False,
     resend: Annotated[bool, typer.Option("--resend", help="Confirm that none is in the table: send it again.")] = False,
     lost: Annotated[bool, typer.Option("--lost", help="Give up the missing rows and record a gap.")] = False,
@@ -81,11 +84,13 @@ def resolve(  # noqa: PLR0917 - arguments and options of a command
     config: ConfigOption = DEFAULT_CONFIG,
     assignments: SetOption = None,
     yes: YesOption = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Decide what becomes of ranges in doubt that chsink cannot settle on its own.
 
     \b
     chsink state resolve flights --resend       all partitions of the topic that are in doubt
+    chsink state resolve flights 3 5 --resend   two of them
     chsink state resolve flights 3 --landed     all rows are there: continue after them
     chsink state resolve flights 3 --resend     no row is there: the next start sends the range, under new tokens
     chsink state resolve flights 3 --expired    Kafka deleted a part: the next start lands the rest
@@ -93,33 +98,35 @@ def resolve(  # noqa: PLR0917 - arguments and options of a command
 
     Stop the job and check the table first. A job that still runs is fenced.
     """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
-    chosen = _chosen(landed=landed, resend=resend, expired=expired, lost=lost)
+    verdict = _chosen(landed=landed, resend=resend, expired=expired, lost=lost)
     from chsink.clickhouse.landing import present_fingerprint
     from chsink.formats.pipeline import Untouched
-    from chsink.recovery.decide import Verdict, plan_resolve
+    from chsink.recovery.decide import plan_resolve
 
-    verdict: Verdict = chosen  # type: ignore[assignment]
     with _services(_impatient(load_config(config, assignments))) as services:
         bare = Untouched(services.config.kafka.isolation_level)
         change = plan_resolve(
             services,
             topic,
-            partition,
+            partitions or [],
             verdict,
             table=table,
             pipeline=lambda t: pipeline or present_fingerprint(services.clickhouse, t, bare),
             senders_gone=senders_gone,
+            say=_progress,
         )
-        _confirm_and_carry_out(services, change, f"resolve --{verdict}", yes=yes)
+        _progress("")
+        _confirm_and_carry_out(services, change, f"resolve --{verdict}", yes=yes, as_json=as_json)
 
 
 @state.command()
-def reset(
+def reset(  # noqa: PLR0917 - arguments and options of a command
     topic: TopicArgument,
-    partition: Annotated[int | None, typer.Argument(help="Partition. Default: all partitions.", min=0)] = None,
+    partitions: PartitionsArgument = None,
     config: ConfigOption = DEFAULT_CONFIG,
     assignments: SetOption = None,
     yes: YesOption = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Forget what has landed of a topic and start a new incarnation.  Stop the job first.
 
@@ -133,7 +140,8 @@ def reset(
     from chsink.recovery.decide import plan_reset
 
     with _services(load_config(config, assignments)) as services:
-        _confirm_and_carry_out(services, plan_reset(services, topic, partition), "reset", yes=yes)
+        change = plan_reset(services, topic, partitions or [])
+        _confirm_and_carry_out(services, change, "reset", yes=yes, as_json=as_json)
 
 
 @state.command()
@@ -181,16 +189,28 @@ def recover(  # noqa: PLR0917 - options of a command
         _print_records(write(services, found))
 
 
-def _chosen(**verdicts: bool) -> str:
+def _chosen(**verdicts: bool) -> Verdict:
     chosen = [name for name, given in verdicts.items() if given]
     if len(chosen) != 1:
         raise typer.BadParameter(f"pass one of {', '.join(f'--{name}' for name in verdicts)}")
-    return chosen[0]
+    return cast("Verdict", chosen[0])
 
 
-def _confirm_and_carry_out(services: Services, change: Change, command: str, *, yes: bool) -> None:
+def _progress(said: str) -> None:
+    """One line that the next one replaces, where a person is watching."""
+    if sys.stderr.isatty():
+        typer.echo(f"\r\033[K{said}", err=True, nl=False)
+
+
+def _confirm_and_carry_out(services: Services, change: Change, command: str, *, yes: bool, as_json: bool) -> None:
     from chsink.recovery.change import carry_out
 
+    if as_json:
+        if not yes:
+            raise typer.BadParameter("--json needs --yes: a program cannot be asked")
+        written = carry_out(services, change, command)
+        print_json({"does": change.says, "before": _documents(change.found), "after": _documents(written)})
+        return
     typer.echo("now:")
     _print_records(change.found)
     for sentence in change.says:
@@ -212,6 +232,22 @@ def _print_records(records: Mapping[StateKey, StateRecord]) -> None:
     print_table(
         ("topic", "partition", "table", "state"), [[*_name(k), in_words(r)] for k, r in sorted(records.items())]
     )
+
+
+def _documents(records: Mapping[StateKey, StateRecord]) -> list[dict[str, Any]]:
+    return [
+        {
+            "topic": key.topic,
+            "partition": key.partition,
+            "table": key.table,
+            "phase": str(record.phase),
+            "start": record.start,
+            "end": record.end,
+            "gaps": [[gap.start, gap.end] for gap in record.gaps],
+            "incarnation": record.incarnation,
+        }
+        for key, record in sorted(records.items())
+    ]
 
 
 def _name(key: StateKey) -> list[str]:

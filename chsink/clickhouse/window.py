@@ -10,7 +10,7 @@ allow looking means halt, never a guess.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from chsink.batch.rounds import Room
@@ -126,21 +126,33 @@ class DedupWindow:
 
     # --- waiting for others -----------------------------------------------------------------------------------------
 
-    def wait_out_senders(self, key: StateKey, record: StateRecord) -> None:
-        """See :class:`chsink.batch.roles.Window`."""
-        until = record.before_at + self._limit_s(key, record) * 1000
-        left_s = (until - self.clock.now_ms()) / 1000
-        if left_s > 0:
-            tp, why = key.topic_partition, self.doubtful_tokens(key, record)
-            self.say(
-                f"{tp} {record.range} is in doubt, and {why}. Waiting {left_s:.0f} s, until no task of the earlier run "
-                "can send it any more; then its rows are looked for. To wait less, stop every process of the earlier "
-                "run, executors included, then lower in_doubt.max_age_s and start again; or decide now: stop this job "
-                f"and run `chsink state resolve {tp.topic} {tp.partition}` with --landed, or with --resend "
-                "--senders-gone if none of the rows is in the table"
-            )
-            self.clock.sleep(left_s)
-        self.wait_for_inserts(key, record, [shard.client for shard in self.shards(key.table, record.layout)])
+    def wait_out_senders(self, records: Mapping[StateKey, StateRecord]) -> None:
+        """See :class:`chsink.batch.roles.Window`.  One wait for all of them, announced once."""
+        now = self.clock.now_ms()
+        left_s = {k: (r.before_at - now) / 1000 + self._limit_s(k, r) for k, r in records.items()}
+        waiting = {k: records[k] for k, left in left_s.items() if left > 0}
+        if waiting:
+            longest_s = max(left_s.values())
+            self.say(self._announced(waiting, longest_s))
+            self.clock.sleep(longest_s)
+        for key, record in records.items():
+            self.wait_for_inserts(key, record, [shard.client for shard in self.shards(key.table, record.layout)])
+
+    def _announced(self, waiting: Mapping[StateKey, StateRecord], seconds: float) -> str:
+        """How long, why, and what a person can do instead."""
+        ranges = ", ".join(f"{k.topic_partition} {r.range}" for k, r in waiting.items())
+        why = self.doubtful_tokens(*next(iter(waiting.items())))
+        topics = sorted({k.topic for k in waiting})
+        commands = [
+            " ".join(["chsink state resolve", t, *(str(k.partition) for k in waiting if k.topic == t)]) for t in topics
+        ]
+        return (
+            f"in doubt: {ranges}; {why}. Waiting {seconds:.0f} s, until no task of the earlier run can send them any "
+            "more; then chsink looks for their rows. To wait less, stop every process of the earlier run, executors "
+            "included, then lower in_doubt.max_age_s and start again; or decide now: stop this job and run "
+            f"`{'` and `'.join(commands)}` with --landed, or with --resend --senders-gone if none of the rows is in "
+            "the table"
+        )
 
     def wait_for_inserts(self, key: StateKey, record: StateRecord, servers: Iterable[Queries]) -> None:
         """Until no server is busy with an insert of the range: one ends by ``max_execution_time``, also when its sender

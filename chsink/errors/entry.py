@@ -2,10 +2,12 @@
 
 ``sentence`` and ``hint`` are templates with named parameters (``{tp}``).  A parameter is turned into text when the
 error is made, so that an error can cross from an executor to the driver as its entry's name and its parameters.
+``{arguments}`` is no parameter: it is made from ``tp``, as the arguments of a command (``flights 3``).
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from string import Formatter
 
@@ -31,13 +33,20 @@ class Entry:
     @property
     def parameters(self) -> frozenset[str]:
         """What a raise site has to give."""
-        return fields(self.sentence) | fields(self.hint)
+        return (fields(self.sentence) | fields(self.hint)) - {"arguments"}
 
     def __call__(self, **params: object) -> ChsinkError:
         """The error.  Parameters are exactly :attr:`parameters`."""
         assert params.keys() == self.parameters, (self.name, sorted(params), sorted(self.parameters))
         texts = {name: str(value) for name, value in params.items()}
-        return self.family(self.id, self.sentence.format_map(texts), self.hint.format_map(texts), self.name, texts)
+        hint = self.hint_for([texts])
+        return self.family(self.id, self.sentence.format_map(texts), hint, self.name, texts)
+
+    def hint_for(self, several: Sequence[Mapping[str, str]]) -> str:
+        """The hint of an error about several topic-partitions of one topic, by the parameters of each."""
+        numbers = " ".join(texts["tp"].rpartition("-")[2] for texts in several if "tp" in texts)
+        arguments = f"{several[0].get('tp', '').rpartition('-')[0]} {numbers}"
+        return self.hint.format_map({**several[0], "arguments": arguments})
 
 
 def fields(template: str) -> frozenset[str]:

@@ -26,6 +26,7 @@ class ChsinkError(Exception):
     """Base of all errors shown to a user: ``id`` (``CHS-nnn``), ``message`` (what), ``hint`` (the fix).
 
     ``name`` and ``params`` say which catalogue entry made it, and with what: this is how an error crosses processes.
+    ``parts`` are the errors that this one combines (:func:`chsink.errors.several.several`).
     """
 
     exit_code = 2
@@ -39,8 +40,11 @@ class ChsinkError(Exception):
         self.hint = hint
         self.name = name
         self.params = dict(params or {})
+        self.parts: tuple[ChsinkError, ...] = ()
 
     def __str__(self) -> str:
+        if self.parts:
+            return "\n".join(map(str, self.parts))
         return f"[{self.id}] {self.message}\n  fix: {self.hint}"
 
 

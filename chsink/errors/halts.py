@@ -12,7 +12,7 @@ LOG_SHRANK = Entry(
     "CHS-301",
     HaltError,
     "{tp}: Kafka's log ends before offsets that already landed ({detail})",
-    "Kafka lost records; to continue with the topic as it is, stop the job, run `chsink state reset TOPIC PARTITION`, "
+    "Kafka lost records; to continue with the topic as it is, stop the job, run `chsink state reset {arguments}`, "
     "and start with a new checkpoint",
     runbook="First find out why, for example an unclean leader election. Before the reset, delete the rows of the "
     "offsets that will be read again; otherwise they land twice.",
@@ -56,17 +56,17 @@ TOPIC_RECREATED = Entry(
     HaltError,
     "{tp}: the topic was deleted and created again, and the plan does not start at its first offset ({detail})",
     "start with a new checkpoint to read the topic from offset 0; if Kafka no longer holds its first records, run "
-    "`chsink state reset TOPIC` first",
+    "`chsink state reset {arguments}` first",
 )
 TOPIC_ID_KNOWN_UNKNOWN = Entry(
     "TOPIC_ID_KNOWN_UNKNOWN",
     "CHS-304",
     HaltError,
     "{tp}: the brokers stopped reporting the topic's id, or began to report it while a range is in doubt ({detail})",
-    "connect the job to brokers of one version; without the id chsink cannot notice that a topic was recreated",
-    runbook="If the brokers began to report topic ids while a range was in doubt, check the table, then run "
-    "`chsink state resolve TOPIC PARTITION` with `--landed`, `--resend` or `--lost`. With nothing in doubt, the sink "
-    "records the id and continues.",
+    "connect the job to brokers of one version; without the id chsink cannot notice that a topic was recreated. If all "
+    "brokers were upgraded while a range was in doubt, check the table, then run `chsink state resolve {arguments}` "
+    "with --landed, --resend or --lost",
+    runbook="With nothing in doubt, the sink records the id and continues.",
 )
 OUTSIDE_PROCESSED = Entry(
     "OUTSIDE_PROCESSED",
@@ -104,7 +104,7 @@ IN_DOUBT_LOST = Entry(
     "CHS-308",
     HaltError,
     "{tp}: an in-doubt range can no longer be read from Kafka ({detail})",
-    "check the table, then run `chsink state resolve TOPIC PARTITION` with --landed if all rows of the range are "
+    "check the table, then run `chsink state resolve {arguments}` with --landed if all rows of the range are "
     "there, with --expired to land the part that Kafka still holds, or with --lost",
 )
 PIPELINE_CHANGED = Entry(
@@ -113,7 +113,7 @@ PIPELINE_CHANGED = Entry(
     HaltError,
     "{tp}: a range is in doubt, and the pipeline has changed since the range was announced ({detail})",
     "undo the change, start the job until the range is settled, then make the change again; to keep the change, run "
-    "`chsink state resolve TOPIC PARTITION --resend`, which names the rows to delete first",
+    "`chsink state resolve {arguments} --resend`, which names the rows to delete first",
 )
 STATE_UNREADABLE = Entry(
     "STATE_UNREADABLE",
@@ -126,17 +126,17 @@ LAYOUT_LOST = Entry(
     "LAYOUT_LOST",
     "CHS-312",
     HaltError,
-    "{key} is in doubt under shard layout {layout}, which is not stored",
+    "{tp} is in doubt for {table} under shard layout {layout}, which is not stored",
     "configure the shards, weights and shard key of that layout and start once; or check the table and run "
-    "`chsink state resolve TOPIC PARTITION` with --landed, --resend or --lost",
+    "`chsink state resolve {arguments}` with --landed, --resend or --lost",
 )
 NOT_ROUTED = Entry(
     "NOT_ROUTED",
     "CHS-313",
     HaltError,
     "{tp} is in doubt for table {table}, but no route leads to this table now",
-    "restore the [[route]] until the range is settled; or check the table and run `chsink state resolve TOPIC "
-    "PARTITION` with --landed or --lost",
+    "restore the [[route]] until the range is settled; or check the table and run `chsink state resolve "
+    "{arguments}` with --landed or --lost",
 )
 PIECE_INCOMPLETE = Entry(
     "PIECE_INCOMPLETE",
@@ -144,7 +144,7 @@ PIECE_INCOMPLETE = Entry(
     HaltError,
     "{tp} {offsets}: shard {shard} of {table} holds {there} of the piece's {rows} rows, and its deduplication "
     "token may be forgotten",
-    "run `chsink state resolve TOPIC PARTITION --resend`, which names the rows to delete first; or insert the missing "
+    "run `chsink state resolve {arguments} --resend`, which names the rows to delete first; or insert the missing "
     "rows yourself and run it with --landed",
 )
 INSERT_REFUSED = Entry(
@@ -167,7 +167,7 @@ CANNOT_PROBE = Entry(
     "CHS-317",
     HaltError,
     "{tp} {range} is in doubt and {reason}; chsink cannot look for its rows in {table}",
-    "check whether the table holds the rows, then run `chsink state resolve TOPIC PARTITION` with --landed, --resend "
+    "check whether the table holds the rows, then run `chsink state resolve {arguments}` with --landed, --resend "
     "or --lost; chsink can look for rows on its own only in a MergeTree table with the columns _kafka_topic, "
     "_kafka_partition and _kafka_offset and no TTL",
 )
@@ -175,10 +175,10 @@ VIEWS_DOUBTFUL = Entry(
     "VIEWS_DOUBTFUL",
     "CHS-317",
     HaltError,
-    "the table holds all rows of {ranges}, but ClickHouse may have forgotten their deduplication tokens, and chsink "
-    "cannot tell whether these dependent views received the rows too: {views}",
+    "the table holds all rows of {tp} {range}, but ClickHouse may have forgotten their deduplication tokens, and "
+    "chsink cannot tell whether these dependent views received the rows too: {views}",
     "compare each view with the table for these offsets and insert the rows that the view lacks; then run "
-    "`chsink state resolve TOPIC PARTITION --landed` for each range",
+    "`chsink state resolve {arguments} --landed`",
 )
 FOREIGN_ROWS = Entry(
     "FOREIGN_ROWS",
@@ -186,7 +186,7 @@ FOREIGN_ROWS = Entry(
     HaltError,
     "{tp}: the table may have forgotten the range's tokens, and may hold rows of these offsets that another sink, or "
     "an earlier topic of this name, inserted ({detail})",
-    "if all of the range's own rows are there, run `chsink state resolve TOPIC PARTITION --landed`; if not, run it "
+    "if all of the range's own rows are there, run `chsink state resolve {arguments} --landed`; if not, run it "
     "with --resend, which names the rows to remove first",
 )
 SOURCE_MISSES_OFFSETS = Entry(
@@ -215,7 +215,7 @@ NOTHING_IN_DOUBT = Entry(
     "NOTHING_IN_DOUBT",
     "CHS-320",
     PreflightError,
-    "{tp}: nothing is in doubt",
+    "nothing is in doubt of {tp}",
     "run `chsink state show`: only partitions at BEFORE can be resolved",
 )
 SEVERAL_IN_DOUBT = Entry(
@@ -229,7 +229,7 @@ SENDERS_MAY_LIVE = Entry(
     "SENDERS_MAY_LIVE",
     "CHS-321",
     PreflightError,
-    "a task of an earlier run may still send {tp} {range} under the old tokens",
+    "a task of an earlier run may still send {ranges} under the old tokens",
     "make sure that no process of the old job is running, executors included; then add --senders-gone",
 )
 RESEND_NOT_ROUTED = Entry(
@@ -258,17 +258,24 @@ RESEND_WOULD_DOUBLE = Entry(
     "RESEND_WOULD_DOUBLE",
     "CHS-322",
     PreflightError,
-    "{table} holds {rows} rows of {tp} {range}: inserted again, they would be there twice",
+    "{table} holds {rows} rows of {ranges}: inserted again, they would be there twice",
     "delete them on each shard: {delete}; or, if all rows of the range are there, pass --landed",
 )
 RESEND_MAY_DOUBLE = Entry(
     "RESEND_MAY_DOUBLE",
     "CHS-322",
     PreflightError,
-    "{table} holds {rows} rows of {tp} {range}; after a reset, a recovery or a recreated topic, chsink cannot tell "
+    "{table} holds {rows} rows of {ranges}; after a reset, a recovery or a recreated topic, chsink cannot tell "
     "whether they belong to this range",
     "if these are all rows of this range, pass --landed; to insert the range again, first delete all of these rows, "
     "older ones too, on each shard: {delete}",
+)
+EXPIRED_NOT_HELD = Entry(
+    "EXPIRED_NOT_HELD",
+    "CHS-322",
+    PreflightError,
+    "the topic was deleted and created again: Kafka holds nothing of {ranges}",
+    "check whether the table holds all rows; if so, pass --landed, otherwise --lost",
 )
 CHANGED_MEANWHILE = Entry(
     "CHANGED_MEANWHILE",

@@ -41,6 +41,7 @@ _BEGIN = "<!-- halts: drawn by python -m chsink.errors.page -->\n"
 _END = "<!-- end of halts -->\n"
 _WORD = re.compile(r"[a-z]+(?! =)(?=\W|$)")
 """The first word, unless it is a name of code."""
+_ARGUMENTS = {"arguments": "TOPIC PARTITION"}
 _SEE_RUNBOOK = "\nWhat to do about each halt is in the [runbook](operations.md#when-it-halts).\n"
 
 
@@ -51,7 +52,7 @@ def text(template: str) -> str:
         shown += literal
         in_code ^= literal.count("`") % 2 == 1
         if name:
-            shown += f"<{name}>" if in_code else f"*{name.replace('_', ' ')}*"
+            shown += _ARGUMENTS.get(name) or (f"<{name}>" if in_code else f"*{name.replace('_', ' ')}*")
     if re.fullmatch(r"\{\w+\}", template):
         return "The message says more."
     shown = re.sub(r"\s*\n\s*", " ", shown.strip()).replace("|", "\\|")

@@ -120,7 +120,7 @@ COLUMN_TOO_LARGE = Entry(
     HaltError,
     "{tp}: chunk {offsets} holds more than 2 GiB in one column",
     "lower clickhouse.chunk_offsets; a range already in doubt keeps its chunks: insert its missing rows yourself and "
-    "run `chsink state resolve TOPIC PARTITION --landed`, or give them up with --lost",
+    "run `chsink state resolve {arguments} --landed`, or give them up with --lost",
 )
 NOT_DETERMINISTIC = Entry(
     "NOT_DETERMINISTIC",

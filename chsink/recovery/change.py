@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from chsink.batch.ledger import Ledger, read_owner, read_records
@@ -46,20 +46,21 @@ def claim(services: Services, command: str, keys: Iterable[StateKey]) -> Ledger:
 
 
 def find(
-    services: Services, topic: str, partition: int | None, table: str | None = None
+    services: Services, topic: str, partitions: Collection[int], table: str | None = None
 ) -> dict[StateKey, StateRecord]:
-    """The records of a topic, or of one partition.  PreflightError CHS-320 when there is none."""
+    """The records of a topic, or of these partitions.  PreflightError CHS-320 when one has none."""
     sink = services.config.sink.name
     if read_owner(services.store, sink) is None:
         raise halts.NO_STATE(sink=sink)
     found = {
         k: r
         for k, r in sorted(read_records(services.store, sink).items())
-        if k.topic == topic and partition in (None, k.partition) and table in (None, k.table)
+        if k.topic == topic and (not partitions or k.partition in partitions) and table in (None, k.table)
     }
-    if not found:
-        what = topic if partition is None else f"{topic} partition {partition}"
-        raise halts.NO_STATE_OF(sink=sink, what=what)
+    missing = sorted(set(partitions) - {k.partition for k in found})
+    if missing or not found:
+        named = f" partition {', '.join(map(str, missing))}" if missing else ""
+        raise halts.NO_STATE_OF(sink=sink, what=f"{topic}{named}")
     return found
 
 

@@ -1,20 +1,21 @@
-"""``resolve`` and ``reset``: what a person decides about ranges that the sink must not decide about itself."""
+"""``resolve`` and ``reset``: what a person decides about ranges that the sink must not decide about itself.
+
+One command is for all named partitions of a topic.  It is carried out for all of them or for none, and a refusal names
+all that it is about.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Literal
 
 from chsink.batch.halts import asking_target
-from chsink.batch.ledger import read_owner
-from chsink.clickhouse.shards import Target
 from chsink.connect import Services
 from chsink.errors import ChsinkError, halts
-from chsink.notation.metadata_columns import PROBE_COLUMNS
-from chsink.notation.sql import quote_string, quote_table
+from chsink.errors.several import several
 from chsink.recovery.change import Change, Make, find
+from chsink.recovery.seen import Seen, delete_statement, seen_rows, wait_for_inserts
 from chsink.statemachine import writes
 from chsink.statemachine.ranges import TopicPartition
 from chsink.statemachine.records import Phase, StateKey, StateRecord
@@ -23,11 +24,13 @@ GAP_IN_BATCH = (
     "if a later start halts with CHS-305, start with a new checkpoint: the sink continues from its recorded state"
 )
 Verdict = Literal["landed", "resend", "lost", "expired"]
+Doubtful = Mapping[StateKey, StateRecord]
+Say = Callable[[str], None]
 
 
-def plan_reset(services: Services, topic: str, partition: int | None) -> Change:
-    """Start over: EMPTY rows of the next incarnation."""
-    found = find(services, topic, partition)
+def plan_reset(services: Services, topic: str, partitions: Collection[int]) -> Change:
+    """Start over: EMPTY rows of the next incarnation.  Without ``partitions``, all of the topic."""
+    found = find(services, topic, partitions)
     in_doubt = [f"{k.topic_partition} {r.range}" for k, r in found.items() if r.in_doubt]
     doubtful = [f"these ranges are in doubt and are forgotten, too: {', '.join(in_doubt)}"] if in_doubt else []
     says = (
@@ -51,48 +54,79 @@ def _reset(record: StateRecord, epoch: int, attempt: str) -> StateRecord:
 def plan_resolve(
     services: Services,
     topic: str,
-    partition: int | None,
+    partitions: Collection[int],
     verdict: Verdict,
     *,
     table: str | None = None,
     pipeline: Callable[[str], str],
     senders_gone: bool = False,
+    say: Say = lambda _: None,
 ) -> Change:
-    """Decide about the range in doubt of a partition, or, without one, about all that are in doubt of the topic.
+    """Decide about the ranges in doubt of these partitions, or, without any, about all that are in doubt of the topic.
 
-    ``pipeline`` gives the fingerprint under which the next start will send.  Raises PreflightError CHS-320 when nothing
-    is in doubt there, or one partition is for several tables; with ``resend`` CHS-321 while a task may still send a
-    range, and CHS-322 when one cannot or must not be sent again, or its rows cannot be counted.  The other verdicts are
-    a person's word, and hold where a server of the range is gone.
+    ``pipeline`` gives the fingerprint under which the next start will send.  ``say`` hears how far the counting is.
+
+    Raises PreflightError CHS-320 when nothing is in doubt there, or one partition is for several tables; with
+    ``resend`` CHS-321 while a task may still send a range, and CHS-322 when one cannot or must not be sent again, or
+    its rows cannot be counted; with ``expired`` CHS-322 for a range of an earlier topic.  The other verdicts are a
+    person's word, and hold where a server of the range is gone.
     """
-    doubtful = {k: r for k, r in find(services, topic, partition, table).items() if r.phase is Phase.BEFORE}
-    what = topic if partition is None else TopicPartition(topic, partition)
-    if not doubtful:
-        raise halts.NOTHING_IN_DOUBT(tp=what)
-    if len({k.table for k in doubtful}) > 1:
-        raise halts.SEVERAL_IN_DOUBT(tp=what, tables=", ".join(sorted({k.table for k in doubtful})))
-    says: list[str] = []
+    doubtful = _in_doubt(services, topic, partitions, table)
+    seen = dict(_count_all(services, doubtful, say))
+    if verdict == "resend":
+        _check_resend(services, doubtful, seen, senders_gone=senders_gone)
+    if verdict == "expired":
+        _check_same_topic(services, doubtful)
+    says = [sentence for key, record in doubtful.items() for sentence in _says(verdict, key, record, seen[key])]
+    if verdict in {"lost", "expired"}:
+        says.append(GAP_IN_BATCH)
+    if verdict == "resend":
+        views = sorted({view for one in seen.values() for view in one.views})
+        if views:
+            says.append(f"these dependent views insert its rows again; remove what they hold of it: {', '.join(views)}")
+        present = pipeline(topic)
     make: dict[StateKey, Make] = {}
-    for key, record in doubtful.items():
-        seen = seen_rows(services, key, record)
-        name = f"{key.topic_partition} {record.range}"
+    for key in doubtful:
         match verdict:
             case "landed":
-                says.append(f"{name} will be recorded as landed: nothing of it is sent again; {seen.sentence}")
                 make[key] = _landed
             case "lost":
-                says.append(f"{name} will be recorded as a gap: its missing rows are never sent; {seen.sentence}")
-                says.append(GAP_IN_BATCH)
                 make[key] = _lost
             case "expired":
-                says.append(f"{name}: the part that Kafka no longer holds becomes a gap; the next start lands the rest")
-                says.append(GAP_IN_BATCH)
                 make[key] = _expired
             case "resend":
-                _check_resend(services, key, record, seen, senders_gone=senders_gone)
-                says.append(f"{name} will be sent again in full by the next start, under new tokens; {seen.sentence}")
-                make[key] = partial(_resend, services, key, pipeline(topic))
+                make[key] = partial(_resend, services, key, present, len(doubtful))
     return Change(doubtful, (*says, "a job that runs on this sink is fenced: it stops with CHS-801"), make)
+
+
+def _in_doubt(services: Services, topic: str, partitions: Collection[int], table: str | None) -> Doubtful:
+    doubtful = {k: r for k, r in find(services, topic, partitions, table).items() if r.phase is Phase.BEFORE}
+    settled = sorted(set(partitions) - {k.partition for k in doubtful})
+    if settled or not doubtful:
+        raise halts.NOTHING_IN_DOUBT(tp=", ".join(str(TopicPartition(topic, p)) for p in settled) or topic)
+    tables = sorted({k.table for k in doubtful})
+    if len(tables) > 1:
+        raise halts.SEVERAL_IN_DOUBT(tp=_names(doubtful), tables=", ".join(tables))
+    return doubtful
+
+
+def _count_all(services: Services, doubtful: Doubtful, say: Say) -> Iterator[tuple[StateKey, Seen]]:
+    for number, (key, record) in enumerate(doubtful.items(), 1):
+        say(f"counting rows: {key.topic_partition} {record.range} ({number} of {len(doubtful)})")
+        yield key, seen_rows(services, key, record)
+
+
+def _says(verdict: Verdict, key: StateKey, record: StateRecord, seen: Seen) -> Iterator[str]:
+    name = f"{key.topic_partition} {record.range}"
+    match verdict:
+        case "landed":
+            yield f"{name} will be recorded as landed: nothing of it is sent again; {seen.sentence}"
+        case "lost":
+            yield f"{name} will be recorded as a gap: its missing rows are never sent; {seen.sentence}"
+        case "expired":
+            yield f"{name}: the part that Kafka no longer holds becomes a gap; the next start lands the rest"
+        case "resend":
+            yield f"{name} will be sent again in full by the next start, under new tokens; {seen.sentence}"
 
 
 def _landed(record: StateRecord, epoch: int, attempt: str) -> StateRecord:
@@ -108,14 +142,19 @@ def _expired(record: StateRecord, epoch: int, attempt: str) -> StateRecord:
 
 
 def _resend(  # noqa: PLR0917 - the last three are given by who carries it out
-    services: Services, key: StateKey, pipeline: str, record: StateRecord, epoch: int, attempt: str
+    services: Services, key: StateKey, pipeline: str, ranges: int, record: StateRecord, epoch: int, attempt: str
 ) -> StateRecord:
-    _wait_for_inserts(services, key, record)  # after the claim: from now on no older driver begins one
-    _check_no_rows(key, record, seen_rows(services, key, record))
+    wait_for_inserts(services, key, record)  # after the claim: from now on no older driver begins one
+    refused = _rows_refused({key: record}, {key: seen_rows(services, key, record)})
+    if refused:
+        raise several(refused)
+    window = services.clickhouse.window(lambda _: None)
     with asking_target():
-        marks = services.clickhouse.window(lambda _: None).marks(key.table)
+        marks, room = window.marks(key.table), window.room(key.table)
+    fitting = -(-record.range.length // max(1, room.chunks // ranges))
     return writes.resend(
         record,
+        chunk_offsets=max(services.config.clickhouse.chunk_offsets, fitting),
         layout=services.clickhouse.layout(services.config.route_of(key.topic)).fingerprint(),
         pipeline=pipeline,
         before_at=services.clock.now_ms(),
@@ -125,88 +164,68 @@ def _resend(  # noqa: PLR0917 - the last three are given by who carries it out
     )
 
 
-def _wait_for_inserts(services: Services, key: StateKey, record: StateRecord) -> None:
-    """A server may still be busy with an insert whose sender is gone: its rows would come after they were counted."""
-    owner = read_owner(services.store, key.sink)
-    with asking_target():
-        window = services.clickhouse.window(owner.layout if owner is not None else lambda _: None)
-        urls = [url for shard in window.shards(key.table, record.layout) for url in shard.replicas or (shard.url,)]
-        window.wait_for_inserts(key, record, [services.clickhouse.client((url,)) for url in urls])
+# --- what must not be done -------------------------------------------------------------------------------------------
 
 
-def _check_resend(services: Services, key: StateKey, record: StateRecord, seen: Seen, *, senders_gone: bool) -> None:
+def _check_resend(services: Services, doubtful: Doubtful, seen: Mapping[StateKey, Seen], *, senders_gone: bool) -> None:
     """A range may be resent only if it can be read, no other process can still send it, and none of it is there."""
-    tp = key.topic_partition
-    if not services.clickhouse.is_routed(key):
-        raise halts.RESEND_NOT_ROUTED(tp=tp, table=key.table)
-    topic_id = services.kafka.topic_ids([key.topic])[key.topic]
-    start, end = services.kafka.log_starts([tp])[tp], services.kafka.log_ends([tp])[tp]
-    if topic_id != record.topic_id or start > record.start or end < record.end:
-        raise halts.RESEND_NOT_READABLE(tp=tp, range=record.range, topic_id=topic_id, start=start, end=end)
-    _check_no_rows(key, record, seen)
+    refused = [
+        halts.RESEND_NOT_ROUTED(tp=k.topic_partition, table=k.table)
+        for k in doubtful
+        if not services.clickhouse.is_routed(k)
+    ]
+    refused = refused or [*_unreadable(services, doubtful), *_rows_refused(doubtful, seen)]
+    if refused:
+        raise several(refused)
     if not senders_gone:
-        raise halts.SENDERS_MAY_LIVE(tp=tp, range=record.range)
+        raise halts.SENDERS_MAY_LIVE(ranges=_ranges(doubtful))
 
 
-def _check_no_rows(key: StateKey, record: StateRecord, seen: Seen) -> None:
-    if seen.trouble is not None:
-        raise halts.RESEND_NOT_COUNTED(
-            tp=key.topic_partition, range=record.range, reason=seen.sentence
-        ) from seen.trouble
-    if seen.rows:
-        refused = halts.RESEND_WOULD_DOUBLE if record.start >= record.older_end else halts.RESEND_MAY_DOUBLE
-        raise refused(
-            table=key.table,
-            rows=seen.rows,
-            tp=key.topic_partition,
-            range=record.range,
-            delete=f"DELETE FROM {quote_table(key.table)} WHERE {_where(key, record)}",
-        )
+def _unreadable(services: Services, doubtful: Doubtful) -> Iterator[ChsinkError]:
+    tps = [k.topic_partition for k in doubtful]
+    ids = services.kafka.topic_ids({tp.topic for tp in tps})
+    starts, ends = services.kafka.log_starts(tps), services.kafka.log_ends(tps)
+    for key, record in doubtful.items():
+        tp = key.topic_partition
+        if ids[key.topic] != record.topic_id or starts[tp] > record.start or ends[tp] < record.end:
+            yield halts.RESEND_NOT_READABLE(
+                tp=tp, range=record.range, topic_id=ids[key.topic], start=starts[tp], end=ends[tp]
+            )
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """``rows`` of a range in its table, None where that is not known; ``trouble`` is what kept from looking."""
-
-    table: str
-    rows: int | None = None
-    trouble: ChsinkError | None = None
-
-    @property
-    def sentence(self) -> str:
-        if self.trouble is not None:
-            return f"the rows in {self.table} could not be counted ({self.trouble.message})"
-        if self.rows is None:
-            return f"{self.table} cannot be searched by offset: you confirm what it holds"
-        return f"{self.table} holds {self.rows} rows of it now"
-
-
-def seen_rows(services: Services, key: StateKey, record: StateRecord) -> Seen:
-    """Look for the range's rows on its recorded shards.  Nothing that is wrong there is raised."""
-    if not services.clickhouse.is_routed(key):
-        return Seen(key.table)
-    try:
-        target = services.clickhouse.target(services.config.route_of(key.topic))
-        return Seen(key.table, _count(services, target, key, record))
-    except ChsinkError as error:
-        return Seen(key.table, trouble=error)
+def _rows_refused(doubtful: Doubtful, seen: Mapping[StateKey, Seen]) -> list[ChsinkError]:
+    """Why the rows in the table forbid to send the ranges again."""
+    refused: list[ChsinkError] = []
+    for key, record in doubtful.items():
+        if seen[key].trouble is not None:
+            error = halts.RESEND_NOT_COUNTED(tp=key.topic_partition, range=record.range, reason=seen[key].sentence)
+            error.__cause__ = seen[key].trouble
+            refused.append(error)
+    there = {k: r for k, r in doubtful.items() if seen[k].rows}
+    own = {k: r for k, r in there.items() if r.start >= r.older_end}
+    for entry, keys in ((halts.RESEND_WOULD_DOUBLE, own), (halts.RESEND_MAY_DOUBLE, there.keys() - own.keys())):
+        those = {k: r for k, r in there.items() if k in keys}
+        if those:
+            rows = sum(seen[k].rows or 0 for k in those)
+            views = sorted({view for k in those for view in seen[k].views})
+            delete = delete_statement(those)
+            if views:
+                delete += f" (and remove the rows of these offsets from the targets of its views: {', '.join(views)})"
+            refused.append(entry(table=next(iter(those)).table, rows=rows, ranges=_ranges(those), delete=delete))
+    return refused
 
 
-def _count(services: Services, target: Target, key: StateKey, record: StateRecord) -> int | None:
-    """Rows of the range, None where the table, or the state, cannot tell."""
-    owner = read_owner(services.store, key.sink)
-    recorded = owner is not None and owner.layout(record.layout) is not None
-    if not recorded or not {c.name for c in target.table.columns}.issuperset(PROBE_COLUMNS):
-        return None
-    assert owner is not None
-    sql = f"SELECT count() FROM {quote_table(key.table)} WHERE {_where(key, record)}"
-    with asking_target():
-        shards = services.clickhouse.window(owner.layout).shards(key.table, record.layout)
-        return sum(int(s.client.query(sql)[0][0]) for s in shards)
+def _check_same_topic(services: Services, doubtful: Doubtful) -> None:
+    """Kafka holds nothing of a range whose topic was deleted: the next start would halt again."""
+    ids = services.kafka.topic_ids({k.topic for k in doubtful})
+    other = {k: r for k, r in doubtful.items() if not r.may_belong_to(ids[k.topic])}
+    if other:
+        raise halts.EXPIRED_NOT_HELD(ranges=_ranges(other))
 
 
-def _where(key: StateKey, record: StateRecord) -> str:
-    return (
-        f"_kafka_topic = {quote_string(key.topic)} AND _kafka_partition = {key.partition} "
-        f"AND _kafka_offset >= {record.start} AND _kafka_offset < {record.end}"
-    )
+def _ranges(doubtful: Doubtful) -> str:
+    return ", ".join(f"{k.topic_partition} {r.range}" for k, r in doubtful.items())
+
+
+def _names(doubtful: Sequence[StateKey] | Doubtful) -> str:
+    return ", ".join(sorted({str(k.topic_partition) for k in doubtful}))

@@ -6,9 +6,8 @@ import json
 import re
 import time
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 
@@ -19,32 +18,23 @@ from typer.testing import CliRunner, Result
 
 from chsink.batch.ledger import Ledger, read_records
 from chsink.cli.main import app
-from chsink.clickhouse.landing import assemble, present_fingerprint
-from chsink.connect import Services, connected
+from chsink.clickhouse.landing import assemble
 from chsink.embedded.ports import free_port
 from chsink.embedded.stack import Stack
 from chsink.errors import FencedError, HaltError, PreflightError, UnavailableError
 from chsink.formats.pipeline import Untouched
-from chsink.notation.sql import quote_strings
-from chsink.observe.logs import configure
 from chsink.observe.metrics import Metrics
 from chsink.observe.observer import JobObserver
 from chsink.ports import Outcome, Swap
 from chsink.sharding import Layout, Shard
-from chsink.state.keepermap import KeeperMapStore
-from chsink.statemachine import writes
-from chsink.statemachine.ranges import OffsetRange, TopicPartition
-from chsink.statemachine.records import StateKey
+from chsink.statemachine.ranges import TopicPartition
 from chsink.statemachine.tokens import token_head
 from tests.integration.job.conftest import MakeJob, failpoints, make_job, services  # noqa: F401 - fixtures
 from tests.integration.job.faults import Failpoints
+from tests.support.doubt import announce, edit, forget_state, insert, quietly_connected, run
 from tests.support.job import DATABASE, Job, command
 
 pytestmark = pytest.mark.slow
-
-
-def run(job: Job, *arguments: str, stdin: str = "") -> Result:
-    return CliRunner().invoke(app, ["state", *arguments, "-c", str(job.file())], input=stdin)
 
 
 def shown(job: Job, partition: int = 0) -> dict[str, Any]:
@@ -60,62 +50,15 @@ def rows(job: Job) -> int:
     return len(job.landed())
 
 
-def forget_state(job: Job) -> None:
-    """What losing the Keeper does."""
-    with quietly_connected(job) as opened:
-        store = opened.store
-        assert isinstance(store, KeeperMapStore)
-        keys = quote_strings(list(store.load(job.name)))
-        store.client.command(f"ALTER TABLE {store.table} DELETE WHERE key IN ({keys})", {"mutations_sync": 1})
-        assert store.load(job.name) == {}
-
-
-def quietly_connected(job: Job) -> AbstractContextManager[Services]:
-    configure("console", "error")
-    return connected(job.config())
-
-
 @pytest.fixture
 def doubtful(make_job: MakeJob) -> Job:  # noqa: F811
     """A sink that landed [0, 10), announced [10, 25) and crashed before an insert."""
     job = make_job(partitions=1)
     job.send(0, 25)
     insert(job, 0, range(10))
-    with quietly_connected(job) as opened:
-        key = StateKey(job.name, job.topic, 0, job.tables[job.topic])
-        layouts = opened.clickhouse.layouts
-        ledger = Ledger(opened.store, job.name, "a test", opened.clock, lambda: uuid.uuid4().hex)
-        ledger.claim([key], layouts)
-        said = writes.Announcement(
-            opened.kafka.topic_ids([job.topic])[job.topic],
-            10,
-            next(iter(layouts)),
-            present_fingerprint(opened.clickhouse, job.topic, Untouched("read_committed")),
-            opened.clock.now_ms(),
-            opened.clickhouse.window(lambda _: None).marks(key.table),
-        )
-        for planned in (OffsetRange(0, 10), OffsetRange(10, 25)):
-            fresh = planned.start == 0
-            before = writes.before(
-                ledger.records[key], planned, said, epoch=ledger.epoch, attempt=ledger.attempt(), fresh=fresh
-            )
-            ledger.write({key: before})
-            if fresh:
-                ledger.write({key: writes.after(before, epoch=ledger.epoch, attempt=ledger.attempt())})
+    announce(job, {0: (10, 25)})
     assert job.phases() == {0: ("BEFORE", 10, 25)}
     return job
-
-
-def insert(job: Job, partition: int, offsets: Iterable[int], ids: Iterable[int] | None = None) -> None:
-    """The rows of these offsets, as the job would have landed them, spread over the shards."""
-    pairs = list(zip(offsets, ids or offsets, strict=False))
-    for number, shard in enumerate(job.shards):
-        rows = [
-            f"({n}, '{partition}:{n}', '{job.topic}', {partition}, {o})"
-            for o, n in pairs
-            if n % len(job.shards) == number
-        ]
-        command(shard, f"INSERT INTO {job.tables[job.topic]} VALUES {', '.join(rows)}")
 
 
 # --- show ------------------------------------------------------------------------------------------------------------
@@ -211,15 +154,6 @@ def move_to(job: Job, layout: Layout | None) -> None:
         moved = {k: replace(r, layout=kept.fingerprint(), attempt=attempt) for k, r in ledger.records.items()}
         if moved:
             ledger.write(moved)
-
-
-def edit(job: Job, **fields: Any) -> None:
-    """Let a driver own the sink, and change its records."""
-    with quietly_connected(job) as opened:
-        ledger = Ledger(opened.store, job.name, "a test", opened.clock, lambda: uuid.uuid4().hex)
-        ledger.claim([], opened.clickhouse.layouts)
-        attempt = ledger.attempt()
-        ledger.write({k: replace(r, attempt=attempt, **fields) for k, r in ledger.records.items()})
 
 
 @pytest.fixture(params=["taken out of the configuration", "in the configuration still"])

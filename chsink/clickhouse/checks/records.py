@@ -69,7 +69,8 @@ def layout_findings(
         if not record.in_doubt:
             continue
         if owner is None or owner.layout(record.layout) is None:
-            yield found(Severity.ERROR, halts.LAYOUT_LOST, key=key, layout=record.layout)
+            tp = key.topic_partition
+            yield found(Severity.ERROR, halts.LAYOUT_LOST, tp=tp, table=key.table, layout=record.layout)
         else:
             yield found(Severity.INFO, preflight.LAYOUT_OLDER, key=key)
     settled = sorted({k.topic for k, r in other.items() if not r.in_doubt})

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from chsink.batch.confirm import confirm
 from chsink.batch.model import Ack, Assignment, ChunkAck
 from chsink.errors import ChsinkError, HaltError, PreflightError, fencing, halts, services, stream, values
+from chsink.statemachine.ranges import TopicPartition
 from chsink.statemachine.records import Phase, StateKey, StateRecord
 
 
@@ -22,13 +25,15 @@ def ack(*chunks: tuple[int, int], partition: int | None = 0, task: int = 0) -> A
 
 def test_views_that_may_lack_rows_halt_once_all_else_landed() -> None:
     acks = [Ack(0, "t", 0, (ChunkAck(10, 14, unproven=("db.v",)), ChunkAck(14, 20))), ack((0, 4), partition=1)]
-    with pytest.raises(HaltError, match=r"CHS-317.* t-0 \[10, 20\), but .*: db\.v"):
-        confirm(acks, [assigned(), assigned(1, 0, 4)])
+    halted = confirm(acks, [assigned(), assigned(1, 0, 4)])
+    assert list(halted) == [T0]
+    assert re.search(r"CHS-317.* t-0 \[10, 20\), but .*: db\.v", str(halted[T0]))
     acks[1] = ack((0, 2), partition=1)
     with pytest.raises(ChsinkError, match="do not cover"):
         confirm(acks, [assigned(), assigned(1, 0, 4)])
 
 
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 WHOLE = [(10, 14), (14, 18), (18, 20)]
 ACCEPTED: dict[str, tuple[list[Ack], list[Assignment]]] = {
     "one task, all chunks": ([ack(*WHOLE)], [assigned()]),
@@ -53,7 +58,7 @@ REFUSED: dict[str, tuple[list[Ack], list[Assignment], str]] = {
 
 @pytest.mark.parametrize("name", ACCEPTED)
 def test_accepted(name: str) -> None:
-    confirm(*ACCEPTED[name])
+    assert confirm(*ACCEPTED[name]) == {}
 
 
 @pytest.mark.parametrize("name", REFUSED)
@@ -75,8 +80,27 @@ ERRORS = (
 
 @pytest.mark.parametrize("error", ERRORS, ids=lambda e: e.name)
 def test_the_error_of_a_task_becomes_the_drivers(error: ChsinkError) -> None:
-    """Also when every chunk was acknowledged before it."""
-    answer = Ack.from_json(Ack(1, "t", 1, (), (error.name, error.params)).to_json())
+    """Also when every chunk was acknowledged before it.  A halt keeps only its own topic-partition from AFTER, if that
+    is known.
+    """
+    known, unknown = (
+        Ack.from_json(Ack(1, topic, partition, (), (error.name, error.params)).to_json())
+        for topic, partition in (("t", 1), (None, None))
+    )
     with pytest.raises(type(error)) as caught:
-        confirm([ack(*WHOLE), answer], [assigned()])
+        confirm([ack(*WHOLE), unknown], [assigned(), assigned(1)])
     assert (type(caught.value), str(caught.value)) == (type(error), str(error))
+    if isinstance(error, HaltError):
+        halted = confirm([ack(*WHOLE), known], [assigned(), assigned(1)])
+        assert {tp: str(e) for tp, e in halted.items()} == {T1: str(error)}
+    else:
+        with pytest.raises(type(error)):
+            confirm([ack(*WHOLE), known], [assigned(), assigned(1)])
+
+
+def test_a_halt_beside_another_error_is_the_one_that_is_raised() -> None:
+    """Another start alone would meet it again."""
+    halt, other = ERRORS[1], ERRORS[3]
+    acks = [Ack(n, "t", n, (), (e.name, e.params)) for n, e in enumerate((other, halt))]
+    with pytest.raises(HaltError, match="CHS-314"):
+        confirm(acks, [assigned(), assigned(1)])

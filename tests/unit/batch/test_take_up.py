@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from chsink.batch.driver import Driver
+from chsink.batch.halts import Halts
 from chsink.errors import HaltError, halts
 from chsink.statemachine.records import Phase, StateKey, StateRecord
 
@@ -22,7 +24,7 @@ class Window:
 
     foreign: int | None = None
     blind: int | None = None
-    waited: list[int] = field(default_factory=list)
+    waited: list[list[int]] = field(default_factory=list)
 
     def must_probe(self, key: StateKey, record: StateRecord) -> bool:
         if key.partition == self.blind:
@@ -32,8 +34,8 @@ class Window:
     def holds_foreign(self, key: StateKey, record: StateRecord) -> bool:
         return key.partition == self.foreign
 
-    def wait_out_senders(self, key: StateKey, record: StateRecord) -> None:
-        self.waited.append(key.partition)
+    def wait_out_senders(self, records: Mapping[StateKey, StateRecord]) -> None:
+        self.waited.append([key.partition for key in records])
 
     def is_late(self, key: StateKey, record: StateRecord) -> bool:
         return False
@@ -42,32 +44,37 @@ class Window:
         return ()
 
 
-def take_up(window: Window, **changes: Any) -> dict[StateKey, StateRecord]:
+def take_up(window: Window, **changes: Any) -> tuple[dict[StateKey, StateRecord], Halts]:
     written: dict[StateKey, StateRecord] = {}
     records = {**dict.fromkeys(KEYS, RECORD), KEYS[2]: replace(RECORD, **changes)}
     ledger = SimpleNamespace(records=records, epoch=1, attempt=lambda: "b", write=written.update)
     clock = SimpleNamespace(now_ms=lambda: 5)
     unused: Any = None
     driver = Driver(ledger, {}, unused, window, clock, unused, unused, unused)  # type: ignore[arg-type]
-    driver._take_up(KEYS)
-    return written
+    halted = Halts()
+    assert driver._take_up(KEYS, halted) == [k for k in KEYS if k not in halted]
+    return written, halted
 
 
 @pytest.mark.parametrize(("window", "id"), [(Window(blind=2), "CHS-317"), (Window(foreign=2), "CHS-318")])
-def test_a_halt_of_the_last_partition_waits_for_no_sender(window: Window, id: str) -> None:
+def test_what_halts_is_not_waited_for_and_the_others_go_on(window: Window, id: str) -> None:
+    written, halted = take_up(window)
     with pytest.raises(HaltError, match=f"{id}.*t-2"):
-        take_up(window)
-    assert window.waited == []
+        halted.raise_all()
+    assert window.waited == [[0, 1]]
+    assert list(written) == KEYS[:2]
 
 
 def test_an_earlier_life_of_the_range_waits_for_no_sender() -> None:
     window = Window()
+    _, halted = take_up(window, incarnation=1, older_end=11)
     with pytest.raises(HaltError, match="CHS-318.*an earlier one reached offset 11"):
-        take_up(window, incarnation=1, older_end=11)
-    assert window.waited == []
+        halted.raise_all()
+    assert window.waited == [[0, 1]]
 
 
-def test_all_are_waited_for_before_any_is_announced_again() -> None:
+def test_all_are_waited_for_at_once_before_any_is_announced_again() -> None:
     window = Window()
-    assert all(r.probe for r in take_up(window).values())
-    assert window.waited == [0, 1, 2]
+    written, _ = take_up(window)
+    assert all(r.probe for r in written.values())
+    assert window.waited == [[0, 1, 2]]

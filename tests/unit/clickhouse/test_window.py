@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -54,7 +55,7 @@ def test_probing_waits_until_nobody_can_be_sending(
     server.running = 3
     assert window(server, engine).must_probe(KEY, in_doubt(age_s)), name
     assert server.clock.slept == [], "what would halt does so before it waits"
-    window(server, engine).wait_out_senders(KEY, in_doubt(age_s))
+    window(server, engine).wait_out_senders({KEY: in_doubt(age_s)})
     assert server.clock.slept == [590, 1, 1, 1]
     assert [p["head"] for sql, p in server.asked if "system.processes" in sql] == ["sink:topic:3:10-20:"] * 4
 
@@ -62,7 +63,7 @@ def test_probing_waits_until_nobody_can_be_sending(
 def test_an_insert_that_does_not_end_is_an_error(server: Server) -> None:
     server.mark, server.running = RESTARTED, 10_000
     with pytest.raises(UnavailableError, match="CHS-710"):
-        window(server).wait_out_senders(KEY, in_doubt(700))
+        window(server).wait_out_senders({KEY: in_doubt(700)})
     assert sum(server.clock.slept) == 120
 
 
@@ -71,10 +72,13 @@ def test_a_wait_names_its_reason_and_the_way_out(server: Server) -> None:
     server.mark = RESTARTED
     asking = window(server)
     asking.say = heard.append
-    asking.wait_out_senders(KEY, in_doubt(10))
+    other = replace(KEY, partition=5)
+    asking.wait_out_senders({KEY: in_doubt(10), other: in_doubt(40), replace(KEY, partition=6): in_doubt(700)})
     [line] = heard
-    for words in ("topic-3 [10, 20)", "restarted", "Waiting 590 s", "in_doubt.max_age_s", "resolve topic 3` with"):
+    for words in ("topic-3 [10, 20), topic-5 [10, 20);", "restarted", "Waiting 590 s", "in_doubt.max_age_s"):
         assert words in line
+    assert "`chsink state resolve topic 3 5` with" in line
+    assert server.clock.slept == [590]
 
 
 def test_once_probed_always_probed(server: Server) -> None:

@@ -1,0 +1,45 @@
+"""Several errors as one: one message, and one command for all topic-partitions that need the same.
+
+Errors of one catalogue entry about one topic become one, whose hint names all their partitions.  What differs stays
+apart: the error then has ``parts``, of which each has its own fix.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+from chsink.errors.catalogue import CATALOGUE
+from chsink.errors.families import ChsinkError
+
+SPELLED_OUT = 5
+"""So many partitions have a sentence of their own; of the others the message gives the names."""
+
+
+def several(errors: Sequence[ChsinkError]) -> ChsinkError:
+    """The errors (at least one) as one, of the first one's family and id."""
+    groups: dict[tuple[str, str], list[ChsinkError]] = defaultdict(list)
+    for error in errors:
+        topic = error.params.get("tp", "").rpartition("-")[0]
+        groups[error.name, topic].append(error)
+    parts = [_merged(group) for group in groups.values()]
+    if len(parts) == 1:
+        return parts[0]
+    first = parts[0]
+    message = "; ".join(f"[{p.id}] {p.message}" for p in parts)
+    hint = "; ".join(f"[{p.id}] {p.hint}" for p in parts)
+    whole = type(first)(first.id, message, hint, first.name, first.params)
+    whole.parts = tuple(parts)
+    return whole
+
+
+def _merged(alike: Sequence[ChsinkError]) -> ChsinkError:
+    first = alike[0]
+    if len(alike) == 1:
+        return first
+    message = "; ".join(dict.fromkeys(e.message for e in alike[:SPELLED_OUT]))
+    more = [e.params["tp"] for e in alike[SPELLED_OUT:] if "tp" in e.params]
+    if more:
+        message += f"; and in the same way: {', '.join(more)}"
+    hint = CATALOGUE[first.name].hint_for([e.params for e in alike])
+    return type(first)(first.id, message, hint, first.name, first.params)

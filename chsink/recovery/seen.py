@@ -1,0 +1,85 @@
+"""What the tables hold of ranges in doubt, and whether a server is still inserting them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from chsink.batch.halts import asking_target
+from chsink.batch.ledger import read_owner
+from chsink.clickhouse.probe import count_rows, dependent_views
+from chsink.clickhouse.shards import ShardTable
+from chsink.clickhouse.window import DedupWindow
+from chsink.connect import Services
+from chsink.errors import ChsinkError
+from chsink.notation.metadata_columns import PROBE_COLUMNS
+from chsink.notation.sql import quote_string, quote_table
+from chsink.statemachine.records import StateKey, StateRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """``rows`` of a range in its table, None where that is not known; ``trouble`` is what kept from counting.
+
+    ``views`` depend on the table.
+    """
+
+    table: str
+    rows: int | None = None
+    trouble: ChsinkError | None = None
+    views: tuple[str, ...] = ()
+
+    @property
+    def sentence(self) -> str:
+        """What is known, in words."""
+        if self.trouble is not None:
+            return f"the rows in {self.table} could not be counted ({self.trouble.message})"
+        if self.rows is None:
+            return f"{self.table} cannot be searched by offset: you confirm what it holds"
+        return f"{self.table} holds {self.rows} rows of it now"
+
+
+def seen_rows(services: Services, key: StateKey, record: StateRecord) -> Seen:
+    """Look for the range's rows on its recorded shards.  Nothing that is wrong there is raised."""
+    if not services.clickhouse.is_routed(key):
+        return Seen(key.table)
+    try:
+        target = services.clickhouse.target(services.config.route_of(key.topic))
+        shards = _recorded(services, key, record)[1]
+        with asking_target():
+            views = tuple(sorted({v for s in shards for v in dependent_views(s.client, s.table)}))
+            if not shards or not {c.name for c in target.table.columns}.issuperset(PROBE_COLUMNS):
+                return Seen(key.table, views=views)
+            tp = key.topic_partition
+            return Seen(key.table, sum(count_rows(s.client, key.table, tp, record.range) for s in shards), None, views)
+    except ChsinkError as error:
+        return Seen(key.table, trouble=error)
+
+
+def wait_for_inserts(services: Services, key: StateKey, record: StateRecord) -> None:
+    """A server may still be busy with an insert whose sender is gone: its rows would come after they were counted."""
+    window, shards = _recorded(services, key, record)
+    with asking_target():
+        urls = [url for shard in shards for url in shard.replicas or (shard.url,)]
+        window.wait_for_inserts(key, record, [services.clickhouse.client((url,)) for url in urls])
+
+
+def delete_statement(ranges: Mapping[StateKey, StateRecord]) -> str:
+    """The statement that removes the rows of the ranges (at least one, of one topic and table) from a shard."""
+    key = next(iter(ranges))
+    parts = [
+        f"_kafka_partition = {k.partition} AND _kafka_offset >= {r.start} AND _kafka_offset < {r.end}"
+        for k, r in ranges.items()
+    ]
+    which = parts[0] if len(parts) == 1 else f"({' OR '.join(f'({part})' for part in parts)})"
+    return f"DELETE FROM {quote_table(key.table)} WHERE _kafka_topic = {quote_string(key.topic)} AND {which}"
+
+
+def _recorded(services: Services, key: StateKey, record: StateRecord) -> tuple[DedupWindow, Sequence[ShardTable]]:
+    """The table on the shards of the recorded layout, none where that is not known."""
+    owner = read_owner(services.store, key.sink)
+    window = services.clickhouse.window(owner.layout if owner is not None else lambda _: None)
+    if owner is None or owner.layout(record.layout) is None:
+        return window, ()
+    with asking_target():
+        return window, window.shards(key.table, record.layout)

@@ -1,0 +1,109 @@
+"""Several partitions need a person: all are named by one start, and nothing else waits for them."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from pyspark.sql import SparkSession
+from typer.testing import CliRunner
+
+from chsink.cli.main import app
+from chsink.errors import HaltError
+from tests.integration.exits.commands import command_of, follow
+from tests.integration.job.conftest import MakeJob
+from tests.support.doubt import announce, edit, insert, run
+from tests.support.job import Job, command
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def doubtful(make_job: MakeJob) -> Job:
+    """Partition 0 can be settled, 1 and 2 cannot be told from an earlier life's, 3 was announced by another pipeline."""
+    job = make_job(partitions=4)
+    for n in range(4):
+        job.send(n, 25)
+        insert(job, n, range(10))
+    announce(job, dict.fromkeys(range(4), (10, 25)))
+    edit(job, 0, 1, 2, before_at=1, marks=())
+    edit(job, 1, 2, incarnation=1, older_end=25)
+    edit(job, 3, pipeline="columns=another")
+    return job
+
+
+def test_one_start_settles_what_it_can_and_names_all_others(doubtful: Job, spark: SparkSession) -> None:
+    """⚑ one partition that needs a person must not hold up the others, nor hide the next one that does."""
+    with pytest.raises(HaltError) as halted:
+        doubtful.drain(spark)
+
+    assert [part.id for part in halted.value.parts] == ["CHS-309", "CHS-318"]
+    assert halted.value.exit_code == 3
+    assert command_of(halted.value, "--landed") == ["resolve", doubtful.topic, "1", "2", "--landed"]
+    assert command_of(halted.value, "--resend") == ["resolve", doubtful.topic, "3", "--resend"]
+    assert doubtful.in_doubt() == {1, 2, 3}
+    assert len(doubtful.landed()) == 55
+
+    for n in (1, 2):
+        insert(doubtful, n, range(10, 25))
+    follow(doubtful, halted.value, "--landed")
+    follow(doubtful, halted.value, "--resend", more=("--senders-gone",))
+    doubtful.drain(spark)
+    doubtful.check()
+
+
+def test_a_batch_settles_what_it_can_and_names_all_others(doubtful: Job, spark: SparkSession) -> None:
+    """As before, by a sink that was not started: the ranges in doubt meet its first batch."""
+    with pytest.raises(HaltError) as halted:
+        doubtful.drain_foreach(spark)
+
+    assert [part.id for part in halted.value.parts] == ["CHS-309", "CHS-318"]
+    assert doubtful.in_doubt() == {1, 2, 3}
+
+
+def test_what_landed_beside_a_halt_of_a_task_is_not_sent_again(make_job: MakeJob, spark: SparkSession) -> None:
+    """Bad values in two partitions: both are named; the third is done."""
+    job = make_job(partitions=3)
+    job.send(0, 15)
+    for n in (1, 2):
+        job.send_values(n, [{"id": "no number", "text": "x"}])
+
+    with pytest.raises(HaltError, match="CHS-501") as halted:
+        job.drain(spark)
+
+    assert all(f"partition {n} offset 0" in halted.value.message for n in (1, 2))
+    assert job.phases() == {0: ("AFTER", 0, 15), 1: ("BEFORE", 0, 1), 2: ("BEFORE", 0, 1)}
+    job.drain(spark, {"errors.on_bad_value": "skip"})
+    assert not job.in_doubt()
+    assert len(job.landed()) == 15
+
+
+def test_resend_names_all_rows_in_one_statement(doubtful: Job, spark: SparkSession) -> None:
+    edit(doubtful, 3, incarnation=1, older_end=25)
+    for n in range(1, 4):
+        insert(doubtful, n, range(10, 20))
+
+    refused = run(doubtful, "resolve", doubtful.topic, "1", "2", "3", "--resend", "--yes", "--senders-gone")
+
+    assert refused.exit_code == 2
+    assert all(f"{doubtful.topic}-{n} [10, 25)" in refused.stderr for n in (1, 2, 3))
+    [delete] = re.findall(r"DELETE FROM .+?\)\)", refused.stderr)
+    command(doubtful.shards[0], f"{delete} SETTINGS lightweight_deletes_sync = 2")
+    assert len(doubtful.landed()) == 40
+    done = run(doubtful, "resolve", doubtful.topic, "1", "2", "3", "--resend", "--yes", "--senders-gone", "--json")
+    assert done.exit_code == 0, done.output
+    assert [r["partition"] for r in json.loads(done.stdout)["after"]] == [1, 2, 3]
+    doubtful.drain(spark)
+    doubtful.check()
+
+
+def test_a_partition_that_is_not_in_doubt_is_named(doubtful: Job) -> None:
+    assert run(doubtful, "resolve", doubtful.topic, "0", "--landed", "--yes").exit_code == 0
+    refused = run(doubtful, "resolve", doubtful.topic, "0", "1", "9", "--landed", "--yes")
+    assert "CHS-320" in refused.stderr
+    assert "partition 9" in refused.stderr
+    refused = run(doubtful, "resolve", doubtful.topic, "0", "1", "--landed", "--yes")
+    assert f"nothing is in doubt of {doubtful.topic}-0" in refused.stderr
+    asked = CliRunner().invoke(app, ["state", "resolve", doubtful.topic, "1", "--landed", "--json"])
+    assert (asked.exit_code, doubtful.in_doubt()) == (2, {1, 2, 3})
