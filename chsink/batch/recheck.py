@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from chsink.errors import halts
+from chsink.errors import ChsinkError, halts
+from chsink.errors.several import several
 from chsink.ports import KafkaCluster, TopicIds
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from chsink.statemachine.records import StateKey, StateRecord
@@ -17,12 +18,14 @@ def check_readable(kafka: KafkaCluster, planned: Mapping[TopicPartition, OffsetR
     Before BEFORE nothing is lost: with a new checkpoint, the source starts where the log starts now.
     """
     starts, ends = kafka.log_starts(planned), kafka.log_ends(planned)
+    found: list[ChsinkError] = []
     for tp, offsets in planned.items():
         if ends[tp] < offsets.end:
-            raise halts.PLAN_BEYOND_LOG(tp=tp, planned=offsets, end=ends[tp])
-        if starts[tp] > offsets.start:
+            found.append(halts.PLAN_BEYOND_LOG(tp=tp, planned=offsets, end=ends[tp]))
+        elif starts[tp] > offsets.start:
             gone = OffsetRange(offsets.start, min(starts[tp], offsets.end))
-            raise halts.PLAN_NOT_HELD(tp=tp, planned=offsets, gone=gone, start=starts[tp])
+            found.append(halts.PLAN_NOT_HELD(tp=tp, planned=offsets, gone=gone, start=starts[tp]))
+    _raise(found)
 
 
 def check_still_held(kafka: KafkaCluster, landed: Mapping[StateKey, StateRecord]) -> dict[TopicPartition, int]:
@@ -31,14 +34,16 @@ def check_still_held(kafka: KafkaCluster, landed: Mapping[StateKey, StateRecord]
     """
     partitions = [k.topic_partition for k in landed]
     starts, ends = kafka.log_starts(partitions), kafka.log_ends(partitions)
+    found: list[ChsinkError] = []
     for key, record in landed.items():
         start = starts[key.topic_partition]
         if start > record.start and not record.expired:
             detail = f"Kafka's log start moved to {start} while {record.range} was read"
-            raise halts.IN_DOUBT_LOST(tp=key.topic_partition, detail=detail)
-        if ends[key.topic_partition] < record.end:
+            found.append(halts.IN_DOUBT_LOST(tp=key.topic_partition, detail=detail))
+        elif ends[key.topic_partition] < record.end:
             detail = f"Kafka's log ends at {ends[key.topic_partition]}, before the end of {record.range}"
-            raise halts.IN_DOUBT_LOST(tp=key.topic_partition, detail=detail)
+            found.append(halts.IN_DOUBT_LOST(tp=key.topic_partition, detail=detail))
+    _raise(found)
     return starts
 
 
@@ -48,9 +53,17 @@ def check_same_topics(kafka: TopicIds, landed: Mapping[StateKey, StateRecord]) -
     Tasks ask after they read and before they send, the driver before AFTER.
     """
     ids = kafka.topic_ids({k.topic for k in landed})
+    found: list[ChsinkError] = []
     for key, record in landed.items():
         now = ids[key.topic]
         if now != record.topic_id:
             halt = halts.TOPIC_ID_KNOWN_UNKNOWN if None in (now, record.topic_id) else halts.IN_DOUBT_LOST
             detail = f"the topic's id changed from {record.topic_id} to {now} while {record.range} was read"
-            raise halt(tp=key.topic_partition, detail=detail)
+            found.append(halt(tp=key.topic_partition, detail=detail))
+    _raise(found)
+
+
+def _raise(found: Sequence[ChsinkError]) -> None:
+    """All of them as one error: a person learns of each topic-partition at once."""
+    if found:
+        raise several(found)

@@ -47,3 +47,11 @@ def test_a_plan_beyond_the_end_of_the_log() -> None:
     assert f"{TWO}: the planned offsets [15, 21) lie beyond the end of Kafka's log, which is now 20" in str(
         halted.value
     )
+
+
+def test_all_that_cannot_be_read_is_named_at_once() -> None:
+    kafka: Any = Kafka()
+    with pytest.raises(HaltError) as halted:
+        check_readable(kafka, {ONE: OffsetRange(9, 20), TWO: OffsetRange(8, 20)})
+    assert "Kafka deleted [9, 10) before" in halted.value.message
+    assert "Kafka deleted [8, 10) before" in halted.value.message
