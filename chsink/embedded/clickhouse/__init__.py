@@ -6,7 +6,7 @@ statement, with its settings and data, reaches the engine.  Files outside the se
 Limits, each answered with an error rather than with something else:
 
 - no native TCP protocol, and so no ``Distributed`` and no ``remote()`` to another server; no Replicated tables;
-- no ``compress`` and ``decompress`` parameters (501), no Brotli (89), no ``input()`` (48), no users made by SQL (514).
+- no Brotli (89), no ``input()`` (48), no users made by SQL (514).
 
 Different, and not an error:
 

@@ -77,7 +77,10 @@ class SessionWish:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A request.  ``query`` and ``body``, which is as received and still encoded, are the statement and its data."""
+    """A request.  ``query`` and ``body``, which is as received and still encoded, are the statement and its data.
+
+    The body ``sends_blocks`` of the native protocol, or the client ``wants_blocks`` (:mod:`.blocks`).
+    """
 
     user: ClickHouseUser
     query_id: str
@@ -86,6 +89,8 @@ class Call:
     body: Sequence[bytes]
     content_encoding: str
     accept_encoding: str
+    sends_blocks: bool
+    wants_blocks: bool
     default_format: str
     database: str
     roles: Sequence[str]
@@ -157,11 +162,6 @@ def _call(
     files: Sequence[tuple[str, bytes]],
 ) -> Call:
     values = dict(pairs)
-    for name in ("compress", "decompress"):
-        if _flag(values, name):
-            raise refused(
-                NOT_IMPLEMENTED, f"{name}=1 (the native protocol's blocks) is not supported; use HTTP encodings"
-            )
     external = [_external(name, data, values) for name, data in files]
     own = {f"{table.name}_{part}" for table in external for part in ("structure", "types", "format")} | _RESERVED
     query = "".join(value for name, value in pairs if name == "query")
@@ -173,6 +173,8 @@ def _call(
         body=body,
         content_encoding=request.headers.get(hdrs.CONTENT_ENCODING, ""),
         accept_encoding=_accepted(request, values),
+        sends_blocks=_flag(values, "decompress"),
+        wants_blocks=_flag(values, "compress"),
         default_format=values.get("default_format") or request.headers.get("X-ClickHouse-Format") or "TabSeparated",
         database=values.get("database") or request.headers.get("X-ClickHouse-Database") or "",
         roles=[value for name, value in pairs if name == "role"],

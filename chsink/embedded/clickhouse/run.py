@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from chsink.embedded.clickhouse import codecs, native, system_tables
+from chsink.embedded.clickhouse.blocks import decode_blocks
 from chsink.embedded.clickhouse.call import Call, External
 from chsink.embedded.clickhouse.engine import Block, Connection, Counts, Engine, Stream, identifier
 from chsink.embedded.clickhouse.exceptions import ACCESS_DENIED, READONLY, UNKNOWN_TABLE, ClickHouseException, refused
@@ -160,6 +161,8 @@ def _drop(lease: Lease, name: str) -> None:
 def _task(call: Call) -> _Task:
     """Put the URL's query, a line break and the body together, as the server does, and cut an INSERT's data off."""
     pieces = codecs.decode(call.content_encoding, call.body)
+    if call.sends_blocks:
+        pieces = decode_blocks(pieces)
     if call.query:
         text = call.query + b"\n"
         kind = split(text.decode("latin-1"))

@@ -25,6 +25,7 @@ from aiohttp import hdrs, web
 
 from chsink.embedded.clickhouse import call as calls
 from chsink.embedded.clickhouse import codecs
+from chsink.embedded.clickhouse.blocks import BlockEncoder
 from chsink.embedded.clickhouse.engine import Counts, Engine
 from chsink.embedded.clickhouse.exceptions import UNKNOWN_EXCEPTION, ClickHouseException, refused
 from chsink.embedded.clickhouse.origin import refuse_foreign
@@ -123,8 +124,8 @@ class Front:
         headers = self._headers(call.query_id, answer.format)
         headers["X-ClickHouse-Summary"] = _summary(answer.counts)
         headers["X-ClickHouse-Timezone"] = call.settings.get("session_timezone") or self._engine.timezone
-        chosen = codecs.encoder_for(call.accept_encoding)
-        encoder = None
+        encoder: codecs.Encoder | None = BlockEncoder() if call.wants_blocks else None
+        chosen = None if encoder else codecs.encoder_for(call.accept_encoding)
         if chosen is not None and (answer.rest is not None or any(answer.blocks)):
             headers[hdrs.CONTENT_ENCODING], encoder = chosen
         if answer.rest is not None:

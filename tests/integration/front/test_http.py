@@ -63,7 +63,6 @@ def test_parameters_that_are_no_settings_and_settings_that_do_not_exist(server: 
     odd: dict[str, Any] = {"max threads": "1"}
     assert send(server, "SELECT 1", **odd).code == 115
     assert send(server, "SELECT 1", database="nowhere").code == 81
-    assert send(server, "SELECT 1", decompress="1").status == 501
     assert send(server, "SELECT 1", b"x", headers={"Content-Encoding": "br"}).status == 500
     assert ask(server, "SELECT currentDatabase()", database="system") == "system"
 
