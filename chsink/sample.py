@@ -30,7 +30,7 @@ from chsink.statemachine.ranges import OffsetRange, TopicPartition
 
 K = TypeVar("K")
 Progress = Callable[[str, int, int], None]
-"""Told the topic, how many of its partitions are done, and how many it has."""
+"""Called with the topic, how many of its partitions are done, and how many it has."""
 
 MAX_NAMED = 50
 """Unknown fields that are named, the most frequent first: records whose keys are data would name thousands."""

@@ -19,7 +19,7 @@ WORKERS_IMPORT = ("pandas", "pyarrow")
 
 def package_findings() -> Iterator[Finding]:
     """The installed packages, against the ranges that chsink declares."""
-    versions, differing = {"python": platform.python_version()}, []
+    versions, differing, supported = {"python": platform.python_version()}, [], []
     missing = [name for name in WORKERS_IMPORT if importlib.util.find_spec(name) is None]
     for requirement in _requirements():
         try:
@@ -30,12 +30,18 @@ def package_findings() -> Iterator[Finding]:
         versions[requirement.name] = version
         if not requirement.specifier.contains(version, prereleases=True):
             differing.append(f"{requirement.name} {version} (supported: {requirement.specifier})")
+            supported.append(f"'{requirement.name}{requirement.specifier}'")
     if missing:
         names = " ".join(sorted(set(missing)))
         yield found(Severity.ERROR, preflight.PACKAGES_MISSING, missing=names, python=sys.executable)
     if differing:
-        listed = ", ".join(sorted(differing))
-        yield found(Severity.WARNING, preflight.PACKAGE_VERSIONS, differing=listed, python=sys.executable)
+        yield found(
+            Severity.WARNING,
+            preflight.PACKAGE_VERSIONS,
+            differing=", ".join(sorted(differing)),
+            supported=" ".join(sorted(supported)),
+            python=sys.executable,
+        )
     elif not missing:
         listed = ", ".join(f"{name} {version}" for name, version in sorted(versions.items()))
         yield passed(preflight.PACKAGE_VERSIONS, versions=listed)

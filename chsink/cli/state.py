@@ -34,13 +34,17 @@ YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for con
 PipelineOption = Annotated[
     str | None,
     typer.Option(
-        help="With --resend, if your own program transforms the stream: the fingerprint that CHS-309 calls `now`."
+        help="With --resend, if your own program transforms the stream: the fingerprint that CHS-309 shows as `now`."
     ),
 ]
 TopicArgument = Annotated[str, typer.Argument(help="Kafka topic.", metavar="TOPIC")]
 PartitionsArgument = Annotated[
     list[int] | None,
-    typer.Argument(help="Partitions. Default: all of the topic that this applies to.", metavar="[PARTITION]...", min=0),
+    typer.Argument(
+        help="Partition numbers. Default: every partition of the topic to which this applies.",
+        metavar="[PARTITION]...",
+        min=0,
+    ),
 ]
 
 
@@ -70,8 +74,12 @@ def show(config: ConfigOption = DEFAULT_CONFIG, assignments: SetOption = None, a
 def resolve(  # noqa: PLR0917 - arguments and options of a command
     topic: TopicArgument,
     partitions: PartitionsArgument = None,
-    landed: Annotated[bool, typer.Option("--landed", help="Confirm that all its rows are in the table.")] = False,
-    resend: Annotated[bool, typer.Option("--resend", help="Confirm that none is in the table: send it again.")] = False,
+    landed: Annotated[
+        bool, typer.Option("--landed", help="Confirm that all rows of the range are in the table.")
+    ] = False,
+    resend: Annotated[
+        bool, typer.Option("--resend", help="Confirm that no row of it is in the table, and send it again.")
+    ] = False,
     lost: Annotated[bool, typer.Option("--lost", help="Give up the missing rows and record a gap.")] = False,
     expired: Annotated[
         bool, typer.Option("--expired", help="Land what Kafka still holds of it, and record the rest as a gap.")

@@ -70,7 +70,7 @@ def why_forgotten(table: TargetTable, then: Mark, now: Mark) -> str | None:
     """Why a token that was sent after ``then`` may be gone, None when it surely is not (but for the window by time)."""
     grown = now.blocks - then.blocks
     if grown < 0:
-        return "its table was emptied or restored since then"
+        return "the table was emptied or restored since then"
     if grown >= usable_blocks(table):
         return f"{grown} blocks were inserted since then, and the deduplication window holds {table.window_blocks}"
     if not table.replicated and abs(now.started_s - then.started_s) > JITTER_S:

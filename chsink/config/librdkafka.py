@@ -65,9 +65,9 @@ def _translated(option: str, java: Mapping[str, str]) -> dict[str, str]:
     ignored = option in JAVA_ONLY or option in _COMPANIONS or option.startswith(_JAVA_ONLY_PREFIXES)
     if ignored or not option.startswith(_CONNECTION):
         return {}
-    meant = closest(option, translated_options() | JAVA_ONLY)
-    asked = f"did you mean `{meant}`? If not, " if meant else ""
-    raise job_file.NO_COUNTERPART(asked=asked, family=_family(option))
+    if meant := closest(option, translated_options() | JAVA_ONLY):
+        raise job_file.MISSPELT_OPTION(meant=meant, family=_family(option))
+    raise job_file.NO_COUNTERPART(family=_family(option))
 
 
 def translated_options() -> frozenset[str]:

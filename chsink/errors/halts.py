@@ -166,10 +166,11 @@ CANNOT_PROBE = Entry(
     "CANNOT_PROBE",
     "CHS-317",
     HaltError,
-    "{tp} {range} is in doubt and {reason}; chsink cannot look for its rows in {table}",
+    "{tp} {range} is in doubt, and ClickHouse may have forgotten its deduplication tokens: {reason}; chsink cannot "
+    "look for its rows in {table}",
     "check whether the table holds the rows, then run `chsink state resolve {arguments}` with --landed, --resend "
-    "or --lost; chsink can look for rows on its own only in a MergeTree table with the columns _kafka_topic, "
-    "_kafka_partition and _kafka_offset and no TTL",
+    "or --lost; in future, chsink can look for the rows itself if the table is a MergeTree without TTL and has the "
+    "columns _kafka_topic, _kafka_partition and _kafka_offset",
 )
 VIEWS_DOUBTFUL = Entry(
     "VIEWS_DOUBTFUL",
@@ -302,6 +303,6 @@ ROWS_PROVE_NOTHING = Entry(
     "ROWS_PROVE_NOTHING",
     "CHS-331",
     PreflightError,
-    "{tp} in {table}: {reason}",
+    "cannot rebuild the state of {tp} from {table}: {reason}",
     "{fix}",
 )

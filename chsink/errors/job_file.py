@@ -148,7 +148,11 @@ SET_ELSEWHERE = Entry("SET_ELSEWHERE", "CHS-105", ConfigError, "it cannot be set
 # --- CHS-106: contradictions
 
 OPTION_TWICE = Entry(
-    "OPTION_TWICE", "CHS-106", ConfigError, "{option} is set twice", "keep one of the two spellings, remove the other"
+    "OPTION_TWICE",
+    "CHS-106",
+    ConfigError,
+    "{option} is set twice",
+    "keep one of the two spellings and remove the other",
 )
 TOPIC_TWICE = Entry(
     "TOPIC_TWICE",
@@ -292,7 +296,15 @@ NO_COUNTERPART = Entry(
     "CHS-109",
     ConfigError,
     "chsink's own Kafka client has no such option",
-    "{asked}set the {family}.* options of that client in [kafka.client_options]",
+    "set the {family}.* options of that client in [kafka.client_options]",
+)
+MISSPELT_OPTION = Entry(
+    "MISSPELT_OPTION",
+    "CHS-109",
+    ConfigError,
+    "chsink's own Kafka client has no such option",
+    "if you meant `{meant}`, correct the name; otherwise, set the {family}.* options of that client in "
+    "[kafka.client_options]",
 )
 TRUST_STORE_NOT_PEM = Entry(
     "TRUST_STORE_NOT_PEM",

@@ -50,7 +50,7 @@ PORT_TAKEN = Entry(
     "CHS-904",
     UnavailableError,
     "{service}: port {port} is already in use",
-    "pass another port, or 0 to choose a free one",
+    "stop the program that listens there (`ss -ltnp` lists it), then try again",
 )
 NO_FREE_PORT = Entry(
     "NO_FREE_PORT",
@@ -112,7 +112,7 @@ NO_PYSPARK = Entry(
     "NO_PYSPARK",
     "CHS-907",
     PreflightError,
-    "pyspark is not installed for {python}",
+    "PySpark is not installed for {python}",
     "run {python} -m pip install pyspark",
 )
 SERVICE_SILENT = Entry(
@@ -148,5 +148,5 @@ NO_DEV_EXTRA = Entry(
     "CHS-911",
     PreflightError,
     "the local ClickHouse server needs packages that are not installed: {missing}",
-    "run {python} -m pip install 'chsink[dev]'",
+    "run {python} -m pip install {missing}",
 )

@@ -39,7 +39,7 @@ may share an id. No message contains a record's value or a credential.
 _TABLE = "| id | what happened | what to do |\n| --- | --- | --- |\n"
 _BEGIN = "<!-- halts: drawn by python -m chsink.errors.page -->\n"
 _END = "<!-- end of halts -->\n"
-_WORD = re.compile(r"[a-z]+(?! =)(?=\W|$)")
+_WORD = re.compile(r"(?!chsink\b|pyspark\b)[a-z]+(?=[ ,:;.]*(?:\s(?!=)|$))")
 """The first word, unless it is a name of code."""
 _ARGUMENTS = {"arguments": "TOPIC PARTITION"}
 _SEE_RUNBOOK = "\nWhat to do about each halt is in the [runbook](operations.md#when-it-halts).\n"
@@ -53,8 +53,8 @@ def text(template: str) -> str:
         in_code ^= literal.count("`") % 2 == 1
         if name:
             shown += _ARGUMENTS.get(name) or (f"<{name}>" if in_code else f"*{name.replace('_', ' ')}*")
-    if re.fullmatch(r"\{\w+\}", template):
-        return "The message says more."
+    if re.fullmatch(r"(\{\w+\})+", template):
+        return "See the message."
     shown = re.sub(r"\s*\n\s*", " ", shown.strip()).replace("|", "\\|")
     if _WORD.match(shown):
         shown = shown[0].upper() + shown[1:]

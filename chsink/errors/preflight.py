@@ -110,8 +110,8 @@ BATCH_MAY_BE_PROBED = Entry(
     "CHS-211",
     PreflightError,
     "a round of {chunks} chunks, each over {spread} table partitions, may make {blocks} blocks in {table} at {url}, "
-    "which reliably remembers {kept}: after a crash chsink would have to look for its rows, not just send them again",
-    "raise the deduplication window or clickhouse.chunk_offsets, or set or lower kafka.max_offsets_per_trigger",
+    "which reliably remembers only {kept} of them: after a crash, chsink would first have to look for the rows",
+    "raise the deduplication window or clickhouse.chunk_offsets, or limit kafka.max_offsets_per_trigger",
     ok="{table} at {url} reliably remembers {kept} blocks; chsink makes up to {blocks} at a time",
 )
 BATCH_TOO_LARGE = Entry(
@@ -140,10 +140,10 @@ TYPED_JSON = Entry(
     "TYPED_JSON",
     "CHS-214",
     PreflightError,
-    "{column} has the type {type}: the server would convert values to the types of its paths, or refuse a whole insert "
-    "because of one value",
-    "declare it as JSON without typed paths (max_dynamic_paths, max_dynamic_types and SKIP may stay): ALTER TABLE ... "
-    "MODIFY COLUMN keeps the stored data; give a path that needs a type a column of its own",
+    "{column} has the type {type}; at a typed path, ClickHouse converts values, and refuses the whole insert if it "
+    "cannot convert one",
+    "declare it as JSON without typed paths (max_dynamic_paths, max_dynamic_types and SKIP may stay): ALTER TABLE … "
+    "MODIFY COLUMN keeps the stored data; store a value that needs a type in a separate column",
 )
 UNFILLABLE_TYPE = Entry(
     "UNFILLABLE_TYPE",
@@ -271,7 +271,7 @@ COLUMN_TAKES_NOT_ALL = Entry(
     "COLUMN_TAKES_NOT_ALL",
     "CHS-223",
     PreflightError,
-    "a record {record} does not fit column {column} of type {type}: {reason}",
+    "record {record} does not fit column {column} of type {type}: {reason}",
     "use {declare}",
 )
 CLOCKS_DIFFER = Entry(
@@ -289,7 +289,7 @@ RECORDS_EXPIRED = Entry(
     PreflightError,
     "Kafka dropped {expired} offsets of {topic} before they were read",
     'the job will halt with CHS-307; to accept the loss, set errors.on_gap = "record" and start with a new checkpoint; '
-    "lengthen the retention",
+    "to lose no more, raise retention.ms of the topic",
     ok="{topic} keeps records {kept}, and what is unread is not near its end",
 )
 RECORDS_EXPIRE = Entry(
@@ -297,7 +297,7 @@ RECORDS_EXPIRE = Entry(
     "CHS-225",
     PreflightError,
     "{old} partitions of {topic} have unread records older than half of their retention of {hours} h",
-    "lengthen retention.ms until the sink has caught up",
+    "raise retention.ms until the sink has caught up",
 )
 TOPIC_WITHOUT_ID = Entry(
     "TOPIC_WITHOUT_ID",
@@ -403,7 +403,7 @@ PACKAGE_VERSIONS = Entry(
     "CHS-231",
     PreflightError,
     "installed packages outside the supported ranges: {differing}",
-    "run {python} -m pip install chsink, which chooses supported versions",
+    "run {python} -m pip install {supported}",
     ok="packages: {versions}",
 )
 STATE_LOGIN_REFUSED = Entry(

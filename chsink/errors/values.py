@@ -38,15 +38,15 @@ TABLE_COLUMNS = Entry(
     "TABLE_COLUMNS",
     "CHS-505",
     ConfigError,
-    "the table has no insertable column, or two columns of one name",
-    "give each column once, and at least one that an INSERT may name",
+    "the table has no column that an INSERT can fill, or two columns with the same name",
+    "name each column once, and add at least one that is neither MATERIALIZED nor ALIAS",
 )
 UNREADABLE_TYPE = Entry(
     "UNREADABLE_TYPE",
     "CHS-506",
     ConfigError,
     "chsink cannot read the ClickHouse type {type}",
-    "write the type as system.columns shows it; if it is written so already, report a bug in chsink",
+    "write the type as system.columns shows it; if it is already written like that, report a bug in chsink",
 )
 SAMPLE_BAD = Entry(
     "SAMPLE_BAD",

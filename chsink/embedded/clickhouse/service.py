@@ -42,7 +42,7 @@ class EmbeddedClickHouse(Service):
     ) -> None:
         missing = [name for name in EXTRA if importlib.util.find_spec(name) is None]
         if missing:
-            raise errors.NO_DEV_EXTRA(missing=", ".join(missing), python=sys.executable)
+            raise errors.NO_DEV_EXTRA(missing=" ".join(missing), python=sys.executable)
         super().__init__("clickhouse", path, detach=detach, start_limit_s=60, stop_limit_s=20)
         self._port = port or free_port()
         self.zookeeper = zookeeper

@@ -66,4 +66,4 @@ def test_a_sentence_begins_with_a_capital_unless_with_a_name_of_code() -> None:
 
 
 def test_a_parameter_alone_says_nothing_by_its_name() -> None:
-    assert text("{advice}") == "The message says more."
+    assert text("{advice}") == "See the message."
