@@ -88,6 +88,7 @@ sim: setup ## run the simulator: SEED=n STEPS=n
 .PHONY: model
 model: setup ## explore all orders of everything in small worlds
 	@$(PY) -m tests.model $(ARGS)
+	@$(PY) -m tests.mirror_model
 
 .PHONY: lint
 lint: setup ## check style and layout
@@ -102,6 +103,8 @@ type: setup ## check types
 docs: setup ## write the pages that are made from code
 	@$(PY) -m chsink.statemachine.render > docs/.decision-table.new
 	@mv docs/.decision-table.new docs/decision-table.md
+	@$(PY) -m chsink.statemachine.commit.render > docs/.commit-tables.new
+	@mv docs/.commit-tables.new docs/commit-tables.md
 	@$(PY) -m chsink.config.reference > docs/.configuration.new
 	@mv docs/.configuration.new docs/configuration.md
 	@$(PY) -m chsink.errors.page docs

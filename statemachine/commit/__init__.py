@@ -1,0 +1,8 @@
+"""The mirror's commit machine: what happens to a range of records between its hand-over and a table's commit.
+
+Read in this order: :mod:`rules` (what a table of rules is), :mod:`units` (what a worker hands over),
+:mod:`chain` (which offsets a table holds), :mod:`plan` (which units a commit takes), :mod:`handover` (what a worker may
+hand over, and where the group starts), :mod:`rounds` (when a commit is due, and what may be forgotten after it).
+
+``docs/commit-tables.md`` is drawn from their rules by :mod:`render`.
+"""

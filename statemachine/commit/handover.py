@@ -1,0 +1,196 @@
+"""What a worker may hand over, and where the sink's group starts.
+
+The group's offset of a topic-partition says up to where its records were handed over.  A worker opens its
+transactional producer first: that ends the open transaction of every older attempt and refuses its later ones.  Only
+then it reads the group's offset, and ``HAND_OVER`` compares it with the planned range ``[a, b)``.
+
+``START`` says where the group has to stand before the first worker of a topic-partition: never below what a table
+holds.  Offsets of a group that nobody joins expire, and somebody may set them back; the tables are the floor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from chsink.statemachine.commit.chain import Link
+from chsink.statemachine.commit.rules import CommitHalt, Rule, first
+from chsink.statemachine.ranges import OffsetRange
+
+# --- one range -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """A planned range against the group's offset, read after fencing."""
+
+    planned: OffsetRange
+    committed: int | None
+
+
+class Answer(StrEnum):
+    """What the worker does with its range."""
+
+    REFUSE = "refuse"
+    NOTHING = "nothing"
+    REST = "rest"
+    ALL = "all"
+    EARLIER_FIRST = "earlier first"
+
+
+HAND_OVER: tuple[Rule[Opening, Answer], ...] = (
+    Rule(
+        "UNKNOWN",
+        "the group has no offset",
+        lambda x: x.committed is None,
+        Answer.REFUSE,
+        "refuse: the driver stores one before it starts workers, so it was lost since",
+    ),
+    Rule(
+        "DONE",
+        "`committed >= b`",
+        lambda x: (x.committed or 0) >= x.planned.end,
+        Answer.NOTHING,
+        "nothing: it was handed over",
+    ),
+    Rule(
+        "BEHIND",
+        "`committed < a`",
+        lambda x: (x.committed or 0) < x.planned.start,
+        Answer.EARLIER_FIRST,
+        "read exactly `[committed, a)`, hand it over, then `[a, b)`",
+    ),
+    Rule(
+        "CROP",
+        "`a < committed < b`",
+        lambda x: (x.committed or 0) > x.planned.start,
+        Answer.REST,
+        "hand over `[committed, b)`",
+    ),
+    Rule("NEXT", "`committed = a`", lambda _: True, Answer.ALL, "hand over `[a, b)`"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class HandOver:
+    """The ranges to hand over, in order, a transaction each.  ``refused``: none, and the driver has to start again."""
+
+    because: str
+    ranges: tuple[OffsetRange, ...] = ()
+    refused: bool = False
+
+
+def hand_over(planned: OffsetRange, committed: int | None) -> HandOver:
+    """What a worker does with its planned range."""
+    rule = first(HAND_OVER, Opening(planned, committed))
+    match rule.verdict:
+        case Answer.ALL:
+            return HandOver(rule.name, (planned,))
+        case Answer.REST:
+            assert committed is not None
+            return HandOver(rule.name, (OffsetRange(committed, planned.end),))
+        case Answer.EARLIER_FIRST:
+            assert committed is not None
+            return HandOver(rule.name, (OffsetRange(committed, planned.start), planned))
+        case Answer.NOTHING:
+            return HandOver(rule.name)
+        case _:
+            return HandOver(rule.name, refused=True)
+
+
+# --- where the group starts ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What group and tables know of one topic-partition.  ``links`` holds one entry for each table of its routes."""
+
+    topic_id: str
+    committed: int | None
+    links: tuple[Link | None, ...]
+
+    @property
+    def known(self) -> tuple[Link, ...]:
+        return tuple(link for link in self.links if link is not None)
+
+    @property
+    def floor(self) -> int:
+        """Where the table that holds most ends."""
+        return max((link.until for link in self.known), default=0)
+
+
+class Begin(StrEnum):
+    """What is stored before the first worker starts."""
+
+    ORIGIN = "origin"
+    KNOWN_ORIGIN = "known origin"
+    FLOOR = "floor"
+    AS_IT_IS = "as it is"
+
+
+START: tuple[Rule[Standing, Begin], ...] = (
+    Rule(
+        "OTHER_TOPIC",
+        "a table knows the topic under another id",
+        lambda x: any(link.topic_id != x.topic_id for link in x.known),
+        CommitHalt.TOPIC_RECREATED,
+        "halt: the topic was deleted and created again",
+    ),
+    Rule(
+        "FRESH",
+        "neither the group nor a table knows the topic-partition",
+        lambda x: x.committed is None and not x.known,
+        Begin.ORIGIN,
+        "store the starting offset in every table, then in the group",
+    ),
+    Rule(
+        "HALF_FRESH",
+        "the group does not know it, tables do, and none holds a record of it",
+        lambda x: x.committed is None and all(link.untouched for link in x.known),
+        Begin.KNOWN_ORIGIN,
+        "store the same origin in the other tables, then in the group",
+    ),
+    Rule(
+        "TABLE_UNKNOWN",
+        "a table does not know it",
+        lambda x: None in x.links,
+        CommitHalt.CHAIN_MISSING,
+        "halt: the table is new in the routes, was created again, or lost its chain",
+    ),
+    Rule(
+        "GROUP_BELOW",
+        "the group has no offset, or one below a table's `until`",
+        lambda x: x.committed is None or x.committed < x.floor,
+        Begin.FLOOR,
+        "set the group to the highest `until` of the tables",
+    ),
+    Rule("KEPT", "otherwise", lambda _: True, Begin.AS_IT_IS, "go on from the group's offset"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """``origin`` goes to the tables that lack a link, then ``group`` becomes the group's offset; None: leave it."""
+
+    because: str
+    origin: int | None = None
+    group: int | None = None
+    halt: CommitHalt | None = None
+
+
+def begin(topic_id: str, committed: int | None, links: Iterable[Link | None], starting: int) -> Beginning:
+    """What to store before workers of a topic-partition start.  ``starting`` is where a fresh one begins."""
+    standing = Standing(topic_id, committed, tuple(links))
+    rule = first(START, standing)
+    match rule.verdict:
+        case CommitHalt() as halt:
+            return Beginning(rule.name, halt=halt)
+        case Begin.ORIGIN:
+            return Beginning(rule.name, starting, starting)
+        case Begin.KNOWN_ORIGIN:
+            return Beginning(rule.name, standing.floor, standing.floor)
+        case Begin.FLOOR:
+            return Beginning(rule.name, group=standing.floor)
+        case _:
+            return Beginning(rule.name)

@@ -1,0 +1,174 @@
+"""Which units a table's commit takes, and what of the table's chain is missing.
+
+``UNITS`` compares a unit ``[a, b)`` with the table's ``until`` of its topic-partition.  A unit is taken only where
+``a = until``: whatever was handed over twice, late, by a stopped worker or out of order, the table's records stay the
+records of ``[origin, until)``, each once.  What is dropped was landed before, or is a *hole* that :func:`holes` finds.
+
+A hole is ``[until, h)`` that the group passed and no unit at hand begins: its events were lost with the control topic,
+or were dropped because they straddled ``until``.  It is read again, exactly, from Kafka.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from chsink.statemachine.commit.chain import Chain, Link, Links, TableView
+from chsink.statemachine.commit.rules import CommitHalt, Rule, first
+from chsink.statemachine.commit.units import Unit
+from chsink.statemachine.ranges import OffsetRange, TopicPartition
+
+
+class Fate(StrEnum):
+    """What a commit does with a unit."""
+
+    TAKE = "take"
+    WAIT = "wait"
+    DROP = "drop"
+
+
+@dataclass(frozen=True, slots=True)
+class Eligibility:
+    """One unit as a rule sees it: against the table's uuid, its present spec and its link."""
+
+    unit: Unit
+    table_uuid: str
+    table_spec: int
+    link: Link | None
+
+    @property
+    def a(self) -> int:
+        return self.unit.range.start
+
+    @property
+    def b(self) -> int:
+        return self.unit.range.end
+
+    @property
+    def until(self) -> int:
+        assert self.link is not None
+        return self.link.until
+
+
+UNITS: tuple[Rule[Eligibility, Fate], ...] = (
+    Rule(
+        "OTHER_TABLE",
+        "written for a table with another uuid",
+        lambda x: x.unit.head.table_uuid != x.table_uuid,
+        CommitHalt.TABLE_RECREATED,
+        "halt: the table was dropped and created again",
+    ),
+    Rule(
+        "NO_LINK",
+        "the table knows nothing of the topic-partition",
+        lambda x: x.link is None,
+        CommitHalt.CHAIN_MISSING,
+        "halt: the origin is stored before the first unit, so the chain was lost",
+    ),
+    Rule(
+        "OTHER_TOPIC",
+        "the topic's id is not the stored one",
+        lambda x: x.link is not None and x.unit.head.topic_id != x.link.topic_id,
+        CommitHalt.TOPIC_RECREATED,
+        "halt: the topic was deleted and created again",
+    ),
+    Rule("DUPLICATE", "`b <= until`", lambda x: x.b <= x.until, Fate.DROP, "drop: all of it landed"),
+    Rule(
+        "STRADDLING",
+        "`a < until < b`",
+        lambda x: x.a < x.until,
+        Fate.DROP,
+        "drop: its files hold landed records too; `[until, b)` is read again when no other unit brings it",
+    ),
+    Rule("AHEAD", "`a > until`", lambda x: x.a > x.until, Fate.WAIT, "wait for what lies between"),
+    # from here on a = until < b
+    Rule("PARTS_MISSING", "not all parts were read", lambda x: not x.unit.whole, Fate.WAIT, "wait for its other parts"),
+    Rule(
+        "SPEC_CHANGED",
+        "it has files, written for another partition spec than the table's present one",
+        lambda x: bool(x.unit.files) and x.unit.head.spec_id != x.table_spec,
+        CommitHalt.SPEC_CHANGED,
+        "halt: the catalog would file them under the wrong spec",
+    ),
+    Rule("NEXT", "`a = until`", lambda _: True, Fate.TAKE, "take: `until` becomes `b`"),
+)
+
+
+class Kind(StrEnum):
+    """What a commit is for the catalog."""
+
+    NOTHING = "nothing"
+    MOVE = "move"
+    """``until`` moves, and there is no file: a property, no snapshot."""
+    APPEND = "append"
+
+
+@dataclass(frozen=True, slots=True)
+class TablePlan:
+    """What a table's next commit holds.
+
+    ``taken`` is in the order of offsets, ``files`` are its locations, each once.  ``links`` is the chain after it.
+    ``waiting`` is kept for later commits, ``dropped`` is not.  With ``halt``, nothing is committed.
+    """
+
+    taken: tuple[Unit, ...] = ()
+    waiting: tuple[Unit, ...] = ()
+    dropped: tuple[tuple[str, Unit], ...] = ()
+    links: Links = field(default_factory=dict)
+    halt: CommitHalt | None = None
+    because: str = ""
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(location for unit in self.taken for location in unit.files))
+
+    @property
+    def kind(self) -> Kind:
+        if self.files:
+            return Kind.APPEND
+        return Kind.MOVE if self.taken else Kind.NOTHING
+
+
+def plan_commit(view: TableView, chain: Chain, units: Iterable[Unit]) -> TablePlan:
+    """What to commit of the units of this table.  Longer units first where several begin at one offset."""
+    links = dict(chain.links)
+    taken: list[Unit] = []
+    waiting: list[Unit] = []
+    dropped: list[tuple[str, Unit]] = []
+    for unit in sorted(units, key=lambda u: (u.head.tp, *u.order)):
+        tp = unit.head.tp
+        rule = first(UNITS, Eligibility(unit, view.uuid, view.spec_id, links.get(tp)))
+        match rule.verdict:
+            case CommitHalt() as halt:
+                return TablePlan(links=chain.links, halt=halt, because=rule.name)
+            case Fate.TAKE:
+                taken.append(unit)
+                links[tp] = replace(links[tp], until=unit.range.end)
+            case Fate.WAIT:
+                waiting.append(unit)
+            case _:
+                dropped.append((rule.name, unit))
+    return TablePlan(tuple(taken), tuple(waiting), tuple(dropped), links)
+
+
+def holes(
+    links: Links, waiting: Iterable[Unit], handed_over: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, OffsetRange]:
+    """What has to be read again for this table, per topic-partition.
+
+    ``handed_over`` is the group's offset where all events up to it were read: ask for the group's offset first, then
+    for the control topic's end, then read up to that end.  ``waiting`` is what a plan left, ``links`` its chain.
+    """
+    starts: dict[TopicPartition, list[int]] = {}
+    for unit in waiting:
+        if unit.whole:
+            starts.setdefault(unit.head.tp, []).append(unit.range.start)
+    found = {}
+    for tp, reached in handed_over.items():
+        link = links.get(tp)
+        if link is None or reached <= link.until:
+            continue
+        end = min([reached, *(start for start in starts.get(tp, ()) if start > link.until)])
+        found[tp] = OffsetRange(link.until, end)
+    return found

@@ -1,0 +1,96 @@
+"""Breadth first through every state of a world, each once, so that what is found has a shortest schedule."""
+
+from __future__ import annotations
+
+import gc
+from collections import Counter, deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tests.mirror_model import coordinators, faults, workers
+from tests.mirror_model.rules import Model, Rules, Violation, World
+from tests.mirror_model.space import Control, State, Table, bits, of_life
+from tests.mirror_model.workers import Step
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A violation, and the way to it."""
+
+    invariant: str
+    what: str
+    trace: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Explored:
+    """What a search saw: distinct states, steps and faults by name, whether all of the world was seen."""
+
+    world: str
+    states: int
+    counts: Counter[str]
+    found: Found | None
+    whole: bool
+
+
+def first(world: World) -> State:
+    """Nothing happened yet."""
+    left = tuple(world.faults.values())
+    return State(0, (None,) * world.tps, (), Control(), (Table(),) * world.tables, (), left, world.any)
+
+
+def successors(model: Model, state: State) -> Iterator[Step]:
+    """Everything that may happen next; looks at the state's completeness when nothing has to."""
+    steps = [*workers.steps(model, state), *coordinators.steps(model, state)]
+    if not steps:
+        _at_rest(model, state)
+    yield from steps
+    yield from faults.steps(model, state)
+
+
+def _at_rest(model: Model, state: State) -> None:
+    if any(c.stage == "halted" for c in state.coordinators):
+        model.counts["rest: halted"] += 1
+        return
+    model.counts["rest"] += 1
+    whole = of_life(model.world.records & bits(0, model.world.end), state.topic_life)
+    for number, table in enumerate(state.tables):
+        held = table.total(model.world.tps)
+        if any(h & whole != whole for h in held):
+            raise Violation("complete_at_rest", f"table {number} holds {held} of {whole}")
+
+
+def explore(world: World, rules: Rules | None = None, limit: int = 1 << 40) -> Explored:
+    """All states of the world, or as many as ``limit``; ends at the first violation."""
+    model = Model(world, rules or Rules())
+    begun = first(world)
+    came: dict[State, tuple[State | None, str]] = {begun: (None, "world: begins")}
+    waiting = deque([begun])
+    state, found = begun, None
+    collecting = gc.isenabled()
+    gc.disable()  # states are immutable and kept: there is nothing to collect
+    try:
+        while waiting and len(came) < limit:
+            state = waiting.popleft()
+            for what, after in successors(model, state):
+                if after not in came:
+                    came[after] = (state, what)
+                    waiting.append(after)
+    except Violation as broken:
+        found = Found(broken.invariant, broken.what, _trace(came, state))
+    except Exception as error:  # what production code raises without declaring it
+        found = Found("no_defect", f"{type(error).__name__}: {error}", _trace(came, state))
+    finally:
+        if collecting:
+            gc.enable()
+    return Explored(world.name, len(came), model.counts, found, whole=found is None and not waiting)
+
+
+def _trace(came: dict[State, tuple[State | None, str]], state: State) -> tuple[str, ...]:
+    """The steps before the one that broke it."""
+    steps = []
+    at: State | None = state
+    while at is not None:
+        at, what = came[at]
+        steps.append(what)
+    return tuple(reversed(steps))

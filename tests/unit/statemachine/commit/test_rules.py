@@ -1,0 +1,359 @@
+"""Each rule of the commit tables in its own case, and the stored form of a chain."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from chsink.statemachine.commit.chain import (
+    CHAIN,
+    Chain,
+    DamagedChain,
+    Link,
+    Links,
+    Reading,
+    Snapshot,
+    TableView,
+    decode,
+    encode,
+    read_chain,
+    with_origin,
+)
+from chsink.statemachine.commit.handover import HAND_OVER, START, Beginning, begin, hand_over
+from chsink.statemachine.commit.plan import UNITS, Kind, holes, plan_commit
+from chsink.statemachine.commit.render import page
+from chsink.statemachine.commit.rounds import (
+    ROUND,
+    Clock,
+    Due,
+    Pace,
+    Reached,
+    answered,
+    due,
+    low_watermark,
+    valid_through,
+)
+from chsink.statemachine.commit.rules import CommitHalt
+from chsink.statemachine.commit.units import DamagedUnit, Head, Part, Position, Unit, assemble
+from chsink.statemachine.ranges import OffsetRange, TopicPartition
+
+DOCS = Path(__file__).parents[4] / "docs"
+TP = TopicPartition("t", 0)
+OTHER = TopicPartition("t", 1)
+HELD = Chain({TP: Link("id", 0, 5)}, "c", {0: 7}, "commit", 30, 3)
+OWN = Snapshot(30, 3, replace(HELD, snapshot_id=None, sequence=0))
+FOREIGN = Snapshot(40, 4)
+OLDER = Snapshot(20, 2, Chain({TP: Link("id", 0, 2)}))
+
+
+def unit(
+    start: int,
+    end: int,
+    *,
+    files: tuple[str, ...] = ("f",),
+    unit_id: str = "",
+    tp: TopicPartition = TP,
+    uuid: str = "u",
+    topic_id: str = "id",
+    spec: int = 0,
+    whole: bool = True,
+    at: int = 0,
+) -> Unit:
+    name = unit_id or f"{tp}{start}{end}"
+    head = Head(name, "db.t", uuid, tp, topic_id, OffsetRange(start, end), spec, 1 if whole else 2)
+    return Unit(head, tuple(f"{name}{f}" for f in files), (Position(0, at),), whole)
+
+
+def view(*lineage: Snapshot, cut: bool = False, stored: Chain | None = HELD) -> TableView:
+    return TableView("u", 0, lineage, cut, stored)
+
+
+def test_the_page_is_what_the_code_says() -> None:
+    """Redrawn by ``make docs``."""
+    assert (DOCS / "commit-tables.md").read_text(encoding="utf-8") == page()
+
+
+def test_every_table_is_total() -> None:
+    for rules in (CHAIN, START, HAND_OVER, UNITS, ROUND):
+        assert len({rule.name for rule in rules}) == len(rules)
+
+
+# --- which chain a table has -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("seen", "because", "chain"),
+    [
+        (view(stored=None), "NEW", None),
+        (view(FOREIGN, stored=None), "NEW", None),
+        (view(OWN, OLDER, stored=None), "PROPERTY_LOST", HELD),
+        (view(FOREIGN, OWN, OLDER), "CURRENT", HELD),
+        (view(FOREIGN, stored=replace(HELD, snapshot_id=None)), "CURRENT", replace(HELD, snapshot_id=None)),
+        (view(FOREIGN, cut=True), "EXPIRED", HELD),
+    ],
+)
+def test_a_chain_is_found(seen: TableView, because: str, chain: Chain | None) -> None:
+    assert read_chain(seen) == Reading(because, chain)
+
+
+@pytest.mark.parametrize(
+    ("seen", "because", "halt"),
+    [
+        (view(OWN, stored=replace(HELD, snapshot_id=20, sequence=2)), "PROPERTY_OLD", CommitHalt.CHAIN_DAMAGED),
+        (view(OWN, stored=replace(HELD, snapshot_id=None, sequence=0)), "PROPERTY_OLD", CommitHalt.CHAIN_DAMAGED),
+        (view(OLDER), "ROLLED_BACK", CommitHalt.ROLLED_BACK),
+        (view(), "ROLLED_BACK", CommitHalt.ROLLED_BACK),
+        (view(FOREIGN, OLDER), "ROLLED_BACK", CommitHalt.ROLLED_BACK),
+        (view(FOREIGN, OLDER, cut=True), "ROLLED_BACK", CommitHalt.ROLLED_BACK),
+    ],
+)
+def test_a_table_that_was_changed_halts(seen: TableView, because: str, halt: CommitHalt) -> None:
+    assert read_chain(seen) == Reading(because, None, halt)
+
+
+def test_a_chain_survives_its_stored_form() -> None:
+    chain = replace(
+        HELD, links={TP: Link("id", 2, 5), TopicPartition("t", 3): Link("id", 0, 0), OTHER: Link("id", 1, 9)}
+    )
+    assert decode(encode(chain)) == chain
+    assert decode(encode(Chain())) == Chain()
+
+
+def test_the_stored_form_is_this() -> None:
+    """⚑ It is read by later versions."""
+    assert encode(replace(HELD, links={OTHER: Link("id", 2, 5)})) == (
+        '{"commit":"commit","control":["c",{"0":7}],"sequence":3,"snapshot":30,"topics":{"t":["id",[null,2],[null,5]]},'
+        '"version":1}'
+    )
+
+
+def test_the_stored_form_of_a_thousand_partitions_is_small() -> None:
+    """K-11: this is what a snapshot's summary carries."""
+    links = {TopicPartition("t", n): Link("W8Rn3hE4T0aGJ1uV5yQkZg", 0, 10**9 + n) for n in range(1000)}
+    assert len(encode(Chain(links))) < 14_000
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"version":2}', '{"version":1}', encode(HELD)[:-3]])
+def test_a_damaged_chain_is_refused(text: str) -> None:
+    with pytest.raises(DamagedChain):
+        decode(text)
+
+
+def test_damaged_numbers_are_refused() -> None:
+    document = json.loads(encode(HELD))
+    document["topics"]["t"] = ["id", [9], [5]]
+    with pytest.raises(DamagedChain):
+        decode(json.dumps(document))
+
+
+def test_an_origin_is_stored_once() -> None:
+    chain = with_origin(HELD, OTHER, "id", 4)
+    assert chain.links[OTHER] == Link("id", 4, 4) and chain.links[OTHER].untouched
+    with pytest.raises(AssertionError):
+        with_origin(chain, OTHER, "id", 4)
+
+
+# --- which units a commit takes --------------------------------------------------------------------------------------
+
+
+def test_units_are_taken_in_the_order_of_their_offsets() -> None:
+    plan = plan_commit(view(), HELD, [unit(8, 9, files=()), unit(5, 8, files=("a", "b"))])
+    assert [u.range for u in plan.taken] == [OffsetRange(5, 8), OffsetRange(8, 9)]
+    assert plan.links[TP].until == 9 and plan.kind is Kind.APPEND and len(plan.files) == 2
+
+
+@pytest.mark.parametrize(
+    ("case", "fate"),
+    [
+        (unit(0, 5), "DUPLICATE"),
+        (unit(5, 5), "DUPLICATE"),
+        (unit(4, 6), "STRADDLING"),
+    ],
+)
+def test_what_landed_is_dropped(case: Unit, fate: str) -> None:
+    plan = plan_commit(view(), HELD, [case])
+    assert plan.dropped == ((fate, case),) and plan.kind is Kind.NOTHING and plan.links == HELD.links
+
+
+@pytest.mark.parametrize("case", [unit(6, 7), unit(5, 7, whole=False)])
+def test_what_cannot_land_yet_waits(case: Unit) -> None:
+    plan = plan_commit(view(), HELD, [case])
+    assert plan.waiting == (case,) and plan.kind is Kind.NOTHING and plan.links == HELD.links
+
+
+def test_of_two_units_from_one_offset_the_longer_one_is_taken() -> None:
+    plan = plan_commit(view(), HELD, [unit(5, 7), unit(5, 9), unit(7, 9)])
+    assert [u.range for u in plan.taken] == [OffsetRange(5, 9)]
+    assert [fate for fate, _ in plan.dropped] == ["DUPLICATE", "DUPLICATE"]
+
+
+def test_a_unit_without_files_moves_the_chain_and_nothing_else() -> None:
+    """D20: without a trace in the table, the next unit would wait for it for ever."""
+    plan = plan_commit(view(), HELD, [unit(5, 7, files=())])
+    assert plan.kind is Kind.MOVE and plan.links[TP].until == 7 and plan.files == ()
+
+
+@pytest.mark.parametrize(
+    ("case", "halt"),
+    [
+        (unit(5, 6, uuid="other"), CommitHalt.TABLE_RECREATED),
+        (unit(5, 6, tp=OTHER), CommitHalt.CHAIN_MISSING),
+        (unit(5, 6, topic_id="other"), CommitHalt.TOPIC_RECREATED),
+        (unit(5, 6, spec=1), CommitHalt.SPEC_CHANGED),
+    ],
+)
+def test_what_belongs_to_something_else_halts_the_table(case: Unit, halt: CommitHalt) -> None:
+    plan = plan_commit(view(), HELD, [unit(5, 5), case])
+    assert plan.halt is halt and plan.kind is Kind.NOTHING and plan.links == HELD.links
+
+
+def test_a_unit_without_files_is_of_no_spec() -> None:
+    assert plan_commit(view(), HELD, [unit(5, 6, files=(), spec=1)]).kind is Kind.MOVE
+
+
+def test_holes_are_what_the_group_passed_and_nobody_brings() -> None:
+    links = {TP: Link("id", 0, 5), OTHER: Link("id", 0, 5)}
+    assert holes(links, [], {TP: 9, OTHER: 5}) == {TP: OffsetRange(5, 9)}
+    assert holes(links, [unit(7, 9)], {TP: 9}) == {TP: OffsetRange(5, 7)}
+    assert holes(links, [unit(7, 9, whole=False)], {TP: 9}) == {TP: OffsetRange(5, 9)}
+    assert holes(links, [], {TP: 4, TopicPartition("x", 0): 8}) == {}
+
+
+# --- parts -----------------------------------------------------------------------------------------------------------
+
+
+def part(number: int, *files: str, head: Head | None = None, at: int = 0) -> Part:
+    return Part(head or Head("x", "db.t", "u", TP, "id", OffsetRange(5, 9), 0, 2), number, files, Position(0, at))
+
+
+def test_a_unit_is_whole_with_its_last_part() -> None:
+    """⚑ D18: a commit between two polls of one transaction would lose the second half."""
+    (half,) = assemble([part(1, "b", at=4)])
+    assert not half.whole
+    (both,) = assemble([part(1, "b", at=4), part(0, "a", at=3), part(1, "b", at=4)])
+    assert both.whole and both.files == ("a", "b") and both.at == (Position(0, 3), Position(0, 4))
+
+
+def test_a_location_counts_once() -> None:
+    """⚑ K-6: the same file twice in one append doubles its rows."""
+    (both,) = assemble([part(0, "a", "a"), part(1, "a", "b")])
+    assert both.files == ("a", "b")
+
+
+def test_parts_of_two_attempts_do_not_mix() -> None:
+    other = Head("y", "db.t", "u", TP, "id", OffsetRange(5, 9), 0, 2)
+    assert [u.whole for u in assemble([part(0, "a"), part(1, "b", head=other)])] == [False, False]
+
+
+@pytest.mark.parametrize(
+    "second", [part(1, "c"), part(0, "b", head=Head("x", "db.t", "u", TP, "id", OffsetRange(5, 8), 0, 2))]
+)
+def test_contradicting_parts_are_refused(second: Part) -> None:
+    with pytest.raises(DamagedUnit):
+        assemble([part(1, "b"), second])
+
+
+# --- hand-over and start ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("committed", "because", "ranges"),
+    [
+        (5, "NEXT", [(5, 9)]),
+        (7, "CROP", [(7, 9)]),
+        (9, "DONE", []),
+        (12, "DONE", []),
+        (0, "BEHIND", [(0, 5), (5, 9)]),
+        (None, "UNKNOWN", []),
+    ],
+)
+def test_a_worker_hands_over_what_the_group_does_not_have(
+    committed: int | None, because: str, ranges: list[tuple[int, int]]
+) -> None:
+    decided = hand_over(OffsetRange(5, 9), committed)
+    assert decided.because == because and decided.refused == (committed is None)
+    assert decided.ranges == tuple(OffsetRange(*r) for r in ranges)
+
+
+FRESH, MOVED, LATER = Link("id", 3, 3), Link("id", 0, 5), Link("id", 0, 8)
+
+
+@pytest.mark.parametrize(
+    ("committed", "links", "expected"),
+    [
+        (None, [None, None], Beginning("FRESH", 2, 2)),
+        (None, [FRESH, None], Beginning("HALF_FRESH", 3, 3)),
+        (None, [FRESH, FRESH], Beginning("HALF_FRESH", 3, 3)),
+        (None, [MOVED, LATER], Beginning("GROUP_BELOW", group=8)),
+        (6, [MOVED, LATER], Beginning("GROUP_BELOW", group=8)),
+        (8, [MOVED, LATER], Beginning("KEPT")),
+        (9, [MOVED, None], Beginning("TABLE_UNKNOWN", halt=CommitHalt.CHAIN_MISSING)),
+        (None, [MOVED, None], Beginning("TABLE_UNKNOWN", halt=CommitHalt.CHAIN_MISSING)),
+        (9, [MOVED, Link("old", 0, 1)], Beginning("OTHER_TOPIC", halt=CommitHalt.TOPIC_RECREATED)),
+    ],
+)
+def test_where_a_topic_partition_starts(committed: int | None, links: list[Link | None], expected: Beginning) -> None:
+    """⚑ D4, R-8: never below what a table holds, never at the latest offset."""
+    assert begin("id", committed, links, 2) == expected
+
+
+# --- rounds ----------------------------------------------------------------------------------------------------------
+
+PACE = Pace(interval_ms=100, timeout_ms=50, buffer=10)
+
+
+@pytest.mark.parametrize(
+    ("clock", "expected"),
+    [
+        (Clock(PACE, 99, None, answered=False, buffered=0), ("IDLE", Due.WAIT)),
+        (Clock(PACE, 100, None, answered=False, buffered=0), ("BEGIN", Due.START)),
+        (Clock(PACE, 1, None, answered=False, buffered=10), ("BEGIN", Due.START)),
+        (Clock(PACE, 100, 0, answered=False, buffered=0), ("OPEN", Due.WAIT)),
+        (Clock(PACE, 100, 0, answered=True, buffered=0), ("COMPLETE", Due.COMMIT_WHOLE)),
+        (Clock(PACE, 100, 50, answered=False, buffered=0), ("TIMEOUT", Due.COMMIT_PARTIAL)),
+        (Clock(PACE, 100, 1, answered=False, buffered=10), ("FULL", Due.COMMIT_PARTIAL)),
+    ],
+)
+def test_when_a_commit_is_due(clock: Clock, expected: tuple[str, Due]) -> None:
+    assert due(clock) == expected
+
+
+def test_a_round_is_complete_by_a_set_not_by_a_count() -> None:
+    """⚑ D16, C-4: one partition that answers twice does not stand for another."""
+    tables: list[tuple[Links, list[Unit]]] = [({TP: Link("id", 0, 5), OTHER: Link("id", 0, 5)}, [])]
+    both = {TP: Reached(5, 1), OTHER: Reached(None, None)}
+    assert answered([TP, OTHER], both, tables)
+    assert not answered([TP, OTHER], {TP: Reached(5, 1)}, tables)
+    assert not answered([TP, OTHER], {TP: Reached(5, 1), TopicPartition("x", 0): Reached(5, 1)}, tables)
+
+
+def test_a_round_waits_for_the_units_of_its_answers() -> None:
+    """⚑ D10: an answer may be read before another partition's files."""
+    links = {TP: Link("id", 0, 5)}
+    assert not answered([TP], {TP: Reached(9, 1)}, [(links, [unit(5, 7)])])
+    assert not answered([TP], {TP: Reached(9, 1)}, [(links, [unit(5, 9, whole=False)])])
+    assert not answered([TP], {TP: Reached(9, 1)}, [(links, [unit(5, 9)]), (links, [])])
+    assert answered([TP], {TP: Reached(9, 1)}, [(links, [unit(7, 9), unit(5, 7)])])
+
+
+def test_valid_through_is_the_least_of_the_largest_timestamps() -> None:
+    """V-1, V-2."""
+    third = TopicPartition("t", 2)
+    answers = {TP: Reached(9, 9), OTHER: Reached(5, 4), third: Reached(1, 7)}
+    links = {TP: Link("id", 0, 5), OTHER: Link("id", 0, 5), third: Link("id", 0, 1)}
+    plan = plan_commit(view(), Chain(links), [unit(5, 9)])
+    behind = plan_commit(view(), Chain(links), [])
+    assert valid_through(True, list(answers), answers, plan) == 4
+    assert valid_through(False, list(answers), answers, plan) is None
+    assert valid_through(True, list(answers), answers, behind) is None
+    assert valid_through(True, [*answers, TopicPartition("t", 3)], answers, plan) is None
+    assert valid_through(True, list(answers), {**answers, TP: Reached(None, None)}, plan) is None
+
+
+def test_the_low_watermark_stays_below_what_waits_and_never_goes_back() -> None:
+    """⚑ C-9."""
+    assert low_watermark({0: 9, 1: 4}, [unit(7, 8, at=6), unit(8, 9, at=3)], {1: 2}) == {0: 3, 1: 4}
+    assert low_watermark({0: 9}, [unit(7, 8, at=6)], {0: 8}) == {0: 8}
