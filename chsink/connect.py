@@ -51,6 +51,6 @@ def connected(config: Config) -> Iterator[Services]:
     """The services of the configuration, until the block ends."""
     clock, log = SystemClock(), logger(config.sink.name)
     with ExitStack() as closing:
-        cluster = Cluster(config, clock, log.warning)
+        cluster = Cluster(config, clock)
         closing.callback(cluster.close)
         yield Services(config, clock, log, open_admin(config), cluster, closing)

@@ -86,17 +86,13 @@ def after(record: StateRecord, *, epoch: int, attempt: str, log_start: int = 0) 
     )
 
 
-def renew(
-    record: StateRecord, *, before_at: int, marks: tuple[Mark, ...], probe: bool, epoch: int, attempt: str
-) -> StateRecord:
-    """Announce a range in doubt again, for a late settler: the next driver waits for *its* sends.
-
-    ``marks`` stay the recorded ones as long as tokens are trusted; with ``probe`` they are what the target holds now.
+def renew(record: StateRecord, *, before_at: int, marks: tuple[Mark, ...], epoch: int, attempt: str) -> StateRecord:
+    """Announce a range in doubt again, to be probed.  ``marks`` are what the target holds now: whatever was sent before
+    them is found by the probe, whatever is sent after them is remembered.
     """
     assert record.in_doubt, record
     assert record.before_at <= before_at and record.epoch <= epoch, record
-    assert probe or (not record.probe and marks == record.marks), record
-    return replace(record, before_at=before_at, marks=marks, probe=probe, epoch=epoch, attempt=attempt)
+    return replace(record, before_at=before_at, marks=marks, probe=True, epoch=epoch, attempt=attempt)
 
 
 def adopt(record: StateRecord, *, epoch: int, attempt: str) -> StateRecord:

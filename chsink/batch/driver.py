@@ -293,33 +293,26 @@ class Driver:
         self.observer.landed([ack for ack in acks if ack.topic_partition not in unproven])
 
     def _take_up(self, keys: Sequence[StateKey], halted: Halts) -> list[StateKey]:
-        """Announce ranges in doubt again, before anything is sent, if they must be probed or are late.  Returns those
-        that may be sent; the others halt, where that is known before anybody is waited for.
+        """Announce ranges in doubt again, before anything is sent, if they must be probed.  Returns those that may be
+        sent; the others halt, before anybody is waited for.
         """
         probed = []
         for key in keys:
             with halted.of(key), asking_target():
                 if self.window.must_probe(key, self.ledger.records[key]):
                     probed.append(key)
-        probed = self._without_foreign(probed, halted)  # before the wait, which may be long, and after it
-        with asking_target():
-            self.window.wait_out_senders({k: self.ledger.records[k] for k in probed})
         probed = self._without_foreign(probed, halted)
         keys = [k for k in keys if k not in halted]
         with asking_target():
-            late = [k for k in keys if k in probed or self.window.is_late(k, self.ledger.records[k])]
+            for key in probed:
+                self.window.wait_for_inserts(key, self.ledger.records[key])
         attempt, now, changes = self.ledger.attempt(), self.clock.now_ms(), {}
-        for key in late:
-            record, probe = self.ledger.records[key], key in probed
+        for key in probed:
+            record = self.ledger.records[key]
             with asking_target():
-                marks = self.window.marks(key.table, record.layout) if probe else record.marks
+                marks = self.window.marks(key.table, record.layout)
             changes[key] = writes.renew(
-                record,
-                before_at=max(now, record.before_at),
-                marks=marks,
-                probe=probe,
-                epoch=self.ledger.epoch,
-                attempt=attempt,
+                record, before_at=max(now, record.before_at), marks=marks, epoch=self.ledger.epoch, attempt=attempt
             )
         if changes:
             self.ledger.write(changes)

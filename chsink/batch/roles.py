@@ -104,17 +104,14 @@ class Window(Protocol):
         Raises HaltError if so and the table cannot be probed.  Waits for nothing.
         """
 
-    def wait_out_senders(self, records: Mapping[StateKey, StateRecord]) -> None:
-        """Return when no task of an earlier attempt can send the ranges any more, and no server inserts them."""
+    def wait_for_inserts(self, key: StateKey, record: StateRecord) -> None:
+        """Return when no server is busy with an insert of the range."""
 
     def holds_foreign(self, key: StateKey, record: StateRecord) -> bool:
         """Whether the table has rows of the topic-partition that this sink cannot have sent: a probe may count them."""
 
-    def is_late(self, key: StateKey, record: StateRecord) -> bool:
-        """Whether ``deadline_ms`` has passed."""
-
     def deadline_ms(self, key: StateKey, record: StateRecord) -> int:
-        """The wall-clock time in ms after which no piece of the range may be sent."""
+        """The wall-clock time in ms after which a task that is given the range now sends no piece of it."""
 
 
 # --- watching ------------------------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """How much of a batch one round may hold: bounded by what the tables remember, and by the time that sends have.
 
-A range that takes longer than ``in_doubt.max_age_s`` could never be landed: each retry begins at its first chunk.  So a
-round should end within a small part of that time.  How many offsets that is, is learned from the rounds before.
+A range that takes longer than its table remembers tokens could never be landed: each retry begins at its first chunk.
+So a round should end within a small part of that time.  How many offsets that is, is learned from the rounds before.
 """
 
 from __future__ import annotations

@@ -26,12 +26,11 @@ from chsink.statemachine.records import StateKey
 
 
 class Cluster:
-    """Shards, targets and layouts of a configuration.  ``say`` is given sentences about long waits."""
+    """Shards, targets and layouts of a configuration."""
 
-    def __init__(self, config: Config, clock: Clock, say: Callable[[str], None]) -> None:
+    def __init__(self, config: Config, clock: Clock) -> None:
         self.config = config
         self.clock = clock
-        self._say = say
         self._closing = ExitStack()
 
     @cached_property
@@ -129,12 +128,9 @@ class Cluster:
         def retried(client: Queries) -> Queries:
             return RetryingQueries(client, self.clock, self.config.clickhouse.retry_for_s)
 
-        doubt = self.config.in_doubt
         insert_s = math.ceil(self.config.clickhouse.insert_timeout_s)
         accepted = self.config.errors.on_existing_rows == "accept"
-        return DedupWindow(
-            shards, self.clock, doubt.max_age_s, doubt.margin_s, insert_s, say=self._say, foreign_accepted=accepted
-        )
+        return DedupWindow(shards, self.clock, self.config.in_doubt.margin_s, insert_s, foreign_accepted=accepted)
 
     def insert_settings(self) -> dict[str, str | int]:
         """The configured settings of an insert, and those that every shard's server knows and that must be pinned."""

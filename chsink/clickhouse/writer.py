@@ -7,7 +7,8 @@ Rules:
 - This is the one place that retries an insert.  A retry is the same bytes under the same token, so an answer that was
   lost (*unknown*) and an error after data was sent are resolved by sending again: the server keeps one copy.
 - Every send first checks that the table still remembers everything sent since BEFORE.  If not, the piece is not sent,
-  the range stays in doubt, and the next start probes for its rows.
+  the range stays in doubt, and the next start probes for its rows.  An answer older than ``FRESH_MS`` proves nothing:
+  the process may have been suspended with it in hand.
 - No send starts after the deadline, and the server itself ends an insert that takes longer than the client waits.
 """
 
@@ -39,6 +40,9 @@ PINNED: Mapping[str, Any] = {
 }
 PINNED_WHERE_KNOWN: Mapping[str, Any] = {"deduplicate_insert": "enable", "use_strict_insert_block_limits": 0}
 """Pinned too, but only newer servers know them; an unknown setting would refuse the insert."""
+
+FRESH_MS = 2_000
+"""How long after the question a table's answer may be relied on.  No server restarts that fast."""
 
 
 def bounded(timeout_s: float) -> dict[str, int]:
@@ -75,8 +79,9 @@ class ShardWriter:
 
         def send() -> None:
             nonlocal sends
+            asked_ms = self.clock.now_ms()
             self._check_remembered(shard, token)
-            self._check_deadline(token, deadline_ms)  # last: what comes before it may take long
+            self._check_time(asked_ms, token, deadline_ms)  # last: what comes before it may take long
             sends += 1
             client.insert(sql, body, settings)
 
@@ -98,9 +103,12 @@ class ShardWriter:
         """See :class:`chsink.ports.BlockWriter`."""
         return dependent_views(self.shards[shard].client, self.shards[shard].table)
 
-    def _check_deadline(self, token: str, deadline_ms: int) -> None:
-        if self.clock.now_ms() >= deadline_ms:
+    def _check_time(self, asked_ms: int, token: str, deadline_ms: int) -> None:
+        now_ms = self.clock.now_ms()
+        if now_ms >= deadline_ms:
             raise services.PIECE_TOO_LATE(token=token)
+        if now_ms - asked_ms > FRESH_MS:
+            raise Unanswered(f"it took {(now_ms - asked_ms) / 1000:.1f} s to say what the table remembers")
 
     def _check_remembered(self, shard: int, token: str) -> None:
         """The piece may have been sent before: by this task, an older attempt of it, or an older driver."""

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from chsink.config.problems import Problem, problem
-from chsink.config.sections import ClickHouse, InDoubt, Kafka, Route, Trigger
+from chsink.config.sections import ClickHouse, Kafka, Route, Trigger
 from chsink.errors import job_file
 from chsink.fields import is_credential, reveal
 from chsink.state import KeeperMap, StoreSettings
@@ -130,14 +130,6 @@ def interval_is_used(trigger: Trigger) -> Problems:
         yield problem("trigger.interval", job_file.INTERVAL_UNUSED())
 
 
-def doubt_leaves_time(in_doubt: InDoubt, clickhouse: ClickHouse) -> Problems:
-    """An insert fits into the age up to which it may be sent."""
-    insert_s = clickhouse.insert_timeout_s
-    if in_doubt.max_age_s <= in_doubt.margin_s + insert_s:
-        error = job_file.NO_TIME_TO_INSERT(insert_s=f"{insert_s:g}", margin_s=in_doubt.margin_s)
-        yield problem("in_doubt.max_age_s", error)
-
-
 CHECKS: tuple[Callable[..., Problems], ...] = (
     one_route_per_topic,
     no_credentials,
@@ -149,5 +141,4 @@ CHECKS: tuple[Callable[..., Problems], ...] = (
     timeouts_nest,
     state_is_no_target,
     interval_is_used,
-    doubt_leaves_time,
 )

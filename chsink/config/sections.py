@@ -206,13 +206,11 @@ class Trigger(Section):
 
 
 class InDoubt(Section):
-    """How long chsink may resend a range that is in doubt."""
+    """Ranges that were announced and are not confirmed."""
 
-    max_age_s: int = Field(default=3600, gt=0, le=30 * 86_400)
-    """Maximum age of such a range, in seconds, and so the maximum duration of one round of a batch. A shorter
-    deduplication window of the table takes precedence."""
     margin_s: int = Field(default=30, ge=0, le=86_400)
-    """Resending ends this many seconds before that age, to allow for clock differences and pauses."""
+    """Where a table forgets deduplication tokens after some time, resending a range ends this many seconds earlier, to
+    allow for clock differences."""
 
 
 class Observe(Section):

@@ -247,13 +247,6 @@ INTERVAL_UNUSED = Entry(
     'mode = "available_now" has no interval',
     'remove it, or set mode = "processing_time"',
 )
-NO_TIME_TO_INSERT = Entry(
-    "NO_TIME_TO_INSERT",
-    "CHS-106",
-    ConfigError,
-    "it leaves no time for an insert: one insert may take {insert_s} s, and the margin is {margin_s} s",
-    "raise in_doubt.max_age_s, or lower clickhouse.insert_timeout_s or in_doubt.margin_s",
-)
 
 # --- CHS-107, CHS-108: credentials
 

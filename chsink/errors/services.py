@@ -80,7 +80,7 @@ PIECE_TOO_LATE = Entry(
     "CHS-705",
     UnavailableError,
     "the time in which piece {token} may be sent has ended: ClickHouse may no longer remember its deduplication token",
-    "start again: the range is in doubt, and chsink looks for its rows in the table before it sends any",
+    "start again: the range is in doubt and chsink will settle it",
 )
 ANSWERS_MISSING = Entry(
     "ANSWERS_MISSING",

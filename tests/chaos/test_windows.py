@@ -21,14 +21,7 @@ from tests.support.proxies import HttpFault, TcpFault
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-SHORT = {
-    "in_doubt.max_age_s": 9,
-    "in_doubt.margin_s": 1,
-    "clickhouse.insert_timeout_s": 4,
-    "clickhouse.connect_timeout_s": 3,
-}
-LONG = {"in_doubt.max_age_s": 600}
-"""For the run that is to end in doubt: a slow machine must not make it end for its age."""
+SHORT = {"clickhouse.insert_timeout_s": 4, "clickhouse.connect_timeout_s": 3}
 
 
 def stops(error: type[ChsinkError], id: str, run: Callable[[], None]) -> ChsinkError:
@@ -43,7 +36,7 @@ def half_landed(world: World, job: Job, spark: SparkSession, gate: int = 0) -> N
     job.send(0, 25)
     job.send(1, 15)
     refused = world.fault(HttpFault.STATUS_503, f":{job.topic}:1:", gate=gate, times=10_000)
-    stops(UnavailableError, "CHS-704", lambda: job.drain(spark, {**LONG, "clickhouse.retry_for_s": 1}))
+    stops(UnavailableError, "CHS-704", lambda: job.drain(spark, {"clickhouse.retry_for_s": 1}))
     world.heal()
     world.tally.fired("insert: refused until the job gives up", refused())
     assert refused() > 1
@@ -88,7 +81,7 @@ def test_server_is_killed_during_an_insert(world: World, tmp_path: Path, spark: 
 
     killer = threading.Thread(target=blow)
     killer.start()
-    stops(UnavailableError, "CHS-70", lambda: job.drain(spark, LONG))
+    stops(UnavailableError, "CHS-70", lambda: job.drain(spark))
     killer.join()
     world.heal()
     world.tally.killed("ClickHouse during an insert")

@@ -23,7 +23,7 @@ OUTCOMES = [
     *("late write applied", "late write refused", "owner read first", "row read first"),
     *("insert applied", "insert deduplicated", "late insert arrives", "piece sent", "empty piece"),
     *("probed: nothing there", "probed: all there", "probed: a part is there"),
-    *("must probe", "late", "taken up", "waited", "deadline reached", "token may be forgotten"),
+    *("must probe", "announced again", "taken up", "deadline reached", "token may be forgotten"),
     *("topic changed", "retention meanwhile", "still held", "Spark: concurrent query", "Spark: data loss under a read"),
     *("batch planned", "batch planned again", "batch committed", "driver at rest"),
 ]

@@ -54,37 +54,25 @@ def _settle_bounds(model: Model, state: State, d: Driver) -> Moves:
 
 
 def _take_up(model: Model, state: State, d: Driver) -> Moves:
-    """Must the range be probed?  Then whoever may still send it is waited out."""
+    """Must the range be probed?  Then it is announced again, with new marks."""
     record = model.protocol.record(d.cache[1])
-    late = state.now >= model.deadline(record.before_at)
-    probe = (
-        record.probe
-        or (late and model.world.window is not None)
-        or model.protocol.forgotten(d.cache[1], look(state, int(record.layout)))
-    )
-    if model.skips("tokens are doubted"):
-        probe = False
-    if probe and not model.world.can_probe:
-        yield "cannot probe", now(state, d, pc="halt", halt="CHS-317")
-    elif probe:
-        until = state.now if model.skips("senders are waited out") else model.waited(record.before_at)
-        yield "must probe", now(state, d, pc="wait", until=until)
-    elif late:
-        yield "late", writing(state, d, model.protocol.renew(d.cache[1], state.now, None, d.epoch), "run")
-    else:
+    forgotten = model.protocol.forgotten(d.cache[1], look(state, int(record.layout)))
+    probe = record.probe or forgotten or model.late(record.before_at, state.now)
+    if not probe or model.skips("tokens are doubted"):
         yield "taken up", _run(model, state, d)
-
-
-def _wait(model: Model, state: State, d: Driver) -> Moves:
-    """Nobody else can be sending any more: look what the target holds now, and announce anew."""
-    if state.now < d.until:
-        return
-    record = model.protocol.record(d.cache[1])
-    if record.start < record.older_end and not model.skips("lives are told apart"):
+    elif not model.can_probe:
+        yield "cannot probe", now(state, d, pc="halt", halt="CHS-317")
+    elif record.start < record.older_end and not model.skips("lives are told apart"):
         yield "cannot tell lives apart", now(state, d, pc="halt", halt="CHS-318")
-        return
+    else:
+        yield "must probe", now(state, d, pc="mark")
+
+
+def _mark(model: Model, state: State, d: Driver) -> Moves:
+    """What the target holds now: what was sent before is found, what is sent from here on is remembered."""
+    record = model.protocol.record(d.cache[1])
     marks = look(state, int(record.layout))
-    yield "waited", writing(state, d, model.protocol.renew(d.cache[1], state.now, marks, d.epoch), "run")
+    yield "announced again", writing(state, d, model.protocol.renew(d.cache[1], state.now, marks, d.epoch), "run")
 
 
 def _run(model: Model, state: State, d: Driver) -> State:
@@ -202,7 +190,7 @@ STEPS.update(
         "settle: ids": _ids,
         "settle: bounds": _settle_bounds,
         "take up": _take_up,
-        "wait": _wait,
+        "mark": _mark,
         "confirm": _confirm,
         "still held": _still_held,
         "decide: ids": _ids,

@@ -101,9 +101,8 @@ def crashes(model: Model, state: State) -> Moves:
 
 
 def time(model: Model, state: State) -> Moves:
-    """A tick; free where a driver sleeps until one."""
-    sleeping = any(d.pc == "wait" and d.until > state.now for d in state.drivers)
-    after = state if sleeping else model.spend(state, "time passes")
+    """A tick."""
+    after = model.spend(state, "time passes")
     if after is None:
         return
     now, skipped = state.now + 1, model.skips("deadline")

@@ -12,6 +12,7 @@ from tests.model.protocol import Protocol, Rules
 from tests.model.space import Checkpoint, Kafka, State, Store, Target, mask
 from tests.sim.hub import Violation
 
+NEVER = 1 << 62
 GENEROUS = 100
 """Blocks that a table remembers where its window is not the subject."""
 
@@ -21,8 +22,8 @@ class World:
     """What one small world is made of.  ``faults``: how often each may happen, ``any``: how many in all.
 
     ``eager``: a driver claims and settles at its start; else with its first batch.
-    ``claims_only``: and does no more.  ``limits``: offsets a batch, the usual first.  ``holes``: offsets without a record.  ``window``, ``max_age``, ``margin``
-    are in ticks; ``known``: whether brokers tell topic ids at first; ``split``: which port calls are taken apart (loads of the store, questions to Kafka, reads and sends).
+    ``claims_only``: and does no more.  ``limits``: offsets a batch, the usual first.  ``holes``: offsets without a record.
+    ``window`` (of a replicated table) and ``margin`` are in ticks; ``known``: whether brokers tell topic ids at first; ``split``: which port calls are taken apart (loads of the store, questions to Kafka, reads and sends).
     """
 
     name: str
@@ -39,7 +40,6 @@ class World:
     replicated: bool = False
     window_blocks: int = GENEROUS
     window: int | None = None
-    max_age: int = 2
     margin: int = 1
     can_probe: bool = True
     on_gap: Literal["halt", "record"] = "halt"
@@ -104,14 +104,18 @@ class Model:
 
     # --- time -----------------------------------------------------------------------------------------------------
 
+    @property
+    def can_probe(self) -> bool:
+        """Whether rows can be looked for by offset: never in a replicated table, whose replicas may lag."""
+        return self.world.can_probe and not self.world.replicated
+
     def deadline(self, before_at: int) -> int:
         """The tick from which no piece of a range is sent any more."""
-        return self.waited(before_at) - self.world.margin
+        return NEVER if self.world.window is None else before_at + self.world.window - self.world.margin
 
-    def waited(self, before_at: int) -> int:
-        """The tick from which whoever sent before the deadline has ended."""
-        world = self.world
-        return before_at + (world.max_age if world.window is None else min(world.max_age, world.window))
+    def late(self, before_at: int, now: int) -> bool:
+        """Whether that tick has come."""
+        return now >= self.deadline(before_at)
 
     # --- halts ----------------------------------------------------------------------------------------------------
 

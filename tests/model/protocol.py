@@ -144,15 +144,13 @@ class Protocol:
         told = ("before", number, asked, serial, layout, pipeline, now, marks, epoch, fresh, gap, writer)
         return self._remember(told, make)
 
-    def renew(self, number: int, now: int, marks: tuple[Range, ...] | None, epoch: int) -> int:
-        """The in-doubt range announced anew; ``marks``: what the target holds now when it is to be probed, else None."""
+    def renew(self, number: int, now: int, marks: tuple[Range, ...], epoch: int) -> int:
+        """The in-doubt range announced again, to be probed; ``marks``: what the target holds now."""
 
         def make() -> int:
             old = self.record(number)
-            kept = old.marks if marks is None else _marks(marks)
             at = max(now, old.before_at)
-            renewed = writes.renew(old, before_at=at, marks=kept, probe=marks is not None, epoch=epoch, attempt=ATTEMPT)
-            return self._number(renewed)
+            return self._number(writes.renew(old, before_at=at, marks=_marks(marks), epoch=epoch, attempt=ATTEMPT))
 
         return self._remember(("renew", number, now, marks, epoch), make)
 

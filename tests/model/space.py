@@ -116,7 +116,6 @@ class Driver(NamedTuple):
     write: Range | None = None
     fresh: bool = False
     halt: str = ""
-    until: int = 0
     limit: int = 2
     layout: int = 1
     pipeline: int = 0

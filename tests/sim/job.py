@@ -111,7 +111,7 @@ def _driver(world: World, ledger: Ledger, clock: HubClock) -> Driver:
         servers = world.servers[: shards if layout is None else shards_of(layout)]
         return [ShardTable(RetryingQueries(Client(s), clock, ASK_FOR_S), tables[table]) for s in servers]
 
-    window = DedupWindow(shard_tables, clock, world.max_age_s, MARGIN_S, REQUEST_TIMEOUT_S)
+    window = DedupWindow(shard_tables, clock, MARGIN_S, REQUEST_TIMEOUT_S)
     routes = {
         topic: Destination(topic, table, world.chunk_offsets, str(world.shards), world.pipelines[topic])
         for topic, table in world.routes.items()

@@ -109,9 +109,8 @@ def test_rows_of_another_sink_are_not_taken_for_its_own(
 ) -> None:
     """Two sinks into one table (of two Kafkas, say): when tokens are forgotten, offsets alone prove nothing."""
     window = "ENGINE = MergeTree ORDER BY tuple() SETTINGS non_replicated_deduplication_window = 8"
-    ages = {"in_doubt.max_age_s": 8, "in_doubt.margin_s": 2}
     timeouts = {"clickhouse.insert_timeout_s": 3, "clickhouse.connect_timeout_s": 2}
-    job = make_job(partitions=1, engine=window, settings={**ages, **timeouts})
+    job = make_job(partitions=1, engine=window, settings=timeouts)
     job.send(0, 20)
     failpoints.arm("driver.after_before=fail")
     with pytest.raises(UnavailableError, match="CHS-708"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any
@@ -20,11 +19,11 @@ RECORD = StateRecord(Phase.BEFORE, 1, "a", "id", start=10, end=20, chunk_offsets
 
 @dataclass
 class Window:
-    """Every range must be probed, after an hour; ``foreign`` and ``blind`` name partitions that halt instead."""
+    """Every range must be probed; ``foreign`` and ``blind`` name partitions that halt instead."""
 
     foreign: int | None = None
     blind: int | None = None
-    waited: list[list[int]] = field(default_factory=list)
+    waited: list[int] = field(default_factory=list)
 
     def must_probe(self, key: StateKey, record: StateRecord) -> bool:
         if key.partition == self.blind:
@@ -34,11 +33,8 @@ class Window:
     def holds_foreign(self, key: StateKey, record: StateRecord) -> bool:
         return key.partition == self.foreign
 
-    def wait_out_senders(self, records: Mapping[StateKey, StateRecord]) -> None:
-        self.waited.append([key.partition for key in records])
-
-    def is_late(self, key: StateKey, record: StateRecord) -> bool:
-        return False
+    def wait_for_inserts(self, key: StateKey, record: StateRecord) -> None:
+        self.waited.append(key.partition)
 
     def marks(self, table: str, layout: str | None) -> tuple[()]:
         return ()
@@ -61,20 +57,20 @@ def test_what_halts_is_not_waited_for_and_the_others_go_on(window: Window, id: s
     written, halted = take_up(window)
     with pytest.raises(HaltError, match=f"{id}.*t-2"):
         halted.raise_all()
-    assert window.waited == [[0, 1]]
+    assert window.waited == [0, 1]
     assert list(written) == KEYS[:2]
 
 
-def test_an_earlier_life_of_the_range_waits_for_no_sender() -> None:
+def test_an_earlier_life_of_the_range_waits_for_nothing() -> None:
     window = Window()
     _, halted = take_up(window, incarnation=1, older_end=11)
     with pytest.raises(HaltError, match="CHS-318.*an earlier one reached offset 11"):
         halted.raise_all()
-    assert window.waited == [[0, 1]]
+    assert window.waited == [0, 1]
 
 
-def test_all_are_waited_for_at_once_before_any_is_announced_again() -> None:
+def test_all_inserts_are_waited_for_before_any_range_is_announced_again() -> None:
     window = Window()
     written, _ = take_up(window)
     assert all(r.probe for r in written.values())
-    assert window.waited == [[0, 1, 2]]
+    assert window.waited == [0, 1, 2]

@@ -1,16 +1,15 @@
-"""What becomes of a range in doubt: sent again, probed after waiting for others, or left to a person."""
+"""What becomes of a range in doubt: sent again, probed, or left to a person."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from chsink.clickhouse.retry import RetryingQueries
 from chsink.clickhouse.shards import ShardTable
-from chsink.clickhouse.window import DedupWindow
+from chsink.clickhouse.window import ROUND_S, SEND_FOR_S, DedupWindow
 from chsink.errors import AlteredError, HaltError, PreflightError, UnavailableError
 from chsink.ports import ServerRefused, Unreachable
 from chsink.statemachine.records import Mark
@@ -20,9 +19,9 @@ RESTARTED = Mark(50, MARK.started_s + 60)
 
 
 def window(server: Server, engine: str = "MergeTree", **changes: Any) -> DedupWindow:
-    """Sends may last until 600 s after BEFORE: they start 600 - 30 - 120 s after it at the latest."""
+    """A replicated table remembers for 1000 s: sends start 1000 - 30 - 120 s after BEFORE at the latest."""
     shard = ShardTable(RetryingQueries(server, server.clock, 20), table(engine, **changes))
-    return DedupWindow(lambda *_: [shard], server.clock, max_age_s=600, margin_s=30, insert_s=120)
+    return DedupWindow(lambda *_: [shard], server.clock, margin_s=30, insert_s=120)
 
 
 @pytest.fixture
@@ -30,12 +29,15 @@ def server() -> Server:
     return Server(StoppedClock())
 
 
-def test_no_send_may_last_beyond_the_age(server: Server) -> None:
-    record = in_doubt(0)
-    assert window(server).deadline_ms(KEY, record) == NOW_MS + 450_000
-    assert window(server, "ReplicatedMergeTree").deadline_ms(KEY, record) == NOW_MS + 450_000
-    short = {"merge_tree": {"replicated_deduplication_window": "9", "replicated_deduplication_window_seconds": "200"}}
-    assert window(server, "ReplicatedMergeTree", **short).deadline_ms(KEY, record) == NOW_MS + 50_000
+def test_no_send_may_outlast_the_memory_of_its_table(server: Server) -> None:
+    assert window(server, "ReplicatedMergeTree").deadline_ms(KEY, in_doubt(10)) == NOW_MS + 840_000
+    days = {"merge_tree": {"replicated_deduplication_window": "9", "replicated_deduplication_window_seconds": "604800"}}
+    assert window(server, "ReplicatedMergeTree", **days).deadline_ms(KEY, in_doubt(10)) == NOW_MS + SEND_FOR_S * 1000
+
+
+@pytest.mark.parametrize("age_s", [0, 10, 10_000_000])
+def test_the_age_of_a_range_bounds_no_send_to_a_table_without_a_window_by_time(server: Server, age_s: float) -> None:
+    assert window(server).deadline_ms(KEY, in_doubt(age_s)) == NOW_MS + SEND_FOR_S * 1000
 
 
 def test_a_range_whose_tokens_are_remembered_is_sent_again(server: Server) -> None:
@@ -48,37 +50,23 @@ def test_a_range_whose_tokens_are_remembered_is_sent_again(server: Server) -> No
     ("name", "engine", "age_s", "mark"),
     [("restart", "MergeTree", 10, RESTARTED), ("count", "MergeTree", 10, Mark(140, MARK.started_s))],
 )
-def test_probing_waits_until_nobody_can_be_sending(
+def test_probing_waits_for_inserts_that_run_and_for_nothing_else(
     server: Server, name: str, engine: str, age_s: float, mark: Mark
 ) -> None:
     server.mark = mark
     server.running = 3
     assert window(server, engine).must_probe(KEY, in_doubt(age_s)), name
     assert server.clock.slept == [], "what would halt does so before it waits"
-    window(server, engine).wait_out_senders({KEY: in_doubt(age_s)})
-    assert server.clock.slept == [590, 1, 1, 1]
+    window(server, engine).wait_for_inserts(KEY, in_doubt(age_s))
+    assert server.clock.slept == [1, 1, 1]
     assert [p["head"] for sql, p in server.asked if "system.processes" in sql] == ["sink:topic:3:10-20:"] * 4
 
 
 def test_an_insert_that_does_not_end_is_an_error(server: Server) -> None:
     server.mark, server.running = RESTARTED, 10_000
     with pytest.raises(UnavailableError, match="CHS-710"):
-        window(server).wait_out_senders({KEY: in_doubt(700)})
+        window(server).wait_for_inserts(KEY, in_doubt(700))
     assert sum(server.clock.slept) == 120
-
-
-def test_a_wait_names_its_reason_and_the_way_out(server: Server) -> None:
-    heard: list[str] = []
-    server.mark = RESTARTED
-    asking = window(server)
-    asking.say = heard.append
-    other = replace(KEY, partition=5)
-    asking.wait_out_senders({KEY: in_doubt(10), other: in_doubt(40), replace(KEY, partition=6): in_doubt(700)})
-    [line] = heard
-    for words in ("topic-3 [10, 20), topic-5 [10, 20);", "restarted", "Waiting 590 s", "in_doubt.max_age_s"):
-        assert words in line
-    assert "`chsink state resolve topic 3 5` with" in line
-    assert server.clock.slept == [590]
 
 
 def test_once_probed_always_probed(server: Server) -> None:
@@ -105,15 +93,25 @@ def test_a_table_that_cannot_be_looked_into_halts(server: Server, changes: dict[
 
 
 def test_a_window_by_time_runs_out(server: Server) -> None:
-    with pytest.raises(HaltError, match="more than 600 s old"):
-        window(server, "ReplicatedMergeTree").must_probe(KEY, in_doubt(451))
+    assert not window(server, "ReplicatedMergeTree").must_probe(KEY, in_doubt(849))
+    with pytest.raises(HaltError, match="remembers tokens for 1000 s only"):
+        window(server, "ReplicatedMergeTree").must_probe(KEY, in_doubt(850))
+
+
+def test_a_range_is_probed_only_where_every_shard_can_be(server: Server) -> None:
+    """⚑ the second shard cannot: its pieces could be sent twice."""
+    server.mark = RESTARTED
+    client = RetryingQueries(server, server.clock, 20)
+    shards = [ShardTable(client, table()), ShardTable(client, table(ttl=True))]
+    asking = DedupWindow(lambda *_: shards, server.clock, margin_s=30, insert_s=120)
+    with pytest.raises(HaltError, match="CHS-317"):
+        asking.must_probe(KEY, in_doubt(10, marks=(MARK, MARK)))
 
 
 def test_a_round_has_half_of_what_is_surely_remembered_and_the_time_that_its_sends_have(server: Server) -> None:
     room = window(server).room("db.t")
-    assert room.chunks == 45
-    record = in_doubt(0)
-    assert room.seconds * 1000 == window(server).deadline_ms(KEY, record) - record.before_at
+    assert (room.chunks, room.seconds) == (45, ROUND_S)
+    assert window(server, "ReplicatedMergeTree").room("db.t").seconds == 850
 
 
 def test_the_smallest_window_has_room_for_one_chunk(server: Server) -> None:

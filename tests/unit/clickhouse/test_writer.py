@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from chsink.clickhouse.shards import InsertShard
-from chsink.clickhouse.writer import ShardWriter
+from chsink.clickhouse.writer import FRESH_MS, ShardWriter
 from chsink.errors import HaltError, UnavailableError
 from chsink.ports import InsertResult, ServerRefused, Unanswered
 from chsink.statemachine.records import Mark
@@ -75,6 +75,23 @@ def test_the_clock_is_looked_at_last(server: Server) -> None:
     with pytest.raises(UnavailableError, match="CHS-705"):
         insert(slow, deadline_ms=NOW_MS + 50_000)
     assert slow.inserts == []
+
+
+def test_an_old_answer_proves_nothing(server: Server) -> None:
+    """⚑ the process was suspended with the answer in hand: the table is asked again, before anything is sent."""
+
+    class Suspended(Server):
+        def query(self, sql: str, parameters: Any = None) -> list[tuple[Any, ...]]:
+            answer = super().query(sql, parameters)
+            if len(self.asked) == 1:
+                self.clock.sleep(FRESH_MS / 1000 + 0.1)
+                self.mark = Mark(140, MARK.started_s)
+            return answer
+
+    suspended = Suspended(StoppedClock())
+    with pytest.raises(UnavailableError, match="CHS-707"):
+        insert(suspended)
+    assert len(suspended.asked) == 2 and suspended.inserts == []
 
 
 def test_no_answer_within_the_bound(server: Server) -> None:

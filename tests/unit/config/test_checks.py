@@ -93,7 +93,6 @@ CASES = {
     "interval_is_used": [
         ('[trigger]\nmode = "available_now"\ninterval = "10 seconds"', "trigger.interval", "processing_time"),
     ],
-    "doubt_leaves_time": [("[in_doubt]\nmax_age_s = 150", "in_doubt.max_age_s", "margin_s")],
 }
 
 
@@ -134,7 +133,6 @@ def test_every_check_has_a_case() -> None:
         '[trigger]\nmode = "available_now"',
         '[trigger]\ninterval = "1 second"',
         '[kafka.options]\nsecurity.protocol = "PLAINTEXT"\nfetch.min.bytes = 1',
-        "[in_doubt]\nmax_age_s = 151",
     ],
 )
 def test_what_fits_together_passes(build: Build, changes: str) -> None:

@@ -176,7 +176,7 @@ def test_fresh_on_a_used_row_is_the_next_incarnation() -> None:
 
 def test_a_nonce_is_kept_until_the_next_incarnation() -> None:
     record = writes.before(writes.empty(1, "e"), OffsetRange(0, 9), SAID, epoch=1, attempt="b1", fresh=True)
-    record = writes.renew(record, before_at=200, marks=record.marks, probe=False, epoch=1, attempt="r1")
+    record = writes.renew(record, before_at=200, marks=record.marks, epoch=1, attempt="r1")
     record = writes.adopt(writes.after(record, epoch=1, attempt="a1"), epoch=2, attempt="c2")
     record = writes.before(record, OffsetRange(9, 12), SAID, epoch=2, attempt="b2")
     assert record.nonce == "b1"
