@@ -365,9 +365,9 @@ DEFECTS = (
     # --- the deduplication window -----------------------------------------------------------------------------------------
     Defect(
         "inserts go on after the deadline",
-        (Patch(WRITER, "        if self.clock.now_ms() >= deadline_ms:", "        if deadline_ms < 0:"),),
+        (Patch(WRITER, "        if now_ms >= deadline_ms:", "        if deadline_ms < 0:"),),
         "at_most_once",
-        seed=2,
+        seed=17,
         often={"executor frozen": 50.0, "insert answer lost": 20.0},
     ),
     Defect(
@@ -376,8 +376,8 @@ DEFECTS = (
             Patch(
                 WRITER,
                 "            self._check_remembered(shard, token)\n"
-                "            self._check_deadline(token, deadline_ms)  # last: what comes before it may take long\n",
-                "            self._check_deadline(token, deadline_ms)\n"
+                "            self._check_time(asked_ms, token, deadline_ms)  # last: what comes before it may take long\n",
+                "            self._check_time(asked_ms, token, deadline_ms)\n"
                 "            self._check_remembered(shard, token)\n",
             ),
         ),
@@ -390,7 +390,7 @@ DEFECTS = (
         (
             Patch(
                 WINDOW,
-                "        why = self._forgotten(shards, key, record)\n        if why is None:",
+                "        why = self._forgotten(shards, record)\n        if why is None:",
                 "        why = None\n        if why is None:",
             ),
             Patch(WRITER, "            self._check_remembered(shard, token)\n", ""),
