@@ -72,7 +72,8 @@ class StateRecord:
 
     ``older_end`` is the end of all that earlier incarnations announced: rows of these offsets may be theirs.  ``late``
     says that the sink ran before the partition was there, so that nothing of it was ever passed over.  ``expired`` is a
-    person's word on a range in doubt: what Kafka no longer holds of it is given up, the rest lands.
+    person's word on a range in doubt: what Kafka no longer holds of it is given up, the rest lands.  ``skipped`` counts
+    the records of this incarnation that were left out because they did not fit; nothing is decided by it.
     """
 
     phase: Phase
@@ -94,12 +95,13 @@ class StateRecord:
     older_end: int = 0
     late: bool = False
     expired: bool = False
+    skipped: int = 0
 
     def __post_init__(self) -> None:
         assert 0 <= self.first <= self.start <= self.end, self
         assert self.phase is not Phase.EMPTY or self.start == self.end, self
         assert self.phase is Phase.EMPTY or self.start < self.end, self
-        assert self.chunk_offsets >= 1 and self.epoch >= 0 and self.attempt, self
+        assert self.chunk_offsets >= 1 and self.epoch >= 0 and self.attempt and self.skipped >= 0, self
         assert len(self.gaps) <= MAX_GAPS, self
         assert self.in_doubt or not (self.probe or self.expired), self
 

@@ -72,18 +72,20 @@ def before(
         nonce=attempt if fresh else record.nonce,
         older_end=record.known_end if recreated else record.older_end,
         late=record.late,
+        skipped=0 if fresh else record.skipped,
     )
 
 
-def after(record: StateRecord, *, epoch: int, attempt: str, log_start: int = 0) -> StateRecord:
-    """All of the announced range landed.  With ``expired``, what lies below ``log_start`` is recorded as a gap."""
+def after(record: StateRecord, *, epoch: int, attempt: str, log_start: int = 0, skipped: int = 0) -> StateRecord:
+    """All of the announced range landed, but for ``skipped`` records that did not fit.  With ``expired``, what lies
+    below ``log_start`` is recorded as a gap.
+    """
     assert record.in_doubt and record.epoch <= epoch, record
     first, gaps = record.first, record.gaps
     if record.expired and log_start > record.start:
         first, gaps = _bounded(first, (*gaps, OffsetRange(record.start, min(log_start, record.end))))
-    return replace(
-        record, phase=Phase.AFTER, probe=False, expired=False, first=first, gaps=gaps, epoch=epoch, attempt=attempt
-    )
+    settled = replace(record, phase=Phase.AFTER, probe=False, expired=False, first=first, gaps=gaps)
+    return replace(settled, epoch=epoch, attempt=attempt, skipped=record.skipped + skipped)
 
 
 def renew(record: StateRecord, *, before_at: int, marks: tuple[Mark, ...], epoch: int, attempt: str) -> StateRecord:

@@ -24,7 +24,7 @@ from chsink import failpoints
 from chsink.batch.confirm import confirm
 from chsink.batch.halts import Halts, asking_target
 from chsink.batch.ledger import Ledger
-from chsink.batch.model import Ack, Assignment, PlannedBatch
+from chsink.batch.model import Ack, Assignment, PlannedBatch, skipped_by
 from chsink.batch.recheck import check_readable, check_same_topics, check_still_held
 from chsink.batch.roles import ExactReads, Observer, PieceRunner, Window
 from chsink.batch.rounds import Pace
@@ -285,10 +285,11 @@ class Driver:
         check_same_topics(self.kafka, landed)
         if source.exact:
             starts = check_still_held(self.kafka, landed)
+        left_out = skipped_by(acks)
         failpoints.reach("driver.before_after" if fresh else "driver.after_settle_inserts")
         with self.observer.phase("after"):
             attempt, epoch = self.ledger.attempt(), self.ledger.epoch
-            self.ledger.write({k: self._done(k, starts, epoch, attempt) for k in keys})
+            self.ledger.write({k: self._done(k, starts, left_out, epoch, attempt) for k in keys})
         failpoints.reach("driver.after_after")
         self.observer.landed([ack for ack in acks if ack.topic_partition not in unproven])
 
@@ -330,9 +331,16 @@ class Driver:
                 halted.add(key, halts.FOREIGN_ROWS(tp=key.topic_partition, detail=detail))
         return [k for k in keys if k not in halted]
 
-    def _done(self, key: StateKey, starts: Mapping[TopicPartition, int], epoch: int, attempt: str) -> StateRecord:
-        start = starts.get(key.topic_partition, 0)
-        return writes.after(self.ledger.records[key], epoch=epoch, attempt=attempt, log_start=start)
+    def _done(
+        self,
+        key: StateKey,
+        starts: Mapping[TopicPartition, int],
+        left_out: Mapping[TopicPartition, int],
+        epoch: int,
+        attempt: str,
+    ) -> StateRecord:
+        start, skipped = starts.get(key.topic_partition, 0), left_out.get(key.topic_partition, 0)
+        return writes.after(self.ledger.records[key], epoch=epoch, attempt=attempt, log_start=start, skipped=skipped)
 
     def _assign(self, key: StateKey, log_start: int) -> Assignment:
         record = self.ledger.records[key]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
@@ -125,6 +125,11 @@ class Ack:
         chunks = tuple(ChunkAck(**{**c, "unproven": tuple(c["unproven"])}) for c in document.pop("chunks"))
         error = document.pop("error")
         return Ack(**document, chunks=chunks, error=None if error is None else (error[0], error[1]))
+
+
+def skipped_by(acks: Iterable[Ack]) -> dict[TopicPartition, int]:
+    """The records without a row, by topic-partition."""
+    return {ack.topic_partition: sum(c.skipped for c in ack.chunks) for ack in acks if ack.topic_partition}
 
 
 def total(acks: Sequence[Ack]) -> ChunkAck:

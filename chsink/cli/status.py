@@ -26,7 +26,9 @@ Log = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class PartitionStatus:
-    """One topic-partition.  ``age_s``: since BEFORE was written; ``lag`` counts offsets, None when unknown."""
+    """One topic-partition.  ``age_s``: since BEFORE was written; ``lag`` counts offsets, None when unknown; ``skipped``
+    counts the records of this incarnation without a row.
+    """
 
     topic: str
     partition: int
@@ -36,6 +38,7 @@ class PartitionStatus:
     end: int
     age_s: float | None
     lag: int | None
+    skipped: int
     epoch: int
     incarnation: int
 
@@ -45,7 +48,7 @@ def status(
     assignments: SetOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show the recorded state per topic-partition: range, phase, age and lag.  Changes nothing.
+    """Show the recorded state per topic-partition: range, phase, age, lag, skipped records.  Changes nothing.
 
     \b
     chsink status -c job.toml
@@ -54,6 +57,8 @@ def status(
     A partition at BEFORE is in doubt: a running job confirms it, a stopped job settles it at its next start.
     The lag of a partition that has never landed a record is everything that Kafka holds of it. The lag is unknown ("-")
     if Kafka does not answer or no longer has the partition, and before a first start at "latest".
+    `skipped` counts the records that were left out because they did not fit their table (errors.on_bad_value,
+    errors.on_tombstone), since the topic was first read, reset, recovered or recreated.
     """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
     found = read_status(load_config(config, assignments))
     if found["lag_unknown"]:
@@ -92,6 +97,7 @@ def read_status(config: Config) -> dict[str, Any]:
             record.end,
             round(now - record.before_at / 1000, 1) if record.before_at else None,
             _lag(record, logs.get(key.topic_partition), config.kafka.starting_offsets),
+            record.skipped,
             record.epoch,
             record.incarnation,
         )
@@ -107,6 +113,7 @@ def read_status(config: Config) -> dict[str, Any]:
         "in_doubt": sum(p.phase == "BEFORE" for p in partitions),
         "lag": None if lag_unknown else sum(p.lag or 0 for p in partitions) + _unrecorded(logs, records, config),
         "lag_unknown": lag_unknown,
+        "skipped": sum(p.skipped for p in partitions),
     }
 
 

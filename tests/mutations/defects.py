@@ -54,7 +54,7 @@ RECORDS, CHUNKS, ROUNDS = "statemachine/records.py", "statemachine/chunks.py", "
 _INSERT = "            result = writer.insert(piece.shard, assignment.key.table, piece.batch, token, assignment.deadline_ms)\n"
 _AFTER = (
     "            attempt, epoch = self.ledger.attempt(), self.ledger.epoch\n"
-    "            self.ledger.write({k: self._done(k, starts, epoch, attempt) for k in keys})\n"
+    "            self.ledger.write({k: self._done(k, starts, left_out, epoch, attempt) for k in keys})\n"
 )
 _TOKEN = "            token = piece_token(assignment.key, assignment.record, chunk.index, piece.shard)\n"
 

@@ -17,7 +17,7 @@ from chsink.embedded.service import Service, local
 from chsink.errors import local as errors
 
 EXTRA = ("aiohttp", "chdb", "lz4", "zstandard")
-"""What the server imports, and what the extra ``chsink[dev]`` installs."""
+"""What the server imports, and what the extra ``chsink[dev]`` installs.  Packages are named like their modules."""
 
 
 class EmbeddedClickHouse(Service):

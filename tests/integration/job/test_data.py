@@ -214,6 +214,8 @@ def test_every_kind_of_value_lands_as_it_was_sent_or_not_at_all(
     assert f"{said.splitlines()[0].partition('] ')[2]}" in reported, "the first one's place and reason"
     assert SECRET not in said + logged + reported
     assert job.phases() == {0: ("AFTER", 0, end), 1: ("AFTER", 0, 7), 2: ("EMPTY", 0, 0)}
+    status = job.status()
+    assert sum(p["skipped"] for p in status["partitions"]) == status["skipped"] == len(BAD)
 
 
 def test_a_tombstone_halts_until_the_job_is_set_to_skip_it(job: Job, spark: SparkSession) -> None:

@@ -34,13 +34,14 @@ AFTER = StateRecord(
     (Mark(5, 60), Mark(0, 1)),
     nonce="first",
     older_end=7,
+    skipped=5,
 )
 GOLDEN = (
     '{"attempt":"att","before_at":1700000000000,"chunk_offsets":4,"end":20,"epoch":3,"expired":false,'
     '"first":2,"gaps":[[4,6]],'
     '"incarnation":1,"late":false,"layout":"layout","marks":[[5,60],[0,1]],"nonce":"first","older_end":7,'
     '"phase":"AFTER","pipeline":"pipe",'
-    '"probe":false,"start":10,"topic_id":"id","version":2}'
+    '"probe":false,"skipped":5,"start":10,"topic_id":"id","version":2}'
 )
 
 
@@ -143,7 +144,7 @@ def test_before_goes_on_from_after() -> None:
     record = writes.before(AFTER, OffsetRange(20, 30), SAID, epoch=4, attempt="b")
     assert record == StateRecord(
         Phase.BEFORE, 4, "b", "id", 1, 2, 20, 30, AFTER.gaps, 4, "L", "P", 123, SAID.marks, nonce="first",
-        older_end=7,
+        older_end=7, skipped=5,
     )  # fmt: skip
 
 
@@ -226,6 +227,13 @@ def test_forbidden_change(name: str) -> None:
 
 def test_after_changes_the_phase_alone() -> None:
     assert writes.after(BEFORE, epoch=5, attempt="x") == replace(AFTER, epoch=5, attempt="x")
+
+
+def test_skipped_records_are_counted_within_an_incarnation() -> None:
+    record = writes.after(BEFORE, epoch=5, attempt="x", skipped=3)
+    assert record.skipped == 8
+    assert writes.before(record, OffsetRange(20, 30), SAID, epoch=5, attempt="b").skipped == 8
+    assert writes.before(record, OffsetRange(0, 9), SAID, epoch=5, attempt="b", fresh=True).skipped == 0
 
 
 def test_adopt_keeps_what_a_retry_must_repeat() -> None:
