@@ -55,6 +55,7 @@ ROOMS: dict[str, set[str]] = {
         "chsink.formats",
         "chsink.sharding",
     },
+    "chsink.mirror": set(),
     "chsink.observe": {"chsink.batch"},
     "chsink.doctor": set(),
     "chsink.connect": {

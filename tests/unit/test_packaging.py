@@ -18,6 +18,8 @@ CHECKOUT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((CHECKOUT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 REQUIRED = {canonicalize_name(r.name): r for r in map(Requirement, PROJECT["dependencies"])}
 DEV = {canonicalize_name(r.name): r for r in map(Requirement, PROJECT["optional-dependencies"]["dev"])}
+MIRROR = {canonicalize_name(r.name): r for r in map(Requirement, PROJECT["optional-dependencies"]["mirror"])}
+DECLARED = REQUIRED | DEV | MIRROR
 LOCK = {
     canonicalize_name(line.split("==")[0]): line.split("==")[1]
     for line in (CHECKOUT / "requirements.lock").read_text(encoding="utf-8").splitlines()
@@ -33,7 +35,8 @@ COMES_WITH = {
 }
 """Modules of distributions that the named one requires: its own version decides theirs."""
 NOT_IMPORTED_BY_US = {"pandas": "pyspark's mapInArrow imports it"}
-LOCAL_SERVICES = "chsink/embedded/clickhouse/"
+EXTRAS = {"chsink/embedded/clickhouse/": DEV, "chsink/mirror/": MIRROR}
+"""What the files of a folder may use besides the required ones."""
 
 
 def imported() -> Iterator[tuple[str, str]]:
@@ -52,21 +55,22 @@ def distribution(module: str) -> str:
     if module in COMES_WITH:
         return COMES_WITH[module]
     owners = sorted({canonicalize_name(name) for name in OWNERS[module]})
-    return next((name for name in owners if name in REQUIRED | DEV), owners[0])
+    return next((name for name in owners if name in DECLARED), owners[0])
 
 
 def test_every_import_is_declared() -> None:
     undeclared = {
         (file, module)
         for file, module in imported()
-        if distribution(module) not in (REQUIRED | DEV if file.startswith(LOCAL_SERVICES) else REQUIRED)
+        if not any(distribution(module) in names for folder, names in EXTRAS.items() if file.startswith(folder))
+        and distribution(module) not in REQUIRED
     }
     assert undeclared == set()
 
 
 def test_every_dependency_is_used() -> None:
     used = {distribution(module) for _, module in imported()}
-    assert {*REQUIRED, *DEV} - used == set(NOT_IMPORTED_BY_US)
+    assert set(DECLARED) - used == set(NOT_IMPORTED_BY_US)
 
 
 @pytest.mark.parametrize(("module", "owner"), COMES_WITH.items())
@@ -76,12 +80,12 @@ def test_a_module_that_comes_with_another_distribution(module: str, owner: str) 
 
 
 def test_the_lock_fits_the_ranges() -> None:
-    assert {n: LOCK[n] for n, r in (REQUIRED | DEV).items() if not r.specifier.contains(LOCK[n])} == {}
+    assert {n: LOCK[n] for n, r in DECLARED.items() if not r.specifier.contains(LOCK[n])} == {}
 
 
 def test_ranges_are_no_pins() -> None:
     """Two programs in one environment must be able to agree; requirements.lock holds the exact versions."""
-    assert [str(r) for r in (REQUIRED | DEV).values() if any(s.operator == "==" for s in r.specifier)] == []
+    assert [str(r) for r in DECLARED.values() if any(s.operator == "==" for s in r.specifier)] == []
 
 
 def test_the_local_server_names_its_extra() -> None:

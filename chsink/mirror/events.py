@@ -1,0 +1,288 @@
+"""The control topic's events: five kinds, each with the envelope of its sender.
+
+A message is the bytes C2 01, the length of the writer's schema (two bytes, the higher one first), that schema as JSON,
+and the event as Avro.  A reader takes the schema from the message, so later fields of either side do no harm.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cache, lru_cache
+from io import BytesIO
+from typing import Any
+from uuid import UUID
+
+from fastavro import parse_schema, schemaless_reader, schemaless_writer
+
+from chsink.mirror.schemas import (
+    COMMIT_COMPLETE,
+    COMMIT_TO_TABLE,
+    DATA_COMPLETE,
+    DATA_WRITTEN,
+    PAYLOADS,
+    START_COMMIT,
+    envelope,
+)
+
+MAGIC = b"\xc2\x01"
+MAX_SCHEMA = 0xFFFF
+MAX_PART_BYTES = 600_000
+"""Of the files in one message, as Avro: below the brokers' default limit of 1 MB with room for the schema."""
+
+FileEntry = Mapping[str, Any]
+"""One data file, by the names of Iceberg's manifest; maps are lists of ``{"key": …, "value": …}``."""
+
+
+class DamagedEvent(ValueError):
+    """A message of the control topic is no event."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableReference:
+    """A table: the catalog's name, its namespace, its name."""
+
+    catalog: str
+    namespace: tuple[str, ...]
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class UnitTag:
+    """Which part of which unit an event carries: see ``chsink.statemachine.commit.units``.  Offsets are half-open."""
+
+    unit: str
+    table_uuid: str
+    topic: str
+    topic_id: str
+    partition: int
+    start: int
+    until: int
+    part: int
+    parts: int
+    spec_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class StartCommit:
+    """A round begins: whoever hands over answers with DataComplete."""
+
+    commit_id: UUID
+
+
+@dataclass(frozen=True, slots=True)
+class DataWritten:
+    """Files of one table and spec.  ``tag`` is None in an event of another program."""
+
+    commit_id: UUID
+    table: TableReference
+    files: tuple[FileEntry, ...]
+    tag: UnitTag | None
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """A source partition's answer: the next offset to read and the largest timestamp since the last round, or None."""
+
+    topic: str
+    partition: int
+    offset: int | None
+    timestamp: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class DataComplete:
+    """The answer to a StartCommit, for all partitions of the sender."""
+
+    commit_id: UUID
+    assignments: tuple[Assignment, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CommitToTable:
+    """A table was committed."""
+
+    commit_id: UUID
+    table: TableReference
+    snapshot_id: int | None
+    valid_through: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class CommitComplete:
+    """All tables of a round were committed."""
+
+    commit_id: UUID
+    valid_through: datetime | None
+
+
+Payload = StartCommit | DataWritten | DataComplete | CommitToTable | CommitComplete
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """``group_id`` names the sink: others on the same topic are ignored.  ``timestamp`` is UTC, in microseconds."""
+
+    id: UUID
+    timestamp: datetime
+    group_id: str
+    payload: Payload
+
+
+# --- writing ---------------------------------------------------------------------------------------------------------
+
+
+def encode(event: Event) -> bytes:
+    """The message's value."""
+    kind, payload = _written(event.payload)
+    record = {
+        "id": event.id.bytes,
+        "type": kind,
+        "timestamp": event.timestamp,
+        "group_id": event.group_id,
+        "payload": payload,
+    }
+    schema, text = _schema(kind)
+    body = BytesIO()
+    schemaless_writer(body, schema, record)
+    return MAGIC + struct.pack(">H", len(text)) + text + body.getvalue()
+
+
+@cache
+def _schema(kind: int) -> tuple[Any, bytes]:
+    written = envelope(kind)
+    text = json.dumps(written, separators=(",", ":")).encode()
+    assert len(text) <= MAX_SCHEMA, kind
+    return parse_schema(written), text
+
+
+def _written(payload: Payload) -> tuple[int, dict[str, Any]]:
+    own: dict[str, Any] = {"commit_id": payload.commit_id.bytes}
+    match payload:
+        case StartCommit():
+            return START_COMMIT, own
+        case DataWritten():
+            own |= {"table_reference": _reference(payload.table), "data_files": list(payload.files)}
+            own["delete_files"] = None
+            return DATA_WRITTEN, own | _tag(payload.tag)
+        case DataComplete():
+            answers = [
+                {"topic": a.topic, "partition": a.partition, "offset": a.offset, "timestamp": a.timestamp}
+                for a in payload.assignments
+            ]
+            return DATA_COMPLETE, own | {"assignments": answers}
+        case CommitToTable():
+            own |= {"table_reference": _reference(payload.table), "snapshot_id": payload.snapshot_id}
+            return COMMIT_TO_TABLE, own | {"valid_through_ts": payload.valid_through}
+        case CommitComplete():
+            return COMMIT_COMPLETE, own | {"valid_through_ts": payload.valid_through}
+
+
+def _reference(table: TableReference) -> dict[str, Any]:
+    return {"catalog": table.catalog, "namespace": list(table.namespace), "name": table.name}
+
+
+_TAG = {
+    "chsink_unit": "unit",
+    "chsink_table_uuid": "table_uuid",
+    "chsink_topic": "topic",
+    "chsink_topic_id": "topic_id",
+    "chsink_partition": "partition",
+    "chsink_from": "start",
+    "chsink_until": "until",
+    "chsink_part": "part",
+    "chsink_parts": "parts",
+    "chsink_spec_id": "spec_id",
+}
+
+
+def _tag(tag: UnitTag | None) -> dict[str, Any]:
+    return {field: None if tag is None else getattr(tag, name) for field, name in _TAG.items()}
+
+
+def split(files: Sequence[FileEntry], limit: int = MAX_PART_BYTES) -> tuple[tuple[FileEntry, ...], ...]:
+    """The files in groups that each fit one message; one empty group where there is none."""
+    groups: list[list[FileEntry]] = [[]]
+    size = 0
+    for entry in files:
+        mine = _size(entry)
+        if groups[-1] and size + mine > limit:
+            groups.append([])
+            size = 0
+        groups[-1].append(entry)
+        size += mine
+    return tuple(tuple(group) for group in groups)
+
+
+def _size(entry: FileEntry) -> int:
+    body = BytesIO()
+    schemaless_writer(body, _file_schema(), dict(entry))
+    return len(body.getvalue())
+
+
+@cache
+def _file_schema() -> Any:
+    fields = {field["name"]: field for field in PAYLOADS[DATA_WRITTEN]["fields"]}
+    return parse_schema(fields["data_files"]["type"][1]["items"])
+
+
+# --- reading ---------------------------------------------------------------------------------------------------------
+
+
+def decode(message: bytes) -> Event | None:
+    """The event; None for a kind that is not known here.  Raises :class:`DamagedEvent`."""
+    if len(message) < 4 or message[:2] != MAGIC:
+        raise DamagedEvent("the message does not begin with C2 01")
+    (length,) = struct.unpack(">H", message[2:4])
+    text = message[4 : 4 + length]
+    try:
+        found: Any = schemaless_reader(BytesIO(message[4 + length :]), _parsed(text), None)
+        read = _read(found["type"], found["payload"])
+        if read is None:
+            return None
+        return Event(UUID(bytes=found["id"]), found["timestamp"], found["group_id"], read)
+    except Exception as error:  # fastavro raises whatever the bytes lead it to
+        raise DamagedEvent(f"{type(error).__name__}: {error}") from error
+
+
+@lru_cache(maxsize=64)
+def _parsed(text: bytes) -> Any:
+    return parse_schema(json.loads(text))
+
+
+def _read(kind: int, found: Mapping[str, Any]) -> Payload | None:
+    if kind not in PAYLOADS:
+        return None
+    commit_id = UUID(bytes=found["commit_id"])
+    match kind:
+        case 0:
+            return StartCommit(commit_id)
+        case 1:
+            files = tuple(found.get("data_files") or ())
+            return DataWritten(commit_id, _read_reference(found), files, _read_tag(found))
+        case 2:
+            return DataComplete(commit_id, tuple(_answers(found)))
+        case 3:
+            times = found.get("snapshot_id"), found.get("valid_through_ts")
+            return CommitToTable(commit_id, _read_reference(found), *times)
+        case _:
+            return CommitComplete(commit_id, found.get("valid_through_ts"))
+
+
+def _read_reference(found: Mapping[str, Any]) -> TableReference:
+    reference = found["table_reference"]
+    return TableReference(reference["catalog"], tuple(reference["namespace"]), reference["name"])
+
+
+def _read_tag(found: Mapping[str, Any]) -> UnitTag | None:
+    if found.get("chsink_unit") is None:
+        return None
+    return UnitTag(**{name: found[field] for field, name in _TAG.items()})
+
+
+def _answers(found: Mapping[str, Any]) -> Iterator[Assignment]:
+    for answer in found.get("assignments") or ():
+        yield Assignment(answer["topic"], answer["partition"], answer.get("offset"), answer.get("timestamp"))

@@ -1,0 +1,145 @@
+"""Avro schemas of the control topic's events, written out, with the field ids by which readers know the fields.
+
+The names, ids and framing are those of Apache Iceberg's Kafka Connect sink, so that its tools can read the topic.
+Fields whose name begins with ``chsink_`` are ours.  They are optional, and have ids of their own.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+Schema = dict[str, Any]
+
+_PACKAGE = "org.apache.iceberg.connect.events"
+START_COMMIT, DATA_WRITTEN, DATA_COMPLETE, COMMIT_TO_TABLE, COMMIT_COMPLETE = range(5)
+"""The envelope's ``type``."""
+
+
+def _field(name: str, field_id: int, kind: Any, *, optional: bool = False) -> Schema:
+    if optional:
+        return {"name": name, "type": ["null", kind], "default": None, "field-id": field_id}
+    return {"name": name, "type": kind, "field-id": field_id}
+
+
+def _record(name: str, *fields: Schema) -> Schema:
+    return {"type": "record", "name": name, "fields": list(fields)}
+
+
+def _list(element: Any, element_id: int) -> Schema:
+    return {"type": "array", "items": element, "element-id": element_id}
+
+
+def _map(key_id: int, value_id: int, value: str) -> Schema:
+    """Avro's own maps have text keys only."""
+    entry = _record(f"k{key_id}_v{value_id}", _field("key", key_id, "int"), _field("value", value_id, value))
+    return {"type": "array", "items": entry, "logicalType": "map"}
+
+
+_TIME: Schema = {"type": "long", "logicalType": "timestamp-micros", "adjust-to-utc": True}
+_UUID: Schema = {"type": "fixed", "size": 16, "name": "uuid_fixed", "logicalType": "uuid"}
+_UUID_AGAIN = "uuid_fixed"
+"""A named type is defined once in a schema; the envelope's id, which comes first, defines it."""
+
+
+def _table_reference() -> Schema:
+    return _record(
+        f"{_PACKAGE}.TableReference",
+        _field("catalog", 10600, "string"),
+        _field("namespace", 10601, _list("string", 10602)),
+        _field("name", 10603, "string"),
+    )
+
+
+def _data_file(name: str) -> Schema:
+    """A file of an unpartitioned table: the partition has no fields."""
+    return _record(
+        name,
+        _field("content", 134, "int"),
+        _field("file_path", 100, "string"),
+        _field("file_format", 101, "string"),
+        _field("spec_id", 141, "int", optional=True),
+        _field("partition", 102, _record("org.apache.iceberg.PartitionData")),
+        _field("record_count", 103, "long"),
+        _field("file_size_in_bytes", 104, "long"),
+        _field("column_sizes", 108, _map(117, 118, "long"), optional=True),
+        _field("value_counts", 109, _map(119, 120, "long"), optional=True),
+        _field("null_value_counts", 110, _map(121, 122, "long"), optional=True),
+        _field("nan_value_counts", 137, _map(138, 139, "long"), optional=True),
+        _field("lower_bounds", 125, _map(126, 127, "bytes"), optional=True),
+        _field("upper_bounds", 128, _map(129, 130, "bytes"), optional=True),
+        _field("key_metadata", 131, "bytes", optional=True),
+        _field("split_offsets", 132, _list("long", 133), optional=True),
+        _field("equality_ids", 135, _list("int", 136), optional=True),
+        _field("sort_order_id", 140, "int", optional=True),
+    )
+
+
+def _data_written() -> Schema:
+    return _record(
+        f"{_PACKAGE}.DataWritten",
+        _field("commit_id", 10300, _UUID_AGAIN),
+        _field("table_reference", 10301, _table_reference()),
+        _field("data_files", 10302, _list(_data_file("org.apache.iceberg.GenericDataFile"), 10303), optional=True),
+        # deletes are never written here, and share the description of a file
+        _field("delete_files", 10304, _list("org.apache.iceberg.GenericDataFile", 10305), optional=True),
+        _field("chsink_unit", 19300, "string", optional=True),
+        _field("chsink_table_uuid", 19301, "string", optional=True),
+        _field("chsink_topic", 19302, "string", optional=True),
+        _field("chsink_topic_id", 19303, "string", optional=True),
+        _field("chsink_partition", 19304, "int", optional=True),
+        _field("chsink_from", 19305, "long", optional=True),
+        _field("chsink_until", 19306, "long", optional=True),
+        _field("chsink_part", 19307, "int", optional=True),
+        _field("chsink_parts", 19308, "int", optional=True),
+        _field("chsink_spec_id", 19309, "int", optional=True),
+    )
+
+
+def _data_complete() -> Schema:
+    assignment = _record(
+        f"{_PACKAGE}.TopicPartitionOffset",
+        _field("topic", 10700, "string"),
+        _field("partition", 10701, "int"),
+        _field("offset", 10702, "long", optional=True),
+        _field("timestamp", 10703, _TIME, optional=True),
+    )
+    return _record(
+        f"{_PACKAGE}.DataComplete",
+        _field("commit_id", 10100, _UUID_AGAIN),
+        _field("assignments", 10101, _list(assignment, 10102), optional=True),
+    )
+
+
+def _commit_to_table() -> Schema:
+    return _record(
+        f"{_PACKAGE}.CommitToTable",
+        _field("commit_id", 10400, _UUID_AGAIN),
+        _field("table_reference", 10401, _table_reference()),
+        _field("snapshot_id", 10402, "long", optional=True),
+        _field("valid_through_ts", 10403, _TIME, optional=True),
+    )
+
+
+PAYLOADS: dict[int, Schema] = {
+    START_COMMIT: _record(f"{_PACKAGE}.StartCommit", _field("commit_id", 10200, _UUID_AGAIN)),
+    DATA_WRITTEN: _data_written(),
+    DATA_COMPLETE: _data_complete(),
+    COMMIT_TO_TABLE: _commit_to_table(),
+    COMMIT_COMPLETE: _record(
+        f"{_PACKAGE}.CommitComplete",
+        _field("commit_id", 10000, _UUID_AGAIN),
+        _field("valid_through_ts", 10001, _TIME, optional=True),
+    ),
+}
+
+
+def envelope(kind: int) -> Schema:
+    """The schema of an event whose payload is of this kind."""
+    return _record(
+        f"{_PACKAGE}.Event",
+        _field("id", 10500, _UUID),
+        _field("type", 10501, "int"),
+        _field("timestamp", 10502, _TIME),
+        _field("group_id", 10503, "string"),
+        _field("payload", 10504, PAYLOADS[kind]),
+    )
