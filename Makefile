@@ -105,7 +105,7 @@ docs: setup ## write the pages that are made from code
 	@mv docs/.decision-table.new docs/decision-table.md
 	@$(PY) -m chsink.statemachine.commit.render > docs/.commit-tables.new
 	@mv docs/.commit-tables.new docs/commit-tables.md
-	@$(PY) -m chsink.config.reference > docs/.configuration.new
+	@$(PY) -m chsink.config.page > docs/.configuration.new
 	@mv docs/.configuration.new docs/configuration.md
 	@$(PY) -m chsink.errors.page docs
 

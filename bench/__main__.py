@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import memory, recovery, speed, state
-from bench.legs import LegError, Place
+from bench.measured import MeasuredError, Place
 from bench.speed import WrongRowsError
 from chsink.embedded import jars
 from chsink.embedded.stack import Stack
@@ -59,7 +59,7 @@ def main() -> int:
                 report[part] = _measure(part, place, arguments)
                 if not arguments.json:
                     print("\n" + "\n".join(_lines(part, report[part])) + "\n", flush=True)
-    except (WrongRowsError, LegError, ChsinkError) as error:
+    except (WrongRowsError, MeasuredError, ChsinkError) as error:
         print(f"bench: {error}", file=sys.stderr)
         return 1
     finally:

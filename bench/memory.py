@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from bench.legs import Leg, Place
+from bench.measured import Measured, Place
 from bench.speed import WrongRowsError
 from bench.topic import PARTITIONS, produce, wrong
 
@@ -26,9 +26,9 @@ def measure(place: Place, large: int) -> dict[str, Any]:
         produce(place.stack.kafka.bootstrap, "memory", sent, records, place.say)
         sent = records
         place.empty_table(client, "memory", deduplicated=True)
-        with Leg(place, "c") as leg:
-            leg.session_s()
-            answer, usage = leg.drain("memory", "memory")
+        with Measured(place, "c") as process:
+            process.session_s()
+            answer, usage = process.drain("memory", "memory")
         if fault := wrong(client, "memory", records):
             raise WrongRowsError(fault)
         worker, jvm = usage.peak_mib["worker"], usage.peak_mib["jvm"]

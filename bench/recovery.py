@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from bench.legs import Leg, LegError, Place
+from bench.measured import Measured, MeasuredError, Place
 from bench.speed import WrongRowsError
 from bench.topic import PARTITIONS, produce, wrong
 from chsink.batch.ledger import read_records
@@ -59,23 +59,23 @@ def _crash(place: Place, records: int, sink: str) -> dict[str, float]:
     def rows() -> int:
         return int(client.query(f"SELECT count() FROM {sink}").result_rows[0][0])
 
-    with Leg(place, "c") as leg:
-        leg.session_s()
-        leg.begin(TOPIC, sink, checkpoint, sink=sink, max_offsets=batch)
+    with Measured(place, "c") as process:
+        process.session_s()
+        process.begin(TOPIC, sink, checkpoint, sink=sink, max_offsets=batch)
         # In the second batch, with some of its rows landed: the first must not be all that there is to recover.
         _await("a range in doubt", lambda: rows() > batch and _announced(store, sink)[1] > 0)
-        leg.kill()
+        process.kill()
     at_crash, (announced, in_doubt) = _at_rest(rows), _announced(store, sink)
     began = time.monotonic()
-    with Leg(place, "c") as leg:
-        session_s = leg.session_s()
+    with Measured(place, "c") as process:
+        session_s = process.session_s()
         ready = time.monotonic() - began
-        leg.begin(TOPIC, sink, checkpoint, sink=sink, max_offsets=batch)
+        process.begin(TOPIC, sink, checkpoint, sink=sink, max_offsets=batch)
         _await("a row that was not there", lambda: rows() > at_crash)
         first = time.monotonic() - began
         _await("a row of a new range", lambda: rows() > announced)
         settled = time.monotonic() - began
-        leg.result()
+        process.result()
     if fault := wrong(client, sink, records):
         raise WrongRowsError(fault)
     connection.close()
@@ -92,10 +92,10 @@ def _plain(place: Place, table: str) -> float:
     """Seconds from a session to the first row of the plain job, which starts from nothing."""
     client = place.client()
     place.empty_table(client, table, deduplicated=False)
-    with Leg(place, "b") as leg:
-        leg.session_s()
+    with Measured(place, "b") as process:
+        process.session_s()
         began = time.monotonic()
-        leg.begin(TOPIC, table, place.checkpoint(), sink="none")
+        process.begin(TOPIC, table, place.checkpoint(), sink="none")
         _await("a row", lambda: int(client.query(f"SELECT count() FROM {table}").result_rows[0][0]) > 0)
         seconds = time.monotonic() - began
     client.close()
@@ -123,7 +123,7 @@ def _await(what: str, is_so: Callable[[], bool]) -> None:
     deadline = time.monotonic() + LIMIT_S
     while not is_so():
         if time.monotonic() > deadline:
-            raise LegError(f"waited {LIMIT_S} s for {what}")
+            raise MeasuredError(f"waited {LIMIT_S} s for {what}")
         time.sleep(POLL_S)
 
 

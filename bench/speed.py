@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
-from bench.legs import Leg, Place
+from bench.measured import Measured, Place
 from bench.processes import Usage
 from bench.topic import PARTITIONS, produce, wrong
 
@@ -66,15 +66,15 @@ def measure(place: Place, records: int, rounds: int, block_rows: int) -> dict[st
     runs = {variant: Runs() for variant in VARIANTS}
     loads = [os.getloadavg()[0]]
     with ExitStack() as stack:
-        legs = {v: stack.enter_context(Leg(place, v, block_rows=block_rows)) for v in VARIANTS}
-        for leg in legs.values():
-            leg.session_s()
+        processes = {v: stack.enter_context(Measured(place, v, block_rows=block_rows)) for v in VARIANTS}
+        for process in processes.values():
+            process.session_s()
         for number in range(1 - WARM_UPS, rounds + 1):
-            for variant, leg in legs.items():
+            for variant, process in processes.items():
                 table = f"speed_{variant}"
                 place.empty_table(client, table, deduplicated=variant == "c")
                 before = place.keeper_requests()
-                answer, usage = leg.drain("speed", table)
+                answer, usage = process.drain("speed", table)
                 answer["keeper"] = place.keeper_requests() - before
                 if variant != "a" and (fault := wrong(client, table, records)):
                     raise WrongRowsError(f"variant {variant}, run {number}: {fault}")

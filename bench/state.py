@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bench.legs import Place
+from bench.measured import Place
 from chsink.batch.ledger import Ledger
 from chsink.clickhouse.client import ClickHouseClient, Connection
 from chsink.clock import SystemClock

@@ -37,7 +37,7 @@ MAX_NAMED = 50
 
 
 @dataclass(slots=True)
-class Seen:
+class Occurrences:
     """How many records, and which was the first."""
 
     first: str
@@ -55,8 +55,8 @@ class Sample:
     decoder: Decoder
     skip_tombstones: bool = False
     records: int = 0
-    bad: dict[tuple[str | None, str], Seen] = field(default_factory=dict)
-    unknown: dict[str, Seen] = field(default_factory=dict)
+    bad: dict[tuple[str | None, str], Occurrences] = field(default_factory=dict)
+    unknown: dict[str, Occurrences] = field(default_factory=dict)
     rows: Counter[int] = field(default_factory=Counter)
 
     def add(self, records: pa.RecordBatch) -> None:
@@ -145,8 +145,8 @@ def _names(value: bytes | None) -> tuple[str, ...]:
         return ()
 
 
-def _count(seen: dict[K, Seen], key: K, records: pa.RecordBatch, row: int) -> None:
+def _count(seen: dict[K, Occurrences], key: K, records: pa.RecordBatch, row: int) -> None:
     if key not in seen:
         partition, offset = records.column("partition")[row].as_py(), records.column("offset")[row].as_py()
-        seen[key] = Seen(f"partition {partition} offset {offset}")
+        seen[key] = Occurrences(f"partition {partition} offset {offset}")
     seen[key].count += 1

@@ -252,16 +252,16 @@ def _topics(keys: Iterable[StateKey]) -> frozenset[Topic]:
 
 def read_records(store: StateStore, sink: str) -> dict[StateKey, StateRecord]:
     """The sink's records as they are stored, without claiming anything."""
-    return {parse_key(k): _read(decode, r) for k, r in _look(store, sink).items() if k != sink}
+    return {parse_key(k): _read(decode, r) for k, r in _load_rows(store, sink).items() if k != sink}
 
 
 def read_owner(store: StateStore, sink: str) -> Owner | None:
     """Who owns the sink; None if it was never claimed."""
-    row = _look(store, sink).get(sink)
+    row = _load_rows(store, sink).get(sink)
     return None if row is None else _read(owners.decode_owner, row)
 
 
-def _look(store: StateStore, sink: str) -> dict[str, Row]:
+def _load_rows(store: StateStore, sink: str) -> dict[str, Row]:
     try:
         return store.load(sink)
     except StoreUnavailable as error:

@@ -14,7 +14,7 @@ from functools import cache, cached_property
 from chsink.batch.halts import asking_target
 from chsink.clickhouse.client import ClickHouseClient, Connection
 from chsink.clickhouse.retry import RetryingQueries
-from chsink.clickhouse.shards import ShardTable, Target
+from chsink.clickhouse.shards import RoutedTable, ShardTable
 from chsink.clickhouse.table import read_table
 from chsink.clickhouse.window import DedupWindow
 from chsink.clickhouse.writer import PINNED_WHERE_KNOWN
@@ -68,7 +68,7 @@ class Cluster:
     # --- tables -----------------------------------------------------------------------------------------------------
 
     @cached_property
-    def targets(self) -> dict[str, Target]:
+    def targets(self) -> dict[str, RoutedTable]:
         """By topic: the routed table as each shard described it at first use, or after :meth:`refresh`."""
         return {r.topic: self.target(r) for r in self.config.routes}
 
@@ -76,7 +76,7 @@ class Cluster:
         """Forget the descriptions: the tables may have been altered."""
         vars(self).pop("targets", None)
 
-    def target(self, route: Route) -> Target:
+    def target(self, route: Route) -> RoutedTable:
         """The route's table, as each shard describes it now."""
         name = self.config.table_of(route)
         with asking_target():
@@ -84,7 +84,7 @@ class Cluster:
                 ShardTable(client, read_table(client, name.database, name.table), endpoint.urls)
                 for client, endpoint in zip(self.clients, self.config.clickhouse.endpoints, strict=True)
             )
-        return Target(route.topic, name.canonical, shards, tuple(self.config.shard_key_of(route)))
+        return RoutedTable(route.topic, name.canonical, shards, tuple(self.config.shard_key_of(route)))
 
     def is_routed(self, key: StateKey) -> bool:
         """Whether a route still leads the record's topic to its table."""

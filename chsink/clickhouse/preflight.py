@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from chsink.clickhouse.shards import Target
+from chsink.clickhouse.shards import RoutedTable
 from chsink.clickhouse.table import TargetTable
 from chsink.clickhouse.window import check_window
 from chsink.errors import PreflightError, preflight
@@ -24,7 +24,7 @@ NON_DETERMINISTIC = re.compile(
 )
 
 
-def target_findings(target: Target) -> Iterator[Finding]:
+def target_findings(target: RoutedTable) -> Iterator[Finding]:
     """What is wrong with a target, or one ``ok``."""
     findings = [
         *_engine(target),
@@ -44,7 +44,7 @@ def _window(table: TargetTable) -> str:
     return f"{table.engine} that remembers {table.window_blocks} blocks{seconds}"
 
 
-def _engine(target: Target) -> Iterator[Finding]:
+def _engine(target: RoutedTable) -> Iterator[Finding]:
     for shard in target.shards:
         url, table = shard.url, shard.table
         if not table.engine.endswith("MergeTree"):
@@ -56,14 +56,14 @@ def _engine(target: Target) -> Iterator[Finding]:
             yield of_error(raised)
 
 
-def _combining(target: Target) -> Iterator[Finding]:
+def _combining(target: RoutedTable) -> Iterator[Finding]:
     """Engines that are a MergeTree and more: their merges replace, sum or delete rows."""
     engine = target.table.engine
     if engine.endswith("MergeTree") and engine.removeprefix("Replicated").removeprefix("Shared") != "MergeTree":
         yield found(Severity.WARNING, preflight.ENGINE_COMBINES, table=target.name, engine=engine)
 
 
-def _same_columns(target: Target) -> Iterator[Finding]:
+def _same_columns(target: RoutedTable) -> Iterator[Finding]:
     first, at = [(c.name, c.type, c.default_kind) for c in target.table.insertable], target.shards[0].url
     for shard in target.shards[1:]:
         other = [(c.name, c.type, c.default_kind) for c in shard.table.insertable]
@@ -79,14 +79,14 @@ def _same_columns(target: Target) -> Iterator[Finding]:
             )
 
 
-def _shard_key(target: Target) -> Iterator[Finding]:
+def _shard_key(target: RoutedTable) -> Iterator[Finding]:
     names = {c.name for c in target.table.insertable}
     for column in target.shard_key:
         if column not in names:
             yield found(Severity.ERROR, preflight.KEY_NOT_INSERTABLE, column=repr(column), table=target.name)
 
 
-def _unsupported(target: Target) -> Iterator[Finding]:
+def _unsupported(target: RoutedTable) -> Iterator[Finding]:
     for column in target.table.insertable:
         name = f"{target.name}.{column.name}"
         if has_typed_paths(column.type):
@@ -122,7 +122,7 @@ def _nodes(type_text: str) -> Iterator[TypeNode]:
         return
 
 
-def _partitions(target: Target) -> Iterator[Finding]:
+def _partitions(target: RoutedTable) -> Iterator[Finding]:
     """Partition keys that come out differently when a piece is sent again: the same token would not deduplicate."""
     for shard in target.shards:
         url, table = shard.url, shard.table
@@ -134,7 +134,7 @@ def _partitions(target: Target) -> Iterator[Finding]:
             yield found(Severity.ERROR, preflight.VOLATILE_PARTITION, table=target.name, url=url, columns=columns)
 
 
-def _defaults(target: Target) -> Iterator[Finding]:
+def _defaults(target: RoutedTable) -> Iterator[Finding]:
     table = target.table
     volatile = [c for c in volatile_columns(table) if not _names(table.partition_key, c)]
     if volatile:

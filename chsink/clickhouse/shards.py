@@ -38,7 +38,7 @@ class InsertShard:
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class RoutedTable:
     """A routed table on each shard, in the shards' order, and the key that chooses the shard.
 
     ``table`` describes it once: doctor refuses tables that differ between shards in what this is used for.

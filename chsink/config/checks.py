@@ -87,7 +87,7 @@ def shard_keys_fit(clickhouse: ClickHouse, routes: tuple[Route, ...]) -> Problem
         columns, key = clickhouse.shard_key, "clickhouse.shard_key"
         if route.shard_key is not None:
             columns, key = route.shard_key, f"route[{index}].shard_key"
-        table = route.target.within(clickhouse.database).canonical
+        table = route.table_name.within(clickhouse.database).canonical
         if not columns and len(clickhouse.endpoints) > 1:
             yield problem(key, job_file.NO_SHARD_KEY(table=table))
         if len(set(columns)) < len(columns):
@@ -119,7 +119,7 @@ def timeouts_nest(clickhouse: ClickHouse) -> Problems:
 def state_is_no_target(state: StoreSettings, clickhouse: ClickHouse, routes: tuple[Route, ...]) -> Problems:
     """No records land in the table of the state."""
     if isinstance(state, KeeperMap):
-        targets = {route.target.within(clickhouse.database) for route in routes}
+        targets = {route.table_name.within(clickhouse.database) for route in routes}
         if state.table_name(clickhouse.database) in targets:
             yield problem("state.table", job_file.STATE_TABLE_IS_TARGET())
 

@@ -22,7 +22,7 @@ from chsink.config.checks import contradictions
 from chsink.config.options import flat_items
 from chsink.config.problems import InvalidConfigError, Problem, closest, problem
 from chsink.config.schema import Schema
-from chsink.config.sections import ClickHouse, Errors, InDoubt, Kafka, Observe, Route, Sink, Spark, Trigger
+from chsink.config.sections import ClickHouse, Errors, InDoubt, Kafka, Observe, Route, SinkSection, Spark, Trigger
 from chsink.errors import ChsinkError, job_file
 from chsink.fields import AsTuple, Section, is_reference
 from chsink.notation.sql import TableName
@@ -45,7 +45,7 @@ _WRONG_TYPES = {
 class Config(Section):
     """The whole job file.  Make it by :func:`chsink.config.load` or :meth:`from_mapping`."""
 
-    sink: Sink
+    sink: SinkSection
     kafka: Kafka
     routes: Annotated[tuple[Route, ...], AsTuple] = Field(alias="route")
     clickhouse: ClickHouse
@@ -113,7 +113,7 @@ class Config(Section):
 
     def table_of(self, route: Route) -> TableName:
         """The route's table with its database."""
-        return route.target.within(self.clickhouse.database)
+        return route.table_name.within(self.clickhouse.database)
 
     def shard_key_of(self, route: Route) -> tuple[str, ...]:
         """The columns that choose the shard of the route's rows; empty where there is one shard and no key."""

@@ -24,7 +24,7 @@ def _check_trigger(value: Any) -> Any:
     return value
 
 
-class Sink(Section):
+class SinkSection(Section):
     """The name of this job, and where Spark keeps its progress."""
 
     name: Annotated[str, matching(r"[A-Za-z0-9._-]{1,100}", otherwise=job_file.NOT_A_SINK_NAME)]
@@ -46,7 +46,7 @@ class Route(Section):
     """Format of the record's value. Not used if your transform makes the table's columns."""
 
     @property
-    def target(self) -> TableName:
+    def table_name(self) -> TableName:
         """The table, by its bare names; without a database where the default is meant."""
         return parse_table(self.table)
 

@@ -15,7 +15,7 @@ from chsink.connect import Services
 from chsink.errors import ChsinkError, halts
 from chsink.errors.several import several
 from chsink.recovery.change import Change, Make, find
-from chsink.recovery.seen import Seen, delete_statement, seen_rows, wait_for_inserts
+from chsink.recovery.landed_rows import LandedRows, count_landed_rows, delete_statement, wait_for_inserts
 from chsink.statemachine import writes
 from chsink.statemachine.ranges import TopicPartition
 from chsink.statemachine.records import Phase, StateKey, StateRecord
@@ -110,13 +110,13 @@ def _in_doubt(services: Services, topic: str, partitions: Collection[int], table
     return doubtful
 
 
-def _count_all(services: Services, doubtful: Doubtful, say: Say) -> Iterator[tuple[StateKey, Seen]]:
+def _count_all(services: Services, doubtful: Doubtful, say: Say) -> Iterator[tuple[StateKey, LandedRows]]:
     for number, (key, record) in enumerate(doubtful.items(), 1):
         say(f"counting rows: {key.topic_partition} {record.range} ({number} of {len(doubtful)})")
-        yield key, seen_rows(services, key, record)
+        yield key, count_landed_rows(services, key, record)
 
 
-def _says(verdict: Verdict, key: StateKey, record: StateRecord, seen: Seen) -> Iterator[str]:
+def _says(verdict: Verdict, key: StateKey, record: StateRecord, seen: LandedRows) -> Iterator[str]:
     name = f"{key.topic_partition} {record.range}"
     match verdict:
         case "landed":
@@ -145,7 +145,7 @@ def _resend(  # noqa: PLR0917 - the last three are given by who carries it out
     services: Services, key: StateKey, pipeline: str, ranges: int, record: StateRecord, epoch: int, attempt: str
 ) -> StateRecord:
     wait_for_inserts(services, key, record)  # after the claim: from now on no older driver begins one
-    refused = _rows_refused({key: record}, {key: seen_rows(services, key, record)})
+    refused = _rows_refused({key: record}, {key: count_landed_rows(services, key, record)})
     if refused:
         raise several(refused)
     window = services.clickhouse.window(lambda _: None)
@@ -167,7 +167,9 @@ def _resend(  # noqa: PLR0917 - the last three are given by who carries it out
 # --- what must not be done -------------------------------------------------------------------------------------------
 
 
-def _check_resend(services: Services, doubtful: Doubtful, seen: Mapping[StateKey, Seen], *, senders_gone: bool) -> None:
+def _check_resend(
+    services: Services, doubtful: Doubtful, seen: Mapping[StateKey, LandedRows], *, senders_gone: bool
+) -> None:
     """A range may be resent only if it can be read, no other process can still send it, and none of it is there."""
     refused = [
         halts.RESEND_NOT_ROUTED(tp=k.topic_partition, table=k.table)
@@ -193,7 +195,7 @@ def _unreadable(services: Services, doubtful: Doubtful) -> Iterator[ChsinkError]
             )
 
 
-def _rows_refused(doubtful: Doubtful, seen: Mapping[StateKey, Seen]) -> list[ChsinkError]:
+def _rows_refused(doubtful: Doubtful, seen: Mapping[StateKey, LandedRows]) -> list[ChsinkError]:
     """Why the rows in the table forbid to send the ranges again."""
     refused: list[ChsinkError] = []
     for key, record in doubtful.items():

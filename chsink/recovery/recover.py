@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from chsink.batch.halts import asking_target
 from chsink.batch.ledger import read_records
-from chsink.clickhouse.shards import ShardTable, Target
+from chsink.clickhouse.shards import RoutedTable, ShardTable
 from chsink.connect import Services
 from chsink.errors import ChsinkError, halts
 from chsink.notation.metadata_columns import PROBE_COLUMNS
@@ -76,7 +76,7 @@ def survey(services: Services, say: Say, accepted: Accepted, *, replace: bool = 
     return found
 
 
-def _is_stale(target: Target, key: StateKey, record: StateRecord) -> bool:
+def _is_stale(target: RoutedTable, key: StateKey, record: StateRecord) -> bool:
     """Whether the table holds rows beyond all that was ever recorded, where it can tell."""
     if not {c.name for c in target.table.columns}.issuperset(PROBE_COLUMNS):
         return False
@@ -112,7 +112,7 @@ def write(services: Services, found: list[Recovered]) -> dict[StateKey, StateRec
     return changes
 
 
-def _check_table(target: Target, accepted: Accepted) -> None:
+def _check_table(target: RoutedTable, accepted: Accepted) -> None:
     for shard in target.shards:
         missing = set(PROBE_COLUMNS) - {c.name for c in shard.table.columns}
         if missing:
@@ -125,7 +125,7 @@ def _check_table(target: Target, accepted: Accepted) -> None:
             raise _cannot(target, shard.url, why, fix)
 
 
-def _cannot(target: Target, url: str, why: str, fix: str) -> ChsinkError:
+def _cannot(target: RoutedTable, url: str, why: str, fix: str) -> ChsinkError:
     return halts.TABLE_PROVES_NOTHING(topic=target.topic, table=target.name, url=url, reason=why, fix=fix)
 
 
@@ -148,7 +148,7 @@ class _Partition:
     """The survey of one topic-partition."""
 
     def __init__(
-        self, services: Services, target: Target, key: StateKey, replaced: StateRecord | None, say: Say
+        self, services: Services, target: RoutedTable, key: StateKey, replaced: StateRecord | None, say: Say
     ) -> None:
         self._services = services
         self._clients = [s.client for s in target.shards]

@@ -40,7 +40,7 @@ class KeeperMap(StoreSettings):
     """Name of the table; its database is `clickhouse.database` by default."""
     path: NodePath = "/chsink/state"
     """Path of the table's data in the Keeper."""
-    endpoint: Url | None = None
+    url: Url | None = None
     """URL of the ClickHouse server that serves the table. Default: the first shard."""
     create_table: bool = True
     """Whether to create the table if it does not exist."""
@@ -51,7 +51,7 @@ class KeeperMap(StoreSettings):
 
     def open(self, clickhouse: ClickHouseAccess, /) -> KeeperMapStore:
         """The store on a client of its own."""
-        client, table = clickhouse.connect(self.endpoint), self.table_name(clickhouse.database)
+        client, table = clickhouse.connect(self.url), self.table_name(clickhouse.database)
         return KeeperMapStore(client, table, path=self.path, create=self.create_table, timeout_s=self.timeout_s)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from chsink.clickhouse.preflight import is_unsupported
-from chsink.clickhouse.shards import Target
+from chsink.clickhouse.shards import RoutedTable
 from chsink.clickhouse.table import TargetTable
 from chsink.decode.columns import Column
 from chsink.decode.conform import conform
@@ -49,7 +49,7 @@ SAMPLES = {
 }
 
 
-def column_findings(target: Target, layout: Layout, written: Collection[str] | None) -> list[Finding]:
+def column_findings(target: RoutedTable, layout: Layout, written: Collection[str] | None) -> list[Finding]:
     """Findings about the columns that are written: ``written``, or all insertable ones where it is None."""
     table = target.table
     columns = [c for c in table.insertable if written is None or c.name in written or c.name in METADATA_COLUMNS]
@@ -64,7 +64,7 @@ def column_findings(target: Target, layout: Layout, written: Collection[str] | N
     ]
 
 
-def _types(target: Target, columns: Sequence[Column]) -> Iterator[Finding]:
+def _types(target: RoutedTable, columns: Sequence[Column]) -> Iterator[Finding]:
     """What the decoder refuses, once per type: a table may have hundreds of columns of one type."""
     by_type: dict[str, list[Column]] = {}
     for column in columns:
@@ -85,7 +85,7 @@ def _refusal(column: Column, timezone: str) -> ChsinkError | None:
     return None
 
 
-def _metadata(target: Target, column: Column, timezone: str) -> Iterator[Finding]:
+def _metadata(target: RoutedTable, column: Column, timezone: str) -> Iterator[Finding]:
     """Whether the column takes its field of a usual record, and then of a rare one."""
     samples = SAMPLES[column.name]
     name, declare = f"{target.name}.{column.name}", METADATA_COLUMNS[column.name].declare

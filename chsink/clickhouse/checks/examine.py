@@ -18,7 +18,7 @@ from chsink.clickhouse.cluster import Cluster
 from chsink.clickhouse.dedup_mark import usable_blocks
 from chsink.clickhouse.landing import decoder
 from chsink.clickhouse.preflight import target_findings
-from chsink.clickhouse.shards import ShardTable, Target
+from chsink.clickhouse.shards import RoutedTable, ShardTable
 from chsink.clickhouse.writer import bounded
 from chsink.config import Route
 from chsink.errors import ChsinkError, preflight, services
@@ -40,7 +40,7 @@ class ClickHouseChecks:
         self._cluster = cluster
         self._config = cluster.config
         self._written = written
-        self._targets: dict[str, Target] = {}
+        self._targets: dict[str, RoutedTable] = {}
         self.answering: list[ClickHouseClient] = []
 
     def servers(self) -> Iterator[Finding]:
@@ -88,7 +88,7 @@ class ClickHouseChecks:
 
         ``chunks`` gives, of some topics, the chunks that a batch may have: at most, and of what waits in Kafka now.
         """
-        by_name: dict[str, list[Target]] = {}
+        by_name: dict[str, list[RoutedTable]] = {}
         for target in self._targets.values():
             by_name.setdefault(target.name, []).append(target)
         for name, targets in by_name.items():
@@ -125,7 +125,7 @@ class ClickHouseChecks:
         for shard in target.shards:
             yield from guarded(shard.url, partial(self._table, target, shard))
 
-    def _table(self, target: Target, shard: ShardTable) -> Iterator[Finding]:
+    def _table(self, target: RoutedTable, shard: ShardTable) -> Iterator[Finding]:
         """One target table on one shard."""
         yield from servers.grant_findings(shard.client, shard.table, self._config.clickhouse.user)
         yield from rules.views(target.name, servers.table_views(shard.client, shard.table))
@@ -133,7 +133,7 @@ class ClickHouseChecks:
         if replicated is not None:
             yield replicated
 
-    def _replication(self, target: Target, shard: ShardTable) -> Finding | None:
+    def _replication(self, target: RoutedTable, shard: ShardTable) -> Finding | None:
         total, _ = servers.total_replicas(shard.client, shard.table)
         paths: dict[str, str] = {}
         for url in shard.replicas if shard.table.replicated else ():

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from chsink.clickhouse.shards import ShardTable, Target
+from chsink.clickhouse.shards import RoutedTable, ShardTable
 from chsink.clickhouse.table import TargetTable
 from chsink.errors import preflight
 from chsink.findings import Finding, Severity, found
@@ -19,7 +19,7 @@ from chsink.notation.sql import quote_table
 from chsink.ports import Queries, ServerRefused
 from chsink.statemachine.records import Phase, StateKey, StateRecord
 
-LOOK_S = 20
+QUERY_LIMIT_S = 20
 """How long one server may search.  What it does not find in time is a warning, not an error."""
 NAMED = 5
 Records = Mapping[StateKey, StateRecord]
@@ -39,7 +39,7 @@ class Surplus:
         return f"partition {self.partition}: {self.rows} rows up to offset {self.last}{recorded}"
 
 
-def existing_rows_findings(records: Records, target: Target, latest: Callable[[], Records]) -> Iterator[Finding]:
+def existing_rows_findings(records: Records, target: RoutedTable, latest: Callable[[], Records]) -> Iterator[Finding]:
     """An error where the table holds rows of the topic that the state does not account for.
 
     ``records`` were read before; ``latest`` reads them again: a driver that still runs may have landed more meanwhile,
@@ -95,11 +95,11 @@ def _where(surplus: Sequence[Surplus]) -> str:
     return "; ".join(map(str, surplus[:NAMED])) + more
 
 
-def _of(records: Records, target: Target) -> dict[int, StateRecord]:
+def _of(records: Records, target: RoutedTable) -> dict[int, StateRecord]:
     return {k.partition: r for k, r in records.items() if (k.topic, k.table) == (target.topic, target.name)}
 
 
-def _ends(records: Records, target: Target) -> dict[int, int]:
+def _ends(records: Records, target: RoutedTable) -> dict[int, int]:
     return {partition: record.known_end for partition, record in _of(records, target).items()}
 
 
@@ -122,7 +122,7 @@ def _rows(client: Queries, table: str, topic: str, search: str) -> Iterator[tupl
     rows = client.query(
         f"SELECT toInt64(_kafka_partition) AS p, count(), max(toInt64(_kafka_offset)) FROM {quote_table(table)} "
         f"WHERE _kafka_topic = {{topic:String}} AND {search} GROUP BY p "
-        f"SETTINGS max_execution_time = {LOOK_S}, timeout_overflow_mode = 'throw'",
+        f"SETTINGS max_execution_time = {QUERY_LIMIT_S}, timeout_overflow_mode = 'throw'",
         {"topic": topic},
     )
     return ((int(p), int(n), int(last)) for p, n, last in rows)

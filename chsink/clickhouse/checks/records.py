@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from chsink.clickhouse.shards import Target
+from chsink.clickhouse.shards import RoutedTable
 from chsink.clickhouse.window import DedupWindow
 from chsink.errors import halts, preflight
 from chsink.findings import Finding, Severity, found, passed
@@ -15,7 +15,7 @@ from chsink.statemachine.table import changed_parts
 
 def in_doubt_findings(
     records: Mapping[StateKey, StateRecord],
-    targets: Mapping[str, Target],
+    targets: Mapping[str, RoutedTable],
     window: DedupWindow,
     now_ms: int,
     present: Callable[[StateKey, StateRecord], str],

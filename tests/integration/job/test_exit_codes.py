@@ -65,7 +65,7 @@ def test_what_is_wrong_is_said_and_then_it_runs(job: Job, run: Run) -> None:
         (
             {
                 "clickhouse.endpoints": f'["http://{nobody}"]',
-                "state.endpoint": job.shards[0],
+                "state.url": job.shards[0],
                 "clickhouse.retry_for_s": 1,
             },
             5,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from chsink.clickhouse.checks.existing_rows import existing_rows_findings
-from chsink.clickhouse.shards import ShardTable, Target
+from chsink.clickhouse.shards import RoutedTable, ShardTable
 from chsink.findings import Finding, Severity
 from chsink.statemachine import writes
 from chsink.statemachine.ranges import OffsetRange
@@ -49,7 +49,7 @@ class Shard:
 
 def findings(records: Records, *shards: Rows, latest: Records | None = None, columns: Any = None) -> list[Finding]:
     described = table() if columns is None else table(columns=columns)
-    target = Target("topic", "db.t", tuple(ShardTable(Shard(rows), described) for rows in shards))
+    target = RoutedTable("topic", "db.t", tuple(ShardTable(Shard(rows), described) for rows in shards))
     return list(existing_rows_findings(records, target, lambda: records if latest is None else latest))
 
 
@@ -92,7 +92,7 @@ def test_rows_of_earlier_incarnations_are_known() -> None:
 
 def test_the_question_names_every_recorded_end() -> None:
     shard = Shard([])
-    target = Target("topic", "db.t", (ShardTable(shard, table()),))
+    target = RoutedTable("topic", "db.t", (ShardTable(shard, table()),))
 
     assert not list(existing_rows_findings({key(4): landed(30), key(1): before(5)}, target, dict))
 

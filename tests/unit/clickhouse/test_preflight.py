@@ -10,7 +10,7 @@ import pytest
 
 from chsink.clickhouse.checks.columns import column_findings
 from chsink.clickhouse.preflight import target_findings
-from chsink.clickhouse.shards import ShardTable, Target
+from chsink.clickhouse.shards import RoutedTable, ShardTable
 from chsink.clickhouse.table import TargetTable
 from chsink.decode.columns import Column
 from chsink.findings import Severity
@@ -39,12 +39,12 @@ def table(*columns: tuple[str, ...], engine: str = "MergeTree", partition_key: s
     return TargetTable("d", "t", "uuid", engine, described, partition_key, False, WINDOW, "UTC")
 
 
-def target(*tables: TargetTable, shard_key: tuple[str, ...] = ()) -> Target:
+def target(*tables: TargetTable, shard_key: tuple[str, ...] = ()) -> RoutedTable:
     shards = tuple(ShardTable(Described(url), table) for url, table in zip(URLS, tables, strict=False))
-    return Target("topic", "d.t", shards, shard_key)
+    return RoutedTable("topic", "d.t", shards, shard_key)
 
 
-def found(checked: Target) -> list[tuple[str, str]]:
+def found(checked: RoutedTable) -> list[tuple[str, str]]:
     return [(f.id, str(f.severity)) for f in target_findings(checked)]
 
 

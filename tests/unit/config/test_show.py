@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from chsink.config import Config, load, reference, settings
+from chsink.config import Config, load, page, settings
 from chsink.config.model import schema
 
 Build = Callable[..., Config]
@@ -61,17 +61,17 @@ def test_a_login_module_is_hidden_even_without_a_password(build: Build) -> None:
 
 def test_the_reference_page_is_up_to_date() -> None:
     written = (DOCS / "configuration.md").read_text(encoding="utf-8")
-    assert written == f"{reference.page()}\n", "run: python -m chsink.config.reference > docs/configuration.md"
+    assert written == f"{page.page()}\n", "run: python -m chsink.config.page > docs/configuration.md"
 
 
 def test_every_key_is_described() -> None:
-    page = reference.page()
+    text = page.page()
     for path, key in schema().keys.items():
         if path == "route":
             continue
         assert key.description, path
         name = path.rpartition(".")[2] if key.listed else path.partition(".")[2]
-        assert f"| `{name}` |" in page, path
+        assert f"| `{name}` |" in text, path
 
 
 @pytest.mark.parametrize("name", ["job.toml", "job.full.toml"])

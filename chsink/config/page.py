@@ -1,6 +1,6 @@
-"""The page ``docs/configuration.md``, the text of ``reference.md`` with the model's keys drawn into it.
+"""The page ``docs/configuration.md``, the text of ``page.md`` with the model's keys drawn into it.
 
-``python -m chsink.config.reference`` prints the page; a test compares it with the file.
+``python -m chsink.config.page`` prints the page; a test compares it with the file.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from chsink.config.schema import Key, Node, store_of
 
 def page() -> str:
     """The whole page, Markdown."""
-    template = Template(files("chsink.config").joinpath("reference.md").read_text(encoding="utf-8"))
+    template = Template(files("chsink.config").joinpath("page.md").read_text(encoding="utf-8"))
     sections = {name: "\n".join(_tables(name)) for name in schema().sections}
     named = {"translated": _listed(sorted(translated_options())), "java_only": _listed(sorted(JAVA_ONLY))}
     return template.substitute(sections, **named, reserved="\n".join(_reserved())).rstrip("\n")

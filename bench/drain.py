@@ -1,7 +1,7 @@
-"""One variant in a process of its own: a warm Spark session that drains a topic whenever it is told to.
+"""One variant in a process of its own: a warm Spark session that drains a topic on command.
 
-Started by :class:`bench.legs.Leg` with its settings as JSON; then one JSON command a line on standard input, one JSON
-answer a line on standard output.  Its end of input is its end.  Only the variant ``c`` imports chsink.
+Started by :class:`bench.measured.Measured` with its settings as JSON; then one JSON command a line on standard input,
+one JSON answer a line on standard output.  Its end of input is its end.  Only the variant ``c`` imports chsink.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ ROOT = Path(__file__).resolve().parent.parent
 EXIT_LIMIT_S = 30
 
 
-class LegError(Exception):
+class MeasuredError(Exception):
     """A variant ended; the message holds the end of its log."""
 
 
@@ -78,19 +78,19 @@ class Place:
         return tempfile.mkdtemp(dir=self.folder, prefix="checkpoint-")
 
 
-class Leg:
-    """A started variant; ``with Leg(place, "c") as leg: leg.drain(topic, table)``."""
+class Measured:
+    """A started variant; ``with Measured(place, "c") as process: process.drain(topic, table)``."""
 
     def __init__(self, place: Place, variant: str, *, block_rows: int = 300_000) -> None:
         self.place, self.variant = place, variant
-        self._log = place.folder / f"leg-{variant}.log"
+        self._log = place.folder / f"process-{variant}.log"
         settings = {
             "variant": variant, "url": place.url, "bootstrap": place.stack.kafka.bootstrap, "jars": place.jars,
             "master": "local[2]", "block_rows": str(block_rows), "conf": _spark_conf(place.folder),
         }  # fmt: skip
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "bench.leg", json.dumps(settings)],
+                [sys.executable, "-m", "bench.drain", json.dumps(settings)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -148,7 +148,7 @@ class Leg:
         line = self._process.stdout.readline()
         if not line:
             tail = "\n".join(self._log.read_text(errors="replace").splitlines()[-25:])
-            raise LegError(f"variant {self.variant} ended unexpectedly; the end of its log:\n{tail}")
+            raise MeasuredError(f"variant {self.variant} ended unexpectedly; the end of its log:\n{tail}")
         answer: dict[str, Any] = json.loads(line)
         return answer
 

@@ -18,7 +18,7 @@ from chsink.statemachine.records import StateKey, StateRecord
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class LandedRows:
     """``rows`` of a range in its table, None where that is not known; ``trouble`` is what kept from counting.
 
     ``views`` depend on the table.
@@ -39,21 +39,23 @@ class Seen:
         return f"{self.table} holds {self.rows} rows of it now"
 
 
-def seen_rows(services: Services, key: StateKey, record: StateRecord) -> Seen:
+def count_landed_rows(services: Services, key: StateKey, record: StateRecord) -> LandedRows:
     """Look for the range's rows on its recorded shards.  Nothing that is wrong there is raised."""
     if not services.clickhouse.is_routed(key):
-        return Seen(key.table)
+        return LandedRows(key.table)
     try:
         target = services.clickhouse.target(services.config.route_of(key.topic))
         shards = _recorded(services, key, record)[1]
         with asking_target():
             views = tuple(sorted({v for s in shards for v in dependent_views(s.client, s.table)}))
             if not shards or not {c.name for c in target.table.columns}.issuperset(PROBE_COLUMNS):
-                return Seen(key.table, views=views)
+                return LandedRows(key.table, views=views)
             tp = key.topic_partition
-            return Seen(key.table, sum(count_rows(s.client, key.table, tp, record.range) for s in shards), None, views)
+            return LandedRows(
+                key.table, sum(count_rows(s.client, key.table, tp, record.range) for s in shards), None, views
+            )
     except ChsinkError as error:
-        return Seen(key.table, trouble=error)
+        return LandedRows(key.table, trouble=error)
 
 
 def wait_for_inserts(services: Services, key: StateKey, record: StateRecord) -> None:
