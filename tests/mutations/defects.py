@@ -41,6 +41,8 @@ class Defect:
 
 
 DRIVER, TASK, LEDGER = "chsink/batch/driver.py", "chsink/batch/task.py", "chsink/batch/ledger.py"
+PROBE, KEEPERMAP = "chsink/clickhouse/probe.py", "chsink/state/keepermap.py"
+STARTING, RECOVER = "chsink/spark/starting.py", "chsink/recovery/recover.py"
 READER, PIECES = "chsink/batch/reader.py", "chsink/clickhouse/pieces.py"
 RECHECK, CONFIRM = "chsink/batch/recheck.py", "chsink/batch/confirm.py"
 WRITER, WINDOW, DEDUP_MARK = (
@@ -415,5 +417,108 @@ DEFECTS = (
         (Patch(DEDUP_MARK, "    if not table.replicated and ", "    if table.replicated and "),),
         "at_most_once",
         world="server restarts",
+    ),
+    # --- what no small or random world reaches ----------------------------------------------------------------------------
+    Defect(
+        "a batch settles only its own partitions",
+        (
+            Patch(
+                DRIVER,
+                "        self._settle_all(runner, set(at_hand), halted)\n        halted.decided(",
+                "        others = {k for k in self.ledger.records if k not in keys.values()}\n"
+                "        self._settle_all(runner, {*at_hand, *others}, halted)\n        halted.decided(",
+            ),
+        ),
+        test="tests/sim/test_cases.py::test_a_batch_settles_partitions_that_are_not_in_it",
+    ),
+    Defect(
+        "a plan of another life of the topic is accepted",
+        (Patch(TABLE, "lambda x: x.id_differs and x.a == 0 and (", "lambda x: x.id_differs and ("),),
+        test="tests/unit/statemachine/test_decide.py",
+    ),
+    Defect(
+        "gaps count as processed",
+        (Patch(RECORDS, "        return all(gap.end <= asked.start or ", "        return all(gap.end >= 0 or "),),
+        test="tests/unit/statemachine/test_decide.py",
+    ),
+    Defect(
+        "a store's answer is believed without reading back",
+        (
+            Patch(
+                KEEPERMAP,
+                '        """The statement\'s outcome, given the server\'s response and what is stored now."""\n',
+                "        if answer is not Outcome.UNKNOWN:\n            return answer\n",
+            ),
+        ),
+        test="tests/unit/state/test_keepermap_answers.py",
+    ),
+    Defect(
+        "a new checkpoint ignores recorded ends",
+        (
+            Patch(
+                STARTING, "    return record.end if record.may_belong_to(", "    return FIRST if record.may_belong_to("
+            ),
+        ),
+        test="tests/unit/spark/test_starting.py",
+    ),
+    Defect(
+        "a partition that came later is planned from its end",
+        (Patch(STARTING, "        return FIRST if record.late or (", "        return FIRST if ("),),
+        test="tests/unit/spark/test_starting.py",
+    ),
+    Defect(
+        "recover goes on from the log's end",
+        (Patch(RECOVER, "        return rest.end if unread is None else unread\n", "        return rest.end\n"),),
+        test="tests/unit/recovery/test_expired_tail.py",
+    ),
+    Defect(
+        "only the first shard is asked whether rows can be looked for",
+        (
+            Patch(
+                WINDOW,
+                "        if not all(m.table.can_probe for m in shards):",
+                "        if not shards[0].table.can_probe:",
+            ),
+        ),
+        test="tests/unit/clickhouse/test_window.py",
+    ),
+    Defect(
+        "no part of the window is spare",
+        (
+            Patch(
+                DEDUP_MARK,
+                "    return table.window_blocks - table.window_blocks // SPARE",
+                "    return table.window_blocks",
+            ),
+        ),
+        test="tests/unit/clickhouse/test_dedup_mark.py",
+    ),
+    Defect(
+        "the time limit leaves no time for the insert itself",
+        (
+            Patch(
+                WINDOW, "(min(windows) - self.margin_s - self.insert_s) * 1000", "(min(windows) - self.margin_s) * 1000"
+            ),
+        ),
+        test="tests/unit/clickhouse/test_window.py",
+    ),
+    Defect(
+        "an old answer is relied on",
+        (Patch(WRITER, "        if now_ms - asked_ms > FRESH_MS:", "        if asked_ms > now_ms:"),),
+        test="tests/unit/clickhouse/test_writer.py",
+    ),
+    Defect(
+        "a partly landed piece is taken for whole",
+        (
+            Patch(
+                PROBE, "    complete = all(there.get(offset) == rows ", "    complete = any(there.get(offset) == rows "
+            ),
+        ),
+        test="tests/unit/batch/test_task.py",
+    ),
+    Defect(
+        "foreign rows are not looked for",
+        (Patch(DRIVER, " or self.window.holds_foreign(key, record)", ""),),
+        test="tests/unit/batch/test_take_up.py",
     ),
 )

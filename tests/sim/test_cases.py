@@ -5,11 +5,15 @@ A ``Scene`` is a world in which nothing goes wrong but what the test says.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from chsink.batch.driver import Driver
+from chsink.batch.model import PlannedBatch
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from chsink.statemachine.records import Phase, StateRecord
-from tests.sim.checkpoint import Checkpoint
+from tests.sim.checkpoint import Checkpoint, Query
 from tests.sim.hub import Hub
 from tests.sim.kafka import PARTITION, serial_of
 from tests.sim.world import World
@@ -88,6 +92,25 @@ def scene(records: int) -> Scene:
     made = Scene()
     made.kafka.append(TP, records)
     return made
+
+
+def test_a_batch_settles_partitions_that_are_not_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`Sink.process` may be handed the ranges of some partitions; a sink that is not started settles with its batches."""
+    made, other = scene(7), TopicPartition("t0", 1)
+    made.kafka.add_partition("t0")
+    made.kafka.append(other, 5)
+    made.play(kill_at="driver.before_after")
+    assert all(record.in_doubt for record in made.records().values())
+    monkeypatch.setattr(Driver, "settle_all", lambda *_: None)
+    planned = Query.next_batch
+
+    def of_one(query: Query) -> PlannedBatch | None:
+        batch = planned(query)
+        return batch and replace(batch, ranges={TP: batch.ranges[TP]})
+
+    monkeypatch.setattr(Query, "next_batch", of_one)
+    made.play()
+    assert made.records()[other].phase is Phase.AFTER
 
 
 def test_a_scene_is_calm() -> None:

@@ -1,4 +1,4 @@
-"""Recovery where Kafka has dropped what follows the table's last row."""
+"""Where a recovered range ends: at the first record behind the table's last row, whatever lies there."""
 
 from __future__ import annotations
 
@@ -15,22 +15,32 @@ from chsink.statemachine.records import StateKey
 KEY = StateKey("s", "t", 0, "d.t")
 
 
+def recovered(monkeypatch: pytest.MonkeyPatch, log_start: int, first_unread: Any) -> OffsetRange:
+    """What is recovered of a table with rows [0, 100) and a log that ends at 200."""
+    tp = KEY.topic_partition
+    kafka = SimpleNamespace(log_starts=lambda _: {tp: log_start}, log_ends=lambda _: {tp: 200})
+    kafka.topic_ids = lambda _: {"t": "id"}
+    config = SimpleNamespace(kafka=SimpleNamespace(client_options=dict, isolation_level="read_committed"))
+    services: Any = SimpleNamespace(kafka=kafka, config=config)
+    target: Any = SimpleNamespace(name="d.t", shards=())
+    monkeypatch.setattr(recover, "extent", lambda *_: Extent(OffsetRange(0, 100), 100))
+    monkeypatch.setattr(recover, "first_unread", first_unread)
+    [found] = recover._Partition(services, target, KEY, None, lambda _: None).survey(recover.Accepted(holes=True))
+    return found.landed
+
+
+@pytest.mark.parametrize(("unread", "end"), [(130, 130), (None, 200)])
+def test_a_recovered_range_ends_before_the_first_record_that_has_not_landed(
+    monkeypatch: pytest.MonkeyPatch, unread: int | None, end: int
+) -> None:
+    """Markers before it are passed over.  An open transaction counts as unread."""
+    assert recovered(monkeypatch, 0, lambda *_: unread) == OffsetRange(0, end)
+
+
 def test_a_recovered_range_ends_with_its_rows_where_kafka_dropped_what_follows(monkeypatch: pytest.MonkeyPatch) -> None:
     """The next start then reports the gap; the dropped offsets cannot be read, and may have held records."""
 
     def unreadable(*_: Any) -> int:
         raise AssertionError("offsets before the log start were read")
 
-    tp = KEY.topic_partition
-    kafka = SimpleNamespace(log_starts=lambda _: {tp: 150}, log_ends=lambda _: {tp: 200})
-    config = SimpleNamespace(kafka=SimpleNamespace(client_options=dict, isolation_level="read_committed"))
-    services: Any = SimpleNamespace(kafka=kafka, config=config)
-    target: Any = SimpleNamespace(name="d.t", shards=())
-    monkeypatch.setattr(recover, "extent", lambda *_: Extent(OffsetRange(0, 100), 100))
-    monkeypatch.setattr(recover, "first_unread", unreadable)
-    kafka.topic_ids = lambda _: {"t": "id"}
-
-    partition = recover._Partition(services, target, KEY, None, lambda _: None)
-
-    [found] = partition.survey(recover.Accepted(holes=True))
-    assert found.landed == OffsetRange(0, 100)
+    assert recovered(monkeypatch, 150, unreadable) == OffsetRange(0, 100)

@@ -64,6 +64,7 @@ def test_after_a_reset_the_configuration_decides(configured: Configured, start: 
 def test_a_partition_or_topic_that_appeared_later_is_read_from_its_first_offset(configured: Configured) -> None:
     assert start_of(None, configured) == FIRST
     assert start_of(writes.empty(1, "a", late=True), configured) == FIRST
+    assert start_of(writes.empty(1, "a", late=True), configured, others=False) == FIRST
     assert start_of(landed(5, "another id"), configured) == FIRST
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from chsink.errors import PreflightError
 from chsink.notation.sql import TableName
-from chsink.ports import Outcome, ServerRefused, Unanswered, Unreachable
+from chsink.ports import Outcome, Row, ServerRefused, Swap, Unanswered, Unreachable
 from chsink.state.keepermap import KeeperMapStore, answer_of
 
 
@@ -101,3 +101,39 @@ def test_what_keeps_the_state_table_from_use_is_told_apart(code: int, id: str, f
 
 def test_done_is_applied() -> None:
     assert outcome(None) is Outcome.APPLIED
+
+
+class Answering:
+    """A server that answers a write with ``error`` (None: done), and then holds ``stored``."""
+
+    url = "http://server:8123"
+
+    def __init__(self, error: Exception | None, stored: dict[str, str]) -> None:
+        self.error, self.stored = error, stored
+
+    def query(self, *_: Any) -> list[tuple[Any, ...]]:
+        return list(self.stored.items())
+
+    def command(self, *_: Any) -> None:
+        if self.error is not None:
+            raise self.error
+
+
+@pytest.mark.parametrize(
+    ("error", "stored", "outcome"),
+    [
+        (None, {"s/t": "new"}, Outcome.APPLIED),
+        (None, {"s/t": "old"}, Outcome.UNKNOWN),
+        (None, {}, Outcome.REFUSED),
+        (ServerRefused(395, "fenced"), {"s/t": "other"}, Outcome.REFUSED),
+        (ServerRefused(999, "Transaction failed (Bad version): Op #0"), {"s/t": "new"}, Outcome.APPLIED),
+        (Unanswered("reset"), {"s/t": "new"}, Outcome.APPLIED),
+        (Unanswered("reset"), {"s/t": "old"}, Outcome.UNKNOWN),
+    ],
+)
+def test_a_write_is_applied_when_it_reads_back_whatever_the_server_said(
+    error: Exception | None, stored: dict[str, str], outcome: Outcome
+) -> None:
+    """⚑ a statement that changes no row reports success; one that was sent twice reports a conflict."""
+    store = KeeperMapStore(Answering(error, stored), TableName("d", "state"), path="/p")  # type: ignore[arg-type]
+    assert store.swap([Swap("old", Row("s/t", "new", "{}"))]) is outcome
