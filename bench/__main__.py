@@ -14,6 +14,7 @@ Examples:
 
 Exit codes: 0 measured (a missed goal is said, and is no failure), 1 a run left other rows than were sent or failed.
 Figures of a shared machine swing: read the ratios of one run, and the load beside them.  docs/benchmark.md has more.
+
 """
 
 from __future__ import annotations

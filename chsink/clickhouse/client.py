@@ -206,11 +206,11 @@ def cached_client(endpoint: Connection) -> ClickHouseClient:
         return _cache.setdefault(endpoint, ClickHouseClient(endpoint))
 
 
-def _start_anew() -> None:
+def _after_fork() -> None:
     """A forked process must not share sockets, nor a lock that was held, with its parent."""
-    global _cache_lock
+    global _cache_lock  # noqa: PLW0603 - the child of a fork needs a lock that nobody holds
     _cache_lock = threading.Lock()
     _cache.clear()
 
 
-os.register_at_fork(after_in_child=_start_anew)
+os.register_at_fork(after_in_child=_after_fork)

@@ -85,7 +85,7 @@ def wire_type(text: str) -> Any:
     return codec_for(text, "UTC").wire
 
 
-def _codec(kind: Type, timezone: str) -> Codec:
+def _codec(kind: Type, timezone: str) -> Codec:  # noqa: PLR0912 - one case for each type
     match kind:
         case NullableType(item):
             codec = _codec(item, timezone)

@@ -76,9 +76,10 @@ def _send(producer: Producer, topic: str, value: bytes, partition: int, failed: 
     while True:
         try:
             producer.produce(topic, value, partition=partition, on_delivery=_note(failed))
-            producer.poll(0)
-            return
         except BufferError:
             producer.poll(0.1)
         except KafkaException as error:
             raise local.KAFKA_REFUSED(what=f"send to topic {topic}", reason=error) from error
+        else:
+            producer.poll(0)
+            return

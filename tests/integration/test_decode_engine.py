@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 from chdb import session
 
-from chsink.clickhouse.preflight import has_typed_paths
+from chsink.clickhouse.checks.tables import has_typed_paths
 from chsink.decode import INSERT_SETTINGS, Column, Decoded, JsonDecoder
 
 TYPE_SETTINGS = (

@@ -132,7 +132,7 @@ class _HttpHandler(BaseHTTPRequestHandler):
                 else:
                     self._answer(status, headers, answer, cut=fault is HttpFault.CUT_ANSWER)
 
-    do_GET = do_HEAD = do_POST
+    do_GET = do_HEAD = do_POST  # noqa: N815 - names that http.server calls
 
     def log_message(self, format: str, *args: Any) -> None:
         """Quiet."""

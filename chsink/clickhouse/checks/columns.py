@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from chsink.clickhouse.preflight import is_unsupported
+from chsink.clickhouse.checks.tables import is_unsupported
 from chsink.clickhouse.shards import RoutedTable
 from chsink.clickhouse.table import TargetTable
 from chsink.decode.columns import Column

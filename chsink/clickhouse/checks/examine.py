@@ -13,11 +13,11 @@ from chsink.clickhouse.checks.columns import column_findings
 from chsink.clickhouse.checks.existing_rows import existing_rows_findings
 from chsink.clickhouse.checks.records import in_doubt_findings, layout_findings
 from chsink.clickhouse.checks.rules import Load, Replication
+from chsink.clickhouse.checks.tables import target_findings
 from chsink.clickhouse.client import ClickHouseClient
 from chsink.clickhouse.cluster import Cluster
 from chsink.clickhouse.dedup_mark import usable_blocks
 from chsink.clickhouse.landing import decoder
-from chsink.clickhouse.preflight import target_findings
 from chsink.clickhouse.shards import RoutedTable, ShardTable
 from chsink.clickhouse.writer import bounded
 from chsink.config import Route

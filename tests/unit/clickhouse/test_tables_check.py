@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from chsink.clickhouse.checks.columns import column_findings
-from chsink.clickhouse.preflight import target_findings
+from chsink.clickhouse.checks.tables import target_findings
 from chsink.clickhouse.shards import RoutedTable, ShardTable
 from chsink.clickhouse.table import TargetTable
 from chsink.decode.columns import Column
