@@ -120,12 +120,8 @@ def expired(record: StateRecord, *, epoch: int, attempt: str) -> StateRecord:
 
 def resend(
     record: StateRecord,
+    said: Announcement,
     *,
-    chunk_offsets: int,
-    layout: str,
-    pipeline: str,
-    before_at: int,
-    marks: tuple[Mark, ...],
     epoch: int,
     attempt: str,
 ) -> StateRecord:
@@ -133,7 +129,7 @@ def resend(
     and cut as new ranges are.
 
     The old tokens may still be remembered for rows that somebody has removed since; pieces under them would be dropped.
-    ``before_at`` is now, by a clock that may lag behind the driver's.
+    ``said.before_at`` is now, by a clock that may lag behind the driver's.
     """
     assert record.in_doubt and record.epoch <= epoch, record
     return replace(
@@ -141,11 +137,12 @@ def resend(
         epoch=epoch,
         attempt=attempt,
         nonce=attempt,
-        chunk_offsets=chunk_offsets,
-        layout=layout,
-        pipeline=pipeline,
-        before_at=max(before_at, record.before_at),
-        marks=marks,
+        topic_id=said.topic_id,
+        chunk_offsets=said.chunk_offsets,
+        layout=said.layout,
+        pipeline=said.pipeline,
+        before_at=max(said.before_at, record.before_at),
+        marks=said.marks,
         probe=False,
         expired=False,
     )

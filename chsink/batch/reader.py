@@ -57,8 +57,7 @@ class Chunk:
         self.parts = []
         # Arrow leaves a column beyond 2 GiB in several batches: a piece is never a part of a chunk.
         batches = table.combine_chunks().to_batches()
-        if len(batches) != 1:
-            raise stream.COLUMN_TOO_LARGE(tp=self.topic_partition, offsets=self.offsets)
+        assert len(batches) == 1, "max_chunk_bytes is below 2 GiB"
         return batches[0]
 
 

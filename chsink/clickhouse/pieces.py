@@ -79,7 +79,7 @@ class PieceLander:
         first_rejected = _first(tp, records, prepared.rejected)
         bad = [b for b in prepared.rejected if not (self.skip_tombstones and b.tombstone)]
         if bad and self.halt_on_bad_value:
-            raise _bad_value(_first(tp, records, bad), len(bad))
+            raise _bad_value(tp, _first(tp, records, bad), len(bad))
         rows = size = retries = inserts = 0
         unproven: set[str] = set()
         writer = self.writer_for(assignment)
@@ -147,9 +147,9 @@ def _first(tp: TopicPartition, records: pa.RecordBatch, rejected: Sequence[BadVa
     return f"topic {tp.topic!r} partition {tp.partition} offset {offset}: {where}{first.reason}"
 
 
-def _bad_value(first: str, count: int) -> ChsinkError:
+def _bad_value(tp: TopicPartition, first: str, count: int) -> ChsinkError:
     more = f" (and {count - 1} more in this chunk)" if count > 1 else ""
-    return values.BAD_VALUE(first=first, more=more)
+    return values.BAD_VALUE(tp=tp, first=first, more=more)
 
 
 # --- decode, then shard ----------------------------------------------------------------------------------------------

@@ -33,7 +33,8 @@ class Entry:
     @property
     def parameters(self) -> frozenset[str]:
         """What a raise site has to give."""
-        return (fields(self.sentence) | fields(self.hint)) - {"arguments"}
+        named = fields(self.sentence) | fields(self.hint)
+        return named - {"arguments"} | {"tp"} if "arguments" in named else named
 
     def __call__(self, **params: object) -> ChsinkError:
         """The error.  Parameters are exactly :attr:`parameters`."""
@@ -44,9 +45,13 @@ class Entry:
 
     def hint_for(self, several: Sequence[Mapping[str, str]]) -> str:
         """The hint of an error about several topic-partitions of one topic, by the parameters of each."""
-        numbers = " ".join(texts["tp"].rpartition("-")[2] for texts in several if "tp" in texts)
-        arguments = f"{several[0].get('tp', '').rpartition('-')[0]} {numbers}"
+        numbers = sorted((texts["tp"].rpartition("-")[2] for texts in several if "tp" in texts), key=_in_order)
+        arguments = f"{several[0].get('tp', '').rpartition('-')[0]} {' '.join(numbers)}"
         return self.hint.format_map({**several[0], "arguments": arguments})
+
+
+def _in_order(partition: str) -> tuple[int, str]:
+    return len(partition), partition
 
 
 def fields(template: str) -> frozenset[str]:

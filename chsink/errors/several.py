@@ -1,7 +1,7 @@
 """Several errors as one: one message, and one command for all topic-partitions that need the same.
 
-Errors of one catalogue entry about one topic become one, whose hint names all their partitions.  What differs stays
-apart: the error then has ``parts``, of which each has its own fix.
+Errors of one catalogue entry about one topic become one, whose hint names all their partitions; so do errors of one
+entry with the same hint.  What differs stays apart: the error then has ``parts``, of which each has its own fix.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ def several(errors: Sequence[ChsinkError]) -> ChsinkError:
     """The errors (at least one) as one, of the first one's family and id."""
     groups: dict[tuple[str, str], list[ChsinkError]] = defaultdict(list)
     for error in errors:
-        topic = error.params.get("tp", "").rpartition("-")[0]
-        groups[error.name, topic].append(error)
+        entry = CATALOGUE.get(error.name)
+        one_command = entry is not None and "{arguments}" in entry.hint
+        groups[error.name, error.params["tp"].rpartition("-")[0] if one_command else error.hint].append(error)
     parts = [_merged(group) for group in groups.values()]
     if len(parts) == 1:
         return parts[0]
@@ -41,5 +42,6 @@ def _merged(alike: Sequence[ChsinkError]) -> ChsinkError:
     more = [e.params["tp"] for e in alike[SPELLED_OUT:] if "tp" in e.params]
     if more:
         message += f"; and in the same way: {', '.join(more)}"
-    hint = CATALOGUE[first.name].hint_for([e.params for e in alike])
+    entry = CATALOGUE.get(first.name)
+    hint = first.hint if entry is None else entry.hint_for([e.params for e in alike])
     return type(first)(first.id, message, hint, first.name, first.params)

@@ -112,15 +112,8 @@ CHUNK_TOO_LARGE = Entry(
     "CHS-603",
     HaltError,
     "{tp}: chunk {offsets} holds more than {limit} bytes",
-    "raise clickhouse.max_chunk_bytes until this range is settled, then lower clickhouse.chunk_offsets",
-)
-COLUMN_TOO_LARGE = Entry(
-    "COLUMN_TOO_LARGE",
-    "CHS-603",
-    HaltError,
-    "{tp}: chunk {offsets} holds more than 2 GiB in one column",
-    "lower clickhouse.chunk_offsets; a range already in doubt keeps its chunks: insert its missing rows yourself and "
-    "run `chsink state resolve {arguments} --landed`, or give them up with --lost",
+    "lower clickhouse.chunk_offsets and run `chsink state resolve {arguments} --resend`, which cuts the range into "
+    "smaller chunks and names the rows to delete first; or raise clickhouse.max_chunk_bytes until the range is settled",
 )
 NOT_DETERMINISTIC = Entry(
     "NOT_DETERMINISTIC",

@@ -11,7 +11,7 @@ BAD_VALUE = Entry(
     BadValueError,
     "{first}{more}",
     'set errors.on_bad_value = "skip" to skip such records (errors.on_tombstone = "skip" for null values only); or '
-    "change the column, then run `chsink state resolve TOPIC --resend`",
+    "change the column, then run `chsink state resolve {arguments} --resend`",
 )
 UNSUPPORTED_COLUMN = Entry(
     "UNSUPPORTED_COLUMN",

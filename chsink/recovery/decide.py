@@ -145,23 +145,23 @@ def _resend(  # noqa: PLR0917 - the last three are given by who carries it out
     services: Services, key: StateKey, pipeline: str, ranges: int, record: StateRecord, epoch: int, attempt: str
 ) -> StateRecord:
     wait_for_inserts(services, key, record)  # after the claim: from now on no older driver begins one
-    refused = _rows_refused({key: record}, {key: count_landed_rows(services, key, record)})
+    one = {key: record}
+    refused = [*_unreadable(services, one), *_rows_refused(one, {key: count_landed_rows(services, key, record)})]
     if refused:
         raise several(refused)
     window = services.clickhouse.window(lambda _: None)
     with asking_target():
         marks, room = window.marks(key.table), window.room(key.table)
     fitting = -(-record.range.length // max(1, room.chunks // ranges))
-    return writes.resend(
-        record,
-        chunk_offsets=max(services.config.clickhouse.chunk_offsets, fitting),
-        layout=services.clickhouse.layout(services.config.route_of(key.topic)).fingerprint(),
-        pipeline=pipeline,
-        before_at=services.clock.now_ms(),
-        marks=marks,
-        epoch=epoch,
-        attempt=attempt,
+    said = writes.Announcement(
+        services.kafka.topic_ids([key.topic])[key.topic],
+        max(services.config.clickhouse.chunk_offsets, fitting),
+        services.clickhouse.layout(services.config.route_of(key.topic)).fingerprint(),
+        pipeline,
+        services.clock.now_ms(),
+        marks,
     )
+    return writes.resend(record, said, epoch=epoch, attempt=attempt)
 
 
 # --- what must not be done -------------------------------------------------------------------------------------------
@@ -189,7 +189,7 @@ def _unreadable(services: Services, doubtful: Doubtful) -> Iterator[ChsinkError]
     starts, ends = services.kafka.log_starts(tps), services.kafka.log_ends(tps)
     for key, record in doubtful.items():
         tp = key.topic_partition
-        if ids[key.topic] != record.topic_id or starts[tp] > record.start or ends[tp] < record.end:
+        if not record.may_belong_to(ids[key.topic]) or starts[tp] > record.start or ends[tp] < record.end:
             yield halts.RESEND_NOT_READABLE(
                 tp=tp, range=record.range, topic_id=ids[key.topic], start=starts[tp], end=ends[tp]
             )

@@ -439,6 +439,7 @@ def landed(make_job: MakeJob) -> Job:  # noqa: F811
     return job
 
 
+@pytest.mark.exit_of("CHECKPOINT_WITHOUT_STATE")
 def test_lost_state_is_rebuilt_and_the_job_goes_on(make_job: MakeJob, spark: SparkSession) -> None:  # noqa: F811
     """⚑ state lost: the job halts, the state is rebuilt from the table, and every record is there once."""
     job = make_job(partitions=2, shards=2, shard_key=("id",))
@@ -448,8 +449,9 @@ def test_lost_state_is_rebuilt_and_the_job_goes_on(make_job: MakeJob, spark: Spa
     forget_state(job)
     job.send(0, 5)
     job.send(1, 5)
-    with pytest.raises(HaltError, match="CHS-302"):
+    with pytest.raises(HaltError, match="CHS-302") as halted:
         job.drain(spark)
+    assert halted.value.name == "CHECKPOINT_WITHOUT_STATE"
 
     result = recover(job)
 
@@ -534,6 +536,7 @@ def test_rows_without_state_may_be_accepted(landed: Job, spark: SparkSession) ->
     assert rows(landed) == 2 * before
 
 
+@pytest.mark.exit_of("STATE_LOST")
 def test_a_partition_without_rows_is_read_with_a_new_checkpoint(
     make_job: MakeJob,  # noqa: F811
     spark: SparkSession,
@@ -549,6 +552,7 @@ def test_a_partition_without_rows_is_read_with_a_new_checkpoint(
     job.send(1, 3)
     with pytest.raises(HaltError, match="CHS-302") as halted:
         job.drain(spark)
+    assert halted.value.name == "STATE_LOST"
     assert "start with a new checkpoint" in halted.value.hint
     job.lose_checkpoint()
 

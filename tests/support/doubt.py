@@ -36,7 +36,7 @@ def quietly_connected(job: Job) -> AbstractContextManager[Services]:
 
 
 def announce(job: Job, ranges: Mapping[int, tuple[int, int]]) -> None:
-    """By partition (start, end): [0, start) landed, [start, end) was announced, and then the driver crashed."""
+    """By partition (start, end): [0, start) landed, [start, end), if any, was announced; then the driver crashed."""
     with quietly_connected(job) as opened:
         keys = {n: StateKey(job.name, job.topic, n, job.tables[job.topic]) for n in ranges}
         layouts = opened.clickhouse.layouts
@@ -61,7 +61,7 @@ def announce(job: Job, ranges: Mapping[int, tuple[int, int]]) -> None:
                     fresh=planned.start == 0,
                 )
                 ledger.write({keys[n]: before})
-                if planned.end < end:
+                if planned.end == start:
                     ledger.write({keys[n]: writes.after(before, epoch=ledger.epoch, attempt=ledger.attempt())})
 
 

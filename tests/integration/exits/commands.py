@@ -4,12 +4,26 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Mapping
+from typing import Any
 
+import pytest
+from pyspark.sql import SparkSession
 from typer.testing import Result
 
-from chsink.errors import ChsinkError
+from chsink.errors import ChsinkError, HaltError
 from tests.support.doubt import run
 from tests.support.job import Job
+
+
+def halted(entry: str, job: Job, spark: SparkSession, overrides: Mapping[str, Any] | None = None) -> ChsinkError:
+    """The job halts with this entry of the catalogue and exit code 3, and lands nothing."""
+    before = job.landed()
+    with pytest.raises(HaltError) as caught:
+        job.drain(spark, overrides)
+    assert (caught.value.name, caught.value.exit_code) == (entry, 3), str(caught.value)
+    assert job.landed() == before
+    return caught.value
 
 
 def command_of(error: ChsinkError, *wanted: str) -> list[str]:

@@ -33,6 +33,7 @@ def doubtful(make_job: MakeJob) -> Job:
     return job
 
 
+@pytest.mark.exit_of("FOREIGN_ROWS")
 def test_one_start_settles_what_it_can_and_names_all_others(doubtful: Job, spark: SparkSession) -> None:
     """⚑ one partition that needs a person must not hold up the others, nor hide the next one that does."""
     with pytest.raises(HaltError) as halted:
@@ -73,6 +74,7 @@ def test_what_landed_beside_a_halt_of_a_task_is_not_sent_again(make_job: MakeJob
         job.drain(spark)
 
     assert all(f"partition {n} offset 0" in halted.value.message for n in (1, 2))
+    assert command_of(halted.value, "--resend") == ["resolve", job.topic, "1", "2", "--resend"]
     assert job.phases() == {0: ("AFTER", 0, 15), 1: ("BEFORE", 0, 1), 2: ("BEFORE", 0, 1)}
     job.drain(spark, {"errors.on_bad_value": "skip"})
     assert not job.in_doubt()

@@ -48,6 +48,7 @@ def test_state_lost_beside_a_checkpoint_that_has_history(make_job: MakeJob, spar
     job.check()
 
 
+@pytest.mark.exit_of("REWOUND")
 def test_offsets_rewound(make_job: MakeJob, spark: SparkSession) -> None:
     """A query of one's own starts at the earliest offsets, not where the sink stands: halt, or skip when told so."""
     job = make_job(partitions=2)
@@ -131,6 +132,7 @@ def test_rows_of_another_sink_are_not_taken_for_its_own(
     assert job.in_doubt() == {0}
 
 
+@pytest.mark.exit_of("PLAN_NOT_HELD")
 def test_unread_records_are_removed_while_the_job_is_down(make_job: MakeJob, spark: SparkSession) -> None:
     """⚑ retention: nothing is announced that cannot be read, and the named way out lands all that Kafka still holds."""
     job = make_job(partitions=2)

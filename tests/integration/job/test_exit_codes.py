@@ -131,6 +131,7 @@ def test_bad_value_exits_with_3(job: Job, run: Run) -> None:
     assert "none of your business" not in result.output
 
 
+@pytest.mark.exit_of("CHECKPOINT_DAMAGED")
 def test_damaged_checkpoint_is_named_and_a_new_one_goes_on(job: Job, run: Run) -> None:
     """Spark would fail on it at every start, without a name; nothing is claimed or read meanwhile."""
     assert run(job).exit_code == 0

@@ -26,15 +26,15 @@ def test_one_error_stays_as_it_is() -> None:
 
 
 def test_errors_of_one_kind_name_all_partitions_in_one_command() -> None:
-    tps = [f"t-{n}" for n in range(SPELLED_OUT + 3)]
+    tps = [f"t-{n}" for n in range(SPELLED_OUT + 7)]
 
-    error = several([blind(tp) for tp in tps])
+    error = several([blind(tp) for tp in reversed(tps)])
 
     assert (error.id, error.exit_code, error.parts) == ("CHS-317", 3, ())
     assert all(tp in error.message for tp in tps)
     assert error.message.count("is in doubt") == SPELLED_OUT
     assert error.hint.count("chsink state") == 1
-    assert "`chsink state resolve t 0 1 2 3 4 5 6 7`" in error.hint
+    assert "`chsink state resolve t 0 1 2 3 4 5 6 7 8 9 10 11`" in error.hint
 
 
 def test_what_needs_different_commands_is_said_apart() -> None:

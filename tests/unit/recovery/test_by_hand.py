@@ -88,14 +88,7 @@ def test_lost_ranges_are_bounded_like_other_gaps() -> None:
 
 def resent() -> StateRecord:
     return writes.resend(
-        doubtful(),
-        chunk_offsets=5,
-        layout="new",
-        pipeline="changed",
-        before_at=9000,
-        marks=(Mark(7, 1),),
-        epoch=2,
-        attempt="e",
+        doubtful(), writes.Announcement("id", 5, "new", "changed", 9000, (Mark(7, 1),)), epoch=2, attempt="e"
     )
 
 
@@ -113,14 +106,7 @@ def test_resend_uses_tokens_that_were_never_sent() -> None:
     """Rows of the old pieces may have been removed by hand; their tokens are still remembered."""
     old = doubtful()
     again = writes.resend(
-        resent(),
-        chunk_offsets=5,
-        layout="layout",
-        pipeline="pipeline",
-        before_at=9001,
-        marks=(Mark(7, 1),),
-        epoch=3,
-        attempt="f",
+        resent(), writes.Announcement("id", 5, "layout", "pipeline", 9001, (Mark(7, 1),)), epoch=3, attempt="f"
     )
 
     tokens = {piece_token(KEY, r, 0, 0) for r in (old, resent(), again)}
@@ -130,9 +116,7 @@ def test_resend_uses_tokens_that_were_never_sent() -> None:
 
 def test_resend_is_whole_whatever_was_given_up_before() -> None:
     given_up = writes.expired(doubtful(), epoch=2, attempt="e")
-    record = writes.resend(
-        given_up, chunk_offsets=5, layout="layout", pipeline="pipeline", before_at=9000, marks=(), epoch=3, attempt="f"
-    )
+    record = writes.resend(given_up, writes.Announcement("id", 5, "layout", "pipeline", 9000, ()), epoch=3, attempt="f")
 
     assert settle(record, Facts("id", 13, 1000, pipeline="pipeline")).halt is Halt.IN_DOUBT_LOST
 
@@ -165,9 +149,7 @@ def test_recovered_state_goes_on_after_what_is_there() -> None:
     "write",
     [
         lambda r: writes.lost(r, epoch=2, attempt="x"),
-        lambda r: writes.resend(
-            r, chunk_offsets=1, layout="", pipeline="", before_at=1, marks=(), epoch=2, attempt="x"
-        ),
+        lambda r: writes.resend(r, writes.Announcement("id", 1, "", "", 1, ()), epoch=2, attempt="x"),
     ],
 )
 def test_only_a_range_in_doubt_can_be_decided(write: object) -> None:
@@ -186,14 +168,7 @@ def test_sent_anew_by_a_clock_that_lags_behind() -> None:
     """Another machine's clock wrote BEFORE; time does not go back."""
     old = doubtful()
     again = writes.resend(
-        old,
-        chunk_offsets=5,
-        layout="l",
-        pipeline="p",
-        before_at=old.before_at - 500,
-        marks=old.marks,
-        epoch=2,
-        attempt="e",
+        old, writes.Announcement("id", 5, "l", "p", old.before_at - 500, old.marks), epoch=2, attempt="e"
     )
     assert again.before_at == old.before_at
 
