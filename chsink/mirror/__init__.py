@@ -2,6 +2,8 @@
 
 - :mod:`schemas`: the Avro schemas of the control topic's events, with their field ids.
 - :mod:`events`: the five kinds of events, and how they are framed.
+- :mod:`types`: records of Kafka to rows of an Iceberg table.  :mod:`files`: rows to Parquet files.
+- :mod:`tables`: one table's chain, and commits that require what was read.
 
 What may be committed is decided in ``chsink.statemachine.commit``.
 """

@@ -83,8 +83,8 @@ class Snapshot:
 class TableView:
     """What one reading of the catalog says of a table.
 
-    ``lineage`` is newest first.  ``cut`` says that the oldest one's parent was expired.  ``spec_id`` is the table's
-    default partition spec.
+    ``lineage`` is newest first; what is older than the newest own snapshot may be left out.  ``cut`` says that a
+    snapshot which belongs behind it may have expired.  ``spec_id`` is the table's default partition spec.
     """
 
     uuid: str

@@ -1,0 +1,181 @@
+"""One Iceberg table of the mirror: its chain as the catalog tells it, and commits that require what was read.
+
+Rules:
+- A commit goes to the catalog with *our* requirements: the table's uuid, its head and its default spec are the ones
+  that were read.  pyiceberg's own commit retries on a new head by itself, so it is never used.
+- The chain is in the snapshot's summary and, naming that snapshot, in a table property: written in one commit.
+- What is not definitely refused is unknown: the caller reads the table again and asks the chain.  Nothing is deleted.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+from uuid import UUID
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
+from pyiceberg.manifest import DataFile
+from pyiceberg.table import Table, Transaction
+from pyiceberg.table.refs import MAIN_BRANCH
+from pyiceberg.table.snapshots import Operation
+from pyiceberg.table.update import (
+    AddSnapshotUpdate,
+    AssertDefaultSpecId,
+    AssertRefSnapshotId,
+    AssertTableUUID,
+    SetPropertiesUpdate,
+    TableRequirement,
+    TableUpdate,
+)
+from pyiceberg.table.update.snapshot import _FastAppendFiles
+
+from chsink.ports import Outcome
+from chsink.statemachine.commit.chain import Chain, Snapshot, TableView, decode, encode
+
+COMMIT_ID = "kafka.connect.commit-id"
+VALID_THROUGH = "kafka.connect.valid-through-ts"
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """How the mirror's values are called in a table.  ``group`` is the sink's group, ``topic`` its control topic."""
+
+    group: str
+    topic: str
+
+    @property
+    def chain(self) -> str:
+        """Of the chain, in the summary and in the properties; for the main branch."""
+        return f"chsink.chain.{MAIN_BRANCH}.{self.group}"
+
+    @property
+    def offsets(self) -> str:
+        """Of the next events to read, by partition of the control topic, in the summary."""
+        return f"kafka.connect.offsets.{self.topic}.{self.group}"
+
+
+@dataclass(frozen=True, slots=True)
+class TableRead:
+    """A table as it was read: what a commit requires."""
+
+    table: Table
+    view: TableView
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """``snapshot_id`` is the one that was offered: it is the table's only if the outcome is APPLIED."""
+
+    outcome: Outcome
+    snapshot_id: int | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class MirrorTable:
+    """One table.  ``identifier`` is ``namespace.name``."""
+
+    catalog: Catalog
+    identifier: str
+    keys: Keys
+
+    def read(self) -> TableRead | None:
+        """What the catalog says now, None where there is no such table.  Raises ``DamagedChain`` and the catalog's own
+        errors.
+        """
+        try:
+            table = self.catalog.load_table(self.identifier)
+        except NoSuchTableError:
+            return None
+        return TableRead(table, self._view(table))
+
+    def append(
+        self, read: TableRead, files: Sequence[DataFile], chain: Chain, commit_id: UUID, valid_through_ms: int | None
+    ) -> Committed:
+        """One snapshot with these files and this chain."""
+        chain = replace(chain, commit_id=str(commit_id))
+        unnamed = replace(chain, snapshot_id=None, sequence=0)
+        summary = {
+            COMMIT_ID: str(commit_id),
+            self.keys.offsets: json.dumps({str(p): offset for p, offset in sorted(chain.control.items())}),
+            self.keys.chain: encode(unnamed),
+        }
+        if valid_through_ms is not None:
+            summary[VALID_THROUGH] = str(valid_through_ms)
+        try:
+            updates = self._appended(read.table, files, commit_id, summary)
+        except Exception as error:  # manifests could not be written: nothing was offered to the catalog
+            return Committed(Outcome.REFUSED, reason=f"{type(error).__name__}: {error}")
+        (snapshot,) = (update.snapshot for update in updates if isinstance(update, AddSnapshotUpdate))
+        named = replace(chain, snapshot_id=snapshot.snapshot_id, sequence=snapshot.sequence_number or 0)
+        done = self._commit(read, (*updates, self._property(named)))
+        return replace(done, snapshot_id=snapshot.snapshot_id)
+
+    def move(self, read: TableRead, chain: Chain, commit_id: UUID) -> Committed:
+        """The chain alone, without a snapshot: what it names stays the newest own snapshot."""
+        return self._commit(read, (self._property(replace(chain, commit_id=str(commit_id))),))
+
+    def _property(self, chain: Chain) -> TableUpdate:
+        return SetPropertiesUpdate(updates={self.keys.chain: encode(chain)})
+
+    def _appended(
+        self, table: Table, files: Sequence[DataFile], commit_id: UUID, summary: Mapping[str, str]
+    ) -> tuple[TableUpdate, ...]:
+        """Writes manifest and manifest list; nothing refers to them before the catalog's commit."""
+        producer = _FastAppendFiles(
+            Operation.APPEND,
+            Transaction(table, autocommit=False),
+            table.io,
+            commit_uuid=commit_id,
+            snapshot_properties=dict(summary),
+            branch=MAIN_BRANCH,
+        )
+        for file in files:
+            producer.append_data_file(file)
+        updates, _ = producer._commit()
+        return updates
+
+    def _commit(self, read: TableRead, updates: tuple[TableUpdate, ...]) -> Committed:
+        metadata = read.table.metadata
+        required: tuple[TableRequirement, ...] = (
+            AssertTableUUID(uuid=metadata.table_uuid),
+            AssertRefSnapshotId(ref=MAIN_BRANCH, snapshot_id=read.view.head),  # type: ignore[call-arg] # by name
+            AssertDefaultSpecId(default_spec_id=metadata.default_spec_id),  # type: ignore[call-arg] # by name
+        )
+        try:
+            self.catalog.commit_table(read.table, required, updates)
+        except CommitFailedException as error:
+            return Committed(Outcome.REFUSED, reason=str(error))
+        except Exception as error:  # an answer that was lost, a catalog that went away
+            return Committed(Outcome.UNKNOWN, reason=f"{type(error).__name__}: {error}")
+        return Committed(Outcome.APPLIED)
+
+    # --- reading ------------------------------------------------------------------------------------------------------
+
+    def _view(self, table: Table) -> TableView:
+        metadata = table.metadata
+        text = metadata.properties.get(self.keys.chain)
+        stored = None if text is None else decode(text)
+        lineage, parent = self._lineage(table)
+        # some clients keep the id of an expired parent, pyiceberg forgets it: then the named snapshot is gone too
+        named = None if stored is None else stored.snapshot_id
+        cut = parent is not None or (named is not None and metadata.snapshot_by_id(named) is None)
+        return TableView(str(metadata.table_uuid), metadata.default_spec_id, lineage, cut, stored)
+
+    def _lineage(self, table: Table) -> tuple[tuple[Snapshot, ...], int | None]:
+        """The head and its ancestors down to the newest own one, as what is older changes nothing; and the parent of
+        the last one if it was looked for and is gone.
+        """
+        found: list[Snapshot] = []
+        at: Any = table.metadata.snapshot_by_name(MAIN_BRANCH)
+        parent = None
+        while at is not None:
+            text = (at.summary.additional_properties if at.summary else {}).get(self.keys.chain)
+            chain = None if text is None else decode(text)
+            found.append(Snapshot(at.snapshot_id, at.sequence_number or 0, chain))
+            parent = None if chain is not None else at.parent_snapshot_id
+            at = None if parent is None else table.metadata.snapshot_by_id(parent)
+        return tuple(found), parent

@@ -1,0 +1,220 @@
+"""Commits to a real catalog: what they require, what they store, and what is read of them afterwards."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+from uuid import UUID, uuid4
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import CommitStateUnknownException
+from pyiceberg.manifest import DataFile
+from pyiceberg.schema import Schema
+from pyiceberg.transforms import BucketTransform
+from pyiceberg.types import LongType, NestedField, StringType
+
+from chsink.mirror.files import data_file, entry_of, write_files
+from chsink.mirror.tables import COMMIT_ID, VALID_THROUGH, Keys, MirrorTable, TableRead
+from chsink.ports import Outcome
+from chsink.statemachine.commit.chain import Chain, Link, Reading, read_chain, with_origin
+from chsink.statemachine.commit.rules import CommitHalt
+from chsink.statemachine.ranges import TopicPartition
+
+TP = TopicPartition("orders", 0)
+KEYS = Keys("chsink-orders", "control")
+SCHEMA = Schema(NestedField(1, "id", LongType(), required=True), NestedField(2, "name", StringType()))
+Open = Callable[[], Catalog]
+
+
+@pytest.fixture
+def table(open_catalog: Open) -> MirrorTable:
+    open_catalog().create_table("shop.orders", SCHEMA)
+    return MirrorTable(open_catalog(), "shop.orders", KEYS)
+
+
+def read(table: MirrorTable) -> TableRead:
+    found = table.read()
+    assert found is not None
+    return found
+
+
+def chain_of(table: MirrorTable) -> Reading:
+    return read_chain(read(table).view)
+
+
+def files(found: TableRead, *ids: int) -> list[DataFile]:
+    rows = pa.table({"id": ids, "name": [str(n) for n in ids]}, schema=found.table.schema().as_arrow())
+    written = list(write_files(found.table.metadata, found.table.io, rows, uuid4()))
+    return [data_file(entry_of(file, 0)) for file in written]
+
+
+def held(table: MirrorTable) -> list[int]:
+    return sorted(read(table).table.scan().to_arrow().column("id").to_pylist())
+
+
+BEGUN = with_origin(Chain(), TP, "id", 5)
+
+
+def until(chain: Chain, offset: int) -> Chain:
+    return replace(chain, links={TP: replace(chain.links[TP], until=offset)}, control_id="c", control={0: 7, 1: 3})
+
+
+def appended(table: MirrorTable, offset: int, *ids: int) -> None:
+    now = read(table)
+    chain = read_chain(now.view).chain or BEGUN
+    assert table.append(now, files(now, *ids), until(chain, offset), uuid4(), None).outcome is Outcome.APPLIED
+
+
+def test_a_table_that_is_not_there(open_catalog: Open) -> None:
+    assert MirrorTable(open_catalog(), "shop.nothing", KEYS).read() is None
+
+
+def test_an_append_is_one_snapshot_with_its_chain_in_both_places(table: MirrorTable) -> None:
+    """K-1, K-3, K-4."""
+    before = read(table)
+    done = table.append(before, [*files(before, 1, 2), *files(before, 3)], until(BEGUN, 9), UUID(int=7), 1234)
+    assert done.outcome is Outcome.APPLIED
+    after = read(table)
+    snapshot: Any = after.table.current_snapshot()
+    assert len(after.table.snapshots()) == 1 and snapshot.snapshot_id == done.snapshot_id
+    assert snapshot.summary.operation.value == "append"
+    assert snapshot.summary[COMMIT_ID] == str(UUID(int=7)) and snapshot.summary[VALID_THROUGH] == "1234"
+    assert json.loads(snapshot.summary["kafka.connect.offsets.control.chsink-orders"]) == {"0": 7, "1": 3}
+    found = chain_of(table)
+    assert found.because == "CURRENT" and found.chain is not None
+    assert found.chain.links == {TP: Link("id", 5, 9)} and found.chain.snapshot_id == done.snapshot_id
+    assert found.chain.commit_id == str(UUID(int=7)) and held(table) == [1, 2, 3]
+
+
+def test_a_move_makes_no_snapshot(table: MirrorTable) -> None:
+    """⚑ K-2, D20."""
+    appended(table, 9, 1)
+    now = read(table)
+    chain = chain_of(table).chain
+    assert chain is not None
+    assert table.move(now, until(chain, 12), uuid4()).outcome is Outcome.APPLIED
+    found = chain_of(table)
+    assert found.because == "CURRENT" and found.chain is not None and found.chain.links[TP].until == 12
+    assert len(read(table).table.snapshots()) == 1
+
+
+def test_an_origin_is_stored_before_the_first_snapshot(table: MirrorTable) -> None:
+    assert chain_of(table) == Reading("NEW", None)
+    assert table.move(read(table), BEGUN, uuid4()).outcome is Outcome.APPLIED
+    assert chain_of(table).chain == replace(BEGUN, commit_id=chain_of(table).chain.commit_id)  # type: ignore[union-attr]
+    appended(table, 6, 1)
+    assert chain_of(table).because == "CURRENT"
+
+
+def test_a_stale_commit_is_refused_whatever_the_table_says(table: MirrorTable) -> None:
+    """⚑ K-8, Z-5: with ``commit.retry.num-retries``, pyiceberg's own commit would land on the new head."""
+    table.catalog.load_table("shop.orders").transaction().set_properties(
+        {"commit.retry.num-retries": "9"}
+    ).commit_transaction()
+    stale = read(table)
+    appended(table, 9, 1)
+    done = table.append(stale, files(stale, 2), until(BEGUN, 9), uuid4(), None)
+    assert done.outcome is Outcome.REFUSED and "main" in done.reason
+    assert table.move(stale, BEGUN, uuid4()).outcome is Outcome.REFUSED
+    assert held(table) == [1]
+
+
+def test_a_commit_after_the_spec_changed_is_refused(table: MirrorTable) -> None:
+    """⚑ K-7: its files would be filed under the new spec."""
+    stale = read(table)
+    with table.catalog.load_table("shop.orders").update_spec() as change:
+        change.add_field("id", BucketTransform(4), "bucket")
+    assert table.append(stale, files(stale, 1), until(BEGUN, 9), uuid4(), None).outcome is Outcome.REFUSED
+
+
+def test_a_commit_to_a_table_that_was_made_again_is_refused(table: MirrorTable) -> None:
+    stale = read(table)
+    table.catalog.drop_table("shop.orders")
+    table.catalog.create_table("shop.orders", SCHEMA)
+    assert table.move(stale, BEGUN, uuid4()).outcome is Outcome.REFUSED
+
+
+def test_a_lost_answer_is_unknown_and_the_chain_tells(table: MirrorTable, monkeypatch: pytest.MonkeyPatch) -> None:
+    """⚑ K-9: applied, answer lost: one snapshot."""
+    commit = type(table.catalog).commit_table
+
+    def unanswered(*arguments: Any) -> None:
+        commit(*arguments)
+        raise CommitStateUnknownException("502")
+
+    now = read(table)
+    with monkeypatch.context() as patch:
+        patch.setattr(type(table.catalog), "commit_table", unanswered)
+        done = table.append(now, files(now, 1), until(BEGUN, 9), UUID(int=3), None)
+    assert done.outcome is Outcome.UNKNOWN
+    found = chain_of(table).chain
+    assert found is not None and found.commit_id == str(UUID(int=3)) and found.links[TP].until == 9
+
+
+def test_a_commit_that_cannot_be_written_is_refused(table: MirrorTable, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = read(table)
+    written = files(now, 1)
+    monkeypatch.setattr(MirrorTable, "_appended", lambda *_: (_ for _ in ()).throw(OSError("disk full")))
+    assert table.append(now, written, until(BEGUN, 9), uuid4(), None).outcome is Outcome.REFUSED
+
+
+def test_other_writers_do_not_hide_the_chain(table: MirrorTable) -> None:
+    """K-5, R-9."""
+    appended(table, 9, 1)
+    foreign = table.catalog.load_table("shop.orders")
+    foreign.append(pa.table({"id": [100], "name": ["x"]}, schema=foreign.schema().as_arrow()))
+    assert chain_of(table).because == "CURRENT"
+    foreign.maintenance.expire_snapshots().by_id(foreign.snapshots()[0].snapshot_id).commit()
+    found = chain_of(table)
+    assert found.because == "EXPIRED" and found.chain is not None and found.chain.links[TP].until == 9
+    appended(table, 11, 2)
+    assert chain_of(table).because == "CURRENT" and held(table) == [1, 2, 100]
+
+
+def test_a_replaced_head_is_noticed(table: MirrorTable) -> None:
+    """⚑ A head without parents while the named snapshot is still there: the table's content was replaced."""
+    appended(table, 9, 1)
+    first = read(table).view.head
+    foreign = table.catalog.load_table("shop.orders")
+    foreign.manage_snapshots().remove_branch("main").commit()
+    foreign.append(pa.table({"id": [100], "name": ["x"]}, schema=foreign.schema().as_arrow()))
+    now = read(table)
+    assert [s.snapshot_id for s in now.view.lineage] != [first] and not now.view.cut
+    assert chain_of(table).halt is CommitHalt.ROLLED_BACK
+
+
+def test_a_lost_property_is_read_from_the_snapshot(table: MirrorTable) -> None:
+    appended(table, 9, 1)
+    before = chain_of(table).chain
+    table.catalog.load_table("shop.orders").transaction().remove_properties(KEYS.chain).commit_transaction()
+    assert chain_of(table) == Reading("PROPERTY_LOST", before)
+
+
+def test_a_rollback_is_noticed(table: MirrorTable) -> None:
+    """⚑ R-6: properties survive it."""
+    appended(table, 9, 1)
+    first = read(table).view.head
+    appended(table, 11, 2)
+    assert first is not None
+    table.catalog.load_table("shop.orders").manage_snapshots().rollback_to_snapshot(first).commit()
+    assert read(table).view.head == first
+    assert chain_of(table).halt is CommitHalt.ROLLED_BACK
+
+
+def test_two_sinks_share_a_table_without_seeing_each_other(table: MirrorTable) -> None:
+    appended(table, 9, 1)
+    other = MirrorTable(table.catalog, "shop.orders", Keys("chsink-other", "control"))
+    assert chain_of(other) == Reading("NEW", None)
+
+
+def test_five_commits_of_three_files_are_five_snapshots(table: MirrorTable) -> None:
+    for number in range(5):
+        now = read(table)
+        chain = read_chain(now.view).chain or BEGUN
+        three = [*files(now, number), *files(now, 10 + number), *files(now, 20 + number)]
+        assert table.append(now, three, until(chain, 6 + number), uuid4(), None).outcome is Outcome.APPLIED
+    assert len(read(table).table.snapshots()) == 5 and len(held(table)) == 15
