@@ -8,6 +8,7 @@ import time
 
 from tests.sim.campaign import (
     CELLS,
+    COMMANDS,
     EXPECTED,
     FAILPOINTS,
     FAULTS,
@@ -68,6 +69,7 @@ def _print(report: Report, seconds: float) -> None:
         ("decision table", [*CELLS, "cell cropped"]),
         ("failpoints", FAILPOINTS),
         ("outcomes", OUTCOMES),
+        ("operators", COMMANDS),
         ("faults", FAULTS),
     ):
         out.write(f"{title}: {sum(bool(counts[n]) for n in names)} of {len(names)} reached\n")

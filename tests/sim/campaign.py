@@ -16,7 +16,7 @@ from chsink.statemachine import table
 from tests.sim.events import NAMES as EVENT_NAMES
 from tests.sim.hub import Violation
 from tests.sim.operator import CHECKPOINT_FAULTS, REASONS
-from tests.sim.world import SPECIAL, WORLD_STEPS, World
+from tests.sim.world import DISASTERS, SPECIAL, WORLD_STEPS, World
 
 SHRINK_RUNS = 120
 
@@ -28,7 +28,7 @@ HALTED_BEFORE = {
 CELLS = [f"cell {name}" for name in table.CELLS if name not in HALTED_BEFORE]
 FAILPOINTS = [f"failpoint {name}" for name in failpoints.NAMES]
 FAULTS = [
-    *(f"fault {name}" for name in (*EVENT_NAMES, *CHECKPOINT_FAULTS, *SPECIAL)),
+    *(f"fault {name}" for name in (*EVENT_NAMES, *CHECKPOINT_FAULTS, *SPECIAL, *DISASTERS)),
     *(f"fault killed at {name}" for name in failpoints.NAMES),
     *(
         f"fault insert {what}"
@@ -40,18 +40,15 @@ FAULTS = [
     "fault store session lost",
     "fault speculative duplicate",
     "fault two drivers at once",
+    "fault operator interrupted",
     "fault retention under a read",
     "fault topic recreated under a read",
 ]
-NOT_REACHED = {"CHS-314"}
-"""A part of a piece is in the table: since probes compare offsets, only rows that somebody changed lead there, and the
-simulator changes none.  ``tests/unit/batch/test_task.py`` and ``tests/integration/client/test_probe.py`` do.
-"""
 OUTCOMES = [
     *(f"outcome {verb} {what}" for verb in ("swap", "create") for what in ("applied", "refused", "unknown")),
     *(f"outcome late write {what}" for what in ("applied", "refused")),
     *(f"outcome insert {what}" for what in ("applied", "deduplicated", "unreachable")),
-    *(f"outcome {why}" for why in REASONS if why not in NOT_REACHED),
+    *(f"outcome {why}" for why in REASONS),
     *(f"outcome {why}" for why in ("CHS-701", "CHS-705", "CHS-707", "CHS-709", "CHS-801", "CHS-802")),
     "outcome load answered",
     "outcome load lags",
@@ -59,7 +56,13 @@ OUTCOMES = [
     "outcome probed",
     "outcome record skipped",
 ]
-EXPECTED = [*CELLS, "cell cropped", *FAILPOINTS, *FAULTS, *OUTCOMES, "world at rest"]
+COMMANDS = [
+    *(f"command resolve {verdict}" for verdict in ("landed", "resend", "expired", "lost")),
+    *(f"command {what}" for what in ("reset", "recover", "recover --replace", "CHS-320", "CHS-322", "CHS-331")),
+    "operator deletes",
+]
+"""What operators typed, and what refused it."""
+EXPECTED = [*CELLS, "cell cropped", *FAILPOINTS, *FAULTS, *OUTCOMES, *COMMANDS, "world at rest"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from chsink.batch.model import PlannedBatch
-from chsink.statemachine.ranges import OffsetRange, TopicPartition
+from chsink.findings import Finding
+from chsink.spark.offset_log import planned_batch
+from chsink.spark.starting import FIRST, NEXT
+from chsink.statemachine.ranges import TopicPartition
 from tests.sim.hub import Hub
 from tests.sim.kafka import Kafka
 
@@ -26,10 +30,41 @@ class Checkpoint:
     initial: dict[TopicPartition, int] | None = None
     offsets: list[dict[TopicPartition, int]] = field(default_factory=list)
     commits: set[int] = field(default_factory=set)
+    where: str = "checkpoint"
+
+    # --- as chsink reads it: :class:`chsink.spark.checkpoint.Folder` ------------------------------------------------
+
+    def write_problem(self) -> Finding | None:
+        """It can be written."""
+        return None
+
+    def names(self, part: str) -> list[str]:
+        """Names of the files in a subfolder."""
+        return [str(n) for n in (range(len(self.offsets)) if part == "offsets" else sorted(self.commits))]
+
+    def text(self, path: str) -> str | None:
+        """A file as Spark writes it."""
+        part, _, name = path.partition("/")
+        if part == "offsets":
+            return f"v1\n{{}}\n{_by_topic(self.offsets[int(name)])}" if int(name) < len(self.offsets) else None
+        if part == "commits":
+            return "v1\n{}" if int(name) in self.commits else None
+        if part == "sources":
+            return None if self.initial is None else f"v1\n{_by_topic(self.initial)}"
+        return None if self.initial is None else '{"id": "query"}'
+
+    # --- as people copy it ------------------------------------------------------------------------------------------
 
     def copy_until(self, batches: int) -> Checkpoint:
         """A backup made after so many batches."""
         return Checkpoint(self.initial, self.offsets[:batches], {n for n in self.commits if n < batches})
+
+
+def _by_topic(offsets: Mapping[TopicPartition, int]) -> str:
+    by: dict[str, dict[str, int]] = {}
+    for tp, offset in offsets.items():
+        by.setdefault(tp.topic, {})[str(tp.partition)] = offset
+    return json.dumps(by)
 
 
 @dataclass(slots=True)
@@ -47,11 +82,12 @@ class Query:
     starts: dict[TopicPartition, int] = field(default_factory=dict)
     again: dict[TopicPartition, int] | None = None
 
-    def start(self, starting: Mapping[TopicPartition, int]) -> None:
-        """Begin where the checkpoint ends; ``starting`` serves a new one."""
+    def start(self, starting: str) -> None:
+        """Begin where the checkpoint ends; ``starting`` (the source's ``startingOffsets``) serves a new one."""
         self.hub.pause()
         if self.checkpoint.initial is None:
-            self.checkpoint.initial = dict(starting)
+            asked = {TopicPartition(t, int(p)): o for t, by in json.loads(starting).items() for p, o in by.items()}
+            self.checkpoint.initial = {tp: self._resolved(tp, offset) for tp, offset in asked.items()}
         log = self.checkpoint.offsets
         self.at = len(log)
         if self.at and self.at - 1 not in self.checkpoint.commits:
@@ -72,10 +108,11 @@ class Query:
                 raise SparkDied("concurrent query")
             self.checkpoint.offsets.append(ends)
         self.again = ends
-        initial = self.checkpoint.initial or {}
-        ranges = {tp: OffsetRange(self.starts.get(tp, 0), end) for tp, end in sorted(ends.items())}
-        history = frozenset(tp for tp, r in ranges.items() if r.start > initial.get(tp, 0))
-        return PlannedBatch(self.at, ranges, history)
+        return planned_batch(self.checkpoint, self.at)
+
+    def _resolved(self, tp: TopicPartition, offset: int) -> int:
+        log = self.kafka.log(tp)
+        return {FIRST: log.start, NEXT: log.end}.get(offset, offset)
 
     def commit(self) -> None:
         """The batch is done."""

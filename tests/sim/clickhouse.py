@@ -7,20 +7,22 @@ The client side is production code (:class:`chsink.clickhouse.writer.ShardWriter
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict
-from collections.abc import Collection, Mapping
+from collections import OrderedDict
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 
-from chsink.clickhouse.table import TargetTable
-from chsink.decode.columns import Column
+from chsink.clickhouse.table import TargetTable, read_table
 from chsink.ports import ServerRefused, Unanswered, Unreachable
+from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from tests.sim.hub import Hub
 from tests.sim.kafka import PARTITION, SERIAL, serial_of
 from tests.sim.oracle import Oracle
+from tests.sim.sql import answer, delete, describes, description
 
+URLS = ("http://shard0:8123", "http://shard1:8123", "http://shard2:8123")
 OVERLOADED, VIEW_THREW = 241, 395
 OTHERS, OTHERS_EVERY_S = 25, 31
 REQUEST_TIMEOUT_S = 30
@@ -33,28 +35,41 @@ RESTART_MS = 3_000
 """No server is killed and back within this."""
 
 
+Rows = dict[tuple[str, int], list[int]]
+"""Uids by topic and partition."""
+
+
 @dataclass(frozen=True, slots=True)
 class TableKind:
-    """How a target table deduplicates."""
+    """How a target table deduplicates.  ``parts``: into how many table partitions the rows of an insert may go, each a
+    block of its own.  ``views``: the dependent view, if there is one.
+    """
 
     replicated: bool
     window_blocks: int
     window_s: int
     can_probe: bool = True
+    parts: int = 1
+    views: tuple[tuple[str, str], ...] = ()
 
-    def describe(self, name: str) -> TargetTable:
-        """What the server's system tables say of it."""
-        columns = ("_kafka_topic", "_kafka_partition", "_kafka_offset") if self.can_probe else ("n",)
-        settings = {
+    @property
+    def engine(self) -> str:
+        return "ReplicatedMergeTree" if self.replicated else "MergeTree"
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """What `system.merge_tree_settings` shows."""
+        return {
             "non_replicated_deduplication_window": str(self.window_blocks),
             "replicated_deduplication_window": str(self.window_blocks),
             "replicated_deduplication_window_seconds": str(self.window_s),
         }
-        database, table = name.split(".")
-        return TargetTable(
-            database, table, "uuid", "ReplicatedMergeTree" if self.replicated else "MergeTree",
-            tuple(Column(c, "String", "", "") for c in columns), "", False, settings, "UTC",
-        )  # fmt: skip
+
+    def columns(self, version: int) -> list[tuple[str, str, str, str]]:
+        """What `system.columns` shows; each ALTER added one."""
+        kafka = [("_kafka_topic", "String"), ("_kafka_partition", "Int32"), ("_kafka_offset", "Int64")]
+        added = [(f"added{n}", "Nullable(Int64)") for n in range(version)]
+        return [(name, kind, "", "") for name, kind in [("uid", "Int64"), *(kafka if self.can_probe else []), *added]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +83,19 @@ class Kept:
 
 @dataclass(slots=True)
 class Table:
-    """One table on one shard.  ``tokens`` are kept oldest first."""
+    """One table on one shard.  ``tokens`` are kept oldest first, ``rows`` by topic and partition.
+
+    ``view`` holds the rows of the dependent view's target, ``fed`` the tokens of the blocks that it took.
+    """
 
     kind: TableKind
     tokens: OrderedDict[str, Kept] = field(default_factory=OrderedDict)
-    offsets: dict[tuple[str, int], list[int]] = field(default_factory=dict)
+    rows: Rows = field(default_factory=dict)
+    view: Rows = field(default_factory=dict)
+    fed: set[str] = field(default_factory=set)
     blocks: int = 0
+    version: int = 0
+    mutations: int = 0
 
 
 class Server:
@@ -91,6 +113,11 @@ class Server:
         self.restarts = 0
         self.up_at = 0
         self.view_throws = False
+        self.under_way: list[str] = []
+
+    def describe(self, table: str) -> TargetTable:
+        """The table as production code reads it, without asking for it over a network."""
+        return read_table(_Catalog(self), *table.split("."))
 
     def add(self, table: str) -> None:
         """CREATE TABLE, like the others."""
@@ -99,6 +126,7 @@ class Server:
     def crash(self, downtime_ms: int) -> None:
         """SIGKILL and a start."""
         self.restarts += 1
+        self.under_way.clear()
         self.up_at = self.hub.now + RESTART_MS + downtime_ms
         self.started = self.up_at
 
@@ -106,7 +134,8 @@ class Server:
         """Every row is removed.  Tokens are kept; what was under way went with its connection."""
         self.crash(0)
         for table in self.tables.values():
-            table.offsets.clear()
+            table.rows.clear()
+            table.view.clear()
 
     def others_write(self, table: str) -> None:
         """Other writers insert blocks until nothing older is remembered: a spell of them every now and then, each well
@@ -118,23 +147,59 @@ class Server:
         while of.tokens and next(iter(of.tokens.values())).block + of.kind.window_blocks < of.blocks:
             of.tokens.popitem(last=False)
 
-    def store(self, name: str, uids: list[int], token: str, *, remember: bool = True) -> None:
-        """One block arrives."""
+    def remove(self, name: str, tp: TopicPartition, gone: OffsetRange) -> None:
+        """A DELETE that is done: rows go, tokens stay."""
+        table = self.tables[name]
+        table.mutations += 1
+        self.oracle.deleted(name, _cut_out(table.rows, tp, gone))
+
+    def remove_from_views(self, name: str, tp: TopicPartition, gone: OffsetRange) -> None:
+        """A DELETE from the target of the table's view."""
+        self.oracle.deleted_from_view(name, _cut_out(self.tables[name].view, tp, gone))
+
+    def store(
+        self, name: str, uids: list[int], token: str, *, remember: bool = True, blocks: int | None = None
+    ) -> None:
+        """An insert arrives: a block for each table partition, then for its view.  Only so many ``blocks`` of it, if it
+        breaks off.
+        """
         table = self.tables[name]
         self._forget(table)
-        known = table.tokens.get(token)
+        cut = _blocks(uids, token, table.kind.parts)
+        for label, rows in cut[:blocks]:
+            self._take(table, name, label, rows, remember=remember)
+        if table.kind.views:
+            for label, rows in cut[: None if blocks is None else max(0, blocks - len(cut))]:
+                self._feed(table, name, label, rows)
+
+    def blocks_of(self, name: str) -> int:
+        """After how many blocks an insert may break off."""
+        kind = self.tables[name].kind
+        return kind.parts * (2 if kind.views else 1)
+
+    def _take(self, table: Table, name: str, label: str, uids: list[int], *, remember: bool) -> None:
+        known = table.tokens.get(label)
         if known is not None:
             self.hub.counts["outcome insert deduplicated"] += 1
-            self.oracle.deduplicated(known.rows, uids, token)
+            self.oracle.deduplicated(known.rows, uids, label)
             return
         self.hub.counts["outcome insert applied"] += 1
         table.blocks += 1
         if remember:
-            table.tokens[token] = Kept(self.hub.now, table.blocks, frozenset(uids))
-        for uid in uids:
-            at = (self.topics[serial_of(uid)], uid % SERIAL // PARTITION)
-            table.offsets.setdefault(at, []).append(uid % PARTITION)
+            table.tokens[label] = Kept(self.hub.now, table.blocks, frozenset(uids))
+        self._put(table.rows, uids)
         self.oracle.inserted(name, self.topics[serial_of(uids[0])], uids, self.number)
+
+    def _feed(self, table: Table, name: str, label: str, uids: list[int]) -> None:
+        if label in table.fed:
+            return
+        table.fed.add(label)
+        self._put(table.view, uids)
+        self.oracle.fed(name, uids)
+
+    def _put(self, rows: Rows, uids: list[int]) -> None:
+        for uid in uids:
+            rows.setdefault((self.topics[serial_of(uid)], uid % SERIAL // PARTITION), []).append(uid)
 
     def _forget(self, table: Table) -> None:
         tokens, kind = table.tokens, table.kind
@@ -152,46 +217,28 @@ class Client:
     def __init__(self, server: Server) -> None:
         self.server = server
         self.hub = server.hub
-        self.url = f"shard{server.number}"
+        self.url = URLS[server.number]
 
     def query(self, sql: str, parameters: Mapping[str, Any] | None = None) -> list[tuple[Any, ...]]:
-        """The questions that the sink asks while it runs."""
+        """The questions of the driver, of tasks, and of the commands of an operator."""
+        said = parameters or {}
+        if describes(sql):
+            self._reach()
+            return description(self.server, sql, said)
         self.hub.pause()
         self._reach()
-        said = parameters or {}
-        if "system.processes" in sql:
-            return [(0,)]
-        if "uptime()" in sql:
-            blocks = self.server.tables[f"{said['database']}.{said['name']}"].blocks
-            return [(blocks, self.server.started // 1000, "uuid")]
-        if "sipHash128" in sql:
-            return [("",)]
-        if "dependencies_table" in sql:
-            return [([],)]
-        if "GROUP BY p" in sql:
-            listed = sql.partition("_kafka_partition IN (")[2].partition(")")[0]
-            partitions = {int(p) for p in listed.split(",")}
-            return self._existing(_table_of(sql), said["topic"], partitions)
-        self.hub.counts["outcome probed"] += 1
-        offsets = self.server.tables[_table_of(sql)].offsets.get((said["topic"], said["partition"]), [])
-        there = Counter(o for o in offsets if said["start"] <= o < said["end"])
-        return list(there.items()) if "GROUP BY _kafka_offset" in sql else [(there.total(),)]
-
-    def _existing(self, table: str, topic: str, partitions: Collection[int]) -> list[tuple[Any, ...]]:
-        """(partition, rows, last offset) of the topic's rows in these partitions."""
-        held = self.server.tables[table].offsets
-        return [
-            (p, len(rows), max(rows)) for (name, p), rows in held.items() if name == topic and p in partitions and rows
-        ]
+        return answer(self.server, sql, said)
 
     def command(self, sql: str, settings: Mapping[str, Any] | None = None) -> None:
-        """Never used while a batch runs."""
-        raise AssertionError(sql)
+        """What a person types: a DELETE."""
+        self.hub.pause()
+        self._reach()
+        delete(self.server, sql)
 
     def insert(self, sql: str, body: pa.Buffer, settings: Mapping[str, Any]) -> None:
         """One INSERT, and everything that can become of it."""
         hub, server = self.hub, self.server
-        name, token = _table_of(sql), str(settings["insert_deduplication_token"])
+        name, token = sql.split()[2].replace("`", ""), str(settings["insert_deduplication_token"])
         sent_at = hub.now
         hub.pause()
         self._reach()
@@ -206,27 +253,33 @@ class Client:
         if hub.fault("insert arrives late", 0.01):
             delay = int(hub.chance.random() * REQUEST_TIMEOUT_S * 1000)
             restarts = server.restarts
+            server.under_way.append(token)
             hub.after(delay, lambda: self._arrive(name, uids, token, sent_at, restarts))
             raise Unanswered("connection reset")
         if hub.fault("server killed with an insert", 0.004):
             self._killed_with(name, uids, token)
         if server.view_throws:
-            server.store(name, uids, token)
+            server.store(name, uids, token, blocks=server.tables[name].kind.parts)
             hub.pause()
             raise ServerRefused(VIEW_THREW, "while pushing to view")
+        if hub.fault("insert error after data", 0.01):
+            server.store(name, uids, token, blocks=self._some(name))
+            hub.pause()
+            raise ServerRefused(OVERLOADED, "while writing")
         server.store(name, uids, token)
         hub.pause()
         if hub.fault("insert answer lost", 0.02):
             raise Unanswered("connection reset")
-        if hub.fault("insert error after data", 0.01):
-            raise ServerRefused(OVERLOADED, "while writing")
 
     def close(self) -> None:
         """Nothing to release."""
 
     def _arrive(self, name: str, uids: list[int], token: str, sent_at: int, restarts: int) -> None:
         """What was under way to a server that died went with its connection, and nothing is under way for ever."""
-        if self.server.restarts == restarts and self.hub.now - sent_at <= REQUEST_TIMEOUT_S * 1000:
+        if self.server.restarts != restarts:
+            return
+        self.server.under_way.remove(token)
+        if self.hub.now - sent_at <= REQUEST_TIMEOUT_S * 1000:
             self.server.store(name, uids, token)
 
     def _killed_with(self, name: str, uids: list[int], token: str) -> None:
@@ -234,9 +287,14 @@ class Client:
         server, random = self.server, self.hub.chance
         kept = random.random() < 0.5
         if kept:
-            server.store(name, uids, token, remember=server.tables[name].kind.replicated)
+            remember = server.tables[name].kind.replicated
+            server.store(name, uids, token, remember=remember, blocks=self._some(name))
         server.crash(1 + int(random.random() * 20_000))
         raise Unanswered("connection reset")
+
+    def _some(self, name: str) -> int:
+        """How many blocks of an insert arrive that breaks off: at least one."""
+        return 1 + int(self.hub.chance.random() * self.server.blocks_of(name))
 
     def _reach(self) -> None:
         if self.hub.now < self.server.up_at:
@@ -244,10 +302,32 @@ class Client:
             raise Unreachable("connection refused")
 
 
-def _table_of(sql: str) -> str:
-    """The table of ``INSERT INTO `db`.`t` …`` or ``… FROM `db`.`t` …``."""
-    words = sql.replace("`", "").split()
-    return words[words.index("INTO" if words[0] == "INSERT" else "FROM") + 1]
+@dataclass(frozen=True, slots=True)
+class _Catalog:
+    """:class:`chsink.ports.Queries` for a table's description only."""
+
+    server: Server
+    url: str = ""
+
+    def query(self, sql: str, parameters: Mapping[str, Any] | None = None) -> list[tuple[Any, ...]]:
+        return description(self.server, sql, parameters or {})
+
+
+def _blocks(uids: list[int], token: str, parts: int) -> list[tuple[str, list[int]]]:
+    """The blocks of an insert, one for each table partition, and what each is remembered by."""
+    if parts == 1:
+        return [(token, uids)]
+    by: dict[int, list[int]] = {}
+    for uid in uids:
+        by.setdefault(uid // 3 % parts, []).append(uid)
+    return [(f"{token} of {partition}", rows) for partition, rows in sorted(by.items())]
+
+
+def _cut_out(rows: Rows, tp: TopicPartition, gone: OffsetRange) -> list[int]:
+    """Remove what lies at these offsets."""
+    held = rows.get((tp.topic, tp.partition), [])
+    rows[tp.topic, tp.partition] = [uid for uid in held if not gone.start <= uid % PARTITION < gone.end]
+    return [uid for uid in held if gone.start <= uid % PARTITION < gone.end]
 
 
 def _rows(body: pa.Buffer) -> list[int]:

@@ -163,8 +163,9 @@ def _view_throws(world: World) -> None:
 
 @event("table altered", 0.04)
 def _alter(world: World) -> None:
+    """ALTER TABLE … ADD COLUMN on every shard, at any time."""
     topic = world.hub.random.choice(sorted(world.routes))
-    world.pipelines[topic] += "x"
+    world.alter(world.routes[topic], 1 + world.servers[0].tables[world.routes[topic]].version)
     world.reasons.add("table altered")
 
 
@@ -181,11 +182,13 @@ def _lose_state(world: World) -> None:
     is run again without state is a double loss.
     """
     planned = len(world.checkpoint.offsets) - len(world.checkpoint.commits)
-    can_tell = all(kind.can_probe for kind in world.kinds.values())
+    can_tell = world.tables_tell
     if world.checkpoint.commits and not world.executors and (can_tell or not planned):
         world.store.forget()
         world.reasons.add("state lost")
-        world.forgiven.update(world.kafka.all())
+        if not world.tables_tell:
+            world.store.lost_state = True
+            world.forgiven.update(world.kafka.all())
 
 
 def while_down(world: World) -> None:

@@ -1,48 +1,36 @@
-"""One driver process: the production ledger, driver and deduplication window, wired to the simulated services."""
+"""One driver process: the production start, loop, driver and deduplication window, wired to the simulated services."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
-from chsink.batch.driver import Destination, Driver
-from chsink.batch.ledger import Ledger, read_records
-from chsink.batch.model import Ack, PlannedBatch
+from chsink.batch.driver import Driver
+from chsink.batch.ledger import read_records
+from chsink.batch.loop import BatchLoop
+from chsink.batch.model import Ack, Assignment, PlannedBatch
+from chsink.batch.roles import Landing
 from chsink.batch.rounds import Pace
-from chsink.clickhouse.retry import RetryingQueries
-from chsink.clickhouse.shards import ShardTable
-from chsink.clickhouse.window import DedupWindow
+from chsink.clickhouse.checks.existing_rows import existing_rows_findings
+from chsink.connect import Services
+from chsink.findings import guarded, raise_first
+from chsink.formats.pipeline import Untouched
+from chsink.ports import StreamShape
+from chsink.spark.opening import check_checkpoint, open_for, source_offsets
 from chsink.statemachine.ranges import TopicPartition
-from chsink.statemachine.records import Phase, StateKey, StateRecord
-from chsink.statemachine.table import Decision, Policy, StepKind
+from chsink.statemachine.records import StateKey, StateRecord
+from chsink.statemachine.table import Decision, StepKind
 from tests.sim.checkpoint import Query
-from tests.sim.clickhouse import REQUEST_TIMEOUT_S, Client
-from tests.sim.hub import Hub
-from tests.sim.spark import Runner, shards_of
-from tests.sim.store import StoreClient
+from tests.sim.services import LOG, STREAM, services_of
+from tests.sim.spark import Runner
 
 if TYPE_CHECKING:
     from tests.sim.world import World
 
 IDLE_S = 5
-
-
-@dataclass(frozen=True, slots=True)
-class HubClock:
-    """:class:`chsink.ports.Clock` of one machine, a little off."""
-
-    hub: Hub
-    skew_ms: int
-
-    def now_ms(self) -> int:
-        """The hub's time, skewed."""
-        return self.hub.now + self.skew_ms
-
-    def sleep(self, seconds: float) -> None:
-        """Let others go on meanwhile."""
-        self.hub.sleep(seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,72 +58,69 @@ class Watcher:
         """Not shown."""
 
 
-def drive(world: World, name: str, skew_ms: int, limit: int) -> bool:
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """:class:`chsink.batch.loop.MicroBatch` of the query of one process, which has one run."""
+
+    planned: PlannedBatch
+    runner: Runner
+    run: object = "run"
+
+    def stream(self) -> Untouched:
+        """Kafka's source."""
+        return STREAM
+
+    def tasks(self, landing: Landing[Assignment], stream: Untouched) -> Runner:
+        """Tasks over this batch."""
+        return self.runner
+
+
+def drive(world: World, skew_ms: int, limit: int) -> bool:
     """Run the sink until there is nothing new (in a calm world), it fails or is killed.
 
     Returns whether all is settled: a sink handed to foreachBatch claims and settles nothing before its first batch.
     """
-    hub, clock = world.hub, HubClock(world.hub, skew_ms)
-    store = StoreClient(world.store)
-    attempts = iter(range(1 << 30))
-    ledger = Ledger(store, world.sink, name, clock, lambda: f"{name}.{next(attempts)}", retry_for_ms=5_000)
-    driver = _driver(world, ledger, clock)
-    layout = str(world.shards)
+    hub, services = world.hub, services_of(world, skew_ms)
+    runner = Runner(world, services.clock)
+    loop: BatchLoop[Assignment, Untouched] = BatchLoop(
+        partial(_open, world, services), lambda _: None, services.config.topics, LOG, failed=lambda _: None
+    )
     query = Query(hub, world.kafka, world.checkpoint, limit)
-    runner, claimed = Runner(world, clock), hub.calm or hub.random.random() < 0.5
-    starting = _starting_offsets(world, store)
-    if claimed:  # as `Sink.start` does; a sink that is handed to foreachBatch claims with its first batch
-        driver.claim({layout: layout})
-        driver.settle_all(runner)
+    settled = hub.calm or hub.random.random() < 0.5
+    starting = source_offsets(services)
+    if settled:  # as `Sink.start` does; a sink that is handed to foreachBatch claims with its first batch
+        check_checkpoint(services, world.checkpoint)
+        loop.start(STREAM, lambda _landing, _stream: runner)
     query.start(starting)
     while True:
         batch = query.next_batch()
         if batch is not None:
-            if not claimed:
-                driver.claim({layout: layout})
-                claimed = True
-            driver.process(batch, runner)
+            loop.land(partial(Batch, batch, runner))
+            settled = True
             query.commit()
             hub.counts["batches"] += 1
         elif hub.calm:
-            return claimed
+            return settled
         else:
             hub.sleep(IDLE_S)
 
 
-def _driver(world: World, ledger: Ledger, clock: HubClock) -> Driver:
-    tables = {table: kind.describe(table) for table, kind in world.kinds.items()}
-    shards = world.shards
-
-    def shard_tables(table: str, layout: str | None) -> list[ShardTable]:
-        servers = world.servers[: shards if layout is None else shards_of(layout)]
-        return [ShardTable(RetryingQueries(Client(s), clock, ASK_FOR_S), tables[table]) for s in servers]
-
-    window = DedupWindow(shard_tables, clock, MARGIN_S, REQUEST_TIMEOUT_S)
-    routes = {
-        topic: Destination(topic, table, world.chunk_offsets, str(world.shards), world.pipelines[topic])
-        for topic, table in world.routes.items()
-    }
-    policy = Policy(world.on_gap, world.on_rewind)
-
-    def pipeline_of(topic: str, _layout: str) -> str:
-        return world.pipelines[topic]
-
-    pace = Pace(world.round_offsets)
-    return Driver(ledger, routes, world.kafka, window, clock, policy, Watcher(world), pipeline_of, pace)
+def _open(world: World, services: Services, stream: StreamShape) -> Landing[Assignment]:
+    landing = open_for(services, stream, Watcher(world), _check_existing_rows)
+    driver = landing.lander
+    assert isinstance(driver, Driver)
+    driver.pace = Pace(world.round_offsets)
+    for route in driver.routes.values():
+        world.versions_of[route.pipeline] = world.servers[0].tables[route.table].version
+    return landing
 
 
-MARGIN_S = 30
-ASK_FOR_S = 20
+def _check_existing_rows(services: Services, _stream: StreamShape) -> None:
+    """Of the checks of a start, the one that keeps a sink without its state from landing everything again."""
 
+    def records() -> Mapping[StateKey, StateRecord]:
+        return read_records(services.store, services.config.sink.name)
 
-def _starting_offsets(world: World, store: StoreClient) -> dict[TopicPartition, int]:
-    """Where a new checkpoint begins: the recorded end, 0 where there is no record or the topic is another one."""
-    ids = world.kafka.topic_ids(world.routes)
-    records = {k.topic_partition: r for k, r in read_records(store, world.sink).items() if r.phase is not Phase.EMPTY}
-    starting = {}
-    for tp in world.kafka.partitions(world.routes):
-        record = records.get(tp)
-        same = record is not None and record.may_belong_to(ids[tp.topic])
-        starting[tp] = record.end if record is not None and same else 0
-    return starting
+    found = records()
+    for target in services.clickhouse.targets.values():
+        raise_first(guarded("rows", partial(existing_rows_findings, found, target, records)))

@@ -6,10 +6,13 @@ A halt without a reason in the world is a violation: a sink that always halts wo
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
+from chsink.errors import ChsinkError
 from chsink.statemachine.ranges import TopicPartition
-from chsink.statemachine.records import Phase, StateKey
+from chsink.statemachine.records import Phase
+from tests.sim import person
 from tests.sim.checkpoint import Checkpoint
 from tests.sim.hub import Violation
 
@@ -24,6 +27,7 @@ CHECKPOINT_FAULTS = (
     "started from earliest",
     "started from anywhere",
     "offsets skipped forward",
+    "chunk size changed",
     "limit changed",
 )
 
@@ -56,6 +60,8 @@ def before_restart(world: World) -> None:
         world.checkpoint = Checkpoint({tp: world.kafka.log(tp).end for tp in world.kafka.all()})
         _forgive_unread(world)
         world.reasons.add("gap")
+    if hub.fault("chunk size changed", 0.2):
+        world.chunk_offsets = hub.random.randint(2, 6)
     if hub.fault("limit changed", 0.4):
         world.limit = hub.random.randint(3, 12)
 
@@ -87,21 +93,31 @@ def heal(world: World) -> None:
 
 def answer(world: World, why: str, error: Exception) -> None:
     """Check that the halt has a reason; then do what helps, or end the world where only a person could decide."""
-    reason = REASONS.get(why)
     known = world.reasons | world.kafka.reasons | ({"window"} if world.doubt_is_old() else set())
-    if reason is None or not known & reason:
-        raise Violation("halt_justified", f"{error} (the world gave no reason: {sorted(known)})")
+    halts = (error.parts or (error,)) if isinstance(error, ChsinkError) else ()
+    for name in {h.id for h in halts} or {why}:
+        if not known & REASONS.get(name, set()):
+            raise Violation("halt_justified", f"{error} (the world gave no reason: {sorted(known)})")
     if why == "CHS-304" and "topic ids hidden" not in known and not any(r.in_doubt for r in world.records().values()):
         raise Violation("halt_justified", f"{error} (brokers gained ids, and nothing is in doubt)")
+    by_hand = [h for h in halts if h.id in BY_HAND and not world.store.lost_state and not _seems_only(world, h, known)]
+    if by_hand:
+        person.at_work(world, why, [partial(BY_HAND[h.id], world, h) for h in by_hand])
+        return
     act = ANSWERS.get(why)
-    if why == "CHS-301" and "log shrank" not in known and world.hub.counts["outcome CHS-301"] < LOOKS:
-        act = _look_again
-    if act is None or (world.store.lost_state and act in (_new_checkpoint, _past_loss, _accept_loss)):
+    if act is None or (world.store.lost_state and act in (_new_checkpoint, _accept_loss)):
         world.over = why
     else:
         act(world)
         if not world.drivers and world.over is None:
             world.start_soon()
+
+
+def _seems_only(world: World, error: ChsinkError, known: set[str]) -> bool:
+    """Whether another start may do: a topic was recreated between two questions, or a read of the state lagged."""
+    if error.id == "CHS-301":
+        return "log shrank" not in known and world.hub.counts["outcome CHS-301"] < LOOKS
+    return error.id == "CHS-229" and not known & {"state lost", "state restored"}
 
 
 def _new_checkpoint(world: World) -> None:
@@ -112,18 +128,7 @@ def _new_checkpoint(world: World) -> None:
 def _accept_loss(world: World) -> None:
     """Read what Kafka still holds, and record what it does not."""
     world.on_gap = "record"
-    _past_loss(world)
-
-
-def _past_loss(world: World) -> None:
-    """A new checkpoint from the recorded ends, or where the log begins now."""
-    records, starts = world.records(), {}
-    for tp in world.kafka.all():
-        log, record = world.kafka.log(tp), records.get(tp)
-        same = record is not None and record.topic_id in (None, world.kafka.topics[tp.topic].id)
-        end = record.end if record is not None and same else 0
-        starts[tp] = min(max(end, log.start), log.end)
-    world.checkpoint = Checkpoint(starts)
+    _new_checkpoint(world)
 
 
 def _look_again(world: World) -> None:
@@ -139,29 +144,6 @@ def _same_brokers(world: World) -> None:
         world.kafka.ids_hidden = True in unknown
 
 
-def _give_up_expired(world: World) -> None:
-    """``chsink state resolve --expired``: land what Kafka still holds.  A topic that was recreated ends the world."""
-    gone = {
-        tp: record
-        for tp, record in world.records().items()
-        if record.in_doubt and world.kafka.log(tp).start > record.start and not record.expired
-    }
-    same = [tp for tp, r in gone.items() if r.may_belong_to(world.kafka.topics[tp.topic].id)]
-    if not same or world.drivers:
-        world.over = "CHS-308"
-        return
-    for tp in same:
-        key = StateKey(world.sink, tp.topic, tp.partition, world.routes[tp.topic])
-        world.give_up(key, gone[tp])
-
-
-def _put_back(world: World) -> None:
-    """The tables as they were when the ranges in doubt were announced."""
-    for tp, record in world.records().items():
-        if record.in_doubt:
-            world.pipelines[tp.topic] = record.pipeline
-
-
 def _mend_views(world: World) -> None:
     for server in world.servers:
         server.view_throws = False
@@ -172,36 +154,47 @@ def _skip_bad(world: World) -> None:
 
 
 REASONS: dict[str, set[str]] = {
-    "CHS-229": {"state lost"},
+    "CHS-229": {"state lost", "state restored", "reads lag"},
     "CHS-301": {"log shrank", "topic recreated"},
-    "CHS-302": {"state lost"},
+    "CHS-302": {"state lost", "state restored"},
     "CHS-303": {"topic recreated"},
     "CHS-304": {"topic ids hidden", "topic ids shown"},
-    "CHS-305": {"rewound", "gap", "records lost", "state lost", "reads lag"},
-    "CHS-306": {"rewound", "two drivers", "reads lag"},
-    "CHS-307": {"records lost", "gap", "state lost"},
+    "CHS-305": {"state restored", "rewound", "gap", "records lost", "state lost", "reads lag"},
+    "CHS-306": {"state restored", "rewound", "two drivers", "reads lag"},
+    "CHS-307": {"state restored", "records lost", "gap", "state lost"},
     "CHS-308": {"records lost", "topic recreated", "log shrank"},
     "CHS-309": {"table altered"},
-    "CHS-314": {"compaction", "records lost", "topic recreated"},
+    "CHS-314": {"window", "two drivers"},
     "CHS-315": {"view throws"},
     "CHS-317": {"window", "two drivers"},
-    "CHS-318": {"topic recreated"},
+    "CHS-318": {"topic recreated", "log shrank", "state lost", "state restored"},
     "CHS-501": {"bad value"},
     "spark data loss": {"records lost", "retention", "topic recreated", "log shrank"},
     "spark concurrent query": {"two drivers"},
     "spark task failed": {"executor killed"},
 }
+BY_HAND: dict[str, Callable[[World, ChsinkError], None]] = {
+    "CHS-229": person.state_lost,
+    "CHS-301": person.log_shrank,
+    "CHS-302": person.state_lost,
+    "CHS-303": person.recreated,
+    "CHS-308": person.no_longer_read,
+    "CHS-309": person.changed_while_in_doubt,
+    "CHS-314": person.decide_range,
+    "CHS-317": person.decide_range,
+    "CHS-318": person.decide_range,
+}
+"""Where a person decides, by chsink's own commands."""
 ANSWERS: dict[str, Callable[[World], None]] = {
-    "CHS-303": _new_checkpoint,
+    "CHS-229": _look_again,
+    "CHS-301": _look_again,
     "CHS-304": _same_brokers,
     "CHS-305": _new_checkpoint,
     "CHS-306": _new_checkpoint,
     "CHS-307": _accept_loss,
-    "CHS-308": _give_up_expired,
-    "CHS-309": _put_back,
     "CHS-315": _mend_views,
     "CHS-501": _skip_bad,
-    "spark data loss": _past_loss,
+    "spark data loss": _new_checkpoint,
     "spark concurrent query": _look_again,
     "spark task failed": _look_again,
 }

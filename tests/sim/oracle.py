@@ -20,13 +20,14 @@ progress            a calm world comes to rest
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from chsink.ports import Row
 from chsink.statemachine.owner import decode_owner
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
-from chsink.statemachine.records import Phase, StateRecord, decode
+from chsink.statemachine.records import Phase, StateKey, StateRecord, decode
 from tests.sim.hub import Violation
 from tests.sim.kafka import PARTITION, SERIAL, Kafka, id_of, serial_of
 
@@ -46,15 +47,40 @@ class Announced:
 
 
 class Oracle:
-    """Watches the target, the store and the halts of one world.  ``accepts``: whether a record has a row at all."""
+    """Watches the target, the store and the halts of one world.  ``accepts``: whether a record has a row at all.
+    ``shards_of``: how many shards the layout with a fingerprint has.
+    """
 
-    def __init__(self, kafka: Kafka, accepts: Callable[[int], bool], counts: Counter[str]) -> None:
+    def __init__(
+        self, kafka: Kafka, accepts: Callable[[int], bool], shards_of: Callable[[str], int], counts: Counter[str]
+    ) -> None:
         self.kafka = kafka
+        self.shards_of = shards_of
         self.accepts = accepts
         self.counts = counts
         self.landed: set[tuple[str, int]] = set()
+        self.viewed: set[tuple[str, int]] = set()
+        self.with_views: set[str] = set()
         self.announced: dict[tuple[str, int], list[Announced]] = {}
         self.epochs: dict[str, int] = {}
+        self.given_up: list[tuple[TopicPartition, str | None, OffsetRange]] = []
+        self._consented: frozenset[str] = frozenset()
+        self._gives_up = False
+
+    # --- people ---------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def consent(self, keys: Iterable[StateKey], *, given_up: bool = False) -> Iterator[None]:
+        """A person's command changes these records.  ``given_up``: what is missing of a range in doubt is given up."""
+        self._consented, self._gives_up = frozenset(map(str, keys)), given_up
+        try:
+            yield
+        finally:
+            self._consented, self._gives_up = frozenset(), False
+
+    def has(self, table: str, uid: int) -> bool:
+        """Whether the table has the record."""
+        return (table, uid) in self.landed
 
     # --- the target -----------------------------------------------------------------------------------------------
 
@@ -74,6 +100,21 @@ class Oracle:
         if lost:
             raise Violation("token_is_content", f"{_say(lost[0])} was dropped: token {token} had named other rows")
 
+    def deleted(self, table: str, uids: Iterable[int]) -> None:
+        """A person removed rows."""
+        self.landed.difference_update((table, uid) for uid in uids)
+
+    def fed(self, table: str, uids: Iterable[int]) -> None:
+        """The table's dependent view took rows."""
+        for uid in uids:
+            if (table, uid) in self.viewed:
+                raise Violation("at_most_once", f"{_say(uid)} is in the view of {table} twice")
+            self.viewed.add((table, uid))
+
+    def deleted_from_view(self, table: str, uids: Iterable[int]) -> None:
+        """A person removed rows of the view's target."""
+        self.viewed.difference_update((table, uid) for uid in uids)
+
     def _check_announced(self, topic: str, uid: int, shard: int) -> None:
         offset, partition = uid % PARTITION, uid % SERIAL // PARTITION
         said = [a for a in self.announced.get((topic, partition), ()) if a.range.start <= offset < a.range.end]
@@ -92,7 +133,7 @@ class Oracle:
 
     def start_over(self) -> None:
         """Rows and state were removed."""
-        for seen in (self.landed, self.announced, self.epochs):
+        for seen in (self.landed, self.viewed, self.announced, self.epochs, self.given_up):
             seen.clear()
 
     def stored(self, old: Row | None, new: Row) -> None:
@@ -100,19 +141,23 @@ class Oracle:
         if "/" not in new.key:
             self._owner_stored(new)
             return
-        record = decode(new.body)
-        if old is not None:
-            check_forward(decode(old.body), record, new.key)
+        record, before = decode(new.body), None if old is None else decode(old.body)
+        by_person = new.key in self._consented
+        if before is not None:
+            check_forward(before, record, new.key, by_person=by_person)
         _, topic, partition, table = new.key.split("/", 3)
         tp = TopicPartition(topic, int(partition))
         if record.phase is Phase.BEFORE:
-            said = Announced(record.topic_id, record.range, int(record.layout))
+            said = Announced(record.topic_id, record.range, self.shards_of(record.layout))
             self.announced.setdefault((topic, tp.partition), []).append(said)
-        elif record.phase is Phase.AFTER:
-            self._check_landed(tp, table, record)
-            if old is not None and decode(old.body).in_doubt:
+        elif record.phase is Phase.AFTER and not _same_range(before, record):
+            if by_person and self._gives_up and before is not None:
+                self.given_up.append((tp, record.topic_id, before.range))
+                return
+            self._check_landed(tp, table, record, rebuilt=by_person and (before is None or not before.in_doubt))
+            if before is not None and before.in_doubt:
                 self._check_within_log(tp, record)
-                self._check_given_up(tp, decode(old.body), record)
+                self._check_given_up(tp, before, record)
 
     def _check_given_up(self, tp: TopicPartition, old: StateRecord, new: StateRecord) -> None:
         """A gap in a range that landed: a person gave it up, and Kafka does not hold it."""
@@ -133,10 +178,12 @@ class Oracle:
             raise Violation("state_forward", f"the epoch of {new.key} went from {before} back to {epoch}")
         self.epochs[new.key] = epoch
 
-    def _check_landed(self, tp: TopicPartition, table: str, record: StateRecord) -> None:
+    def _check_landed(self, tp: TopicPartition, table: str, record: StateRecord, *, rebuilt: bool) -> None:
+        """``rebuilt`` from the table: what Kafka dropped unread was lost before."""
         if "log shrank" in self.kafka.reasons:
             return
-        for uid in self.kafka.held(tp, record.topic_id, record.range):
+        held = self.kafka.alive(tp, record.range) if rebuilt else self.kafka.held(tp, record.topic_id, record.range)
+        for uid in held:
             given_up = any(gap.start <= uid % PARTITION < gap.end for gap in record.gaps)
             if self.accepts(uid) and (table, uid) not in self.landed and not given_up:
                 raise Violation("after_means_landed", f"AFTER {record.range} of {tp} is stored without {_say(uid)}")
@@ -154,16 +201,35 @@ class Oracle:
             record = records.get(tp)
             if record is None or record.end != log.end or record.phase is not Phase.AFTER:
                 raise Violation("complete_at_rest", f"{tp} is recorded as {record}, its log ends at {log.end}")
+            table = table_of[tp.topic]
             for uid in self.kafka.alive(tp, OffsetRange(log.start, log.end)):
-                if self.accepts(uid) and (table_of[tp.topic], uid) not in self.landed:
+                if not self.accepts(uid) or self._gave_up(tp, uid):
+                    continue
+                if (table, uid) not in self.landed:
                     raise Violation("complete_at_rest", f"{_say(uid)} is nowhere")
+                if table in self.with_views and (table, uid) not in self.viewed:
+                    raise Violation("complete_at_rest", f"{_say(uid)} is in {table}, and not in its view")
+
+    def _gave_up(self, tp: TopicPartition, uid: int) -> bool:
+        """Whether a person gave the record up."""
+        life, offset = id_of(serial_of(uid)), uid % PARTITION
+        return any(tp == of and i in (None, life) and r.start <= offset < r.end for of, i, r in self.given_up)
 
 
-def check_forward(old: StateRecord, new: StateRecord, key: str) -> None:
-    """A stored row never moves backwards, and announces nothing over what is in doubt."""
+def _same_range(old: StateRecord | None, new: StateRecord) -> bool:
+    """Whether a record that is AFTER was so before: somebody took it over."""
+    return old is not None and (old.phase, old.range, old.incarnation) == (new.phase, new.range, new.incarnation)
+
+
+def check_forward(old: StateRecord, new: StateRecord, key: str, *, by_person: bool = False) -> None:
+    """A stored row never moves backwards, and announces nothing over what is in doubt, unless a person has it forgotten
+    or rebuilt.
+    """
     what = f"{key}: {old.phase} {old.range} epoch {old.epoch} became {new.phase} {new.range} epoch {new.epoch}"
     if new.epoch < old.epoch or new.incarnation < old.incarnation:
         raise Violation("state_forward", what)
+    if by_person and new.incarnation > old.incarnation:
+        return
     if old.in_doubt and (new.range != old.range or new.incarnation != old.incarnation):
         raise Violation("one_slot", what)
     if new.incarnation > old.incarnation or old.phase is Phase.EMPTY:

@@ -26,6 +26,7 @@ from tests.sim.clickhouse import REQUEST_TIMEOUT_S, Client, Server
 from tests.sim.events import recreate
 from tests.sim.hub import NEVER, Actor, Group, Hub
 from tests.sim.kafka import PARTITION, Kafka, uid_of
+from tests.sim.services import shards_of
 
 if TYPE_CHECKING:
     from tests.sim.world import World
@@ -195,7 +196,7 @@ class Runner:
         servers: list[Server] = self.world.servers[: shards_of(assignment.layout)]
         table, marks = assignment.key.table, assignment.record.marks
         shards = [
-            InsertShard(Client(server), server.tables[table].kind.describe(table), mark)
+            InsertShard(Client(server), server.describe(table), mark)
             for server, mark in zip(servers, marks, strict=True)
         ]
         return ShardWriter(shards, {}, self.clock, RETRY_FOR_S, REQUEST_TIMEOUT_S)
@@ -227,11 +228,6 @@ class Runner:
                 serial = kafka.topics[tp.topic].serial
                 yield batch_of(tp, offsets, serial)
             at = stop
-
-
-def shards_of(layout: str) -> int:
-    """A layout here is the number of its shards, as text."""
-    return int(layout)
 
 
 def batch_of(tp: TopicPartition, offsets: list[int], serial: int) -> pa.RecordBatch:

@@ -7,7 +7,7 @@ a load may be answered from an earlier state, as by a replica of the Keeper that
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 from chsink.ports import Outcome, Row, StoreUnavailable, Swap
@@ -56,12 +56,12 @@ class Store:
             self.oracle.stored(self.rows.get(row.key), row)
             self.rows[row.key] = row
 
-    def forget(self) -> None:
-        """The state is lost: an operator dropped the table."""
-        self.rows.clear()
+    def forget(self, backup: Mapping[str, Row] | None = None) -> None:
+        """The state is lost: an operator dropped the table.  Perhaps an earlier ``backup`` of it is put back."""
+        self.rows = dict(backup or {})
         self.past.clear()
+        self.lives += 1
         self.oracle.forget_state()
-        self.lost_state = True
 
     def start_over(self) -> None:
         """The sink's rows are removed, and no write of before is under way any more."""

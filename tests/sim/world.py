@@ -6,9 +6,11 @@ combinations that one average world would not.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import uuid
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from itertools import count
 from random import Random
 from random import seed as seed_jitter
 from typing import Literal
@@ -16,17 +18,18 @@ from typing import Literal
 from chsink import failpoints
 from chsink.errors import ChsinkError, FencedError, UnavailableError
 from chsink.ports import Row
-from chsink.statemachine import writes
-from chsink.statemachine.ranges import TopicPartition
-from chsink.statemachine.records import StateKey, StateRecord, decode, encode
+from chsink.recovery import recover
+from chsink.statemachine.ranges import OffsetRange, TopicPartition
+from chsink.statemachine.records import StateRecord, decode
 from tests.sim import operator
 from tests.sim.checkpoint import Checkpoint, SparkDied
 from tests.sim.clickhouse import REQUEST_TIMEOUT_S, Server, TableKind
 from tests.sim.events import EVENTS, while_down
 from tests.sim.hub import Group, Hub, Violation
-from tests.sim.job import MARGIN_S, drive
+from tests.sim.job import drive
 from tests.sim.kafka import Kafka
 from tests.sim.oracle import Oracle
+from tests.sim.services import MARGIN_S, count_of
 from tests.sim.spark import Attempt, prepare
 from tests.sim.store import Store
 
@@ -35,6 +38,8 @@ MAX_CALM_STARTS = 30
 WORLD_STEPS = 1000
 ROUNDS_SHARE = 0.25
 """Worlds in which batches are too large for one round."""
+VIEWS_SHARE = 0.25
+"""Worlds whose tables feed a view."""
 EVENT_RATE = 0.04
 FAILPOINT_RATE = 0.02
 
@@ -60,6 +65,11 @@ THEMES: tuple[dict[str, float], ...] = (
 """Faults that meet seldom by chance, brought together."""
 SPECIAL = ("everything removed", "brokers gain topic ids", "reads lag")
 """What happens in a few worlds only.  Drawn apart, so that a new one leaves the seeds of the other worlds their meaning."""
+DISASTERS = ("state lost in a batch", "state restored")
+"""What happens to the state in a few worlds whose tables have the columns to rebuild it from.  The job is stopped, with
+ranges in doubt; then the state is gone, or an earlier backup of it is back.
+"""
+DISASTER_SHARE = 0.1
 
 
 class World:
@@ -70,23 +80,27 @@ class World:
         shape = Random(f"shape {seed}")
         topics = {f"t{n}": shape.randint(1, 3) for n in range(shape.choice([1, 1, 2]))}
         self.kafka = Kafka(hub, topics)
-        self.oracle = Oracle(self.kafka, self.accepts, hub.counts)
+        self.oracle = Oracle(self.kafka, self.accepts, count_of, hub.counts)
         self.sink = "sink"
         self.store = Store(hub, self.oracle, shape.choice([1, 2, 100]))
         self.bad = shape.choice([5, 11, 10**12])
         self.halt_on_bad_value = shape.random() < 0.1
         replicated = shape.random() < 0.4
         window_s = shape.choice([300, 900, 3600])
-        kind = TableKind(replicated, shape.choice([1000, 10_000]), window_s, can_probe=shape.random() < 0.9)
+        tables = Random(f"tables {seed}")
+        parts, views = tables.choice([1, 1, 2, 3]), (("db", "view"),) if tables.random() < VIEWS_SHARE else ()
+        window = shape.choice([1000, 10_000])
+        kind = TableKind(replicated, window, window_s, shape.random() < 0.9, parts, views)
         one_table = shape.random() < 0.5
         self.routes = {t: "db.t" if one_table else f"db.{t}" for t in topics}
         self.kinds = dict.fromkeys(self.routes.values(), kind)
+        self.oracle.with_views.update(self.kinds if views else ())
         self.shards = shape.randint(1, 3)
         self.servers = [Server(hub, self.oracle, n, self.kinds, self.kafka.names) for n in range(3)]
         self.chunk_offsets = shape.randint(2, 6)
         self.limit = shape.randint(3, 12)
         shape.choice([0, 1])  # not used: without it, every seed would make another world
-        self.pipelines = dict.fromkeys(topics, "p1")
+        self.versions_of: dict[str, int] = {}
         self.on_gap: Literal["halt", "record"] = "record" if shape.random() < 0.5 else "halt"
         self.on_rewind: Literal["halt", "skip"] = "skip" if shape.random() < 0.7 else "halt"
         self.checkpoint = Checkpoint()
@@ -98,10 +112,14 @@ class World:
         self.forgiven: set[TopicPartition] = set()
         self.starts = self.calm_starts = 0
         self.over: str | None = None
+        self.hands_on = False
+        self.ids = count(1)
         self.drained = False
         if shape.random() < 0.15:
             self._start_at_latest()
         hub.factors.update(shape.choice(THEMES))
+        if parts > 1 or views:  # where an insert can land in part
+            hub.factors["server killed with an insert"] = 5.0
         if not kind.can_probe:  # elsewhere the rows that are there stop the start before the state is decided by
             hub.factors["state lost"] = 5.0
         apart = Random(f"special {seed}")
@@ -111,6 +129,11 @@ class World:
         self.store.lags = self.special == "reads lag"
         if self.store.lags:
             self.reasons.add("reads lag")
+        worse = Random(f"disaster {seed}")
+        chosen = worse.choice(DISASTERS) if worse.random() < DISASTER_SHARE and (allowed is None or allowed) else ""
+        self.disaster = chosen if self.tables_tell else ""
+        self.backup_at, self.disaster_at = sorted(worse.sample(range(WORLD_STEPS), 2))
+        self.backup: dict[str, Row] = {}
         small = Random(f"rounds {seed}")
         self.round_offsets = small.randint(1, 8) if small.random() < ROUNDS_SHARE else None
         hub.died = self.died
@@ -135,13 +158,14 @@ class World:
     @contextmanager
     def watched(self) -> Iterator[None]:
         """The production code's failpoints are this world's; at the end every process is gone."""
-        reach = failpoints.reach
-        failpoints.reach = self.reach
+        reach, uuid4, first_unread = failpoints.reach, uuid.uuid4, vars(recover)["first_unread"]
+        failpoints.reach, vars(recover)["first_unread"] = self.reach, self._first_unread
+        uuid.uuid4 = lambda: uuid.UUID(int=next(self.ids) << 104)  # ids, too, are the same in every run of a seed
         seed_jitter(f"jitter {self.hub.seed}")  # tenacity draws from the shared source
         try:
             yield
         finally:
-            failpoints.reach = reach
+            failpoints.reach, uuid.uuid4, vars(recover)["first_unread"] = reach, uuid4, first_unread
             self._bury()
 
     def _run(self, steps: int) -> None:
@@ -149,6 +173,7 @@ class World:
         while hub.steps < steps and self.over is None:
             if hub.steps == self.special_at and self.special:
                 self._special()
+            self._disaster()
             if hub.random.random() < EVENT_RATE:
                 self.event()
             if not hub.step():
@@ -176,6 +201,20 @@ class World:
             self.kafka.ids_hidden = False
             self.reasons.add("topic ids shown")
 
+    def _disaster(self) -> None:
+        if not self.disaster:
+            return
+        if self.hub.steps == self.backup_at:
+            self.backup = dict(self.store.rows)
+        if self.hub.steps == self.disaster_at and self.checkpoint.commits and not self.hands_on:
+            self.hub.counts[f"fault {self.disaster}"] += 1
+            self.stop_drivers()
+            self.stop_executors()
+            restored = self.disaster == "state restored"
+            self.store.forget(self.backup if restored else {})
+            self.reasons.add("state restored" if restored else "state lost")
+            self.start_soon()
+
     def event(self) -> None:
         """Something happens outside: most often records are produced."""
         hub = self.hub
@@ -190,6 +229,13 @@ class World:
         if self.hub.fault(f"killed at {name}", FAILPOINT_RATE):
             self.hub.die()
 
+    def _first_unread(
+        self, _options: object, _level: str, tp: TopicPartition, holes: Iterable[OffsetRange]
+    ) -> int | None:
+        """What a consumer would find in the holes of a table."""
+        self.hub.pause()
+        return next((o for hole in holes for o in self.kafka.log(tp).between(hole.start, hole.end)), None)
+
     def _bury(self) -> None:
         for group in [*self.drivers, *self.executors]:
             self.hub.kill(group)
@@ -197,21 +243,22 @@ class World:
     # --- processes ------------------------------------------------------------------------------------------------
 
     def start_driver(self) -> None:
-        """Start the job."""
+        """Start the job, unless somebody has stopped it to work on it."""
+        if self.hands_on:
+            return
         self.starts += 1
         self.calm_starts += self.hub.calm
         if self.calm_starts > MAX_CALM_STARTS:
             raise Violation("progress", f"the job was started {self.calm_starts} times in a calm world")
         if self.drivers:
             self.reasons.add("two drivers")
-        name = f"driver{self.starts}"
-        group = Group(name)
+        group = Group(f"driver{self.starts}")
         self.drivers.append(group)
         skew, limit = self.hub.random.randint(-500, 500), self.limit
 
         def run() -> None:
             try:
-                self.drained = drive(self, name, skew, limit) or self.drained
+                self.drained = drive(self, skew, limit) or self.drained
                 self.gone(group)
             except (ChsinkError, SparkDied) as error:
                 self.gone(group)
@@ -233,6 +280,11 @@ class World:
         else:
             operator.answer(self, why, error)
 
+    def alter(self, table: str, version: int) -> None:
+        """The table on every shard: it has one more column with each version."""
+        for server in self.servers:
+            server.tables[table].version = version
+
     def start_soon(self) -> None:
         """Somebody restarts the job.  Meanwhile others go on."""
         if not self.drivers:
@@ -244,9 +296,8 @@ class World:
 
         Nothing of before is under way any more; tables remember their tokens.
         """
-        for group in [*self.drivers, *self.executors]:
-            self.hub.kill(group)
-            self.gone(group)
+        self.stop_drivers()
+        self.stop_executors()
         for server in self.servers:
             server.empty()
         self.store.start_over()
@@ -254,12 +305,17 @@ class World:
         self.checkpoint = Checkpoint({tp: self.kafka.log(tp).start for tp in self.kafka.all()})
         self.start_soon()
 
-    def give_up(self, key: StateKey, record: StateRecord) -> None:
-        """A person gives up what Kafka no longer holds of a range in doubt, as a process that claims the sink would."""
-        attempt = f"person {self.hub.steps} {key}"
-        given_up = writes.expired(record, epoch=record.epoch, attempt=attempt)
-        self.store.rows[str(key)] = Row(str(key), attempt, encode(given_up))
-        self.hub.counts["expired given up"] += 1
+    def stop_drivers(self) -> None:
+        """Every process of the job's driver is ended; what its executors are at, they may end."""
+        for group in list(self.drivers):
+            self.hub.kill(group)
+            self.gone(group)
+
+    def stop_executors(self) -> None:
+        """Every executor is ended."""
+        for group in list(self.executors):
+            self.hub.kill(group)
+            self.gone(group)
 
     def gone(self, group: Group) -> None:
         """The process ended by itself."""
@@ -280,6 +336,9 @@ class World:
             self.gone(group)
             if attempt.driver.alive:
                 attempt.lost()
+        else:
+            self.hands_on = False
+            self.start_soon()
 
     def _driver_died(self, group: Group) -> None:
         """Its tasks die with it, or live on a while."""
@@ -292,6 +351,11 @@ class World:
             self.start_soon()
 
     # --- what is known --------------------------------------------------------------------------------------------
+
+    @property
+    def tables_tell(self) -> bool:
+        """Whether the tables have the columns from which lost state can be rebuilt."""
+        return all(kind.can_probe for kind in self.kinds.values())
 
     def accepts(self, uid: int) -> bool:
         """Whether the record's value fits its column."""

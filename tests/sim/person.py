@@ -1,0 +1,365 @@
+"""An operator at a terminal: runs chsink's own commands (``chsink.recovery``) and does what their messages name.
+
+Every command is a process of its own that asks the simulated services, takes its time, and may be killed.  Meanwhile
+the job is stopped: nothing starts it.  What an operator can see in the tables and in Kafka, this one sees.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from chsink.clickhouse.landing import present_fingerprint
+from chsink.errors import ChsinkError, FencedError, UnavailableError
+from chsink.ports import ServerRefused, Unanswered
+from chsink.recovery import recover
+from chsink.recovery.change import Change, carry_out
+from chsink.recovery.decide import Verdict, plan_reset, plan_resolve
+from chsink.statemachine.ranges import OffsetRange, TopicPartition
+from chsink.statemachine.records import Phase, StateRecord
+from tests.sim.checkpoint import Checkpoint
+from tests.sim.clickhouse import URLS
+from tests.sim.hub import Group, Violation
+from tests.sim.kafka import PARTITION, serial_of
+from tests.sim.services import STREAM, services_of
+from tests.sim.sql import BEYOND
+from tests.sim.sql import delete as remove
+
+if TYPE_CHECKING:
+    from chsink.connect import Services
+    from tests.sim.world import World
+
+PATIENCE = 12
+"""How often an operator types a command before giving up on it."""
+PAUSE_S = 20
+_DELETE = re.compile(r"DELETE FROM .*_kafka_offset >= \d+( AND _kafka_offset < \d+)?[)]*")
+_COMMAND = re.compile(r"`chsink state (?:resolve|reset) (\w+)((?: \d+)+)")
+
+
+class CannotHelp(Exception):
+    """No message names anything that would help: the world ends at this halt."""
+
+
+def at_work(world: World, halt: str, acts: Sequence[Callable[[], None]]) -> None:
+    """Stop the job's supervisor, let somebody act, and start the job again."""
+    world.hands_on = True
+    group = Group("operator")
+
+    def run() -> None:
+        try:
+            for act in acts:
+                act()
+        except CannotHelp:
+            world.over = halt
+        world.hands_on = False
+        if not world.drivers and world.over is None:
+            world.start_soon()
+
+    world.hub.counts["operator acts"] += 1
+    world.hub.spawn(group, run)
+    if world.hub.fault("operator interrupted", 0.1):
+        world.hub.after(int(world.hub.chance.random() * 100), partial(_interrupt, world, group))
+
+
+def _interrupt(world: World, group: Group) -> None:
+    if world.hands_on and group.alive:
+        world.hub.kill(group)
+        world.hands_on = False
+        world.start_soon()
+
+
+# --- commands ------------------------------------------------------------------------------------------------------
+
+
+def typed(world: World, command: Callable[[Services], None], follow: Callable[[ChsinkError], bool]) -> None:
+    """Type a command until it is done.  ``follow`` does what its refusal names, and says whether to type it again."""
+    for _ in range(PATIENCE):
+        try:
+            command(services_of(world, world.hub.random.randint(-500, 500)))
+        except UnavailableError:
+            world.hub.sleep(PAUSE_S)
+        except FencedError:
+            world.stop_drivers()  # a driver that was not seen
+        except ChsinkError as error:
+            world.hub.counts[f"command {error.id}"] += 1
+            if False in [follow(part) for part in error.parts or (error,)]:
+                return
+        else:
+            return
+    raise Violation("progress", f"an operator typed a command {PATIENCE} times")
+
+
+def _done(world: World, name: str, change: Change) -> None:
+    world.hub.counts[f"command {name}"] += len(change.make)
+
+
+def resolve(world: World, topic: str, partitions: Sequence[int], verdict: Verdict) -> None:
+    """``chsink state resolve TOPIC PARTITION… --verdict``, after the look at the table that its help asks for."""
+    world.stop_drivers()
+    if verdict == "resend":
+        world.stop_executors()
+    unreadable: list[TopicPartition] = []
+
+    def command(services: Services) -> None:
+        change = plan_resolve(
+            services,
+            topic,
+            partitions,
+            verdict,
+            pipeline=lambda topic: present_fingerprint(services.clickhouse, topic, STREAM),
+            senders_gone=verdict == "resend",
+        )
+        with world.oracle.consent(change.found, given_up=verdict == "lost"):
+            carry_out(services, change, f"resolve --{verdict}")
+        _done(world, f"resolve {verdict}", change)
+
+    def follow(error: ChsinkError) -> bool:
+        if error.name in ("RESEND_WOULD_DOUBLE", "RESEND_MAY_DOUBLE"):
+            delete(world, error)
+        elif error.name == "RESEND_NOT_READABLE":
+            unreadable.append(_named(error.params["tp"]))
+            return False
+        elif error.name == "RESEND_NOT_COUNTED":
+            world.hub.sleep(PAUSE_S)
+        elif error.id not in ("CHS-320", "CHS-323"):
+            raise Violation("halt_justified", f"resolve --{verdict}: {error}")
+        return error.id != "CHS-320"  # nothing is in doubt any more: the next start says what is left
+
+    typed(world, command, follow)
+    for tp in unreadable:
+        record = world.records().get(tp)
+        if record is not None and record.in_doubt:
+            resolve(world, tp.topic, [tp.partition], _without_kafka(world, tp, record))
+
+
+def reset(world: World, topic: str, partitions: Sequence[int]) -> None:
+    """``chsink state reset TOPIC PARTITION…``.  The job's executors are stopped, too."""
+    world.stop_drivers()
+    world.stop_executors()
+
+    def command(services: Services) -> None:
+        change = plan_reset(services, topic, partitions)
+        with world.oracle.consent(change.found):
+            carry_out(services, change, "reset")
+        _done(world, "reset", change)
+
+    def follow(error: ChsinkError) -> bool:
+        if error.id not in ("CHS-323", "CHS-320"):
+            raise Violation("halt_justified", f"reset: {error}")
+        return error.id != "CHS-320"
+
+    typed(world, command, follow)
+
+
+def rebuild(world: World, *, replace: bool) -> None:
+    """``chsink state recover [--replace]``, and what its refusals name."""
+    world.stop_drivers()
+    world.stop_executors()
+    accepted = {"removed": False, "holes": False}
+
+    def command(services: Services) -> None:
+        found = recover.survey(services, lambda _: None, recover.Accepted(**accepted), replace=replace)
+        with world.oracle.consent([one.key for one in found]):
+            recover.write(services, found)
+        world.hub.counts["command recover --replace" if replace else "command recover"] += len(found)
+
+    def follow(error: ChsinkError) -> bool:
+        if error.id == "CHS-323":
+            return True
+        if error.name == "TABLE_PROVES_NOTHING" and "--accept-removed" in error.hint:
+            accepted["removed"] = True  # what was removed beyond the last row is to be inserted again
+        elif error.name == "ROWS_PROVE_NOTHING":
+            _follow_rows(world, error, accepted)
+        else:
+            raise CannotHelp
+        return True
+
+    typed(world, command, follow)
+
+
+def _follow_rows(world: World, error: ChsinkError, accepted: dict[str, bool]) -> None:
+    """Recover found holes: were they lost, or are they as they should be?"""
+    tp = _named(error.params["tp"])
+    lost = first_lost(world, tp)
+    if "chsink cannot recover a recreated topic" in error.hint:
+        raise CannotHelp
+    if lost is None:
+        accepted["holes"] = True
+        return
+    if "--accept-removed" not in error.hint:
+        raise CannotHelp
+    accepted["removed"] = True
+    on_each_shard(world, _delete_of(world, tp, OffsetRange(lost, BEYOND)), views="view" in error.hint)
+
+
+def delete(world: World, error: ChsinkError) -> None:
+    """Run the statement that a message names, on each shard; on views, too, where it names them."""
+    found = _DELETE.search(error.hint)
+    assert found is not None, error
+    on_each_shard(world, found[0], views="views" in error.hint)
+
+
+def _delete_of(world: World, tp: TopicPartition, gone: OffsetRange) -> str:
+    """What an operator types to remove the rows of these offsets."""
+    return (
+        f"DELETE FROM `{world.routes[tp.topic].replace('.', '`.`')}` WHERE _kafka_topic = '{tp.topic}' "
+        f"AND _kafka_partition = {tp.partition} AND _kafka_offset >= {gone.start} AND _kafka_offset < {gone.end}"
+    )
+
+
+def on_each_shard(world: World, sql: str, *, views: bool) -> None:
+    """A statement on every server that ever was a shard.  ``views``: also on the target of the view."""
+    services = services_of(world, 0)
+    world.hub.counts["operator deletes"] += 1
+    for number, url in enumerate(URLS):
+        while True:
+            try:
+                services.clickhouse.client((url,)).command(sql)
+            except (Unanswered, ServerRefused):
+                world.hub.sleep(PAUSE_S)
+            else:
+                break
+        if views:
+            remove(world.servers[number], sql, views=True)
+
+
+def complete_views(world: World, tp: TopicPartition, offsets: OffsetRange) -> None:
+    """Insert what a view lacks of these offsets: INSERT INTO its target SELECT … FROM the table."""
+    table = world.routes[tp.topic]
+    for server in world.servers:
+        rows = server.tables[table].rows.get((tp.topic, tp.partition), [])
+        view = server.tables[table].view.setdefault((tp.topic, tp.partition), [])
+        lacking = [uid for uid in rows if offsets.start <= uid % PARTITION < offsets.end and uid not in view]
+        view.extend(lacking)
+        world.oracle.fed(table, lacking)
+
+
+# --- what an operator sees -------------------------------------------------------------------------------------------
+
+
+def partitions_of(error: ChsinkError) -> list[TopicPartition]:
+    """Whose halt it is: the arguments of the command that the hint names."""
+    found = _COMMAND.search(error.hint)
+    if found is None:
+        return [_named(error.params["tp"])]
+    return [TopicPartition(found[1], int(number)) for number in found[2].split()]
+
+
+def _named(name: str) -> TopicPartition:
+    topic, _, number = name.rpartition("-")
+    return TopicPartition(topic, int(number))
+
+
+def in_doubt(world: World, error: ChsinkError) -> dict[TopicPartition, StateRecord]:
+    """The ranges that the halt names, as far as they still are in doubt."""
+    records = world.records()
+    return {tp: records[tp] for tp in partitions_of(error) if tp in records and records[tp].in_doubt}
+
+
+def decide_all(world: World, verdicts: Mapping[TopicPartition, Verdict]) -> None:
+    """One command for all partitions of a topic with the same verdict."""
+    by: dict[tuple[str, Verdict], list[int]] = {}
+    for tp, verdict in verdicts.items():
+        by.setdefault((tp.topic, verdict), []).append(tp.partition)
+    for (topic, verdict), partitions in by.items():
+        resolve(world, topic, partitions, verdict)
+
+
+def missing(world: World, tp: TopicPartition, record: StateRecord) -> bool:
+    """Whether the table lacks a record of the range."""
+    held = world.kafka.held(tp, record.topic_id, record.range)
+    return any(world.accepts(uid) and not world.oracle.has(world.routes[tp.topic], uid) for uid in held)
+
+
+def first_lost(world: World, tp: TopicPartition) -> int | None:
+    """The first offset that Kafka holds a good record of, which the table lacks, below rows that it has."""
+    table, log = world.routes[tp.topic], world.kafka.log(tp)
+    alive = [uid for uid in world.kafka.alive(tp, OffsetRange(log.start, log.end)) if world.accepts(uid)]
+    there = [uid % PARTITION for uid in alive if world.oracle.has(table, uid)]
+    lost = [uid % PARTITION for uid in alive if not world.oracle.has(table, uid)]
+    return lost[0] if lost and there and lost[0] < there[-1] else None
+
+
+def _older_rows(world: World, tp: TopicPartition) -> bool:
+    """Whether the table has rows of an earlier topic of this name."""
+    tables = (server.tables[world.routes[tp.topic]] for server in world.servers)
+    serial = world.kafka.topics[tp.topic].serial
+    return any(serial_of(uid) != serial for table in tables for uid in table.rows.get((tp.topic, tp.partition), ()))
+
+
+def _without_kafka(world: World, tp: TopicPartition, record: StateRecord) -> Verdict:
+    """Kafka does not hold all of the range: it landed, or the rest of it is to land, or nothing more."""
+    if not missing(world, tp, record):
+        return "landed"
+    same = record.may_belong_to(world.kafka.topics[tp.topic].id)
+    log = world.kafka.log(tp)
+    expired = same and not record.expired and record.start < log.start and record.end <= log.end
+    return "expired" if expired else "lost"
+
+
+# --- what helps --------------------------------------------------------------------------------------------------------
+
+
+def decide_range(world: World, error: ChsinkError) -> None:
+    """Landed, if all rows are there; else sent again, under new tokens."""
+    world.stop_drivers()
+    verdicts: dict[TopicPartition, Verdict] = {}
+    for tp, record in in_doubt(world, error).items():
+        if error.name == "VIEWS_DOUBTFUL":
+            complete_views(world, tp, record.range)
+        verdicts[tp] = "resend" if missing(world, tp, record) else "landed"
+        if verdicts[tp] == "resend" and not world.tables_tell:  # chsink cannot count rows: --resend says there are none
+            world.stop_executors()
+            on_each_shard(world, _delete_of(world, tp, record.range), views=True)
+    decide_all(world, verdicts)
+
+
+def changed_while_in_doubt(world: World, error: ChsinkError) -> None:
+    """CHS-309: undo the change, or keep it and have the range sent again."""
+    if world.hub.random.random() < 0.5:
+        decide_range(world, error)
+        return
+    for tp, record in in_doubt(world, error).items():
+        if record.pipeline in world.versions_of:
+            world.alter(world.routes[tp.topic], world.versions_of[record.pipeline])
+
+
+def recreated(world: World, error: ChsinkError) -> None:
+    """CHS-303: a new checkpoint; where the first records are gone, these partitions start over."""
+    gone = [tp for tp in partitions_of(error) if world.kafka.log(tp).start]
+    if gone:
+        reset(world, gone[0].topic, [tp.partition for tp in gone])
+    world.checkpoint = Checkpoint()
+
+
+def no_longer_read(world: World, error: ChsinkError) -> None:
+    """CHS-308."""
+    world.stop_drivers()
+    decide_all(world, {tp: _without_kafka(world, tp, record) for tp, record in in_doubt(world, error).items()})
+
+
+def log_shrank(world: World, error: ChsinkError) -> None:
+    """CHS-301: read what the log holds now again, after removing the rows of these offsets."""
+    if error.name == "LOG_SHRANK":  # else nothing of these offsets landed
+        tps = partitions_of(error)
+        reset(world, tps[0].topic, [tp.partition for tp in tps])
+        for tp in tps:
+            on_each_shard(world, _delete_of(world, tp, OffsetRange(world.kafka.log(tp).start, BEYOND)), views=True)
+            world.forgiven.discard(tp)
+            world.kafka.shrunk.discard(tp)
+    world.checkpoint = Checkpoint()
+
+
+def state_lost(world: World, error: ChsinkError) -> None:
+    """CHS-229, CHS-302: rebuild the state; where there are no rows, a new checkpoint does.
+
+    The rows do not say of which topic they are: for one that was recreated since, `recover` says not to use it.
+    """
+    if any(_older_rows(world, tp) for tp in world.kafka.all()):
+        raise CannotHelp
+    rebuild(world, replace=error.name == "STATE_IS_STALE")
+    recorded = {tp for tp, record in world.records().items() if record.phase is not Phase.EMPTY}
+    if error.name in ("CHECKPOINT_WITHOUT_STATE", "STATE_LOST") or not recorded:
+        world.checkpoint = Checkpoint()

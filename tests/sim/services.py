@@ -1,0 +1,141 @@
+"""What one process holds: the production services of a configuration, over the simulated ClickHouse, Kafka and store."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any, cast
+
+import structlog
+
+from chsink.clickhouse.cluster import Cluster
+from chsink.config import Config
+from chsink.connect import Services
+from chsink.formats.pipeline import Untouched
+from chsink.sharding import Layout
+from tests.sim.clickhouse import REQUEST_TIMEOUT_S, URLS, Client
+from tests.sim.hub import Hub
+from tests.sim.store import StoreClient
+
+if TYPE_CHECKING:
+    from chsink.clickhouse.client import ClickHouseClient
+    from tests.sim.world import World
+
+MARGIN_S = 30
+ASK_FOR_S = 20
+STORE_TIMEOUT_S = 5
+STREAM = Untouched("read_committed")
+"""Kafka's source without a transform."""
+LOG = structlog.wrap_logger(
+    logging.getLogger("chsink.sim"),
+    processors=[],
+    wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class HubClock:
+    """:class:`chsink.ports.Clock` of one machine, a little off."""
+
+    hub: Hub
+    skew_ms: int
+
+    def now_ms(self) -> int:
+        """The hub's time, skewed."""
+        return self.hub.now + self.skew_ms
+
+    def sleep(self, seconds: float) -> None:
+        """Let others go on meanwhile."""
+        self.hub.sleep(seconds)
+
+
+class SimCluster(Cluster):
+    """The production cluster, whose clients reach simulated servers."""
+
+    def __init__(self, config: Config, clock: HubClock, world: World) -> None:
+        super().__init__(config, clock, lambda _: None)
+        self._world = world
+
+    def client(self, urls: Sequence[str]) -> ClickHouseClient:
+        """A client of the server with the first URL."""
+        return cast("ClickHouseClient", Client(self._world.servers[URLS.index(urls[0])]))
+
+
+def services_of(world: World, skew_ms: int) -> Services:
+    """The services of a process that starts now, by the job file as it is now."""
+    clock, config = HubClock(world.hub, skew_ms), config_of(world)
+    cluster = SimCluster(config, clock, world)
+    services = Services(config, clock, LOG, cast("Any", world.kafka), cluster, ExitStack())
+    vars(services)["store"] = StoreClient(world.store)  # the place of a cached property
+    return services
+
+
+def config_of(world: World) -> Config:
+    """The job file as it is now."""
+    return _config(
+        world.sink,
+        tuple(world.routes.items()),
+        world.shards,
+        world.chunk_offsets,
+        world.max_age_s,
+        (
+            ("on_gap", world.on_gap),
+            ("on_rewind", world.on_rewind),
+            ("on_bad_value", "halt" if world.halt_on_bad_value else "skip"),
+        ),
+    )
+
+
+@cache
+def _config(
+    sink: str,
+    routes: tuple[tuple[str, str], ...],
+    shards: int,
+    chunk_offsets: int,
+    max_age_s: int,
+    errors: Iterable[tuple[str, str]],
+) -> Config:
+    clickhouse = {
+        "endpoints": URLS[:shards],
+        "shard_key": ["uid"] if shards > 1 else [],
+        "insert_timeout_s": REQUEST_TIMEOUT_S,
+        "retry_for_s": ASK_FOR_S,
+        "chunk_offsets": chunk_offsets,
+    }
+    return Config.from_mapping(
+        {
+            "sink": {"name": sink},
+            "kafka": {"bootstrap": "kafka:9092"},
+            "route": [{"topic": topic, "table": table} for topic, table in routes],
+            "clickhouse": clickhouse,
+            "state": {"store": "memory", "timeout_s": STORE_TIMEOUT_S},
+            "errors": dict(errors),
+            "in_doubt": {"max_age_s": max_age_s, "margin_s": MARGIN_S},
+        },
+        environ={},
+    )
+
+
+@cache
+def shards_of(layout: str) -> int:
+    """How many shards a layout (its JSON) has."""
+    return len(Layout.from_json(layout).shards)
+
+
+def count_of(fingerprint: str) -> int:
+    """How many shards the layout with this fingerprint has."""
+    return _counts()[fingerprint]
+
+
+@cache
+def _counts() -> Mapping[str, int]:
+    world_of = {"sink": "s", "routes": (("t", "d.t"),), "chunk_offsets": 1, "max_age_s": 600, "errors": ()}
+    counts = {}
+    for count in range(1, len(URLS) + 1):
+        config = _config(shards=count, **world_of)
+        layout = Cluster(config, cast("Any", None), lambda _: None).layout(config.routes[0])
+        counts[layout.fingerprint()] = count
+    return counts

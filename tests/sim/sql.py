@@ -1,0 +1,137 @@
+"""What a simulated server answers to the statements that production code sends, and the DELETE that an operator types."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from chsink.statemachine.ranges import OffsetRange, TopicPartition
+from tests.sim.kafka import PARTITION
+
+if TYPE_CHECKING:
+    from tests.sim.clickhouse import Server, Table
+
+Rows = list[tuple[Any, ...]]
+WORD = 64
+_FROM = re.compile(r"\bFROM `([^`]+)`\.`([^`]+)`")
+_TOPIC = re.compile(r"_kafka_topic = '([^']+)'")
+_PARTITION = re.compile(r"_kafka_partition = (\d+)")
+_LOW, _HIGH = re.compile(r"_kafka_offset >= (\d+)"), re.compile(r"_kafka_offset < (\d+)")
+_ENDS = re.compile(r"transform\(toInt64\(_kafka_partition\), \[(.*?)\], \[(.*?)\]")
+_LISTED = re.compile(r"_kafka_partition IN \((.*?)\)")
+_NUMBER = re.compile(r"toInt64\((\d+)\)")
+BEYOND = 1 << 62
+
+
+def describes(sql: str) -> bool:
+    """Whether it asks what a table is.  One start puts dozens of these questions, so they take no time."""
+    return any(mark in sql for mark in ("timezone()", "system.columns", "merge_tree_settings"))
+
+
+def description(server: Server, sql: str, said: Mapping[str, Any]) -> Rows:
+    """The answer to such a question."""
+    if "merge_tree_settings" in sql:
+        kind = next(iter(server.tables.values())).kind
+        return list(kind.settings.items())
+    name = f"{said['database']}.{said['name']}"
+    table = server.tables[name]
+    if "system.columns" in sql:
+        return list(table.kind.columns(table.version))
+    by = f"uid % {table.kind.parts}" if table.kind.parts > 1 else ""
+    return [(identity(server, name), table.kind.engine, by, "CREATE TABLE", "UTC", digest(table))]
+
+
+def identity(server: Server, name: str) -> str:
+    """What tells a table from one that was dropped and created again."""
+    return f"{name}@{server.number}"
+
+
+def digest(table: Table) -> str:
+    """What tells a table from an altered one."""
+    return f"v{table.version}"
+
+
+def answer(server: Server, sql: str, said: Mapping[str, Any]) -> Rows:
+    """The answer to any other question."""
+    if "system.processes" in sql:
+        return [(sum(token.startswith(said["head"]) for token in server.under_way),)]
+    if "name" in said:
+        name = f"{said['database']}.{said['name']}"
+        table = server.tables[name]
+        if "uptime()" in sql:
+            return [(table.blocks, server.started // 1000, identity(server, name))]
+        if "dependencies_table" in sql:
+            return [(table.kind.views,)]
+        if "system.mutations" in sql:
+            return [(table.mutations,)]
+        return [(digest(table),)]
+    return _of_rows(server, sql, said)
+
+
+def _of_rows(server: Server, sql: str, said: Mapping[str, Any]) -> Rows:
+    table = server.tables[table_of(sql)]
+    if "transform(" in sql or "toInt64(_kafka_partition) AS p" in sql:
+        return list(_beyond(table, sql, said["topic"]))
+    tp, asked = _asked(sql, said)
+    offsets = (uid % PARTITION for uid in table.rows.get((tp.topic, tp.partition), ()))
+    there = Counter(o for o in offsets if asked.start <= o < asked.end)
+    server.hub.counts["outcome probed"] += 1
+    if "groupBitOr" in sql:
+        words: dict[int, int] = {}
+        for offset in there:
+            at, bit = divmod(offset - asked.start, WORD)
+            words[at] = words.get(at, 0) | 1 << bit
+        return list(words.items())
+    if "GROUP BY _kafka_offset" in sql:
+        return list(there.items())
+    if "min(" in sql:
+        return [(there.total(), min(there, default=0), max(there, default=0))]
+    return [(there.total(),)]
+
+
+def _beyond(table: Table, sql: str, topic: str) -> Iterator[tuple[int, int, int]]:
+    named = _ENDS.search(sql)
+    partitions, ends = ([int(n) for n in _NUMBER.findall(part)] for part in (named.groups() if named else ("", "")))
+    end_of = dict(zip(partitions, ends, strict=True))
+    listed = _LISTED.search(sql)
+    only = None if listed is None else {int(n) for n in listed[1].split(",")}
+    for (name, partition), uids in table.rows.items():
+        end = end_of.get(partition, 0)
+        asked = name == topic and (only is None or partition in only)
+        rows = [uid % PARTITION for uid in uids if uid % PARTITION >= end] if asked else []
+        if rows:
+            yield partition, len(rows), max(rows)
+
+
+def _asked(sql: str, said: Mapping[str, Any]) -> tuple[TopicPartition, OffsetRange]:
+    """Topic-partition and offsets of a question, which are bound to it, or written in it."""
+
+    def of(name: str, pattern: re.Pattern[str], convert: Callable[[str], Any], missing: Any) -> Any:
+        found = pattern.search(sql)
+        return said[name] if name in said else convert(found[1]) if found else missing
+
+    topic, partition = of("topic", _TOPIC, str, ""), of("partition", _PARTITION, int, 0)
+    return TopicPartition(topic, partition), OffsetRange(of("start", _LOW, int, 0), of("end", _HIGH, int, BEYOND))
+
+
+def delete(server: Server, sql: str, *, views: bool = False) -> None:
+    """``DELETE FROM … WHERE _kafka_topic = … AND _kafka_partition = … AND _kafka_offset >= … [AND _kafka_offset < …]``,
+    or several partitions and offsets joined by OR.  ``views``: the same rows of the target of the table's view.
+    """
+    assert sql.startswith("DELETE FROM "), sql
+    name = table_of(sql)
+    for part in sql.split(" OR "):
+        tp, gone = _asked(part, {"topic": _asked(sql, {})[0].topic})
+        if views:
+            server.remove_from_views(name, tp, gone)
+        else:
+            server.remove(name, tp, gone)
+
+
+def table_of(sql: str) -> str:
+    """The table that a statement reads or changes."""
+    found = _FROM.search(sql)
+    assert found is not None, sql
+    return f"{found[1]}.{found[2]}"
