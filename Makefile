@@ -21,13 +21,14 @@ ARGS ?=
 SEED ?= 1
 STEPS ?= 1000000
 MINUTES ?= 0
+HOURS ?= 1
 # Test files side by side; each worker has services and a Spark session of its own.
 WORKERS ?= 3
 PARALLEL := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 .PHONY: help
 help: ## list the targets
-	@grep -hE '^[a-z]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z]+):.*## (.*)/\1\t\2/' | expand -t 10
+	@grep -hE '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z-]+):.*## (.*)/\1\t\2/' | expand -t 10
 	@echo
 	@echo 'Options: ARGS="…" goes to the program behind demo, test, chaos and bench.'
 
@@ -84,6 +85,10 @@ chaos: setup ## break real services under the real job: each fault once, or agai
 .PHONY: sim
 sim: setup ## run the simulator: SEED=n STEPS=n
 	@$(PY) -m tests.sim --seed $(SEED) --steps $(STEPS) $(ARGS)
+
+.PHONY: sim-long
+sim-long: setup ## run the simulator on all cores: HOURS=n
+	@$(PY) -m tests.sim.long --seed $(SEED) --hours $(HOURS) $(ARGS)
 
 .PHONY: model
 model: setup ## explore all orders of everything in small worlds

@@ -174,6 +174,9 @@ def recover(  # noqa: PLR0917 - options of a command
     Stop the job first. chsink records only what the tables prove: each offset has a row, or Kafka has no record there.
     It refuses any other partition and names the first missing offset. Partitions that have state are left unchanged,
     unless you pass --replace and the table holds rows beyond the recorded end.
+
+    Do not recover a topic that was deleted and created again since its rows landed: rows do not show which topic they
+    came from, and records of the new one would be skipped.
     """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
     from chsink.recovery.recover import Accepted, survey, write
 

@@ -66,7 +66,7 @@ def survey(services: Services, say: Say, accepted: Accepted, *, replace: bool = 
         partitions = services.kafka.partitions([target.topic])
         keys = [StateKey(services.config.sink.name, tp.topic, tp.partition, target.name) for tp in partitions]
         recorded = {k: stored[k] for k in keys if k in stored and stored[k].phase is not Phase.EMPTY}
-        todo = [k for k in keys if k not in recorded or (replace and _is_stale(target, k, recorded[k]))]
+        todo = [k for k in keys if k not in recorded or (replace and _is_stale(target, k, recorded[k], accepted))]
         if todo:
             with asking_target():
                 _check_table(target, accepted)
@@ -76,13 +76,18 @@ def survey(services: Services, say: Say, accepted: Accepted, *, replace: bool = 
     return found
 
 
-def _is_stale(target: RoutedTable, key: StateKey, record: StateRecord) -> bool:
-    """Whether the table holds rows beyond all that was ever recorded, where it can tell."""
+def _is_stale(target: RoutedTable, key: StateKey, record: StateRecord, accepted: Accepted) -> bool:
+    """Whether the table holds rows beyond all that was ever recorded, where it can tell.
+
+    Where rows were removed, also a range in doubt: its tokens may be remembered for rows that are not there any more.
+    """
     if not {c.name for c in target.table.columns}.issuperset(PROBE_COLUMNS):
         return False
     with asking_target():
         seen = extent([s.client for s in target.shards], target.name, key.topic_partition)
-    return seen is not None and seen.range.end > record.known_end
+    if seen is None:
+        return False
+    return seen.range.end > record.known_end or (accepted.removed and record.in_doubt)
 
 
 def write(services: Services, found: list[Recovered]) -> dict[StateKey, StateRecord]:
@@ -165,7 +170,8 @@ class _Partition:
             self._say(f"{self._tp}: no rows in {self._target.name}; start the job with a new checkpoint to read it")
             return
         topic_id = self._services.kafka.topic_ids([self._tp.topic])[self._tp.topic]
-        refusal = self._log_ends_before(seen) or (None if accepted.holes else self._doubt(seen))
+        other = self._of_another_topic(topic_id)
+        refusal = other or self._log_ends_before(seen) or (None if accepted.holes else self._doubt(seen))
         self._say(f"{self._tp}: {seen.rows} rows over {seen.range}" + (f": refused, {refusal.id}" if refusal else ""))
         landed = seen.range if refusal is not None else OffsetRange(seen.range.start, self._next_record(seen.range.end))
         yield Recovered(self._key, self._replaced, landed, topic_id, refusal)
@@ -179,7 +185,9 @@ class _Partition:
                 f"some offsets have several rows ({seen.rows} rows, {offsets} offsets)",
                 "remove duplicates; or, if the transform makes several rows of one record, add --accept-holes",
             )
-        if self._services.config.kafka.starting_offsets == "earliest" and log_start < seen.range.start:
+        if self._replaced is not None:
+            missing = self._unaccounted(self._replaced, seen, missing)
+        elif self._services.config.kafka.starting_offsets == "earliest" and log_start < seen.range.start:
             missing.insert(0, OffsetRange(log_start, seen.range.start))  # it was to be read too
         gone = [h for h in missing if h.start < log_start]
         if gone:
@@ -195,6 +203,12 @@ class _Partition:
             f"up to {seen.range.end - 1}",
             self._fix(lost),
         )
+
+    def _unaccounted(self, record: StateRecord, seen: Extent, missing: list[OffsetRange]) -> list[OffsetRange]:
+        """Holes beyond what the record says is done: up to there it tells what landed and what was left out."""
+        done = record.start if record.in_doubt else record.end
+        beyond = [OffsetRange(max(h.start, done), h.end) for h in missing if h.end > done]
+        return [OffsetRange(done, seen.range.start), *beyond] if done < seen.range.start else beyond
 
     def _fix(self, lost: int) -> str:
         """What removes no row comes first where records are left out on purpose."""
@@ -233,6 +247,15 @@ class _Partition:
                 self._say(f"{self._tp}: {reached - seen.range.start} of {seen.range.length} offsets checked")
 
         return progress
+
+    def _of_another_topic(self, topic_id: str | None) -> ChsinkError | None:
+        if self._replaced is None or self._replaced.may_belong_to(topic_id):
+            return None
+        return self._refused(
+            f"the record is of a topic with id {self._replaced.topic_id}, which was deleted: rows do not show whether "
+            "they are of the topic that has its name now",
+            "chsink cannot recover a recreated topic: land it with a new sink in a new table",
+        )
 
     def _log_ends_before(self, seen: Extent) -> ChsinkError | None:
         end = self._log_end()

@@ -19,6 +19,8 @@ from tests.sim.operator import CHECKPOINT_FAULTS, REASONS
 from tests.sim.world import DISASTERS, SPECIAL, WORLD_STEPS, World
 
 SHRINK_RUNS = 120
+ENOUGH_STEPS = 1_000_000
+"""From here on, anything expected that was never reached fails the campaign."""
 
 HALTED_BEFORE = {
     *("TOPIC_RECREATED_IDLE/BEFORE", "TOPIC_RECREATED_FROM_ZERO/BEFORE", "TOPIC_RECREATED/BEFORE"),
@@ -82,6 +84,12 @@ class Failure:
         kept = "all" if self.keep is None else ",".join(map(str, self.keep)) or "none"
         return f"seed={self.seed} steps={self.steps} keep={kept}"
 
+    def __str__(self) -> str:
+        return (
+            f"BROKEN {self.invariant}: {self.what}\n  faults: {', '.join(self.faults) or 'none'}\n"
+            f'  again: python -m tests.sim --replay "{self.replay}"'
+        )
+
 
 @dataclass(slots=True)
 class Report:
@@ -91,6 +99,18 @@ class Report:
     worlds: int = 0
     counts: Counter[str] = field(default_factory=Counter)
     failures: list[Failure] = field(default_factory=list)
+
+    def add(self, part: Report) -> None:
+        """What another process did."""
+        self.steps += part.steps
+        self.worlds += part.worlds
+        self.counts.update(part.counts)
+        self.failures.extend(part.failures)
+
+    @property
+    def reached(self) -> str:
+        """How much of what is expected was reached."""
+        return f"{sum(bool(self.counts[n]) for n in EXPECTED)}/{len(EXPECTED)}"
 
     def missing(self) -> list[str]:
         """What had to be reached and was not."""

@@ -160,7 +160,7 @@ class Kafka:
     def shrink(self, tp: TopicPartition, to: int, *, unwatched: bool) -> None:
         """An unclean election: the log now ends at ``to``.  ``unwatched``: while no driver ran."""
         log = self.log(tp)
-        log.end = to
+        log.start, log.end = min(log.start, to), to
         log.visible = log.between(0, to)
         log.archive = [o for o in log.archive if o < to]
         if unwatched:

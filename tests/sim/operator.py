@@ -82,9 +82,15 @@ def _anywhere(world: World, tp: TopicPartition) -> int:
 
 
 def heal(world: World) -> None:
-    """The world becomes calm: services are up, and every partition gets one more record, so that no gap stays unseen."""
+    """The world becomes calm: services are up, and every partition gets one more record, so that no gap stays unseen.
+
+    A recreated topic that is exactly as long as the one that was read stays unseen until it has another record.
+    """
+    records = world.records()
     for tp in world.kafka.all():
         world.kafka.append(tp, 1)
+        if tp in records and world.kafka.log(tp).end == records[tp].end:
+            world.kafka.append(tp, 1)
     world.store.down_until = 0
     for server in world.servers:
         server.up_at = min(server.up_at, world.hub.now)

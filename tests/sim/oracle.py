@@ -100,6 +100,14 @@ class Oracle:
         if lost:
             raise Violation("token_is_content", f"{_say(lost[0])} was dropped: token {token} had named other rows")
 
+    def asked_for(self, topic: str, uid: int) -> bool:
+        """Whether the record was ever announced, and not given up since."""
+        offset, partition = uid % PARTITION, uid % SERIAL // PARTITION
+        said = self.announced.get((topic, partition), ())
+        return any(a.range.start <= offset < a.range.end for a in said) and not self._gave_up(
+            TopicPartition(topic, partition), uid
+        )
+
     def deleted(self, table: str, uids: Iterable[int]) -> None:
         """A person removed rows."""
         self.landed.difference_update((table, uid) for uid in uids)

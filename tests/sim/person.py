@@ -278,7 +278,8 @@ def first_lost(world: World, tp: TopicPartition) -> int | None:
     table, log = world.routes[tp.topic], world.kafka.log(tp)
     alive = [uid for uid in world.kafka.alive(tp, OffsetRange(log.start, log.end)) if world.accepts(uid)]
     there = [uid % PARTITION for uid in alive if world.oracle.has(table, uid)]
-    lost = [uid % PARTITION for uid in alive if not world.oracle.has(table, uid)]
+    asked = [uid for uid in alive if world.oracle.asked_for(tp.topic, uid)]
+    lost = [uid % PARTITION for uid in asked if not world.oracle.has(table, uid)]
     return lost[0] if lost and there and lost[0] < there[-1] else None
 
 

@@ -56,7 +56,7 @@ class SimCluster(Cluster):
     """The production cluster, whose clients reach simulated servers."""
 
     def __init__(self, config: Config, clock: HubClock, world: World) -> None:
-        super().__init__(config, clock, lambda _: None)
+        super().__init__(config, clock)
         self._world = world
 
     def client(self, urls: Sequence[str]) -> ClickHouseClient:
@@ -80,7 +80,6 @@ def config_of(world: World) -> Config:
         tuple(world.routes.items()),
         world.shards,
         world.chunk_offsets,
-        world.max_age_s,
         (
             ("on_gap", world.on_gap),
             ("on_rewind", world.on_rewind),
@@ -95,7 +94,6 @@ def _config(
     routes: tuple[tuple[str, str], ...],
     shards: int,
     chunk_offsets: int,
-    max_age_s: int,
     errors: Iterable[tuple[str, str]],
 ) -> Config:
     clickhouse = {
@@ -113,7 +111,7 @@ def _config(
             "clickhouse": clickhouse,
             "state": {"store": "memory", "timeout_s": STORE_TIMEOUT_S},
             "errors": dict(errors),
-            "in_doubt": {"max_age_s": max_age_s, "margin_s": MARGIN_S},
+            "in_doubt": {"margin_s": MARGIN_S},
         },
         environ={},
     )
@@ -132,10 +130,10 @@ def count_of(fingerprint: str) -> int:
 
 @cache
 def _counts() -> Mapping[str, int]:
-    world_of = {"sink": "s", "routes": (("t", "d.t"),), "chunk_offsets": 1, "max_age_s": 600, "errors": ()}
+    world_of = {"sink": "s", "routes": (("t", "d.t"),), "chunk_offsets": 1, "errors": ()}
     counts = {}
     for count in range(1, len(URLS) + 1):
         config = _config(shards=count, **world_of)
-        layout = Cluster(config, cast("Any", None), lambda _: None).layout(config.routes[0])
+        layout = Cluster(config, cast("Any", None)).layout(config.routes[0])
         counts[layout.fingerprint()] = count
     return counts

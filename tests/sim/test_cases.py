@@ -307,3 +307,38 @@ def test_case_j_a_chunk_again_after_a_part_of_its_shards(down: int) -> None:
     made.play()
     assert partial in ([], [0, 2])
     assert made.landed() == list(range(10))
+
+
+def test_an_old_backup_of_the_state_with_a_range_in_doubt_is_rebuilt_from_the_rows() -> None:
+    """A row is missing below later ones: the operator deletes from there on, as the message says.  The tokens of the
+    range that the backup has in doubt are remembered, and must not be used again.
+    """
+    made = in_doubt_10_to_20()
+    backup = dict(made.store.rows)
+    made.play()
+    assert made.landed() == list(range(31))
+    made.store.forget(backup)
+    made.reasons.add("state restored")
+    for server in made.servers:
+        server.remove("db.t0", TP, OffsetRange(14, 15))
+    made.play()
+    assert made.hub.counts["outcome CHS-229"] == 1
+    assert made.hub.counts["command CHS-331"] == 1
+    assert (made.record.range.end, made.record.phase, made.landed()) == (14, Phase.AFTER, list(range(14)))
+    made.play(start=14)
+    assert made.landed() == list(range(31))
+
+
+def test_rebuilding_takes_the_word_of_the_old_record_for_what_it_left_out() -> None:
+    """Offsets below the recorded end that have no row were skipped, or never asked for: nothing is deleted for them."""
+    made = scene(10).play(start=5)
+    backup = dict(made.store.rows)
+    made.kafka.append(TP, 5)
+    made.play()
+    made.store.forget(backup)
+    made.reasons.add("state restored")
+    made.play()
+    assert made.hub.counts["command CHS-331"] == 0
+    assert made.hub.counts["command recover --replace"] == 1
+    made.play()
+    assert made.landed() == list(range(5, 15))
