@@ -146,7 +146,8 @@ def _resend(  # noqa: PLR0917 - the last three are given by who carries it out
 ) -> StateRecord:
     wait_for_inserts(services, key, record)  # after the claim: from now on no older driver begins one
     one = {key: record}
-    refused = [*_unreadable(services, one), *_rows_refused(one, {key: count_landed_rows(services, key, record)})]
+    refused = list(_unreadable(services, one))
+    refused = refused or _rows_refused(one, {key: count_landed_rows(services, key, record)})
     if refused:
         raise several(refused)
     window = services.clickhouse.window(lambda _: None)
@@ -176,7 +177,8 @@ def _check_resend(
         for k in doubtful
         if not services.clickhouse.is_routed(k)
     ]
-    refused = refused or [*_unreadable(services, doubtful), *_rows_refused(doubtful, seen)]
+    refused = refused or list(_unreadable(services, doubtful))
+    refused = refused or _rows_refused(doubtful, seen)  # last: nobody is to delete rows of what cannot be sent again
     if refused:
         raise several(refused)
     if not senders_gone:

@@ -39,7 +39,7 @@ def main() -> int:
     for failure in report.failures:
         sys.stdout.write(f"{failure if options.no_shrink else shrink(failure)}\n")
     missing = report.missing() if options.expect_all or options.steps >= ENOUGH_STEPS else []
-    if missing and not report.failures:
+    if missing:
         sys.stdout.write(f"NOT REACHED: {', '.join(missing)}\n")
     return 1 if report.failures or missing else 0
 

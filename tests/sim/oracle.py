@@ -162,7 +162,9 @@ class Oracle:
             if by_person and self._gives_up and before is not None:
                 self.given_up.append((tp, record.topic_id, before.range))
                 return
-            self._check_landed(tp, table, record, rebuilt=by_person and (before is None or not before.in_doubt))
+            self._check_landed(
+                tp, table, record, rebuilt=by_person and (before is None or not before.in_doubt or before.expired)
+            )
             if before is not None and before.in_doubt:
                 self._check_within_log(tp, record)
                 self._check_given_up(tp, before, record)
@@ -187,7 +189,7 @@ class Oracle:
         self.epochs[new.key] = epoch
 
     def _check_landed(self, tp: TopicPartition, table: str, record: StateRecord, *, rebuilt: bool) -> None:
-        """``rebuilt`` from the table: what Kafka dropped unread was lost before."""
+        """``rebuilt`` from the table, or partly given up: what Kafka dropped unread was lost before."""
         if "log shrank" in self.kafka.reasons:
             return
         held = self.kafka.alive(tp, record.range) if rebuilt else self.kafka.held(tp, record.topic_id, record.range)

@@ -269,7 +269,8 @@ def decide_all(world: World, verdicts: Mapping[TopicPartition, Verdict]) -> None
 
 def missing(world: World, tp: TopicPartition, record: StateRecord) -> bool:
     """Whether the table lacks a record of the range."""
-    held = world.kafka.held(tp, record.topic_id, record.range)
+    kafka = world.kafka
+    held = kafka.alive(tp, record.range) if record.expired else kafka.held(tp, record.topic_id, record.range)
     return any(world.accepts(uid) and not world.oracle.has(world.routes[tp.topic], uid) for uid in held)
 
 

@@ -72,6 +72,14 @@ ranges in doubt; then the state is gone, or an earlier backup of it is back.
 DISASTER_SHARE = 0.1
 
 
+def _draw_kind(shape: Random, seed: int) -> TableKind:
+    """How the tables of a world deduplicate."""
+    replicated, window_s = shape.random() < 0.4, shape.choice([300, 900, 3600])
+    apart = Random(f"tables {seed}")
+    parts, views = apart.choice([1, 1, 2, 3]), (("db", "view"),) if apart.random() < VIEWS_SHARE else ()
+    return TableKind(replicated, shape.choice([1000, 10_000]), window_s, shape.random() < 0.9, parts, views)
+
+
 class World:
     """Built from a seed; ``run`` lets it go on for so many steps and then brings it to rest."""
 
@@ -85,16 +93,11 @@ class World:
         self.store = Store(hub, self.oracle, shape.choice([1, 2, 100]))
         self.bad = shape.choice([5, 11, 10**12])
         self.halt_on_bad_value = shape.random() < 0.1
-        replicated = shape.random() < 0.4
-        window_s = shape.choice([300, 900, 3600])
-        tables = Random(f"tables {seed}")
-        parts, views = tables.choice([1, 1, 2, 3]), (("db", "view"),) if tables.random() < VIEWS_SHARE else ()
-        window = shape.choice([1000, 10_000])
-        kind = TableKind(replicated, window, window_s, shape.random() < 0.9, parts, views)
+        kind = _draw_kind(shape, seed)
         one_table = shape.random() < 0.5
         self.routes = {t: "db.t" if one_table else f"db.{t}" for t in topics}
         self.kinds = dict.fromkeys(self.routes.values(), kind)
-        self.oracle.with_views.update(self.kinds if views else ())
+        self.oracle.with_views.update(self.kinds if kind.views else ())
         self.shards = shape.randint(1, 3)
         self.servers = [Server(hub, self.oracle, n, self.kinds, self.kafka.names) for n in range(3)]
         self.chunk_offsets = shape.randint(2, 6)
@@ -118,25 +121,29 @@ class World:
         if shape.random() < 0.15:
             self._start_at_latest()
         hub.factors.update(shape.choice(THEMES))
-        if parts > 1 or views:  # where an insert can land in part
+        if kind.parts > 1 or kind.views:  # where an insert can land in part
             hub.factors["server killed with an insert"] = 5.0
         if not kind.can_probe:  # elsewhere the rows that are there stop the start before the state is decided by
             hub.factors["state lost"] = 5.0
+        self._draw_events(seed, rare=allowed is None or bool(allowed))
+        small = Random(f"rounds {seed}")
+        self.round_offsets = small.randint(1, 8) if small.random() < ROUNDS_SHARE else None
+        hub.died = self.died
+
+    def _draw_events(self, seed: int, *, rare: bool) -> None:
+        """What happens in a few worlds only, and when."""
         apart = Random(f"special {seed}")
-        self.special = apart.choice([*SPECIAL, *[""] * 20]) if allowed is None or allowed else ""
+        self.special = apart.choice([*SPECIAL, *[""] * 20]) if rare else ""
         self.special_at = int(apart.random() * WORLD_STEPS)
         self.kafka.ids_hidden = self.special == "brokers gain topic ids"
         self.store.lags = self.special == "reads lag"
         if self.store.lags:
             self.reasons.add("reads lag")
         worse = Random(f"disaster {seed}")
-        chosen = worse.choice(DISASTERS) if worse.random() < DISASTER_SHARE and (allowed is None or allowed) else ""
+        chosen = worse.choice(DISASTERS) if worse.random() < DISASTER_SHARE and rare else ""
         self.disaster = chosen if self.tables_tell else ""
         self.backup_at, self.disaster_at = sorted(worse.sample(range(WORLD_STEPS), 2))
         self.backup: dict[str, Row] = {}
-        small = Random(f"rounds {seed}")
-        self.round_offsets = small.randint(1, 8) if small.random() < ROUNDS_SHARE else None
-        hub.died = self.died
 
     def _start_at_latest(self) -> None:
         """`starting_offsets = "latest"`: what was there before is not asked for."""
