@@ -24,6 +24,7 @@ OUTCOMES = [
     *("insert applied", "insert deduplicated", "late insert arrives", "piece sent", "empty piece"),
     *("probed: nothing there", "probed: all there", "probed: a part is there"),
     *("must probe", "announced again", "taken up", "deadline reached", "token may be forgotten"),
+    *("read from another topic", "still the topic", "planned beyond the log", "plan not held"),
     *("topic changed", "retention meanwhile", "still held", "Spark: concurrent query", "Spark: data loss under a read"),
     *("batch planned", "batch planned again", "batch committed", "driver at rest"),
 ]

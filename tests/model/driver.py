@@ -106,7 +106,8 @@ def _confirm(model: Model, state: State, d: Driver) -> Moves:
 
 
 def _still_held(model: Model, state: State, d: Driver) -> Moves:
-    if state.kafka.start > model.protocol.record(d.cache[1]).start and not model.skips("log start asked again"):
+    record, kafka = model.protocol.record(d.cache[1]), state.kafka
+    if (kafka.start > record.start or kafka.end < record.end) and not model.skips("log start asked again"):
         yield "retention meanwhile", now(state, d, pc="halt", halt="CHS-308")
     else:
         yield "still held", _after(model, state, d)
@@ -149,7 +150,18 @@ def _go_on(model: Model, state: State, d: Driver) -> State:
         return now(state, d, pc="halt")
     if d.reinsert:
         return now(state, d, pc="take up")
-    return now(state, d, pc="announce" if d.write else "commit")
+    return now(state, d, pc="readable" if d.write else "commit")
+
+
+def _readable(model: Model, state: State, d: Driver) -> Moves:
+    """Announced, a range that Kafka does not hold would be in doubt and could not be read again."""
+    assert d.write is not None
+    if state.kafka.end < d.write[1]:
+        yield "planned beyond the log", now(state, d, pc="halt", halt="CHS-301")
+    elif state.kafka.start > d.write[0]:
+        yield "plan not held", now(state, d, pc="halt", halt="CHS-307")
+    else:
+        yield "readable", now(state, d, pc="announce")
 
 
 def _announce(model: Model, state: State, d: Driver) -> Moves:
@@ -195,6 +207,7 @@ STEPS.update(
         "still held": _still_held,
         "decide: ids": _ids,
         "decide: bounds": _decide_bounds,
+        "readable": _readable,
         "announce": _announce,
         "halt": _halt,
     }

@@ -172,7 +172,7 @@ def kafka(model: Model, state: State) -> Moves:
     spent = model.spend(state, "kafka: topic recreated")
     if spent is not None:
         for end in {2, log.end}:
-            yield "kafka: topic recreated", _recreated(model, spent, end)
+            yield "kafka: topic recreated", recreated(model, spent, end)
     spent = model.spend(state, "kafka: ids hidden")
     if spent is not None and not model.happened(state, "kafka: topic recreated"):
         yield "kafka: ids hidden", spent._replace(kafka=log._replace(known=False))
@@ -185,7 +185,7 @@ def _with_life(archive: tuple[int, ...], serial: int, held: int) -> tuple[int, .
     return tuple(held if life == serial else rows for life, rows in enumerate(archive))
 
 
-def _recreated(model: Model, state: State, end: int) -> State:
+def recreated(model: Model, state: State, end: int) -> State:
     """Tasks of older attempts die with the topic; those of the range in doubt may go on, and read the new one."""
     log, record = state.kafka, _recorded(model, state)
     log = log._replace(

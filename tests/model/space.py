@@ -127,8 +127,8 @@ class Driver(NamedTuple):
 
 
 class Task(NamedTuple):
-    """A task attempt of a driver's job.  ``piece``: chunk × shards + shard; ``stage``: new, counted (probed, not there)
-    or sent; ``rows``: what it read of its chunk (serial, mask), serial -1 before it read.
+    """A task attempt of a driver's job.  ``piece``: chunk × shards + shard; ``stage``: new, asked (for the topic's id),
+    counted (probed, not there) or sent; ``rows``: what it read of its chunk (serial, mask), serial -1 before it read.
     """
 
     driver: int

@@ -119,9 +119,11 @@ def _piece(model: Model, state: State, task: Task) -> Iterator[tuple[str, State]
     index, shard = divmod(task.piece, task.shards)
     record = model.protocol.record(task.record)
     rows = chunk_rows & shard_mask(shard, task.shards, record.end)
-    if not rows:
+    if chunk_rows and shard == 0 and task.stage == "new" and record.topic_id is not None:
+        yield from _ask_topic(model, state, task)
+    elif not rows:
         yield "empty piece", _task(state, task, _next(task))
-    elif record.probe and task.stage == "new":
+    elif record.probe and task.stage in {"new", "asked"}:
         yield from _probe(model, state, task, rows)
     elif state.now >= task.deadline and not model.skips("deadline"):
         model.counts["deadline reached"] += 1
@@ -132,6 +134,17 @@ def _piece(model: Model, state: State, task: Task) -> Iterator[tuple[str, State]
     else:
         token = model.protocol.token(task.record, task.planned, index, shard)
         yield from _send(model, state, task, Copy(token, task.record, shard, serial, rows, state.now))
+
+
+def _ask_topic(model: Model, state: State, task: Task) -> Iterator[tuple[str, State]]:
+    """After a chunk was read, and before any of it is sent: was it the recorded topic?"""
+    record = model.protocol.record(task.record)
+    topic = topic_id(state.kafka.serial) if state.kafka.known else None
+    if topic != record.topic_id and not model.skips("id asked again"):
+        why = "CHS-304" if topic is None else "CHS-308"
+        yield "read from another topic", _failed(state, task, halt=why)
+    else:
+        yield "still the topic", _task(state, task, task._replace(stage="asked"))
 
 
 def _forgotten(model: Model, state: State, task: Task, shard: int) -> bool:
