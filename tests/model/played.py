@@ -5,6 +5,7 @@ Every port that driver and tasks are given is wrapped; what is called is written
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -12,17 +13,18 @@ from typing import Any
 
 import pytest
 
-from chsink.batch.ledger import Ledger
 from chsink.batch.model import Ack, Assignment, PlannedBatch
+from chsink.clickhouse.landing import assemble
 from chsink.errors import ChsinkError, HaltError
 from chsink.ports import Outcome, Row, Swap, Unanswered
 from chsink.statemachine.owner import decode_owner
 from chsink.statemachine.records import decode
 from tests.model.story import LOST, Run, Story, of_record
-from tests.sim import job
 from tests.sim.checkpoint import Checkpoint, Query
 from tests.sim.clickhouse import Client
 from tests.sim.hub import Group
+from tests.sim.job import Watcher
+from tests.sim.services import STREAM, services_of
 from tests.sim.spark import Runner
 from tests.sim.store import StoreClient
 from tests.sim.test_cases import TP, Scene
@@ -158,7 +160,7 @@ def played(story: Story, patch: pytest.MonkeyPatch) -> list[str]:
             _record_tasks(recorder, patched)
             group = Group(f"driver{number}")
             scene.drivers.append(group)
-            scene.hub.spawn(group, lambda of=recorder, who=group: _drive(of, who))
+            scene.hub.spawn(group, partial(_drive, recorder, group))
             while scene.hub.step():
                 pass
         calls += [f"run {number}", *recorder.calls]
@@ -166,22 +168,21 @@ def played(story: Story, patch: pytest.MonkeyPatch) -> list[str]:
 
 
 def _drive(recorder: Recorder, group: Group) -> None:
-    """As ``Sink.start`` and ``foreachBatch`` use a driver."""
+    """As ``Sink.start`` and ``foreachBatch`` use a driver, without the start's own checks of rows, logs and checkpoint."""
     scene, hub = recorder.scene, recorder.scene.hub
-    clock, attempts = job.HubClock(hub, 0), iter(range(1 << 30))
+    services = services_of(scene, 0)
     store: Any = Store(StoreClient(scene.store), recorder)
-    ledger = Ledger(store, scene.sink, group.name, clock, lambda: f"{group.name}.{next(attempts)}", retry_for_ms=5_000)
-    driver = job._driver(scene, ledger, clock)
-    window: Any = Port("window", driver.window, recorder)
     kafka: Any = Port("kafka", scene.kafka, recorder)
-    driver = replace(driver, window=window, kafka=kafka)
-    jobs = Jobs(scene, clock)
+    driver, _ = assemble(services.clickhouse, store, kafka, STREAM, Watcher(scene))
+    window: Any = Port("window", driver.window, recorder)
+    driver = replace(driver, window=window)
+    jobs = Jobs(scene, services.clock)
     jobs.recorder = recorder
     query = Query(hub, scene.kafka, scene.checkpoint, recorder.run.limit)
     try:
-        driver.claim({str(scene.shards): str(scene.shards)})
+        driver.claim(services.clickhouse.layouts)
         driver.settle_all(jobs)
-        query.start({TP: 0})
+        query.start(json.dumps({TP.topic: {str(TP.partition): 0}}))
         while True:
             recorder.call("spark.plan")
             batch = query.next_batch()
@@ -193,7 +194,7 @@ def _drive(recorder: Recorder, group: Group) -> None:
     except HaltError as halt:
         recorder.calls.append(f"halt {halt.id}")
     except ChsinkError:
-        """A task reported it: the model's driver ends there, too."""
+        pass  # a task reported it: the model's driver ends there, too
     scene.gone(group)
 
 
@@ -207,7 +208,7 @@ def _record_tasks(recorder: Recorder, patched: pytest.MonkeyPatch) -> None:
 
     def asked(client: Client, sql: str, parameters: Any = None) -> Any:
         if in_task():
-            views = "task.views" if "dependencies_table" in sql else f"task.rows {client.url}"
+            views = "task.views" if "dependencies_table" in sql else f"task.rows shard{client.server.number}"
             recorder.call("task.look" if "uptime()" in sql else views)
         return query(client, sql, parameters)
 

@@ -8,9 +8,11 @@ from __future__ import annotations
 import pytest
 
 from tests.model.ledger import STEPS
+from tests.model.model import Model
 from tests.model.played import played
+from tests.model.space import Driver, State
 from tests.model.story import LOST, UNANSWERED, Run, Story
-from tests.model.walked import CALLS, Walk
+from tests.model.walked import CALLS, Asked, Calls, Walk
 
 BEFORE, AFTER = ("store.swap BEFORE [0, 4)", 1), ("store.swap AFTER [0, 4)", 1)
 AGAIN = {
@@ -105,9 +107,16 @@ def test_a_change_of_the_model_alone_is_noticed(step: str, instead: str, monkeyp
 
 def test_every_step_of_the_model_names_its_calls_and_is_reached(monkeypatch: pytest.MonkeyPatch) -> None:
     reached: set[str] = set()
-    for name in CALLS:
-        ask = CALLS[name]
-        monkeypatch.setitem(CALLS, name, lambda *of, name=name, ask=ask: reached.add(name) or ask(*of))
+
+    def reaching(name: str, ask: Asked) -> Asked:
+        def asked(model: Model, state: State, driver: Driver) -> Calls:
+            reached.add(name)
+            return ask(model, state, driver)
+
+        return asked
+
+    for name, ask in list(CALLS.items()):
+        monkeypatch.setitem(CALLS, name, reaching(name, ask))
     for story in STORIES.values():
         Walk(story).trace()
     assert reached == set(CALLS) == set(STEPS)

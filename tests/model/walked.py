@@ -16,6 +16,7 @@ from tests.model.spark import restarted, task_moves
 from tests.model.story import Run, Story, of_record
 
 Calls = tuple[str, ...]
+Asked = Callable[[Model, State, Driver], Calls]
 BOUNDS: Calls = ("kafka.log_ends", "kafka.log_starts")
 
 
@@ -41,11 +42,11 @@ def _write(model: Model, state: State, d: Driver) -> Calls:
     return (f"store.swap {of_record(model.protocol.record(d.want))}",)
 
 
-def _steady(*calls: str) -> Callable[[Model, State, Driver], Calls]:
+def _steady(*calls: str) -> Asked:
     return lambda model, state, d: calls
 
 
-CALLS: dict[str, Callable[[Model, State, Driver], Calls]] = {
+CALLS: dict[str, Asked] = {
     "claim: read": _steady("store.load"),
     "claim: write": _claim,
     "rows": _steady("store.load"),
