@@ -161,7 +161,8 @@ class ClickHouse(Section):
     insert_timeout_s: float = Field(default=120, gt=0, le=86_400)
     """Timeout of one attempt of an insert, in seconds."""
     retry_for_s: float = Field(default=300, ge=0, le=86_400)
-    """How long to retry an insert or a query, in seconds, pauses included."""
+    """How long to retry an insert, or a query of a batch, in seconds, pauses included. The checks of a start are not
+    retried: if a server does not answer them, the job ends with exit code 5, and its supervisor starts it again."""
     settings: Settings = Field(default_factory=dict)
     """Further ClickHouse settings for every insert."""
 
@@ -222,6 +223,9 @@ class Observe(Section):
     """Minimum log level."""
     metrics_port: int | None = Field(default=None, ge=0, le=65_535)
     """Port of the driver that serves Prometheus metrics; 0 chooses a free port. Default: no metrics."""
+    metrics_host: Text = "127.0.0.1"
+    """Address on which the metrics are served. The default is reachable from the driver's own machine only; `0.0.0.0`
+    serves them, without a password, on all its IPv4 interfaces."""
     progress: Literal["auto", "never"] = "auto"
     """`auto` shows a progress bar on a terminal."""
 

@@ -325,7 +325,7 @@ DOUBT_NOT_ROUTED = Entry(
     "CHS-227",
     PreflightError,
     "{what}, for table {table}, but no route leads to this table: the start will halt with CHS-313",
-    "restore the [[route]]; or check the table and run {resolve} with --landed or --lost",
+    "restore the [[route]]; or check the table and run `{resolve}` with --landed or --lost",
     ok="nothing is in doubt",
 )
 DOUBT_CHANGED = Entry(
@@ -333,28 +333,37 @@ DOUBT_CHANGED = Entry(
     "CHS-227",
     PreflightError,
     "{what}, and this has changed since: {changed}; the start will halt with CHS-309",
-    "undo the change until the range is settled; or keep it and run {resolve} with --resend",
+    "undo the change until the range is settled; or keep it and run `{resolve}` with --resend",
 )
 DOUBT_SENT_AGAIN = Entry(
     "DOUBT_SENT_AGAIN",
     "CHS-227",
     PreflightError,
-    "{what}; chsink can send it again under the same tokens",
-    "nothing to do: the next start settles it",
+    "{what}; its tokens are remembered: what is sent again does not land twice",
+    "nothing to do: the next start settles it, if Kafka still holds it",
 )
 DOUBT_PROBED = Entry(
     "DOUBT_PROBED",
     "CHS-227",
     PreflightError,
     "{what}, and {why}: chsink will look for its rows by offset",
-    "nothing to do: the next start settles it",
+    "nothing to do: the next start settles it, if Kafka still holds it",
+)
+DOUBT_EXPIRED = Entry(
+    "DOUBT_EXPIRED",
+    "CHS-227",
+    PreflightError,
+    "{tp} {range} is in doubt, and Kafka no longer holds all of it: its log starts at {start}. The start will halt "
+    "with CHS-308",
+    "check the table, then run `chsink state resolve {arguments}` with --landed if all rows of the range are there, "
+    "with --expired to land the part that Kafka still holds, or with --lost",
 )
 DOUBT_NOT_PROBED = Entry(
     "DOUBT_NOT_PROBED",
     "CHS-227",
     PreflightError,
     "{what}, and {why}; chsink cannot look for its rows in {table}: the start will halt with CHS-317",
-    "check whether the table holds its rows, then run {resolve} with --landed, --resend or --lost",
+    "check whether the table holds its rows, then run `{resolve}` with --landed, --resend or --lost",
 )
 LAYOUT_OLDER = Entry(
     "LAYOUT_OLDER",
@@ -438,8 +447,9 @@ METRICS_PORT = Entry(
     "METRICS_PORT",
     "CHS-235",
     PreflightError,
-    "the metrics cannot be served on port {port}: {reason}",
-    "set observe.metrics_port to a port that is free on the driver, or to 0 to take any free port",
+    "the metrics cannot be served on {host} port {port}: {reason}",
+    "set observe.metrics_port to a port that is free on the driver, or to 0 to take any free port; "
+    "observe.metrics_host must be an address of the driver's machine",
 )
 PACKAGES_MISSING = Entry(
     "PACKAGES_MISSING",

@@ -102,7 +102,7 @@ SPARK_STOPPED = Entry(
     "CHS-708",
     UnavailableError,
     "Spark stopped the query: {reason}",
-    "see Spark's log, then start again",
+    'start again; if it stops again, set observe.log_level = "debug" to log Spark\'s whole trace',
 )
 TARGET_UNANSWERED = Entry(
     "TARGET_UNANSWERED",

@@ -63,6 +63,9 @@ def _retention(
 ) -> Iterator[Finding]:
     retention_ms = kafka.retention_ms(topic)
     ends, starts = kafka.log_ends(mine), kafka.log_starts(mine)
+    for tp, record in mine.items():
+        if record.in_doubt and starts[tp] > record.start and not record.expired:
+            yield found(Severity.WARNING, preflight.DOUBT_EXPIRED, tp=tp, range=record.range, start=starts[tp])
     unread = {tp: r.end for tp, r in mine.items() if ends[tp] > r.end}
     expired = sum(max(0, starts[tp] - end) for tp, end in unread.items())
     old = 0

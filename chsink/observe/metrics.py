@@ -53,15 +53,15 @@ class Metrics:
             registry=self.registry,
         )
 
-    def serve(self, port: int) -> int:
-        """Serve ``/metrics`` on this machine; 0 takes a free port.  Returns the port.
+    def serve(self, host: str, port: int) -> int:
+        """Serve ``/metrics`` on this address; port 0 takes a free one.  Returns the port.
 
         Raises PreflightError CHS-235 when the port cannot be had.
         """
         try:
-            server, _thread = start_http_server(port, registry=self.registry)
+            server, _thread = start_http_server(port, host, registry=self.registry)
         except OSError as error:
-            raise preflight.METRICS_PORT(port=port, reason=error.strerror or error) from error
+            raise preflight.METRICS_PORT(host=host, port=port, reason=error.strerror or error) from error
         return int(server.server_port)
 
     @contextmanager

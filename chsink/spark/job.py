@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
+import re
 import signal
 import sys
 from types import FrameType
@@ -25,6 +27,8 @@ POLL_S = 1
 LAST_WRITE_S = 10
 NO_ANSWER = (Py4JError, ConnectionError)
 STREAMING = "org.apache.spark.sql.execution.streaming.runtime"
+ADVICE = re.compile(r" Consider setting .*|\s*SQLSTATE: .*")
+LONGEST_REASON = 500
 DATA_LOSS = ("KAFKA_DATA_LOSS", "failOnDataLoss", "data may have been")
 PERMANENT = {
     ("ModuleNotFoundError:", "PACKAGE_NOT_INSTALLED", "UNSUPPORTED_PACKAGE_VERSION"): preflight.WORKER_LACKS_PACKAGE,
@@ -57,7 +61,7 @@ def session(config: Config, jars: str | None = None) -> SparkSession:
     try:
         spark = builder.getOrCreate()
     except (PySparkException, *NO_ANSWER) as error:
-        raise services.SPARK_NOT_STARTED(reason=_first_line(error)) from error
+        raise services.SPARK_NOT_STARTED(reason=_reason(error)) from error
     spark.sparkContext.setLogLevel("ERROR")
     return spark
 
@@ -78,7 +82,8 @@ def run(config: Config, spark: SparkSession) -> None:
     sink = Sink(config)
     try:
         if config.observe.metrics_port is not None:
-            sink.log.info("metrics", port=sink.metrics.serve(config.observe.metrics_port))
+            host = config.observe.metrics_host
+            sink.log.info("metrics", host=host, port=sink.metrics.serve(host, config.observe.metrics_port))
         try:
             query = sink.start(sink.stream(spark))
         except (PySparkException, *NO_ANSWER) as error:  # while ranges in doubt are being settled
@@ -106,7 +111,9 @@ def _await(query: StreamingQuery, sink: Sink, stop: _StopSignals) -> None:
         if isinstance(sink.failure, ChsinkError):
             raise sink.failure from None
         sink.check_owned()  # another driver on the same checkpoint first appears as an error of Spark's
-        sink.log.error("Spark's error", trace=without_values(str(error)))  # noqa: TRY400 - Spark's trace has the cause
+        # The reason of a failure of Spark is in its message; an error of another kind is a bug, and needs the trace.
+        ours = sink.failure is not None and not isinstance(sink.failure, PySparkException | Py4JError | ConnectionError)
+        sink.log.log(logging.ERROR if ours else logging.DEBUG, "Spark's error", trace=without_values(str(error)))
         raise _stopped(error) from error
     except NO_ANSWER as error:
         if not stop.received:
@@ -130,18 +137,25 @@ def _end(query: StreamingQuery, sink: Sink, stop: _StopSignals) -> None:
 def _stopped(error: Exception) -> ChsinkError:
     """What a failure of Spark means for the user."""
     if any(mark in str(error) for mark in DATA_LOSS):
-        return halts.SOURCE_MISSES_OFFSETS(reason=_first_line(error))
+        return halts.SOURCE_MISSES_OFFSETS(reason=_reason(error))
     for marks, entry in PERMANENT.items():
         if line := next((line for line in str(error).splitlines() if any(m in line for m in marks)), ""):
             return entry(reason=without_values(line.strip()))
-    return services.SPARK_STOPPED(reason=_first_line(error))
+    return services.SPARK_STOPPED(reason=_reason(error))
 
 
-def _first_line(error: Exception) -> str:
+def _reason(error: Exception) -> str:
     if isinstance(error, NO_ANSWER) and not isinstance(error, Py4JJavaError):
         return "its Java process ended, or does not answer"
-    text = str(error.java_exception) if isinstance(error, Py4JJavaError) else str(error)
-    return without_values(next(iter(text.splitlines()), ""))
+    return reason_in(str(error.java_exception) if isinstance(error, Py4JJavaError) else str(error))
+
+
+def reason_in(text: str) -> str:
+    """One line of Spark's message that says why: of the Java exception, or behind ``Reason:``; else the first one."""
+    lines = [line.strip() for line in text.partition("=== Streaming Query ===")[0].splitlines()] or [""]
+    said = [line.removeprefix(":").strip() for line in lines if line.startswith((": ", "Reason: "))]
+    reason = ADVICE.sub("", (said or lines)[0].removeprefix("Reason: "))
+    return without_values(reason)[:LONGEST_REASON]
 
 
 class _StopSignals:

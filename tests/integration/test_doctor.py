@@ -431,7 +431,7 @@ def test_what_is_in_doubt(bench: Bench) -> None:
     [finding] = bench.doctor().of("CHS-227")
 
     assert finding["severity"] == "info"
-    assert "chsink can send it again under the same tokens" in finding["sentence"]
+    assert "its tokens are remembered: what is sent again does not land twice" in finding["sentence"]
 
 
 def test_in_doubt_for_longer_than_its_server_has_been_up(bench: Bench) -> None:

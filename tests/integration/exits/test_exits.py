@@ -12,7 +12,9 @@ from collections import Counter
 
 import pytest
 from pyspark.sql import SparkSession
+from typer.testing import CliRunner
 
+from chsink.cli.main import app
 from chsink.embedded.stack import Stack
 from chsink.embedded.topics import delete_records
 from chsink.errors import ChsinkError, HaltError
@@ -215,6 +217,10 @@ def test_a_part_expired(half: Job, spark: SparkSession) -> None:
     forgotten(half)
     for n in (0, 1):
         delete_records(half.bootstrap, half.topic, n, 15)
+    found = json.loads(CliRunner().invoke(app, ["doctor", "-c", str(half.file()), "--json"]).stdout)["findings"]
+    expired = [f for f in found if "Kafka no longer holds all of it" in f["sentence"]]
+    assert [f["id"] for f in expired] == ["CHS-227"] * 2
+    assert f"`chsink state resolve {half.topic} 0`" in expired[0]["fix"]
     error = halted("IN_DOUBT_LOST", half, spark)
 
     follow(half, error, "--expired")

@@ -11,6 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from chsink.cli.main import app
+from chsink.config.sections import Observe
 from chsink.errors import PreflightError
 from chsink.observe.metrics import Metrics
 from tests.unit.config.conftest import LEAST
@@ -34,13 +35,22 @@ def test_a_missing_checkpoint_is_said_before_spark_is_loaded(tmp_path: Path) -> 
 
 
 def test_a_metrics_port_that_is_taken() -> None:
-    with socket.create_server(("0.0.0.0", 0)) as other:
+    with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         with pytest.raises(PreflightError, match="CHS-235") as raised:
-            Metrics("flights").serve(port)
+            Metrics("flights").serve("127.0.0.1", port)
 
-    assert f"port {port}: Address already in use" in raised.value.message
+    assert f"127.0.0.1 port {port}: Address already in use" in raised.value.message
     assert "observe.metrics_port" in raised.value.hint
+
+
+def test_metrics_are_served_on_the_given_address_only() -> None:
+    """Every address of 127.0.0.0/8 is this machine: where only one is listened on, another one refuses."""
+    port = Metrics("flights").serve("127.0.0.1", 0)
+    socket.create_connection(("127.0.0.1", port), 5).close()
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.2", port), 5)
+    assert Observe().metrics_host == "127.0.0.1"
 
 
 def test_what_json_means_for_a_job() -> None:
