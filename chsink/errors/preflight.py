@@ -172,7 +172,7 @@ SETTING_INVALID = Entry(
     "CHS-215",
     PreflightError,
     "{url} refuses the setting {name} = {value}, which every insert carries: {refusal}",
-    "correct [clickhouse.settings], or for max_execution_time clickhouse.insert_timeout_s",
+    "correct the setting in [clickhouse.settings]; max_execution_time is set by clickhouse.insert_timeout_s",
 )
 GRANT_MISSING = Entry(
     "GRANT_MISSING",
@@ -278,9 +278,9 @@ CLOCKS_DIFFER = Entry(
     "CLOCKS_DIFFER",
     "CHS-224",
     PreflightError,
-    "the clock of {url} is {seconds} s {side} the driver's, and in_doubt.margin_s is {margin}: chsink could "
-    "not judge how long a token is remembered",
-    "synchronize the clocks (NTP); a larger in_doubt.margin_s tolerates more",
+    "the clock of {url} is {seconds} s {side} the driver's, but in_doubt.margin_s allows only {margin} s: chsink cannot "
+    "tell how long ClickHouse remembers a token",
+    "synchronize the clocks (NTP), or raise in_doubt.margin_s",
     ok="the clocks of {url} and the driver agree within {seconds} s",
 )
 RECORDS_EXPIRED = Entry(
