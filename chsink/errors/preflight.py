@@ -278,8 +278,8 @@ CLOCKS_DIFFER = Entry(
     "CLOCKS_DIFFER",
     "CHS-224",
     PreflightError,
-    "the clock of {url} is {seconds} s {side} the driver's, but in_doubt.margin_s allows only {margin} s: chsink cannot "
-    "tell how long ClickHouse remembers a token",
+    "the clock of {url} is {seconds} s {side} the driver's, but in_doubt.margin_s allows only {margin} s: chsink "
+    "cannot tell how long ClickHouse remembers a token",
     "synchronize the clocks (NTP), or raise in_doubt.margin_s",
     ok="the clocks of {url} and the driver agree within {seconds} s",
 )
