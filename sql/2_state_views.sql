@@ -13,6 +13,7 @@ SELECT
     JSONExtractInt(body, 'end') AS range_end,
     JSONExtractInt(body, 'first') AS first_offset,
     JSONExtract(body, 'gaps', 'Array(Tuple(Int64, Int64))') AS gaps,
+    JSONExtractInt(body, 'skipped') AS skipped,
     fromUnixTimestamp64Milli(JSONExtractInt(body, 'before_at'), 'UTC') AS before_at_utc,
     JSONExtractInt(body, 'epoch') AS epoch,
     JSONExtract(body, 'topic_id', 'Nullable(String)') AS topic_id,
