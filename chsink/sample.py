@@ -16,6 +16,7 @@ from typing import TypeVar
 import msgspec
 import pyarrow as pa
 
+from chsink.clickhouse.landing import IDENTITY_FIELDS
 from chsink.clickhouse.pieces import by_shard
 from chsink.clickhouse.table import TargetTable
 from chsink.config import Route
@@ -55,6 +56,7 @@ class Sample:
     decoder: Decoder
     skip_tombstones: bool = False
     records: int = 0
+    bytes: int = 0
     bad: dict[tuple[str | None, str], Occurrences] = field(default_factory=dict)
     unknown: dict[str, Occurrences] = field(default_factory=dict)
     rows: Counter[int] = field(default_factory=Counter)
@@ -62,6 +64,7 @@ class Sample:
     def add(self, records: pa.RecordBatch) -> None:
         """Decode and shard records as a task would, and count what becomes of them."""
         self.records += records.num_rows
+        self.bytes += records.select(list(dict.fromkeys((*IDENTITY_FIELDS, *self.decoder.record_fields)))).nbytes
         prepared = by_shard(self.decoder.decode(records), self.layout, self.table)
         for piece in prepared.pieces:
             self.rows[piece.shard] += piece.batch.num_rows
@@ -97,6 +100,26 @@ class Sample:
         shares = ", ".join(f"{name} {self.rows[shard]:,}" for shard, name in shards.items())
         yield found(Severity.INFO, values.SAMPLE_ROWS, rows=f"{self.rows.total():,}", shares=shares, **place)
 
+    def chunk_finding(self, chunk_offsets: int, max_chunk_bytes: int) -> Iterator[Finding]:
+        """Whether chunks of such records stay below the limit, with as much again to spare."""
+        if not self.records:
+            return
+        size = self.bytes / self.records
+        expected = f"{size * chunk_offsets:,.0f}"
+        if size * chunk_offsets * 2 <= max_chunk_bytes:
+            yield passed(values.SAMPLE_TOO_LARGE, topic=self.route.topic, expected=expected)
+            return
+        yield found(
+            Severity.WARNING,
+            values.SAMPLE_TOO_LARGE,
+            topic=self.route.topic,
+            size=f"{size:,.0f}",
+            chunk=f"{chunk_offsets:,}",
+            expected=expected,
+            limit=f"{max_chunk_bytes:,}",
+            fitting=max(1, int(max_chunk_bytes / 2 / size)),
+        )
+
     def _unknown(self, place: Mapping[str, str]) -> Iterator[Finding]:
         columns = [c.name for c in self.table.insertable]
         for name, seen in sorted(self.unknown.items(), key=lambda item: -item[1].count)[:MAX_NAMED]:
@@ -128,6 +151,7 @@ def sample_findings(services: Services, count: int, progress: Progress) -> Itera
                 for records in sampler.read(tp, log, count):
                     sample.add(records)
             progress(route.topic, len(logs), len(logs))
+            yield from sample.chunk_finding(config.clickhouse.chunk_offsets, config.clickhouse.max_chunk_bytes)
             yield from sample.findings({at: shard.url for at, shard in enumerate(target.shards)}, skips=skips)
 
 

@@ -10,6 +10,7 @@ too.  A table that does not allow looking means halt, never a guess.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -30,6 +31,11 @@ ROUND_S = 3600
 """A round is planned as if its sends had no longer than this: a retry begins at its first chunk."""
 SEND_FOR_S = 86_400
 """No task sends later than this after it was given its range: what a person decides meanwhile is not undone later."""
+_WAITING = (
+    "%s is still running an insert of %s %s. Waiting up to %d s until it ends; then chsink looks for the rows. To end "
+    "it at once, find it in system.processes and stop it with KILL QUERY"
+)
+_log = logging.getLogger(__name__)
 BEYOND = 2**62
 """Above any offset."""
 
@@ -132,7 +138,11 @@ class DedupWindow:
         """
         give_up = self.clock.now_ms() + self.insert_s * 1000
         for server in servers or [shard.client for shard in self.shards(key.table, record.layout)]:
+            told = False
             while _running(server, token_head(key, record)):
+                if not told:
+                    told = True
+                    _log.warning(_WAITING, server.url, key.topic_partition, record.range, self.insert_s)
                 if self.clock.now_ms() >= give_up:
                     raise services.STILL_INSERTING(url=server.url, tp=key.topic_partition, range=record.range)
                 self.clock.sleep(LOOK_AGAIN_S)

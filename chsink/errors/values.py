@@ -79,6 +79,15 @@ SAMPLE_ROWS = Entry(
     "{topic}: the sample would become {rows} rows of {table}, by shard: {shares}",
     "if the shares surprise you, check clickhouse.shard_key and the weights",
 )
+SAMPLE_TOO_LARGE = Entry(
+    "SAMPLE_TOO_LARGE",
+    "CHS-510",
+    PreflightError,
+    "{topic}: the sampled records have {size} bytes on average, so a chunk of {chunk} offsets would have about "
+    "{expected} bytes, and clickhouse.max_chunk_bytes is {limit}: the job would halt with CHS-603",
+    "set clickhouse.chunk_offsets to {fitting} or less",
+    ok="a chunk of {topic} would have about {expected} bytes",
+)
 SAMPLE_EMPTY = Entry(
     "SAMPLE_EMPTY",
     "CHS-509",

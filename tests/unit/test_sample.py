@@ -102,6 +102,21 @@ def test_rows_by_shard(sample: Sample) -> None:
     assert min(sample.rows.values()) > 400
 
 
+@pytest.mark.parametrize(("chunk_offsets", "fits"), [(100, True), (1000, False)])
+def test_chunks_that_would_be_too_large(sample: Sample, chunk_offsets: int, fits: bool) -> None:
+    """``fitting`` is what the fix says to set: it then passes."""
+    assert list(sample.chunk_finding(chunk_offsets, 1 << 20)) == []
+    sample.add(records(*({"id": i, "name": "x" * 2000, "flag": 0} for i in range(10))))
+
+    [finding] = sample.chunk_finding(chunk_offsets, 1 << 20)
+
+    assert (finding.id, finding.severity) == ("CHS-510", Severity.OK if fits else Severity.WARNING)
+    if not fits:
+        fitting = int(finding.fix.split()[3])
+        [finding] = sample.chunk_finding(fitting, 1 << 20)
+        assert finding.severity is Severity.OK
+
+
 def test_an_empty_topic(sample: Sample) -> None:
     [finding] = sample.findings(SHARDS, skips=False)
     assert (finding.severity, finding.sentence) == (Severity.INFO, "t holds no record to sample")

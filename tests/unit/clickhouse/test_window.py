@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -67,6 +68,17 @@ def test_an_insert_that_does_not_end_is_an_error(server: Server) -> None:
     with pytest.raises(UnavailableError, match="CHS-710"):
         window(server).wait_for_inserts(KEY, in_doubt(700))
     assert sum(server.clock.slept) == 120
+
+
+def test_a_wait_for_an_insert_is_announced_once(server: Server, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING, "chsink")
+    server.running = 3
+    window(server).wait_for_inserts(KEY, in_doubt(10))
+    [line] = [record.getMessage() for record in caplog.records]
+    for words in (server.url, "topic-3 [10, 20)", "up to 120 s", "KILL QUERY"):
+        assert words in line
+    window(server).wait_for_inserts(KEY, in_doubt(10))
+    assert len(caplog.records) == 1
 
 
 def test_once_probed_always_probed(server: Server) -> None:
