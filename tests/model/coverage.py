@@ -26,7 +26,7 @@ OUTCOMES = [
     *("must probe", "announced again", "taken up", "deadline reached", "token may be forgotten"),
     *("read from another topic", "still the topic", "planned beyond the log", "plan not held"),
     *("topic changed", "retention meanwhile", "still held", "Spark: concurrent query", "Spark: data loss under a read"),
-    *("batch planned", "batch planned again", "batch committed", "driver at rest"),
+    *("batch planned", "batch planned again", "batch committed", "another round", "driver at rest"),
 ]
 EXPECTED = [*CELLS, "cell cropped", *FAULTS, *REASONS, *OUTCOMES]
 

@@ -80,10 +80,11 @@ def _run(model: Model, state: State, d: Driver) -> State:
     number = d.cache[1]
     record = model.protocol.record(number)
     shards = d.layout if model.skips("recorded layout") else int(record.layout)
-    planned = d.planned if d.planned is not None and not d.exact else (record.start, record.end)
+    exact = reads_exactly(d)
+    planned = d.planned if d.planned is not None and not exact else (record.start, record.end)
     deadline = model.deadline(record.before_at)
     job = d.used + 1
-    task = Task(d.number, job, number, d.exact, planned, deadline, shards)
+    task = Task(d.number, job, number, exact, planned, deadline, shards)
     state = state._replace(tasks=tuple(sorted((*state.tasks, task))))
     if model.skips("AFTER comes last"):
         return writing(state, d._replace(used=job), model.protocol.after(number, d.epoch), "landed")
@@ -97,9 +98,9 @@ def _confirm(model: Model, state: State, d: Driver) -> Moves:
     if topic != record.topic_id and not model.skips("id asked again"):
         why = "CHS-304" if None in (topic, record.topic_id) else "CHS-308"
         yield "topic changed", now(state, d, pc="halt", halt=why)
-    elif d.exact and "facts" in model.world.split:
+    elif reads_exactly(d) and "facts" in model.world.split:
         yield "still the same topic", now(state, d, pc="still held")
-    elif d.exact:
+    elif reads_exactly(d):
         yield from _still_held(model, state, d)
     else:
         yield "still the same topic", _after(model, state, d)
@@ -122,24 +123,38 @@ def _landed(model: Model, state: State, d: Driver) -> State:
         return LOCAL[d.resume](model, state, d._replace(exact=False, resume=""))
     if d.reinsert:
         return _go_on(model, state, d._replace(reinsert=False))
+    assert d.write is not None and d.rest is not None
+    rest = (d.write[1], d.rest[1])
+    if rest[0] < rest[1]:
+        model.counts["another round"] += 1
+        return now(state, d, pc="decide: ids", gap=None, write=None, rest=rest, whole=False)
     return now(state, d, pc="commit", gap=None, write=None)
+
+
+def reads_exactly(d: Driver) -> bool:
+    """Settling, and a batch that does not land whole, read Kafka, not the batch at hand."""
+    return d.exact or (d.planned is not None and not d.whole)
 
 
 # --- one batch -------------------------------------------------------------------------------------------------------
 
 
 def _decide_bounds(model: Model, state: State, d: Driver) -> Moves:
-    assert d.planned is not None
+    assert d.planned is not None and d.rest is not None
     record, history = model.protocol.record(d.cache[1]), d.planned[0] > d.initial
     # Kafka's bounds are asked only where the plan does not simply go on
-    odd = d.planned[0] != record.end or record.topic_id is None
+    odd = d.rest[0] != record.end or record.topic_id is None
     start = state.kafka.start if odd or record.in_doubt else NOT_ASKED
     facts = (d.facts[0], start, state.kafka.end if odd else NOT_ASKED)
-    verdict = model.protocol.decide(d.cache[1], d.planned, facts, d.pipeline, history=history)
+    verdict = model.protocol.decide(d.cache[1], d.rest, facts, d.pipeline, history=history)
+    most = model.world.round_offsets or d.rest[1]
+    write = verdict.write and (verdict.write[0], min(verdict.write[1], verdict.write[0] + most))
+    readable = start == NOT_ASKED or start <= d.rest[0]
+    whole = d.rest == d.planned and d.rest[1] - d.rest[0] <= most and readable
     model.counts[f"cell {verdict.because}"] += 1
     model.counts["cell cropped"] += verdict.cropped
     d = d._replace(
-        reinsert=verdict.reinsert, gap=verdict.gap, write=verdict.write, fresh=verdict.fresh, halt=verdict.halt
+        reinsert=verdict.reinsert, gap=verdict.gap, write=write, fresh=verdict.fresh, halt=verdict.halt, whole=whole
     )
     yield "decided", _settle_then(model, state, d, "go on")
 
@@ -192,7 +207,18 @@ def _owned(model: Model, state: State, d: Driver) -> State:
 
 def _plan(model: Model, state: State, d: Driver) -> State:
     return now(
-        state, d, pc="plan", planned=None, reinsert=False, gap=None, write=None, fresh=False, halt="", facts=(0, 0, 0)
+        state,
+        d,
+        pc="plan",
+        planned=None,
+        rest=None,
+        whole=True,
+        reinsert=False,
+        gap=None,
+        write=None,
+        fresh=False,
+        halt="",
+        facts=(0, 0, 0),
     )
 
 

@@ -22,7 +22,7 @@ class World:
     """What one small world is made of.  ``faults``: how often each may happen, ``any``: how many in all.
 
     ``eager``: a driver claims and settles at its start; else with its first batch.
-    ``claims_only``: and does no more.  ``limits``: offsets a batch, the usual first.  ``holes``: offsets without a record.
+    ``claims_only``: and does no more.  ``limits``: offsets a batch, the usual first; ``round_offsets``: offsets a round.  ``holes``: offsets without a record.
     ``window`` (of a replicated table) and ``margin`` are in ticks; ``known``: whether brokers tell topic ids at first; ``split``: which port calls are taken apart (loads of the store, questions to Kafka, reads and sends).
     """
 
@@ -36,6 +36,7 @@ class World:
     chunk_offsets: int = 2
     shards: int = 1
     limits: tuple[int, ...] = (2,)
+    round_offsets: int | None = None
     starts: int = 2
     replicated: bool = False
     window_blocks: int = GENEROUS

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from chsink.batch.model import Ack, Assignment, PlannedBatch
+from chsink.batch.rounds import Pace
 from chsink.clickhouse.landing import assemble
 from chsink.errors import ChsinkError, HaltError
 from chsink.ports import Outcome, Row, Swap, Unanswered
@@ -46,6 +47,7 @@ class Recorder:
     """What was called in this run, and what the story has go wrong."""
 
     scene: Scene
+    story: Story
     run: Run
     calls: list[str] = field(default_factory=list)
 
@@ -66,6 +68,13 @@ class Recorder:
                 self.scene.hub.kill(group)
                 self.scene.gone(group)
         self.scene.hub.die()
+
+
+class Steady(Pace):
+    """A pace that is not learned: the model has no clock that would teach it."""
+
+    def took(self, offsets: int, seconds: float, of: float) -> None:
+        """Nothing changes."""
 
 
 class Port:
@@ -155,7 +164,7 @@ def played(story: Story, patch: pytest.MonkeyPatch) -> list[str]:
         if run.start is not None:
             scene.checkpoint = Checkpoint({TP: run.start})
         scene.hub.now += 60_000
-        recorder = Recorder(scene, run)
+        recorder = Recorder(scene, story, run)
         with patch.context() as patched, scene.watched():
             _record_tasks(recorder, patched)
             group = Group(f"driver{number}")
@@ -175,7 +184,7 @@ def _drive(recorder: Recorder, group: Group) -> None:
     kafka: Any = Port("kafka", scene.kafka, recorder)
     driver, _ = assemble(services.clickhouse, store, kafka, STREAM, Watcher(scene))
     window: Any = Port("window", driver.window, recorder)
-    driver = replace(driver, window=window)
+    driver = replace(driver, window=window, pace=Steady(recorder.story.round_offsets))
     jobs = Jobs(scene, services.clock)
     jobs.recorder = recorder
     query = Query(hub, scene.kafka, scene.checkpoint, recorder.run.limit)

@@ -94,7 +94,8 @@ class Driver(NamedTuple):
     """One driver process.  ``pc`` names its next step, ``then`` the one after a write.
 
     ``attempt``, ``want``: the write under way; ``cache``: the row as it knows it; ``half``: the first half of a load;
-    ``used``: attempts and jobs it began so far; ``worked``: whether it had a batch.
+    ``used``: attempts and jobs it began so far; ``worked``: whether it had a batch.  ``rest``: what is left of the planned
+    batch; ``whole``: it lands in one round, from the batch at hand.
     """
 
     number: int
@@ -111,6 +112,8 @@ class Driver(NamedTuple):
     resume: str = ""
     exact: bool = False
     planned: Range | None = None
+    rest: Range | None = None
+    whole: bool = True
     reinsert: bool = False
     gap: Range | None = None
     write: Range | None = None

@@ -56,7 +56,7 @@ def _next_batch(model: Model, state: State, d: Driver) -> Moves:
 
 
 def _planned(state: State, d: Driver, end: int) -> State:
-    return with_driver(state, d._replace(planned=(d.begin, end), pc="decide: ids", worked=True))
+    return with_driver(state, d._replace(planned=(d.begin, end), rest=(d.begin, end), pc="decide: ids", worked=True))
 
 
 def _commit(model: Model, state: State, d: Driver) -> Moves:
@@ -64,7 +64,9 @@ def _commit(model: Model, state: State, d: Driver) -> Moves:
     log = state.checkpoint
     if d.made == log.made and log.committed == d.at:
         state = state._replace(checkpoint=log._replace(committed=d.at + 1))
-    done = d._replace(at=d.at + 1, begin=d.planned[1], pc="plan", planned=None, facts=(0, 0, 0), fresh=False)
+    done = d._replace(
+        at=d.at + 1, begin=d.planned[1], pc="plan", planned=None, rest=None, whole=True, facts=(0, 0, 0), fresh=False
+    )
     yield "batch committed", with_driver(state, done)
 
 

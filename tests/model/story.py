@@ -45,13 +45,14 @@ def _nth(calls: Sequence[str]) -> tuple[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """Offsets ``[0, end)`` of one topic-partition, and the starts of a job that lands them."""
+    """Offsets ``[0, end)`` of one topic-partition, and the starts of a job that lands them, ``round_offsets`` a round."""
 
     runs: tuple[Run, ...]
     end: int = 8
     chunk_offsets: int = 2
     shards: int = 2
     on_gap: Literal["halt", "record"] = "halt"
+    round_offsets: int | None = None
 
 
 def of_record(record: StateRecord) -> str:

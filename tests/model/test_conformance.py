@@ -5,6 +5,8 @@ Both play the same stories (:mod:`tests.model.story`); a change of one side alon
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.model.ledger import STEPS
@@ -27,6 +29,7 @@ AGAIN = {
     "a restart, the same checkpoint": Run(restart=True),
     "a restart, a new checkpoint": Run(start=4, restart=True),
     "the log begins inside": Run(start=4, log_start=2),
+    "the log begins inside, the plan before it": Run(start=0, limit=6, log_start=2),
     "the log begins beyond": Run(start=6, log_start=6),
     "another life of the topic": Run(start=0, recreated=6),
     "another life of the topic, the same checkpoint": Run(recreated=12),
@@ -64,6 +67,11 @@ STORIES = {
     "a claim of another's rows, unanswered": Story(
         (Run(dies_at=AFTER), Run(wrong={("store.swap owner", 1): UNANSWERED, ("store.swap BEFORE [0, 4)", 1): LOST}))
     ),
+    **{
+        f"rounds: {ended}, {again}": Story((replace(first, limit=8), replace(second, limit=8)), round_offsets=4)
+        for ended, first in FIRST.items()
+        for again, second in AGAIN.items()
+    },
     "one shard": Story((Run(dies_at=AFTER), Run(restart=True), Run(start=0)), shards=1, chunk_offsets=3),
     "killed again and again": Story(
         (Run(dies_at=AFTER), Run(restart=True, dies_at=("store.swap BEFORE [0, 4) probe", 1)), Run(restart=True), Run())

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from tests.model.driver import moves
+from tests.model.driver import moves, reads_exactly
 from tests.model.events import recreated
 from tests.model.model import Model, World
 from tests.model.space import NO_ROW, Checkpoint, Driver, State, Task
@@ -22,9 +22,9 @@ BOUNDS: Calls = ("kafka.log_ends", "kafka.log_starts")
 
 def _asked(model: Model, state: State, d: Driver) -> Calls:
     """Bounds are asked where the plan does not simply go on; the start also of a range in doubt."""
-    assert d.planned is not None
+    assert d.rest is not None
     record = model.protocol.record(d.cache[1])
-    odd = d.planned[0] != record.end or record.topic_id is None
+    odd = d.rest[0] != record.end or record.topic_id is None
     return BOUNDS if odd else BOUNDS[1:] if record.in_doubt else ()
 
 
@@ -98,6 +98,7 @@ class Walk:
                 chunk_offsets=story.chunk_offsets,
                 shards=story.shards,
                 on_gap=story.on_gap,
+                round_offsets=story.round_offsets,
                 split=frozenset({"facts", "read"}),
             )
         )
@@ -160,7 +161,7 @@ class Walk:
             was = next((w for w in before.drivers if w.number == d.number), None)
             if d.pc == "job runs" and (was is None or was.pc != "job runs"):
                 record = self.model.protocol.record(d.cache[1])
-                self.calls.append(f"job {'exact' if d.exact else 'batch'} {record.range}")
+                self.calls.append(f"job {'exact' if reads_exactly(d) else 'batch'} {record.range}")
 
     def _task_calls(self, state: State, task: Task) -> Calls:
         """What the task's next step asks: the topic, the table's rows, what the table remembers; then it sends."""

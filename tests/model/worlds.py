@@ -137,6 +137,17 @@ WORLDS = (
         eager=False,
     ),
     World(
+        "rounds",
+        "batches larger than a round: killed between two rounds, planned again, records gone meanwhile",
+        once("driver killed", "checkpoint: lost", "limit changed", "kafka: retention", "insert: answer lost"),
+        any=3,
+        end=5,
+        limits=(5, 2),
+        round_offsets=2,
+        starts=3,
+        split=frozenset({"facts"}),
+    ),
+    World(
         "gaps recorded, rewinds refused",
         "the other policies; retention ahead of the sink",
         once("checkpoint: anywhere", "checkpoint: rewound", "kafka: retention", "driver killed"),
