@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Annotated, Any, TextIO
 
@@ -81,7 +82,7 @@ def error_object(error: ChsinkError) -> dict[str, Any]:
         "message": error.message,
         "hint": error.hint,
         "exit_code": error.exit_code,
-        "problems": [problem.as_dict() for problem in problems_of(error)],
+        "problems": [asdict(problem) for problem in problems_of(error)],
     }
 
 

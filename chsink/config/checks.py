@@ -51,7 +51,7 @@ def no_credentials(kafka: Kafka) -> Problems:
 
 def translatable(kafka: Kafka) -> Problems:
     """Both Kafka clients can be given the options."""
-    for option, error in kafka.translated().refused:
+    for option, error in kafka.translated()[1]:
         yield problem(f"kafka.options.{option}", error)
 
 

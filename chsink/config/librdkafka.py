@@ -17,7 +17,6 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from importlib.resources import files
 
 from chsink.config.problems import closest
@@ -33,27 +32,24 @@ _LOGINS: Mapping[str, Mapping[str, str]] = _DATA["logins"]
 _JAAS_ENTRY = re.compile(r"""([\w.]+)\s*=\s*("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[^\s;]+)""", re.DOTALL)
 
 
-@dataclass(slots=True)
-class Translation:
-    """librdkafka options so far, and the Java options that cannot be translated, each with the error."""
-
-    options: dict[str, str] = field(default_factory=dict)
-    refused: list[tuple[str, ChsinkError]] = field(default_factory=list)
+Refused = list[tuple[str, ChsinkError]]
 
 
-def translate(java: Mapping[str, str], replaced: Mapping[str, str]) -> Translation:
-    """``java`` options as librdkafka's, overridden by ``replaced`` (which are librdkafka's already)."""
-    done = Translation()
+def translate(java: Mapping[str, str], replaced: Mapping[str, str]) -> tuple[dict[str, str], Refused]:
+    """``java`` options as librdkafka's, overridden by ``replaced`` (which are librdkafka's already); and those that
+    cannot be translated, each with the error.
+    """
+    options: dict[str, str] = {}
+    refused: Refused = []
     families = {_family(option) for option in replaced}
     login = ["sasl.mechanism"] if java.get("security.protocol", "").upper().startswith("SASL_") else []
     for option in dict.fromkeys([*java, *login]):
         try:
-            done.options |= _translated(option, java)
+            options |= _translated(option, java)
         except ConfigError as error:
             if _family(option) not in families:
-                done.refused.append((option, error))
-    done.options |= replaced
-    return done
+                refused.append((option, error))
+    return options | dict(replaced), refused
 
 
 def _translated(option: str, java: Mapping[str, str]) -> dict[str, str]:

@@ -13,6 +13,7 @@ from typing import Any
 from pydantic import SecretStr
 
 from chsink.config.model import Config, schema
+from chsink.config.options import flat_items
 from chsink.config.problems import InvalidConfigError, Problem, problem
 from chsink.config.schema import Key
 from chsink.errors import ChsinkError, job_file
@@ -85,29 +86,21 @@ class _Layers:
             if not isinstance(table, dict):
                 return  # reported with the section: it is not a table
         if option:
-            _remove(table, option.split("."))
+            others = [(name, leaf) for name, leaf in flat_items(table) if name != option]
+            if len(dict(others)) == len(others):  # otherwise one is set twice, which is reported with the section
+                table.clear()
+                table.update(others)
         table[last] = _parsed(value, key, option) if isinstance(value, str) else copy.deepcopy(value)
         if path == "trigger.mode" and value == "available_now" and "trigger.interval" not in self.origins:
             table.pop("interval", None)  # the file's interval belongs to the mode that is replaced
         self.origins[path] = origin
 
 
-def _remove(table: dict[str, Any], parts: list[str]) -> None:
-    """Drop an option however the file spells it: with quotes, or as nested tables."""
-    table.pop(".".join(parts), None)
-    for length in range(1, len(parts)):
-        inner = table.get(".".join(parts[:length]))
-        if isinstance(inner, dict):
-            _remove(inner, parts[length:])
-            if not inner:
-                del table[".".join(parts[:length])]
-
-
 def _parsed(text: str, key: Key, option: str) -> Any:
     """What a text stands for: by the key's type, TOML for numbers, booleans and bracketed values."""
-    if key.secret or (option and is_credential(option)):
+    if key.type is SecretStr or (option and is_credential(option)):
         return SecretStr(text)
-    if key.node.get("type") in ("integer", "number", "boolean") or text.lstrip().startswith(("[", "{")):
+    if key.type in {int, float, bool} or text.lstrip().startswith(("[", "{")):
         with contextlib.suppress(tomllib.TOMLDecodeError, KeyError):
             return tomllib.loads(f"value = {text}")["value"]
     return text

@@ -17,16 +17,22 @@ from pydantic import AfterValidator, BeforeValidator, SecretStr, ValidationInfo
 from chsink.errors import job_file
 from chsink.fields import is_reference, resolved
 
+_RESERVED = tomllib.loads(files("chsink.config").joinpath("reserved.toml").read_text(encoding="utf-8"))
+
+
+def reserved_by_reason(table: str) -> dict[str, list[str]]:
+    """Reason, or what to set instead → the options of a table (``kafka.options``) that are refused for it."""
+    return {entry["because"]: entry["names"] for entry in _RESERVED[table]}
+
 
 @cache
 def reserved() -> dict[str, dict[str, str]]:
-    """By option table (``kafka.options``): refused option → reason or what to set instead; ``…`` ends a prefix.
+    """By option table: refused option → reason or what to set instead; ``…`` ends a prefix.
     ``keys`` holds keys that people try and that are called otherwise, ``triggers`` what is refused as a trigger.
     """
-    text = files("chsink.config").joinpath("reserved.toml").read_text(encoding="utf-8")
     return {
-        table: {name: entry["because"] for entry in entries for name in entry["names"]}
-        for table, entries in tomllib.loads(text).items()
+        table: {name: reason for reason, names in reserved_by_reason(table).items() for name in names}
+        for table in _RESERVED
     }
 
 

@@ -5,16 +5,20 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from importlib.resources import files
 from string import Template
 
+from pydantic import SecretStr
+
 from chsink.config.librdkafka import JAVA_ONLY, translated_options
 from chsink.config.model import schema
-from chsink.config.options import reserved
-from chsink.config.schema import Key, Node, store_of
+from chsink.config.options import reserved_by_reason
+from chsink.config.schema import Key, Table, rows, store_of
+from chsink.config.sections import Endpoint
 
 
 def page() -> str:
@@ -34,37 +38,31 @@ def _tables(name: str) -> Iterator[str]:
         return
     yield from _section("## `[[route]]`" if name == "route" else f"## `[{name}]`", tables[0])
     if name == "clickhouse":
-        yield from _section("### An endpoint", schema().tables(tables[0]["properties"]["endpoints"])[0][0])
+        yield from _section("### An endpoint", Endpoint)
 
 
-def _section(title: str, table: Node) -> Iterator[str]:
-    yield f"{title}\n\n{table['description']}\n"
+def _section(title: str, table: Table) -> Iterator[str]:
+    yield f"{title}\n\n{inspect.getdoc(table)}\n"
     yield "| key | type | default | meaning |\n| --- | --- | --- | --- |"
-    for key in schema().rows(table):
+    for key in rows(table):
         if not key.listed:
             yield _row(f"`{key.path}`", key.type_text, _default(key), key.description)
     yield ""
 
 
 def _default(key: Key) -> str:
-    if key.required:
+    if key.field.is_required():
         return "**required**"
-    value = key.node.get("default")
-    return "" if value is None or key.secret else f"`{json.dumps(value, ensure_ascii=False)}`"
+    value = key.field.default
+    shown = key.field.default_factory is None and value is not None and key.type is not SecretStr
+    return f"`{json.dumps(value, ensure_ascii=False)}`" if shown else ""
 
 
 def _reserved() -> Iterator[str]:
     for table in ("kafka.options", "kafka.client_options", "clickhouse.settings", "spark.conf"):
         yield f"### `[{table}]`\n\n| option | why, or what to do instead |\n| --- | --- |"
-        yield from (_row(_listed(names), reason) for reason, names in _by_reason(reserved()[table]).items())
+        yield from (_row(_listed(names), reason) for reason, names in reserved_by_reason(table).items())
         yield ""
-
-
-def _by_reason(reasons: Mapping[str, str]) -> dict[str, list[str]]:
-    grouped: dict[str, list[str]] = {}
-    for name, reason in reasons.items():
-        grouped.setdefault(reason, []).append(name)
-    return grouped
 
 
 def _row(*cells: str) -> str:

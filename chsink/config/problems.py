@@ -6,7 +6,7 @@ All problems of a file are collected and reported together: no one should have t
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from difflib import get_close_matches
 
 from chsink.errors import ChsinkError, ConfigError
@@ -25,10 +25,6 @@ class Problem:
     def __str__(self) -> str:
         where = f" ({self.origin})" if self.origin else ""
         return f"{self.key}{where}: {self.message}" if self.key else f"{self.message}{where}"
-
-    def as_dict(self) -> dict[str, str]:
-        """The problem for a machine."""
-        return asdict(self)
 
 
 class InvalidConfigError(ConfigError):

@@ -1,116 +1,104 @@
-"""The keys of the job file, read off the model's JSON schema: for look-up by name, variables, hints and the docs."""
+"""The keys of the job file, read off the model: for look-up by name, variables, hints and the docs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-from pydantic import BaseModel
+from pydantic import BaseModel, SecretStr
+from pydantic.fields import FieldInfo
 
 from chsink.config.options import reserved
 from chsink.config.problems import closest
 
-Node = Mapping[str, Any]
-_WORDS = {
-    "string": "text",
-    "integer": "integer",
-    "number": "number",
-    "boolean": "boolean",
-    "object": "table of options",
-}
-_BOUNDS = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤"}
+Table = type[BaseModel]
+_WORDS = {str: "text", int: "integer", float: "number", bool: "boolean", dict: "table of options"}
+_BOUNDS = {"ge": "≥", "gt": ">", "le": "≤"}
 # In these option tables an underscore is part of the names; elsewhere names have dots.
 _UNDERSCORED = frozenset({"clickhouse.settings"})
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A key: ``path`` is dotted, ``node`` its JSON schema without null.  A ``listed`` key belongs to the tables in a
-    list, whose path comes before its name, so it cannot be set by its path.
+    """A key: ``path`` is dotted, ``type`` is Python's, ``choices`` are the values allowed where these can be listed.
+
+    A ``listed`` key belongs to the tables in a list, whose path comes before its name: it cannot be set by its path.
     """
 
     path: str
-    node: Node
-    required: bool
+    field: FieldInfo
+    type: type
+    choices: tuple[str, ...] = ()
     listed: bool = False
 
     @property
     def options(self) -> bool:
         """Whether it is a table of options, which have names of their own."""
-        return self.node.get("type") == "object"
-
-    @property
-    def secret(self) -> bool:
-        """Whether its value is a credential."""
-        return self.node.get("format") == "password"
-
-    @property
-    def choices(self) -> tuple[str, ...]:
-        """The values allowed; empty where they cannot be listed."""
-        return tuple(self.node.get("enum", ()))
+        return self.type is dict
 
     @property
     def description(self) -> str:
         """What the key means."""
-        return " ".join(self.node.get("description", "").split())
+        return " ".join((self.field.description or "").split())
 
     @property
     def type_text(self) -> str:
         """The type and its bounds, for people."""
         if self.choices:
             return " or ".join(f'`"{choice}"`' for choice in self.choices)
-        if self.secret:
+        if self.type is tuple:
+            return "list of tables" if tables(self.field.annotation)[0] else "list of texts"
+        if self.type is SecretStr:
             return "reference"
-        if self.node["type"] == "array":
-            return "list of texts" if self.node["items"].get("type") == "string" else "list of tables"
-        bounds = [f"{sign} {self.node[bound]:,}" for bound, sign in _BOUNDS.items() if bound in self.node]
-        return f"{_WORDS[self.node['type']]} {', '.join(bounds)}".rstrip()
+        limits = ((sign, getattr(each, name, None)) for each in self.field.metadata for name, sign in _BOUNDS.items())
+        bounds = ", ".join(f"{sign} {limit:,}" for sign, limit in limits if limit is not None)
+        return f"{_WORDS[self.type]} {bounds}".rstrip()
+
+
+def rows(table: Table, prefix: str = "", *, listed: bool = False) -> Iterator[Key]:
+    """The keys of a table and of the tables in it."""
+    for name, field in table.model_fields.items():
+        path, plain = prefix + (field.alias or name), _plain(field.annotation)
+        inner, in_list = tables(plain)
+        if in_list or not inner:
+            choices = get_args(plain) if get_origin(plain) is Literal else ()
+            yield Key(path, field, str if choices else get_origin(plain) or plain, choices, listed)
+        for each in inner:
+            yield from rows(each, f"{path}.", listed=listed or in_list)
+
+
+def tables(annotation: Any) -> tuple[tuple[Table, ...], bool]:
+    """The tables that a value may be, several for a union, and whether the value is a list of them."""
+    plain = _plain(annotation)
+    if get_origin(plain) is tuple:
+        return tables(get_args(plain)[0])[0], True
+    members = get_args(plain) if get_origin(plain) in {Union, UnionType} else (plain,)
+    return tuple(each for each in members if isinstance(each, type) and issubclass(each, BaseModel)), False
+
+
+def _plain(annotation: Any) -> Any:
+    """The type itself, without None and what validates it."""
+    members = [each for each in get_args(annotation) if each is not NoneType]
+    optional = get_origin(annotation) in {Union, UnionType} and len(members) == 1
+    return _plain(members[0]) if optional or get_origin(annotation) is Annotated else annotation
 
 
 class Schema:
-    """All keys of a model: ``keys`` by path, in the order of the model."""
+    """All keys of a model: ``keys`` by path, in the order of the model, and the tables that each section may be."""
 
-    def __init__(self, root: type[BaseModel]) -> None:
-        schema = root.model_json_schema()
-        self._definitions: Mapping[str, Node] = schema["$defs"]
+    def __init__(self, root: Table) -> None:
         self.keys: dict[str, Key] = {}
-        for key in self.rows(schema):
+        for key in rows(root):
             known = self.keys.setdefault(key.path, key)
             if known.choices != key.choices:  # the same key of another table of a union
-                self.keys[key.path] = replace(known, node={**known.node, "enum": [*known.choices, *key.choices]})
-        self.sections = {name: self.tables(node)[0] for name, node in schema["properties"].items()}
-
-    def rows(self, table: Node, prefix: str = "", *, listed: bool = False) -> Iterator[Key]:
-        """The keys of a table and of the tables in it."""
-        for name, bare in table["properties"].items():
-            node, path = self._resolved(bare), prefix + name
-            tables, in_list = self.tables(node)
-            if in_list or not tables:
-                yield Key(path, node, name in table.get("required", ()), listed)
-            for inner in tables:
-                yield from self.rows(inner, f"{path}.", listed=listed or in_list)
-
-    def tables(self, node: Node) -> tuple[tuple[Node, ...], bool]:
-        """The tables that a value may be, several for a union, and whether the value is a list of them."""
-        node = self._resolved(node)
-        in_list = node.get("type") == "array"
-        inner = self._resolved(node["items"]) if in_list else node
-        union = (self._resolved(variant) for variant in inner.get("oneOf", (inner,)))
-        return tuple(variant for variant in union if "properties" in variant), in_list
+                self.keys[key.path] = replace(known, choices=(*known.choices, *key.choices))
+        self.sections = {field.alias or name: tables(field.annotation)[0] for name, field in root.model_fields.items()}
 
     def stores_with(self, name: str) -> list[str]:
         """The state stores that have a key ``name``."""
-        return [store_of(table) for table in self.sections["state"] if name in table["properties"]]
-
-    def _resolved(self, node: Node) -> Node:
-        """The node without references and without null."""
-        if "$ref" in node:
-            own = {name: value for name, value in node.items() if name != "$ref"}
-            return {**self._definitions[node["$ref"].rpartition("/")[2]], **own}
-        variants = [variant for variant in node.get("anyOf", ()) if variant.get("type") != "null"]
-        node = {**node, **self._resolved(variants[0])} if len(variants) == 1 else node
-        return {**node, "enum": [node["const"]]} if "const" in node else node
+        return [store_of(table) for table in self.sections["state"] if name in table.model_fields]
 
     def names_in(self, table: str) -> list[str]:
         """The names that a table may hold; those of tables in a list by the list's path."""
@@ -159,6 +147,6 @@ class Schema:
         return f"remove it; {f'[{table}] has' if table else 'the sections are'}: {', '.join(self.names_in(table))}"
 
 
-def store_of(table: Node) -> str:
+def store_of(table: Table) -> str:
     """The name of the state store whose table this is."""
-    return str(table["properties"]["store"]["const"])
+    return str(get_args(table.model_fields["store"].annotation)[0])

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, SecretStr, model_validator
 
-from chsink.config.librdkafka import Translation, translate
+from chsink.config.librdkafka import Refused, translate
 from chsink.config.options import ClientOptions, KafkaOptions, Settings, SparkConf, reserved
 from chsink.errors import job_file
 from chsink.fields import AsTuple, HostPorts, Password, Section, Table, Text, Url, matching, reveal
@@ -86,11 +86,11 @@ class Kafka(Section):
 
     def client_options(self) -> dict[str, str]:
         """Properties of a librdkafka client, with credentials in the clear."""
-        translation = self.translated()
-        assert not translation.refused, "a Config is made only when every option has a counterpart (config.checks)"
-        return {"bootstrap.servers": self.bootstrap} | translation.options
+        options, refused = self.translated()
+        assert not refused, "a Config is made only when every option has a counterpart (config.checks)"
+        return {"bootstrap.servers": self.bootstrap} | options
 
-    def translated(self) -> Translation:
+    def translated(self) -> tuple[dict[str, str], Refused]:
         """``options`` for librdkafka, and what of them has no counterpart."""
         java = {name: reveal(value) for name, value in self.options.items()}
         return translate(java, {name: reveal(value) for name, value in self.client_options_.items()})
