@@ -178,15 +178,14 @@ def recover(  # noqa: PLR0917 - options of a command
     Do not recover a topic that was deleted and created again since its rows landed: rows do not show which topic they
     came from, and records of the new one would be skipped.
     """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
+    from chsink.errors.several import several
     from chsink.recovery.recover import Accepted, survey, write
 
     with _services(load_config(config, assignments)) as services:
         found = survey(services, typer.echo, Accepted(accept_removed, accept_holes), replace=replace)
         refused = [one.refusal for one in found if one.refusal is not None]
-        for refusal in refused[1:]:
-            typer.echo(str(refusal), err=True)
         if refused:
-            raise refused[0]
+            raise several(refused)
         if not found:
             typer.echo("nothing to recover: each partition has state already, or has no rows")
             return

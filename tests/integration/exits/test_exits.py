@@ -212,6 +212,7 @@ def test_brokers_were_upgraded_while_a_range_was_in_doubt(half: Job, spark: Spar
 
 
 @pytest.mark.exit_of("IN_DOUBT_LOST")
+@pytest.mark.exit_of("RESEND_NOT_READABLE")
 def test_a_part_expired(half: Job, spark: SparkSession) -> None:
     """⚑ what Kafka still holds lands, what it does not is a gap; rows that landed before are not doubled."""
     forgotten(half)
@@ -223,6 +224,9 @@ def test_a_part_expired(half: Job, spark: SparkSession) -> None:
     assert f"`chsink state resolve {half.topic} 0`" in expired[0]["fix"]
     error = halted("IN_DOUBT_LOST", half, spark)
 
+    refused = run(half, "resolve", half.topic, "0", "1", "--resend", "--senders-gone", "--yes")
+    assert refused.exit_code == 2
+    assert "CHS-322" in refused.stderr and "--expired" in refused.stderr
     follow(half, error, "--expired")
     half.drain(spark)
 
@@ -233,6 +237,7 @@ def test_a_part_expired(half: Job, spark: SparkSession) -> None:
 
 
 @pytest.mark.exit_of("IN_DOUBT_LOST")
+@pytest.mark.exit_of("EXPIRED_NOT_HELD")
 def test_the_topic_of_a_range_was_recreated(half: Job, spark: SparkSession, services: Stack) -> None:
     """``--expired`` would meet the same halt again: it is refused.  ``--lost`` and a new checkpoint lead on."""
     services.kafka.delete_topic(half.topic)

@@ -1,4 +1,6 @@
-"""Each halt has a test that reaches it, does what its fix says, and runs on: marked with ``exit_of("ENTRY")``."""
+"""Each halt, and each refusal of ``chsink state``, has a test that reaches it, does what its fix says, and goes on: it is
+marked with ``exit_of("ENTRY")``.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,7 @@ def _exits_of(test: ast.FunctionDef) -> Iterator[str]:
 
 
 def test_each_halt_has_a_test_of_its_way_out() -> None:
-    halts = {name for name, entry in CATALOGUE.items() if issubclass(entry.family, HaltError)}
+    halts = {n for n, e in CATALOGUE.items() if issubclass(e.family, HaltError) or e.id.startswith("CHS-3")}
     tested = {name for name, _ in marked()}
     assert halts - tested == WITHOUT.keys()
     assert tested <= CATALOGUE.keys()
