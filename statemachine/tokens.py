@@ -18,7 +18,12 @@ TOKEN_VERSION = 2
 
 def token_head(key: StateKey, record: StateRecord) -> str:
     """How the tokens of the record's range begin: readable, for people who read system tables."""
-    return f"{key.sink}:{key.topic}:{key.partition}:{record.start}-{record.end}:"
+    return f"{topic_head(key.sink, key.topic)}{key.partition}:{record.start}-{record.end}:"
+
+
+def topic_head(sink: str, topic: str) -> str:
+    """How all tokens of a topic begin."""
+    return f"{sink}:{topic}:"
 
 
 def piece_token(key: StateKey, record: StateRecord, chunk_index: int, shard: int) -> str:

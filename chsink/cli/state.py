@@ -138,8 +138,8 @@ def reset(  # noqa: PLR0917 - arguments and options of a command
     chsink state reset flights        all partitions
     chsink state reset flights 3      one of them
 
-    Rows stay in the table, and all records that the next start reads are inserted. Delete the rows first, or they
-    are there twice. Start with a new checkpoint.
+    Rows stay in the table, and all records that the next start reads are inserted. Delete their rows after the reset
+    and before the start, or they are there twice. Start with a new checkpoint.
     """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
     from chsink.recovery.decide import plan_reset
 

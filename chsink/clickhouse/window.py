@@ -32,7 +32,7 @@ ROUND_S = 3600
 SEND_FOR_S = 86_400
 """No task sends later than this after it was given its range: what a person decides meanwhile is not undone later."""
 _WAITING = (
-    "%s is still running an insert of %s %s. Waiting up to %d s until it ends; then chsink looks for the rows. To end "
+    "%s is still running an insert of %s. Waiting up to %d s until it ends; then chsink looks for the rows. To end "
     "it at once, find it in system.processes and stop it with KILL QUERY"
 )
 _log = logging.getLogger(__name__)
@@ -136,16 +136,19 @@ class DedupWindow:
         """Until no server (the recorded shards', if none are given) is busy with an insert of the range: one ends by
         ``max_execution_time``, also when its sender is gone.  UnavailableError CHS-710 if one does not.
         """
-        give_up = self.clock.now_ms() + self.insert_s * 1000
         for server in servers or [shard.client for shard in self.shards(key.table, record.layout)]:
-            told = False
-            while _running(server, token_head(key, record)):
-                if not told:
-                    told = True
-                    _log.warning(_WAITING, server.url, key.topic_partition, record.range, self.insert_s)
-                if self.clock.now_ms() >= give_up:
-                    raise services.STILL_INSERTING(url=server.url, tp=key.topic_partition, range=record.range)
-                self.clock.sleep(LOOK_AGAIN_S)
+            self.wait_for_tokens(token_head(key, record), f"{key.topic_partition} {record.range}", server)
+
+    def wait_for_tokens(self, head: str, what: str, server: Queries) -> None:
+        """Until the server is busy with no insert whose token begins so.  ``what`` names its records (CHS-710)."""
+        give_up, told = self.clock.now_ms() + self.insert_s * 1000, False
+        while _running(server, head):
+            if not told:
+                told = True
+                _log.warning(_WAITING, server.url, what, self.insert_s)
+            if self.clock.now_ms() >= give_up:
+                raise services.STILL_INSERTING(url=server.url, what=what)
+            self.clock.sleep(LOOK_AGAIN_S)
 
 
 def _windows_s(shards: Iterable[ShardTable]) -> list[int]:

@@ -14,8 +14,9 @@ LOG_SHRANK = Entry(
     "{tp}: Kafka's log ends before offsets that already landed ({detail})",
     "Kafka lost records; to continue with the topic as it is, stop the job, run `chsink state reset {arguments}`, "
     "and start with a new checkpoint",
-    runbook="First find out why, for example an unclean leader election. Before the reset, delete the rows of the "
-    "offsets that will be read again; otherwise they land twice.",
+    runbook="First find out why, for example an unclean leader election. After the reset and before the start, delete "
+    "the rows of the offsets that will be read again, also from the targets of dependent views; otherwise they land "
+    "twice.",
 )
 PLAN_SHRANK = Entry(
     "PLAN_SHRANK",

@@ -122,7 +122,7 @@ STILL_INSERTING = Entry(
     "STILL_INSERTING",
     "CHS-710",
     UnavailableError,
-    "{url} is still running an insert of {tp} {range}",
+    "{url} is still running an insert of {what}",
     "wait until it ends, or find it in system.processes and stop it with KILL QUERY; then start again",
 )
 SPARK_NOT_STARTED = Entry(

@@ -13,6 +13,7 @@ from typing import Literal
 from chsink.batch.halts import asking_target
 from chsink.connect import Services
 from chsink.errors import ChsinkError, halts
+from chsink.errors.services import STILL_INSERTING
 from chsink.errors.several import several
 from chsink.recovery.change import Change, Make, find
 from chsink.recovery.landed_rows import LandedRows, count_landed_rows, delete_statement, wait_for_inserts
@@ -39,15 +40,21 @@ def plan_reset(services: Services, topic: str, partitions: Collection[int]) -> C
             "start with a new checkpoint: it reads these partitions from kafka.starting_offsets = "
             f"{services.config.kafka.starting_offsets!r}"
         ),
-        "records whose rows are in the table are inserted again, unless you remove the rows first",
+        "records whose rows are in the table are inserted again, unless you delete these rows before the next start",
         "a job that runs on this sink is fenced: it stops with CHS-801",
         "stop its executors first: a task that still runs may insert another piece of a range in doubt",
         *doubtful,
     )
-    return Change(found, says, dict.fromkeys(found, _reset))
+    return Change(found, says, {key: partial(_reset, services, key) for key in found})
 
 
-def _reset(record: StateRecord, epoch: int, attempt: str) -> StateRecord:
+def _reset(services: Services, key: StateKey, record: StateRecord, epoch: int, attempt: str) -> StateRecord:
+    if record.in_doubt and services.clickhouse.is_routed(key):
+        try:  # its rows would come after a person deleted those that are there
+            wait_for_inserts(services, key, record)
+        except ChsinkError as error:
+            if error.id == STILL_INSERTING.id:  # else a server is gone, and inserts nothing
+                raise
     return writes.reset(record, epoch=epoch, attempt=attempt)
 
 
@@ -80,8 +87,10 @@ def plan_resolve(
     says = [sentence for key, record in doubtful.items() for sentence in _says(verdict, key, record, seen[key])]
     if verdict in {"lost", "expired"}:
         says.append(GAP_IN_BATCH)
+    views = sorted({view for one in seen.values() for view in one.views})
+    if verdict == "landed" and views:
+        says.append(f"these dependent views may lack rows: compare them with the table first: {', '.join(views)}")
     if verdict == "resend":
-        views = sorted({view for one in seen.values() for view in one.views})
         if views:
             says.append(f"these dependent views insert its rows again; remove what they hold of it: {', '.join(views)}")
         present = pipeline(topic)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from chsink.batch.halts import asking_target
@@ -14,7 +14,9 @@ from chsink.connect import Services
 from chsink.errors import ChsinkError
 from chsink.notation.metadata_columns import PROBE_COLUMNS
 from chsink.notation.sql import quote_string, quote_table
+from chsink.ports import Queries
 from chsink.statemachine.records import StateKey, StateRecord
+from chsink.statemachine.tokens import topic_head
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +64,15 @@ def wait_for_inserts(services: Services, key: StateKey, record: StateRecord) -> 
     """A server may still be busy with an insert whose sender is gone: its rows would come after they were counted."""
     window, shards = _recorded(services, key, record)
     with asking_target():
-        urls = [url for shard in shards for url in shard.replicas or (shard.url,)]
-        window.wait_for_inserts(key, record, [services.clickhouse.client((url,)) for url in urls])
+        window.wait_for_inserts(key, record, _servers(services, shards))
+
+
+def wait_for_any_insert(services: Services, sink: str, topic: str, shards: Iterable[ShardTable]) -> None:
+    """The same for all ranges of a topic."""
+    window = services.clickhouse.window(lambda _: None)
+    with asking_target():
+        for server in _servers(services, shards):
+            window.wait_for_tokens(topic_head(sink, topic), topic, server)
 
 
 def delete_statement(ranges: Mapping[StateKey, StateRecord]) -> str:
@@ -75,6 +84,11 @@ def delete_statement(ranges: Mapping[StateKey, StateRecord]) -> str:
     ]
     which = parts[0] if len(parts) == 1 else f"({' OR '.join(f'({part})' for part in parts)})"
     return f"DELETE FROM {quote_table(key.table)} WHERE _kafka_topic = {quote_string(key.topic)} AND {which}"
+
+
+def _servers(services: Services, shards: Iterable[ShardTable]) -> list[Queries]:
+    """Every replica."""
+    return [services.clickhouse.client((url,)) for shard in shards for url in shard.replicas or (shard.url,)]
 
 
 def _recorded(services: Services, key: StateKey, record: StateRecord) -> tuple[DedupWindow, Sequence[ShardTable]]:

@@ -21,6 +21,7 @@ from chsink.notation.metadata_columns import PROBE_COLUMNS
 from chsink.notation.sql import quote_string, quote_table
 from chsink.recovery.change import check_unchanged, claim
 from chsink.recovery.landed import Extent, extent, holes
+from chsink.recovery.landed_rows import wait_for_any_insert
 from chsink.recovery.unread import first_unread
 from chsink.statemachine import writes
 from chsink.statemachine.ranges import OffsetRange
@@ -68,6 +69,7 @@ def survey(services: Services, say: Say, accepted: Accepted, *, replace: bool = 
         recorded = {k: stored[k] for k in keys if k in stored and stored[k].phase is not Phase.EMPTY}
         todo = [k for k in keys if k not in recorded or (replace and _is_stale(target, k, recorded[k], accepted))]
         if todo:
+            wait_for_any_insert(services, services.config.sink.name, target.topic, target.shards)
             with asking_target():
                 _check_table(target, accepted)
         for key in todo:

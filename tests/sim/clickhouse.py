@@ -119,6 +119,11 @@ class Server:
         """The table as production code reads it, without asking for it over a network."""
         return read_table(_Catalog(self), *table.split("."))
 
+    @property
+    def holds_rows(self) -> bool:
+        """Whether any table has a row."""
+        return any(uids for table in self.tables.values() for uids in table.rows.values())
+
     def add(self, table: str) -> None:
         """CREATE TABLE, like the others."""
         self.tables[table] = Table(next(iter(self.tables.values())).kind)

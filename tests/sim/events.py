@@ -183,7 +183,7 @@ def _lose_state(world: World) -> None:
     """
     planned = len(world.checkpoint.offsets) - len(world.checkpoint.commits)
     can_tell = world.tables_tell
-    if world.checkpoint.commits and not world.executors and (can_tell or not planned):
+    if world.checkpoint.commits and not world.executors and (can_tell or not planned) and world.shows_all_rows:
         world.store.forget()
         world.reasons.add("state lost")
         if not world.tables_tell:

@@ -131,6 +131,14 @@ def _new_checkpoint(world: World) -> None:
     world.checkpoint = Checkpoint()
 
 
+def _past_loss(world: World) -> None:
+    """Start where the state says; without topic ids, a log that ends before that ends the world."""
+    records = world.records()
+    if any(r.topic_id is None and r.end > world.kafka.log(tp).end for tp, r in records.items()):
+        world.over = "spark data loss"
+    _new_checkpoint(world)
+
+
 def _accept_loss(world: World) -> None:
     """Read what Kafka still holds, and record what it does not."""
     world.on_gap = "record"
@@ -161,6 +169,7 @@ def _skip_bad(world: World) -> None:
 
 REASONS: dict[str, set[str]] = {
     "CHS-229": {"state lost", "state restored", "reads lag"},
+    "CHS-233": {"table altered"},
     "CHS-301": {"log shrank", "topic recreated"},
     "CHS-302": {"state lost", "state restored"},
     "CHS-303": {"topic recreated"},
@@ -193,6 +202,7 @@ BY_HAND: dict[str, Callable[[World, ChsinkError], None]] = {
 """Where a person decides, by chsink's own commands."""
 ANSWERS: dict[str, Callable[[World], None]] = {
     "CHS-229": _look_again,
+    "CHS-233": _look_again,
     "CHS-301": _look_again,
     "CHS-304": _same_brokers,
     "CHS-305": _new_checkpoint,
@@ -200,7 +210,7 @@ ANSWERS: dict[str, Callable[[World], None]] = {
     "CHS-307": _accept_loss,
     "CHS-315": _mend_views,
     "CHS-501": _skip_bad,
-    "spark data loss": _new_checkpoint,
+    "spark data loss": _past_loss,
     "spark concurrent query": _look_again,
     "spark task failed": _look_again,
 }

@@ -162,10 +162,9 @@ class Oracle:
             if by_person and self._gives_up and before is not None:
                 self.given_up.append((tp, record.topic_id, before.range))
                 return
-            self._check_landed(
-                tp, table, record, rebuilt=by_person and (before is None or not before.in_doubt or before.expired)
-            )
-            if before is not None and before.in_doubt:
+            rebuilt = by_person and _is_rebuilt(before, record)
+            self._check_landed(tp, table, record, rebuilt=rebuilt)
+            if before is not None and before.in_doubt and not rebuilt:
                 self._check_within_log(tp, record)
                 self._check_given_up(tp, before, record)
 
@@ -224,6 +223,11 @@ class Oracle:
         """Whether a person gave the record up."""
         life, offset = id_of(serial_of(uid)), uid % PARTITION
         return any(tp == of and i in (None, life) and r.start <= offset < r.end for of, i, r in self.given_up)
+
+
+def _is_rebuilt(old: StateRecord | None, new: StateRecord) -> bool:
+    """Whether a person had the record made of the table's rows, or had given up what expired."""
+    return old is None or old.expired or new.incarnation > old.incarnation
 
 
 def _same_range(old: StateRecord | None, new: StateRecord) -> bool:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from chsink.clickhouse.landing import present_fingerprint
 from chsink.errors import ChsinkError, FencedError, UnavailableError
+from chsink.errors.several import several
 from chsink.ports import ServerRefused, Unanswered
 from chsink.recovery import recover
 from chsink.recovery.change import Change, carry_out
@@ -73,8 +74,12 @@ def _interrupt(world: World, group: Group) -> None:
 # --- commands ------------------------------------------------------------------------------------------------------
 
 
-def typed(world: World, command: Callable[[Services], None], follow: Callable[[ChsinkError], bool]) -> None:
-    """Type a command until it is done.  ``follow`` does what its refusal names, and says whether to type it again."""
+def typed(
+    world: World, command: Callable[[Services], None], follow: Callable[[ChsinkError], bool], *, whole: bool = False
+) -> None:
+    """Type a command until it is done.  ``follow`` does what its refusal names, and says whether to type it again;
+    with ``whole`` it is given several refusals as one.
+    """
     for _ in range(PATIENCE):
         try:
             command(services_of(world, world.hub.random.randint(-500, 500)))
@@ -84,7 +89,7 @@ def typed(world: World, command: Callable[[Services], None], follow: Callable[[C
             world.stop_drivers()  # a driver that was not seen
         except ChsinkError as error:
             world.hub.counts[f"command {error.id}"] += 1
-            if False in [follow(part) for part in error.parts or (error,)]:
+            if False in [follow(part) for part in ((error,) if whole else error.parts or (error,))]:
                 return
         else:
             return
@@ -111,6 +116,9 @@ def resolve(world: World, topic: str, partitions: Sequence[int], verdict: Verdic
             pipeline=lambda topic: present_fingerprint(services.clickhouse, topic, STREAM),
             senders_gone=verdict == "resend",
         )
+        if verdict == "landed" and any("dependent views" in line for line in change.says):
+            for key, record in change.found.items():
+                complete_views(world, key.topic_partition, record.range)
         with world.oracle.consent(change.found, given_up=verdict == "lost"):
             carry_out(services, change, f"resolve --{verdict}")
         _done(world, f"resolve {verdict}", change)
@@ -157,41 +165,49 @@ def rebuild(world: World, *, replace: bool) -> None:
     """``chsink state recover [--replace]``, and what its refusals name."""
     world.stop_drivers()
     world.stop_executors()
+    world.shards = max([world.shards, *(server.number + 1 for server in world.servers if server.holds_rows)])
     accepted = {"removed": False, "holes": False}
 
     def command(services: Services) -> None:
         found = recover.survey(services, lambda _: None, recover.Accepted(**accepted), replace=replace)
+        refused = [one.refusal for one in found if one.refusal is not None]
+        if refused:  # all of them are printed
+            raise several(refused)
         with world.oracle.consent([one.key for one in found]):
             recover.write(services, found)
         world.hub.counts["command recover --replace" if replace else "command recover"] += len(found)
 
     def follow(error: ChsinkError) -> bool:
-        if error.id == "CHS-323":
-            return True
+        """All refusals are read before anything is done."""
+        refused = error.parts or (error,)
         if error.name == "TABLE_PROVES_NOTHING" and "--accept-removed" in error.hint:
             accepted["removed"] = True  # what was removed beyond the last row is to be inserted again
         elif error.name == "ROWS_PROVE_NOTHING":
-            _follow_rows(world, error, accepted)
-        else:
+            _follow_rows(world, refused, accepted)
+        elif error.id != "CHS-323":
             raise CannotHelp
         return True
 
-    typed(world, command, follow)
+    typed(world, command, follow, whole=True)
 
 
-def _follow_rows(world: World, error: ChsinkError, accepted: dict[str, bool]) -> None:
-    """Recover found holes: were they lost, or are they as they should be?"""
-    tp = _named(error.params["tp"])
-    lost = first_lost(world, tp)
-    if "chsink cannot recover a recreated topic" in error.hint:
+def _follow_rows(world: World, refused: Sequence[ChsinkError], accepted: dict[str, bool]) -> None:
+    """Recover found holes.  Where records were lost, rows are deleted from there on; only when all other holes are as
+    they should be, they are accepted.
+    """
+    lost = {tp: first_lost(world, tp) for tp in (_named(error.params["tp"]) for error in refused)}
+    if any("chsink cannot recover a recreated topic" in error.hint for error in refused):
         raise CannotHelp
-    if lost is None:
-        accepted["holes"] = True
-        return
-    if "--accept-removed" not in error.hint:
-        raise CannotHelp
-    accepted["removed"] = True
-    on_each_shard(world, _delete_of(world, tp, OffsetRange(lost, BEYOND)), views="view" in error.hint)
+    accepted["holes"] = not any(offset is not None for offset in lost.values())
+    for error in refused:
+        tp = _named(error.params["tp"])
+        offset = lost[tp]
+        if offset is None:
+            continue
+        if "--accept-removed" not in error.hint:
+            raise CannotHelp
+        accepted["removed"] = True
+        on_each_shard(world, _delete_of(world, tp, OffsetRange(offset, BEYOND)), views="view" in error.hint)
 
 
 def delete(world: World, error: ChsinkError) -> None:

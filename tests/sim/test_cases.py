@@ -11,11 +11,15 @@ import pytest
 
 from chsink.batch.driver import Driver
 from chsink.batch.model import PlannedBatch
+from chsink.errors import halts
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
-from chsink.statemachine.records import Phase, StateRecord
+from chsink.statemachine.records import Phase, StateKey, StateRecord
+from chsink.statemachine.tokens import piece_token
+from tests.sim import person
 from tests.sim.checkpoint import Checkpoint, Query
+from tests.sim.clickhouse import Client
 from tests.sim.hub import Hub
-from tests.sim.kafka import PARTITION, serial_of
+from tests.sim.kafka import PARTITION, serial_of, uid_of
 from tests.sim.world import World
 
 TP = TopicPartition("t0", 0)
@@ -342,3 +346,33 @@ def test_rebuilding_takes_the_word_of_the_old_record_for_what_it_left_out() -> N
     assert made.hub.counts["command recover --replace"] == 1
     made.play()
     assert made.landed() == list(range(5, 15))
+
+
+def still_inserting(made: Scene) -> None:
+    """The range [10, 20) is in doubt, its senders are gone, and for 20 s a server is still busy with one of its pieces."""
+    token = piece_token(StateKey("sink", "t0", 0, "db.t0"), made.record, 0, 0)
+    uids = [uid for uid in (uid_of(0, 0, offset) for offset in range(10, 14)) if uid % 2 == 0]
+    server, sent_at = made.servers[0], made.hub.now
+    server.under_way.append(token)
+    made.hub.after(20_000, lambda: Client(server)._arrive("db.t0", uids, token, sent_at, server.restarts))
+
+
+@pytest.mark.parametrize("command", ["recover", "reset", "resend"])
+def test_a_command_waits_for_inserts_that_still_run(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their rows would arrive after the operator looked at the table, and after the next start sent them again."""
+    made = in_doubt_10_to_20()
+    monkeypatch.setattr(made, "start_soon", lambda: made.hub.after(1000, made.start_driver))
+    still_inserting(made)
+    with made.watched():
+        if command == "recover":
+            made.store.forget()
+            made.reasons.add("state lost")
+            made.start_driver()
+        else:
+            halted = halts.LOG_SHRANK(tp=TP, detail="") if command == "reset" else halts.FOREIGN_ROWS(tp=TP, detail="")
+            act = person.log_shrank if command == "reset" else person.decide_range
+            person.at_work(made, halted.id, [lambda: act(made, halted)])
+        while made.hub.step():
+            pass
+    assert made.landed() == list(range(31))
+    assert made.hub.counts[f"command {'resolve resend' if command == 'resend' else command}"] == 1
