@@ -162,6 +162,19 @@ DEFECTS = (
         seed=1,
     ),
     Defect(
+        "a range whose task halted is confirmed with the others",
+        (
+            Patch(
+                DRIVER,
+                "        for key in keys:\n            if key.topic_partition in unproven:\n"
+                "                halted.add(key, unproven[key.topic_partition])\n",
+                "",
+            ),
+        ),
+        "after_means_landed",
+        seed=1,
+    ),
+    Defect(
         "a failed insert is acknowledged",
         (
             Patch(
