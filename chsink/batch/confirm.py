@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from chsink.batch.model import Ack, Assigned
 from chsink.errors import ChsinkError, HaltError, halts, stream
@@ -21,7 +21,7 @@ def confirm(acks: Sequence[Ack], assignments: Sequence[Assigned]) -> dict[TopicP
     A task that saw no record cannot know its topic-partition: assigned ranges without an ack are accepted as empty only
     when at least as many tasks saw nothing.  Views that may lack rows are a halt once all else is there.
     """
-    halted = _halted(acks)
+    halted = _halted(acks, {a.topic_partition for a in assignments})
     owners: dict[TopicPartition, list[OffsetRange]] = {}
     for ack in acks:
         if ack.topic_partition is None:
@@ -47,16 +47,17 @@ def confirm(acks: Sequence[Ack], assignments: Sequence[Assigned]) -> dict[TopicP
     return halted
 
 
-def _halted(acks: Sequence[Ack]) -> dict[TopicPartition, ChsinkError]:
-    """The halts that tasks report.  Raises if a task met another error, or does not know whose records it had."""
+def _halted(acks: Sequence[Ack], assigned: Collection[TopicPartition]) -> dict[TopicPartition, ChsinkError]:
+    """The halts that tasks report.  Raises if a task met another error, or the halt is of no assigned range."""
     halted: dict[TopicPartition, ChsinkError] = {}
     others: list[ChsinkError] = []
     for ack in acks:
         if ack.error is None:
             continue
         error = from_wire(*ack.error)
-        if isinstance(error, HaltError) and ack.topic_partition is not None:
-            halted[ack.topic_partition] = error
+        tp = ack.topic_partition
+        if isinstance(error, HaltError) and tp is not None and tp in assigned:
+            halted[tp] = error
         else:
             others.append(error)
     if others:

@@ -98,6 +98,12 @@ def test_the_error_of_a_task_becomes_the_drivers(error: ChsinkError) -> None:
             confirm([ack(*WHOLE), known], [assigned(), assigned(1)])
 
 
+def test_a_halt_of_a_range_that_was_not_assigned_is_raised() -> None:
+    halt = Ack(0, "t", 1, (), (ERRORS[1].name, ERRORS[1].params))
+    with pytest.raises(HaltError, match="CHS-314"):
+        confirm([ack(*WHOLE, task=1), halt], [assigned()])
+
+
 def test_a_halt_beside_another_error_is_the_one_that_is_raised() -> None:
     """Another start alone would meet it again."""
     halt, other = ERRORS[1], ERRORS[3]
