@@ -149,7 +149,7 @@ def _first(tp: TopicPartition, records: pa.RecordBatch, rejected: Sequence[BadVa
 
 def _bad_value(tp: TopicPartition, first: str, count: int) -> ChsinkError:
     more = f" (and {count - 1} more in this chunk)" if count > 1 else ""
-    return values.BAD_VALUE(tp=tp, first=first, more=more)
+    return values.BAD_VALUE(tp=tp, first=first + more)
 
 
 # --- decode, then shard ----------------------------------------------------------------------------------------------

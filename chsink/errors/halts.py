@@ -5,6 +5,12 @@ from __future__ import annotations
 from chsink.errors.entry import Entry
 from chsink.errors.families import HaltError, PreflightError
 
+_NEW_CHECKPOINT = "start with a new checkpoint (set sink.checkpoint to a new folder)"
+_CHOOSE = (
+    "check the table, then run `chsink state resolve {arguments}` with --landed if all rows of the range are there, "
+    "--resend if none is, or --lost to give up the missing rows"
+)
+
 # The pure core halts by name (`statemachine.table.Halt`): the entries of these names are its sentences.
 
 LOG_SHRANK = Entry(
@@ -13,34 +19,34 @@ LOG_SHRANK = Entry(
     HaltError,
     "{tp}: Kafka's log ends before offsets that already landed ({detail})",
     "Kafka lost records; to continue with the topic as it is, stop the job, run `chsink state reset {arguments}`, "
-    "and start with a new checkpoint",
-    runbook="First find out why, for example an unclean leader election. After the reset and before the start, delete "
-    "the rows of the offsets that will be read again, also from the targets of dependent views; otherwise they land "
-    "twice.",
+    "and " + _NEW_CHECKPOINT,
+    runbook="First find the cause, for example an unclean leader election. After the reset and before the start, "
+    "delete the rows of the offsets that will be read again, also from the targets of dependent views; otherwise they "
+    "land twice.",
 )
 PLAN_SHRANK = Entry(
     "PLAN_SHRANK",
     "CHS-301",
     HaltError,
     "{tp}: batch {batch} is planned to end at {end}, before its start {start}: Kafka's log shrank",
-    "Kafka lost records, or the topic was recreated; to continue with the topic as it is, start with a new checkpoint",
+    "Kafka lost records, or the topic was recreated; to continue with the topic as it is, " + _NEW_CHECKPOINT,
 )
 PLAN_BEYOND_LOG = Entry(
     "PLAN_BEYOND_LOG",
     "CHS-301",
     HaltError,
     "{tp}: the planned offsets {planned} lie beyond the end of Kafka's log, which is now {end}",
-    "Kafka lost records, or the topic was recreated; none of these offsets landed: to continue with the topic as it "
-    "is, start with a new checkpoint",
+    "none of these offsets landed: Kafka lost records, or the topic was recreated; to continue with the topic as it "
+    "is, " + _NEW_CHECKPOINT,
 )
 STATE_LOST = Entry(
     "STATE_LOST",
     "CHS-302",
     HaltError,
     "{tp}: the recorded state is gone, but the checkpoint shows that records landed ({detail})",
-    "restore the state from a backup, or rebuild it with `chsink state recover`; if recover finds no rows of this "
-    "partition, start with a new checkpoint",
-    runbook="Restore from a backup of the Keeper, or see [lost state](#lost-state).",
+    "restore the state store from a backup, or rebuild the state with `chsink state recover`; if recover finds no rows "
+    "of this partition, " + _NEW_CHECKPOINT,
+    runbook="See [lost state](#lost-state).",
 )
 CHECKPOINT_WITHOUT_STATE = Entry(
     "CHECKPOINT_WITHOUT_STATE",
@@ -48,15 +54,15 @@ CHECKPOINT_WITHOUT_STATE = Entry(
     HaltError,
     "the query of checkpoint {checkpoint} has finished batches, but this sink has no recorded state",
     "if the checkpoint belongs to another query, set sink.checkpoint to a new folder; if the state was lost, restore "
-    "it or run `chsink state recover`; if recover finds no rows, start with a new checkpoint",
-    runbook="state lost: restore it from a backup of the Keeper, or [recover](#lost-state)",
+    "the state store from a backup or run `chsink state recover`; if recover finds no rows, " + _NEW_CHECKPOINT,
+    runbook="See [lost state](#lost-state).",
 )
 TOPIC_RECREATED = Entry(
     "TOPIC_RECREATED",
     "CHS-303",
     HaltError,
     "{tp}: the topic was deleted and created again, and the plan does not start at its first offset ({detail})",
-    "start with a new checkpoint to read the topic from offset 0; if Kafka no longer holds its first records, run "
+    "to read the topic from offset 0, " + _NEW_CHECKPOINT + "; if Kafka no longer holds its first records, run "
     "`chsink state reset {arguments}` first",
 )
 TOPIC_ID_KNOWN_UNKNOWN = Entry(
@@ -65,31 +71,32 @@ TOPIC_ID_KNOWN_UNKNOWN = Entry(
     HaltError,
     "{tp}: the brokers stopped reporting the topic's id, or began to report it while a range is in doubt ({detail})",
     "connect the job to brokers of one version; without the id chsink cannot notice that a topic was recreated. If all "
-    "brokers were upgraded while a range was in doubt, check the table, then run `chsink state resolve {arguments}` "
-    "with --landed, --resend or --lost",
-    runbook="With nothing in doubt, the sink records the id and continues.",
+    "brokers were upgraded while a range was in doubt, " + _CHOOSE,
+    runbook="If nothing is in doubt, chsink records the new id and continues.",
 )
 OUTSIDE_PROCESSED = Entry(
     "OUTSIDE_PROCESSED",
     "CHS-305",
     HaltError,
     "{tp}: the plan contains older offsets that this sink never landed, or that lie in a recorded gap ({detail})",
-    "start from the recorded offsets with a new checkpoint, or use a new sink with its own table to read older data",
+    "to continue after the recorded offsets, " + _NEW_CHECKPOINT + "; to read older data, use a new sink with its own "
+    "table",
 )
 REWOUND = Entry(
     "REWOUND",
     "CHS-306",
     HaltError,
     "{tp}: the source was rewound: all planned offsets landed before ({detail})",
-    'start from the recorded offsets with a new checkpoint, or set errors.on_rewind = "skip" to skip them',
+    "to continue after the recorded offsets, " + _NEW_CHECKPOINT + "; to skip these offsets, set errors.on_rewind = "
+    '"skip"',
 )
 GAP = Entry(
     "GAP",
     "CHS-307",
     HaltError,
     "{tp}: the plan skips offsets after the recorded end ({detail})",
-    'if Kafka still holds them, start with a new checkpoint; if not, set errors.on_gap = "record" to accept the gap',
-    runbook="Kafka deleted records before the sink read them (lengthen the retention), or a checkpoint skipped "
+    "if Kafka still holds them, " + _NEW_CHECKPOINT + '; if not, set errors.on_gap = "record" to accept the gap',
+    runbook="Kafka deleted records before chsink read them (raise the topic's retention.ms), or the checkpoint skipped "
     "offsets.",
 )
 PLAN_NOT_HELD = Entry(
@@ -97,8 +104,8 @@ PLAN_NOT_HELD = Entry(
     "CHS-307",
     HaltError,
     "{tp}: Kafka deleted {gone} before these offsets landed (planned: {planned}; the log now starts at {start})",
-    'to accept the gap, set errors.on_gap = "record" and start with a new checkpoint; chsink then lands what Kafka '
-    "still holds",
+    'to accept the gap, set errors.on_gap = "record" and ' + _NEW_CHECKPOINT + "; chsink then lands what Kafka still "
+    "holds",
 )
 IN_DOUBT_LOST = Entry(
     "IN_DOUBT_LOST",
@@ -106,7 +113,7 @@ IN_DOUBT_LOST = Entry(
     HaltError,
     "{tp}: an in-doubt range can no longer be read from Kafka ({detail})",
     "check the table, then run `chsink state resolve {arguments}` with --landed if all rows of the range are "
-    "there, with --expired to land the part that Kafka still holds, or with --lost",
+    "there, with --expired to land the part that Kafka still holds, or with --lost to give up the missing rows",
 )
 PIPELINE_CHANGED = Entry(
     "PIPELINE_CHANGED",
@@ -128,8 +135,7 @@ LAYOUT_LOST = Entry(
     "CHS-312",
     HaltError,
     "{tp} is in doubt for {table} under shard layout {layout}, which is not stored",
-    "configure the shards, weights and shard key of that layout and start once; or check the table and run "
-    "`chsink state resolve {arguments}` with --landed, --resend or --lost",
+    "configure the shards, weights and shard key of that layout and start once; or " + _CHOOSE,
 )
 NOT_ROUTED = Entry(
     "NOT_ROUTED",
@@ -137,7 +143,7 @@ NOT_ROUTED = Entry(
     HaltError,
     "{tp} is in doubt for table {table}, but no route leads to this table now",
     "restore the [[route]] until the range is settled; or check the table and run `chsink state resolve "
-    "{arguments}` with --landed or --lost",
+    "{arguments}` with --landed if all rows of the range are there, or --lost to give up the missing rows",
 )
 PIECE_INCOMPLETE = Entry(
     "PIECE_INCOMPLETE",
@@ -153,7 +159,7 @@ INSERT_REFUSED = Entry(
     "CHS-315",
     HaltError,
     "{url} refused an insert into {table} with code {code}: {reason}",
-    "correct the table, its views, the grants or the settings, then start again: chsink will settle the range",
+    "correct the table, its views, the grants or [clickhouse.settings], then start again: chsink will settle the range",
 )
 CHECKPOINT_DAMAGED = Entry(
     "CHECKPOINT_DAMAGED",
@@ -169,8 +175,7 @@ CANNOT_PROBE = Entry(
     HaltError,
     "{tp} {range} is in doubt, and ClickHouse may have forgotten its deduplication tokens: {reason}; chsink cannot "
     "look for its rows in {table}",
-    "check whether the table holds the rows, then run `chsink state resolve {arguments}` with --landed, --resend "
-    "or --lost; in future, chsink can look for the rows itself if the table is a MergeTree without TTL and has the "
+    _CHOOSE + "; in future, chsink can look for the rows itself if the table is a MergeTree without TTL and has the "
     "columns _kafka_topic, _kafka_partition and _kafka_offset",
 )
 VIEWS_DOUBTFUL = Entry(
@@ -189,15 +194,15 @@ FOREIGN_ROWS = Entry(
     "{tp}: the table may have forgotten the range's tokens, and may hold rows of these offsets that another sink, or "
     "an earlier topic of this name, inserted ({detail})",
     "if all of the range's own rows are there, run `chsink state resolve {arguments} --landed`; if not, run it "
-    "with --resend, which names the rows to remove first",
+    "with --resend, which names the rows to delete first",
 )
 SOURCE_MISSES_OFFSETS = Entry(
     "SOURCE_MISSES_OFFSETS",
     "CHS-319",
     HaltError,
     "Kafka no longer holds offsets that Spark's checkpoint names: {reason}",
-    "Kafka deleted records, or the topic was recreated; start with a new checkpoint: the sink continues from its "
-    "recorded state, and errors.on_gap decides whether a gap halts it",
+    "Kafka deleted records, or the topic was recreated; " + _NEW_CHECKPOINT + ": the sink continues from its recorded "
+    "state, and errors.on_gap decides whether a gap halts it",
 )
 NO_STATE = Entry(
     "NO_STATE",
@@ -217,8 +222,8 @@ NOTHING_IN_DOUBT = Entry(
     "NOTHING_IN_DOUBT",
     "CHS-320",
     PreflightError,
-    "nothing is in doubt of {tp}",
-    "run `chsink state show`: only partitions at BEFORE can be resolved",
+    "{tp} has no range in doubt",
+    "run `chsink state show`: you can only resolve partitions at BEFORE",
 )
 SEVERAL_IN_DOUBT = Entry(
     "SEVERAL_IN_DOUBT",
@@ -232,7 +237,8 @@ SENDERS_MAY_LIVE = Entry(
     "CHS-321",
     PreflightError,
     "a task of an earlier run may still send {ranges} under the old tokens",
-    "make sure that no process of the old job is running, executors included; then add --senders-gone",
+    "make sure that no process of the old job is running, executors included; then run the command again "
+    "with --senders-gone",
 )
 RESEND_NOT_ROUTED = Entry(
     "RESEND_NOT_ROUTED",
@@ -254,7 +260,8 @@ RESEND_NOT_READABLE = Entry(
     "CHS-322",
     PreflightError,
     "{tp} {range} can no longer be read from Kafka (topic id {topic_id}, log [{start}, {end}))",
-    "check whether the table holds all rows of the range; if so, pass --landed, otherwise --expired or --lost",
+    "check whether the table holds all rows of the range; if so, pass --landed, otherwise --expired to land what "
+    "Kafka still holds, or --lost",
 )
 RESEND_WOULD_DOUBLE = Entry(
     "RESEND_WOULD_DOUBLE",

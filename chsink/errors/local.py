@@ -57,14 +57,14 @@ NO_FREE_PORT = Entry(
     "CHS-904",
     UnavailableError,
     "no free port between {first} and {end} on {host}",
-    "stop programs that listen there, or pass the port to use",
+    "stop a program that listens there (`ss -ltnp` lists them), then try again",
 )
 KAFKA_NOT_FORMATTED = Entry(
     "KAFKA_NOT_FORMATTED",
     "CHS-904",
     UnavailableError,
     "kafka: could not prepare its data folder:\n{output}",
-    "read {properties}",
+    "correct the settings in {properties}",
 )
 PROCESS_ENDED = Entry(
     "PROCESS_ENDED",
@@ -85,14 +85,14 @@ KAFKA_WAITED = Entry(
     "CHS-905",
     UnavailableError,
     "kafka: timed out after {limit_s} s waiting for {what}",
-    "read the broker's log",
+    "read the broker's log (`chsink dev status` shows its path)",
 )
 KAFKA_REFUSED = Entry(
     "KAFKA_REFUSED",
     "CHS-905",
     UnavailableError,
     "kafka: cannot {what}: {reason}",
-    "read the broker's log",
+    "read the broker's log (`chsink dev status` shows its path)",
 )
 DEV_FOLDER_IN_USE = Entry(
     "DEV_FOLDER_IN_USE",

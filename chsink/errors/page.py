@@ -24,8 +24,8 @@ Drawn from the catalogue in `chsink/errors/` by `python -m chsink.errors.page`; 
 
 Every error has an id, a sentence and a fix. So does every finding of `chsink doctor`: the same id stands for the
 check, whether it passed (`ok`) or found something (`error`, `warning`, `info`). At a start, errors stop the job and
-warnings are logged. *Words in italics*, and `<words>` inside code, stand for what the message names. Several sentences
-may share an id. No message contains a record's value or a credential.
+warnings are logged. *Words in italics*, and `<words>` inside code, stand for what the message fills in. Several
+sentences may share an id. No message contains a record's value or a credential.
 
 | exit code | family | what a supervisor should do |
 | --- | --- | --- |

@@ -78,8 +78,8 @@ VIEW_MAY_DOUBLE = Entry(
     "VIEW_MAY_DOUBLE",
     "CHS-208",
     PreflightError,
-    "the materialized view {view} of {table} fills {fills}, a {engine}: it may get the same rows twice",
-    "let the view fill a MergeTree table that deduplicates inserts",
+    "the materialized view {view} of {table} fills {fills}, a {engine}, which may receive the same rows twice",
+    "let the view fill a MergeTree table with non_replicated_deduplication_window > 0, or a replicated table",
     ok="the {count} materialized views of {table} deduplicate too",
 )
 VIEW_DOUBLES = Entry(
@@ -88,7 +88,7 @@ VIEW_DOUBLES = Entry(
     PreflightError,
     "the materialized view {view} of {table} fills {fills}, which does not deduplicate: a piece that is sent "
     "again counts twice there",
-    "ALTER TABLE {fills} MODIFY SETTING {setting} = 10000",
+    "run ALTER TABLE {fills} MODIFY SETTING {setting} = 10000",
 )
 VOLATILE_DEFAULT = Entry(
     "VOLATILE_DEFAULT",
@@ -109,10 +109,10 @@ BATCH_MAY_BE_PROBED = Entry(
     "BATCH_MAY_BE_PROBED",
     "CHS-211",
     PreflightError,
-    "a round of {chunks} chunks, each over {spread} table partitions, may make {blocks} blocks in {table} at {url}, "
-    "which reliably remembers only {kept} of them: after a crash, chsink would first have to look for the rows",
-    "raise the deduplication window or clickhouse.chunk_offsets, or limit kafka.max_offsets_per_trigger",
-    ok="{table} at {url} reliably remembers {kept} blocks; chsink makes up to {blocks} at a time",
+    "{table} at {url} reliably remembers {kept} blocks, but a round of {chunks} chunks, each in {spread} table "
+    "partitions, may make {blocks}: after a crash, chsink would have to look for the rows before it sends them again",
+    "raise the table's deduplication window or clickhouse.chunk_offsets, or lower kafka.max_offsets_per_trigger",
+    ok="{table} at {url} reliably remembers {kept} blocks; a round makes up to {blocks}",
 )
 BATCH_TOO_LARGE = Entry(
     "BATCH_TOO_LARGE",
@@ -120,7 +120,7 @@ BATCH_TOO_LARGE = Entry(
     PreflightError,
     "a batch may have {chunks} chunks, more than {table} at {url} allows at a time: chsink lands it in rounds of up to "
     "{room} chunks",
-    "nothing to do; for fewer rounds, raise the deduplication window or clickhouse.chunk_offsets",
+    "nothing to do; for fewer rounds, raise the table's deduplication window or clickhouse.chunk_offsets",
 )
 COLUMN_UNKNOWN = Entry(
     "COLUMN_UNKNOWN",
@@ -179,7 +179,7 @@ GRANT_MISSING = Entry(
     "CHS-216",
     PreflightError,
     "at {url} this user may not {privilege} on {table}",
-    "{grant}",
+    "run {grant}",
     ok="at {url} this user may {privileges} on {table}",
 )
 GRANTS_WIDE = Entry(
@@ -287,10 +287,10 @@ RECORDS_EXPIRED = Entry(
     "RECORDS_EXPIRED",
     "CHS-225",
     PreflightError,
-    "Kafka dropped {expired} offsets of {topic} before they were read",
-    'the job will halt with CHS-307; to accept the loss, set errors.on_gap = "record" and start with a new checkpoint; '
-    "to lose no more, raise retention.ms of the topic",
-    ok="{topic} keeps records {kept}, and what is unread is not near its end",
+    "Kafka deleted {expired} offsets of {topic} before chsink read them",
+    'the job will halt with CHS-307; to accept the loss, set errors.on_gap = "record" and start with a new checkpoint '
+    "(set sink.checkpoint to a new folder); to lose no more, raise retention.ms of the topic",
+    ok="{topic} keeps records {kept}; no unread record is close to expiring",
 )
 RECORDS_EXPIRE = Entry(
     "RECORDS_EXPIRE",
@@ -303,7 +303,7 @@ TOPIC_WITHOUT_ID = Entry(
     "TOPIC_WITHOUT_ID",
     "CHS-226",
     PreflightError,
-    "the brokers give {topic} no id: chsink cannot tell a topic that was recreated from a log that shrank",
+    "the brokers report no id for {topic}: chsink cannot tell a recreated topic from a log that shrank",
     "use brokers of version 3.0 or later",
 )
 TOPIC_IS_ANOTHER = Entry(
@@ -311,7 +311,8 @@ TOPIC_IS_ANOTHER = Entry(
     "CHS-226",
     PreflightError,
     "{topic} is not the topic that the state was recorded for (partitions {partitions})",
-    "if it was recreated on purpose, start with a new checkpoint, so that it is read from its beginning",
+    "if it was recreated on purpose, start with a new checkpoint (set sink.checkpoint to a new folder): chsink then "
+    "reads the topic from its beginning",
 )
 PARTITIONS_GONE = Entry(
     "PARTITIONS_GONE",
@@ -325,7 +326,8 @@ DOUBT_NOT_ROUTED = Entry(
     "CHS-227",
     PreflightError,
     "{what}, for table {table}, but no route leads to this table: the start will halt with CHS-313",
-    "restore the [[route]]; or check the table and run `{resolve}` with --landed or --lost",
+    "restore the [[route]]; or check the table and run `{resolve}` with --landed if all rows of the range are there, "
+    "or --lost to give up the missing rows",
     ok="nothing is in doubt",
 )
 DOUBT_CHANGED = Entry(
@@ -333,7 +335,8 @@ DOUBT_CHANGED = Entry(
     "CHS-227",
     PreflightError,
     "{what}, and this has changed since: {changed}; the start will halt with CHS-309",
-    "undo the change until the range is settled; or keep it and run `{resolve}` with --resend",
+    "undo the change until the range is settled; or keep it and run `{resolve}` with --resend, which names the rows to "
+    "delete first",
 )
 DOUBT_SENT_AGAIN = Entry(
     "DOUBT_SENT_AGAIN",
@@ -356,14 +359,15 @@ DOUBT_EXPIRED = Entry(
     "{tp} {range} is in doubt, and Kafka no longer holds all of it: its log starts at {start}. The start will halt "
     "with CHS-308",
     "check the table, then run `chsink state resolve {arguments}` with --landed if all rows of the range are there, "
-    "with --expired to land the part that Kafka still holds, or with --lost",
+    "with --expired to land the part that Kafka still holds, or with --lost to give up the missing rows",
 )
 DOUBT_NOT_PROBED = Entry(
     "DOUBT_NOT_PROBED",
     "CHS-227",
     PreflightError,
     "{what}, and {why}; chsink cannot look for its rows in {table}: the start will halt with CHS-317",
-    "check whether the table holds its rows, then run `{resolve}` with --landed, --resend or --lost",
+    "check the table, then run `{resolve}` with --landed if all rows of the range are there, --resend if none is, or "
+    "--lost to give up the missing rows",
 )
 LAYOUT_OLDER = Entry(
     "LAYOUT_OLDER",
@@ -400,8 +404,8 @@ TOO_MANY_PARTITIONS = Entry(
     "TOO_MANY_PARTITIONS",
     "CHS-230",
     PreflightError,
-    "{table} at {url} has {touched} table partitions, and one insert may touch {limit}: the server refuses "
-    "chunks that mix more of them (code 252)",
+    "{table} at {url} has {touched} table partitions, but the server refuses an insert into more than {limit} of them "
+    "(code 252)",
     "lower clickhouse.chunk_offsets, or set max_partitions_per_insert_block in [clickhouse.settings]",
 )
 

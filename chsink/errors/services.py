@@ -10,7 +10,7 @@ STATE_STORE_UNAVAILABLE = Entry(
     "CHS-701",
     UnavailableError,
     "the state store ({store}) does not respond: {reason}",
-    "bring the state store back, then start the job again",
+    "check [state], the network and the store's servers, then start again",
 )
 STATE_NOT_REACHED = Entry(
     "STATE_NOT_REACHED",
@@ -51,8 +51,8 @@ CLAIM_DISTURBED = Entry(
     "CLAIM_DISTURBED",
     "CHS-703",
     UnavailableError,
-    "sink '{sink}': its state rows kept changing while this driver claimed the sink",
-    "stop the other driver of this sink, then start again",
+    "sink '{sink}': another process kept changing its state rows while this driver claimed the sink",
+    "stop the other driver of this sink (`chsink status` names the owner), then start again",
 )
 ROWS_NOT_CREATED = Entry(
     "ROWS_NOT_CREATED",
@@ -95,7 +95,7 @@ TOKEN_DOUBTFUL = Entry(
     UnavailableError,
     "{url} may have forgotten the deduplication token of piece {token}, so chsink does not send it: {reason}",
     "start again: the range is in doubt, and chsink looks for its rows in the table before it sends any; if this "
-    "recurs, enlarge the table's deduplication window (an insert makes one block per table partition)",
+    "recurs, raise the table's deduplication window (an insert makes one block per table partition)",
 )
 SPARK_STOPPED = Entry(
     "SPARK_STOPPED",

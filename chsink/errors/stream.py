@@ -157,28 +157,28 @@ RANGES_DIFFER = Entry(
     "CHS-608",
     ConfigError,
     "{tp}: Sink.process was given the range {said}, but the DataFrame reads {reads} from Kafka",
-    "pass the micro-batch of the query, and exactly the ranges that it reads",
+    "pass the query's micro-batch and, in ranges=, exactly the ranges that it reads",
 )
 CHECKPOINT_NOT_SET = Entry(
     "CHECKPOINT_NOT_SET",
     "CHS-609",
     ConfigError,
     "sink.checkpoint is not set",
-    "set it to a folder or URI for Spark's checkpoint",
+    "set sink.checkpoint to a folder or URI for Spark's checkpoint",
 )
 TOPIC_NOT_ROUTED = Entry(
     "TOPIC_NOT_ROUTED",
     "CHS-610",
     ConfigError,
     "no route leads from topic {topics}",
-    "add a [[route]], or do not subscribe to it",
+    "add a [[route]] for it, or remove it from the stream's subscription",
 )
 MIXING_STEP = Entry(
     "MIXING_STEP",
     "CHS-611",
     PreflightError,
     "the stream has a step whose result depends on more than one record: {step}",
-    "use only steps that turn one record into 0..N rows, the same ones at every retry; aggregate and look up "
+    "use only steps that turn one record into 0..N rows, with the same result at every retry; aggregate and look up "
     "in ClickHouse (materialized views, dictionaries)",
 )
 ISOLATION_DIFFERS = Entry(

@@ -9,7 +9,7 @@ BAD_VALUE = Entry(
     "BAD_VALUE",
     "CHS-501",
     BadValueError,
-    "{first}{more}",
+    "a record does not fit its table: {first}",
     'set errors.on_bad_value = "skip" to skip such records (errors.on_tombstone = "skip" for null values only); or '
     "change the column, then run `chsink state resolve {arguments} --resend`",
 )
@@ -53,7 +53,7 @@ SAMPLE_BAD = Entry(
     "CHS-507",
     PreflightError,
     "{topic}: {count} of {records} sampled records do not fit {table}, {column}: {reason}; the first is at {first}",
-    'change the column or the records; or set errors.on_bad_value = "skip" to leave such records out',
+    'change the column or the records; or set errors.on_bad_value = "skip" to skip such records',
     ok="{topic}: all {count} sampled records fit {table}",
 )
 SAMPLE_MISSPELT = Entry(

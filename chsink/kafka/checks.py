@@ -84,5 +84,5 @@ def retention(topic: str, expired: int, old: int, retention_ms: int) -> Finding:
         return found(Severity.WARNING, preflight.RECORDS_EXPIRED, topic=topic, expired=expired)
     if old:
         return found(Severity.WARNING, preflight.RECORDS_EXPIRE, topic=topic, old=old, hours=f"{hours:g}")
-    kept = "for ever" if retention_ms < 0 else f"{hours:g} h"
+    kept = "for ever" if retention_ms < 0 else f"for {hours:g} h"
     return passed(preflight.RECORDS_EXPIRED, topic=topic, kept=kept)

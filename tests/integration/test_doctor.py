@@ -344,7 +344,7 @@ def test_grants_and_settings_of_the_user(guarded: Bench) -> None:
     poor = guarded.doctor()
     assert poor.errors >= {"CHS-216"}
     fixes = [f["fix"] for f in poor.of("CHS-216") if f["severity"] == "error"]
-    assert fixes == ["GRANT INSERT ON `g`.`t` TO poor", "GRANT ALTER UPDATE ON `g`.`chsink_state` TO poor"]
+    assert fixes == ["run GRANT INSERT ON `g`.`t` TO poor", "run GRANT ALTER UPDATE ON `g`.`chsink_state` TO poor"]
 
 
 def test_a_wrong_user(guarded: Bench) -> None:
@@ -372,7 +372,7 @@ def test_unread_offsets_that_kafka_dropped(bench: Bench) -> None:
     [finding] = bench.doctor().of("CHS-225")
 
     assert finding["severity"] == "warning"
-    assert "dropped 7 offsets" in finding["sentence"]
+    assert "deleted 7 offsets" in finding["sentence"]
 
 
 def test_unread_records_near_the_end_of_their_retention(bench: Bench) -> None:

@@ -110,6 +110,6 @@ def test_a_partition_that_is_not_in_doubt_is_named(doubtful: Job) -> None:
     assert "CHS-320" in refused.stderr
     assert "partition 9" in refused.stderr
     refused = run(doubtful, "resolve", doubtful.topic, "0", "1", "--landed", "--yes")
-    assert f"nothing is in doubt of {doubtful.topic}-0" in refused.stderr
+    assert f"{doubtful.topic}-0 has no range in doubt" in refused.stderr
     asked = CliRunner().invoke(app, ["state", "resolve", doubtful.topic, "1", "--landed", "--json"])
     assert (asked.exit_code, doubtful.in_doubt()) == (2, {1, 2, 3})

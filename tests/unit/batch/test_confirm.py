@@ -70,7 +70,7 @@ def test_refused(name: str) -> None:
 
 
 ERRORS = (
-    values.BAD_VALUE(tp="t-0", first="topic 't' partition 0 offset 3: column 'n': text is not UInt8", more=""),
+    values.BAD_VALUE(tp="t-0", first="topic 't' partition 0 offset 3: column 'n': text is not UInt8"),
     halts.PIECE_INCOMPLETE(tp="t-0", offsets="[0, 4)", shard=0, table="d.t", there=1, rows=2),
     stream.OFFSET_MISSING(tp="t-0"),
     services.KAFKA_UNAVAILABLE(bootstrap="here", reason="no answer"),

@@ -23,6 +23,7 @@ from chsink.statemachine.records import Phase, StateKey, StateRecord
 from chsink.statemachine.tokens import piece_token
 
 TP = TopicPartition("t", 1)
+MISFIT = "a record does not fit its table: "
 KEY = StateKey("sink", "t", 1, "db.t")
 RECORD = StateRecord(Phase.BEFORE, 1, "a", "id", start=10, end=20, chunk_offsets=4, layout="L", pipeline="P")
 
@@ -305,7 +306,10 @@ def test_a_bad_value_halts_naming_where_and_never_what() -> None:
     ack = run(Writer(), batch(*range(10, 20)), prepare=rejecting)
     error = reported(ack)
     assert (error.id, error.exit_code) == ("CHS-501", 3)
-    assert error.message == "topic 't' partition 1 offset 15: column 'n': text is not UInt8 (and 1 more in this chunk)"
+    assert (
+        error.message
+        == f"{MISFIT}topic 't' partition 1 offset 15: column 'n': text is not UInt8 (and 1 more in this chunk)"
+    )
     assert covered(ack) == [(10, 14)]
 
 
@@ -326,7 +330,7 @@ def with_tombstones(records: pa.RecordBatch, assignment: Assignment) -> Prepared
 
 def test_a_tombstone_is_a_bad_value_unless_it_is_skipped() -> None:
     ack = run(Writer(), batch(*range(10, 17)), prepare=with_tombstones)
-    assert reported(ack).message.startswith("topic 't' partition 1 offset 15: ")
+    assert reported(ack).message.startswith(f"{MISFIT}topic 't' partition 1 offset 15: ")
 
 
 def test_skipped_tombstones_are_counted_and_halt_nothing() -> None:
@@ -338,7 +342,7 @@ def test_skipped_tombstones_are_counted_and_halt_nothing() -> None:
 
 def test_a_bad_value_behind_a_skipped_tombstone_halts() -> None:
     ack = run(Writer(), batch(*range(10, 20)), prepare=with_tombstones, skip_tombstones=True)
-    assert reported(ack).message == "topic 't' partition 1 offset 17: column 'n': text is not UInt8"
+    assert reported(ack).message == f"{MISFIT}topic 't' partition 1 offset 17: column 'n': text is not UInt8"
 
 
 def test_max_chunk_bytes() -> None:
