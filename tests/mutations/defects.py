@@ -72,7 +72,7 @@ DEFECTS = (
             ),
         ),
         "at_most_once",
-        seed=2,
+        seed=1,
     ),
     Defect(
         "a retry has a token of its own",
@@ -105,7 +105,7 @@ DEFECTS = (
             ),
         ),
         "at_most_once",
-        seed=57,
+        seed=4,
     ),
     Defect(
         "token without the incarnation's nonce",
@@ -148,7 +148,7 @@ DEFECTS = (
                 DRIVER,
                 '        with self.observer.phase("insert" if fresh else "settle"):\n',
                 '        with self.observer.phase("after"):\n'
-                + _AFTER
+                + _AFTER.replace("left_out", "{}")
                 + '        with self.observer.phase("insert" if fresh else "settle"):\n',
             ),
             Patch(
@@ -184,7 +184,7 @@ DEFECTS = (
             ),
         ),
         "after_means_landed",
-        seed=14,
+        seed=1,
     ),
     Defect(
         "a task keeps its error to itself, and acknowledgements need not tile the range",
@@ -210,7 +210,7 @@ DEFECTS = (
             Patch(DRIVER, "        assert not any(self.ledger.records[k].in_doubt ", "        assert not any(False "),
         ),
         "one_slot",
-        seed=8,
+        seed=4,
     ),
     # --- rounds ---------------------------------------------------------------------------------------------------------
     Defect(
@@ -229,13 +229,13 @@ DEFECTS = (
             ),
         ),
         "no_defect",
-        seed=12,
+        seed=1,
     ),
     Defect(
         "what a person gave up is recorded as landed",
         (Patch(WRITES, "    if record.expired and log_start > record.start:", "    if log_start < 0:"),),
         "after_means_landed",
-        seed=33,
+        seed=11,
     ),
     # --- ranges and chunks ----------------------------------------------------------------------------------------------
     Defect(
@@ -253,7 +253,7 @@ DEFECTS = (
             ),
         ),
         "at_most_once",
-        seed=29,
+        seed=58,
     ),
     Defect(
         "the last chunk reaches beyond the range",
@@ -291,9 +291,15 @@ DEFECTS = (
     ),
     Defect(
         "a range is sent again by the present shard layout",
-        (Patch(DRIVER, "layout = self.ledger.owner.layout(record.layout)", "layout = self.routes[key.topic].layout"),),
+        (
+            Patch(
+                DRIVER,
+                "layout = self.ledger.owner.layout(record.layout)",
+                "layout = self.ledger.owner.layout(self.routes[key.topic].layout)",
+            ),
+        ),
         "no_defect",
-        seed=1,
+        seed=4,
         often={"shards changed": 10.0, "killed at driver.after_before": 10.0},
     ),
     # --- fencing --------------------------------------------------------------------------------------------------------
@@ -309,7 +315,7 @@ DEFECTS = (
             ),
         ),
         "state_forward",
-        seed=1,
+        seed=10,
     ),
     Defect(
         "an unknown outcome of a state write is taken for applied",
@@ -331,13 +337,13 @@ DEFECTS = (
             Patch(RECHECK, "        if now != record.topic_id:", "        if now == 0:"),
         ),
         "after_means_landed",
-        seed=41,
+        seed=22,
     ),
     Defect(
         "the topic's id is not asked again after reading",
         (Patch(RECHECK, "        if now != record.topic_id:", "        if now == 0:"),),
         "after_means_landed",
-        seed=41,
+        seed=22,
     ),
     Defect(
         "a task sends what it read of a topic that was recreated",
@@ -349,20 +355,20 @@ DEFECTS = (
             ),
         ),
         "announced_first",
-        seed=65,
+        seed=144,
     ),
     Defect(
         "a claim does not look for rows of what was never announced",
         (Patch(DRIVER, "            self._check_nothing_landed(partitions)", "            pass"),),
         "at_most_once",
-        seed=143,
-        often={"state lost": 20.0, "driver frozen": 4.0},
+        seed=24,
+        often={"state lost": 60.0, "driver frozen": 12.0, "driver killed": 3.0, "second driver": 3.0},
     ),
     Defect(
         "retention during a settle goes unnoticed",
         (Patch(RECHECK, "        if start > record.start and ", "        if start < 0 and "),),
         "after_means_landed",
-        seed=33,
+        seed=11,
     ),
     Defect(
         "a log that shrank is not noticed when a range is settled",
@@ -373,16 +379,14 @@ DEFECTS = (
                 "lambda x: x.facts.log_end is not None and x.facts.log_end < x.e and not x.planned.is_empty,",
             ),
         ),
-        "halt_justified",
-        seed=243,
-        often={"log shrank": 60.0, "killed at driver.after_before": 10.0},
+        test="tests/unit/statemachine/test_decide.py",
     ),
     # --- the deduplication window -----------------------------------------------------------------------------------------
     Defect(
         "inserts go on after the deadline",
         (Patch(WRITER, "        if now_ms >= deadline_ms:", "        if deadline_ms < 0:"),),
         "at_most_once",
-        seed=17,
+        seed=28,
         often={"executor frozen": 50.0, "insert answer lost": 20.0},
     ),
     Defect(
@@ -397,7 +401,7 @@ DEFECTS = (
             ),
         ),
         "at_most_once",
-        seed=2,
+        seed=16,
         often={"executor frozen": 50.0, "insert answer lost": 20.0},
     ),
     Defect(
@@ -411,13 +415,13 @@ DEFECTS = (
             Patch(WRITER, "            self._check_remembered(shard, token)\n", ""),
         ),
         "at_most_once",
-        seed=21,
+        seed=4,
     ),
     Defect(
         "a send does not look what its table remembers",
         (Patch(WRITER, "            self._check_remembered(shard, token)\n", ""),),
         "at_most_once",
-        seed=21,
+        seed=15,
     ),
     Defect(
         "an overflow of the window by count goes unnoticed",

@@ -42,7 +42,9 @@ def main() -> int:
             sys.stdout.write(f"{defect.name}: seed {defect.seed}{_news(defect.seed, seed)}\n")
             sys.stdout.flush()
             if seed is not None and options.write:
-                LIST.write_text(with_seed(LIST.read_text(encoding="utf-8"), defect.name, seed), encoding="utf-8")
+                new = LIST.with_suffix(".new")
+                new.write_text(with_seed(LIST.read_text(encoding="utf-8"), defect.name, seed), encoding="utf-8")
+                new.replace(LIST)  # a child may be reading it
     if options.write:
         in_child(redraw, PAGE)  # a fresh process reads the list as it is now
     return 1 if left else 0
