@@ -11,22 +11,23 @@ _HEAD = """# Decision table
 
 Drawn from `statemachine/table.py` by `python -m chsink.statemachine.render`; a test fails when they differ.
 
-For each topic-partition of a batch, the planned range `[a, b)` meets the recorded range `[s, e)` and its phase.
-`AFTER` means that all of it landed, `BEFORE` that it was announced and may or may not have landed (*in doubt*).
-The rows are asked from top to bottom. The first row whose condition holds, and which has a cell for the phase, decides.
-A row without a cell for a phase (`–`) is not asked in that phase. The steps of a cell are taken in order; a halt ends
-them. `[first, s)` without recorded gaps is the processed region.
+For each topic-partition of a batch, chsink compares the planned range `[a, b)` with the recorded range `[s, e)` and its
+phase. `AFTER` means that all of the recorded range landed, `BEFORE` that it was announced and may or may not have
+landed (*in doubt*), *no record* that nothing is recorded yet. The rows are checked from top to bottom. The first row
+whose condition holds, and which has a cell for the phase, decides. A row with `–` for a phase does not apply in that
+phase. The steps of a cell are carried out in order; a halt ends them. `[first, s)` without recorded gaps is the
+processed region.
 """
 _ACTIONS = """
 *Re-insert* and *settle* both send exactly the recorded range again, under its recorded chunks and tokens: from the
-batch at hand, or by reading exactly `[s, e)` from Kafka. A fact can refuse a step; then the topic-partition halts after
-the steps before it.
+batch at hand, or by reading exactly `[s, e)` from Kafka. A step may be refused, for the reasons below; the
+topic-partition then halts, after the steps before it.
 """
 _TAIL = """
-A driver adopts every record when it claims the sink. It announces a range again before it re-inserts or settles it when
-the range is late, or when the table may have forgotten its tokens. A recorded gap is stored in the BEFORE of the range
-behind it. What is skipped must have landed: the driver asserts it. A range in doubt for which no batch is at hand is
-decided as if nothing was planned behind it (`EMPTY`).
+A driver takes over every state record when it claims the sink. If a range is late, or the table may have forgotten its
+tokens, the driver announces the range again before it re-inserts or settles it. A recorded gap is stored in the BEFORE
+of the range after it. What is skipped must have landed: the driver asserts it. A range in doubt for which no batch is
+at hand is decided as if nothing were planned after it (`EMPTY`).
 """
 
 

@@ -89,7 +89,7 @@ def sql(
     ] = None,
     root: RootOption = DEFAULT_ROOT,
 ) -> None:
-    """Run one SQL statement on every ClickHouse server of the stack, and print what each answers.
+    """Run one SQL statement on each ClickHouse server of `chsink dev up`, and print the results.
 
     \b
     chsink dev sql < flights.sql
@@ -106,12 +106,12 @@ def sql(
 
 @dev.command()
 def produce(
-    topic: Annotated[str, typer.Argument(help="Kafka topic; created when it does not exist.")],
+    topic: Annotated[str, typer.Argument(help="Kafka topic; created if it does not exist.")],
     file: Annotated[Path, typer.Argument(help="One record per line.", exists=True, dir_okay=False)],
     partitions: Annotated[int, typer.Option(help="Number of partitions for a new topic.", min=1, max=1000)] = 4,
     root: RootOption = DEFAULT_ROOT,
 ) -> None:
-    """Send each line of a file to a topic of the stack, as one record.
+    """Send each line of a file as one record to a topic on the Kafka of `chsink dev up`.
 
     \b
     chsink dev produce flights flights.jsonl

@@ -22,14 +22,14 @@ def run(
         str,
         typer.Option(
             help="Jars of Spark's Kafka source, comma-separated. `auto` downloads the tested ones; `none` adds none "
-            "(the session must have them)."
+            "(Spark must have them already)."
         ),
     ] = "auto",
     as_json: Annotated[  # noqa: ARG001 - read by the error handler
         bool,
         typer.Option(
             "--json",
-            help="Print an error as one JSON object. What the job does is in its log: see observe.log_format.",
+            help="Print an error as one JSON object. The format of the log is observe.log_format.",
             callback=remember_json,
             is_eager=True,
         ),

@@ -50,7 +50,10 @@ PartitionsArgument = Annotated[
 
 @state.command()
 def show(config: ConfigOption = DEFAULT_CONFIG, assignments: SetOption = None, as_json: JsonOption = False) -> None:
-    """Show every row: owner, ranges, phases, and how long tokens are still trusted.  Changes nothing."""
+    """Show the owner and each recorded range, and whether ClickHouse still remembers the tokens of ranges in doubt.
+
+    Changes nothing.
+    """
     from chsink.recovery.show import state_document
 
     with _services(_impatient(load_config(config, assignments))) as services:
@@ -75,10 +78,12 @@ def resolve(  # noqa: PLR0917 - arguments and options of a command
     topic: TopicArgument,
     partitions: PartitionsArgument = None,
     landed: Annotated[bool, typer.Option("--landed", help="Confirm that all rows are in the table.")] = False,
-    resend: Annotated[bool, typer.Option("--resend", help="Confirm that no row is there; send them again.")] = False,
+    resend: Annotated[
+        bool, typer.Option("--resend", help="Confirm that no row is in the table; send them again.")
+    ] = False,
     lost: Annotated[bool, typer.Option("--lost", help="Give up the missing rows and record a gap.")] = False,
     expired: Annotated[
-        bool, typer.Option("--expired", help="Land what Kafka still holds of it, and record the rest as a gap.")
+        bool, typer.Option("--expired", help="Land what Kafka still holds of the range, and record the rest as a gap.")
     ] = False,
     table: Annotated[str | None, typer.Option(help="The table, if the partition is in doubt for several.")] = None,
     pipeline: PipelineOption = None,
@@ -138,8 +143,8 @@ def reset(  # noqa: PLR0917 - arguments and options of a command
     chsink state reset flights        all partitions
     chsink state reset flights 3      one of them
 
-    Rows stay in the table, and all records that the next start reads are inserted. Delete their rows after the reset
-    and before the start, or they are there twice. Start with a new checkpoint.
+    Rows stay in the table, and the next start inserts every record that it reads. After the reset and before the start,
+    delete the rows of these records, or the table will hold them twice. Set sink.checkpoint to a new folder.
     """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
     from chsink.recovery.decide import plan_reset
 
@@ -152,10 +157,13 @@ def reset(  # noqa: PLR0917 - arguments and options of a command
 def recover(  # noqa: PLR0917 - options of a command
     accept_removed: Annotated[
         bool,
-        typer.Option("--accept-removed", help="Rows removed after the last remaining row may be inserted again."),
+        typer.Option(
+            "--accept-removed", help="Allow rows that were removed beyond the last remaining row to be inserted again."
+        ),
     ] = False,
     accept_holes: Annotated[
-        bool, typer.Option("--accept-holes", help="Accept offsets without a row, or with several rows, as intended.")
+        bool,
+        typer.Option("--accept-holes", help="Confirm that offsets without a row, or with several rows, are intended."),
     ] = False,
     replace: Annotated[
         bool,
@@ -176,7 +184,7 @@ def recover(  # noqa: PLR0917 - options of a command
     unless you pass --replace and the table holds rows beyond the recorded end.
 
     Do not recover a topic that was deleted and created again since its rows landed: rows do not show which topic they
-    came from, and records of the new one would be skipped.
+    came from, and records of the new topic would be skipped.
     """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
     from chsink.errors.several import several
     from chsink.recovery.recover import Accepted, survey, write

@@ -118,7 +118,7 @@ class DedupWindow:
 
     def _forgotten(self, shards: Sequence[ShardTable], record: StateRecord) -> str | None:
         if record.probe:
-            return "chsink found earlier that its deduplication window has passed"
+            return "chsink found earlier that ClickHouse may have forgotten its tokens"
         late = self._late_ms(shards, record)
         if late is not None and self.clock.now_ms() >= late:
             return f"the table remembers tokens for {min(_windows_s(shards))} s only"

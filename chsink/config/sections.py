@@ -61,8 +61,8 @@ class Kafka(Section):
     bootstrap: HostPorts
     """Bootstrap servers: `"host:port,host:port"`, or a list."""
     starting_offsets: Literal["earliest", "latest"] = "earliest"
-    """Where to begin at the first start, for a new topic and after a reset. Other partitions without a record begin
-    at the first offset."""
+    """Where to begin at the first start, for a new topic and after a reset. Partitions that are added later, and
+    recreated topics, begin at their first offset."""
     max_offsets_per_trigger: int | None = Field(default=None, gt=0)
     """Maximum offsets per micro-batch, over all partitions. Default: no limit. A batch that is too large is landed
     in rounds."""
@@ -143,7 +143,7 @@ class ClickHouse(Section):
     password: Password = SecretStr("")
     """`{ env = "NAME" }` or `{ file = "path" }`. Default: no password."""
     database: Text = "default"
-    """Database of tables whose name has none."""
+    """Database of tables that are named without one."""
     tls: Tls = Tls()
     """TLS to ClickHouse."""
     hash_function: Literal["xxHash64", "intHash64"] = "xxHash64"
@@ -181,11 +181,12 @@ class Errors(Section):
     """What to do with a record whose Kafka value is null: treat it as a bad value (`on_bad_value`), or skip and
     count it without stopping the job."""
     on_gap: Literal["halt", "record"] = "halt"
-    """What to do about offsets that Kafka lost before chsink read them: stop, or record the gap."""
+    """What to do about offsets that Kafka deleted before chsink read them: stop the job, or record the gap."""
     on_rewind: Literal["halt", "skip"] = "halt"
-    """What to do with a batch below the recorded offsets: stop, or skip what has landed."""
+    """What to do if a batch offers only offsets that landed before: stop the job, or skip them."""
     on_existing_rows: Literal["halt", "accept"] = "halt"
-    """What to do if a table holds rows that the state does not know: stop, or insert them again."""
+    """What to do if a table holds rows that the state does not account for: refuse to start, or insert their
+    records again."""
     null_shard_key: Literal["halt", "first_shard"] = "halt"
     """What to do with a record whose shard key is NULL: stop the job, or use the first shard."""
 
@@ -210,8 +211,8 @@ class InDoubt(Section):
     """Ranges that were announced and are not confirmed."""
 
     margin_s: int = Field(default=30, ge=0, le=86_400)
-    """Where a table forgets deduplication tokens after some time, resending a range ends this many seconds earlier, to
-    allow for clock differences."""
+    """Allowance for clock differences, in seconds. If a table forgets deduplication tokens after some time, chsink
+    stops sending a range this much earlier."""
 
 
 class Observe(Section):

@@ -92,7 +92,9 @@ def plan_resolve(
         says.append(f"these dependent views may lack rows: compare them with the table first: {', '.join(views)}")
     if verdict == "resend":
         if views:
-            says.append(f"these dependent views insert its rows again; remove what they hold of it: {', '.join(views)}")
+            says.append(
+                f"these dependent views receive the rows again; delete what they hold of them first: {', '.join(views)}"
+            )
         present = pipeline(topic)
     make: dict[StateKey, Make] = {}
     for key in doubtful:

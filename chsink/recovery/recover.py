@@ -128,7 +128,7 @@ def _check_table(target: RoutedTable, accepted: Accepted) -> None:
             )
         why = _losing(shard)
         if why is not None and not accepted.removed:
-            fix = "add --accept-removed if rows removed after the last remaining row may be inserted again"
+            fix = "add --accept-removed if rows that were removed beyond the last remaining row may be inserted again"
             raise _cannot(target, shard.url, why, fix)
 
 
@@ -254,8 +254,8 @@ class _Partition:
         if self._replaced is None or self._replaced.may_belong_to(topic_id):
             return None
         return self._refused(
-            f"the record is of a topic with id {self._replaced.topic_id}, which was deleted: rows do not show whether "
-            "they are of the topic that has its name now",
+            f"the state was recorded for the topic with id {self._replaced.topic_id}, which was deleted: rows do not "
+            "show whether they belong to the topic that has its name now",
             "chsink cannot recover a recreated topic: land it with a new sink in a new table",
         )
 

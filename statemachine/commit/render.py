@@ -25,7 +25,7 @@ table's *chain* says, per topic-partition, that the table holds the records of `
 _SECTIONS: tuple[tuple[str, str, tuple[Rule[Any, Any], ...]], ...] = (
     (
         "Where a topic-partition starts",
-        "Asked when a driver starts, and for each topic-partition that appears later, before any worker reads it.",
+        "Checked when a driver starts, and for each topic-partition that appears later, before any worker reads it.",
         START,
     ),
     (
@@ -40,7 +40,7 @@ _SECTIONS: tuple[tuple[str, str, tuple[Rule[Any, Any], ...]], ...] = (
     ),
     (
         "Which units a commit takes",
-        "Units are asked in the order of their offsets, the longer one first. `until` moves as they are taken.",
+        "Units are checked in the order of their offsets, the longer one first. `until` moves as they are taken.",
         UNITS,
     ),
     (
@@ -54,8 +54,8 @@ A commit whose units have no files moves `until` in the table property and makes
 
 A *hole* is a range between `until` and the group's offset that no unit at hand begins: its events were lost, or its
 units were dropped. A coordinator looks for holes once it has read every event that was there when it asked for the
-group's offset. It has the range read again, exactly, from Kafka and handed over for this table alone. The group does
-not move.
+group's offset. A worker then reads exactly this range from Kafka again and hands it over for this table alone. The
+group does not move.
 """
 
 
@@ -66,7 +66,7 @@ def page() -> str:
         lines += [f"## {title}\n", f"{about}\n", "| # | rule | when | then |", "|---|---|---|---|"]
         lines += [f"| {n} | {rule.name} | {rule.when} | {rule.then} |" for n, rule in enumerate(rules, 1)]
         lines.append("")
-    return "\n".join(lines) + _TAIL.lstrip("\n")
+    return "\n".join(lines) + _TAIL
 
 
 if __name__ == "__main__":
