@@ -376,3 +376,20 @@ def test_a_command_waits_for_inserts_that_still_run(command: str, monkeypatch: p
             pass
     assert made.landed() == list(range(31))
     assert made.hub.counts[f"command {'resolve resend' if command == 'resend' else command}"] == 1
+
+
+def test_a_resend_of_what_kafka_no_longer_holds_proposes_no_delete() -> None:
+    """Some rows are there.  Deleted as a message asks, those that Kafka has dropped would be lost."""
+    made = in_doubt_10_to_20().play(kill_at="driver.after_settle_inserts")
+    assert made.record.in_doubt
+    assert made.landed()[-10:] == list(range(10, 20))
+    made.servers[0].remove("db.t0", TP, OffsetRange(18, 20))
+    made.servers[1].remove("db.t0", TP, OffsetRange(18, 20))
+    made.kafka.expire(TP, 12, lossy=True)
+    with made.watched():
+        person.at_work(made, "CHS-318", [lambda: person.resolve(made, "t0", [0], "resend")])
+        while made.hub.step():
+            pass
+    assert made.hub.counts["operator deletes"] == 0
+    assert made.hub.counts["command resolve expired"] == 1
+    assert made.landed() == list(range(18))
