@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from chsink.connect import Services
     from tests.sim.world import World
 
+_PARTITION = re.compile(r"\w+-\d+")
 PATIENCE = 12
 """How often an operator types a command before giving up on it."""
 PAUSE_S = 20
@@ -126,8 +127,9 @@ def resolve(world: World, topic: str, partitions: Sequence[int], verdict: Verdic
     def follow(error: ChsinkError) -> bool:
         if error.name in ("RESEND_WOULD_DOUBLE", "RESEND_MAY_DOUBLE"):
             delete(world, error)
-        elif error.name == "RESEND_NOT_READABLE":
-            unreadable.append(_named(error.params["tp"]))
+        elif error.name in ("RESEND_NOT_READABLE", "EXPIRED_NOT_HELD"):
+            names = error.params.get("tp") or error.params["ranges"]
+            unreadable.extend(_named(name) for name in _PARTITION.findall(names))
             return False
         elif error.name == "RESEND_NOT_COUNTED":
             world.hub.sleep(PAUSE_S)
@@ -291,13 +293,17 @@ def missing(world: World, tp: TopicPartition, record: StateRecord) -> bool:
 
 
 def first_lost(world: World, tp: TopicPartition) -> int | None:
-    """The first offset that Kafka holds a good record of, which the table lacks, below rows that it has."""
+    """The first offset that Kafka holds a good record of, which was announced and the table lacks, below rows that it has."""
     table, log = world.routes[tp.topic], world.kafka.log(tp)
-    alive = [uid for uid in world.kafka.alive(tp, OffsetRange(log.start, log.end)) if world.accepts(uid)]
-    there = [uid % PARTITION for uid in alive if world.oracle.has(table, uid)]
-    asked = [uid for uid in alive if world.oracle.asked_for(tp.topic, uid)]
-    lost = [uid % PARTITION for uid in asked if not world.oracle.has(table, uid)]
-    return lost[0] if lost and there and lost[0] < there[-1] else None
+    alive = world.kafka.alive(tp, OffsetRange(log.start, log.end))
+    lost = [
+        uid % PARTITION
+        for uid in alive
+        if world.accepts(uid) and world.oracle.asked_for(tp.topic, uid) and not world.oracle.has(table, uid)
+    ]
+    held = [server.tables[table].rows.get((tp.topic, tp.partition), []) for server in world.servers]
+    there = max((uid % PARTITION for rows in held for uid in rows), default=-1)
+    return lost[0] if lost and lost[0] < there else None
 
 
 def _older_rows(world: World, tp: TopicPartition) -> bool:
