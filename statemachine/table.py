@@ -249,7 +249,7 @@ _ID_UNKNOWN = Stop(Halt.TOPIC_ID_KNOWN_UNKNOWN, "recorded topic id {x.r.topic_id
 _SHRANK = Stop(Halt.LOG_SHRANK, "Kafka's log ends at {x.facts.log_end}, the recorded range is {x.r.range}")
 _STATELESS = Stop(Halt.STATE_LOST, "the checkpoint has finished batches before {x.planned}, but no state is recorded")
 _OUTSIDE = Stop(
-    Halt.OUTSIDE_PROCESSED, "{x.below} is not all in the processed region [{x.r.first}, {x.s}) without gaps"
+    Halt.OUTSIDE_PROCESSED, "part of {x.below} is outside the processed region [{x.r.first}, {x.s}) or in a gap"
 )
 _BACK = Stop(Halt.REWOUND, "the plan {x.planned} lies wholly before the recorded range {x.r.range}")
 

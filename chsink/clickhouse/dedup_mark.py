@@ -70,9 +70,10 @@ def why_forgotten(table: TargetTable, then: Mark, now: Mark) -> str | None:
     """Why a token that was sent after ``then`` may be gone, None when it surely is not (but for the window by time)."""
     grown = now.blocks - then.blocks
     if grown < 0:
-        return "the table was emptied or restored since then"
+        return "the table was emptied or restored after the range was announced"
     if grown >= usable_blocks(table):
-        return f"{grown} blocks were inserted since then, and the deduplication window holds {table.window_blocks}"
+        kept = table.window_blocks
+        return f"{grown} blocks were inserted after the range was announced; the deduplication window holds {kept}"
     if not table.replicated and abs(now.started_s - then.started_s) > JITTER_S:
-        return "the server was restarted since then (it does not store deduplication log and parts atomically)"
+        return "the server restarted after the range was announced (it does not store token log and parts atomically)"
     return None

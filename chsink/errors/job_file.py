@@ -159,7 +159,7 @@ TOPIC_TWICE = Entry(
     "CHS-106",
     ConfigError,
     "topic {topic} has {count} routes",
-    "keep one route for the topic, and fill further tables with a materialized view",
+    "keep one route for the topic, and fill other tables with materialized views",
 )
 PROTOCOL_UNUSED = Entry(
     "PROTOCOL_UNUSED",

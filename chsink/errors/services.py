@@ -37,7 +37,7 @@ KAFKA_SILENT = Entry(
     "KAFKA_SILENT",
     "CHS-702",
     UnavailableError,
-    "Kafka returned nothing of {tp} at offset {offset} for {seconds} s",
+    "Kafka returned no data of {tp} at offset {offset} for {seconds} s",
     "check the brokers, then try again",
 )
 KAFKA_UNREADABLE = Entry(

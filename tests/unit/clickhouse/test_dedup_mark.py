@@ -18,8 +18,8 @@ START = MARK.started_s
     [
         ("MergeTree", Mark(50, START), None),
         ("MergeTree", Mark(139, START), None),
-        ("MergeTree", Mark(140, START), "90 blocks were inserted since"),
-        ("ReplicatedMergeTree", Mark(140, START), "90 blocks were inserted since"),
+        ("MergeTree", Mark(140, START), "90 blocks were inserted after"),
+        ("ReplicatedMergeTree", Mark(140, START), "90 blocks were inserted after"),
         ("MergeTree", Mark(49, START), "emptied or restored"),
         ("MergeTree", Mark(50, START + 1), None),
         ("MergeTree", Mark(50, START + 2), "restarted"),
