@@ -16,7 +16,7 @@ from chsink.errors import ChsinkError, halts
 from chsink.errors.services import STILL_INSERTING
 from chsink.errors.several import several
 from chsink.recovery.change import Change, Make, find
-from chsink.recovery.landed_rows import LandedRows, count_landed_rows, delete_statement, wait_for_inserts
+from chsink.recovery.landed_rows import LandedRows, also_from, count_landed_rows, delete_statement, wait_for_inserts
 from chsink.statemachine import writes
 from chsink.statemachine.ranges import TopicPartition
 from chsink.statemachine.records import Phase, StateKey, StateRecord
@@ -223,9 +223,7 @@ def _rows_refused(doubtful: Doubtful, seen: Mapping[StateKey, LandedRows]) -> li
         if those:
             rows = sum(seen[k].rows or 0 for k in those)
             views = sorted({view for k in those for view in seen[k].views})
-            delete = delete_statement(those)
-            if views:
-                delete += f" (and remove the rows of these offsets from the targets of its views: {', '.join(views)})"
+            delete = delete_statement(those) + also_from(views)
             refused.append(entry(table=next(iter(those)).table, rows=rows, ranges=_ranges(those), delete=delete))
     return refused
 

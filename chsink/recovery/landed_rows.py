@@ -86,6 +86,11 @@ def delete_statement(ranges: Mapping[StateKey, StateRecord]) -> str:
     return f"DELETE FROM {quote_table(key.table)} WHERE _kafka_topic = {quote_string(key.topic)} AND {which}"
 
 
+def also_from(views: Sequence[str]) -> str:
+    """What follows a DELETE of rows that dependent views received."""
+    return f" (and remove the rows of these offsets from the targets of its views: {', '.join(views)})" if views else ""
+
+
 def _servers(services: Services, shards: Iterable[ShardTable]) -> list[Queries]:
     """Every replica."""
     return [services.clickhouse.client((url,)) for shard in shards for url in shard.replicas or (shard.url,)]

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from chsink.batch.halts import asking_target
 from chsink.batch.ledger import read_records
+from chsink.clickhouse.probe import dependent_views
 from chsink.clickhouse.shards import RoutedTable, ShardTable
 from chsink.connect import Services
 from chsink.errors import ChsinkError, halts
@@ -21,7 +22,7 @@ from chsink.notation.metadata_columns import PROBE_COLUMNS
 from chsink.notation.sql import quote_string, quote_table
 from chsink.recovery.change import check_unchanged, claim
 from chsink.recovery.landed import Extent, extent, holes
-from chsink.recovery.landed_rows import wait_for_any_insert
+from chsink.recovery.landed_rows import also_from, wait_for_any_insert
 from chsink.recovery.unread import first_unread
 from chsink.statemachine import writes
 from chsink.statemachine.ranges import OffsetRange
@@ -214,7 +215,8 @@ class _Partition:
 
     def _fix(self, lost: int) -> str:
         """What removes no row comes first where records are left out on purpose."""
-        delete = f"on each shard: {self._delete_from(lost)}, then add --accept-removed"
+        views = sorted({v for s in self._target.shards for v in dependent_views(s.client, s.table)})
+        delete = f"on each shard: {self._delete_from(lost)}{also_from(views)}, then add --accept-removed"
         errors = self._services.config.errors
         if "skip" in (errors.on_bad_value, errors.on_tombstone):
             skipped = "if it was skipped (errors.on_bad_value, errors.on_tombstone), add --accept-holes"
