@@ -68,7 +68,8 @@ class StateRecord:
     ``before_at`` is the driver's clock in ms when BEFORE was written, ``marks`` what the target held then, per shard.
     With ``probe``, no driver or task trusts the deduplication tokens of a range in doubt any more: its pieces are
     probed for.  ``attempt`` is unique per write: a write names the attempt it replaces.  ``nonce`` is the attempt that
-    announced the incarnation's first range, or the last one that was sent again under new tokens: it is in every token.
+    announced the incarnation's first range, or the last one with which a person asked for new tokens: it is in every
+    token.
 
     ``older_end`` is the end of all that earlier incarnations announced: rows of these offsets may be theirs.  ``late``
     says that the sink ran before the partition was there, so that nothing of it was ever passed over.  ``expired`` is a

@@ -148,6 +148,14 @@ def resend(
     )
 
 
+def with_new_tokens(record: StateRecord, *, epoch: int, attempt: str) -> StateRecord:
+    """The record as it is, but whatever is sent next is sent under tokens that were never sent: the table may remember
+    those of rows beyond the record that somebody has removed.  Of a range in doubt, no row may be there.
+    """
+    assert record.phase is not Phase.EMPTY and record.epoch <= epoch, record
+    return replace(record, nonce=attempt, epoch=epoch, attempt=attempt)
+
+
 def reset(record: StateRecord, *, epoch: int, attempt: str) -> StateRecord:
     """Forget what landed.  Whatever lands next is another incarnation: no older token names it."""
     assert record.epoch <= epoch, record

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from chsink.connect import Services
     from chsink.recovery.change import Change
     from chsink.recovery.decide import Verdict
+    from chsink.recovery.recover import Recovered
     from chsink.statemachine.records import StateKey, StateRecord
 
 state = typer.Typer(
@@ -194,13 +195,25 @@ def recover(  # noqa: PLR0917 - options of a command
         refused = [one.refusal for one in found if one.refusal is not None]
         if refused:
             raise several(refused)
+        _print_found(found)
         if not found:
-            typer.echo("nothing to recover: each partition has state already, or has no rows")
             return
-        typer.echo("chsink will record the state of these partitions, and fence a job that still runs:")
-        print_table(("topic", "partition", "table", "landed"), [[*_name(o.key), str(o.landed)] for o in found])
         _ask(yes=yes)
         _print_records(write(services, found))
+
+
+def _print_found(found: Sequence[Recovered]) -> None:
+    rebuilt = [one for one in found if not one.kept]
+    if rebuilt:
+        typer.echo("chsink will record the state of these partitions, and fence a job that still runs:")
+        print_table(("topic", "partition", "table", "landed"), [[*_name(o.key), str(o.landed)] for o in rebuilt])
+    else:
+        typer.echo("nothing to recover: each partition has state already, or has no rows")
+    if len(rebuilt) < len(found):
+        typer.echo(
+            f"chsink will give the other recorded partitions ({len(found) - len(rebuilt)}) new deduplication tokens, "
+            "because ClickHouse still remembers those of deleted rows; their ranges stay as they are"
+        )
 
 
 def _chosen(**verdicts: bool) -> Verdict:

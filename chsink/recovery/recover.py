@@ -46,7 +46,8 @@ class Accepted:
 class Recovered:
     """What was found for one topic-partition: the range its rows prove, or why they prove nothing.
 
-    ``replaced`` is the record whose place the rebuilt one takes, None where nothing is recorded.
+    ``replaced`` is the record whose place the rebuilt one takes, None where nothing is recorded.  ``kept``: it stays as
+    it is, but for its tokens (see :func:`_may_have_lost_rows`).
     """
 
     key: StateKey
@@ -54,11 +55,12 @@ class Recovered:
     landed: OffsetRange
     topic_id: str | None
     refusal: ChsinkError | None = None
+    kept: bool = False
 
 
 def survey(services: Services, say: Say, accepted: Accepted, *, replace: bool = False) -> list[Recovered]:
     """Look at every topic-partition without state; with ``replace`` also at those whose table holds rows beyond the
-    recorded end, as after an old backup was restored.  Changes nothing.
+    recorded end, as after an old backup was restored; all others then get new tokens.  Changes nothing.
 
     Raises PreflightError CHS-330 for a table that cannot tell.
     """
@@ -69,13 +71,17 @@ def survey(services: Services, say: Say, accepted: Accepted, *, replace: bool = 
         keys = [StateKey(services.config.sink.name, tp.topic, tp.partition, target.name) for tp in partitions]
         recorded = {k: stored[k] for k in keys if k in stored and stored[k].phase is not Phase.EMPTY}
         todo = [k for k in keys if k not in recorded or (replace and _is_stale(target, k, recorded[k], accepted))]
-        if todo:
+        others = {k: r for k, r in recorded.items() if replace and k not in todo}
+        kept = [k for k, r in others.items() if _may_have_lost_rows(target, r, accepted)]
+        if todo or kept:
             wait_for_any_insert(services, services.config.sink.name, target.topic, target.shards)
+        if todo:
             with asking_target():
                 _check_table(target, accepted)
         for key in todo:
             with asking_target():
                 found += _Partition(services, target, key, recorded.get(key), say).survey(accepted)
+        found += [Recovered(k, others[k], others[k].range, others[k].topic_id, kept=True) for k in kept]
     return found
 
 
@@ -84,13 +90,25 @@ def _is_stale(target: RoutedTable, key: StateKey, record: StateRecord, accepted:
 
     Where rows were removed, also a range in doubt: its tokens may be remembered for rows that are not there any more.
     """
-    if not {c.name for c in target.table.columns}.issuperset(PROBE_COLUMNS):
+    if not _can_tell(target):
         return False
     with asking_target():
         seen = extent([s.client for s in target.shards], target.name, key.topic_partition)
     if seen is None:
         return False
     return seen.range.end > record.known_end or (accepted.removed and record.in_doubt)
+
+
+def _may_have_lost_rows(target: RoutedTable, record: StateRecord, accepted: Accepted) -> bool:
+    """Whether rows beyond a record that is not stale may have been there until somebody deleted them, as recover asks
+    for.  The table remembers their tokens: the same range would be dropped under them.  A range in doubt keeps its
+    tokens unless rows were removed; then none of it is there, or it would have been rebuilt.
+    """
+    return _can_tell(target) and (accepted.removed or not record.in_doubt)
+
+
+def _can_tell(target: RoutedTable) -> bool:
+    return {c.name for c in target.table.columns}.issuperset(PROBE_COLUMNS)
 
 
 def write(services: Services, found: list[Recovered]) -> dict[StateKey, StateRecord]:
@@ -111,6 +129,10 @@ def write(services: Services, found: list[Recovered]) -> dict[StateKey, StateRec
             raise halts.RECORDED_MEANWHILE(key=one.key)
         if one.replaced is not None:
             check_unchanged(one.key, one.replaced, record)
+        if one.kept:
+            changes[one.key] = writes.with_new_tokens(record, epoch=ledger.epoch, attempt=attempt)
+            continue
+        if one.replaced is not None:
             record = writes.reset(record, epoch=ledger.epoch, attempt=attempt)
         incarnation = max(now // 1000, record.incarnation + 1)
         changes[one.key] = writes.recovered(

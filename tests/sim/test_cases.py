@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pytest
 
+from chsink import failpoints
 from chsink.batch.driver import Driver
 from chsink.batch.model import PlannedBatch
 from chsink.errors import halts
@@ -393,3 +394,63 @@ def test_a_resend_of_what_kafka_no_longer_holds_proposes_no_delete() -> None:
     assert made.hub.counts["operator deletes"] == 0
     assert made.hub.counts["command resolve expired"] == 1
     assert made.landed() == list(range(18))
+
+
+def one_shard_short(made: Scene) -> None:
+    """The sink goes on, until a shard goes down between BEFORE and its piece; then the job is killed."""
+    reach = made.reach
+
+    def down(name: str) -> None:
+        if name == "task.before_insert":
+            made.servers[1].up_at = made.hub.now + 5_000_000
+        reach(name)
+
+    with made.watched(), pytest.MonkeyPatch.context() as patched:
+        patched.setattr(failpoints, "reach", down)
+        made.start_driver()
+        for _ in range(400):
+            made.hub.step()
+        for group in [*made.drivers, *made.executors]:
+            made.hub.kill(group)
+            made.gone(group)
+    made.servers[1].up_at = 0
+
+
+def test_a_restored_backup_and_rows_deleted_back_to_the_recorded_end() -> None:
+    """Recover names the rows beyond the recorded end.  Once they are deleted, the record is not stale any more; but
+    the tokens of these rows are remembered, and the same range would be dropped under them.
+    """
+    made = scene(11).play()
+    backup = dict(made.store.rows)
+    made.kafka.append(TP, 10)
+    one_shard_short(made)
+    assert made.record.range == OffsetRange(11, 21) and made.landed() == [*range(11), 12, 14]
+    made.store.forget(backup)
+    made.reasons.add("state restored")
+    made.play()
+    assert made.hub.counts["command CHS-331"] == 1 and made.landed() == list(range(11))
+    made.play()
+    assert made.landed() == list(range(21))
+
+
+def test_a_restored_backup_and_all_rows_of_a_partition_in_doubt_deleted() -> None:
+    """Nothing is left that a record could be rebuilt from: the range stays in doubt, but not under its old tokens."""
+    made, other = scene(11), TopicPartition("t0", 1)
+    made.kafka.add_partition("t0")
+    made.kafka.append(other, 10)
+    made.play(kill_at="driver.before_after")
+    backup = dict(made.store.rows)
+    made.play()
+    made.kafka.append(TP, 10)
+    made.play()
+    made.store.forget(backup)
+    made.reasons.add("state restored")
+    for server in made.servers:
+        server.remove("db.t0", TP, OffsetRange(15, 16))
+        server.remove("db.t0", other, OffsetRange(0, 1))
+    made.play()
+    assert made.hub.counts["command CHS-331"] == 1
+    assert made.records()[other].in_doubt and made.landed() == list(range(15))
+    made.play()
+    assert {r.phase for r in made.records().values()} == {Phase.AFTER}
+    assert made.oracle.has("db.t0", uid_of(0, 1, 0)) and made.oracle.has("db.t0", uid_of(0, 1, 9))

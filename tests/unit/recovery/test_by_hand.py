@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from chsink.statemachine import writes
@@ -128,6 +130,14 @@ def test_reset_starts_a_new_incarnation_with_other_tokens() -> None:
     anew = writes.before(record, OffsetRange(10, 20), SAID, epoch=2, attempt="f", fresh=True)
     assert anew.incarnation == 1
     assert piece_token(KEY, anew, 0, 0) != piece_token(KEY, doubtful(), 0, 0)
+
+
+@pytest.mark.parametrize("record", [doubtful(), writes.after(doubtful(), epoch=1, attempt="e")])
+def test_new_tokens_change_nothing_else(record: StateRecord) -> None:
+    changed = writes.with_new_tokens(record, epoch=2, attempt="f")
+
+    assert replace(changed, epoch=record.epoch, attempt=record.attempt, nonce=record.nonce) == record
+    assert piece_token(KEY, changed, 0, 0) != piece_token(KEY, record, 0, 0)
 
 
 def test_recovered_state_goes_on_after_what_is_there() -> None:
