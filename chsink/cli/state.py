@@ -79,9 +79,7 @@ def resolve(  # noqa: PLR0917 - arguments and options of a command
     topic: TopicArgument,
     partitions: PartitionsArgument = None,
     landed: Annotated[bool, typer.Option("--landed", help="Confirm that all rows are in the table.")] = False,
-    resend: Annotated[
-        bool, typer.Option("--resend", help="Confirm that no row is in the table; send them again.")
-    ] = False,
+    resend: Annotated[bool, typer.Option("--resend", help="Confirm that no row is there; send them again.")] = False,
     lost: Annotated[bool, typer.Option("--lost", help="Give up the missing rows and record a gap.")] = False,
     expired: Annotated[
         bool, typer.Option("--expired", help="Land what Kafka still holds of the range, and record the rest as a gap.")
