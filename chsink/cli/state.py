@@ -179,8 +179,8 @@ def recover(  # noqa: PLR0917 - options of a command
     chsink state recover --replace -c job.toml   an old backup of the state was restored
 
     Stop the job first. chsink records only what the tables prove: each offset has a row, or Kafka has no record there.
-    It refuses any other partition and names the first missing offset. Partitions that have state are left unchanged,
-    unless you pass --replace and the table holds rows beyond the recorded end.
+    If it has to refuse a partition, it names the first missing offset and records nothing at all. Partitions that have
+    state are left unchanged, unless you pass --replace and the table holds rows beyond the recorded end.
 
     Do not recover a topic that was deleted and created again since its rows landed: rows do not show which topic they
     came from, and records of the new topic would be skipped.
