@@ -598,7 +598,9 @@ def test_a_hole_that_kafka_cannot_explain_is_refused(landed: Job, spark: SparkSe
     """A crash in the middle of a batch, and then the state is lost: some pieces are there, others are not."""
     table = landed.tables[landed.topic]
     delete = f"ALTER TABLE {table} DELETE WHERE _kafka_partition = 1 AND _kafka_offset = 11 SETTINGS mutations_sync = 2"
+    view = f"CREATE MATERIALIZED VIEW {table}_view ENGINE = MergeTree ORDER BY id AS SELECT id FROM {table}"
     for shard in landed.shards:
+        command(shard, view)
         command(shard, delete)
     assert error_of(recover(landed)) == "CHS-330"
 
@@ -606,6 +608,7 @@ def test_a_hole_that_kafka_cannot_explain_is_refused(landed: Job, spark: SparkSe
 
     assert error_of(refused) == "CHS-331"
     assert f"{TopicPartition(landed.topic, 1)} from {table}: offset 11 has no row" in refused.stderr.replace("\n", " ")
+    assert f"from the targets of its views: {table}_view)" in refused.stderr.replace("\n", " ")
     assert "never claimed" in run(landed, "show").stdout
     fix = re.search(r"DELETE FROM .+? >= 11", refused.stderr)
     assert fix
