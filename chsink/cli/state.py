@@ -38,6 +38,9 @@ PipelineOption = Annotated[
         help="With --resend, if your own program transforms the stream: the fingerprint that CHS-309 shows as `now`."
     ),
 ]
+SendersGoneOption = Annotated[
+    bool, typer.Option("--senders-gone", help="With --resend: confirm that no old driver or executor still runs.")
+]
 TopicArgument = Annotated[str, typer.Argument(help="Kafka topic.", metavar="TOPIC")]
 PartitionsArgument = Annotated[
     list[int] | None,
@@ -86,9 +89,7 @@ def resolve(  # noqa: PLR0917 - arguments and options of a command
     ] = False,
     table: Annotated[str | None, typer.Option(help="The table, if the partition is in doubt for several.")] = None,
     pipeline: PipelineOption = None,
-    senders_gone: Annotated[
-        bool, typer.Option("--senders-gone", help="With --resend: confirm that no old driver or executor still runs.")
-    ] = False,
+    senders_gone: SendersGoneOption = False,
     config: ConfigOption = DEFAULT_CONFIG,
     assignments: SetOption = None,
     yes: YesOption = False,
