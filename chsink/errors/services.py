@@ -132,3 +132,24 @@ SPARK_NOT_STARTED = Entry(
     "Spark did not start: {reason}",
     "check spark.master, spark.conf, --jars and Java (17 or 21); Spark's own message is above",
 )
+MIRROR_NOT_HANDED_OVER = Entry(
+    "MIRROR_NOT_HANDED_OVER",
+    "CHS-712",
+    UnavailableError,
+    "{tp}: the mirror could not hand over {range}: {reason}",
+    "start again; the range is handed over then, and lands once",
+)
+MIRROR_OFFSET_GONE = Entry(
+    "MIRROR_OFFSET_GONE",
+    "CHS-713",
+    UnavailableError,
+    "{tp}: group {group} has no offset; it expired or was deleted while the mirror ran",
+    "start again; the mirror then continues from what the Iceberg tables hold",
+)
+MIRROR_GROUP_UNREAD = Entry(
+    "MIRROR_GROUP_UNREAD",
+    "CHS-713",
+    UnavailableError,
+    "Kafka does not return the offsets of group {group}: {reason}",
+    "check the brokers and the right to read the group, then start again",
+)

@@ -95,3 +95,10 @@ SAMPLE_EMPTY = Entry(
     "{topic} holds no record to sample",
     "send some records first",
 )
+MIRROR_BAD_VALUE = Entry(
+    "MIRROR_BAD_VALUE",
+    "CHS-511",
+    BadValueError,
+    "{tp}: {count} of the records do not fit the Iceberg table {table}; the first one: {what}",
+    'set errors.on_bad_value = "skip" to skip such records, or change the column, then start again',
+)

@@ -4,6 +4,9 @@
 - :mod:`events`: the five kinds of events, and how they are framed.
 - :mod:`types`: records of Kafka to rows of an Iceberg table.  :mod:`files`: rows to Parquet files.
 - :mod:`tables`: one table's chain, and commits that require what was read.
+- :mod:`control`: the control topic and the sink's groups.  :mod:`worker`: hands over a range of records.
+- :mod:`lander`: has the tasks of a Spark query hand over.
+- :mod:`coordinator`: commits what was handed over.  :mod:`buffer`: what it has read of it.
 
 What may be committed is decided in ``chsink.statemachine.commit``.
 """

@@ -52,7 +52,10 @@ class TableReference:
 
 @dataclass(frozen=True, slots=True)
 class UnitTag:
-    """Which part of which unit an event carries: see ``chsink.statemachine.commit.units``.  Offsets are half-open."""
+    """Which part of which unit an event carries: see ``chsink.statemachine.commit.units``.  Offsets are half-open.
+
+    ``timestamp_ms`` is the largest of the unit's records, None where it has none.
+    """
 
     unit: str
     table_uuid: str
@@ -64,6 +67,7 @@ class UnitTag:
     part: int
     parts: int
     spec_id: int
+    timestamp_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +200,7 @@ _TAG = {
     "chsink_part": "part",
     "chsink_parts": "parts",
     "chsink_spec_id": "spec_id",
+    "chsink_timestamp": "timestamp_ms",
 }
 
 
@@ -280,7 +285,8 @@ def _read_reference(found: Mapping[str, Any]) -> TableReference:
 def _read_tag(found: Mapping[str, Any]) -> UnitTag | None:
     if found.get("chsink_unit") is None:
         return None
-    return UnitTag(**{name: found[field] for field, name in _TAG.items()})
+    tag: dict[str, Any] = {name: found.get(field) for field, name in _TAG.items()}
+    return UnitTag(**tag)
 
 
 def _answers(found: Mapping[str, Any]) -> Iterator[Assignment]:

@@ -92,6 +92,7 @@ def _data_written() -> Schema:
         _field("chsink_part", 19307, "int", optional=True),
         _field("chsink_parts", 19308, "int", optional=True),
         _field("chsink_spec_id", 19309, "int", optional=True),
+        _field("chsink_timestamp", 19310, "long", optional=True),
     )
 
 

@@ -96,13 +96,13 @@ def due(clock: Clock) -> tuple[str, Due]:
 
 
 def read_up_to(links: Links, units: Iterable[Unit], answers: Mapping[TopicPartition, Reached]) -> bool:
-    """Whether chain and units at hand lead up to every answered offset.  For one table."""
+    """Whether chain and units at hand lead up to every answered offset of the topic-partitions that the table knows."""
     ends = {tp: link.until for tp, link in links.items()}
     for unit in sorted((u for u in units if u.whole), key=lambda u: (u.head.tp, *u.order)):
         tp = unit.head.tp
-        if unit.range.start <= ends.get(tp, -1):
+        if tp in ends and unit.range.start <= ends[tp]:
             ends[tp] = max(ends[tp], unit.range.end)
-    return all(ends.get(tp, -1) >= r.offset for tp, r in answers.items() if r.offset is not None)
+    return all(ends[tp] >= r.offset for tp, r in answers.items() if r.offset is not None and tp in ends)
 
 
 def answered(

@@ -1,0 +1,78 @@
+"""What a coordinator has read and not yet committed: parts of units, and the files that they name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pyiceberg.manifest import DataFile
+
+from chsink.mirror.events import DataWritten, FileEntry
+from chsink.mirror.files import data_file
+from chsink.statemachine.commit.units import Head, Part, Position, Unit, assemble
+from chsink.statemachine.ranges import OffsetRange, TopicPartition
+
+
+class Buffer:
+    """Of all tables."""
+
+    def __init__(self) -> None:
+        self._parts: dict[str, list[Part]] = {}
+        self._files: dict[str, FileEntry] = {}
+        self._timestamps: dict[str, int | None] = {}
+
+    @property
+    def files(self) -> int:
+        """How many files are held."""
+        return len(self._files)
+
+    def add(self, written: DataWritten, table: str, at: Position) -> None:
+        """One event of a table.  An event without our fields has no place in a chain and is left out."""
+        tag = written.tag
+        if tag is None:
+            return
+        head = Head(
+            tag.unit,
+            table,
+            tag.table_uuid,
+            TopicPartition(tag.topic, tag.partition),
+            tag.topic_id,
+            OffsetRange(tag.start, tag.until),
+            tag.spec_id,
+            tag.parts,
+        )
+        locations = tuple(entry["file_path"] for entry in written.files)
+        self._parts.setdefault(table, []).append(Part(head, tag.part, locations, at))
+        self._files.update(zip(locations, written.files, strict=True))
+        self._timestamps[tag.unit] = tag.timestamp_ms
+
+    def units(self, table: str) -> tuple[Unit, ...]:
+        """What was read for a table.  Raises ``DamagedUnit``."""
+        return assemble(self._parts.get(table, ()))
+
+    def all_units(self) -> list[Unit]:
+        """Of every table."""
+        return [unit for table in self._parts for unit in self.units(table)]
+
+    def data_files(self, locations: Iterable[str]) -> list[DataFile]:
+        """The files of these locations, for a commit."""
+        return [data_file(self._files[location]) for location in locations]
+
+    def newest_ms(self, units: Iterable[Unit]) -> dict[TopicPartition, int]:
+        """The largest record timestamp of these units, by topic-partition."""
+        found: dict[TopicPartition, int] = {}
+        for unit in units:
+            at = self._timestamps.get(unit.head.unit_id)
+            if at is not None:
+                found[unit.head.tp] = max(at, found.get(unit.head.tp, at))
+        return found
+
+    def forget(self, table: str, units: Iterable[Unit]) -> None:
+        """These were committed, or will never be."""
+        gone = {unit.head.unit_id for unit in units}
+        parts = self._parts.get(table, [])
+        for part in parts:
+            if part.head.unit_id in gone:
+                self._timestamps.pop(part.head.unit_id, None)
+                for location in part.files:
+                    self._files.pop(location, None)
+        self._parts[table] = [part for part in parts if part.head.unit_id not in gone]

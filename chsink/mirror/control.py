@@ -1,0 +1,251 @@
+"""The control topic and the sink's groups: every write is a Kafka transaction, every read sees committed ones only.
+
+Rules:
+- A transactional id stands for one role: a topic-partition's worker, its re-reader, the coordinator.  Opening a
+  producer of an id ends the open transaction of every older one and refuses its later ones.  Only after that may the
+  group's offset be read: nobody older can move it any more.
+- The group has no members, so only these producers move it.
+- A transaction whose commit was not answered is unknown: open the id again, then read the group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Message, Producer
+from confluent_kafka import TopicPartition as ClientPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._listoffsets import OffsetSpec
+
+from chsink.statemachine.ranges import TopicPartition
+
+TRANSACTION_MS = 60_000
+_FENCED = (KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED)
+
+
+class Fenced(Exception):
+    """A newer producer of this transactional id was opened: this one is refused from now on."""
+
+
+class Unanswered(Exception):
+    """Kafka did not answer: whether a transaction was committed is not known."""
+
+
+class NotSent(Exception):
+    """The transaction was aborted: nothing of it is visible, ever."""
+
+
+@dataclass(frozen=True)
+class Names:
+    """What belongs to one sink: ``options`` are librdkafka's.  ``topic`` is the control topic, ``group`` the group that
+    holds the offsets that were handed over.
+    """
+
+    options: Mapping[str, str] = field(repr=False)
+    topic: str
+    group: str
+    timeout_s: float
+
+    @property
+    def control_group(self) -> str:
+        """Of the coordinators: the next events that they need."""
+        return f"{self.group}-control"
+
+    def worker_id(self, tp: TopicPartition) -> str:
+        """The transactional id of whoever hands over this topic-partition."""
+        return f"{self.group}-{tp.topic}-{tp.partition}"
+
+    def reread_id(self, tp: TopicPartition) -> str:
+        """The transactional id of whoever reads holes of it again."""
+        return f"{self.worker_id(tp)}-again"
+
+    @property
+    def coordinator_id(self) -> str:
+        """The transactional id of the coordinator."""
+        return f"{self.group}-coordinator"
+
+
+class Sender:
+    """An open producer of one transactional id.  A context manager; closing it aborts what is open."""
+
+    def __init__(self, names: Names, transactional_id: str, group: str) -> None:
+        """Fence every older producer of the id.  Raises :class:`Unanswered`."""
+        self._names = names
+        self._consumer = Consumer(_consumer(names, group))
+        self._group = self._consumer.consumer_group_metadata()
+        self._producer = Producer(
+            {
+                **names.options,
+                "transactional.id": transactional_id,
+                "transaction.timeout.ms": TRANSACTION_MS,
+                "linger.ms": 0,
+            }
+        )
+        try:
+            self._producer.init_transactions(names.timeout_s)
+        except KafkaException as error:
+            raise Unanswered(str(error)) from error
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Release the consumer; librdkafka ends the producer's threads with the object."""
+        self._consumer.close()
+
+    def committed(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]:
+        """The group's offsets, None where it has none.  Raises :class:`Unanswered`."""
+        return _committed(self._consumer, tps, self._names.timeout_s)
+
+    def send(self, key: str, values: Sequence[bytes], offsets: Mapping[TopicPartition, int]) -> None:
+        """The events and the group's offsets in one transaction.  Events of one ``key`` keep their order.
+
+        Raises :class:`Fenced`, :class:`NotSent`, :class:`Unanswered`.
+        """
+        moved = [ClientPartition(tp.topic, tp.partition, offset) for tp, offset in offsets.items()]
+        try:
+            self._producer.begin_transaction()
+            refused: list[KafkaError] = []
+            for value in values:
+                self._producer.produce(self._names.topic, value, key, on_delivery=_keep(refused))
+            if self._producer.flush(self._names.timeout_s) or refused:
+                raise KafkaException(refused[0] if refused else KafkaError(KafkaError._TIMED_OUT))
+            if moved:
+                self._producer.send_offsets_to_transaction(moved, self._group, self._names.timeout_s)
+        except (KafkaException, BufferError) as error:
+            raise self._aborted(error) from error
+        self._commit()
+
+    def _commit(self) -> None:
+        """Ask again while Kafka says that this may help: the answer to the second question is the first one's."""
+        for attempt in range(3):
+            try:
+                self._producer.commit_transaction(self._names.timeout_s)
+            except KafkaException as error:
+                cause = error.args[0]
+                if cause.txn_requires_abort():
+                    raise self._aborted(error) from error
+                if cause.code() in _FENCED:
+                    raise Fenced(str(error)) from error
+                if not cause.retriable() or attempt == 2:
+                    raise Unanswered(str(error)) from error
+            else:
+                return
+
+    def _aborted(self, error: KafkaException | BufferError) -> Exception:
+        """End a transaction that cannot be committed."""
+        cause = error.args[0] if isinstance(error, KafkaException) else None
+        if cause is not None and cause.code() in _FENCED:
+            return Fenced(str(error))
+        try:
+            self._producer.abort_transaction(self._names.timeout_s)
+        except KafkaException as second:
+            return Fenced(str(second)) if second.args[0].code() in _FENCED else Unanswered(str(second))
+        return NotSent(str(error))
+
+
+def _keep(refused: list[KafkaError]) -> Any:
+    """A delivery report that remembers failures."""
+
+    def delivered(error: KafkaError | None, _message: Message) -> None:
+        if error is not None:
+            refused.append(error)
+
+    return delivered
+
+
+class GroupOffsets:
+    """What was handed over, asked without waiting for open transactions: their offsets are not there yet."""
+
+    def __init__(self, names: Names) -> None:
+        # reads no record: this level makes the broker answer with the last committed offsets at once
+        self._consumer = Consumer({**_consumer(names, names.group), "isolation.level": "read_uncommitted"})
+        self._timeout_s = names.timeout_s
+
+    def close(self) -> None:
+        """Release the connection."""
+        self._consumer.close()
+
+    def committed(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]:
+        """The group's offsets, None where it has none.  Raises :class:`Unanswered`."""
+        return _committed(self._consumer, tps, self._timeout_s)
+
+
+def _committed(consumer: Consumer, tps: Iterable[TopicPartition], timeout_s: float) -> dict[TopicPartition, int | None]:
+    asked = [ClientPartition(tp.topic, tp.partition) for tp in tps]
+    try:
+        found = consumer.committed(asked, timeout=timeout_s)
+    except KafkaException as error:
+        raise Unanswered(str(error)) from error
+    for each in found:
+        if each.error is not None:
+            raise Unanswered(str(each.error))
+    return {TopicPartition(f.topic, f.partition): f.offset if f.offset >= 0 else None for f in found}
+
+
+def _consumer(names: Names, group: str) -> dict[str, Any]:
+    return {
+        **names.options,
+        "group.id": group,
+        "enable.auto.commit": False,
+        "isolation.level": "read_committed",
+        "auto.offset.reset": "error",
+    }
+
+
+class ControlReader:
+    """Reads the control topic from given positions on.  It is nobody's member: positions are its own."""
+
+    def __init__(self, names: Names) -> None:
+        self._names = names
+        self._consumer = Consumer(_consumer(names, names.control_group))
+        self._admin = AdminClient(dict(names.options))
+
+    def close(self) -> None:
+        """Release the connection."""
+        self._consumer.close()
+
+    def logs(self) -> dict[int, tuple[int, int]]:
+        """The first and the next offset of each partition, open transactions included.  Raises :class:`Unanswered`."""
+        topic = self._names.topic
+        try:
+            found = self._consumer.list_topics(topic, timeout=self._names.timeout_s)
+            partitions = [ClientPartition(topic, number) for number in found.topics[topic].partitions]
+            starts = self._ask(partitions, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
+            ends = self._ask(partitions, OffsetSpec.latest())  # type: ignore[no-untyped-call]
+        except KafkaException as error:
+            raise Unanswered(str(error)) from error
+        return {number: (starts[number], ends[number]) for number in starts}
+
+    def _ask(self, partitions: Sequence[ClientPartition], spec: Any) -> dict[int, int]:
+        asked = self._admin.list_offsets(
+            dict.fromkeys(partitions, spec),
+            isolation_level=IsolationLevel.READ_UNCOMMITTED,
+            request_timeout=self._names.timeout_s,
+        )
+        return {tp.partition: future.result().offset for tp, future in asked.items()}
+
+    def read_from(self, positions: Mapping[int, int]) -> None:
+        """Continue at these offsets, by partition."""
+        self._consumer.assign([ClientPartition(self._names.topic, p, at) for p, at in positions.items()])
+
+    def poll(self, timeout_s: float) -> list[tuple[int, int, bytes]]:
+        """What was committed since: (partition, offset, value).  Raises :class:`Unanswered`."""
+        found = []
+        for message in self._consumer.consume(1000, timeout_s):
+            if message.error() is not None:
+                raise Unanswered(str(message.error()))
+            value, partition, offset = message.value(), message.partition(), message.offset()
+            assert partition is not None and offset is not None
+            found.append((partition, offset, value if isinstance(value, bytes) else b""))
+        return found
+
+    def positions(self, start: Mapping[int, int]) -> dict[int, int]:
+        """The next offset of each partition, past markers and aborted events; ``start`` where nothing was read yet."""
+        asked = [ClientPartition(self._names.topic, p) for p in start]
+        return {tp.partition: max(tp.offset, start[tp.partition]) for tp in self._consumer.position(asked)}

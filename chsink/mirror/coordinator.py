@@ -1,0 +1,379 @@
+"""The coordinator: asks for answers, reads what was handed over, commits tables, forgets what all tables hold.
+
+Rules:
+- It keeps nothing that it cannot read again.  After any error, start it again.
+- What a table takes is decided by its chain (``chsink.statemachine.commit``), from a reading that the commit requires.
+- An outcome is never assumed: whatever a commit said, the table is read again and its chain decides.
+- It asks for the group's offsets first, then for the control topic's ends, open transactions included: what it has read
+  up to those ends holds every event of those offsets, or they are lost.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Protocol
+
+import structlog
+
+from chsink.mirror.buffer import Buffer
+from chsink.mirror.control import ControlReader, GroupOffsets, Names, Sender
+from chsink.mirror.events import (
+    Assignment,
+    CommitComplete,
+    CommitToTable,
+    DamagedEvent,
+    DataComplete,
+    DataWritten,
+    Event,
+    Payload,
+    StartCommit,
+    TableReference,
+    decode,
+    encode,
+)
+from chsink.mirror.tables import MirrorTable, TableRead
+from chsink.ports import Clock, Outcome
+from chsink.statemachine.commit.chain import Chain, DamagedChain, Links, read_chain, with_origin
+from chsink.statemachine.commit.handover import begin
+from chsink.statemachine.commit.plan import Kind, TablePlan, holes, plan_commit
+from chsink.statemachine.commit.rounds import Clock as RoundClock
+from chsink.statemachine.commit.rounds import (
+    Due,
+    Pace,
+    Reached,
+    answered,
+    due,
+    low_watermark,
+    valid_through,
+)
+from chsink.statemachine.commit.rules import CommitHalt
+from chsink.statemachine.commit.units import Position
+from chsink.statemachine.ranges import OffsetRange, TopicPartition
+
+ATTEMPTS = 5
+"""At one commit, while others change the table."""
+STUCK_AFTER = 5
+"""Rounds in a row in which a table could not be committed."""
+KEY = "coordinator"
+
+
+class Halted(Exception):
+    """A person has to decide about a table."""
+
+    def __init__(self, table: str, why: CommitHalt, detail: str = "") -> None:
+        super().__init__(table, why, detail)
+        self.table, self.why, self.detail = table, why, detail
+
+
+class Stuck(Exception):
+    """A table could not be committed for many rounds; other tables were."""
+
+    def __init__(self, table: str, rounds: int, reason: str) -> None:
+        super().__init__(table, rounds, reason)
+        self.table, self.rounds, self.reason = table, rounds, reason
+
+
+class Source(Protocol):
+    """What the coordinator asks Kafka about topics (see ``chsink.ports.KafkaCluster``)."""
+
+    def topic_ids(self, topics: Sequence[str]) -> Mapping[str, str | None]:
+        """The id of each topic."""
+
+    def partitions(self, topics: Sequence[str]) -> Sequence[TopicPartition]:
+        """The topic-partitions of topics."""
+
+    def log_starts(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
+        """The first offset of each."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """One table of the routes, and the topics that feed it."""
+
+    table: MirrorTable
+    reference: TableReference
+    topics: frozenset[str]
+
+
+@dataclass
+class _Round:
+    commit_id: uuid.UUID
+    began_ms: int
+    handed_over: Mapping[TopicPartition, int | None]
+    ends: Mapping[int, int]
+    answers: dict[TopicPartition, Reached] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Hole:
+    """What has to be read again, for one table."""
+
+    table: str
+    tp: TopicPartition
+    range: OffsetRange
+
+
+class Coordinator:
+    """One coordinator.  ``reread`` hands over a hole; ``targets`` are by the tables' identifiers."""
+
+    def __init__(
+        self,
+        names: Names,
+        targets: Mapping[str, Target],
+        source: Source,
+        *,
+        clock: Clock,
+        pace: Pace,
+        reread: Callable[[Hole], None],
+        log: structlog.typing.FilteringBoundLogger,
+    ) -> None:
+        self.names, self.targets, self.source = names, targets, source
+        self.clock, self.pace, self.reread, self.log = clock, pace, reread, log
+        self.buffer = Buffer()
+        self.commits = 0
+        self._links: dict[str, Links] = {}
+        self._failures: dict[str, int] = {}
+        self._open: _Round | None = None
+        self._by_reference = {(t.reference.namespace, t.reference.name): name for name, t in targets.items()}
+
+    # --- start --------------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Fence older coordinators, settle where topic-partitions start, and find where to read on.
+
+        Raises :class:`Halted`, and the outcomes of :mod:`chsink.mirror.control`.
+        """
+        self.sender = Sender(self.names, self.names.coordinator_id, self.names.control_group)
+        self.reader = ControlReader(self.names)
+        self.group = GroupOffsets(self.names)
+        topics = sorted({topic for target in self.targets.values() for topic in target.topics})
+        ids = self.source.topic_ids([*topics, self.names.topic])
+        self.control_id = ids[self.names.topic] or ""
+        self.assigned = tuple(self.source.partitions(topics))
+        starts = self.source.log_starts(self.assigned)
+        for tp in self.assigned:
+            self._begin(tp, ids[tp.topic] or "", starts[tp])
+        self.positions = self._where_to_read()
+        self.stored = dict(self.positions)
+        self.reader.read_from(self.positions)
+        self._last_ms = self.clock.now_ms()
+
+    def close(self) -> None:
+        """Release connections."""
+        self.sender.close()
+        self.reader.close()
+        self.group.close()
+
+    def _begin(self, tp: TopicPartition, topic_id: str, starting: int) -> None:
+        """Where a topic-partition starts: in the tables that lack it, then in the group."""
+        with Sender(self.names, self.names.worker_id(tp), self.names.group) as fenced:
+            committed = fenced.committed([tp])[tp]
+            mine = {name: self._read(name) for name, t in self.targets.items() if tp.topic in t.topics}
+            known = [chain.links.get(tp) for _, chain in mine.values()]
+            decided = begin(topic_id, committed, known, starting)
+            if decided.halt is not None:
+                raise Halted(", ".join(mine), decided.halt, f"{tp}: {decided.because}")
+            for name in mine:
+                if decided.origin is not None:
+                    self._store_origin(name, tp, topic_id, decided.origin)
+            if decided.group is not None:
+                fenced.send(str(tp), [], {tp: decided.group})
+
+    def _store_origin(self, name: str, tp: TopicPartition, topic_id: str, origin: int) -> None:
+        for _ in range(ATTEMPTS):
+            read, chain = self._read(name)
+            if tp in chain.links:
+                return
+            moved = with_origin(chain, tp, topic_id, origin)
+            self.targets[name].table.move(read, moved, uuid.uuid4())
+        raise Stuck(name, 1, "the origin could not be stored")
+
+    def _where_to_read(self) -> dict[int, int]:
+        """The coordinators' group, else the least that tables stored for this control topic, else its start."""
+        logs = self.reader.logs()
+        tps = {number: TopicPartition(self.names.topic, number) for number in logs}
+        group = self.sender.committed(tps.values())
+        chains = [self._read(name)[1] for name in self.targets]
+        positions = {}
+        for number, (first, end) in logs.items():
+            stored = [chain.control.get(number, 0) if chain.control_id == self.control_id else 0 for chain in chains]
+            at = group[tps[number]]
+            at = min(stored) if at is None else at
+            positions[number] = at if first <= at <= end else first
+        return positions
+
+    def _read(self, name: str) -> tuple[TableRead, Chain]:
+        """The table and its chain, an empty one where it has none."""
+        try:
+            read = self.targets[name].table.read()
+        except DamagedChain as error:
+            raise Halted(name, CommitHalt.CHAIN_DAMAGED, str(error)) from error
+        if read is None:
+            raise Halted(name, CommitHalt.TABLE_RECREATED, "it is gone")
+        reading = read_chain(read.view)
+        if reading.halt is not None:
+            raise Halted(name, reading.halt, reading.because)
+        chain = reading.chain or Chain()
+        self._links[name] = chain.links
+        return read, chain
+
+    # --- one step -----------------------------------------------------------------------------------------------------
+
+    def tick(self, wait_s: float = 1.0) -> None:
+        """Read for up to ``wait_s``, then do what is due.
+
+        Raises :class:`Halted`, :class:`Stuck` and the outcomes of :mod:`chsink.mirror.control`.
+        """
+        for partition, offset, value in self.reader.poll(wait_s):
+            self._take(Position(partition, offset), value)
+        self.positions = self.reader.positions(self.positions)
+        now = self.clock.now_ms()
+        age = None if self._open is None else now - self._open.began_ms
+        rule, what = due(RoundClock(self.pace, now - self._last_ms, age, self._complete(), self.buffer.files))
+        if what is Due.START:
+            self._start_round(now)
+        elif what is not Due.WAIT:
+            self._commit_round(whole=what is Due.COMMIT_WHOLE, because=rule)
+
+    def _take(self, at: Position, value: bytes) -> None:
+        try:
+            event = decode(value)
+        except DamagedEvent as error:
+            self.log.warning("an event of the control topic cannot be read", at=str(at), reason=str(error))
+            return
+        if event is None or event.group_id != self.names.group:
+            return
+        match event.payload:
+            case DataWritten() as written:
+                name = self._by_reference.get((written.table.namespace, written.table.name))
+                if name is not None:
+                    self.buffer.add(written, name, at)
+            case DataComplete() as complete:
+                if self._open is not None and complete.commit_id == self._open.commit_id:
+                    for a in complete.assignments:
+                        self._open.answers[TopicPartition(a.topic, a.partition)] = Reached(a.offset, None)
+            case _:
+                pass
+
+    def _complete(self) -> bool:
+        if self._open is None:
+            return False
+        tables = [(links, self.buffer.units(name)) for name, links in self._links.items()]
+        return answered(self.assigned, self._open.answers, tables)
+
+    def _start_round(self, now: int) -> None:
+        """Ask, and answer for all topic-partitions: their tasks may be gone by now."""
+        commit_id = uuid.uuid4()
+        handed_over = self.group.committed(self.assigned)
+        ends = {number: end for number, (_, end) in self.reader.logs().items()}
+        new = {tp: self._new(tp, handed_over[tp]) for tp in self.assigned}
+        answers = tuple(Assignment(tp.topic, tp.partition, offset, None) for tp, offset in new.items())
+        self.sender.send(KEY, [self._event(StartCommit(commit_id)), self._event(DataComplete(commit_id, answers))], {})
+        self._open = _Round(commit_id, now, handed_over, ends)
+
+    def _new(self, tp: TopicPartition, handed_over: int | None) -> int | None:
+        """What was handed over, None where every table holds it already."""
+        held = [links[tp].until for links in self._links.values() if tp in links]
+        return None if handed_over is None or min(held, default=0) >= handed_over else handed_over
+
+    def _event(self, payload: Payload) -> bytes:
+        return encode(Event(uuid.uuid4(), datetime.now(UTC), self.names.group, payload))
+
+    # --- commits ------------------------------------------------------------------------------------------------------
+
+    def _commit_round(self, *, whole: bool, because: str) -> None:
+        """Commit every table, then forget; what one table could not take stays for the next round."""
+        opened = self._open
+        assert opened is not None
+        done: list[bytes] = []
+        through: list[int | None] = []
+        for name in self.targets:
+            snapshot, valid = self._commit_table(name, opened, whole=whole)
+            through.append(valid)
+            if snapshot is not None:
+                told = CommitToTable(opened.commit_id, self.targets[name].reference, snapshot, _time(valid))
+                done.append(self._event(told))
+        failed = [name for name, count in self._failures.items() if count]
+        if not failed:
+            least = None if None in through else min(through, default=None)  # type: ignore[type-var]
+            done.append(self._event(CommitComplete(opened.commit_id, _time(least))))
+        marks = {} if failed else low_watermark(self.positions, self.buffer.all_units(), self.stored)
+        topic = self.names.topic
+        self.sender.send(KEY, done, {TopicPartition(topic, p): at for p, at in marks.items()})
+        self.stored.update(marks)
+        self._open, self._last_ms = None, self.clock.now_ms()
+        self.log.debug("round", commit=str(opened.commit_id), because=because, failed=failed)
+        for name in failed:
+            if self._failures[name] >= STUCK_AFTER:
+                raise Stuck(name, self._failures[name], "its commits fail")
+        self._find_holes(opened)
+
+    def _commit_table(self, name: str, opened: _Round, *, whole: bool) -> tuple[int | None, int | None]:
+        """The table's new snapshot, if it got one, and up to when it is complete."""
+        valid: int | None = None
+        offered: int | None = None
+        for _ in range(ATTEMPTS):
+            try:
+                read, chain = self._read(name)
+            except Halted:
+                raise
+            except Exception as error:  # a catalog that is away raises whatever its client does
+                self.log.warning("a table cannot be read", table=name, reason=f"{type(error).__name__}: {error}")
+                break
+            plan = plan_commit(read.view, chain, self.buffer.units(name))
+            if plan.halt is not None:
+                raise Halted(name, plan.halt, plan.because)
+            self.buffer.forget(name, [unit for _, unit in plan.dropped])
+            if plan.kind is Kind.NOTHING:
+                self._failures[name] = 0
+                # the chain may hold what an attempt whose answer was lost had offered
+                return (offered if chain.commit_id == str(opened.commit_id) else None), valid
+            valid = self._valid_through(name, opened, plan, whole=whole)
+            outcome, offered = self._offer(name, (read, chain), plan, opened.commit_id, valid)
+            if outcome is Outcome.APPLIED:
+                self.buffer.forget(name, plan.taken)
+                self._links[name] = plan.links
+                self._failures[name] = 0
+                return offered, valid
+        self._failures[name] = self._failures.get(name, 0) + 1
+        return None, None
+
+    def _offer(
+        self, name: str, at: tuple[TableRead, Chain], plan: TablePlan, commit_id: uuid.UUID, valid: int | None
+    ) -> tuple[Outcome, int | None]:
+        (read, chain), table = at, self.targets[name].table
+        control = low_watermark(self.positions, plan.waiting, {})
+        after = replace(chain, links=plan.links, control_id=self.control_id, control=control)
+        if plan.kind is Kind.MOVE:
+            return table.move(read, after, commit_id).outcome, None
+        done = table.append(read, self.buffer.data_files(plan.files), after, commit_id, valid)
+        self.commits += done.outcome is Outcome.APPLIED
+        if done.outcome is not Outcome.APPLIED:
+            self.log.warning("a commit was not applied", table=name, outcome=done.outcome.value, reason=done.reason)
+        return done.outcome, done.snapshot_id
+
+    def _valid_through(self, name: str, opened: _Round, plan: TablePlan, *, whole: bool) -> int | None:
+        newest = self.buffer.newest_ms(plan.taken)
+        mine = [tp for tp in self.assigned if tp.topic in self.targets[name].topics]
+        answers = {tp: replace(r, timestamp_ms=newest.get(tp)) for tp, r in opened.answers.items()}
+        return valid_through(whole, mine, answers, plan)
+
+    # --- holes --------------------------------------------------------------------------------------------------------
+
+    def _find_holes(self, opened: _Round) -> None:
+        """Have read again what the group passed before this round and no event brings."""
+        if any(self.positions[p] < end for p, end in opened.ends.items()):
+            return
+        handed_over = {tp: at for tp, at in opened.handed_over.items() if at is not None}
+        for name, target in self.targets.items():
+            mine = {tp: at for tp, at in handed_over.items() if tp.topic in target.topics}
+            for tp, missing in holes(self._links[name], self.buffer.units(name), mine).items():
+                self.log.warning("reading a range again", table=name, tp=str(tp), range=str(missing))
+                self.reread(Hole(name, tp, missing))
+
+
+def _time(ms: int | None) -> datetime | None:
+    return None if ms is None else datetime.fromtimestamp(ms / 1000, UTC)

@@ -1,0 +1,220 @@
+"""The mirror as a lander of micro-batches: its tasks hand over ranges, its coordinator commits them elsewhere.
+
+Rules:
+- One task owns a topic-partition and reads its offsets in order; the acknowledgements must tile what was assigned.
+- What lies between the group and the plan (a checkpoint that is ahead) is read exactly, and handed over first.
+- A range in which no task saw a record is handed over by the driver, without files: the group has to pass it.
+- Holes are read exactly, through the stream that the lander was opened for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+import numpy as np
+import pyarrow as pa
+
+from chsink.batch.confirm import confirm
+from chsink.batch.model import Ack, ChunkAck, PlannedBatch
+from chsink.batch.reader import Chunk, ReadPlan, Span, TaskReader
+from chsink.batch.roles import BatchTasks, ExactReads, Landing, TaskBody
+from chsink.errors import ChsinkError, services, values
+from chsink.errors.several import several
+from chsink.mirror.control import Fenced, GroupOffsets, Names, NotSent, Unanswered
+from chsink.mirror.coordinator import Hole
+from chsink.mirror.worker import BadValues, Report, TableWork, Worker, Written
+from chsink.statemachine.commit.handover import hand_over
+from chsink.statemachine.ranges import OffsetRange, TopicPartition
+
+CHUNK_OFFSETS = 100_000
+MAX_CHUNK_BYTES = 2**31 - 2**20
+FIELDS = ("topic", "partition", "offset", "timestamp", "value")
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """A range that one task is to hand over.  ``hole_of`` names the one table that lacks it; "" for all."""
+
+    topic_partition: TopicPartition
+    range: OffsetRange
+    hole_of: str = ""
+
+    @property
+    def held(self) -> OffsetRange:
+        """See :class:`chsink.batch.model.Assigned`."""
+        return self.range
+
+
+@dataclass(frozen=True)
+class Feeds:
+    """What workers need, by topic: the topic's id and its tables.  Picklable."""
+
+    names: Names
+    topic_ids: Mapping[str, str]
+    tables: Mapping[str, tuple[TableWork, ...]]
+    halt_on_bad_value: bool = True
+
+    def worker(self, tp: TopicPartition) -> Worker:
+        """Of a topic-partition."""
+        return Worker(self.names, tp, self.topic_ids[tp.topic], self.tables[tp.topic], self.halt_on_bad_value)
+
+    def table(self, tp: TopicPartition, name: str) -> TableWork:
+        """One of the topic's tables."""
+        return next(work for work in self.tables[tp.topic] if work.table == name)
+
+    def hand_over(self, share: Share, records: Iterable[pa.RecordBatch]) -> Report:
+        """Hand over a share whose records these are.  Raises ChsinkError."""
+        tp, worker = share.topic_partition, self.worker(share.topic_partition)
+
+        def read(piece: OffsetRange) -> Iterable[pa.RecordBatch]:
+            if not OffsetRange(share.range.start, share.range.end).covers(piece):
+                raise NotSent(f"the group is at {piece.start}, below the assigned range")
+            return _within(records, piece)
+
+        try:
+            if share.hole_of:
+                worker.again(self.table(tp, share.hole_of), share.range, read)
+                return Report(hand_over(share.range, share.range.start), {})
+            report = worker.run(share.range, read)
+        except BadValues as bad:
+            column = f", column {bad.first.column}" if bad.first.column else ""
+            raise values.MIRROR_BAD_VALUE(
+                tp=tp, table=bad.table, what=f"{bad.first.reason}{column}", count=bad.count
+            ) from bad
+        except (Fenced, NotSent, Unanswered) as error:
+            reason = f"{type(error).__name__}: {error}"
+            raise services.MIRROR_NOT_HANDED_OVER(tp=tp, range=share.range, reason=reason) from error
+        if report.decision.refused:
+            raise services.MIRROR_OFFSET_GONE(tp=tp, group=self.names.group)
+        return report
+
+
+def _within(records: Iterable[pa.RecordBatch], piece: OffsetRange) -> Iterator[pa.RecordBatch]:
+    """The records of a piece; offsets ascend."""
+    for batch in records:
+        offsets = batch.column("offset").to_numpy()
+        low, high = (int(i) for i in np.searchsorted(offsets, [piece.start, piece.end]))
+        if low < high:
+            yield batch.slice(low, high - low)
+
+
+@dataclass(frozen=True)
+class MirrorTask:
+    """:data:`chsink.batch.roles.TaskBody`: one task hands over one share."""
+
+    feeds: Feeds
+    plan: ReadPlan
+    shares: Mapping[TopicPartition, Share]
+
+    def __call__(self, task: int, batches: Iterable[pa.RecordBatch]) -> Ack:
+        """Errors that chsink knows are reported, not raised: Spark would only repeat the task."""
+        reader = TaskReader(self.plan)
+        try:
+            chunks = reader.chunks(batches)
+            first = next(chunks, None)
+            tp = reader.topic_partition
+            if tp is None or tp not in self.shares or first is None:
+                return Ack(task, None if tp is None else tp.topic, None if tp is None else tp.partition)
+            return Ack(task, tp.topic, tp.partition, (self._handed_over(tp, chain([first], chunks)),))
+        except ChsinkError as error:
+            tp = reader.topic_partition
+            said = (error.name, error.params)
+            return Ack(task, None if tp is None else tp.topic, None if tp is None else tp.partition, (), said)
+
+    def _handed_over(self, tp: TopicPartition, chunks: Iterator[Chunk]) -> ChunkAck:
+        share = self.shares[tp]
+        parts = (part for chunk in chunks for part in chunk.parts)
+        report = self.feeds.hand_over(share, parts)
+        for _ in parts:  # what an earlier attempt handed over is read to its end
+            pass
+        return _acknowledged(share, report.tables)
+
+
+def _acknowledged(share: Share, written: Mapping[str, Written]) -> ChunkAck:
+    rows = sum(w.rows for w in written.values())
+    skipped = sum(len(w.bad) for w in written.values())
+    return ChunkAck(share.range.start, share.range.end, rows=rows, skipped=skipped)
+
+
+@dataclass(frozen=True)
+class MirrorTasks:
+    """:class:`chsink.batch.roles.Tasks` that hand over."""
+
+    feeds: Feeds
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """Kafka's own columns: tables may have some of them."""
+        return FIELDS
+
+    def body(self, assignments: Sequence[Share], planned: Mapping[TopicPartition, OffsetRange]) -> TaskBody:
+        """See :class:`chsink.batch.roles.Tasks`."""
+        spans = {a.topic_partition: Span(a.range, CHUNK_OFFSETS) for a in assignments}
+        plan = ReadPlan(dict(planned), spans, MAX_CHUNK_BYTES)
+        return MirrorTask(self.feeds, plan, {a.topic_partition: a for a in assignments})
+
+
+class MirrorLander:
+    """:class:`chsink.batch.roles.Lander` of the mirror.  Start a coordinator before it: that settles the group."""
+
+    def __init__(self, feeds: Feeds) -> None:
+        self.feeds = feeds
+        self._group = GroupOffsets(feeds.names)
+        self._reads: ExactReads[Share] | None = None
+
+    def landing(self) -> Landing[Share]:
+        """Itself, with its tasks."""
+        return Landing(self, MirrorTasks(self.feeds))
+
+    def close(self) -> None:
+        """Release connections."""
+        self._group.close()
+
+    def settle_all(self, runner: ExactReads[Share]) -> None:
+        """Nothing is in doubt: what was handed over is on the control topic.  Keeps the reads for holes."""
+        self._reads = runner
+
+    def check_owned(self) -> None:
+        """Older drivers are fenced by the producers of the newer one."""
+
+    def process(self, batch: PlannedBatch, runner: BatchTasks[Share]) -> None:
+        """Hand over what the group does not have of the batch."""
+        self._reads = runner
+        planned = {tp: r for tp, r in batch.ranges.items() if not r.is_empty}
+        group = self._committed(planned)
+        earlier, now = [], []
+        for tp, at in planned.items():
+            committed = group[tp]
+            if committed is None:
+                raise services.MIRROR_OFFSET_GONE(tp=tp, group=self.feeds.names.group)
+            ranges = hand_over(at, committed).ranges
+            earlier += [Share(tp, r) for r in ranges if r.start < at.start]
+            now += [Share(tp, at) for r in ranges if r.start >= at.start]
+        if earlier:
+            self._confirmed(earlier, runner.from_kafka(earlier))
+        if now:
+            self._confirmed(now, runner.from_batch(batch, now))
+
+    def reread(self, hole: Hole) -> None:
+        """Hand over a hole of one table: a coordinator's ``reread``."""
+        assert self._reads is not None, "a lander is opened before its coordinator runs"
+        share = Share(hole.tp, hole.range, hole.table)
+        self._confirmed([share], self._reads.from_kafka([share]))
+
+    def _committed(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]:
+        try:
+            return self._group.committed(tps)
+        except Unanswered as error:
+            raise services.MIRROR_GROUP_UNREAD(group=self.feeds.names.group, reason=error) from error
+
+    def _confirmed(self, shares: Sequence[Share], acks: Sequence[Ack]) -> None:
+        """Every share was handed over; the driver does so for those without a record."""
+        halted = confirm(acks, shares)
+        if halted:
+            raise several(list(halted.values()))
+        seen = {ack.topic_partition for ack in acks}
+        for share in shares:
+            if share.topic_partition not in seen:
+                self.feeds.hand_over(share, ())

@@ -1,0 +1,216 @@
+"""A mirror without Spark: topics, tables in a SQL catalog, workers that read Kafka, coordinators with a clock of ours."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import structlog
+from confluent_kafka.admin import AdminClient
+from pyiceberg.catalog import Catalog
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.schema import Schema
+from pyiceberg.types import IntegerType, LongType, NestedField, StringType
+
+from chsink.embedded.kafka import EmbeddedKafka
+from chsink.kafka.admin import KafkaAdmin
+from chsink.mirror.control import GroupOffsets, Names
+from chsink.mirror.coordinator import Coordinator, Hole, Target
+from chsink.mirror.events import TableReference
+from chsink.mirror.tables import Keys, MirrorTable
+from chsink.mirror.types import TableColumns
+from chsink.mirror.worker import Report, TableWork, Worker
+from chsink.statemachine.commit.rounds import Pace
+from chsink.statemachine.ranges import OffsetRange, TopicPartition
+from tests.support.kafka import produce, read_all
+
+SCHEMA = Schema(
+    NestedField(1, "id", LongType(), required=True),
+    NestedField(2, "name", StringType()),
+    NestedField(3, "_kafka_partition", IntegerType()),
+    NestedField(4, "_kafka_offset", LongType()),
+)
+
+
+class HandClock:
+    """:class:`chsink.ports.Clock` that stands still between rounds."""
+
+    def __init__(self) -> None:
+        self.ms = 1_000_000
+
+    def now_ms(self) -> int:
+        return self.ms
+
+    def sleep(self, seconds: float) -> None:
+        self.ms += int(seconds * 1000)
+
+
+@dataclass
+class Bench:
+    """One sink's mirror.  ``tables`` are names in the namespace ``shop``."""
+
+    kafka: EmbeddedKafka
+    folder: Path
+    partitions: int = 1
+    tables: tuple[str, ...] = ("orders",)
+    group: str = field(default_factory=lambda: f"chsink-{uuid.uuid4().hex[:8]}")
+    control_topic: str = ""
+    clock: HandClock = field(default_factory=HandClock)
+    pace: Pace = field(default_factory=lambda: Pace(interval_ms=1000, timeout_ms=500, buffer=100_000))
+
+    def __post_init__(self) -> None:
+        self.topic = f"orders-{uuid.uuid4().hex[:8]}"
+        self.kafka.create_topic(self.topic, self.partitions)
+        if not self.control_topic:
+            self.control_topic = f"control-{uuid.uuid4().hex[:8]}"
+            self.kafka.create_topic(self.control_topic, 2)
+        catalog = self.catalog()
+        catalog.create_namespace_if_not_exists("shop")
+        for name in self.tables:
+            catalog.create_table(f"shop.{name}", SCHEMA)
+        self.coordinators: list[Coordinator] = []
+
+    # --- what production code gets ------------------------------------------------------------------------------------
+
+    @property
+    def names(self) -> Names:
+        return Names({"bootstrap.servers": self.kafka.bootstrap}, self.control_topic, self.group, 20)
+
+    def catalog(self) -> Catalog:
+        """Opened once more, as another process would."""
+        return SqlCatalog("lake", uri=f"sqlite:///{self.folder}/catalog.db", warehouse=f"file://{self.folder}/lake")
+
+    @property
+    def admin(self) -> KafkaAdmin:
+        return KafkaAdmin(self.names.options, timeout_s=20)
+
+    def work(self, name: str) -> TableWork:
+        table = self.catalog().load_table(f"shop.{name}")
+        return TableWork(
+            TableReference("lake", ("shop",), name), table.metadata, table.io, TableColumns(table.schema())
+        )
+
+    def tp(self, partition: int = 0) -> TopicPartition:
+        return TopicPartition(self.topic, partition)
+
+    def worker(self, partition: int = 0, *, halt_on_bad_value: bool = True) -> Worker:
+        topic_id = self.admin.topic_ids([self.topic])[self.topic]
+        tables = [self.work(name) for name in self.tables]
+        return Worker(self.names, self.tp(partition), topic_id or "", tables, halt_on_bad_value)
+
+    def records(self, partition: int = 0) -> Any:
+        """Reads exactly a range."""
+
+        def read(piece: OffsetRange) -> Iterator[pa.RecordBatch]:
+            found = [
+                r
+                for r in read_all(self.kafka.bootstrap, self.topic)
+                if r.partition == partition and piece.start <= r.offset < piece.end
+            ]
+            for at in range(0, len(found), 7):
+                some = found[at : at + 7]
+                yield pa.RecordBatch.from_pydict(
+                    {
+                        "value": pa.array([r.value for r in some], pa.binary()),
+                        "topic": pa.array([self.topic] * len(some)),
+                        "partition": pa.array([partition] * len(some), pa.int32()),
+                        "offset": pa.array([r.offset for r in some], pa.int64()),
+                        "timestamp": pa.array([r.timestamp * 1000 for r in some], pa.timestamp("us", "UTC")),
+                    }
+                )
+
+        return read
+
+    def hand_over(self, start: int, end: int, partition: int = 0) -> Report:
+        """What a task does with a planned range."""
+        return self.worker(partition).run(OffsetRange(start, end), self.records(partition))
+
+    def reread(self, hole: Hole) -> None:
+        work = self.work(hole.table.split(".")[1])
+        self.worker(hole.tp.partition).again(work, hole.range, self.records(hole.tp.partition))
+
+    def coordinator(self) -> Coordinator:
+        """One more, started."""
+        keys = Keys(self.group, self.control_topic)
+        targets = {
+            f"shop.{name}": Target(
+                MirrorTable(self.catalog(), f"shop.{name}", keys),
+                TableReference("lake", ("shop",), name),
+                frozenset({self.topic}),
+            )
+            for name in self.tables
+        }
+        made = Coordinator(
+            self.names,
+            targets,
+            self.admin,
+            clock=self.clock,
+            pace=self.pace,
+            reread=self.reread,
+            log=structlog.get_logger("mirror"),
+        )
+        made.start()
+        self.coordinators.append(made)
+        return made
+
+    def round(self, coordinator: Coordinator, ticks: int = 20) -> None:
+        """One interval: a round is opened, and ends complete, or by its timeout where events are missing."""
+        self.clock.ms += self.pace.interval_ms
+        for patience in (0, self.pace.timeout_ms):
+            self.clock.ms += patience
+            for _ in range(ticks):
+                coordinator.tick(0.1)
+                if coordinator._open is None and coordinator._last_ms == self.clock.ms:
+                    return
+        raise TimeoutError(f"the round did not end: {coordinator._open}")
+
+    def rounds(self, coordinator: Coordinator, count: int) -> None:
+        """Several of them."""
+        for _ in range(count):
+            self.round(coordinator)
+
+    def close(self) -> None:
+        for coordinator in self.coordinators:
+            coordinator.close()
+
+    # --- what a test looks at -----------------------------------------------------------------------------------------
+
+    def produce(self, ids: Iterable[int], partition: int = 0) -> tuple[int, int]:
+        """Records, and the offsets they took."""
+        values: list[Mapping[str, Any]] = [{"id": n, "name": f"order {n}"} for n in ids]
+        return produce(self.kafka.bootstrap, self.topic, partition, values)
+
+    def sent(self) -> Counter[tuple[int, int, int]]:
+        """(partition, offset, id) of every record that Kafka holds."""
+        found = read_all(self.kafka.bootstrap, self.topic)
+        return Counter((r.partition, r.offset, json.loads(r.value or b"")["id"]) for r in found)
+
+    def landed(self, name: str = "orders") -> Counter[tuple[int, int, int]]:
+        """The same of every row of a table, read by pyiceberg."""
+        rows = self.catalog().load_table(f"shop.{name}").scan().to_arrow().to_pylist()
+        return Counter((r["_kafka_partition"], r["_kafka_offset"], r["id"]) for r in rows)
+
+    def snapshots(self, name: str = "orders") -> int:
+        return len(self.catalog().load_table(f"shop.{name}").snapshots())
+
+    def summary(self, name: str = "orders") -> Mapping[str, str]:
+        snapshot: Any = self.catalog().load_table(f"shop.{name}").current_snapshot()
+        return dict(snapshot.summary.additional_properties)
+
+    def group_at(self, partition: int = 0) -> int | None:
+        offsets = GroupOffsets(self.names)
+        try:
+            return offsets.committed([self.tp(partition)])[self.tp(partition)]
+        finally:
+            offsets.close()
+
+    def delete_groups(self, *groups: str) -> None:
+        client = AdminClient(dict(self.names.options))
+        for future in client.delete_consumer_groups(list(groups)).values():
+            future.result()
