@@ -181,7 +181,8 @@ def recover(  # noqa: PLR0917 - options of a command
 
     Stop the job first. chsink records only what the tables prove: each offset has a row, or Kafka has no record there.
     If it has to refuse a partition, it names the first missing offset and records nothing at all. Partitions that have
-    state are left unchanged, unless you pass --replace and the table holds rows beyond the recorded end.
+    state are left unchanged. With --replace, those whose table holds rows beyond the recorded end are rebuilt, and
+    other recorded partitions get new tokens.
 
     Do not recover a topic that was deleted and created again since its rows landed: rows do not show which topic they
     came from, and records of the new topic would be skipped.
