@@ -99,8 +99,10 @@ def _recreate(world: World) -> None:
 
 
 def recreate(world: World, topic: str) -> None:
-    """Where ids are known: a topic that was recreated cannot be told otherwise (a stated limit)."""
-    if world.kafka.ids_hidden or any(r.topic_id is None and r.end for r in world.records().values()):
+    """Where ids are known, and nobody rebuilds the state: a topic that was recreated cannot be told otherwise (stated
+    limits).
+    """
+    if world.hands_on or world.kafka.ids_hidden or any(r.topic_id is None and r.end for r in world.records().values()):
         return
     world.kafka.recreate(topic)
     for _ in range(world.hub.random.choice([0, 10])):
