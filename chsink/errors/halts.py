@@ -63,7 +63,8 @@ TOPIC_RECREATED = Entry(
     HaltError,
     "{tp}: the topic was deleted and created again, and the plan does not start at its first offset ({detail})",
     "to read the topic from offset 0, " + _NEW_CHECKPOINT + "; if Kafka no longer holds its first records, run "
-    "`chsink state reset {arguments}` first",
+    '`chsink state reset {arguments}` first and set kafka.starting_offsets = "earliest" ("latest" would skip the '
+    "records that it holds now)",
 )
 TOPIC_ID_KNOWN_UNKNOWN = Entry(
     "TOPIC_ID_KNOWN_UNKNOWN",

@@ -24,6 +24,10 @@ from chsink.statemachine.records import Phase, StateKey, StateRecord
 GAP_IN_BATCH = (
     "if a later start halts with CHS-305, start with a new checkpoint: the sink continues from its recorded state"
 )
+SKIPPING = (
+    "records that Kafka holds now are skipped, also those that never landed: to read them, set "
+    'kafka.starting_offsets = "earliest" for the next start'
+)
 Verdict = Literal["landed", "resend", "lost", "expired"]
 Doubtful = Mapping[StateKey, StateRecord]
 Say = Callable[[str], None]
@@ -34,12 +38,14 @@ def plan_reset(services: Services, topic: str, partitions: Collection[int]) -> C
     found = find(services, topic, partitions)
     in_doubt = [f"{k.topic_partition} {r.range}" for k, r in found.items() if r.in_doubt]
     doubtful = [f"these ranges are in doubt and are forgotten, too: {', '.join(in_doubt)}"] if in_doubt else []
+    skipping = [SKIPPING] if services.config.kafka.starting_offsets == "latest" else []
     says = (
         f"the recorded ranges of {topic} ({len(found)} partitions) are forgotten; rows in the tables stay as they are",
         (
             "start with a new checkpoint: it reads these partitions from kafka.starting_offsets = "
             f"{services.config.kafka.starting_offsets!r}"
         ),
+        *skipping,
         "records whose rows are in the table are inserted again, unless you delete these rows before the next start",
         "a job that runs on this sink is fenced: it stops with CHS-801",
         "stop its executors first: a task that still runs may insert another piece of a range in doubt",
@@ -156,7 +162,7 @@ def _resend(  # noqa: PLR0917 - the last three are given by who carries it out
     services: Services, key: StateKey, pipeline: str, ranges: int, record: StateRecord, epoch: int, attempt: str
 ) -> StateRecord:
     wait_for_inserts(services, key, record)  # after the claim: from now on no older driver begins one
-    one = {key: record}
+    one, ids = {key: record}, services.kafka.topic_ids([key.topic])  # before its log is asked: it may be recreated
     refused = list(_unreadable(services, one))
     refused = refused or _rows_refused(one, {key: count_landed_rows(services, key, record)})
     if refused:
@@ -166,7 +172,7 @@ def _resend(  # noqa: PLR0917 - the last three are given by who carries it out
         marks, room = window.marks(key.table), window.room(key.table)
     fitting = -(-record.range.length // max(1, room.chunks // ranges))
     said = writes.Announcement(
-        services.kafka.topic_ids([key.topic])[key.topic],
+        ids[key.topic],
         max(services.config.clickhouse.chunk_offsets, fitting),
         services.clickhouse.layout(services.config.route_of(key.topic)).fingerprint(),
         pipeline,

@@ -190,11 +190,11 @@ class _Partition:
 
     def survey(self, accepted: Accepted) -> Iterator[Recovered]:
         """One finding, or none where the table has no row of it."""
+        topic_id = self._services.kafka.topic_ids([self._tp.topic])[self._tp.topic]  # first: it may be recreated
         seen = extent(self._clients, self._target.name, self._tp)
         if seen is None:
             self._say(f"{self._tp}: no rows in {self._target.name}; start the job with a new checkpoint to read it")
             return
-        topic_id = self._services.kafka.topic_ids([self._tp.topic])[self._tp.topic]
         other = self._of_another_topic(topic_id)
         refusal = other or self._log_ends_before(seen) or (None if accepted.holes else self._doubt(seen))
         self._say(f"{self._tp}: {seen.rows} rows over {seen.range}" + (f": refused, {refusal.id}" if refusal else ""))

@@ -191,6 +191,8 @@ class Oracle:
         """``rebuilt`` from the table, or partly given up: what Kafka dropped unread was lost before."""
         if "log shrank" in self.kafka.reasons:
             return
+        if rebuilt and record.topic_id not in (None, self.kafka.topics[tp.topic].id):
+            return  # recreated while it was rebuilt: the record names the topic before, so the new one is read whole
         held = self.kafka.alive(tp, record.range) if rebuilt else self.kafka.held(tp, record.topic_id, record.range)
         for uid in held:
             given_up = any(gap.start <= uid % PARTITION < gap.end for gap in record.gaps)

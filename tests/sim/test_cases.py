@@ -5,6 +5,7 @@ A ``Scene`` is a world in which nothing goes wrong but what the test says.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -12,7 +13,12 @@ import pytest
 from chsink import failpoints
 from chsink.batch.driver import Driver
 from chsink.batch.model import PlannedBatch
+from chsink.connect import Services
 from chsink.errors import halts
+from chsink.ports import Queries
+from chsink.recovery import decide, recover
+from chsink.recovery.landed import Extent, extent
+from chsink.recovery.landed_rows import LandedRows, count_landed_rows
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from chsink.statemachine.records import Phase, StateKey, StateRecord
 from chsink.statemachine.tokens import piece_token
@@ -454,3 +460,42 @@ def test_a_restored_backup_and_all_rows_of_a_partition_in_doubt_deleted() -> Non
     made.play()
     assert {r.phase for r in made.records().values()} == {Phase.AFTER}
     assert made.oracle.has("db.t0", uid_of(0, 1, 0)) and made.oracle.has("db.t0", uid_of(0, 1, 9))
+
+
+def test_a_resend_takes_the_topic_that_was_seen_to_hold_the_range(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Recreated after that, the topic's new records must not be taken for the range's."""
+    made = in_doubt_10_to_20()
+
+    def recreated_meanwhile(services: Services, key: StateKey, record: StateRecord) -> LandedRows:
+        if record.epoch > before.epoch:
+            made.kafka.recreate("t0")
+            made.kafka.append(TP, 40)
+        return count_landed_rows(services, key, record)
+
+    before = made.record
+    monkeypatch.setattr(decide, "count_landed_rows", recreated_meanwhile)
+    with made.watched():
+        person.at_work(made, "CHS-318", [lambda: person.resolve(made, "t0", [0], "resend")])
+        while made.hub.step():
+            pass
+    assert made.hub.counts["command resolve resend"] == 1
+    assert made.record.nonce != before.nonce and made.record.topic_id == before.topic_id
+
+
+def test_recover_takes_the_topic_that_was_there_before_its_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Recreated after the rows were looked at, the topic's new records must not be taken for those that landed."""
+    made = scene(10).play()
+
+    def recreated_meanwhile(clients: Sequence[Queries], table: str, tp: TopicPartition) -> Extent | None:
+        seen = extent(clients, table, tp)
+        made.kafka.recreate("t0")
+        made.kafka.append(TP, 40)
+        return seen
+
+    made.store.forget()
+    monkeypatch.setattr(recover, "extent", recreated_meanwhile)
+    with made.watched():
+        person.at_work(made, "CHS-229", [lambda: person.rebuild(made, replace=False)])
+        while made.hub.step():
+            pass
+    assert (made.record.end, made.record.topic_id) == (10, "id0")
