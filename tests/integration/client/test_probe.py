@@ -82,7 +82,8 @@ def land(client: ClickHouseClient, target: str, *offsets: int, probe: bool) -> A
         {"topic": ["t"] * len(offsets), "partition": pa.array([0] * len(offsets), pa.int32()), "offset": list(offsets)}
     )
     ack = run_task(0, iter([records]), ReadPlan({TP: RANGE}, {TP: Span(RANGE, 5)}, 10**6), lander)
-    confirm([ack], [assignment])
+    for error in confirm([ack], [assignment]).values():
+        raise error
     return ack
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from py4j.java_gateway import JavaGateway
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JJavaError, get_return_value
 
 from chsink.embedded import jars
 from chsink.embedded.clickhouse import EmbeddedClickHouse
@@ -29,8 +29,16 @@ def jvm() -> Iterator[Any]:
 
 
 @pytest.fixture(params=["", "?compress=0", "?client.use_http_compression=true"])
-def connection(jvm: Any, server: EmbeddedClickHouse, database: str, request: pytest.FixtureRequest) -> Iterator[Any]:
+def connection(
+    jvm: Any,
+    server: EmbeddedClickHouse,
+    database: str,
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[Any]:
     """Connected to the module's database: with compressed blocks, with none, with HTTP's compression."""
+    # A Spark session of another test in this process leaves a handler that asks any JVM for Spark's classes.
+    monkeypatch.setattr("py4j.java_gateway.get_return_value", get_return_value)
     url = f"jdbc:clickhouse:http://{server.host}:{server.port}/{database}{request.param}"
     opened = jvm.java.sql.DriverManager.getConnection(url, "default", "")
     yield opened
