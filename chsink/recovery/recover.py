@@ -78,11 +78,26 @@ def survey(services: Services, say: Say, accepted: Accepted, *, replace: bool = 
         if todo:
             with asking_target():
                 _check_table(target, accepted)
+        rebuilt: list[Recovered] = []
         for key in todo:
             with asking_target():
-                found += _Partition(services, target, key, recorded.get(key), say).survey(accepted)
+                rebuilt += _Partition(services, target, key, recorded.get(key), say).survey(accepted)
+        if rebuilt:
+            _say_views(target, say)
+        found += rebuilt
         found += [Recovered(k, others[k], others[k].range, others[k].topic_id, kept=True) for k in kept]
     return found
+
+
+def _say_views(target: RoutedTable, say: Say) -> None:
+    """Rows show what the table received, not what its views did: the last insert may have failed between the two."""
+    with asking_target():
+        views = sorted({v for s in target.shards for v in dependent_views(s.client, s.table)})
+    if views:
+        say(
+            f"{target.name}: these dependent views may lack rows that the table holds; compare them with the table "
+            f"before you start the job: {', '.join(views)}"
+        )
 
 
 def _is_stale(target: RoutedTable, key: StateKey, record: StateRecord, accepted: Accepted) -> bool:

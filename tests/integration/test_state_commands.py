@@ -440,6 +440,20 @@ def landed(make_job: MakeJob) -> Job:  # noqa: F811
     return job
 
 
+def test_recover_names_the_views_whose_rows_it_cannot_prove(landed: Job) -> None:
+    """An insert may have failed between the table and its view just before the state was lost."""
+    table = landed.tables[landed.topic]
+    view = f"CREATE MATERIALIZED VIEW {table}_view ENGINE = MergeTree ORDER BY id AS SELECT id FROM {table}"
+    command(landed.shards[1], view)
+
+    result = recover(landed)
+
+    assert result.exit_code == 0, result.output
+    said = " ".join(result.stdout.split())
+    assert f"{table}: these dependent views may lack rows that the table holds" in said
+    assert said.count(f"{table}_view") == 1
+
+
 @pytest.mark.exit_of("CHECKPOINT_WITHOUT_STATE")
 def test_lost_state_is_rebuilt_and_the_job_goes_on(make_job: MakeJob, spark: SparkSession) -> None:  # noqa: F811
     """⚑ state lost: the job halts, the state is rebuilt from the table, and every record is there once."""

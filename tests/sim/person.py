@@ -171,12 +171,16 @@ def rebuild(world: World, *, replace: bool) -> None:
     accepted = {"removed": False, "holes": False}
 
     def command(services: Services) -> None:
-        found = recover.survey(services, lambda _: None, recover.Accepted(**accepted), replace=replace)
+        said: list[str] = []
+        found = recover.survey(services, said.append, recover.Accepted(**accepted), replace=replace)
         refused = [one.refusal for one in found if one.refusal is not None]
         if refused:  # all of them are printed
             raise several(refused)
         with world.oracle.consent([one.key for one in found]):
             recover.write(services, found)
+        if any("dependent views" in line for line in said):
+            for one in found:
+                complete_views(world, one.key.topic_partition, one.landed)
         world.hub.counts["command recover --replace" if replace else "command recover"] += len(found)
 
     def follow(error: ChsinkError) -> bool:
