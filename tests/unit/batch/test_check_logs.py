@@ -1,0 +1,56 @@
+"""Logs that end before what landed: all of them are named, also where brokers give topics no id."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from chsink.batch.driver import Driver
+from chsink.errors import HaltError
+from chsink.statemachine.ranges import TopicPartition
+from chsink.statemachine.records import Phase, StateKey, StateRecord
+
+
+class Kafka:
+    """Logs that end at 15."""
+
+    def __init__(self, topic_id: str | None) -> None:
+        self.topic_id = topic_id
+
+    def topic_ids(self, topics: Iterable[str]) -> dict[str, str | None]:
+        return dict.fromkeys(topics, self.topic_id)
+
+    def log_ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        return dict.fromkeys(partitions, 15)
+
+
+def check(now: str | None, recorded: str | None, *ends: int, topic: str = "t") -> None:
+    records = {
+        StateKey("s", topic, n, "db.t"): StateRecord(Phase.AFTER, 1, "a", recorded, start=0, end=end, chunk_offsets=4)
+        for n, end in enumerate(ends)
+    }
+    unused: Any = None
+    ledger: Any = SimpleNamespace(records=records)
+    kafka: Any = Kafka(now)
+    Driver(ledger, {"t": unused}, kafka, unused, unused, unused, unused, unused).check_logs()
+
+
+@pytest.mark.parametrize("topic_id", ["id", None])
+def test_every_log_that_shrank_is_named(topic_id: str | None) -> None:
+    """⚑ without ids, a new checkpoint would fail in the same way for ever: only a reset leads on."""
+    with pytest.raises(HaltError, match="CHS-301") as halted:
+        check(topic_id, topic_id, 20, 15, 16)
+    assert "`chsink state reset t 0 2`" in halted.value.hint
+
+
+def test_logs_that_hold_what_landed() -> None:
+    check("id", "id", 15, 3)
+
+
+def test_another_topic_and_one_without_a_route_are_others_business() -> None:
+    check("new", "old", 20)
+    check(None, "old", 20)
+    check(None, None, 20, topic="elsewhere")
