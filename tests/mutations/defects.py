@@ -105,7 +105,7 @@ DEFECTS = (
             ),
         ),
         "at_most_once",
-        seed=4,
+        seed=29,
     ),
     Defect(
         "token without the incarnation's nonce",
@@ -184,7 +184,7 @@ DEFECTS = (
             ),
         ),
         "after_means_landed",
-        seed=1,
+        seed=4,
     ),
     Defect(
         "a task keeps its error to itself, and acknowledgements need not tile the range",
@@ -235,7 +235,7 @@ DEFECTS = (
         "what a person gave up is recorded as landed",
         (Patch(WRITES, "    if record.expired and log_start > record.start:", "    if log_start < 0:"),),
         "after_means_landed",
-        seed=11,
+        seed=21,
     ),
     # --- ranges and chunks ----------------------------------------------------------------------------------------------
     Defect(
@@ -253,7 +253,7 @@ DEFECTS = (
             ),
         ),
         "at_most_once",
-        seed=58,
+        seed=64,
     ),
     Defect(
         "the last chunk reaches beyond the range",
@@ -299,7 +299,7 @@ DEFECTS = (
             ),
         ),
         "no_defect",
-        seed=4,
+        seed=3,
         often={"shards changed": 10.0, "killed at driver.after_before": 10.0},
     ),
     # --- fencing --------------------------------------------------------------------------------------------------------
@@ -315,7 +315,7 @@ DEFECTS = (
             ),
         ),
         "state_forward",
-        seed=10,
+        seed=5,
     ),
     Defect(
         "an unknown outcome of a state write is taken for applied",
@@ -327,7 +327,7 @@ DEFECTS = (
             ),
         ),
         "announced_first",
-        seed=2,
+        seed=4,
     ),
     # --- Kafka ----------------------------------------------------------------------------------------------------------
     Defect(
@@ -337,13 +337,13 @@ DEFECTS = (
             Patch(RECHECK, "        if now != record.topic_id:", "        if now == 0:"),
         ),
         "after_means_landed",
-        seed=22,
+        seed=124,
     ),
     Defect(
         "the topic's id is not asked again after reading",
         (Patch(RECHECK, "        if now != record.topic_id:", "        if now == 0:"),),
         "after_means_landed",
-        seed=22,
+        seed=1,
     ),
     Defect(
         "a task sends what it read of a topic that was recreated",
@@ -355,20 +355,20 @@ DEFECTS = (
             ),
         ),
         "announced_first",
-        seed=144,
+        seed=26,
     ),
     Defect(
         "a claim does not look for rows of what was never announced",
         (Patch(DRIVER, "            self._check_nothing_landed(partitions)", "            pass"),),
         "at_most_once",
-        seed=24,
+        seed=218,
         often={"state lost": 60.0, "driver frozen": 12.0, "driver killed": 3.0, "second driver": 3.0},
     ),
     Defect(
         "retention during a settle goes unnoticed",
         (Patch(RECHECK, "        if start > record.start and ", "        if start < 0 and "),),
         "after_means_landed",
-        seed=11,
+        seed=62,
     ),
     Defect(
         "a log that shrank is not noticed when a range is settled",
@@ -386,7 +386,7 @@ DEFECTS = (
         "inserts go on after the deadline",
         (Patch(WRITER, "        if now_ms >= deadline_ms:", "        if deadline_ms < 0:"),),
         "at_most_once",
-        seed=28,
+        seed=57,
         often={"executor frozen": 50.0, "insert answer lost": 20.0},
     ),
     Defect(
@@ -401,7 +401,7 @@ DEFECTS = (
             ),
         ),
         "at_most_once",
-        seed=16,
+        seed=23,
         often={"executor frozen": 50.0, "insert answer lost": 20.0},
     ),
     Defect(
@@ -415,7 +415,7 @@ DEFECTS = (
             Patch(WRITER, "            self._check_remembered(shard, token)\n", ""),
         ),
         "at_most_once",
-        seed=4,
+        seed=6,
     ),
     Defect(
         "a send does not look what its table remembers",
