@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -26,10 +27,16 @@ def test_speculation_then_executor_killed_then_worker_lost(world: World, job: Jo
 
     with cluster(tmp_path / "cluster") as spark, Child(job, settings={"spark.master": spark.url}) as child:
 
-        def sleeper() -> int:
+        def next_asleep() -> int:
             before = len(spark.asleep)
             send_until("sleeping task", lambda: len(spark.asleep) > before, child)
-            return spark.executor_of(spark.asleep[-1])
+            return spark.asleep[-1]
+
+        def sleeper() -> int:
+            """The executor of a task that sleeps.  Spark ends one whose copy was faster: then another is waited for."""
+            while True:
+                with suppress(FileNotFoundError):
+                    return spark.executor_of(next_asleep())
 
         def await_landed() -> None:
             child.await_that("all records", lambda: job.verdict().exactly_once and not job.in_doubt())
