@@ -57,6 +57,13 @@ CHECKPOINT_WITHOUT_STATE = Entry(
     "the state store from a backup or run `chsink state recover`; if recover finds no rows, " + _NEW_CHECKPOINT,
     runbook="See [lost state](#lost-state).",
 )
+CHECKPOINT_BEFORE_RESET = Entry(
+    "CHECKPOINT_BEFORE_RESET",
+    "CHS-302",
+    HaltError,
+    "{tps}: the state was reset, but the query of checkpoint {checkpoint} has already read its records",
+    "set sink.checkpoint to a new folder: with this one, the records from before the reset would not be read again",
+)
 TOPIC_RECREATED = Entry(
     "TOPIC_RECREATED",
     "CHS-303",

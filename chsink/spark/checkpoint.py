@@ -18,6 +18,8 @@ from urllib.parse import unquote, urlsplit
 from chsink.errors import HaltError, PreflightError, halts, preflight
 from chsink.findings import Finding, Severity, found, of_error, passed
 from chsink.spark.offset_log import Files, Unreadable, check_readable, first_offsets, last_batch, planned_ends
+from chsink.statemachine.ranges import TopicPartition
+from chsink.statemachine.records import Phase, StateKey, StateRecord
 
 DEFAULT_FS = ("spark.hadoop.fs.defaultFS", "spark.hadoop.fs.default.name")
 
@@ -72,10 +74,12 @@ def local_folder(checkpoint: str, conf: Mapping[str, Any]) -> LocalFolder | None
     return LocalFolder(checkpoint, Path(checkpoint).absolute())
 
 
-def checkpoint_findings(folder: Folder, topics: Collection[str], recorded: bool | None) -> Iterator[Finding]:
-    """Whether the folder can be written, and belongs to a query of these topics.
+def checkpoint_findings(
+    folder: Folder, topics: Collection[str], records: Mapping[StateKey, StateRecord] | None
+) -> Iterator[Finding]:
+    """Whether the folder can be written, and belongs to a query of these topics and to the recorded state.
 
-    ``recorded`` says whether anything is recorded for the sink; None where that cannot be known.
+    ``records`` are the sink's; None where they cannot be known.
     """
     problem = folder.write_problem()
     if problem is not None:
@@ -84,7 +88,7 @@ def checkpoint_findings(folder: Folder, topics: Collection[str], recorded: bool 
     try:
         check_readable(folder)
         last = last_batch(folder, "offsets")
-        ends, committed = ({} if last is None else planned_ends(folder, last)), _committed(folder)
+        ends, read = ({} if last is None else planned_ends(folder, last)), _read(folder)
     except HaltError as error:
         yield of_error(error)
         return
@@ -95,19 +99,28 @@ def checkpoint_findings(folder: Folder, topics: Collection[str], recorded: bool 
     if foreign:
         reason = f"it reads topic {', '.join(foreign)}, which this job does not"
         yield found(Severity.ERROR, preflight.CHECKPOINT_FOREIGN, checkpoint=folder.where, reason=reason)
-    elif recorded is False and committed:
+    elif records is not None and not records and read:
         yield found(Severity.ERROR, halts.CHECKPOINT_WITHOUT_STATE, checkpoint=folder.where)
+    elif before := sorted(read & _reset(records or {})):
+        named = ", ".join(map(str, before))
+        yield found(Severity.ERROR, halts.CHECKPOINT_BEFORE_RESET, checkpoint=folder.where, tps=named)
     else:
         yield passed(preflight.CHECKPOINT_FOREIGN, checkpoint=folder.where)
 
 
-def _committed(folder: Folder) -> bool:
-    """Whether the query has finished a batch that held records."""
+def _read(folder: Folder) -> set[TopicPartition]:
+    """The topic-partitions of which finished batches of the query held records."""
     last = last_batch(folder, "commits")
     if last is None:
-        return False
+        return set()
     starts = first_offsets(folder)
-    return any(offset > starts.get(tp, 0) for tp, offset in planned_ends(folder, last).items())
+    return {tp for tp, offset in planned_ends(folder, last).items() if offset > starts.get(tp, 0)}
+
+
+def _reset(records: Mapping[StateKey, StateRecord]) -> set[TopicPartition]:
+    """The topic-partitions that were reset and have landed nothing since."""
+    landed = {key.topic_partition for key, record in records.items() if record.phase is not Phase.EMPTY}
+    return {key.topic_partition for key, record in records.items() if record.incarnation} - landed
 
 
 def not_writable(checkpoint: str, reason: str) -> Finding:

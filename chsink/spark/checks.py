@@ -6,7 +6,7 @@ These faults are permanent: they end a start before the sink is claimed, most wi
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from chsink.batch.ledger import read_records
@@ -15,6 +15,7 @@ from chsink.embedded.java import find_java
 from chsink.errors import ChsinkError, local, preflight
 from chsink.findings import Finding, Severity, found, passed
 from chsink.spark.checkpoint import checkpoint_findings, local_folder
+from chsink.statemachine.records import StateKey, StateRecord
 
 GATEWAY: Final = "PYSPARK_GATEWAY_PORT"
 """Set by spark-submit: this process was started by Spark's Java, and needs no other."""
@@ -26,10 +27,10 @@ def java_findings() -> Iterator[Finding]:
         yield passed(local.NO_SUPPORTED_JAVA, java=find_java())
 
 
-def has_state(services: Services) -> bool | None:
-    """Whether anything is recorded for the sink.  None for a store that forgets, and for one that does not answer."""
+def recorded(services: Services) -> Mapping[StateKey, StateRecord] | None:
+    """What is recorded for the sink.  None for a store that forgets, and for one that does not answer."""
     try:
-        return bool(read_records(services.store, services.config.sink.name)) if services.store.durable else None
+        return read_records(services.store, services.config.sink.name) if services.store.durable else None
     except ChsinkError:
         return None
 
@@ -44,4 +45,4 @@ def configured_checkpoint_findings(services: Services) -> Iterator[Finding]:
     if folder is None:
         yield found(Severity.INFO, preflight.CHECKPOINT_NOT_CHECKED, checkpoint=checkpoint)
     else:
-        yield from checkpoint_findings(folder, config.topics, has_state(services))
+        yield from checkpoint_findings(folder, config.topics, recorded(services))

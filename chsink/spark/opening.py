@@ -15,13 +15,13 @@ from chsink.errors import stream as errors
 from chsink.findings import raise_first
 from chsink.ports import StreamShape
 from chsink.spark.checkpoint import Folder, checkpoint_findings
-from chsink.spark.checks import has_state
+from chsink.spark.checks import recorded
 from chsink.spark.starting import starting_offsets
 
 
 def check_checkpoint(services: Services, folder: Folder) -> None:
     """Raise the first error of the checkpoint: damaged, another query's, or without the state it belongs to."""
-    raise_first(checkpoint_findings(folder, services.config.topics, has_state(services)))
+    raise_first(checkpoint_findings(folder, services.config.topics, recorded(services)))
 
 
 def source_offsets(services: Services) -> str:

@@ -454,6 +454,27 @@ def test_recover_names_the_views_whose_rows_it_cannot_prove(landed: Job) -> None
     assert said.count(f"{table}_view") == 1
 
 
+@pytest.mark.exit_of("CHECKPOINT_BEFORE_RESET")
+def test_the_old_checkpoint_after_a_reset(make_job: MakeJob, spark: SparkSession) -> None:  # noqa: F811
+    """⚑ the query would find nothing new and end well, with none of the records in the table."""
+    job = make_job(partitions=2)
+    job.send(0, 20)
+    job.send(1, 10)
+    job.drain(spark)
+    assert run(job, "reset", job.topic, "0", "--yes").exit_code == 0
+    command(
+        job.shards[0],
+        f"DELETE FROM {job.tables[job.topic]} WHERE _kafka_partition = 0 SETTINGS lightweight_deletes_sync = 2",
+    )
+
+    with pytest.raises(HaltError, match=r"(?s)CHS-302.*-0: the state was reset.*sink.checkpoint") as halted:
+        job.drain(spark)
+    assert f"{job.topic}-1" not in str(halted.value)
+    job.lose_checkpoint()
+    job.drain(spark)
+    job.check()
+
+
 @pytest.mark.exit_of("CHECKPOINT_WITHOUT_STATE")
 def test_lost_state_is_rebuilt_and_the_job_goes_on(make_job: MakeJob, spark: SparkSession) -> None:  # noqa: F811
     """⚑ state lost: the job halts, the state is rebuilt from the table, and every record is there once."""

@@ -15,7 +15,9 @@ from chsink.findings import Finding, Severity
 from chsink.spark import checks
 from chsink.spark.checkpoint import LocalFolder, checkpoint_findings, local_folder
 from chsink.spark.offset_log import planned_batch
+from chsink.statemachine import writes
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
+from chsink.statemachine.records import Phase, StateKey, StateRecord
 
 IDS = {"flights": {"0": 7, "1": 3}}
 
@@ -38,8 +40,13 @@ def only(found: list[Finding]) -> Finding:
     return finding
 
 
+KEY = StateKey("sink", "flights", 0, "db.t")
+AFTER = StateRecord(Phase.AFTER, 1, "a", "id", start=0, end=5, chunk_offsets=4)
+
+
 def check(of: LocalFolder, *, has_state: bool | None = True) -> Finding:
-    return only(list(checkpoint_findings(of, ["flights"], has_state)))
+    records = None if has_state is None else {KEY: AFTER} if has_state else {}
+    return only(list(checkpoint_findings(of, ["flights"], records)))
 
 
 def test_a_folder_that_is_not_there_yet(tmp_path: Path) -> None:
@@ -182,3 +189,20 @@ def test_no_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def test_the_checks_do_not_load_spark() -> None:
     code = "import sys, chsink.spark.checks; sys.exit('pyspark' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize(("incarnation", "halts"), [(0, False), (1, True)])
+def test_progress_from_before_a_reset(tmp_path: Path, incarnation: int, halts: bool) -> None:
+    """⚑ the query would find nothing new, and end well without a record of what was reset."""
+    reset = writes.reset(AFTER, epoch=2, attempt="b") if incarnation else writes.empty(2, "b")
+    finding = only(list(checkpoint_findings(folder(tmp_path), ["flights"], {KEY: reset})))
+    assert (finding.id == "CHS-302") is halts
+    if halts:
+        assert "flights-0: the state was reset" in finding.sentence
+        assert "set sink.checkpoint to a new folder" in finding.fix
+
+
+def test_a_new_checkpoint_after_a_reset(tmp_path: Path) -> None:
+    reset = writes.reset(AFTER, epoch=2, attempt="b")
+    new = folder(tmp_path, committed=False)
+    assert only(list(checkpoint_findings(new, ["flights"], {KEY: reset}))).severity is Severity.OK
