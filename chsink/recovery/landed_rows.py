@@ -49,7 +49,7 @@ def count_landed_rows(services: Services, key: StateKey, record: StateRecord) ->
         target = services.clickhouse.target(services.config.route_of(key.topic))
         shards = _recorded(services, key, record)[1]
         with asking_target():
-            views = tuple(sorted({v for s in shards for v in dependent_views(s.client, s.table)}))
+            views = tuple(views_of(shards))
             if not shards or not {c.name for c in target.table.columns}.issuperset(PROBE_COLUMNS):
                 return LandedRows(key.table, views=views)
             tp = key.topic_partition
@@ -84,6 +84,11 @@ def delete_statement(ranges: Mapping[StateKey, StateRecord]) -> str:
     ]
     which = parts[0] if len(parts) == 1 else f"({' OR '.join(f'({part})' for part in parts)})"
     return f"DELETE FROM {quote_table(key.table)} WHERE _kafka_topic = {quote_string(key.topic)} AND {which}"
+
+
+def views_of(shards: Iterable[ShardTable]) -> list[str]:
+    """The views that depend on a table, on any of these shards."""
+    return sorted({view for s in shards for view in dependent_views(s.client, s.table)})
 
 
 def also_from(views: Sequence[str]) -> str:

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 
 from chsink.batch.halts import asking_target
 from chsink.batch.ledger import read_records
-from chsink.clickhouse.probe import dependent_views
 from chsink.clickhouse.shards import RoutedTable, ShardTable
 from chsink.connect import Services
 from chsink.errors import ChsinkError, halts
@@ -22,7 +21,7 @@ from chsink.notation.metadata_columns import PROBE_COLUMNS
 from chsink.notation.sql import quote_string, quote_table
 from chsink.recovery.change import check_unchanged, claim
 from chsink.recovery.landed import Extent, extent, holes
-from chsink.recovery.landed_rows import also_from, wait_for_any_insert
+from chsink.recovery.landed_rows import also_from, views_of, wait_for_any_insert
 from chsink.recovery.unread import first_unread
 from chsink.statemachine import writes
 from chsink.statemachine.ranges import OffsetRange
@@ -92,7 +91,7 @@ def survey(services: Services, say: Say, accepted: Accepted, *, replace: bool = 
 def _say_views(target: RoutedTable, say: Say) -> None:
     """Rows show what the table received, not what its views did: the last insert may have failed between the two."""
     with asking_target():
-        views = sorted({v for s in target.shards for v in dependent_views(s.client, s.table)})
+        views = views_of(target.shards)
     if views:
         say(
             f"{target.name}: these dependent views may lack rows that the table holds; compare them with the table "
@@ -252,7 +251,7 @@ class _Partition:
 
     def _fix(self, lost: int) -> str:
         """What removes no row comes first where records are left out on purpose."""
-        views = sorted({v for s in self._target.shards for v in dependent_views(s.client, s.table)})
+        views = views_of(self._target.shards)
         delete = f"on each shard: {self._delete_from(lost)}{also_from(views)}, then add --accept-removed"
         errors = self._services.config.errors
         if "skip" in (errors.on_bad_value, errors.on_tombstone):
