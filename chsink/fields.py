@@ -25,7 +25,11 @@ from chsink.notation.sql import parse_table
 
 _REFERENCE_KEYS = frozenset({"env", "file"})
 _HOST_PORT = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})")
-_CREDENTIAL = re.compile(r"password|secret|^sasl\.jaas\.config$|^ssl\.keystore\.key$|^ssl\.key\.pem$")
+_CREDENTIAL = re.compile(
+    r"password|secret|^sasl\.jaas\.config$|^ssl\.keystore\.key$|^ssl\.key\.pem$"
+    r"|(^|[.-])(token|credential|account-key|connection-string)$"  # of an Iceberg catalog and its storage
+)
+_LOGIN_IN_URL = re.compile(r"://[^/@]*:[^/@]+@")
 _MAX_PORT = 65_535
 _DEFAULT_PORTS = {"http": 8123, "https": 8443}
 
@@ -55,6 +59,7 @@ def _not_blank(text: str) -> str:
 
 
 Text = Annotated[str, AfterValidator(_not_blank)]
+Topic = Annotated[str, matching(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}", otherwise=job_file.NOT_A_TOPIC)]
 NodePath = Annotated[str, matching(r"(/(?!\.{1,2}(/|$))[A-Za-z0-9._-]+){1,20}", otherwise=job_file.NOT_A_NODE_PATH)]
 
 
@@ -111,8 +116,13 @@ Url = Annotated[str, AfterValidator(_check_url)]
 
 
 def is_credential(option: str) -> bool:
-    """Whether the value of a Kafka client property must never be printed."""
+    """Whether the value of a property of Kafka's client or of a catalog must never be printed."""
     return _CREDENTIAL.search(option) is not None
+
+
+def has_login(url: str) -> bool:
+    """Whether a URL contains a password."""
+    return _LOGIN_IN_URL.search(url) is not None
 
 
 def reveal(value: str | SecretStr) -> str:

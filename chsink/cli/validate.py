@@ -45,9 +45,10 @@ def validate(
 def _summary(config: Config) -> str:
     tables = {config.table_of(route).canonical for route in config.routes}
     shards = len(config.clickhouse.endpoints)
+    mirrored = f", mirrored to {_count(len(config.mirror.tables), 'Iceberg table')}" if config.mirror.enabled else ""
     return (
         f"sink {config.sink.name}, {_count(len(config.routes), 'topic')} to {_count(len(tables), 'table')} "
-        f"on {_count(shards, 'shard')}, state in {config.state.store}"
+        f"on {_count(shards, 'shard')}, state in {config.state.store}{mirrored}"
     )
 
 

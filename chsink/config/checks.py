@@ -12,10 +12,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from chsink.config.mirror import Mirror
 from chsink.config.problems import Problem, problem
-from chsink.config.sections import ClickHouse, Kafka, Route, Trigger
+from chsink.config.sections import ClickHouse, Kafka, Route, SinkSection, Trigger
 from chsink.errors import job_file
-from chsink.fields import is_credential, reveal
+from chsink.fields import has_login, is_credential, reveal
 from chsink.state import KeeperMap, StoreSettings
 
 Problems = Iterator[Problem]
@@ -130,6 +131,32 @@ def interval_is_used(trigger: Trigger) -> Problems:
         yield problem("trigger.interval", job_file.INTERVAL_UNUSED())
 
 
+def mirror_is_whole(mirror: Mirror) -> Problems:
+    """A mirror that runs has a catalog and routes, each once."""
+    if mirror.enabled and "name" not in mirror.catalog:
+        yield problem("mirror.catalog", job_file.NO_CATALOG())
+    if mirror.enabled and not mirror.routes:
+        yield problem("mirror.route", job_file.NO_MIRROR_ROUTE())
+    for route, count in Counter((route.topic, route.table) for route in mirror.routes).items():
+        if count > 1:
+            yield problem("mirror.route", job_file.MIRROR_ROUTE_TWICE(topic=route[0], table=route[1], count=count))
+
+
+def mirror_has_no_credentials(mirror: Mirror) -> Problems:
+    """Credentials are references, passwords in URLs too."""
+    for name, value in mirror.catalog.items():
+        if isinstance(value, str) and (is_credential(name) or has_login(value)):
+            yield problem(f"mirror.catalog.{name}", job_file.CREDENTIAL_IN_FILE())
+
+
+def mirror_is_apart(mirror: Mirror, sink: SinkSection, routes: tuple[Route, ...]) -> Problems:
+    """The mirror shares neither the checkpoint nor a topic of records."""
+    if sink.checkpoint and mirror.checkpoint and mirror.checkpoint.rstrip("/") == sink.checkpoint.rstrip("/"):
+        yield problem("mirror.checkpoint", job_file.CHECKPOINT_SHARED())
+    if mirror.control_topic in {*mirror.topics, *(route.topic for route in routes)}:
+        yield problem("mirror.control_topic", job_file.CONTROL_TOPIC_IS_SOURCE(topic=mirror.control_topic))
+
+
 CHECKS: tuple[Callable[..., Problems], ...] = (
     one_route_per_topic,
     no_credentials,
@@ -141,4 +168,7 @@ CHECKS: tuple[Callable[..., Problems], ...] = (
     timeouts_nest,
     state_is_no_target,
     interval_is_used,
+    mirror_is_whole,
+    mirror_has_no_credentials,
+    mirror_is_apart,
 )

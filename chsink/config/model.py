@@ -19,6 +19,7 @@ from pydantic import ConfigDict, Field, PrivateAttr, ValidationError, Validation
 from pydantic_core import ErrorDetails
 
 from chsink.config.checks import contradictions
+from chsink.config.mirror import Mirror
 from chsink.config.options import flat_items
 from chsink.config.problems import InvalidConfigError, Problem, closest, problem
 from chsink.config.schema import Schema
@@ -53,6 +54,7 @@ class Config(Section):
     errors: Errors = Errors()
     trigger: Trigger = Trigger()
     in_doubt: InDoubt = InDoubt()
+    mirror: Mirror = Mirror()
     observe: Observe = Observe()
     spark: Spark = Spark()
 
@@ -129,6 +131,10 @@ class Config(Section):
         if self.sink.checkpoint is None:
             raise InvalidConfigError([problem("sink.checkpoint", job_file.NO_CHECKPOINT())])
         return self.sink.checkpoint
+
+    def mirror_checkpoint(self) -> str:
+        """``mirror.checkpoint``, or the one next to ``sink.checkpoint``.  Raises InvalidConfigError CHS-110."""
+        return self.mirror.checkpoint or f"{self.required_checkpoint().rstrip('/')}-mirror"
 
 
 @cache

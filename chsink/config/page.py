@@ -15,6 +15,7 @@ from string import Template
 from pydantic import SecretStr
 
 from chsink.config.librdkafka import JAVA_ONLY, translated_options
+from chsink.config.mirror import MirrorRoute
 from chsink.config.model import schema
 from chsink.config.options import reserved_by_reason
 from chsink.config.schema import Key, Table, rows, store_of
@@ -39,6 +40,8 @@ def _tables(name: str) -> Iterator[str]:
     yield from _section("## `[[route]]`" if name == "route" else f"## `[{name}]`", tables[0])
     if name == "clickhouse":
         yield from _section("### An endpoint", Endpoint)
+    if name == "mirror":
+        yield from _section("### `[[mirror.route]]`", MirrorRoute)
 
 
 def _section(title: str, table: Table) -> Iterator[str]:

@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Field, SecretStr, model_validator
 from chsink.config.librdkafka import Refused, translate
 from chsink.config.options import ClientOptions, KafkaOptions, Settings, SparkConf, reserved
 from chsink.errors import job_file
-from chsink.fields import AsTuple, HostPorts, Password, Section, Table, Text, Url, matching, reveal
+from chsink.fields import AsTuple, HostPorts, Password, Section, Table, Text, Topic, Url, matching, reveal
 from chsink.notation.sql import TableName, parse_table
 
 _MIB = 1024 * 1024
@@ -36,7 +36,7 @@ class SinkSection(Section):
 class Route(Section):
     """One topic and the table its records land in. Several topics can share a table; a topic has exactly one route."""
 
-    topic: Annotated[str, matching(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}", otherwise=job_file.NOT_A_TOPIC)]
+    topic: Topic
     """Kafka topic."""
     table: Table
     """`"table"` or `"database.table"`, with backticks around a name that has other characters."""

@@ -51,6 +51,21 @@ NO_ROUTE = Entry(
     'add a table [[route]] with topic = "…" and table = "…" for each topic',
 )
 
+NO_CATALOG = Entry(
+    "NO_CATALOG",
+    "CHS-103",
+    ConfigError,
+    "it has no `name`: an enabled mirror needs a catalog",
+    'write catalog = {{ name = "lake", type = "sql", uri = "…", warehouse = "…" }}, or set mirror.enabled = false',
+)
+NO_MIRROR_ROUTE = Entry(
+    "NO_MIRROR_ROUTE",
+    "CHS-103",
+    ConfigError,
+    "it is missing: an enabled mirror needs a route",
+    'add a table [[mirror.route]] with topic = "…" and table = "namespace.table"',
+)
+
 # --- CHS-104: values
 
 WRONG_VALUE = Entry("WRONG_VALUE", "CHS-104", ConfigError, "{reason}", "{advice}")
@@ -79,6 +94,13 @@ NOT_A_TABLE = Entry(
     ConfigError,
     "{value} is not a table name",
     'write "table" or "database.table", with backticks around a name that has other characters: "`my-db`.events"',
+)
+NOT_AN_ICEBERG_TABLE = Entry(
+    "NOT_AN_ICEBERG_TABLE",
+    "CHS-104",
+    ConfigError,
+    "{value} is not the name of an Iceberg table",
+    'write "namespace.table"',
 )
 NOT_A_TOPIC = Entry(
     "NOT_A_TOPIC",
@@ -146,6 +168,28 @@ RESERVED = Entry("RESERVED", "CHS-105", ConfigError, "it cannot be set here: {re
 SET_ELSEWHERE = Entry("SET_ELSEWHERE", "CHS-105", ConfigError, "it cannot be set here", "{advice}")
 
 # --- CHS-106: contradictions
+
+MIRROR_ROUTE_TWICE = Entry(
+    "MIRROR_ROUTE_TWICE",
+    "CHS-106",
+    ConfigError,
+    "the route from {topic} to {table} is written {count} times",
+    "write it once",
+)
+CHECKPOINT_SHARED = Entry(
+    "CHECKPOINT_SHARED",
+    "CHS-106",
+    ConfigError,
+    "the mirror and the sink cannot share a checkpoint",
+    "remove it, or set a directory that only the mirror uses",
+)
+CONTROL_TOPIC_IS_SOURCE = Entry(
+    "CONTROL_TOPIC_IS_SOURCE",
+    "CHS-106",
+    ConfigError,
+    "a route reads records from {topic}",
+    "set a topic that no route reads",
+)
 
 OPTION_TWICE = Entry(
     "OPTION_TWICE",

@@ -6,6 +6,7 @@
 - :mod:`tables`: one table's chain, and commits that require what was read.
 - :mod:`control`: the control topic and the sink's groups.  :mod:`worker`: hands over a range of records.
 - :mod:`lander`: has the tasks of a Spark query hand over.
+- :mod:`opening`: opens all of it from a configuration.
 - :mod:`coordinator`: commits what was handed over.  :mod:`buffer`: what it has read of it.
 
 What may be committed is decided in ``chsink.statemachine.commit``.

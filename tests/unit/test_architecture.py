@@ -55,7 +55,7 @@ ROOMS: dict[str, set[str]] = {
         "chsink.formats",
         "chsink.sharding",
     },
-    "chsink.mirror": {"chsink.batch", "chsink.decode"},
+    "chsink.mirror": {"chsink.batch", "chsink.config", "chsink.decode"},
     "chsink.observe": {"chsink.batch"},
     "chsink.doctor": set(),
     "chsink.connect": {

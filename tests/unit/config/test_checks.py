@@ -14,6 +14,7 @@ SAME_NAMES = 'endpoints = [{url = "http://a", name = "x"}, {url = "http://b", na
 HEAVY = 'endpoints = [{url = "http://a", weight = 900_000}, {url = "http://b", weight = 900_000}]'
 TWO = 'endpoints = ["http://a", "http://b"]'
 ROUTES = '[[route]]\ntopic = "a"\ntable = "t"\n[[route]]\ntopic = "b"\ntable = "t"\n'
+MIRRORED = '[[mirror.route]]\ntopic = "a"\ntable = "s.t"'
 
 CASES = {
     "one_route_per_topic": [
@@ -93,6 +94,21 @@ CASES = {
     "interval_is_used": [
         ('[trigger]\nmode = "available_now"\ninterval = "10 seconds"', "trigger.interval", "processing_time"),
     ],
+    "mirror_is_whole": [
+        (f"[mirror]\nenabled = true\n{MIRRORED}", "mirror.catalog", 'type = "sql"'),
+        ('[mirror]\nenabled = true\ncatalog = { name = "lake" }', "mirror.route", "[[mirror.route]]"),
+        (f"{MIRRORED}\n{MIRRORED}", "mirror.route", "write it once"),
+    ],
+    "mirror_has_no_credentials": [
+        ('[mirror.catalog]\ntoken = "x"', "mirror.catalog.token", "env"),
+        ('[mirror.catalog]\ns3.secret-access-key = "x"', "mirror.catalog.s3.secret-access-key", "env"),
+        ('[mirror.catalog]\nuri = "postgresql://me:pw@db/lake"', "mirror.catalog.uri", "env"),
+    ],
+    "mirror_is_apart": [
+        ('[sink]\ncheckpoint = "/c/"\n[mirror]\ncheckpoint = "/c"', "mirror.checkpoint", "only the mirror"),
+        ('[mirror]\ncontrol_topic = "flights"', "mirror.control_topic", "no route reads"),
+        (f'[mirror]\ncontrol_topic = "a"\n{MIRRORED}', "mirror.control_topic", "no route reads"),
+    ],
 }
 
 
@@ -133,6 +149,8 @@ def test_every_check_has_a_case() -> None:
         '[trigger]\nmode = "available_now"',
         '[trigger]\ninterval = "1 second"',
         '[kafka.options]\nsecurity.protocol = "PLAINTEXT"\nfetch.min.bytes = 1',
+        f'[mirror]\nenabled = true\ncatalog = {{ name = "lake", uri = "sqlite:////c.db" }}\n{MIRRORED}',
+        f"{MIRRORED}\n{MIRRORED.replace('s.t', 's.u')}",
     ],
 )
 def test_what_fits_together_passes(build: Build, changes: str) -> None:

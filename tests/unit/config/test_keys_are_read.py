@@ -13,7 +13,7 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from chsink.config import sections
+from chsink.config import mirror, sections
 from chsink.state import KeeperMap, Memory, ZooKeeper
 
 CHSINK = Path(__file__).parents[3] / "chsink"
@@ -23,7 +23,7 @@ READS_NOTHING = {"config/checks.py", "config/page.py", "config/schema.py", "conf
 MODELS: dict[str, tuple[type[BaseModel], ...]] = {
     "sink": (sections.SinkSection,),
     "kafka": (sections.Kafka,),
-    "routes": (sections.Route,),
+    "routes": (sections.Route, mirror.MirrorRoute),
     "clickhouse": (sections.ClickHouse,),
     "endpoints": (sections.Endpoint,),
     "tls": (sections.Tls,),
@@ -31,6 +31,7 @@ MODELS: dict[str, tuple[type[BaseModel], ...]] = {
     "errors": (sections.Errors,),
     "trigger": (sections.Trigger,),
     "in_doubt": (sections.InDoubt,),
+    "mirror": (mirror.Mirror,),
     "observe": (sections.Observe,),
     "spark": (sections.Spark,),
 }

@@ -16,6 +16,7 @@ Build = Callable[..., Config]
 DOCS = Path(__file__).parents[3] / "docs"
 EXAMPLES = DOCS / "examples"
 ENVIRON = {
+    "CATALOG_URI": "postgresql://me:hush@db/lake",
     "CLICKHOUSE_PASSWORD": "hush",
     "KAFKA_LOGIN": 'a.ScramLoginModule required username="u" password="hush";',
 }
@@ -37,7 +38,7 @@ def test_no_credential_is_ever_shown(build: Build) -> None:
     config = build(
         '[clickhouse]\npassword = { env = "P" }\n[kafka.options]\n"security.protocol" = "SASL_SSL"\n'
         '"sasl.mechanism" = "PLAIN"\n"sasl.jaas.config" = { env = "J" }\n"client.id" = { env = "P" }\n'
-        '[kafka.client_options]\n"ssl.key.pem" = { env = "P" }',
+        '[kafka.client_options]\n"ssl.key.pem" = { env = "P" }\n[mirror.catalog]\nuri = { env = "P" }',
         {"P": "hush", "J": 'x required username="u" password="hush";'},
     )
     texts = [json.dumps([s.as_dict() for s in settings(config)]), repr(config), str(config), config.model_dump_json()]
@@ -48,6 +49,7 @@ def test_no_credential_is_ever_shown(build: Build) -> None:
         "kafka.options.sasl.jaas.config",
         "kafka.options.client.id",
         "kafka.client_options.ssl.key.pem",
+        "mirror.catalog.uri",
     }
 
 

@@ -91,7 +91,16 @@ Problems = Callable[..., dict[str, Problem]]
         ('[trigger]\nmode = "real_time"', "CHS-104", "trigger.mode", "logs a batch's offsets after"),
         ('[trigger]\ninterval = "10s"', "CHS-104", "trigger.interval", "not an interval"),
         ("[observe]\nlog_level = 3", "CHS-104", "observe.log_level", "it must be text"),
-        ("[mirror]\nenabled = true", "CHS-102", "mirror", "no such section"),
+        ("[mirror]\nenable = true", "CHS-102", "mirror.enable", "no such key"),
+        ('[mirror]\nenabled = "yes"', "CHS-104", "mirror.enabled", "it must be true or false"),
+        ("[mirror]\ninterval_s = 0", "CHS-104", "mirror.interval_s", "greater than 0"),
+        ('[mirror]\ncontrol_topic = "a b"', "CHS-104", "mirror.control_topic", "not a topic name"),
+        ("[mirror.catalog]\nuri = []", "CHS-104", "mirror.catalog.uri", "it must be text, a number or a boolean"),
+        ('[mirror.catalog]\nuri = { env = "NOPE" }', "CHS-108", "mirror.catalog.uri", "NOPE is not set"),
+        ('[mirror.route]\ntopic = "a"', "CHS-104", "mirror.route", "it must be a list"),
+        ('[[mirror.route]]\ntopic = "a"', "CHS-103", "mirror.route[0].table", "it is missing"),
+        ('[[mirror.route]]\ntopic = "a"\ntable = "t"', "CHS-104", "mirror.route[0].table", "of an Iceberg table"),
+        ('[[mirror.route]]\ntopic = "a*"\ntable = "s.t"', "CHS-104", "mirror.route[0].topic", "not a topic name"),
     ],
 )
 def test_a_wrong_value_is_named_with_its_key(problems: Problems, changes: str, id: str, key: str, words: str) -> None:

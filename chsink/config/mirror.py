@@ -1,0 +1,59 @@
+"""The section of the Iceberg mirror."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from chsink.config.options import CatalogProperties
+from chsink.errors import job_file
+from chsink.fields import AsTuple, Section, Text, Topic, matching, reveal
+
+
+class MirrorRoute(Section):
+    """One topic and one Iceberg table that its records land in. A topic may have several routes, and so may a table."""
+
+    topic: Topic
+    """Kafka topic."""
+    table: Annotated[str, matching(r"[^.\s]+(\.[^.\s]+)+", otherwise=job_file.NOT_AN_ICEBERG_TABLE)]
+    """`"namespace.table"`."""
+
+
+class Mirror(Section):
+    """The [Iceberg mirror](mirror.md): the same records in Iceberg tables, each exactly once. It follows `[errors]
+    on_bad_value` and `on_tombstone`. Its consumer group is `chsink-` and the sink's name.
+    """
+
+    enabled: bool = False
+    """Whether `chsink run` runs the mirror, too. If false, the section is checked and not used."""
+    catalog: CatalogProperties = Field(default_factory=dict)
+    """The Iceberg catalog: `name` and pyiceberg's properties, such as `type`, `uri` and `warehouse`. A value is text,
+    a number, a boolean, `{ env = "NAME" }` or `{ file = "path" }`."""
+    control_topic: Topic = "chsink-mirror"
+    """Topic on which workers report files to the coordinator. Sinks may share it."""
+    checkpoint: Text | None = None
+    """Directory or URI of the mirror's own Spark checkpoint. Default: `sink.checkpoint` followed by `-mirror`."""
+    interval_s: float = Field(default=300, gt=0, le=86_400)
+    """Time between commits, in seconds. Each commit makes at most one snapshot per table."""
+    timeout_s: float = Field(default=30, gt=0, le=3600)
+    """How long a commit waits for files that were reported and not read yet, in seconds. It then takes what is there;
+    the rest joins the next commit."""
+    max_buffered_files: int = Field(default=10_000, gt=0)
+    """Files that wait for a commit. If there are more, the mirror commits before the interval is over."""
+    routes: Annotated[tuple[MirrorRoute, ...], AsTuple] = Field(default=(), alias="route")
+    """Topics and their tables, written as `[[mirror.route]]`."""
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """The topics of the routes, each once."""
+        return tuple(dict.fromkeys(route.topic for route in self.routes))
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """The tables of the routes, each once."""
+        return tuple(dict.fromkeys(route.table for route in self.routes))
+
+    def catalog_properties(self) -> dict[str, str]:
+        """``name`` and pyiceberg's properties, with credentials in the clear."""
+        return {name: reveal(value) for name, value in self.catalog.items()}

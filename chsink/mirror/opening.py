@@ -1,0 +1,78 @@
+"""Opens the mirror that a configuration describes: its names, catalog and tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.table import Table
+
+from chsink.config import Config
+from chsink.mirror.control import Names
+from chsink.mirror.coordinator import Source, Target
+from chsink.mirror.events import TableReference
+from chsink.mirror.lander import Feeds
+from chsink.mirror.tables import Keys, MirrorTable
+from chsink.mirror.types import TableColumns
+from chsink.mirror.worker import TableWork
+from chsink.statemachine.commit.rounds import Pace
+
+
+@dataclass(frozen=True)
+class Mirror:
+    """What a driver, a coordinator and ``status`` need.  ``kafka`` answers questions about topics."""
+
+    config: Config
+    kafka: Source
+    names: Names
+    pace: Pace
+    catalog: Catalog
+    targets: Mapping[str, Target]
+
+    def feeds(self) -> Feeds:
+        """What workers need, with topics and tables as they are now.  Raises the catalog's own errors."""
+        mirror = self.config.mirror
+        ids = self.kafka.topic_ids(mirror.topics)
+        works = {name: self._work(self.catalog.load_table(name)) for name in mirror.tables}
+        tables = {
+            topic: tuple(works[route.table] for route in mirror.routes if route.topic == topic)
+            for topic in mirror.topics
+        }
+        halt = self.config.errors.on_bad_value == "halt"
+        return Feeds(self.names, {topic: ids[topic] or "" for topic in mirror.topics}, tables, halt)
+
+    def _work(self, table: Table) -> TableWork:
+        reference = self.targets[".".join(table.name())].reference
+        return TableWork(reference, table.metadata, table.io, TableColumns(table.schema()))
+
+
+def open_mirror(config: Config, kafka: Source) -> Mirror:
+    """The mirror of a configuration.  Connects to the catalog; raises its own errors."""
+    mirror = config.mirror
+    properties = mirror.catalog_properties()
+    name = properties.pop("name")
+    catalog = load_catalog(name, **properties)
+    names = names_of(config)
+    keys = Keys(names.group, names.topic)
+    targets = {
+        table: Target(
+            MirrorTable(catalog, table, keys),
+            _reference(name, table),
+            frozenset(route.topic for route in mirror.routes if route.table == table),
+        )
+        for table in mirror.tables
+    }
+    pace = Pace(int(mirror.interval_s * 1000), int(mirror.timeout_s * 1000), mirror.max_buffered_files)
+    return Mirror(config, kafka, names, pace, catalog, targets)
+
+
+def names_of(config: Config) -> Names:
+    """What belongs to the sink on Kafka."""
+    kafka, group = config.kafka, f"chsink-{config.sink.name}"
+    return Names(kafka.client_options(), config.mirror.control_topic, group, kafka.timeout_s)
+
+
+def _reference(catalog: str, table: str) -> TableReference:
+    *namespace, name = table.split(".")
+    return TableReference(catalog, tuple(namespace), name)
