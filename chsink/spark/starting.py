@@ -2,6 +2,8 @@
 
 From first to last, the first rule that fits decides:
 - a recorded range of this topic: its end.  What Kafka dropped beyond it is a gap: ``errors.on_gap`` decides.
+- a recorded range, and brokers that do not give the topic's id: its end.  The first batch halts (CHS-304); once the ids
+  are back, the new checkpoint goes on from there, or the job halts for a recreated topic (CHS-303).
 - a recorded range of an earlier topic of the same name: the first offset.
 - a partition that appeared after the sink first ran: the first offset, as nothing of it was ever passed over.
 - a partition without a recorded range, of a topic that has landed others: the first offset.  Where the first checkpoint
@@ -52,4 +54,5 @@ def _start(
     if record.phase is Phase.EMPTY:
         never_reset = record.incarnation == 0
         return FIRST if record.late or (never_reset and tp.topic in landed) else None
-    return record.end if record.may_belong_to(topic_ids[tp.topic]) else FIRST
+    now = topic_ids[tp.topic]
+    return record.end if now is None or record.may_belong_to(now) else FIRST

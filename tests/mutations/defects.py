@@ -473,7 +473,7 @@ DEFECTS = (
         "a new checkpoint ignores recorded ends",
         (
             Patch(
-                STARTING, "    return record.end if record.may_belong_to(", "    return FIRST if record.may_belong_to("
+                STARTING, "    return record.end if now is None or", "    return FIRST if now is None or"
             ),
         ),
         test="tests/unit/spark/test_starting.py",

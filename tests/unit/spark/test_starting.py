@@ -68,6 +68,14 @@ def test_a_partition_or_topic_that_appeared_later_is_read_from_its_first_offset(
     assert start_of(landed(5, "another id"), configured) == FIRST
 
 
+@pytest.mark.parametrize("configured", ["earliest", "latest"])
+def test_brokers_that_hide_ids_do_not_make_a_topic_look_recreated(configured: Configured) -> None:
+    """⚑ Read from its first offset, it would halt for good: offsets that `latest` passed over are in no processed region."""
+    tp = TopicPartition("t", 0)
+
+    assert starting_offsets({tp: landed(5)}, {"t": None}, {tp: 0}, configured) == {"t": {"0": 5}}
+
+
 def test_a_new_topic_of_an_old_sink_keeps_to_the_configuration() -> None:
     records = {TopicPartition("old", 0): landed(7)}
 
