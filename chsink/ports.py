@@ -1,7 +1,8 @@
 """What the sink needs from the world, as Protocols.  Adapters implement them, entry points put them together.
 
 Rule: an external write has three outcomes, never two.  *Applied* and *refused* are known; everything else, a lost
-answer above all, is *unknown* and is resolved by reading back, never assumed.
+answer above all, is *unknown* and is resolved by reading back, never assumed.  A state store reports only whether a
+write is known to be applied: whoever wrote reads back otherwise, refused or unknown.
 """
 
 from __future__ import annotations
@@ -56,13 +57,15 @@ class Swap:
 
 
 class StoreUnavailable(Exception):
-    """A read of the store did not answer within its bound.  (Writes report ``Outcome.UNKNOWN`` instead.)"""
+    """A read of the store did not answer within its bound.  (A write is then not known to be applied.)"""
 
 
 class StateStore(Protocol):
     """A small, strongly consistent key-value store.  One contract suite runs against every implementation.
 
-    A sink's rows are the row named ``sink`` and all rows whose key starts with ``sink + "/"``.
+    A sink's rows are the row named ``sink`` and all rows whose key starts with ``sink + "/"``.  A write returns True
+    only if all of its rows are known to be stored, by this try or an earlier one.  After False it was refused, or its
+    outcome is unknown: it may still be applied later, so the caller reads back.
     """
 
     name: str
@@ -76,15 +79,14 @@ class StateStore(Protocol):
     def load(self, sink: str) -> dict[str, Row]:
         """All rows of the sink, at least as new as every write applied before the call."""
 
-    def create(self, rows: Sequence[Row]) -> Outcome:
-        """Create rows that must not exist.  REFUSED: at least one exists (or the store said no), and none of the
-        statement's rows was made.  More rows than fit one statement are grouped; see ``swap``.
+    def create(self, rows: Sequence[Row]) -> bool:
+        """Create rows that must not exist, or none of them.  More rows than fit one statement are grouped; see
+        ``swap``.
         """
 
-    def swap(self, swaps: Sequence[Swap]) -> Outcome:
+    def swap(self, swaps: Sequence[Swap]) -> bool:
         """Compare-and-set of all rows.  One statement is all-or-nothing; rows beyond its size limit go in further
-        statements, and the first that is not applied stops the rest: then some groups may be applied, so the caller
-        reads back whenever the outcome is not APPLIED.
+        statements, and the first that is not applied stops the rest: then some groups may be applied.
         """
 
     def close(self) -> None:

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from typing import TypeVar
 
 from chsink.errors import ChsinkError, fencing, halts, services
-from chsink.ports import Clock, Outcome, Row, StateStore, StoreUnavailable, Swap
+from chsink.ports import Clock, Row, StateStore, StoreUnavailable, Swap
 from chsink.statemachine import owner as owners
 from chsink.statemachine import writes
 from chsink.statemachine.owner import Owner
@@ -98,8 +98,7 @@ class Ledger:
                 current, sink=self.sink, attempt=attempt, driver=self.driver, now_ms=now, above=above
             )
             new = Row(self.sink, attempt, owners.encode_owner(claimed))
-            outcome = self.store.create([new]) if row is None else self.store.swap([Swap(row.attempt, new)])
-            if outcome is Outcome.APPLIED:
+            if self.store.create([new]) if row is None else self.store.swap([Swap(row.attempt, new)]):
                 self._owner = claimed
                 return
             self._wait(deadline, "claim the sink")
@@ -143,7 +142,7 @@ class Ledger:
         new = owners.with_layouts(self.owner, self.new_attempt(), kept)
         deadline = self.clock.now_ms() + self.retry_for_ms
         swap = Swap(self.owner.attempt, Row(self.sink, new.attempt, owners.encode_owner(new)))
-        while self.store.swap([swap]) is not Outcome.APPLIED:
+        while not self.store.swap([swap]):
             if self._load_as_owner()[self.sink].attempt == new.attempt:
                 break
             self._wait(deadline, "store the shard layout")
@@ -169,7 +168,7 @@ class Ledger:
         pending = dict(changes)
         deadline = self.clock.now_ms() + self.retry_for_ms
         while pending:
-            if self.store.swap([_swap(k, self.records[k], r) for k, r in pending.items()]) is Outcome.APPLIED:
+            if self.store.swap([_swap(k, self.records[k], r) for k, r in pending.items()]):
                 break
             pending = self._unapplied(pending, deadline)
             if pending:

@@ -11,8 +11,6 @@ UNKNOWN_DATABASE = 81
 UNKNOWN_SETTING = 115
 READONLY = 164
 TOO_MANY_PARTS = 252
-LIMIT_EXCEEDED = 290
-THROW_IF = 395
 SETTING_CONSTRAINT_VIOLATION = 452
 ACCESS_DENIED = 497
 KEEPER_EXCEPTION = 999
@@ -21,12 +19,8 @@ AUTH = frozenset((192, 193, 194, 516))
 """The login was refused: unknown user, wrong or missing password."""
 SETTINGS = frozenset((UNKNOWN_SETTING, READONLY, SETTING_CONSTRAINT_VIOLATION))
 """A setting was refused: unknown, or not for this user to change."""
-REFUSED = frozenset(
-    (THROW_IF, UNKNOWN_TABLE, UNKNOWN_DATABASE, ACCESS_DENIED, SYNTAX_ERROR, LIMIT_EXCEEDED, *SETTINGS, *AUTH)
-)
-"""A write to a KeeperMap table ended before its transaction: nothing was written.  THROW_IF is our own guard, and
-LIMIT_EXCEEDED the table's limit of keys.
-"""
+REFUSED = frozenset((UNKNOWN_TABLE, UNKNOWN_DATABASE, ACCESS_DENIED, SYNTAX_ERROR, *SETTINGS, *AUTH))
+"""A statement was refused for what it says or for who sent it: asked again, it gets the same answer."""
 TRANSIENT: Mapping[int, str] = MappingProxyType(
     {
         3: "UNEXPECTED_END_OF_FILE",

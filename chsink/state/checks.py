@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from chsink.errors import preflight, services
 from chsink.errors.entry import Entry
 from chsink.findings import Finding, Severity, found, passed
-from chsink.ports import Outcome, Row, StateStore, StoreUnavailable, Swap
+from chsink.ports import Row, StateStore, StoreUnavailable, Swap
 
 ROUNDS = 8
 
@@ -37,9 +37,9 @@ def _broken(store: StateStore, key: str, new_attempt: Callable[[], str]) -> Entr
     for _ in range(ROUNDS):
         first = _place(store, key, new_attempt)
         second, third = Row(key, new_attempt(), "{}"), Row(key, new_attempt(), "{}")
-        if first is None or store.swap([Swap(first, second)]) is not Outcome.APPLIED:
+        if first is None or not store.swap([Swap(first, second)]):
             continue
-        if store.swap([Swap(first, third)]) is Outcome.APPLIED:
+        if store.swap([Swap(first, third)]):
             return preflight.STATE_STORE_OVERWRITES
         row = store.load(key).get(key)
         if row is not None and row.attempt == third.attempt:
@@ -56,7 +56,7 @@ def _place(store: StateStore, key: str, new_attempt: Callable[[], str]) -> str |
     if row is not None:
         return row.attempt
     made = Row(key, new_attempt(), "{}")
-    return made.attempt if store.create([made]) is Outcome.APPLIED else None
+    return made.attempt if store.create([made]) else None
 
 
 def needed_grants(table: str, user: str) -> dict[str, str]:

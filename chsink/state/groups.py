@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
-from chsink.ports import Outcome
-
 MAX_BYTES = 512 * 1024
 MAX_ROWS = 1_000
 T = TypeVar("T")
@@ -30,13 +28,9 @@ def cut(items: Sequence[T], size: Callable[[T], int]) -> Iterator[Sequence[T]]:
         yield items[start:]
 
 
-def write_in_groups(items: Sequence[T], size: Callable[[T], int], write: Callable[[Sequence[T]], Outcome]) -> Outcome:
-    """Write group by group.  The first one that is not applied ends the write, with its outcome."""
-    for group in cut(items, size):
-        outcome = write(group)
-        if outcome is not Outcome.APPLIED:
-            return outcome
-    return Outcome.APPLIED
+def write_in_groups(items: Sequence[T], size: Callable[[T], int], write: Callable[[Sequence[T]], bool]) -> bool:
+    """Write group by group.  The first one that is not known to be applied ends the write."""
+    return all(write(group) for group in cut(items, size))
 
 
 def utf8(text: str) -> int:

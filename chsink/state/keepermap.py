@@ -6,8 +6,8 @@ Rules (measured; docs/adr/0002-keepermap-statements.md has the experiments):
 - An UPDATE is not all-or-nothing in what it *matches*.  So it selects by key alone, and the expression of each row is
   guarded: a row with another attempt throws, and so does every row when one of the keys is missing.
 - The server's own retries towards the Keeper are off: retrying a transaction that was applied reports a conflict.
-- The server's response is evidence, not proof.  APPLIED means that every key was read back with our attempt.  REFUSED
-  is returned for errors that only come before or instead of the transaction; everything else is UNKNOWN.
+- The server's response proves nothing: an UPDATE of keys that are all missing reports success, and one that was sent
+  twice reports a conflict.  A write is applied when every key was read back with our attempt.
 - A late or repeated copy of a write can match nothing: its expected attempts are gone.
 - A read may come from a Keeper follower that lags behind.  The Keeper's leader checks every write, so acting on an old
   row is refused, never silently wrong.
@@ -15,7 +15,8 @@ Rules (measured; docs/adr/0002-keepermap-statements.md has the experiments):
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Literal
 
 from chsink.errors import preflight
@@ -23,12 +24,10 @@ from chsink.fields import NodePath, Table, Url
 from chsink.findings import server_sentence
 from chsink.notation import codes
 from chsink.notation.sql import TableName, parse_table, quote_identifier, quote_string, quote_strings
-from chsink.ports import Outcome, Row, ServerRefused, SqlClient, StoreUnavailable, Swap, Unanswered
+from chsink.ports import Row, ServerRefused, SqlClient, StoreUnavailable, Swap, Unanswered
 from chsink.state import sql_files
 from chsink.state.groups import utf8, write_in_groups
 from chsink.state.settings import ClickHouseAccess, StoreSettings
-
-CONFLICTS = ("(Node exists)", "(Bad version)", "(No node)")
 
 
 class KeeperMap(StoreSettings):
@@ -110,12 +109,12 @@ class KeeperMapStore:
         rows = self._read(f"SELECT key, attempt, body FROM {self.table} WHERE {mine}")
         return {key: Row(key, attempt, body) for key, attempt, body in rows}
 
-    def create(self, rows: Sequence[Row]) -> Outcome:
+    def create(self, rows: Sequence[Row]) -> bool:
         """Create rows that must not exist."""
         assert len({r.key for r in rows}) == len(rows), "keys are unique"
         return write_in_groups(rows, _row_bytes, self._create)
 
-    def swap(self, swaps: Sequence[Swap]) -> Outcome:
+    def swap(self, swaps: Sequence[Swap]) -> bool:
         """Compare-and-set of all rows."""
         assert len({s.row.key for s in swaps}) == len(swaps), "keys are unique"
         return write_in_groups(swaps, _swap_bytes, self._swap)
@@ -125,15 +124,15 @@ class KeeperMapStore:
 
     # --- one statement --------------------------------------------------------------------------------------------
 
-    def _create(self, rows: Sequence[Row]) -> Outcome:
+    def _create(self, rows: Sequence[Row]) -> bool:
         made = ",".join(f"({quote_strings([r.key, r.attempt, r.body])})" for r in rows)
         sql = (
             f"INSERT INTO {self.table} (key, attempt, body) "
             f"SELECT made.1, made.2, made.3 FROM (SELECT arrayJoin([{made}]) AS made)"
         )
-        return self._read_back(rows, answer_of(lambda: self.client.command(sql, self._pinned)))
+        return self._write(sql, rows)
 
-    def _swap(self, swaps: Sequence[Swap]) -> Outcome:
+    def _swap(self, swaps: Sequence[Swap]) -> bool:
         keys = quote_strings([s.row.key for s in swaps])
         all_there = f"(SELECT count() FROM {self.table} WHERE key IN ({keys})) = {len(swaps)}"
         unchanged = f"attempt = {_by_key(keys, [s.expected for s in swaps])}"
@@ -144,19 +143,17 @@ class KeeperMapStore:
             f"body = {_by_key(keys, [s.row.body for s in swaps])} "
             f"WHERE key IN ({keys})"
         )
-        return self._read_back([s.row for s in swaps], answer_of(lambda: self.client.command(sql, self._pinned)))
+        return self._write(sql, [s.row for s in swaps])
 
-    def _read_back(self, rows: Sequence[Row], answer: Outcome) -> Outcome:
-        """The statement's outcome, given the server's response and what is stored now."""
+    def _write(self, sql: str, rows: Sequence[Row]) -> bool:
+        """Send the statement once.  Whether all of its rows are stored now, whatever the server answered."""
+        with suppress(ServerRefused, Unanswered):
+            self.client.command(sql, self._pinned)
         try:
             stored = self._attempts([r.key for r in rows])
         except StoreUnavailable:
-            return answer if answer is Outcome.REFUSED else Outcome.UNKNOWN
-        if all(stored.get(r.key) == r.attempt for r in rows):
-            return Outcome.APPLIED
-        if answer is Outcome.APPLIED and not stored:
-            return Outcome.REFUSED  # an UPDATE of keys that are all missing changes nothing and reports success
-        return answer if answer is Outcome.REFUSED else Outcome.UNKNOWN
+            return False
+        return all(stored.get(r.key) == r.attempt for r in rows)
 
     def _attempts(self, keys: Sequence[str]) -> dict[str, str]:
         listed = quote_strings(list(keys))
@@ -201,18 +198,6 @@ class KeeperMapStore:
         elif error.code == codes.UNKNOWN_TABLE:
             unusable = preflight.STATE_TABLE_MISSING
         return unusable(action=action, table=self.table, url=url, reason=reason)
-
-
-def answer_of(send: Callable[[], None]) -> Outcome:
-    """The outcome of a write according to the server's response."""
-    try:
-        send()
-    except ServerRefused as error:
-        conflict = error.code == codes.KEEPER_EXCEPTION and any(reason in error.message for reason in CONFLICTS)
-        return Outcome.REFUSED if conflict or error.code in codes.REFUSED else Outcome.UNKNOWN
-    except Unanswered:
-        return Outcome.UNKNOWN
-    return Outcome.APPLIED
 
 
 def _by_key(keys: str, values: list[str]) -> str:

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Sequence
 from typing import Literal
 
-from chsink.ports import Outcome, Row, Swap
+from chsink.ports import Row, Swap
 from chsink.state.settings import ClickHouseAccess, StoreSettings
 
 
@@ -44,29 +44,29 @@ class MemoryStore:
         with self._lock:
             return {k: r for k, r in self._rows.items() if k == sink or k.startswith(f"{sink}/")}
 
-    def create(self, rows: Sequence[Row]) -> Outcome:
+    def create(self, rows: Sequence[Row]) -> bool:
         """Create all rows, or none where one exists."""
         assert len({r.key for r in rows}) == len(rows), "keys are unique"
         with self._lock:
             if self._ours(rows):
-                return Outcome.APPLIED
+                return True
             if any(r.key in self._rows for r in rows):
-                return Outcome.REFUSED
+                return False
             self._rows.update((r.key, r) for r in rows)
-            return Outcome.APPLIED
+            return True
 
-    def swap(self, swaps: Sequence[Swap]) -> Outcome:
+    def swap(self, swaps: Sequence[Swap]) -> bool:
         """Replace all rows, or none where one is missing or another's."""
         assert len({s.row.key for s in swaps}) == len(swaps), "keys are unique"
         with self._lock:
             if self._ours([s.row for s in swaps]):
-                return Outcome.APPLIED
+                return True
             for swap in swaps:
                 row = self._rows.get(swap.row.key)
                 if row is None or row.attempt != swap.expected:
-                    return Outcome.REFUSED
+                    return False
             self._rows.update((s.row.key, s.row) for s in swaps)
-            return Outcome.APPLIED
+            return True
 
     def _ours(self, rows: Sequence[Row]) -> bool:
         """Whether this very write was applied before."""

@@ -4,8 +4,8 @@ Rules:
 - A swap reads the nodes, compares their attempts, and sets all of them in one transaction that names the versions just
   read: no other write can come between reading and setting, and a late copy of the transaction finds newer versions.
 - A response to a transaction is proof.  A lost one (connection, session, timeout) is *unknown* and is resolved by
-  reading back, in a new session if necessary: our attempt everywhere is APPLIED, anything else stays UNKNOWN, because
-  the transaction may still be in flight.
+  reading back, in a new session if necessary: our attempt everywhere means applied.  Anything else stays unknown,
+  because the transaction may still be in flight.
 - This store never sends a transaction again.
 - Reads follow a ``sync``, so a follower that lags behind is not believed.
 
@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from urllib.parse import quote, unquote
 
 from chsink.fields import HostPorts, NodePath
-from chsink.ports import Outcome, Row, StoreUnavailable, Swap
+from chsink.ports import Row, StoreUnavailable, Swap
 from chsink.state.groups import utf8, write_in_groups
 from chsink.state.settings import ClickHouseAccess, StoreSettings
 
@@ -59,14 +59,6 @@ def no_answer() -> tuple[type[Exception], ...]:
     from kazoo.handlers.threading import KazooTimeoutError
 
     return KazooException, KazooTimeoutError
-
-
-@cache
-def refusals() -> tuple[type[Exception], ...]:
-    """What ZooKeeper answers when the versions or the existence of nodes are not as a transaction says."""
-    from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
-
-    return NodeExistsError, NoNodeError, BadVersionError
 
 
 class ZooKeeperStore:
@@ -105,12 +97,12 @@ class ZooKeeperStore:
         deadline = self._deadline()
         return _until(deadline, lambda: self._load(sink, deadline))
 
-    def create(self, rows: Sequence[Row]) -> Outcome:
+    def create(self, rows: Sequence[Row]) -> bool:
         """Create rows that must not exist."""
         assert len({r.key for r in rows}) == len(rows), "keys are unique"
         return write_in_groups(rows, self._bytes, self._create)
 
-    def swap(self, swaps: Sequence[Swap]) -> Outcome:
+    def swap(self, swaps: Sequence[Swap]) -> bool:
         """Compare-and-set of all rows."""
         assert len({s.row.key for s in swaps}) == len(swaps), "keys are unique"
         return write_in_groups(swaps, lambda s: self._bytes(s.row), self._swap)
@@ -124,51 +116,47 @@ class ZooKeeperStore:
 
     # --- one transaction ------------------------------------------------------------------------------------------
 
-    def _create(self, rows: Sequence[Row]) -> Outcome:
+    def _create(self, rows: Sequence[Row]) -> bool:
         deadline = self._deadline()
         try:
             transaction = self._connected(deadline).transaction()
         except StoreUnavailable:
-            return Outcome.UNKNOWN
+            return False
         for row in rows:
             transaction.create(self._path(row.key), _encode(row))
         return self._commit(transaction, rows, deadline)
 
-    def _swap(self, swaps: Sequence[Swap]) -> Outcome:
+    def _swap(self, swaps: Sequence[Swap]) -> bool:
         deadline = self._deadline()
         try:
             stored = _until(deadline, lambda: self._get([s.row.key for s in swaps], deadline))
             transaction = self._connected(deadline).transaction()
         except StoreUnavailable:
-            return Outcome.UNKNOWN
+            return False
         if _ours([s.row for s in swaps], stored):
-            return Outcome.APPLIED
+            return True
         for swap in swaps:
             found = stored.get(swap.row.key)
             if found is None or found[0].attempt != swap.expected:
-                return Outcome.REFUSED
+                return False
             transaction.set_data(self._path(swap.row.key), _encode(swap.row), version=found[1])
         return self._commit(transaction, [s.row for s in swaps], deadline)
 
-    def _commit(self, transaction: Any, rows: Sequence[Row], deadline: float) -> Outcome:
+    def _commit(self, transaction: Any, rows: Sequence[Row], deadline: float) -> bool:
         try:
             results = transaction.commit_async().get(timeout=_left(deadline))
         except no_answer():
-            return self._read_back(rows, Outcome.UNKNOWN)
-        errors = [r for r in results if isinstance(r, Exception)]
-        if not errors:
-            return Outcome.APPLIED
-        refused = any(isinstance(e, refusals()) for e in errors)
-        return self._read_back(rows, Outcome.REFUSED if refused else Outcome.UNKNOWN)
+            return self._read_back(rows)
+        return not any(isinstance(r, Exception) for r in results) or self._read_back(rows)
 
-    def _read_back(self, rows: Sequence[Row], answer: Outcome) -> Outcome:
-        """Our attempt everywhere means applied, now or by an earlier copy of this write; otherwise ``answer``."""
+    def _read_back(self, rows: Sequence[Row]) -> bool:
+        """Our attempt everywhere means applied, now or by an earlier copy of this write."""
         deadline = self._deadline()
         try:
             stored = _until(deadline, lambda: self._get([r.key for r in rows], deadline))
         except StoreUnavailable:
-            return answer
-        return Outcome.APPLIED if _ours(rows, stored) else answer
+            return False
+        return _ours(rows, stored)
 
     # --- reading --------------------------------------------------------------------------------------------------
 

@@ -25,7 +25,7 @@ from chsink.errors import FencedError, HaltError, PreflightError, UnavailableErr
 from chsink.formats.pipeline import Untouched
 from chsink.observe.metrics import Metrics
 from chsink.observe.observer import JobObserver
-from chsink.ports import Outcome, Swap
+from chsink.ports import Swap
 from chsink.sharding import Layout, Shard
 from chsink.statemachine.ranges import TopicPartition
 from chsink.statemachine.tokens import token_head
@@ -524,7 +524,7 @@ def test_a_restored_old_backup_and_the_command_that_the_start_names(
     job.drain(spark)
     with quietly_connected(job) as opened:
         newer = opened.store.load(job.name)
-        assert opened.store.swap([Swap(newer[k].attempt, row) for k, row in backup.items()]) is Outcome.APPLIED
+        assert opened.store.swap([Swap(newer[k].attempt, row) for k, row in backup.items()])
     for lost in (False, True):
         if lost:
             job.lose_checkpoint()

@@ -17,7 +17,7 @@ from chsink.batch.model import Ack, Assignment, PlannedBatch
 from chsink.batch.rounds import Pace
 from chsink.clickhouse.landing import assemble
 from chsink.errors import ChsinkError, HaltError
-from chsink.ports import Outcome, Row, Swap, Unanswered
+from chsink.ports import Row, Swap, Unanswered
 from chsink.statemachine.owner import decode_owner
 from chsink.statemachine.records import decode
 from tests.model.story import LOST, Run, Story, of_record
@@ -108,17 +108,17 @@ class Store:
         self.recorder.call("store.load")
         return self.inner.load(sink)
 
-    def create(self, rows: Sequence[Row]) -> Outcome:
+    def create(self, rows: Sequence[Row]) -> bool:
         return self._write("create", rows[0], partial(self.inner.create, rows))
 
-    def swap(self, swaps: Sequence[Swap]) -> Outcome:
+    def swap(self, swaps: Sequence[Swap]) -> bool:
         return self._write("swap", swaps[0].row, partial(self.inner.swap, swaps))
 
-    def _write(self, verb: str, row: Row, write: Callable[[], Outcome]) -> Outcome:
+    def _write(self, verb: str, row: Row, write: Callable[[], bool]) -> bool:
         what = of_record(decode(row.body)) if "/" in row.key else self._of_owner(row)
         wrong = self.recorder.call(f"store.{verb} {what}")
-        outcome = Outcome.UNKNOWN if wrong == LOST else write()
-        return Outcome.UNKNOWN if wrong else outcome
+        applied = wrong != LOST and write()
+        return applied and not wrong
 
     def _of_owner(self, row: Row) -> str:
         stored = self.inner.store.rows.get(row.key)

@@ -105,11 +105,11 @@ class StoreClient:
         self.hub.counts["outcome load answered"] += 1
         return found
 
-    def create(self, rows: Sequence[Row]) -> Outcome:
+    def create(self, rows: Sequence[Row]) -> bool:
         """See :class:`chsink.ports.StateStore`."""
         return self._grouped("create", rows, self.store.apply_create)
 
-    def swap(self, swaps: Sequence[Swap]) -> Outcome:
+    def swap(self, swaps: Sequence[Swap]) -> bool:
         """See :class:`chsink.ports.StateStore`."""
         return self._grouped("swap", swaps, self.store.apply_swap)
 
@@ -126,13 +126,13 @@ class StoreClient:
         hub.counts[f"outcome {what} unavailable"] += 1
         return True
 
-    def _grouped(self, verb: str, items: Sequence[T], apply: Callable[[Sequence[T]], Outcome]) -> Outcome:
+    def _grouped(self, verb: str, items: Sequence[T], apply: Callable[[Sequence[T]], Outcome]) -> bool:
         for at in range(0, len(items), self.store.group):
             outcome = self._one(verb, items[at : at + self.store.group], apply)
             self.hub.counts[f"outcome {verb} {outcome}"] += 1
             if outcome is not Outcome.APPLIED:
-                return outcome
-        return Outcome.APPLIED
+                return False
+        return True
 
     def _one(self, verb: str, part: Sequence[T], apply: Callable[[Sequence[T]], Outcome]) -> Outcome:
         hub, life = self.hub, self.store.lives

@@ -16,7 +16,7 @@ import pytest
 
 from chsink.batch.ledger import Ledger, parse_key
 from chsink.errors import FencedError, HaltError, UnavailableError
-from chsink.ports import Outcome, Row, StoreUnavailable, Swap
+from chsink.ports import Row, StoreUnavailable, Swap
 from chsink.statemachine import owner as owners
 from chsink.statemachine import writes
 from chsink.statemachine.ranges import OffsetRange
@@ -48,7 +48,7 @@ class Store:
     durable: bool = False
     rows: dict[str, Row] = field(default_factory=dict)
     script: deque[str] = field(default_factory=deque)
-    under_way: list[Callable[[], Outcome]] = field(default_factory=list)
+    under_way: list[Callable[[], bool]] = field(default_factory=list)
     down_reads: int = 0
     before_load: deque[Callable[[], None]] = field(default_factory=deque)
     writes: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
@@ -66,41 +66,41 @@ class Store:
             raise StoreUnavailable("no session")
         return {k: r for k, r in self.rows.items() if k == sink or k.startswith(sink + "/")}
 
-    def create(self, rows: Sequence[Row]) -> Outcome:
+    def create(self, rows: Sequence[Row]) -> bool:
         self.writes.append(("create", tuple(r.attempt for r in rows)))
         return self._scripted(lambda part: self._create(rows[:part]))
 
-    def swap(self, swaps: Sequence[Swap]) -> Outcome:
+    def swap(self, swaps: Sequence[Swap]) -> bool:
         self.writes.append(("swap", tuple(s.row.attempt for s in swaps)))
         return self._scripted(lambda part: self._swap(swaps[:part]))
 
     def close(self) -> None:
         pass
 
-    def deliver(self) -> list[Outcome]:
+    def deliver(self) -> list[bool]:
         todo, self.under_way = self.under_way, []
         return [write() for write in todo]
 
-    def _scripted(self, write: Callable[[int | None], Outcome]) -> Outcome:
+    def _scripted(self, write: Callable[[int | None], bool]) -> bool:
         word = self.script.popleft() if self.script else ""
         if word in ("late", "twice"):
             self.under_way.append(lambda: write(None))
         if word in ("late", "dropped"):
-            return Outcome.UNKNOWN
-        outcome = write(1 if word == "half" else None)
-        return Outcome.UNKNOWN if word in ("lost", "half") else outcome
+            return False
+        applied = write(1 if word == "half" else None)
+        return applied and word not in ("lost", "half")
 
-    def _create(self, rows: Sequence[Row]) -> Outcome:
+    def _create(self, rows: Sequence[Row]) -> bool:
         if any(r.key in self.rows for r in rows):
-            return Outcome.REFUSED
+            return False
         self.rows |= {r.key: r for r in rows}
-        return Outcome.APPLIED
+        return True
 
-    def _swap(self, swaps: Sequence[Swap]) -> Outcome:
+    def _swap(self, swaps: Sequence[Swap]) -> bool:
         if any(s.row.key not in self.rows or self.rows[s.row.key].attempt != s.expected for s in swaps):
-            return Outcome.REFUSED
+            return False
         self.rows |= {s.row.key: s.row for s in swaps}
-        return Outcome.APPLIED
+        return True
 
     def record(self, key: StateKey) -> StateRecord:
         return decode(self.rows[str(key)].body)
@@ -335,7 +335,7 @@ def test_a_write_keeps_its_attempt_whatever_the_answer(word: str, sends: int) ->
     assert len({attempts for _, attempts in store.writes}) == 1
     assert store.record(K0) == one.records[K0]
     one.write(confirm(one))
-    assert store.deliver() in ([], ["refused"])
+    assert store.deliver() in ([], [False])
     assert store.record(K0).phase is Phase.AFTER
 
 
@@ -490,7 +490,7 @@ def test_a_forgotten_write_that_arrives_after_a_takeover_is_refused() -> None:
         one.write(announce(one))
     store.script.clear()
     two = claimed(store, "two")
-    assert set(store.deliver()) == {Outcome.REFUSED}
+    assert set(store.deliver()) == {False}
     assert store.record(K0) == two.records[K0]
 
 

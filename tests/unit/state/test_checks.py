@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from chsink.findings import Finding, Severity
-from chsink.ports import Outcome, Row, StoreUnavailable, Swap
+from chsink.ports import Row, StoreUnavailable, Swap
 from chsink.state.checks import ROUNDS, store_findings
 from chsink.state.memory import MemoryStore
 
@@ -24,18 +24,18 @@ class Durable(MemoryStore):
 class Unguarded(Durable):
     """Sets without comparing."""
 
-    def swap(self, swaps: Sequence[Swap]) -> Outcome:
+    def swap(self, swaps: Sequence[Swap]) -> bool:
         with self._lock:
             self._rows.update((s.row.key, s.row) for s in swaps)
-        return Outcome.APPLIED
+        return True
 
 
 class Liar(Durable):
     """Sets without comparing, and reports a conflict."""
 
-    def swap(self, swaps: Sequence[Swap]) -> Outcome:
+    def swap(self, swaps: Sequence[Swap]) -> bool:
         held = super().swap(swaps)
-        if held is Outcome.REFUSED:
+        if not held:
             self._rows.update((s.row.key, s.row) for s in swaps)
         return held
 
@@ -43,8 +43,8 @@ class Liar(Durable):
 class Silent(Durable):
     """Never confirms a write."""
 
-    def create(self, rows: Sequence[Row]) -> Outcome:
-        return Outcome.UNKNOWN
+    def create(self, rows: Sequence[Row]) -> bool:
+        return False
 
 
 class Away(Durable):
@@ -61,7 +61,7 @@ class Contended(Durable):
         super().__init__()
         self.left = times
 
-    def swap(self, swaps: Sequence[Swap]) -> Outcome:
+    def swap(self, swaps: Sequence[Swap]) -> bool:
         if self.left > 0:
             self.left -= 1
             key = swaps[0].row.key

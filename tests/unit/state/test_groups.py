@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chsink.ports import Outcome
 from chsink.state.groups import MAX_BYTES, MAX_ROWS, cut, write_in_groups
 
 SIZES = st.lists(st.integers(1, MAX_BYTES), max_size=60) | st.lists(st.integers(1, 300), max_size=3 * MAX_ROWS)
@@ -31,14 +30,13 @@ def test_an_item_beyond_a_statement_is_a_bug() -> None:
         list(cut([1, MAX_BYTES + 1], lambda s: s))
 
 
-@pytest.mark.parametrize("outcome", [Outcome.REFUSED, Outcome.UNKNOWN])
-def test_the_first_group_that_is_not_applied_ends_the_write(outcome: Outcome) -> None:
+def test_the_first_group_that_is_not_applied_ends_the_write() -> None:
     written: list[int] = []
 
-    def write(group: object) -> Outcome:
+    def write(group: object) -> bool:
         written.append(len(written))
-        return outcome if len(written) == 2 else Outcome.APPLIED
+        return len(written) < 2
 
-    assert write_in_groups([MAX_BYTES] * 4, lambda s: s, write) is outcome
+    assert not write_in_groups([MAX_BYTES] * 4, lambda s: s, write)
     assert written == [0, 1]
-    assert write_in_groups([], lambda s: s, write) is Outcome.APPLIED
+    assert write_in_groups([], lambda s: s, write)

@@ -1,4 +1,4 @@
-"""What a server's answer to a write is worth, before anything is read back."""
+"""What a server's answer is worth: of a write, nothing before it is read back."""
 
 from __future__ import annotations
 
@@ -8,49 +8,8 @@ import pytest
 
 from chsink.errors import PreflightError
 from chsink.notation.sql import TableName
-from chsink.ports import Outcome, Row, ServerRefused, Swap, Unanswered, Unreachable
-from chsink.state.keepermap import KeeperMapStore, answer_of
-
-
-def outcome(error: Exception | None) -> Outcome:
-    def send() -> None:
-        if error is not None:
-            raise error
-
-    return answer_of(send)
-
-
-@pytest.mark.parametrize(
-    "error",
-    [
-        ServerRefused(395, "fenced"),
-        ServerRefused(60, "no such table"),
-        ServerRefused(497, "not enough privileges"),
-        ServerRefused(452, "setting may not be changed"),
-        ServerRefused(999, "Transaction failed (Node exists): Op #0"),
-        ServerRefused(999, "Transaction failed (Bad version): Op #3"),
-        ServerRefused(999, "Transaction failed (No node): Op #3"),
-    ],
-)
-def test_refused_means_that_no_transaction_was_made(error: ServerRefused) -> None:
-    assert outcome(error) is Outcome.REFUSED
-
-
-@pytest.mark.parametrize(
-    "error",
-    [
-        ServerRefused(999, "Coordination error: Connection loss"),
-        ServerRefused(999, "Session expired"),
-        ServerRefused(159, "timeout exceeded"),
-        ServerRefused(241, "memory limit"),
-        ServerRefused(394, "query was cancelled"),
-        ServerRefused(None, "HTTP status 503"),
-        Unanswered("reset"),
-        Unreachable("connection refused"),
-    ],
-)
-def test_anything_else_is_unknown(error: Exception) -> None:
-    assert outcome(error) is Outcome.UNKNOWN
+from chsink.ports import Row, ServerRefused, Swap, Unanswered
+from chsink.state.keepermap import KeeperMapStore
 
 
 class Refusing:
@@ -99,10 +58,6 @@ def test_what_keeps_the_state_table_from_use_is_told_apart(code: int, id: str, f
     assert fix in raised.value.hint
 
 
-def test_done_is_applied() -> None:
-    assert outcome(None) is Outcome.APPLIED
-
-
 class Answering:
     """A server that answers a write with ``error`` (None: done), and then holds ``stored``."""
 
@@ -120,20 +75,27 @@ class Answering:
 
 
 @pytest.mark.parametrize(
-    ("error", "stored", "outcome"),
+    ("error", "stored", "applied"),
     [
-        (None, {"s/t": "new"}, Outcome.APPLIED),
-        (None, {"s/t": "old"}, Outcome.UNKNOWN),
-        (None, {}, Outcome.REFUSED),
-        (ServerRefused(395, "fenced"), {"s/t": "other"}, Outcome.REFUSED),
-        (ServerRefused(999, "Transaction failed (Bad version): Op #0"), {"s/t": "new"}, Outcome.APPLIED),
-        (Unanswered("reset"), {"s/t": "new"}, Outcome.APPLIED),
-        (Unanswered("reset"), {"s/t": "old"}, Outcome.UNKNOWN),
+        (None, {"s/t": "new"}, True),
+        (None, {"s/t": "old"}, False),
+        (None, {}, False),
+        (ServerRefused(395, "fenced"), {"s/t": "other"}, False),
+        (ServerRefused(999, "Transaction failed (Bad version): Op #0"), {"s/t": "new"}, True),
+        (ServerRefused(999, "Coordination error: Connection loss"), {"s/t": "new"}, True),
+        (ServerRefused(None, "HTTP status 503"), {"s/t": "old"}, False),
+        (Unanswered("reset"), {"s/t": "new"}, True),
+        (Unanswered("reset"), {"s/t": "old"}, False),
     ],
 )
 def test_a_write_is_applied_when_it_reads_back_whatever_the_server_said(
-    error: Exception | None, stored: dict[str, str], outcome: Outcome
+    error: Exception | None, stored: dict[str, str], applied: bool
 ) -> None:
     """⚑ a statement that changes no row reports success; one that was sent twice reports a conflict."""
     store = KeeperMapStore(Answering(error, stored), TableName("d", "state"), path="/p")  # type: ignore[arg-type]
-    assert store.swap([Swap("old", Row("s/t", "new", "{}"))]) is outcome
+    assert store.swap([Swap("old", Row("s/t", "new", "{}"))]) is applied
+
+
+def test_a_write_that_cannot_be_read_back_is_not_known_to_be_applied() -> None:
+    store = KeeperMapStore(Refusing(159), TableName("d", "state"), path="/p")  # type: ignore[arg-type]
+    assert not store.create([Row("s/t", "new", "{}")])
