@@ -19,6 +19,7 @@ from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec
 
+from chsink.mirror.ports import EventReader, EventSender, GroupReader
 from chsink.statemachine.ranges import TopicPartition
 
 TRANSACTION_MS = 60_000
@@ -65,6 +66,18 @@ class Names:
     def coordinator_id(self) -> str:
         """The transactional id of the coordinator."""
         return f"{self.group}-coordinator"
+
+    def sender(self, transactional_id: str, group: str) -> EventSender:
+        """Open a producer of the id, whose transactions move offsets of ``group``.  Raises :class:`Unanswered`."""
+        return Sender(self, transactional_id, group)
+
+    def reader(self) -> EventReader:
+        """Of the control topic."""
+        return ControlReader(self)
+
+    def offsets(self) -> GroupReader:
+        """Of what was handed over, without waiting for open transactions."""
+        return GroupOffsets(self)
 
 
 class Sender:

@@ -19,7 +19,7 @@ from typing import Protocol
 import structlog
 
 from chsink.mirror.buffer import Buffer
-from chsink.mirror.control import ControlReader, GroupOffsets, Names, Sender
+from chsink.mirror.control import Names
 from chsink.mirror.events import (
     Assignment,
     CommitComplete,
@@ -146,9 +146,9 @@ class Coordinator:
 
         Raises :class:`Halted`, and the outcomes of :mod:`chsink.mirror.control`.
         """
-        self.sender = Sender(self.names, self.names.coordinator_id, self.names.control_group)
-        self.reader = ControlReader(self.names)
-        self.group = GroupOffsets(self.names)
+        self.sender = self.names.sender(self.names.coordinator_id, self.names.control_group)
+        self.reader = self.names.reader()
+        self.group = self.names.offsets()
         topics = sorted({topic for target in self.targets.values() for topic in target.topics})
         ids = self.source.topic_ids([*topics, self.names.topic])
         self.control_id = ids[self.names.topic] or ""
@@ -169,7 +169,7 @@ class Coordinator:
 
     def _begin(self, tp: TopicPartition, topic_id: str, starting: int) -> None:
         """Where a topic-partition starts: in the tables that lack it, then in the group."""
-        with Sender(self.names, self.names.worker_id(tp), self.names.group) as fenced:
+        with self.names.sender(self.names.worker_id(tp), self.names.group) as fenced:
             committed = fenced.committed([tp])[tp]
             mine = {name: self._read(name) for name, t in self.targets.items() if tp.topic in t.topics}
             known = [chain.links.get(tp) for _, chain in mine.values()]

@@ -22,7 +22,7 @@ from chsink.batch.reader import Chunk, ReadPlan, Span, TaskReader
 from chsink.batch.roles import BatchTasks, ExactReads, Landing, TaskBody
 from chsink.errors import ChsinkError, services, values
 from chsink.errors.several import several
-from chsink.mirror.control import Fenced, GroupOffsets, Names, NotSent, Unanswered
+from chsink.mirror.control import Fenced, Names, NotSent, Unanswered
 from chsink.mirror.coordinator import Hole
 from chsink.mirror.worker import BadValues, Report, TableWork, Worker, Written
 from chsink.statemachine.commit.handover import hand_over
@@ -161,7 +161,7 @@ class MirrorLander:
 
     def __init__(self, feeds: Feeds) -> None:
         self.feeds = feeds
-        self._group = GroupOffsets(feeds.names)
+        self._group = feeds.names.offsets()
         self._reads: ExactReads[Share] | None = None
 
     def landing(self) -> Landing[Share]:

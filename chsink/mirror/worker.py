@@ -18,7 +18,7 @@ from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFile
 from pyiceberg.table.metadata import TableMetadata
 
-from chsink.mirror.control import Names, Sender
+from chsink.mirror.control import Names
 from chsink.mirror.events import DataWritten, Event, TableReference, UnitTag, encode, split
 from chsink.mirror.files import entry_of, write_files
 from chsink.mirror.types import TableColumns
@@ -91,7 +91,7 @@ class Worker:
         Raises :class:`BadValues`, and the outcomes of :mod:`chsink.mirror.control`: then run it again.
         """
         report: dict[str, Written] = {}
-        with Sender(self.names, self.names.worker_id(self.tp), self.names.group) as sender:
+        with self.names.sender(self.names.worker_id(self.tp), self.names.group) as sender:
             decision = hand_over(planned, sender.committed([self.tp])[self.tp])
             for piece in decision.ranges:
                 events = self._written(piece, records, self.tables, report)
@@ -100,7 +100,7 @@ class Worker:
 
     def again(self, table: TableWork, hole: OffsetRange, records: Records) -> None:
         """Hand over a hole of one table.  The group does not move."""
-        with Sender(self.names, self.names.reread_id(self.tp), self.names.group) as sender:
+        with self.names.sender(self.names.reread_id(self.tp), self.names.group) as sender:
             sender.send(str(self.tp), self._written(hole, records, [table], {}), {})
 
     def _written(

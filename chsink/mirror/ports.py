@@ -1,0 +1,58 @@
+"""What workers, lander and coordinator need of Kafka's transactions and groups, as Protocols.
+
+:class:`chsink.mirror.control.Names` makes them.  :mod:`chsink.mirror.control` has the real ones, the simulator its own;
+one contract suite runs against both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol, Self
+
+from chsink.statemachine.ranges import TopicPartition
+
+
+class GroupReader(Protocol):
+    """A group's offsets."""
+
+    def committed(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]:
+        """The group's offsets, None where it has none.  Raises ``Unanswered``."""
+
+    def close(self) -> None:
+        """Release the connection."""
+
+
+class EventSender(GroupReader, Protocol):
+    """An open producer of one transactional id.  Opening it fenced every older one.
+
+    Its ``committed`` waits for transactions that are being committed.
+    """
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def send(self, key: str, values: Sequence[bytes], offsets: Mapping[TopicPartition, int]) -> None:
+        """The events and the group's offsets in one transaction.  Events of one ``key`` keep their order.
+
+        Raises ``Fenced``, ``NotSent``, ``Unanswered``.
+        """
+
+
+class EventReader(Protocol):
+    """Reads what was committed to the control topic, from positions of its own."""
+
+    def logs(self) -> dict[int, tuple[int, int]]:
+        """The first and the next offset of each partition, open transactions included.  Raises ``Unanswered``."""
+
+    def read_from(self, positions: Mapping[int, int]) -> None:
+        """Continue at these offsets, by partition."""
+
+    def poll(self, timeout_s: float) -> list[tuple[int, int, bytes]]:
+        """What was committed since: (partition, offset, value).  Raises ``Unanswered``."""
+
+    def positions(self, start: Mapping[int, int]) -> dict[int, int]:
+        """The next offset of each partition, past markers and aborted events; ``start`` where nothing was read yet."""
+
+    def close(self) -> None:
+        """Release the connection."""
