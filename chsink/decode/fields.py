@@ -31,14 +31,16 @@ LENGTHS = "the arrays of a Nested column differ in length"
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One insertable column. ``group`` and ``member`` name its place in a Nested column, else they are empty."""
+    """One insertable column. ``null_reason`` says why it takes no null, None where it does.  ``group`` and ``member``
+    name its place in a Nested column, else they are empty.
+    """
 
     name: str
     codec: Codec
     null_reason: str | None
-    empty: Any
-    group: str
-    member: str
+    empty: Any = None
+    group: str = ""
+    member: str = ""
 
     def settle_nulls(self, array: Any) -> tuple[Any, Suspects]:
         """Apply the null rule: the array with empty values put in, and the rows that must not be null."""

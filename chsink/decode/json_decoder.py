@@ -23,7 +23,7 @@ from chsink.decode.codec import Mask, Suspects, numpy_of
 from chsink.decode.columns import Column
 from chsink.decode.exact import ExactDecoder
 from chsink.decode.fast import FastPlan, Refused
-from chsink.decode.fields import fields_of
+from chsink.decode.fields import Field, fields_of
 from chsink.decode.values import Pairs
 from chsink.ports import BadValue, Decoded
 
@@ -39,23 +39,13 @@ _AT_ROW: Final = re.compile(r"in row (\d+)$")
 Rows = npt.NDArray[np.int64]
 
 
-class JsonDecoder:
-    """Decodes Kafka values for one table. Pickles as its arguments; building one costs well under a
-    millisecond.
+class FieldDecoder:
+    """Decodes Kafka values for these fields."""
 
-    ``timezone`` is the server's, for date-times without offset in columns without zone.  Raises ConfigError
-    CHS-5xx for a table that cannot be written.
-    """
-
-    def __init__(self, columns: Sequence[Column], *, timezone: str) -> None:
-        self._columns = tuple(columns)
-        self._timezone = timezone
-        self._fields = fields_of(columns, timezone)
+    def __init__(self, fields: Sequence[Field]) -> None:
+        self._fields = tuple(fields)
         self._reference = ExactDecoder(self._fields)
         self.schema = pa.schema([pa.field(field.name, field.codec.wire) for field in self._fields])
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (self._columns, self._timezone)
 
     def decode(self, values: Any) -> Decoded:
         """Decode ``values``, a ``pa.Array`` of binary, large_binary or string; null is a tombstone."""
@@ -128,6 +118,23 @@ def _cuts(size: int, refusal: str) -> list[tuple[int, int]]:
     cut = int(named[1]) if named else size // 2
     edges = [0, LEAF_ROWS, size] if cut < LEAF_ROWS or cut >= size else [0, cut, cut + 1 if named else cut, size]
     return [(start, end) for start, end in itertools.pairwise(edges) if start < end]
+
+
+class JsonDecoder(FieldDecoder):
+    """Decodes Kafka values for one ClickHouse table. Pickles as its arguments; building one costs well under a
+    millisecond.
+
+    ``timezone`` is the server's, for date-times without offset in columns without zone.  Raises ConfigError
+    CHS-5xx for a table that cannot be written.
+    """
+
+    def __init__(self, columns: Sequence[Column], *, timezone: str) -> None:
+        super().__init__(fields_of(columns, timezone))
+        self._columns = tuple(columns)
+        self._timezone = timezone
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (self._columns, self._timezone)
 
 
 def _rebuild(columns: Sequence[Column], timezone: str) -> JsonDecoder:

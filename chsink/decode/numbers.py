@@ -262,12 +262,12 @@ class BoolCodec(Codec):
         if isinstance(value, Number):
             split = split_number(value)
             if split not in ((0, 0), (1, 0)):
-                raise MisfitError("a number other than 0 and 1 in Bool")
+                raise MisfitError(f"a number other than 0 and 1 in {self.label}")
             return split == (1, 0)
         if not isinstance(value, str):
             raise self.misfit(value)
         if value not in ("true", "false"):
-            raise MisfitError("a string other than true and false in Bool")
+            raise MisfitError(f"a string other than true and false in {self.label}")
         return value == "true"
 
     def reader(self, samples: Sequence[Any]) -> Reader | None:

@@ -56,8 +56,13 @@ _DATE_TIME: Final = re.compile(
 _HAS_ZONE: Final = r"[ T].*(Z|[-+][0-9:]+)$"
 _UTC_NAMES: Final = frozenset({"UTC", "Etc/UTC", "Etc/UCT", "UCT", "Zulu", "Etc/Zulu", "GMT", "Etc/GMT"})
 _EPOCH_DAY: Final = date(1970, 1, 1).toordinal()
-_DAY_1900: Final = date(1900, 1, 1).toordinal() - _EPOCH_DAY
 _DAY_2300: Final = date(2300, 1, 1).toordinal() - _EPOCH_DAY
+Days = tuple[int, int]
+"""The first and the last day of a type, since 1970-01-01."""
+DATE_DAYS: Final[Days] = (0, 65535)
+DATE32_DAYS: Final[Days] = (date(1900, 1, 1).toordinal() - _EPOCH_DAY, _DAY_2300 - 1)
+CALENDAR_DAYS: Final[Days] = (date.min.toordinal() - _EPOCH_DAY, date.max.toordinal() - _EPOCH_DAY)
+"""The years 1 to 9999: what ISO 8601 can say with four digits, and Python can read back."""
 EXPONENT_MAX: Final = 100
 _INT64_MAX: Final = 2**63 - 1
 _UNITS: Final = ((0, "s"), (3, "ms"), (6, "us"), (9, "ns"))
@@ -65,11 +70,11 @@ _FINER: Final = "finer than the precision of "
 
 
 class DateCodec(Codec):
-    """``Date`` and ``Date32`` as date32."""
+    """``Date`` and ``Date32`` as date32; ``days`` are those that the type holds."""
 
-    def __init__(self, name: str) -> None:
-        super().__init__(name, pa.date32())
-        self.low, self.high = (0, 65535) if name == "Date" else (_DAY_1900, _DAY_2300 - 1)
+    def __init__(self, label: str, days: Days) -> None:
+        super().__init__(label, pa.date32())
+        self.low, self.high = days
 
     def exact(self, value: Any) -> Any:
         """Days since 1970-01-01."""
@@ -128,10 +133,10 @@ class InstantCodec(Codec):
     """``DateTime`` (precision None) and ``DateTime64(p)``.
 
     On the wire: timestamps of unit s, ms, us or ns; precisions 7 and 8, whose range nanoseconds cannot
-    hold, as decimal seconds.
+    hold, as decimal seconds.  ``days`` are those that the type holds; a zone other than UTC needs ``DATE32_DAYS``.
     """
 
-    def __init__(self, precision: int | None, zone: str) -> None:
+    def __init__(self, precision: int | None, zone: str, days: Days = DATE32_DAYS) -> None:
         self.precision = precision or 0
         label = "DateTime" if precision is None else f"DateTime64({precision})"
         self.decimal = self.precision in (7, 8)
@@ -140,8 +145,8 @@ class InstantCodec(Codec):
         super().__init__(label, pa.decimal128(20, self.precision) if self.decimal else pa.timestamp(unit, "UTC"))
         self.zone = None if zone in _UTC_NAMES else Zone(zone)
         scale: int = 10**self.precision
-        self.low: int = 0 if precision is None else _DAY_1900 * 86400 * scale
-        self.high: int = 2**32 - 1 if precision is None else min(_DAY_2300 * 86400 * scale - 1, _INT64_MAX)
+        self.low: int = 0 if precision is None else days[0] * 86400 * scale
+        self.high: int = 2**32 - 1 if precision is None else min((days[1] + 1) * 86400 * scale - 1, _INT64_MAX)
         coarser = max((digits for digits, _ in _UNITS if digits < self.precision), default=None)
         self.ambiguous: int = 0 if coarser is None else _DAY_2300 * 86400 * 10**coarser - 1
 

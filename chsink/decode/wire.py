@@ -35,7 +35,7 @@ from chsink.decode.containers import ArrayCodec, MapCodec, TupleCodec
 from chsink.decode.documents import DynamicCodec, JsonCodec
 from chsink.decode.numbers import BoolCodec, DecimalCodec, FloatCodec, IntCodec
 from chsink.decode.texts import FixedStringCodec, StringCodec
-from chsink.decode.times import DateCodec, InstantCodec, TimeCodec
+from chsink.decode.times import DATE32_DAYS, DATE_DAYS, DateCodec, InstantCodec, TimeCodec
 from chsink.decode.types import (
     ArrayType,
     DateTime64Type,
@@ -130,7 +130,7 @@ def _plain(name: str) -> Codec:
         case "IPv4" | "IPv6":
             return IpCodec(int(name[-1]))
         case "Date" | "Date32":
-            return DateCodec(name)
+            return DateCodec(name, DATE_DAYS if name == "Date" else DATE32_DAYS)
         case "Time":
             return TimeCodec(None)
         case "JSON":

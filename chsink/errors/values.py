@@ -99,6 +99,7 @@ MIRROR_BAD_VALUE = Entry(
     "MIRROR_BAD_VALUE",
     "CHS-511",
     BadValueError,
-    "{tp}: {count} of the records do not fit the Iceberg table {table}; the first one: {what}",
-    'set errors.on_bad_value = "skip" to skip such records, or change the column, then start again',
+    "{tp}: {count} of the records do not fit the Iceberg table {table}; the first one: {first}",
+    'set errors.on_bad_value = "skip" to skip such records (errors.on_tombstone = "skip" for null values only), or '
+    "change the column, then start again",
 )

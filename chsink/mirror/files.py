@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 from uuid import UUID
 
 import pyarrow as pa
-from pyiceberg.io import FileIO
-from pyiceberg.io.pyarrow import _dataframe_to_data_files
+from pyiceberg.io import FileIO, OutputFile
+from pyiceberg.io.pyarrow import ParquetFormatWriter
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.schema import sanitize_column_names
+from pyiceberg.table import TableProperties as P
+from pyiceberg.table.locations import load_location_provider
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.typedef import Record
+from pyiceberg.utils.properties import property_as_int
 
 from chsink.mirror.events import FileEntry
 
@@ -27,12 +31,86 @@ _PLAIN = ("file_path", "record_count", "file_size_in_bytes", "key_metadata", "so
 _LISTS = ("split_offsets", "equality_ids")
 
 
-def write_files(metadata: TableMetadata, io: FileIO, rows: pa.Table, attempt: UUID) -> Iterator[DataFile]:
-    """The rows as files, with the table's own writer settings.  ``attempt`` makes their names unique: the writer
-    overwrites files of the same name.
+class Files:
+    """Writes the rows of one attempt as files of a table, by the table's own settings.
+
+    Rows are held until they fill a row group (``write.parquet.row-group-limit`` rows, or
+    ``write.parquet.row-group-size-bytes`` in memory).  A file is closed once it has
+    ``write.target-file-size-bytes``, so it is larger than that by one row group at most, and every file but the last
+    holds a whole one.  ``attempt`` makes the names unique: the writer overwrites what has the same name.
     """
-    if rows.num_rows:
-        yield from _dataframe_to_data_files(metadata, rows, io, write_uuid=attempt)
+
+    def __init__(self, metadata: TableMetadata, io: FileIO, attempt: UUID) -> None:
+        self._metadata, self._io, self._attempt = metadata, io, attempt
+        properties = metadata.properties
+        self._group_rows = _number(properties, P.PARQUET_ROW_GROUP_LIMIT, P.PARQUET_ROW_GROUP_LIMIT_DEFAULT)
+        self._group_bytes = _number(properties, P.PARQUET_ROW_GROUP_SIZE_BYTES, P.PARQUET_ROW_GROUP_SIZE_BYTES_DEFAULT)
+        self._target = _number(properties, P.WRITE_TARGET_FILE_SIZE_BYTES, P.WRITE_TARGET_FILE_SIZE_BYTES_DEFAULT)
+        self._schema = sanitize_column_names(metadata.schema())
+        self._locations = load_location_provider(metadata.location, properties)
+        self._waiting: list[pa.Table] = []
+        self._open: tuple[OutputFile, ParquetFormatWriter] | None = None
+        self._done: list[DataFile] = []
+
+    def write(self, rows: pa.Table) -> None:
+        """Add rows of the table's schema, as :class:`chsink.mirror.types.TableColumns` makes them."""
+        if rows.num_rows:
+            self._waiting.append(rows)
+        while sum(t.num_rows for t in self._waiting) >= self._group_rows:
+            self._write_group()
+        if sum(t.nbytes for t in self._waiting) >= self._group_bytes:
+            self._write_group()
+
+    def close(self) -> list[DataFile]:
+        """Write what is held, close the last file; all files of the attempt."""
+        while self._waiting:
+            self._write_group()
+        self._close_file()
+        return self._done
+
+    def _write_group(self) -> None:
+        rows = pa.concat_tables(self._waiting)
+        group, rest = rows.slice(0, self._group_rows), rows.slice(self._group_rows)
+        self._waiting = [rest] if rest.num_rows else []
+        if self._open is None:
+            self._open = self._new_file()
+        writer = self._open[1]
+        writer.write(group)
+        if writer._fos is not None and writer._fos.tell() >= self._target:
+            self._close_file()
+
+    def _new_file(self) -> tuple[OutputFile, ParquetFormatWriter]:
+        name = f"00000-{len(self._done)}-{self._attempt}.parquet"
+        output = self._io.new_output(self._locations.new_data_location(name))
+        # the writer warns of settings that it does not know; this one is kept here
+        ours = {k: v for k, v in self._metadata.properties.items() if k != P.PARQUET_ROW_GROUP_SIZE_BYTES}
+        return output, ParquetFormatWriter(output, self._schema, ours)
+
+    def _close_file(self) -> None:
+        if self._open is None:
+            return
+        (output, writer), self._open = self._open, None
+        found = writer.close().to_serialized_dict()
+        self._done.append(
+            DataFile.from_args(
+                content=DataFileContent.DATA,
+                file_path=output.location,
+                file_format=FileFormat.PARQUET,
+                partition=Record(),
+                file_size_in_bytes=len(output),
+                sort_order_id=None,
+                spec_id=self._metadata.default_spec_id,
+                equality_ids=None,
+                key_metadata=None,
+                **found,
+            )
+        )
+
+
+def _number(properties: Mapping[str, str], name: str, default: int) -> int:
+    found = property_as_int(dict(properties), name, default)
+    assert found is not None
+    return max(found, 1)
 
 
 def entry_of(file: DataFile, spec_id: int) -> FileEntry:

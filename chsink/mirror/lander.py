@@ -49,16 +49,20 @@ class Share:
 
 @dataclass(frozen=True)
 class Feeds:
-    """What workers need, by topic: the topic's id and its tables.  Picklable."""
+    """What workers need, by topic: the topic's id and its tables; and what they do with records that do not fit
+    (:class:`chsink.mirror.worker.Worker`).  Picklable.
+    """
 
     names: Names
     topic_ids: Mapping[str, str]
     tables: Mapping[str, tuple[TableWork, ...]]
     halt_on_bad_value: bool = True
+    skip_tombstones: bool = False
 
     def worker(self, tp: TopicPartition) -> Worker:
         """Of a topic-partition."""
-        return Worker(self.names, tp, self.topic_ids[tp.topic], self.tables[tp.topic], self.halt_on_bad_value)
+        topic_id, tables = self.topic_ids[tp.topic], self.tables[tp.topic]
+        return Worker(self.names, tp, topic_id, tables, self.halt_on_bad_value, self.skip_tombstones)
 
     def table(self, tp: TopicPartition, name: str) -> TableWork:
         """One of the topic's tables."""
@@ -79,10 +83,7 @@ class Feeds:
                 return Report(hand_over(share.range, share.range.start), {})
             report = worker.run(share.range, read)
         except BadValues as bad:
-            column = f", column {bad.first.column}" if bad.first.column else ""
-            raise values.MIRROR_BAD_VALUE(
-                tp=tp, table=bad.table, what=f"{bad.first.reason}{column}", count=bad.count
-            ) from bad
+            raise values.MIRROR_BAD_VALUE(tp=tp, table=bad.table, first=bad.first, count=bad.count) from bad
         except (Fenced, NotSent, Unanswered) as error:
             reason = f"{type(error).__name__}: {error}"
             raise services.MIRROR_NOT_HANDED_OVER(tp=tp, range=share.range, reason=reason) from error
@@ -133,9 +134,11 @@ class MirrorTask:
 
 
 def _acknowledged(share: Share, written: Mapping[str, Written]) -> ChunkAck:
+    """Rows and skipped records of all tables: a record that two tables skip counts twice."""
     rows = sum(w.rows for w in written.values())
-    skipped = sum(len(w.bad) for w in written.values())
-    return ChunkAck(share.range.start, share.range.end, rows=rows, skipped=skipped)
+    skipped = sum(w.skipped for w in written.values())
+    first = next((w.first_skipped for w in written.values() if w.first_skipped), "")
+    return ChunkAck(share.range.start, share.range.end, rows=rows, skipped=skipped, first_skipped=first)
 
 
 @dataclass(frozen=True)

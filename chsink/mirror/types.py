@@ -1,55 +1,25 @@
-"""Kafka JSON to the columns of an Iceberg table: exact, or a bad value.
-
-Each flat Iceberg type is read by the decoder of the ClickHouse type that takes the same values; what that does not take
-is a bad value, never rounded or wrapped.  Types without such a counterpart are refused by name.
-"""
+"""Kafka JSON to the columns of an Iceberg table: exact, or a bad value; never rounded, never wrapped."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.io.pyarrow import schema_to_pyarrow
-from pyiceberg.schema import Schema
-from pyiceberg.types import (
-    BooleanType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IcebergType,
-    IntegerType,
-    LongType,
-    NestedField,
-    StringType,
-    TimestampType,
-    TimestamptzType,
-    UUIDType,
-)
+from pyiceberg.schema import Schema, sanitize_column_names
+from pyiceberg.types import IcebergType, IntegerType, LongType, NestedField, StringType, TimestamptzType
 
-from chsink.decode.columns import Column
-from chsink.decode.conform import conform
-from chsink.decode.json_decoder import JsonDecoder
+from chsink.decode.fields import Field
+from chsink.decode.json_decoder import FieldDecoder
+from chsink.mirror.codecs import beyond_calendar, codec_of
 from chsink.notation.metadata_columns import METADATA_COLUMNS
 from chsink.ports import BadValue, Decoded
 
-UTC = "UTC"
-_PLAIN: dict[type[IcebergType], str] = {
-    BooleanType: "Bool",
-    IntegerType: "Int32",
-    LongType: "Int64",
-    FloatType: "Float32",
-    DoubleType: "Float64",
-    DateType: "Date32",
-    TimestampType: "DateTime64(6, 'UTC')",
-    TimestamptzType: "DateTime64(6, 'UTC')",
-    StringType: "String",
-    UUIDType: "UUID",
-}
+MISSING = "missing or null, and the column is required"
 _METADATA: dict[str, type[IcebergType]] = {
     "_kafka_topic": StringType,
     "_kafka_partition": IntegerType,
@@ -60,30 +30,26 @@ _METADATA: dict[str, type[IcebergType]] = {
 
 
 def unsupported(schema: Schema) -> tuple[str, ...]:
-    """The columns that cannot be written, each with the reason."""
+    """The columns that cannot be written, each with the reason; or that there is none for a record's own fields."""
     found = []
     for field in schema.fields:
         expected = _METADATA.get(field.name)
         if expected is not None and not isinstance(field.field_type, expected):
             found.append(f"{field.name}: {field.field_type}, must be {expected()}")
-        elif expected is None and (field.name in METADATA_COLUMNS or _read_as(field.field_type) is None):
+        elif expected is None and (field.name in METADATA_COLUMNS or codec_of(field.field_type) is None):
             found.append(f"{field.name}: {field.field_type}")
         elif "." in field.name:
             found.append(f"{field.name}: a dot in its name")
+    if all(field.name in METADATA_COLUMNS for field in schema.fields):
+        found.append("no column for the fields of a record")
     return tuple(found)
 
 
-def _read_as(kind: IcebergType) -> str | None:
-    """The ClickHouse type with the same values."""
-    if isinstance(kind, DecimalType):
-        return f"Decimal({kind.precision}, {kind.scale})"
-    return _PLAIN.get(type(kind))
-
-
-def _column(field: NestedField) -> Column:
-    name = _read_as(field.field_type)
-    assert name is not None, field
-    return Column(field.name, name if field.required else f"Nullable({name})")
+def _field(field: NestedField) -> Field:
+    codec = codec_of(field.field_type)
+    assert codec is not None, field
+    codec.nullable = codec.null_inside = field.optional
+    return Field(field.name, codec, MISSING if field.required else None)
 
 
 @dataclass(frozen=True)
@@ -92,79 +58,64 @@ class TableColumns:
 
     schema: Schema
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return TableColumns, (self.schema,)
+
     @cached_property
     def arrow(self) -> Any:
-        """The ``pa.Schema`` of the table's files, with field ids."""
-        return schema_to_pyarrow(self.schema)
+        """The ``pa.Schema`` of the table's files: with field ids, by the names that files use."""
+        wide = schema_to_pyarrow(sanitize_column_names(self.schema))
+        return pa.schema([field.with_type(_NARROW.get(field.type, field.type)) for field in wide])
 
     @cached_property
-    def _payload(self) -> tuple[Column, ...]:
-        return tuple(_column(f) for f in self.schema.fields if f.name not in METADATA_COLUMNS)
-
-    @cached_property
-    def _metadata(self) -> tuple[Column, ...]:
-        return tuple(_column(f) for f in self.schema.fields if f.name in METADATA_COLUMNS)
+    def _metadata(self) -> dict[str, str]:
+        """The record's field by the column that takes it."""
+        return {f.name: METADATA_COLUMNS[f.name].source for f in self.schema.fields if f.name in METADATA_COLUMNS}
 
     @property
     def record_fields(self) -> tuple[str, ...]:
         """The stream's columns that :meth:`decode` reads."""
-        return ("value", *(METADATA_COLUMNS[c.name].source for c in self._metadata))
+        return ("value", *self._metadata.values())
 
     @cached_property
-    def _decoder(self) -> JsonDecoder:
-        return JsonDecoder(self._payload, timezone=UTC)
+    def _decoder(self) -> FieldDecoder:
+        return FieldDecoder([_field(f) for f in self.schema.fields if f.name not in METADATA_COLUMNS])
 
     def decode(self, records: pa.RecordBatch) -> Decoded:
         """The rows that fit, as a ``pa.Table`` of the table's schema, and why the others do not."""
         found = self._decoder.decode(records.column("value"))
         kept = records if found.rows is None else records.take(found.rows)
         columns = {name: found.batch.column(name) for name in found.batch.schema.names}
-        if self._metadata:
-            fields = {c.name: kept.column(METADATA_COLUMNS[c.name].source) for c in self._metadata}
-            own = conform(pa.RecordBatch.from_pydict(fields), self._metadata, timezone=UTC)
-            assert own.rows is None, "Kafka's own fields always fit"
-            columns |= {name: own.batch.column(name) for name in own.batch.schema.names}
-        rows = pa.array(range(records.num_rows), pa.int64()) if found.rows is None else found.rows
-        return self._as_table(columns, rows, found.bad)
+        columns |= {name: kept.column(source) for name, source in self._metadata.items()}
+        arrays = [_cast(columns[f.name], kind.type) for f, kind in zip(self.schema.fields, self.arrow, strict=True)]
+        table = pa.Table.from_arrays(arrays, schema=self.arrow)
+        rows = pa.array(np.arange(records.num_rows)) if found.rows is None else found.rows
+        return self._timely(Decoded(table, rows, found.bad))
 
-    def _as_table(self, columns: dict[str, Any], rows: Any, bad: Sequence[BadValue]) -> Decoded:
-        """In the table's types.  Text that is not UTF-8 has no place in an Iceberg string."""
-        misfit: dict[int, str] = {}
-        for field in self.arrow:
-            if pa.types.is_large_string(field.type) or pa.types.is_string(field.type):
-                misfit |= dict.fromkeys(_not_utf8(columns[field.name]), field.name)
-        if misfit:
-            keep = pa.array([at not in misfit for at in range(len(rows))])
-            reason = "text that is not UTF-8"
-            bad = sorted([*bad, *(BadValue(rows[at].as_py(), c, reason) for at, c in misfit.items())], key=_row)
-            columns, rows = {name: array.filter(keep) for name, array in columns.items()}, rows.filter(keep)
-        arrays = [_cast(columns[field.name], field.type) for field in self.arrow]
-        return Decoded(pa.Table.from_arrays(arrays, schema=self.arrow), rows, list(bad))
+    def _timely(self, decoded: Decoded) -> Decoded:
+        """Without the records whose Kafka timestamp, which a producer may choose, is no time of our calendar."""
+        name = "_kafka_timestamp"
+        if name not in self._metadata:
+            return decoded
+        wrong = beyond_calendar(decoded.batch.column(name).combine_chunks())
+        if not wrong.any():
+            return decoded
+        keep = pa.array(~wrong)
+        late = decoded.rows.filter(pa.array(wrong)).to_pylist()
+        bad = [*decoded.bad, *(BadValue(row, name, f"out of range for {TimestamptzType()}") for row in late)]
+        return Decoded(decoded.batch.filter(keep), decoded.rows.filter(keep), sorted(bad, key=_row))
+
+
+_NARROW = {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}
+"""The same in a file; a batch is far below 2 GiB."""
 
 
 def _row(bad: BadValue) -> int:
     return bad.row
 
 
-def _not_utf8(array: Any) -> list[int]:
-    """Rows of a binary array that are not text."""
-    try:
-        pc.cast(array, pa.large_string())
-    except pa.ArrowInvalid:
-        return [at for at, value in enumerate(array.to_pylist()) if value is not None and not _is_text(value)]
-    return []
-
-
-def _is_text(value: bytes) -> bool:
-    try:
-        value.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
 def _cast(array: Any, kind: Any) -> Any:
-    """Between types that hold the same values; anything else raises."""
+    """Between types that hold the same values; anything else raises, as text that is not UTF-8 would."""
     if pa.types.is_timestamp(kind) and kind.tz is None:
         array = pc.cast(array, pa.timestamp("us"))  # the time that UTC shows
     if isinstance(kind, pa.ExtensionType):

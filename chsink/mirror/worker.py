@@ -20,7 +20,7 @@ from pyiceberg.table.metadata import TableMetadata
 
 from chsink.mirror.control import Names
 from chsink.mirror.events import DataWritten, Event, TableReference, UnitTag, encode, split
-from chsink.mirror.files import entry_of, write_files
+from chsink.mirror.files import Files, entry_of
 from chsink.mirror.types import TableColumns
 from chsink.ports import BadValue
 from chsink.statemachine.commit.handover import HandOver, hand_over
@@ -28,8 +28,9 @@ from chsink.statemachine.ranges import OffsetRange, TopicPartition
 
 NO_COMMIT = uuid.UUID(int=0)
 """Workers hand over when a range is done, not when they are asked: their events belong to no round."""
-MAX_ROWS = 1_000_000
-"""Of one Arrow table that becomes files."""
+GROUP_ROWS = 100_000
+GROUP_BYTES = 64 * 2**20
+"""Of the records that are decoded at once."""
 
 Records = Callable[[OffsetRange], Iterable[pa.RecordBatch]]
 """The records of a range in the order of their offsets, with the columns of Kafka's source."""
@@ -52,11 +53,21 @@ class TableWork:
 
 @dataclass
 class Written:
-    """What became of a range for one table.  ``bad`` are counts by reason."""
+    """What became of a range for one table.  ``skipped`` are records without a row; ``first_skipped`` says which was
+    the first, and why.
+    """
 
     files: list[DataFile] = field(default_factory=list)
     rows: int = 0
-    bad: list[BadValue] = field(default_factory=list)
+    skipped: int = 0
+    first_skipped: str = ""
+
+    def add(self, later: Written) -> None:
+        """What became of a range behind this one."""
+        self.files += later.files
+        self.rows += later.rows
+        self.skipped += later.skipped
+        self.first_skipped = self.first_skipped or later.first_skipped
 
 
 @dataclass(frozen=True)
@@ -68,22 +79,27 @@ class Report:
 
 
 class BadValues(Exception):
-    """A record does not fit a table, and that stops the worker: nothing was handed over."""
+    """Records do not fit a table, and that stops the worker: nothing was handed over.  ``first`` says which and why."""
 
-    def __init__(self, table: str, first: BadValue, count: int) -> None:
+    def __init__(self, table: str, first: str, count: int) -> None:
         super().__init__(table, first, count)
         self.table, self.first, self.count = table, first, count
 
 
 @dataclass(frozen=True)
 class Worker:
-    """Hands over ranges of one topic-partition, of the topic with this id, for these tables."""
+    """Hands over ranges of one topic-partition, of the topic with this id, for these tables.
+
+    A record that does not fit a table stops the worker if ``halt_on_bad_value``, unless it is a tombstone and
+    ``skip_tombstones``; otherwise that table skips it.
+    """
 
     names: Names
     tp: TopicPartition
     topic_id: str
     tables: Sequence[TableWork]
     halt_on_bad_value: bool = True
+    skip_tombstones: bool = False
 
     def run(self, planned: OffsetRange, records: Records) -> Report:
         """Hand over what the group does not have of the plan, and what lies between the group and the plan.
@@ -109,26 +125,28 @@ class Worker:
         """The files of the range, and the events that report them: for every table, empty ones too."""
         attempt, newest = uuid.uuid4(), _Newest()
         written = {work.table: Written() for work in tables}
+        files = {work.table: Files(work.metadata, work.io, uuid.uuid5(attempt, work.table)) for work in tables}
         for batch in _grouped(newest.watch(records(piece))):
             for work in tables:
-                self._write(work, batch, written[work.table], attempt)
+                files[work.table].write(self._rows(work, batch, written[work.table]))
         for table, mine in written.items():
-            total = report.setdefault(table, Written())
-            total.files += mine.files
-            total.rows += mine.rows
-            total.bad += mine.bad
+            mine.files = files[table].close()
+            report.setdefault(table, Written()).add(mine)
         return [
             event for work in tables for event in self._events(work, piece, written[work.table], attempt, newest.ms)
         ]
 
-    def _write(self, work: TableWork, batch: pa.RecordBatch, into: Written, attempt: uuid.UUID) -> None:
+    def _rows(self, work: TableWork, batch: pa.RecordBatch, into: Written) -> pa.Table:
+        """The rows of the records that fit.  Raises :class:`BadValues`."""
         decoded = work.columns.decode(batch)
-        if decoded.bad and self.halt_on_bad_value:
-            raise BadValues(work.table, decoded.bad[0], len(decoded.bad))
-        into.bad += decoded.bad
+        stops = [bad for bad in decoded.bad if not (bad.tombstone and self.skip_tombstones)]
+        if stops and self.halt_on_bad_value:
+            raise BadValues(work.table, _place(batch, stops[0]), len(stops))
         into.rows += decoded.batch.num_rows
-        name = uuid.uuid5(attempt, f"{work.table} {len(into.files)}")  # the writer overwrites what has the same name
-        into.files += write_files(work.metadata, work.io, decoded.batch, name)
+        into.skipped += len(decoded.bad)
+        if decoded.bad and not into.first_skipped:
+            into.first_skipped = f"{self.tp} {_place(batch, decoded.bad[0])}, in the Iceberg table {work.table}"
+        return decoded.batch
 
     def _events(
         self, work: TableWork, piece: OffsetRange, written: Written, attempt: uuid.UUID, newest_ms: int | None
@@ -176,11 +194,18 @@ class _Newest:
             yield batch
 
 
+def _place(records: pa.RecordBatch, bad: BadValue) -> str:
+    """Which record it is, and why it is bad."""
+    column = f"column {bad.column!r}: " if bad.column else ""
+    return f"offset {records.column('offset')[bad.row].as_py()}: {column}{bad.reason}"
+
+
 def _grouped(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
-    """Batches put together up to ``MAX_ROWS``, so that files are few and memory is bounded."""
+    """Batches put together, so that decoding has little to do apart from records."""
     waiting: list[pa.RecordBatch] = []
     for batch in batches:
-        if waiting and sum(b.num_rows for b in waiting) + batch.num_rows > MAX_ROWS:
+        rows, size = sum(b.num_rows for b in waiting), sum(b.nbytes for b in waiting)
+        if waiting and (rows + batch.num_rows > GROUP_ROWS or size + batch.nbytes > GROUP_BYTES):
             yield pa.concat_batches(waiting)
             waiting = []
         waiting.append(batch)

@@ -17,7 +17,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import LongType, NestedField, StringType
 
-from chsink.mirror.files import data_file, entry_of, write_files
+from chsink.mirror.files import Files, data_file, entry_of
 from chsink.mirror.tables import COMMIT_ID, VALID_THROUGH, Keys, MirrorTable, TableRead
 from chsink.ports import Outcome
 from chsink.statemachine.commit.chain import Chain, Link, Reading, read_chain, with_origin
@@ -48,8 +48,9 @@ def chain_of(table: MirrorTable) -> Reading:
 
 def files(found: TableRead, *ids: int) -> list[DataFile]:
     rows = pa.table({"id": ids, "name": [str(n) for n in ids]}, schema=found.table.schema().as_arrow())
-    written = list(write_files(found.table.metadata, found.table.io, rows, uuid4()))
-    return [data_file(entry_of(file, 0)) for file in written]
+    written = Files(found.table.metadata, found.table.io, uuid4())
+    written.write(rows)
+    return [data_file(entry_of(file, 0)) for file in written.close()]
 
 
 def held(table: MirrorTable) -> list[int]:

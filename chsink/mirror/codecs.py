@@ -1,0 +1,153 @@
+"""The codec of each flat Iceberg type: those of ClickHouse's types where the values are the same, and four own ones.
+
+Rules:
+- Dates and timestamps are of the years 1 to 9999.  An integer in a timestamp counts microseconds; one that could count
+  milliseconds or seconds is a bad value (:mod:`chsink.decode.times`).
+- A time is ``HH:MM[:SS[.ffffff]]`` of one day.  A number is no time: senders count seconds, milliseconds and
+  microseconds.
+- Bytes are base64 with padding, as JSON converters of Kafka write them.  There is one text for each value.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FixedType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    LongType,
+    StringType,
+    TimestampType,
+    TimestamptzType,
+    TimeType,
+    UUIDType,
+)
+
+from chsink.decode import types as decoded
+from chsink.decode.codec import Codec, Reader, Suspects, by_distinct
+from chsink.decode.numbers import BoolCodec, DecimalCodec, FloatCodec, IntCodec
+from chsink.decode.texts import StringCodec, encoded
+from chsink.decode.times import CALENDAR_DAYS, DateCodec, InstantCodec, ticks_of
+from chsink.decode.uuid_ip_enum import UuidCodec
+from chsink.decode.values import MisfitError, Number
+
+_UTC: Final = "UTC"
+_TIME: Final = re.compile(r"([01]\d|2[0-3]):([0-5]\d)(?::([0-5]\d)(?:\.(\d+))?)?", re.ASCII)
+_PLAIN_TIME: Final = r"^([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9](\.[0-9]{1,6})?)?$"
+
+
+def codec_of(kind: IcebergType) -> Codec | None:
+    """The codec of a flat type of format version 2; None for any other type."""
+    codec = _codec(kind)
+    if codec is not None:
+        codec.label = str(kind)
+    return codec
+
+
+def _codec(kind: IcebergType) -> Codec | None:  # noqa: PLR0912 - one case for each type
+    match kind:
+        case BooleanType():
+            return BoolCodec()
+        case IntegerType():
+            return IntCodec(decoded.IntType(32, signed=True))
+        case LongType():
+            return IntCodec(decoded.IntType(64, signed=True))
+        case FloatType():
+            return FloatCodec(decoded.FloatType(32))
+        case DoubleType():
+            return FloatCodec(decoded.FloatType(64))
+        case DecimalType():
+            return DecimalCodec(decoded.DecimalType(kind.precision, kind.scale))
+        case DateType():
+            return DateCodec("", CALENDAR_DAYS)
+        case TimeType():
+            return DayTimeCodec()
+        case TimestampType() | TimestamptzType():
+            return InstantCodec(6, _UTC, CALENDAR_DAYS)
+        case StringType():
+            return StringCodec()
+        case UUIDType():
+            return UuidCodec()
+        case FixedType():
+            return BytesCodec(len(kind))
+        case BinaryType():
+            return BytesCodec(None)
+    return None
+
+
+class DayTimeCodec(Codec):
+    """``time`` as microseconds of one day."""
+
+    def __init__(self) -> None:
+        super().__init__("time", pa.time64("us"))
+
+    def exact(self, value: Any) -> Any:
+        """Microseconds since midnight."""
+        if isinstance(value, Number) or not isinstance(value, str):
+            raise self.misfit(value)
+        found = _TIME.fullmatch(value)
+        if found is None:
+            raise MisfitError(f"a string that is no time of day (HH:MM:SS) in {self.label}")
+        seconds = int(found[1]) * 3600 + int(found[2]) * 60 + int(found[3] or 0)
+        return ticks_of(seconds, found[4], 6, self.label)
+
+    def reader(self, samples: Sequence[Any]) -> Reader | None:
+        """From text."""
+        del samples
+        return Reader(pa.string(), self._from_text)
+
+    def _from_text(self, texts: Any) -> tuple[Any, Suspects]:
+        """As times of the first day of 1970: Arrow reads no others."""
+        if not pc.all(pc.match_substring_regex(texts, _PLAIN_TIME), min_count=0).as_py():
+            raise MisfitError("not plain times")
+        moments = pc.binary_join_element_wise("1970-01-01T", texts, "").cast(pa.timestamp("us"))
+        return moments.view(pa.int64()).view(self.wire), None
+
+
+class BytesCodec(Codec):
+    """``binary``, and ``fixed`` of ``size`` bytes, from base64."""
+
+    def __init__(self, size: int | None) -> None:
+        super().__init__("binary", pa.binary() if size is None else pa.binary(size))
+        self.size = size
+
+    def exact(self, value: Any) -> Any:
+        """The bytes."""
+        if isinstance(value, Number) or not isinstance(value, str):
+            raise self.misfit(value)
+        text = encoded(value)
+        try:
+            data = base64.b64decode(text, validate=True)
+        except binascii.Error:
+            data = None
+        if data is None or base64.b64encode(data) != text:
+            raise MisfitError(f"a string that is no base64 in {self.label}")
+        if self.size is not None and len(data) != self.size:
+            raise MisfitError(f"not as many bytes as {self.label} has")
+        return data
+
+    def reader(self, samples: Sequence[Any]) -> Reader | None:
+        """From text."""
+        del samples
+        return Reader(pa.string(), lambda texts: by_distinct(self, texts))
+
+
+def beyond_calendar(moments: Any) -> Any:
+    """Which timestamps (Arrow, microseconds) are not of the years 1 to 9999, as a mask; null is one that fits."""
+    ticks = np.asarray(moments.view(pa.int64()).fill_null(0))
+    day = 86_400_000_000
+    return (ticks < CALENDAR_DAYS[0] * day) | (ticks >= (CALENDAR_DAYS[1] + 1) * day)

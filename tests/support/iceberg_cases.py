@@ -1,0 +1,241 @@
+"""Which JSON texts fit which flat Iceberg type, and as what they are read back: what the tests send, and what the table
+of docs/types.md says.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FixedType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    LongType,
+    StringType,
+    TimestampType,
+    TimestamptzType,
+    TimeType,
+    UUIDType,
+)
+
+
+@dataclass(frozen=True)
+class Case:
+    """``row`` is the type's name in the page; ``fits`` are JSON texts and what pyiceberg reads back of them."""
+
+    kind: IcebergType
+    row: str
+    fits: Sequence[tuple[str, Any]]
+    bad: Sequence[str]
+
+    def __str__(self) -> str:
+        return str(self.kind)
+
+
+def at(*fields: int) -> datetime:
+    """A time without zone."""
+    return datetime(*fields)  # type: ignore[arg-type] # noqa: DTZ001
+
+
+def utc(*fields: int) -> datetime:
+    """An instant."""
+    return datetime(*fields, tzinfo=UTC)  # type: ignore[arg-type,misc]
+
+
+ID = UUID("6ba7b810-9dad-11d1-80b4-00c04fd430c8")
+MOMENTS = [
+    ('"2026-01-31 23:59:59.123456"', (2026, 1, 31, 23, 59, 59, 123456)),
+    ('"2026-01-31T23:59:59"', (2026, 1, 31, 23, 59, 59)),
+    ('"2026-01-31T23:59:59Z"', (2026, 1, 31, 23, 59, 59)),
+    ('"2026-01-31T23:59:59.5+02:00"', (2026, 1, 31, 21, 59, 59, 500000)),
+    ('"2026-01-31"', (2026, 1, 31)),
+    ('"1969-12-31T23:59:59.999999"', (1969, 12, 31, 23, 59, 59, 999999)),
+    ('"0001-01-01T00:00:00"', (1, 1, 1)),
+    ('"9999-12-31T23:59:59.999999"', (9999, 12, 31, 23, 59, 59, 999999)),
+    ('"2026-01-31T23:59:59.1234560000"', (2026, 1, 31, 23, 59, 59, 123456)),
+    ("1767225600000000", (2026, 1, 1)),
+    ("1767225600.5", (2026, 1, 1, 0, 0, 0, 500000)),
+    ("0", (1970, 1, 1)),
+]
+NO_MOMENTS = [
+    '"2026-01-31T23:59:59.1234567"',
+    "1767225600000",
+    "1767225600",
+    "1767225600.0000001",
+    "true",
+    '"today"',
+    '"2026-02-30T00:00:00"',
+    '"2026-01-31T24:00:00"',
+    '"0000-12-31T00:00:00"',
+    '"10000-01-01T00:00:00"',
+    '"0001-01-01T00:00:00+00:01"',
+    '"9999-12-31T23:59:59-00:01"',
+    "253402300800000000",
+]
+CASES = [
+    Case(
+        BooleanType(),
+        "boolean",
+        [("true", True), ("false", False), ("1", True), ("0", False), ('"true"', True), ('"false"', False)],
+        ["7", '"yes"', "1.5", "{}"],
+    ),
+    Case(
+        IntegerType(),
+        "int",
+        [
+            ("7", 7),
+            ("7.0", 7),
+            ("7e2", 700),
+            ('"7"', 7),
+            ("-0", 0),
+            ("2147483647", 2**31 - 1),
+            ('"-2147483648"', -(2**31)),
+        ],
+        ["1.5", "2147483648", "-2147483649", "true", '"x"', "1e400", "[]"],
+    ),
+    Case(
+        LongType(),
+        "long",
+        [
+            ("7", 7),
+            ("7e2", 700),
+            ("9223372036854775807", 2**63 - 1),
+            ('"-9223372036854775808"', -(2**63)),
+            ("9007199254740993", 2**53 + 1),
+        ],
+        ["1.5", "9223372036854775808", "-9223372036854775809", "true", '"x"'],
+    ),
+    Case(
+        FloatType(),
+        "float",
+        [
+            ("1.5", 1.5),
+            ('"1.5"', 1.5),
+            ('"nan"', math.nan),
+            ('"inf"', math.inf),
+            ('"-inf"', -math.inf),
+            ("-0.0", -0.0),
+            ("0.1", 0.10000000149011612),
+            ("1e-60", 0.0),
+        ],
+        ["1e39", "true", '"x"', '"Infinity"'],
+    ),
+    Case(
+        DoubleType(),
+        "double",
+        [
+            ("0.1", 0.1),
+            ('"0.1"', 0.1),
+            ('"nan"', math.nan),
+            ('"inf"', math.inf),
+            ('"-inf"', -math.inf),
+            ("-0.0", -0.0),
+            ("5e-324", 5e-324),
+            ("1.7976931348623157e308", 1.7976931348623157e308),
+        ],
+        ["1e400", "true", '"x"'],
+    ),
+    Case(
+        DecimalType(9, 2),
+        "decimal(P, S)",
+        [
+            ("1.5", Decimal("1.50")),
+            ('"1.50"', Decimal("1.50")),
+            ("1.500", Decimal("1.50")),
+            ("-9999999.99", Decimal("-9999999.99")),
+            ("1e3", Decimal("1000.00")),
+        ],
+        ["1.505", "10000000", '"x"', "true"],
+    ),
+    Case(
+        DecimalType(38, 10),
+        "",
+        [
+            ('"1234567890123456789012345678.0123456789"', Decimal("1234567890123456789012345678.0123456789")),
+            ("-9999999999999999999999999999.9999999999", Decimal("-9999999999999999999999999999.9999999999")),
+        ],
+        ["1e28", "0.00000000001"],
+    ),
+    Case(DecimalType(18, 0), "", [("999999999999999999", Decimal(10**18 - 1))], ["1000000000000000000", "0.5"]),
+    Case(
+        DateType(),
+        "date",
+        [
+            ('"2026-01-31"', date(2026, 1, 31)),
+            ('"0001-01-01"', date(1, 1, 1)),
+            ('"9999-12-31"', date(9999, 12, 31)),
+            ('"1969-12-31"', date(1969, 12, 31)),
+        ],
+        ["20000", '"2026-01-31 00:00:00"', '"2026-02-30"', '"0000-12-31"', '"10000-01-01"'],
+    ),
+    Case(
+        TimeType(),
+        "time",
+        [
+            ('"23:59:59.999999"', time(23, 59, 59, 999999)),
+            ('"12:34"', time(12, 34)),
+            ('"00:00:00"', time(0)),
+            ('"12:34:56.5000000"', time(12, 34, 56, 500000)),
+        ],
+        ["45296", '"24:00:00"', '"1:00:00"', '"12:34:56.1234567"', '"12:34:56Z"', '"12"', '"1234"', '"12:60"'],
+    ),
+    Case(TimestampType(), "timestamp", [(text, at(*fields)) for text, fields in MOMENTS], NO_MOMENTS),
+    Case(TimestamptzType(), "timestamptz", [(text, utc(*fields)) for text, fields in MOMENTS], NO_MOMENTS),
+    Case(
+        StringType(),
+        "string",
+        [
+            ('"x"', "x"),
+            ('"\\u00e4\\ud83d\\ude00"', "ä😀"),
+            ('""', ""),
+            ("1.50", "1.50"),
+            ("true", "true"),
+            ('{"a": 1}', '{"a": 1}'),
+            ('"\\u0000"', "\0"),
+        ],
+        ['"\\ud800"'],
+    ),
+    Case(
+        UUIDType(),
+        "uuid",
+        [
+            ('"6ba7b810-9dad-11d1-80b4-00c04fd430c8"', ID),
+            ('"6BA7B8109DAD11D180B400C04FD430C8"', ID),
+            ('"ffffffff-ffff-ffff-ffff-ffffffffffff"', UUID(int=2**128 - 1)),
+        ],
+        ['"6ba7b810"', '"{6ba7b810-9dad-11d1-80b4-00c04fd430c8}"', "7"],
+    ),
+    Case(
+        FixedType(4),
+        "fixed[N]",
+        [('"AAECAw=="', bytes(range(4))), ('"/////w=="', b"\xff" * 4)],
+        ['"AAEC"', '"AAECAwQ="', '"AAECAw"', "7"],
+    ),
+    Case(
+        BinaryType(),
+        "binary",
+        [('"AAECAw=="', bytes(range(4))), ('""', b""), ('"/w=="', b"\xff")],
+        ['"AAECAw"', '"_w=="', '"/x=="', '"te xt"', "7", "[1]"],
+    ),
+]
+
+
+def same(found: Any, expected: Any) -> bool:
+    """Equal, of one type, and the same zero and the same NaN."""
+    if isinstance(expected, UUID) and isinstance(found, bytes):
+        found = UUID(bytes=found)
+    if isinstance(expected, float) and isinstance(found, float):
+        return repr(found) == repr(expected)
+    return type(found) is type(expected) and bool(found == expected)

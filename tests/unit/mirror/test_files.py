@@ -1,0 +1,169 @@
+"""Files follow the table's settings, are closed at its target size, and tell the truth about their columns."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyiceberg.catalog import Catalog
+from pyiceberg.conversions import from_bytes
+from pyiceberg.expressions import EqualTo, Reference
+from pyiceberg.manifest import DataFile
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.types import FloatType, LongType, NestedField, StringType
+
+from chsink.mirror.files import Files, data_file, entry_of
+from chsink.mirror.types import TableColumns
+from tests.support.iceberg_cases import CASES
+
+Open = Callable[[], Catalog]
+SCHEMA = Schema(NestedField(1, "id", LongType(), required=True), NestedField(2, "text", StringType()))
+
+
+def table_of(open_catalog: Open, properties: Mapping[str, str], schema: Schema = SCHEMA) -> Table:
+    return open_catalog().create_table("shop.t", schema, properties=dict(properties))
+
+
+def batch(table: Table, low: int, high: int) -> pa.Table:
+    arrow = TableColumns(table.schema()).arrow
+    return pa.table([range(low, high), [f"{n:040}" for n in range(low, high)]], schema=arrow)
+
+
+def written(table: Table, *batches: pa.Table) -> list[DataFile]:
+    files = Files(table.metadata, table.io, uuid4())
+    for rows in batches:
+        files.write(rows)
+    return files.close()
+
+
+def footer(file: DataFile) -> Any:
+    return pq.read_metadata(file.file_path.removeprefix("file://"))
+
+
+def append(table: Table, files: list[DataFile]) -> None:
+    with table.transaction() as transaction, transaction.update_snapshot().fast_append() as update:
+        for file in files:
+            update.append_data_file(data_file(entry_of(file, 0)))
+
+
+@pytest.mark.parametrize(
+    ("properties", "codec"),
+    [
+        ({}, "ZSTD"),
+        ({"write.parquet.compression-codec": "snappy"}, "SNAPPY"),
+        ({"write.parquet.compression-codec": "uncompressed"}, "UNCOMPRESSED"),
+        ({"write.parquet.compression-codec": "gzip", "write.parquet.compression-level": "9"}, "GZIP"),
+    ],
+)
+def test_the_codec_is_the_tables(open_catalog: Open, properties: dict[str, str], codec: str) -> None:
+    """W-2: read from the footer."""
+    table = table_of(open_catalog, properties)
+    (file,) = written(table, batch(table, 0, 100))
+    assert footer(file).row_group(0).column(1).compression == codec
+
+
+def test_row_groups_are_the_tables(open_catalog: Open) -> None:
+    """W-2: by rows, whatever comes at once."""
+    table = table_of(open_catalog, {"write.parquet.row-group-limit": "100"})
+    (file,) = written(table, batch(table, 0, 30), batch(table, 30, 120), batch(table, 120, 350), batch(table, 350, 350))
+    found = footer(file)
+    assert [found.row_group(n).num_rows for n in range(found.num_row_groups)] == [100, 100, 100, 50]
+    assert file.record_count == 350 and len(file.split_offsets or ()) == 4
+    assert pq.read_table(file.file_path.removeprefix("file://"), columns=["id"]).column(0).to_pylist() == [*range(350)]
+
+
+def test_row_groups_are_bounded_by_memory(open_catalog: Open) -> None:
+    """W-2, T-10: ``write.parquet.row-group-size-bytes`` bounds what is held."""
+    table = table_of(open_catalog, {"write.parquet.row-group-size-bytes": "5000"})
+    (file,) = written(table, *(batch(table, n, n + 60) for n in range(0, 600, 60)))
+    assert footer(file).num_row_groups == 5
+
+
+def test_other_settings_are_the_tables(open_catalog: Open) -> None:
+    """W-2: no dictionary page beyond its limit, columns without statistics, a data folder of the table's choice."""
+    properties = {
+        "write.parquet.dict-size-bytes": "64",
+        "write.metadata.metrics.column.text": "none",
+        "write.data.path": f"{open_catalog().properties['warehouse']}/elsewhere",
+    }
+    table = table_of(open_catalog, properties)
+    (file,) = written(table, batch(table, 0, 5000))
+    assert "/elsewhere/" in file.file_path and set(file.lower_bounds or ()) == {1}
+    assert "PLAIN" in footer(file).row_group(0).column(1).encodings
+
+
+def test_a_file_is_closed_at_the_target_size(open_catalog: Open) -> None:
+    """⚑ T-10: a unit has as many files as its bytes need, on disk; each but the last has a whole row group."""
+    small = {"write.parquet.row-group-limit": "1000", "write.parquet.compression-codec": "uncompressed"}
+    table = table_of(open_catalog, {**small, "write.target-file-size-bytes": "100000"})
+    files = written(table, *(batch(table, n, n + 700) for n in range(0, 14_000, 700)))
+    sizes = [file.file_size_in_bytes for file in files]
+    assert len(files) == 7 and all(100_000 <= size < 170_000 for size in sizes[:-1])
+    assert len({file.file_path for file in files}) == 7
+    append(table, files)
+    assert table.refresh().scan().to_arrow().column("id").to_pylist() == [*range(14_000)]
+
+
+def test_one_file_by_default(open_catalog: Open) -> None:
+    """T-10: one trigger, one range, one file, however many batches bring it; none where there is no row."""
+    table = table_of(open_catalog, {})
+    assert len(written(table, *(batch(table, n, n + 100) for n in range(0, 5000, 100)))) == 1
+    assert written(table, batch(table, 0, 0)) == []
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_bounds_and_nulls_of_a_column(case: Any, open_catalog: Open) -> None:
+    """⚑ A bound that is too narrow hides rows: each value is found by a filter on it, and counts are right."""
+    schema = Schema(NestedField(1, "c", case.kind))
+    table = table_of(open_catalog, {}, schema)
+    decoder = TableColumns(table.schema())
+    texts = [*(text for text, _ in case.fits), "null", "null"]
+    records = pa.RecordBatch.from_pydict({"value": pa.array([f'{{"c": {t}}}'.encode() for t in texts], pa.binary())})
+    (file,) = written(table, decoder.decode(records).batch)
+    assert file.record_count == len(texts) and dict(file.null_value_counts or {}) == {1: 2}
+    assert dict(file.value_counts or {}) == {1: len(texts)}
+    append(table, [file])
+    table.refresh()
+    for _, value in case.fits:
+        if not (isinstance(value, float) and not math.isfinite(value)):
+            assert len(list(table.scan(row_filter=EqualTo(Reference("c"), value)).plan_files())) == 1, value
+
+
+def test_a_scan_prunes_files(open_catalog: Open) -> None:
+    """Files outside a filter's range are not read; truncated bounds of texts hide none."""
+    table = table_of(open_catalog, {})
+    for low in (0, 1000, 2000):
+        append(table.refresh(), written(table, batch(table, low, low + 1000)))
+    table.refresh()
+    assert len(list(table.scan(row_filter="id = 1500").plan_files())) == 1
+    assert len(list(table.scan(row_filter="id > 2999").plan_files())) == 0
+    assert table.scan(row_filter=f"text = '{1500:040}'").to_arrow().column("id").to_pylist() == [1500]
+
+
+def test_nan_is_in_no_bound_and_infinity_is_one(open_catalog: Open) -> None:
+    """A column of NaN alone has no bound."""
+    schema = Schema(*(NestedField(n, name, FloatType()) for n, name in enumerate("abc", 1)))
+    table = table_of(open_catalog, {}, schema)
+    rows = [[1.0, math.nan, -2.0], [math.nan] * 3, [math.inf, -math.inf, 0.0]]
+    (file,) = written(table, pa.table(rows, schema=TableColumns(table.schema()).arrow))
+    bounds: Any = [
+        {k: from_bytes(FloatType(), v) for k, v in (b or {}).items()} for b in (file.lower_bounds, file.upper_bounds)
+    ]
+    assert bounds == [{1: -2.0, 3: -math.inf}, {1: 1.0, 3: math.inf}]
+    append(table, [file])
+    assert table.refresh().scan(row_filter="a is nan").to_arrow().num_rows == 1
+
+
+def test_odd_names_of_columns(open_catalog: Open) -> None:
+    """Files use names that Avro takes; fields are found by their ids."""
+    schema = Schema(NestedField(1, "preis €", LongType()), NestedField(2, "1st", LongType()))
+    table = table_of(open_catalog, {}, schema)
+    records = pa.RecordBatch.from_pydict({"value": pa.array(['{"preis €": 1, "1st": 2}'.encode()], pa.binary())})
+    append(table, written(table, TableColumns(table.schema()).decode(records).batch))
+    assert table.refresh().scan().to_arrow().to_pylist() == [{"preis €": 1, "1st": 2}]
