@@ -39,8 +39,14 @@ class Mirror:
             topic: tuple(works[route.table] for route in mirror.routes if route.topic == topic)
             for topic in mirror.topics
         }
-        halt = self.config.errors.on_bad_value == "halt"
-        return Feeds(self.names, {topic: ids[topic] or "" for topic in mirror.topics}, tables, halt)
+        errors = self.config.errors
+        return Feeds(
+            self.names,
+            {topic: ids[topic] or "" for topic in mirror.topics},
+            tables,
+            halt_on_bad_value=errors.on_bad_value == "halt",
+            skip_tombstones=errors.on_tombstone == "skip",
+        )
 
     def _work(self, table: Table) -> TableWork:
         reference = self.targets[".".join(table.name())].reference

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.conversions import from_bytes
-from pyiceberg.expressions import EqualTo, Reference
+from pyiceberg.expressions import EqualTo
 from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
@@ -130,9 +130,10 @@ def test_bounds_and_nulls_of_a_column(case: Any, open_catalog: Open) -> None:
     assert dict(file.value_counts or {}) == {1: len(texts)}
     append(table, [file])
     table.refresh()
+    equal: Any = EqualTo
     for _, value in case.fits:
         if not (isinstance(value, float) and not math.isfinite(value)):
-            assert len(list(table.scan(row_filter=EqualTo(Reference("c"), value)).plan_files())) == 1, value
+            assert len(list(table.scan(row_filter=equal("c", value)).plan_files())) == 1, value
 
 
 def test_a_scan_prunes_files(open_catalog: Open) -> None:
