@@ -14,7 +14,7 @@ from chsink.batch.halts import asking_target
 from chsink.connect import Services
 from chsink.errors import ChsinkError, halts
 from chsink.errors.services import STILL_INSERTING
-from chsink.errors.several import several
+from chsink.errors.several import raise_all
 from chsink.recovery.change import Change, Make, find
 from chsink.recovery.landed_rows import LandedRows, also_from, count_landed_rows, delete_statement, wait_for_inserts
 from chsink.statemachine import writes
@@ -143,7 +143,7 @@ def _says(verdict: Verdict, key: StateKey, record: StateRecord, seen: LandedRows
         case "expired":
             yield f"{name}: the part that Kafka no longer holds becomes a gap; the next start lands the rest"
         case "resend":
-            yield f"{name} will be sent again in full by the next start, under new tokens; {seen.sentence}"
+            yield f"{name} will be sent again by the next start, under new tokens; {seen.sentence}"
 
 
 def _landed(record: StateRecord, epoch: int, attempt: str) -> StateRecord:
@@ -165,21 +165,21 @@ def _resend(  # noqa: PLR0917 - the last three are given by who carries it out
     one, ids = {key: record}, services.kafka.topic_ids([key.topic])  # before its log is asked: it may be recreated
     refused = list(_unreadable(services, one))
     refused = refused or _rows_refused(one, {key: count_landed_rows(services, key, record)})
-    if refused:
-        raise several(refused)
+    raise_all(refused)
     window = services.clickhouse.window(lambda _: None)
     with asking_target():
         marks, room = window.marks(key.table), window.room(key.table)
-    fitting = -(-record.range.length // max(1, room.chunks // ranges))
+    chunk_offsets = services.config.clickhouse.chunk_offsets
     said = writes.Announcement(
         ids[key.topic],
-        max(services.config.clickhouse.chunk_offsets, fitting),
+        chunk_offsets,
         services.clickhouse.layout(services.config.route_of(key.topic)).fingerprint(),
         pipeline,
         services.clock.now_ms(),
         marks,
     )
-    return writes.resend(record, said, epoch=epoch, attempt=attempt)
+    most = max(1, room.chunks // ranges) * chunk_offsets  # smaller chunks are more, and the table remembers so many
+    return writes.resend(record, said, most=most, epoch=epoch, attempt=attempt)
 
 
 # --- what must not be done -------------------------------------------------------------------------------------------
@@ -196,8 +196,7 @@ def _check_resend(
     ]
     refused = refused or list(_unreadable(services, doubtful))
     refused = refused or _rows_refused(doubtful, seen)  # last: nobody is to delete rows of what cannot be sent again
-    if refused:
-        raise several(refused)
+    raise_all(refused)
     if not senders_gone:
         raise halts.SENDERS_MAY_LIVE(ranges=_ranges(doubtful))
 
