@@ -112,8 +112,8 @@ CHUNK_TOO_LARGE = Entry(
     "CHS-603",
     HaltError,
     "{tp}: chunk {offsets} holds more than {limit} bytes",
-    "lower clickhouse.chunk_offsets in the job file and run `chsink state resolve {arguments} --resend`, which cuts "
-    "the range into smaller chunks and names the rows to delete first; or raise clickhouse.max_chunk_bytes until the range is settled",
+    "lower clickhouse.chunk_offsets and run `chsink state resolve {arguments} --resend`, which cuts the range into "
+    "smaller chunks and names the rows to delete first; or raise clickhouse.max_chunk_bytes until the range is settled",
 )
 NOT_DETERMINISTIC = Entry(
     "NOT_DETERMINISTIC",

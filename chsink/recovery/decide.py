@@ -80,9 +80,9 @@ def plan_resolve(
     ``pipeline`` gives the fingerprint under which the next start will send.  ``say`` hears how far the counting is.
 
     Raises PreflightError CHS-320 when nothing is in doubt there, or one partition is for several tables; with
-    ``resend`` CHS-321 while a task may still send a range, and CHS-322 when one cannot or must not be sent again, or
-    its rows cannot be counted; with ``expired`` CHS-322 for a range of an earlier topic.  The other verdicts are a
-    person's word, and hold where a server of the range is gone.
+    ``resend`` CHS-321 while a task may still send a range, CHS-304 while brokers hide the recorded topic's id, and
+    CHS-322 when a range cannot or must not be sent again, or its rows cannot be counted; with ``expired`` CHS-322 for a
+    range of an earlier topic.  The other verdicts are a person's word, and hold where a server of the range is gone.
     """
     doubtful = _in_doubt(services, topic, partitions, table)
     seen = dict(_count_all(services, doubtful, say))
@@ -207,7 +207,10 @@ def _unreadable(services: Services, doubtful: Doubtful) -> Iterator[ChsinkError]
     starts, ends = services.kafka.log_starts(tps), services.kafka.log_ends(tps)
     for key, record in doubtful.items():
         tp = key.topic_partition
-        if not record.may_belong_to(ids[key.topic]) or starts[tp] > record.start or ends[tp] < record.end:
+        if record.topic_id is not None and ids[key.topic] is None:
+            detail = f"recorded topic id {record.topic_id}, now None"
+            yield halts.TOPIC_ID_KNOWN_UNKNOWN(tp=tp, detail=detail)
+        elif not record.may_belong_to(ids[key.topic]) or starts[tp] > record.start or ends[tp] < record.end:
             yield halts.RESEND_NOT_READABLE(
                 tp=tp, range=record.range, topic_id=ids[key.topic], start=starts[tp], end=ends[tp]
             )
@@ -236,7 +239,7 @@ def _rows_refused(doubtful: Doubtful, seen: Mapping[StateKey, LandedRows]) -> li
 def _check_same_topic(services: Services, doubtful: Doubtful) -> None:
     """Kafka holds nothing of a range whose topic was deleted: the next start would halt again."""
     ids = services.kafka.topic_ids({k.topic for k in doubtful})
-    other = {k: r for k, r in doubtful.items() if not r.may_belong_to(ids[k.topic])}
+    other = {k: r for k, r in doubtful.items() if r.is_of_another(ids[k.topic])}
     if other:
         raise halts.EXPIRED_NOT_HELD(ranges=_ranges(other))
 

@@ -133,9 +133,9 @@ def resolve(world: World, topic: str, partitions: Sequence[int], verdict: Verdic
             return False
         elif error.name == "RESEND_NOT_COUNTED":
             world.hub.sleep(PAUSE_S)
-        elif error.id not in ("CHS-320", "CHS-323"):
+        elif error.id not in ("CHS-304", "CHS-320", "CHS-323"):
             raise Violation("halt_justified", f"resolve --{verdict}: {error}")
-        return error.id != "CHS-320"  # nothing is in doubt any more: the next start says what is left
+        return error.id not in ("CHS-304", "CHS-320")  # the next start says what is left
 
     typed(world, command, follow)
     for tp in unreadable:

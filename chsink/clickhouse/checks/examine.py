@@ -81,7 +81,7 @@ class ClickHouseChecks:
         if self._config.errors.on_existing_rows == "accept":
             return
         for target in self._targets.values():
-            check = partial(existing_rows_findings, records, target, latest)
+            check = partial(existing_rows_findings, records, target, latest, self._cluster.clock)
             yield from guarded(f"rows of {target.topic} in {target.name}", check)
 
     def windows(self, chunks: Callable[[Collection[str]], tuple[int | None, int]]) -> Iterator[Finding]:
