@@ -15,7 +15,6 @@ from chsink.batch.driver import Destination, Driver
 from chsink.batch.ledger import Ledger
 from chsink.batch.model import Assignment
 from chsink.batch.reader import ReadPlan, Span
-from chsink.batch.recheck import check_logs
 from chsink.batch.roles import Landing, Observer, TaskBody
 from chsink.clickhouse.cluster import Cluster
 from chsink.clickhouse.pieces import PieceTask
@@ -46,7 +45,7 @@ def open_landing(
     driver.claim(cluster.layouts)
     owner = driver.ledger.owner
     log.info("claimed", epoch=owner.epoch, driver=owner.driver, store=store.name)
-    check_logs(kafka, driver.routes, driver.ledger.records)
+    driver.check_logs()
     return Landing(driver, tasks)
 
 

@@ -233,6 +233,8 @@ class ControlReader:
             ends = self._ask(partitions, OffsetSpec.latest())  # type: ignore[no-untyped-call]
         except KafkaException as error:
             raise Unanswered(str(error)) from error
+        if not starts:  # otherwise all of nothing would have been read, and all of it would be a hole
+            raise Unanswered(f"topic {topic} does not exist")
         return {number: (starts[number], ends[number]) for number in starts}
 
     def _ask(self, partitions: Sequence[ClientPartition], spec: Any) -> dict[int, int]:

@@ -268,11 +268,20 @@ class Coordinator:
         """Ask, and answer for all topic-partitions: their tasks may be gone by now."""
         commit_id = uuid.uuid4()
         handed_over = self.group.committed(self.assigned)
-        ends = {number: end for number, (_, end) in self.reader.logs().items()}
+        ends = self._followed(self.reader.logs())
         new = {tp: self._new(tp, handed_over[tp]) for tp in self.assigned}
         answers = tuple(Assignment(tp.topic, tp.partition, offset, None) for tp, offset in new.items())
         self.sender.send(KEY, [self._event(StartCommit(commit_id)), self._event(DataComplete(commit_id, answers))], {})
         self._open = _Round(commit_id, now, handed_over, ends)
+
+    def _followed(self, logs: Mapping[int, tuple[int, int]]) -> dict[int, int]:
+        """The ends; partitions that the control topic gained are read from their start."""
+        added = {number: first for number, (first, _) in logs.items() if number not in self.positions}
+        if added:
+            self.positions |= added
+            self.stored |= added
+            self.reader.read_from(self.positions)
+        return {number: end for number, (_, end) in logs.items()}
 
     def _new(self, tp: TopicPartition, handed_over: int | None) -> int | None:
         """What was handed over, None where every table holds it already."""

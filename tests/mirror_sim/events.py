@@ -1,0 +1,234 @@
+"""What happens to a simulated mirror from outside.  Each event is a numbered fault, so that a replay can leave it out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from chsink.statemachine.ranges import TopicPartition
+from tests.mirror_sim.broker import CONTROL, GROUP
+from tests.mirror_sim.job import KEYS, every_partition
+from tests.mirror_sim.oracle import chain_of
+from tests.sim.checkpoint import Checkpoint
+
+if TYPE_CHECKING:
+    from tests.mirror_sim.world import World
+
+EVENTS: list[Callable[[World], None]] = []
+NAMES: list[str] = []
+CONTROL_GROUP = f"{GROUP}-control"
+
+
+def event(name: str, probability: float) -> Callable[[Callable[[World], None]], Callable[[World], None]]:
+    """Register an event: it happens with this probability when it is its turn."""
+
+    def register(happen: Callable[[World], None]) -> Callable[[World], None]:
+        def maybe(world: World) -> None:
+            if world.hub.fault(name, probability):
+                happen(world)
+
+        EVENTS.append(maybe)
+        NAMES.append(name)
+        return happen
+
+    return register
+
+
+# --- processes -------------------------------------------------------------------------------------------------------
+
+
+@event("driver killed", 0.2)
+def _kill_driver(world: World) -> None:
+    if world.drivers:
+        world.kill(world.hub.random.choice(world.drivers))
+
+
+@event("driver frozen", 0.1)
+def _freeze_driver(world: World) -> None:
+    """SIGSTOP; somebody believes it dead and starts another."""
+    if world.drivers:
+        world.hub.random.choice(world.drivers).frozen_until = world.hub.now + _long(world)
+        if len(world.drivers) < 3:
+            world.start_soon()
+
+
+@event("second driver", 0.05)
+def _second_driver(world: World) -> None:
+    if len(world.drivers) < 3:
+        world.start_soon()
+
+
+@event("executor killed", 0.3)
+def _kill_executor(world: World) -> None:
+    if world.executors:
+        world.kill(world.hub.random.choice(list(world.executors.values())).group)
+
+
+@event("executor frozen", 0.3)
+def _freeze_executor(world: World) -> None:
+    if world.executors:
+        world.hub.random.choice(list(world.executors.values())).group.frozen_until = world.hub.now + _long(world)
+
+
+def _long(world: World) -> int:
+    return int(world.hub.random.random() * 120_000)
+
+
+# --- the control topic and the groups --------------------------------------------------------------------------------
+
+
+@event("control topic lost", 0.03)
+def _lose_control(world: World) -> None:
+    world.broker.recreate()
+    world.reasons.add("control topic lost")
+
+
+@event("control topic truncated", 0.03)
+def _truncate_control(world: World) -> None:
+    world.broker.truncate()
+    world.reasons.add("control topic truncated")
+
+
+@event("control topic gains a partition", 0.03)
+def _grow_control(world: World) -> None:
+    world.broker.grow()
+
+
+@event("event damaged", 0.05)
+def _damaged(world: World) -> None:
+    """Somebody writes what no reader understands."""
+    log = world.hub.random.choice(world.broker.logs)
+    log.entries.append((world.hub.random.choice([b"", b"hello", b"\xc2\x01\x00\x02{}"]), None))
+
+
+@event("group lost", 0.03)
+def _lose_group(world: World) -> None:
+    """Offsets of a group without members expire, by partition."""
+    group, tp = world.broker.groups.get(GROUP, {}), world.hub.random.choice(every_partition(world))
+    if group.pop(tp, None) is not None:
+        world.reasons.add("group lost")
+
+
+@event("group set back", 0.03)
+def _set_back(world: World) -> None:
+    _set(world, "group set back", lambda at, _: int(world.hub.random.random() * at))
+
+
+@event("group set forward", 0.03)
+def _set_forward(world: World) -> None:
+    """To the log's end, as ``--to-latest`` does."""
+    _set(world, "group set forward", lambda _, end: end)
+
+
+def _set(world: World, name: str, to: Callable[[int, int], int]) -> None:
+    group, tp = world.broker.groups.get(GROUP, {}), world.hub.random.choice(every_partition(world))
+    if tp in group:
+        group[tp] = to(group[tp], world.kafka.log(tp).end)
+        world.reasons.add(name)
+
+
+@event("control group lost", 0.05)
+def _lose_control_group(world: World) -> None:
+    world.broker.groups.pop(CONTROL_GROUP, None)
+
+
+@event("control group set forward", 0.03)
+def _set_control_forward(world: World) -> None:
+    ends = {TopicPartition(CONTROL, n): log.end for n, log in enumerate(world.broker.logs)}
+    world.broker.groups.setdefault(CONTROL_GROUP, {}).update(ends)
+    world.reasons.add("control group set forward")
+
+
+@event("brokers away", 0.1)
+def _brokers_away(world: World) -> None:
+    world.broker.away_until = world.hub.now + int(world.hub.random.random() * 20_000)
+
+
+# --- tables ----------------------------------------------------------------------------------------------------------
+
+
+@event("foreign append", 0.2)
+def _foreign(world: World) -> None:
+    world.catalog.foreign_append(_table(world))
+
+
+@event("snapshots expired", 0.2)
+def _expire(world: World) -> None:
+    world.catalog.expire(_table(world), forget=world.hub.random.random() < 0.5)
+
+
+@event("property lost", 0.03)
+def _lose_property(world: World) -> None:
+    """Where a snapshot still tells: without either, nobody could know."""
+    name = _table(world)
+    table = world.catalog.tables[name]
+    without: Mapping[str, str] = {k: v for k, v in table.properties.items() if k != KEYS.chain}
+    if chain_of(replace(table, properties=without)) is not None:
+        world.catalog.tables[name] = replace(table, properties=without)
+        world.reasons.add("property lost")
+
+
+@event("catalog away", 0.1)
+def _catalog_away(world: World) -> None:
+    world.catalog.away_until = world.hub.now + int(world.hub.random.random() * 20_000)
+
+
+@event("rolled back", 0.01)
+def _roll_back(world: World) -> None:
+    if world.catalog.roll_back(_table(world)):
+        world.reasons.add("rolled back")
+
+
+@event("table recreated", 0.005)
+def _recreate_table(world: World) -> None:
+    world.catalog.recreate(_table(world))
+    world.reasons.add("table recreated")
+
+
+def _table(world: World) -> str:
+    return world.hub.random.choice(list(world.catalog.tables))
+
+
+# --- topics and checkpoints ------------------------------------------------------------------------------------------
+
+
+@event("retention", 0.15)
+def _retention(world: World) -> None:
+    """What every table has."""
+    tp = world.hub.random.choice(every_partition(world))
+    world.kafka.expire(tp, max(world.kafka.log(tp).start, world.landed(tp)), lossy=False)
+
+
+@event("records lost", 0.02)
+def _lossy_retention(world: World) -> None:
+    """What some table may not have."""
+    tp = world.hub.random.choice(every_partition(world))
+    log = world.kafka.log(tp)
+    world.kafka.expire(tp, log.start + int(world.hub.random.random() * (log.end - log.start + 1)), lossy=True)
+
+
+@event("topic recreated", 0.01)
+def _recreate(world: World) -> None:
+    world.recreate(world.hub.random.choice(list(world.routes)))
+
+
+@event("partition added", 0.05)
+def _add_partition(world: World) -> None:
+    if len(world.kafka.all()) < 6:
+        world.kafka.add_partition(world.hub.random.choice(list(world.routes)))
+
+
+@event("checkpoint lost", 0.05)
+def _lose_checkpoint(world: World) -> None:
+    """Between two starts."""
+    if not world.drivers:
+        world.checkpoint = Checkpoint()
+
+
+@event("checkpoint restored", 0.05)
+def _restore_checkpoint(world: World) -> None:
+    """An older copy, between two starts."""
+    if not world.drivers and world.checkpoint.offsets:
+        keep = int(world.hub.random.random() * len(world.checkpoint.offsets))
+        world.checkpoint = world.checkpoint.copy_until(keep)

@@ -1,0 +1,163 @@
+"""What must hold after every commit, of a table or of a transaction, and at the end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+from chsink.mirror.events import CommitToTable, DataWritten
+from chsink.mirror.tables import VALID_THROUGH, MirrorTable
+from chsink.statemachine.commit.chain import Chain, read_chain
+from chsink.statemachine.ranges import TopicPartition
+from tests.mirror_sim.broker import CONTROL, GROUP, Transaction
+from tests.mirror_sim.job import KEYS, reference
+from tests.sim.hub import Violation
+from tests.sim.kafka import uid_of
+
+if TYPE_CHECKING:
+    from tests.mirror_sim.catalog import Metadata
+    from tests.mirror_sim.world import World
+
+INVARIANTS = (
+    "at_most_once",
+    "chain_is_content",
+    "group_follows",
+    "nothing_forgotten",
+    "repair_justified",
+    "snapshot_has_files",
+    "valid_through",
+    "what_is_said_is_so",
+    "halt_justified",
+    "complete_at_rest",
+    "progress",
+    "no_defect",
+)
+GROUP_FAULTS = {"group lost", "group set back", "group set forward"}
+EVENT_FAULTS = {
+    *GROUP_FAULTS,
+    *("control topic lost", "control topic truncated", "control group set forward"),
+    *("two drivers", "table commit late", "property lost"),
+}
+"""After which a range may have to be read again."""
+
+
+STALE = {"table commit late", "two drivers", "property lost"}
+"""A chain may be set back over units without files."""
+
+
+def table_committed(world: World, name: str, before: Metadata, after: Metadata) -> None:
+    """A commit of the mirror was applied."""
+    if after.head != before.head:
+        snap = after.snaps[after.head or 0]
+        world.hub.counts["outcome snapshot"] += 1
+        if not snap.added:
+            raise Violation("snapshot_has_files", f"{name}: snapshot {snap.snapshot_id} has none")
+        parent = before.snaps.get(snap.parent_snapshot_id or 0)
+        base = before.held if parent is None else parent.held
+        doubled = sorted(uid for uid in snap.added if uid in base or snap.added.count(uid) > 1)
+        if doubled:
+            raise Violation("at_most_once", f"{name}: {doubled} landed again")
+    else:
+        world.hub.counts["outcome move"] += 1
+    chain = chain_of(after)
+    if chain is None:
+        return
+    for tp, link in chain.links.items():
+        _holds_its_link(world, name, after, tp, (link.topic_id, link.origin, link.until))
+    if after.head != before.head:
+        _valid_through(world, name, after, chain)
+
+
+def chain_of(metadata: Metadata) -> Chain | None:
+    """As production code reads it."""
+    reader = MirrorTable(cast("Any", None), "", KEYS)
+    table = cast("Any", type("Table", (), {"metadata": metadata}))
+    return read_chain(reader._view(table)).chain
+
+
+def _uids(world: World, tp: TopicPartition, topic_id: str, start: int, end: int) -> set[int]:
+    serial = int(topic_id.removeprefix("id"))
+    archive = world.kafka.lives[serial].logs[tp.partition].archive
+    return {uid_of(serial, tp.partition, offset) for offset in archive if start <= offset < end}
+
+
+def _holds_its_link(world: World, name: str, table: Metadata, tp: TopicPartition, link: tuple[str, int, int]) -> None:
+    topic_id, origin, until = link
+    whole = _uids(world, tp, topic_id, 0, 1 << 40) & table.held
+    said = _uids(world, tp, topic_id, origin, until)
+    if whole != said:
+        lacks, more = sorted(said - whole), sorted(whole - said)
+        raise Violation("chain_is_content", f"{name} {tp}: [{origin}, {until}) lacks {lacks}, and there is {more}")
+
+
+def _valid_through(world: World, name: str, table: Metadata, chain: Chain) -> None:
+    snap = table.snaps[table.head or 0]
+    text = snap.properties.get(VALID_THROUGH)
+    if text is None:
+        return
+    world.hub.counts["outcome valid through"] += 1
+    for tp, link in chain.links.items():
+        known = _uids(world, tp, link.topic_id, link.origin, 1 << 40)
+        late = sorted(uid for uid in known - table.held if world.kafka.times[uid] < int(text))
+        if late:
+            raise Violation("valid_through", f"{name} says {text}, and lacks {late}")
+
+
+def transaction_committed(world: World, transaction: Transaction) -> None:
+    """Kafka decided to commit."""
+    for payload in transaction.payloads:
+        if isinstance(payload, CommitToTable) and payload.snapshot_id not in world.catalog.snapshots:
+            raise Violation("what_is_said_is_so", f"no snapshot {payload.snapshot_id} was ever made")
+        if isinstance(payload, DataWritten):
+            world.hub.counts["outcome unit in parts"] += payload.tag is not None and payload.tag.parts > 1
+    if not transaction.offsets and any(isinstance(p, DataWritten) for p in transaction.payloads):
+        world.hub.counts["outcome read again"] += 1
+        if not world.reasons & EVENT_FAULTS:
+            raise Violation("repair_justified", f"{transaction.payloads[0]}")
+    for tp, offset in transaction.offsets.get(f"{GROUP}-control", {}).items():
+        _nothing_forgotten(world, tp, offset)
+
+
+def _nothing_forgotten(world: World, tp: TopicPartition, offset: int) -> None:
+    if world.reasons & {"control topic lost", "control group set forward", *STALE}:
+        return  # the offset may be that of another topic, and a property may have been set back
+    references = {(r.namespace, r.name): name for name in world.catalog.tables for r in [reference(name)]}
+    for payload in world.broker.payloads(tp.partition, offset):
+        if not isinstance(payload, DataWritten) or payload.tag is None or not payload.files:
+            continue
+        name, tag = references[payload.table.namespace, payload.table.name], payload.tag
+        chain = chain_of(world.catalog.tables[name])
+        link = None if chain is None else chain.links.get(TopicPartition(tag.topic, tag.partition))
+        if link is not None and link.until <= tag.start and tag.topic_id == link.topic_id:
+            raise Violation("nothing_forgotten", f"{CONTROL}-{tp.partition} below {offset}: {name} lacks {tag}")
+
+
+def group_moved(world: World, transaction: Transaction, group: str) -> None:
+    """The group's offsets move now."""
+    if group != GROUP or world.reasons & GROUP_FAULTS:
+        return
+    before = world.broker.groups.get(group, {})
+    for tp, after in transaction.offsets[group].items():
+        at = before.get(tp)
+        tags = [p.tag for p in transaction.payloads if isinstance(p, DataWritten) and p.tag is not None]
+        mine = [t for t in tags if TopicPartition(t.topic, t.partition) == tp]
+        if not mine and at is None:
+            continue
+        lacking = [name for name in world.routes[tp.topic] if not any(t.unit.endswith(f"/{name}") for t in mine)]
+        if lacking or any((t.start, t.until) != (at, after) for t in mine):
+            raise Violation("group_follows", f"{tp} moves from {at} to {after} with {mine}, without {lacking}")
+
+
+def at_rest(world: World) -> str:
+    """What a table lacks; "" when it has all."""
+    for topic, names in world.routes.items():
+        serial = world.kafka.topics[topic].serial
+        for tp in (t for t in world.kafka.all() if t.topic == topic):
+            for name in names:
+                chain = chain_of(world.catalog.tables[name])
+                link = None if chain is None else chain.links.get(tp)
+                if link is None:
+                    return f"{name} does not know {tp}"
+                lacks = _uids(world, tp, f"id{serial}", link.origin, 1 << 40) - world.catalog.tables[name].held
+                if lacks:
+                    return f"{name} lacks {sorted(lacks)[:5]} of {tp}"
+    return ""

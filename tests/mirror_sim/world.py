@@ -1,0 +1,241 @@
+"""One world of the mirror: its services, its processes and what happens to them.  Built from a seed."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from itertools import count
+from random import Random
+from typing import Any
+
+from chsink.errors import ChsinkError, HaltError
+from chsink.errors import services as errors
+from chsink.mirror import worker
+from chsink.mirror.control import Unanswered
+from chsink.mirror.coordinator import Halted
+from chsink.statemachine.commit.rounds import Pace
+from chsink.statemachine.commit.rules import CommitHalt
+from chsink.statemachine.ranges import TopicPartition
+from tests.mirror_sim import oracle
+from tests.mirror_sim.broker import CONTROL, Broker
+from tests.mirror_sim.catalog import SimCatalog
+from tests.mirror_sim.events import EVENTS
+from tests.mirror_sim.job import every_partition, start_driver
+from tests.mirror_sim.spark import Attempt, SimFiles
+from tests.sim.checkpoint import Checkpoint, SparkDied
+from tests.sim.hub import Group, Hub, Violation
+from tests.sim.kafka import Kafka, uid_of
+
+WORLD_STEPS = 1500
+CALM_STEPS = 20_000
+REST_STEPS = 200
+EVENT_RATE = 0.05
+JUSTIFIED: dict[str, set[str]] = {
+    CommitHalt.ROLLED_BACK: {"rolled back"},
+    CommitHalt.TABLE_RECREATED: {"table recreated"},
+    CommitHalt.CHAIN_MISSING: {"table recreated"},
+    CommitHalt.TOPIC_RECREATED: {"topic recreated"},
+}
+"""What a halt needs."""
+
+
+class Topics(Kafka):
+    """The source topics, as an admin client shows them, and when each record was written."""
+
+    def __init__(self, hub: Hub, topics: dict[str, int], broker: Broker) -> None:
+        self.times: dict[int, int] = {}
+        self.broker = broker
+        super().__init__(hub, topics)
+
+    def _ask(self) -> None:
+        try:
+            self.broker.ask()
+        except Unanswered as error:
+            raise errors.KAFKA_UNAVAILABLE(bootstrap="sim", reason=str(error)) from error
+
+    def topic_ids(self, topics: Iterable[str]) -> dict[str, str | None]:
+        """See :class:`chsink.ports.KafkaCluster`."""
+        self._ask()
+        return {t: f"c{self.broker.life}" if t == CONTROL else self.topics[t].id for t in sorted(topics)}
+
+    def append(self, tp: TopicPartition, count: int) -> None:
+        """So many records, written now."""
+        log, serial = self.log(tp), self.topics[tp.topic].serial
+        for offset in range(log.end, log.end + count):
+            self.times[uid_of(serial, tp.partition, offset)] = self.hub.now
+        super().append(tp, count)
+
+
+class World:
+    """``run`` lets it go on for so many steps and then brings it to rest."""
+
+    def __init__(self, seed: int, allowed: frozenset[int] | None = None) -> None:
+        self.hub = hub = Hub(seed, allowed)
+        shape = Random(f"mirror {seed}")
+        topics = {f"t{n}": shape.randint(1, 2) for n in range(shape.choice([1, 1, 2]))}
+        tables = [f"db.{name}" for name in "ab"[: shape.choice([1, 1, 2])]]
+        self.routes = {topic: tuple(tables[: shape.randint(1, len(tables))]) for topic in topics}
+        used = {name for names in self.routes.values() for name in names}
+        self.broker = Broker(hub, shape.randint(1, 3))
+        self.kafka = Topics(hub, topics, self.broker)
+        self.catalog = SimCatalog(hub, sorted(used))
+        self.pace = Pace(shape.choice([3_000, 10_000]), shape.choice([1_000, 4_000]), shape.choice([4, 1000]))
+        self.limit = shape.randint(3, 12)
+        self.rows_each = shape.choice([2, 1000])
+        self.part_bytes = shape.choice([300, 600_000])
+        self.shape = shape
+        self.checkpoint = Checkpoint()
+        self.drivers: list[Group] = []
+        self.executors: dict[int, Attempt] = {}
+        self.reasons: set[str] = set()
+        self.starts = 0
+        self.over: str | None = None
+        self.ids = count(1)
+        self.broker.watch = self._kept(partial(oracle.transaction_committed, self))
+        self.broker.moved = self._kept(partial(oracle.group_moved, self))
+        self.catalog.committed = self._kept(partial(oracle.table_committed, self))
+        self.catalog.late = partial(self.reasons.add, "table commit late")
+        hub.died = self.died
+
+    def _kept(self, check: Callable[..., None]) -> Callable[..., None]:
+        """Production code takes whatever a catalog raises for an answer that was lost: the hub keeps what broke."""
+
+        def checked(*arguments: Any) -> None:
+            try:
+                check(*arguments)
+            except Violation as broken:
+                self.hub.failure = self.hub.failure or broken
+                raise
+
+        return checked
+
+    # --- running ------------------------------------------------------------------------------------------------------
+
+    def run(self, steps: int) -> None:
+        """Raises Violation.  Ends at rest, or at a halt with a reason."""
+        with self.watched():
+            self.start_driver()
+            self._run(steps)
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """Ids are the same in every run of a seed, files are the catalog's; at the end every process is gone."""
+        uuid4, module = uuid.uuid4, vars(worker)
+        kept = {name: module[name] for name in ("Files", "split")}
+        uuid.uuid4 = lambda: uuid.UUID(int=next(self.ids) << 64)
+        module["Files"] = lambda _metadata, _io, attempt: SimFiles(self, attempt)
+        module["split"] = partial(kept["split"], limit=self.part_bytes)
+        try:
+            yield
+        finally:
+            uuid.uuid4 = uuid4
+            module.update(kept)
+            for group in [*self.drivers, *(attempt.group for attempt in self.executors.values())]:
+                self.hub.kill(group)
+
+    def _run(self, steps: int) -> None:
+        hub = self.hub
+        while hub.steps < steps and self.over is None:
+            if hub.random.random() < EVENT_RATE:
+                self._event()
+            if not hub.step():
+                self.start_driver()
+        hub.calm = True
+        self.broker.away_until = self.catalog.away_until = 0
+        rest = 0
+        while self.over is None and rest < REST_STEPS:
+            lacks = oracle.at_rest(self) if hub.steps % 10 == 0 or rest else "not asked"
+            rest = 0 if lacks else rest + 1
+            if hub.steps > steps + CALM_STEPS:
+                raise Violation("complete_at_rest", f"after {CALM_STEPS} calm steps: {oracle.at_rest(self)}")
+            if not hub.step():
+                self.start_driver()
+        hub.counts["world at rest" if self.over is None else f"world over {self.over}"] += 1
+
+    def _event(self) -> None:
+        """Something happens outside: most often records are produced."""
+        hub = self.hub
+        if hub.random.random() < 0.4:
+            self.kafka.produce(hub.random.choice(self.kafka.all()))
+        else:
+            EVENTS[int(hub.random.random() * len(EVENTS))](self)
+
+    # --- processes ----------------------------------------------------------------------------------------------------
+
+    def start_driver(self) -> None:
+        """Start the mirror."""
+        if self.over is not None:
+            return
+        self.starts += 1
+        if self.drivers:
+            self.reasons.add("two drivers")
+        group = Group(f"driver{self.starts}")
+        self.drivers.append(group)
+        start_driver(self, group)
+
+    def starting(self) -> str:
+        """The source's ``startingOffsets`` for a new checkpoint: anything that a person may choose."""
+        self.hub.pause()
+        which, found = self.hub.random.choice(["earliest", "anywhere"]), dict[str, dict[str, int]]()
+        for tp in every_partition(self):
+            log = self.kafka.log(tp)
+            at = log.start if which == "earliest" else log.start + int(self.hub.random.random() * (log.end - log.start))
+            found.setdefault(tp.topic, {})[str(tp.partition)] = at
+        return json.dumps(found)
+
+    def ended(self, error: Exception) -> None:
+        """A process ended with this error."""
+        name = error.why if isinstance(error, Halted) else error.id if isinstance(error, ChsinkError) else ""
+        self.hub.counts[f"outcome {name or type(error).__name__}"] += 1
+        if isinstance(error, HaltError | Halted):
+            if not self.reasons & JUSTIFIED.get(name, set()):
+                raise Violation("halt_justified", f"{type(error).__name__} {error}; reasons: {sorted(self.reasons)}")
+            self.over = name
+        if isinstance(error, SparkDied) and error.why == "data loss":
+            self.checkpoint = Checkpoint()
+
+    def kill(self, group: Group) -> None:
+        """SIGKILL."""
+        self.hub.kill(group)
+        self.died(group)
+
+    def died(self, group: Group) -> None:
+        """The process is gone: its tasks die with it or live on, and it is started again."""
+        attempt = self.executors.get(id(group))
+        self.gone(group)
+        if attempt is not None:
+            if attempt.driver.alive:
+                attempt.lost()
+            return
+        for other in [a for a in self.executors.values() if a.driver is group]:
+            if self.hub.random.random() < 0.5:
+                self.hub.kill(other.group)
+                self.gone(other.group)
+        if not self.drivers:
+            self.start_soon()
+
+    def gone(self, group: Group) -> None:
+        """The process is not there any more."""
+        if group in self.drivers:
+            self.drivers.remove(group)
+        self.executors.pop(id(group), None)
+
+    def start_soon(self) -> None:
+        """Somebody starts it."""
+        self.hub.after(int(self.hub.random.random() * 10_000), self.start_driver)
+
+    # --- what is known ------------------------------------------------------------------------------------------------
+
+    def recreate(self, topic: str) -> None:
+        """The topic is deleted and made again."""
+        self.kafka.recreate(topic)
+        self.reasons.add("topic recreated")
+
+    def landed(self, tp: TopicPartition) -> int:
+        """Up to where every table of the topic has it."""
+        chains = [oracle.chain_of(self.catalog.tables[name]) for name in self.routes[tp.topic]]
+        links: list[Any] = [None if chain is None else chain.links.get(tp) for chain in chains]
+        return min((0 if link is None else link.until) for link in links)
