@@ -11,7 +11,7 @@ from chsink.clickhouse.checks.examine import ClickHouseChecks, Records, Written
 from chsink.clickhouse.checks.servers import check_grants
 from chsink.connect import Services
 from chsink.doctor.run import stop_at_errors
-from chsink.errors import ChsinkError
+from chsink.errors import ChsinkError, preflight
 from chsink.findings import Finding, guarded
 from chsink.formats.registry import reads_value
 from chsink.kafka.checks import topics_findings
@@ -33,7 +33,9 @@ def all_findings(services: Services, written: Written | None = None) -> Iterator
     yield from clickhouse.servers()
     if clickhouse.complete:
         yield from clickhouse.tables()
-    yield from guarded("the state store", partial(_store, services, bool(clickhouse.answering)))
+    for finding in guarded("the state store", partial(_store, services, bool(clickhouse.answering))):
+        if not (clickhouse.login_refused and finding.id == preflight.LOGIN_REFUSED.id):  # it is the same user
+            yield finding
     records = _records(services)
     kafka_answers = yield from topics_findings(services.kafka, config.topics, records or {}, services.clock.now_ms())
     if clickhouse.complete and records is not None:

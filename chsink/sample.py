@@ -6,6 +6,7 @@ reported at once: column, reason, how many, and where the first one is; never a 
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
@@ -33,6 +34,8 @@ K = TypeVar("K")
 Progress = Callable[[str, int, int], None]
 """Called with the topic, how many of its partitions are done, and how many it has."""
 
+_PLACE = re.compile(r" at byte \d+$")
+"""Where in a record it is wrong: another place in each record, for one reason."""
 MAX_NAMED = 50
 """Unknown fields that are named, the most frequent first: records whose keys are data would name thousands."""
 
@@ -71,7 +74,7 @@ class Sample:
         for bad in prepared.rejected:
             if bad.tombstone and self.skip_tombstones:
                 continue
-            _count(self.bad, (bad.column, bad.reason), records, bad.row)
+            _count(self.bad, (bad.column, _PLACE.sub("", bad.reason)), records, bad.row)
         if self.route.format == "json":
             self._fields(records)
 
@@ -123,7 +126,7 @@ class Sample:
     def _unknown(self, place: Mapping[str, str]) -> Iterator[Finding]:
         columns = [c.name for c in self.table.insertable]
         for name, seen in sorted(self.unknown.items(), key=lambda item: -item[1].count)[:MAX_NAMED]:
-            near = get_close_matches(name, columns, n=1)
+            near = [c for c in columns if c.casefold() == name.casefold()] or get_close_matches(name, columns, n=1)
             of = {"field": name, "count": seen.count, "records": self.records, "first": seen.first}
             if near:
                 yield found(Severity.WARNING, values.SAMPLE_MISSPELT, column=near[0], **of, **place)

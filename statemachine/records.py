@@ -123,6 +123,10 @@ class StateRecord:
         """Whether the record is of the topic with this id, or of one whose id its brokers did not give."""
         return self.topic_id in (None, topic_id)
 
+    def is_of_another(self, topic_id: str | None) -> bool:
+        """Whether this id, if the brokers give one, shows that the recorded topic was deleted."""
+        return topic_id is not None and not self.may_belong_to(topic_id)
+
     def processed(self, asked: OffsetRange) -> bool:
         """Whether every offset of ``asked`` lies in the processed region, recorded gaps excluded."""
         if not OffsetRange(self.first, self.start).covers(asked):

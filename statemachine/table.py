@@ -111,7 +111,7 @@ class Situation:
     @property
     def id_differs(self) -> bool:
         """Two ids that are known, and not the same."""
-        return self.facts.topic_id is not None and not self.r.may_belong_to(self.facts.topic_id)
+        return self.r.is_of_another(self.facts.topic_id)
 
     @property
     def changed(self) -> str:

@@ -122,11 +122,12 @@ def resend(
     record: StateRecord,
     said: Announcement,
     *,
+    most: int,
     epoch: int,
     attempt: str,
 ) -> StateRecord:
     """None of the announced range is there: announce it again under a new nonce, so under tokens that were never sent,
-    and cut as new ranges are.
+    and cut as new ranges are.  Of more offsets than ``most`` only the first are announced: what follows is new again.
 
     The old tokens may still be remembered for rows that somebody has removed since; pieces under them would be dropped.
     ``said.before_at`` is now, by a clock that may lag behind the driver's.
@@ -137,6 +138,7 @@ def resend(
         epoch=epoch,
         attempt=attempt,
         nonce=attempt,
+        end=min(record.end, record.start + most),
         topic_id=said.topic_id,
         chunk_offsets=said.chunk_offsets,
         layout=said.layout,

@@ -29,7 +29,6 @@ from chsink.batch.recheck import check_readable, check_same_topics, check_still_
 from chsink.batch.roles import ExactReads, Observer, PieceRunner, Window
 from chsink.batch.rounds import Pace
 from chsink.errors import HaltError, PreflightError, halts
-from chsink.errors.several import several
 from chsink.ports import Clock, KafkaCluster
 from chsink.statemachine import rounds, writes
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
@@ -94,22 +93,6 @@ class Driver:
         with asking_target():
             for topic, numbers in unknown.items():
                 self.window.check_nothing_landed(topic, self.routes[topic].table, numbers)
-
-    def check_logs(self) -> None:
-        """HaltError CHS-301 for a log that ends before what landed.  Spark itself would only report missing
-        offsets, with any checkpoint, and suggest ignoring them.
-        """
-        ids = self.kafka.topic_ids(self.routes)
-        announced = {k.topic_partition: r for k, r in self.ledger.records.items() if r.end}
-        same = {tp: r for tp, r in announced.items() if tp.topic in ids and ids[tp.topic] == r.topic_id}
-        ends = self.kafka.log_ends(same) if same else {}
-        halted = [
-            halts.LOG_SHRANK(tp=tp, detail=f"it ends at {end}, the recorded range is {same[tp].range}")
-            for tp, end in ends.items()
-            if end < same[tp].end
-        ]
-        if halted:
-            raise several(halted)
 
     def check_owned(self) -> None:
         """FencedError CHS-801 when a newer driver owns the sink."""

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from chsink.errors import ChsinkError, HaltError, services
 from chsink.errors.catalogue import CATALOGUE
-from chsink.errors.several import several
+from chsink.errors.several import raise_all
 from chsink.ports import ServerRefused, Unanswered
 from chsink.statemachine.ranges import TopicPartition
 from chsink.statemachine.records import StateKey
@@ -50,8 +50,7 @@ class Halts:
 
     def raise_all(self) -> None:
         """Raise all of them as one error, if there is any."""
-        if self._by_key:
-            raise several(list(self._by_key.values()))
+        raise_all(list(self._by_key.values()))
 
 
 @contextmanager

@@ -1,14 +1,31 @@
-"""Does Kafka still hold what is about to be announced, or what was read?  Is it still the same topic?"""
+"""Does Kafka still hold what landed, what is about to be announced, or what was read?  Is it still the same topic?"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 
 from chsink.errors import ChsinkError, halts
-from chsink.errors.several import several
+from chsink.errors.several import raise_all
 from chsink.ports import KafkaCluster, TopicIds
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from chsink.statemachine.records import StateKey, StateRecord
+
+
+def check_logs(kafka: KafkaCluster, topics: Collection[str], records: Mapping[StateKey, StateRecord]) -> None:
+    """CHS-301 for logs of these topics that end before what landed.  Spark itself would only report missing offsets,
+    with any checkpoint, and suggest ignoring them.
+    """
+    ids = kafka.topic_ids(topics)
+    announced = {k.topic_partition: r for k, r in records.items() if r.end}
+    same = {tp: r for tp, r in announced.items() if tp.topic in ids and ids[tp.topic] == r.topic_id}
+    ends = kafka.log_ends(same) if same else {}
+    raise_all(
+        [
+            halts.LOG_SHRANK(tp=tp, detail=f"it ends at {end}, the recorded range is {same[tp].range}")
+            for tp, end in ends.items()
+            if end < same[tp].end
+        ]
+    )
 
 
 def check_readable(kafka: KafkaCluster, planned: Mapping[TopicPartition, OffsetRange]) -> None:
@@ -25,7 +42,7 @@ def check_readable(kafka: KafkaCluster, planned: Mapping[TopicPartition, OffsetR
         elif starts[tp] > offsets.start:
             gone = OffsetRange(offsets.start, min(starts[tp], offsets.end))
             found.append(halts.PLAN_NOT_HELD(tp=tp, planned=offsets, gone=gone, start=starts[tp]))
-    _raise(found)
+    raise_all(found)
 
 
 def check_still_held(kafka: KafkaCluster, landed: Mapping[StateKey, StateRecord]) -> dict[TopicPartition, int]:
@@ -43,7 +60,7 @@ def check_still_held(kafka: KafkaCluster, landed: Mapping[StateKey, StateRecord]
         elif ends[key.topic_partition] < record.end:
             detail = f"Kafka's log ends at {ends[key.topic_partition]}, before the end of {record.range}"
             found.append(halts.IN_DOUBT_LOST(tp=key.topic_partition, detail=detail))
-    _raise(found)
+    raise_all(found)
     return starts
 
 
@@ -60,10 +77,4 @@ def check_same_topics(kafka: TopicIds, landed: Mapping[StateKey, StateRecord]) -
             halt = halts.TOPIC_ID_KNOWN_UNKNOWN if None in (now, record.topic_id) else halts.IN_DOUBT_LOST
             detail = f"the topic's id changed from {record.topic_id} to {now} while {record.range} was read"
             found.append(halt(tp=key.topic_partition, detail=detail))
-    _raise(found)
-
-
-def _raise(found: Sequence[ChsinkError]) -> None:
-    """All of them as one error: a person learns of each topic-partition at once."""
-    if found:
-        raise several(found)
+    raise_all(found)

@@ -187,14 +187,12 @@ def recover(  # noqa: PLR0917 - options of a command
     Do not recover a topic that was deleted and created again since its rows landed: rows do not show which topic they
     came from, and records of the new topic would be skipped.
     """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
-    from chsink.errors.several import several
+    from chsink.errors.several import raise_all
     from chsink.recovery.recover import Accepted, survey, write
 
     with _services(load_config(config, assignments)) as services:
         found = survey(services, typer.echo, Accepted(accept_removed, accept_holes), replace=replace)
-        refused = [one.refusal for one in found if one.refusal is not None]
-        if refused:
-            raise several(refused)
+        raise_all([one.refusal for one in found if one.refusal is not None])
         _print_found(found)
         if not found:
             return

@@ -15,6 +15,7 @@ from chsink.batch.driver import Destination, Driver
 from chsink.batch.ledger import Ledger
 from chsink.batch.model import Assignment
 from chsink.batch.reader import ReadPlan, Span
+from chsink.batch.recheck import check_logs
 from chsink.batch.roles import Landing, Observer, TaskBody
 from chsink.clickhouse.cluster import Cluster
 from chsink.clickhouse.pieces import PieceTask
@@ -45,7 +46,7 @@ def open_landing(
     driver.claim(cluster.layouts)
     owner = driver.ledger.owner
     log.info("claimed", epoch=owner.epoch, driver=owner.driver, store=store.name)
-    driver.check_logs()
+    check_logs(kafka, driver.routes, driver.ledger.records)
     return Landing(driver, tasks)
 
 

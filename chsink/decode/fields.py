@@ -24,8 +24,10 @@ from chsink.decode.documents import DynamicCodec, JsonCodec
 from chsink.decode.wire import codec_for
 from chsink.errors import values
 
-MISSING = "missing, and the column has no DEFAULT and is not Nullable"
-UNREACHABLE = "missing, and ClickHouse does not apply the DEFAULT of an Array, Map or JSON column to a single row"
+MISSING = "missing or null, and the column has no DEFAULT and is not Nullable"
+UNREACHABLE = (
+    "missing or null, and ClickHouse does not apply the DEFAULT of an Array, Map or JSON column to a single row"
+)
 LENGTHS = "the arrays of a Nested column differ in length"
 
 

@@ -19,7 +19,8 @@ LOG_SHRANK = Entry(
     HaltError,
     "{tp}: Kafka's log ends before offsets that already landed ({detail})",
     "Kafka lost records; to continue with the topic as it is, stop the job, run `chsink state reset {arguments}`, "
-    "and " + _NEW_CHECKPOINT,
+    'set kafka.starting_offsets = "earliest" ("latest" would skip the records that it holds now), and '
+    + _NEW_CHECKPOINT,
     runbook="First find the cause, for example an unclean leader election. After the reset and before the start, "
     "delete the rows of the offsets that will be read again, also from the targets of dependent views; otherwise they "
     "land twice.",
@@ -61,8 +62,9 @@ CHECKPOINT_BEFORE_RESET = Entry(
     "CHECKPOINT_BEFORE_RESET",
     "CHS-302",
     HaltError,
-    "{tps}: the state was reset, but the query of checkpoint {checkpoint} has already read its records",
-    "set sink.checkpoint to a new folder: with this one, the records from before the reset would not be read again",
+    "{tps}: the state was reset, but the query of checkpoint {checkpoint} has already read records from before the "
+    "reset",
+    "set sink.checkpoint to a new folder: with this one, these records would not be read again",
 )
 TOPIC_RECREATED = Entry(
     "TOPIC_RECREATED",

@@ -34,6 +34,12 @@ def several(errors: Sequence[ChsinkError]) -> ChsinkError:
     return whole
 
 
+def raise_all(errors: Sequence[ChsinkError]) -> None:
+    """Raise the errors as one, if there is any."""
+    if errors:
+        raise several(errors)
+
+
 def _merged(alike: Sequence[ChsinkError]) -> ChsinkError:
     first = alike[0]
     if len(alike) == 1:

@@ -11,7 +11,8 @@ BAD_VALUE = Entry(
     BadValueError,
     "a record does not fit its table: {first}",
     'set errors.on_bad_value = "skip" to skip such records (errors.on_tombstone = "skip" for null values only); or '
-    "change the column, then run `chsink state resolve {arguments} --resend`",
+    "change the column, make sure that no process of the job is running, executors included, and run `chsink state "
+    "resolve {arguments} --resend --senders-gone`",
 )
 UNSUPPORTED_COLUMN = Entry(
     "UNSUPPORTED_COLUMN",

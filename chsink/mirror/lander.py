@@ -9,7 +9,7 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -160,10 +160,13 @@ class MirrorTasks:
 
 
 class MirrorLander:
-    """:class:`chsink.batch.roles.Lander` of the mirror.  Start a coordinator before it: that settles the group."""
+    """:class:`chsink.batch.roles.Lander` of the mirror.  Start a coordinator before it: that settles the group.
 
-    def __init__(self, feeds: Feeds) -> None:
-        self.feeds = feeds
+    ``landed`` receives what was handed over, once that is confirmed.
+    """
+
+    def __init__(self, feeds: Feeds, *, landed: Callable[[Sequence[Ack]], None] = lambda _: None) -> None:
+        self.feeds, self._landed = feeds, landed
         self._group = feeds.names.offsets()
         self._reads: ExactReads[Share] | None = None
 
@@ -221,3 +224,4 @@ class MirrorLander:
         for share in shares:
             if share.topic_partition not in seen:
                 self.feeds.hand_over(share, ())
+        self._landed(acks)

@@ -61,9 +61,7 @@ class JobObserver:
         self.metrics.landed(acks)
         sums = total(acks)
         phases = {f"{name}_s": round(seconds, 3) for name, seconds in self._times.items()}
-        for chunk in (c for ack in acks for c in ack.chunks if c.skipped):
-            self._skipped.add(chunk.skipped, chunk.first_skipped)
-        self._skipped.say()
+        self._skipped.landed(acks)
         odd = {"skipped": sums.skipped, "retries": sums.retries}
         self.log.info("landed", rows=sums.rows, inserts=sums.inserts, **{k: v for k, v in odd.items() if v}, **phases)
         if self._bar and self._task is not None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 import structlog
 
+from chsink.batch.model import Ack
 from chsink.ports import Clock
 
 EVERY_MS: Final = 60_000
@@ -25,6 +27,12 @@ class SkipReport:
         """Count records; ``first`` says which was the first of them, and why."""
         self._first = self._first or first
         self._count += count
+
+    def landed(self, acks: Iterable[Ack]) -> None:
+        """Count what tasks skipped, and :meth:`say` it."""
+        for chunk in (c for ack in acks for c in ack.chunks if c.skipped):
+            self.add(chunk.skipped, chunk.first_skipped)
+        self.say()
 
     def say(self, *, now: bool = False) -> None:
         """Log what was counted, when a minute has passed since the last line, or ``now``."""

@@ -14,7 +14,7 @@ from chsink.batch.halts import asking_target
 from chsink.connect import Services
 from chsink.errors import ChsinkError, halts
 from chsink.errors.services import STILL_INSERTING
-from chsink.errors.several import several
+from chsink.errors.several import raise_all
 from chsink.recovery.change import Change, Make, find
 from chsink.recovery.landed_rows import LandedRows, also_from, count_landed_rows, delete_statement, wait_for_inserts
 from chsink.statemachine import writes
@@ -80,9 +80,9 @@ def plan_resolve(
     ``pipeline`` gives the fingerprint under which the next start will send.  ``say`` hears how far the counting is.
 
     Raises PreflightError CHS-320 when nothing is in doubt there, or one partition is for several tables; with
-    ``resend`` CHS-321 while a task may still send a range, and CHS-322 when one cannot or must not be sent again, or
-    its rows cannot be counted; with ``expired`` CHS-322 for a range of an earlier topic.  The other verdicts are a
-    person's word, and hold where a server of the range is gone.
+    ``resend`` CHS-321 while a task may still send a range, CHS-304 while brokers hide the recorded topic's id, and
+    CHS-322 when a range cannot or must not be sent again, or its rows cannot be counted; with ``expired`` CHS-322 for a
+    range of an earlier topic.  The other verdicts are a person's word, and hold where a server of the range is gone.
     """
     doubtful = _in_doubt(services, topic, partitions, table)
     seen = dict(_count_all(services, doubtful, say))
@@ -143,7 +143,7 @@ def _says(verdict: Verdict, key: StateKey, record: StateRecord, seen: LandedRows
         case "expired":
             yield f"{name}: the part that Kafka no longer holds becomes a gap; the next start lands the rest"
         case "resend":
-            yield f"{name} will be sent again in full by the next start, under new tokens; {seen.sentence}"
+            yield f"{name} will be sent again by the next start, under new tokens; {seen.sentence}"
 
 
 def _landed(record: StateRecord, epoch: int, attempt: str) -> StateRecord:
@@ -165,21 +165,21 @@ def _resend(  # noqa: PLR0917 - the last three are given by who carries it out
     one, ids = {key: record}, services.kafka.topic_ids([key.topic])  # before its log is asked: it may be recreated
     refused = list(_unreadable(services, one))
     refused = refused or _rows_refused(one, {key: count_landed_rows(services, key, record)})
-    if refused:
-        raise several(refused)
+    raise_all(refused)
     window = services.clickhouse.window(lambda _: None)
     with asking_target():
         marks, room = window.marks(key.table), window.room(key.table)
-    fitting = -(-record.range.length // max(1, room.chunks // ranges))
+    chunk_offsets = services.config.clickhouse.chunk_offsets
     said = writes.Announcement(
         ids[key.topic],
-        max(services.config.clickhouse.chunk_offsets, fitting),
+        chunk_offsets,
         services.clickhouse.layout(services.config.route_of(key.topic)).fingerprint(),
         pipeline,
         services.clock.now_ms(),
         marks,
     )
-    return writes.resend(record, said, epoch=epoch, attempt=attempt)
+    most = max(1, room.chunks // ranges) * chunk_offsets  # smaller chunks are more, and the table remembers so many
+    return writes.resend(record, said, most=most, epoch=epoch, attempt=attempt)
 
 
 # --- what must not be done -------------------------------------------------------------------------------------------
@@ -196,8 +196,7 @@ def _check_resend(
     ]
     refused = refused or list(_unreadable(services, doubtful))
     refused = refused or _rows_refused(doubtful, seen)  # last: nobody is to delete rows of what cannot be sent again
-    if refused:
-        raise several(refused)
+    raise_all(refused)
     if not senders_gone:
         raise halts.SENDERS_MAY_LIVE(ranges=_ranges(doubtful))
 
@@ -208,7 +207,10 @@ def _unreadable(services: Services, doubtful: Doubtful) -> Iterator[ChsinkError]
     starts, ends = services.kafka.log_starts(tps), services.kafka.log_ends(tps)
     for key, record in doubtful.items():
         tp = key.topic_partition
-        if not record.may_belong_to(ids[key.topic]) or starts[tp] > record.start or ends[tp] < record.end:
+        if record.topic_id is not None and ids[key.topic] is None:
+            detail = f"recorded topic id {record.topic_id}, now None"
+            yield halts.TOPIC_ID_KNOWN_UNKNOWN(tp=tp, detail=detail)
+        elif not record.may_belong_to(ids[key.topic]) or starts[tp] > record.start or ends[tp] < record.end:
             yield halts.RESEND_NOT_READABLE(
                 tp=tp, range=record.range, topic_id=ids[key.topic], start=starts[tp], end=ends[tp]
             )
@@ -237,7 +239,7 @@ def _rows_refused(doubtful: Doubtful, seen: Mapping[StateKey, LandedRows]) -> li
 def _check_same_topic(services: Services, doubtful: Doubtful) -> None:
     """Kafka holds nothing of a range whose topic was deleted: the next start would halt again."""
     ids = services.kafka.topic_ids({k.topic for k in doubtful})
-    other = {k: r for k, r in doubtful.items() if not r.may_belong_to(ids[k.topic])}
+    other = {k: r for k, r in doubtful.items() if r.is_of_another(ids[k.topic])}
     if other:
         raise halts.EXPIRED_NOT_HELD(ranges=_ranges(other))
 

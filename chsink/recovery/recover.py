@@ -17,6 +17,7 @@ from chsink.batch.ledger import read_records
 from chsink.clickhouse.shards import RoutedTable, ShardTable
 from chsink.connect import Services
 from chsink.errors import ChsinkError, halts
+from chsink.errors.several import several
 from chsink.notation.metadata_columns import PROBE_COLUMNS
 from chsink.notation.sql import quote_string, quote_table
 from chsink.recovery.change import check_unchanged, claim
@@ -61,10 +62,11 @@ def survey(services: Services, say: Say, accepted: Accepted, *, replace: bool = 
     """Look at every topic-partition without state; with ``replace`` also at those whose table holds rows beyond the
     recorded end, as after an old backup was restored; all others then get new tokens.  Changes nothing.
 
-    Raises PreflightError CHS-330 for a table that cannot tell.
+    Raises PreflightError CHS-330 for tables that cannot tell, with all refusals of theirs: a person decides once.
     """
     stored = read_records(services.store, services.config.sink.name)
     found: list[Recovered] = []
+    refused: list[ChsinkError] = []
     for target in services.clickhouse.targets.values():
         partitions = services.kafka.partitions([target.topic])
         keys = [StateKey(services.config.sink.name, tp.topic, tp.partition, target.name) for tp in partitions]
@@ -76,7 +78,7 @@ def survey(services: Services, say: Say, accepted: Accepted, *, replace: bool = 
             wait_for_any_insert(services, services.config.sink.name, target.topic, target.shards)
         if todo:
             with asking_target():
-                _check_table(target, accepted)
+                refused += _refusals(target, accepted)
         rebuilt: list[Recovered] = []
         for key in todo:
             with asking_target():
@@ -85,6 +87,8 @@ def survey(services: Services, say: Say, accepted: Accepted, *, replace: bool = 
             _say_views(target, say)
         found += rebuilt
         found += [Recovered(k, others[k], others[k].range, others[k].topic_id, kept=True) for k in kept]
+    if refused:
+        raise several([*refused, *(one.refusal for one in found if one.refusal is not None)])
     return found
 
 
@@ -156,7 +160,8 @@ def write(services: Services, found: list[Recovered]) -> dict[StateKey, StateRec
     return changes
 
 
-def _check_table(target: RoutedTable, accepted: Accepted) -> None:
+def _refusals(target: RoutedTable, accepted: Accepted) -> Iterator[ChsinkError]:
+    """Why rows of the table may be gone, unless that is accepted.  Raises where rows cannot be looked for at all."""
     for shard in target.shards:
         missing = set(PROBE_COLUMNS) - {c.name for c in shard.table.columns}
         if missing:
@@ -166,7 +171,7 @@ def _check_table(target: RoutedTable, accepted: Accepted) -> None:
         why = _losing(shard)
         if why is not None and not accepted.removed:
             fix = "add --accept-removed if rows that were removed beyond the last remaining row may be inserted again"
-            raise _cannot(target, shard.url, why, fix)
+            yield _cannot(target, shard.url, why, fix)
 
 
 def _cannot(target: RoutedTable, url: str, why: str, fix: str) -> ChsinkError:
@@ -250,14 +255,18 @@ class _Partition:
         return [OffsetRange(done, seen.range.start), *beyond] if done < seen.range.start else beyond
 
     def _fix(self, lost: int) -> str:
-        """What removes no row comes first where records are left out on purpose."""
+        """The record itself decides.  What removes no row comes first."""
         views = views_of(self._target.shards)
-        delete = f"on each shard: {self._delete_from(lost)}{also_from(views)}, then add --accept-removed"
+        delete = f"on each shard: {self._delete_from(lost)}{also_from(views)}, and add --accept-removed"
         errors = self._services.config.errors
+        left_out = "a filter"
         if "skip" in (errors.on_bad_value, errors.on_tombstone):
-            skipped = "if it was skipped (errors.on_bad_value, errors.on_tombstone), add --accept-holes"
-            return f"{skipped}; if it was lost, {delete}"
-        return f"{delete}; or, if a filter leaves such records out, add --accept-holes"
+            left_out = "errors.on_bad_value, errors.on_tombstone or a filter"
+        return (
+            "look at the record at this offset. If "
+            f"{left_out} leaves it out, add --accept-holes; if it should have a row, delete the rows from there on, "
+            f"{delete}"
+        )
 
     def _next_record(self, after: int) -> int:
         """Where the first record lies that has not landed: markers before it were read over, and a checkpoint knows.

@@ -54,5 +54,4 @@ def _start(
     if record.phase is Phase.EMPTY:
         never_reset = record.incarnation == 0
         return FIRST if record.late or (never_reset and tp.topic in landed) else None
-    now = topic_ids[tp.topic]
-    return record.end if now is None or record.may_belong_to(now) else FIRST
+    return FIRST if record.is_of_another(topic_ids[tp.topic]) else record.end

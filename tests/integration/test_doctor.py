@@ -208,7 +208,9 @@ def test_no_table(bench: Bench) -> None:
 
 def test_a_table_that_does_not_deduplicate(bench: Bench) -> None:
     bench.make_table(engine="ENGINE = MergeTree ORDER BY id")
-    assert bench.doctor().errors == {"CHS-210"}
+    report = bench.doctor()
+    assert report.errors == {"CHS-210"}
+    assert not report.of("CHS-211"), "a table that remembers nothing has no window to compare with"
 
 
 def test_a_volatile_default_and_a_partition_key_on_it(bench: Bench) -> None:
@@ -350,7 +352,9 @@ def test_grants_and_settings_of_the_user(guarded: Bench) -> None:
 def test_a_wrong_user(guarded: Bench) -> None:
     guarded.make_table()
     guarded.user = "nobody"
-    assert "CHS-232" in guarded.doctor().errors
+    report = guarded.doctor()
+    assert "CHS-232" in report.errors
+    assert len(report.of("CHS-232")) == 1, "the state table is on a server that said so already"
 
 
 # --- topics and state ------------------------------------------------------------------------------------------------

@@ -345,7 +345,7 @@ def test_all_partitions_of_a_topic_are_resolved_at_once(
 
     assert result.exit_code == 0, result.output
     for partition in (0, 1):
-        assert f"- {job.topic}-{partition} [0, 15) will be sent again in full by the next start" in result.stdout
+        assert f"- {job.topic}-{partition} [0, 15) will be sent again by the next start" in result.stdout
     job.drain(spark)
     job.check()
     assert error_of(run(job, "resolve", job.topic, "--resend", "--yes")) == "CHS-320"
@@ -637,11 +637,11 @@ def test_a_hole_that_kafka_cannot_explain_is_refused(landed: Job, spark: SparkSe
     for shard in landed.shards:
         command(shard, view)
         command(shard, delete)
-    assert error_of(recover(landed)) == "CHS-330"
 
-    refused = recover(landed, "--accept-removed")
+    refused = recover(landed)
 
-    assert error_of(refused) == "CHS-331"
+    assert error_of(refused) == "CHS-330"
+    assert refused.stderr.count("--accept-removed") > 1, "all that is to be added is named at once"
     assert f"{TopicPartition(landed.topic, 1)} from {table}: offset 11 has no row" in refused.stderr.replace("\n", " ")
     assert f"from the targets of its views: {table}_view)" in refused.stderr.replace("\n", " ")
     assert "never claimed" in run(landed, "show").stdout

@@ -333,7 +333,7 @@ DEFECTS = (
     Defect(
         "state is compared by the topic's name only",
         (
-            Patch(TABLE, "and not self.r.may_belong_to(self.facts.topic_id)", "and self.r.topic_id == 0"),
+            Patch(TABLE, "return self.r.is_of_another(self.facts.topic_id)", "return self.r.topic_id == 0"),
             Patch(RECHECK, "        if now != record.topic_id:", "        if now == 0:"),
         ),
         "after_means_landed",
@@ -471,7 +471,11 @@ DEFECTS = (
     ),
     Defect(
         "a new checkpoint ignores recorded ends",
-        (Patch(STARTING, "    return record.end if now is None or", "    return FIRST if now is None or"),),
+        (
+            Patch(
+                STARTING, "    return FIRST if record.is_of_another(", "    return FIRST if not record.is_of_another("
+            ),
+        ),
         test="tests/unit/spark/test_starting.py",
     ),
     Defect(

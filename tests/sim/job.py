@@ -123,4 +123,4 @@ def _check_existing_rows(services: Services, _stream: StreamShape) -> None:
 
     found = records()
     for target in services.clickhouse.targets.values():
-        raise_first(guarded("rows", partial(existing_rows_findings, found, target, records)))
+        raise_first(guarded("rows", partial(existing_rows_findings, found, target, records, services.clock)))

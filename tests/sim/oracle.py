@@ -246,6 +246,10 @@ def check_forward(old: StateRecord, new: StateRecord, key: str, *, by_person: bo
         raise Violation("state_forward", what)
     if by_person and new.incarnation > old.incarnation:
         return
+    if by_person and old.in_doubt and new.in_doubt and (new.start, new.incarnation) == (old.start, old.incarnation):
+        if new.end > old.end:
+            raise Violation("one_slot", what)
+        return  # sent again, and perhaps only the first part of it
     if old.in_doubt and (new.range != old.range or new.incarnation != old.incarnation):
         raise Violation("one_slot", what)
     if new.incarnation > old.incarnation or old.phase is Phase.EMPTY:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from chsink.clickhouse.landing import present_fingerprint
 from chsink.errors import ChsinkError, FencedError, UnavailableError
-from chsink.errors.several import several
+from chsink.errors.several import raise_all
 from chsink.ports import ServerRefused, Unanswered
 from chsink.recovery import recover
 from chsink.recovery.change import Change, carry_out
@@ -133,9 +133,9 @@ def resolve(world: World, topic: str, partitions: Sequence[int], verdict: Verdic
             return False
         elif error.name == "RESEND_NOT_COUNTED":
             world.hub.sleep(PAUSE_S)
-        elif error.id not in ("CHS-320", "CHS-323"):
+        elif error.id not in ("CHS-304", "CHS-320", "CHS-323"):
             raise Violation("halt_justified", f"resolve --{verdict}: {error}")
-        return error.id != "CHS-320"  # nothing is in doubt any more: the next start says what is left
+        return error.id not in ("CHS-304", "CHS-320")  # the next start says what is left
 
     typed(world, command, follow)
     for tp in unreadable:
@@ -173,9 +173,7 @@ def rebuild(world: World, *, replace: bool) -> None:
     def command(services: Services) -> None:
         said: list[str] = []
         found = recover.survey(services, said.append, recover.Accepted(**accepted), replace=replace)
-        refused = [one.refusal for one in found if one.refusal is not None]
-        if refused:  # all of them are printed
-            raise several(refused)
+        raise_all([one.refusal for one in found if one.refusal is not None])  # all of them are printed
         with world.oracle.consent([one.key for one in found]):
             recover.write(services, found)
         if any("dependent views" in line for line in said):
@@ -186,12 +184,14 @@ def rebuild(world: World, *, replace: bool) -> None:
     def follow(error: ChsinkError) -> bool:
         """All refusals are read before anything is done."""
         refused = error.parts or (error,)
-        if error.name == "TABLE_PROVES_NOTHING" and "--accept-removed" in error.hint:
-            accepted["removed"] = True  # what was removed beyond the last row is to be inserted again
-        elif error.name == "ROWS_PROVE_NOTHING":
-            _follow_rows(world, refused, accepted)
-        elif error.id != "CHS-323":
-            raise CannotHelp
+        of_rows = [part for part in refused if part.name == "ROWS_PROVE_NOTHING"]
+        for part in refused:
+            if part.name == "TABLE_PROVES_NOTHING" and "--accept-removed" in part.hint:
+                accepted["removed"] = True  # what was removed beyond the last row is to be inserted again
+            elif part not in of_rows and part.id != "CHS-323":
+                raise CannotHelp
+        if of_rows:
+            _follow_rows(world, of_rows, accepted)
         return True
 
     typed(world, command, follow, whole=True)

@@ -15,8 +15,8 @@ from tests.sim.hub import Hub
 from tests.sim.oracle import Oracle
 
 TIMEOUT_S = 2.0
-LAGS = 0.3
-"""How often a store that lags answers from an earlier state."""
+LAGS, LAG_MS = 0.3, 3_000
+"""How often a store that lags answers from an earlier state, and how old that may be."""
 T = TypeVar("T")
 
 
@@ -32,7 +32,7 @@ class Store:
         self.lost_state = False
         self.lives = 0
         self.lags = False
-        self.past: list[dict[str, Row]] = []
+        self.past: list[tuple[int, dict[str, Row]]] = []  # until when it was the present state
 
     def apply_create(self, rows: Sequence[Row]) -> Outcome:
         """All or none."""
@@ -51,7 +51,7 @@ class Store:
 
     def _put(self, rows: Sequence[Row]) -> None:
         if self.lags:
-            self.past = [*self.past[-3:], dict(self.rows)]
+            self.past = [*self.past[-3:], (self.hub.now, dict(self.rows))]
         for row in rows:
             self.oracle.stored(self.rows.get(row.key), row)
             self.rows[row.key] = row
@@ -88,10 +88,11 @@ class StoreClient:
         self.hub.pause()
         if self._down("store load"):
             raise StoreUnavailable("no session")
-        if self.store.past and self.hub.random.random() < LAGS:
+        past = [rows for until, rows in self.store.past if until >= self.hub.now - LAG_MS]
+        if past and self.hub.random.random() < LAGS:
             self.hub.counts["outcome load lags"] += 1
-            past = self.hub.random.choice(self.store.past)
-            return {k: row for k, row in past.items() if k == sink or k.startswith(sink + "/")}
+            rows = self.hub.random.choice(past)
+            return {k: row for k, row in rows.items() if k == sink or k.startswith(sink + "/")}
         keys = sorted(k for k in self.store.rows if k == sink or k.startswith(sink + "/"))
         self.hub.random.shuffle(keys)
         if self.hub.random.random() < 0.5:

@@ -92,6 +92,25 @@ def test_fields_without_a_column_are_counted_by_name(sample: Sample) -> None:
     ]
 
 
+def test_one_reason_is_one_finding_wherever_in_a_record_it_is(sample: Sample) -> None:
+    sample.add(records(b"{", b'{"id": 1, ', b'{"id": 1, "na', b"\xff", b"{}\xff"))
+
+    said = [f.sentence for f in sample.findings(SHARDS, skips=False) if f.id == "CHS-507"]
+
+    assert [s.partition(" sampled")[0] for s in said] == ["t: 3 of 5", "t: 2 of 5"]
+
+
+def test_a_field_that_differs_only_in_case_is_misspelt(sample: Sample) -> None:
+    sample.add(records({"ID": 1, "NAME": "x", "flag": 0}))
+
+    found = [f for f in sample.findings(SHARDS, skips=False) if f.id == "CHS-508"]
+
+    assert [(f.severity, f.sentence.partition(" names this ")[2].split(";")[0]) for f in found] == [
+        (Severity.WARNING, "column id"),
+        (Severity.WARNING, "column name"),
+    ]
+
+
 def test_rows_by_shard(sample: Sample) -> None:
     sample.add(records(*({"id": i, "flag": 0} for i in range(1000))))
 

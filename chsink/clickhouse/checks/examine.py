@@ -42,6 +42,7 @@ class ClickHouseChecks:
         self._written = written
         self._targets: dict[str, RoutedTable] = {}
         self.answering: list[ClickHouseClient] = []
+        self.login_refused = False
 
     def servers(self) -> Iterator[Finding]:
         """Each configured server, and whether this user may set what every insert sets."""
@@ -80,7 +81,7 @@ class ClickHouseChecks:
         if self._config.errors.on_existing_rows == "accept":
             return
         for target in self._targets.values():
-            check = partial(existing_rows_findings, records, target, latest)
+            check = partial(existing_rows_findings, records, target, latest, self._cluster.clock)
             yield from guarded(f"rows of {target.topic} in {target.name}", check)
 
     def windows(self, chunks: Callable[[Collection[str]], tuple[int | None, int]]) -> Iterator[Finding]:
@@ -93,7 +94,7 @@ class ClickHouseChecks:
             by_name.setdefault(target.name, []).append(target)
         for name, targets in by_name.items():
             bound, backlog = chunks([t.topic for t in targets])
-            for shard in targets[0].shards:
+            for shard in (s for s in targets[0].shards if s.table.window_blocks):  # else CHS-210 says so
                 per_block = self._config.clickhouse.settings.get("max_partitions_per_insert_block")
                 if per_block is None:
                     per_block = servers.setting(shard.client, "max_partitions_per_insert_block")
@@ -105,6 +106,7 @@ class ClickHouseChecks:
         ch, margin_s = self._config.clickhouse, self._config.in_doubt.margin_s
         sent = {**ch.settings, **bounded(ch.insert_timeout_s)}
         found = list(guarded(client.url, lambda: servers.server_findings(client, self._cluster.clock, margin_s, sent)))
+        self.login_refused |= any(f.id == preflight.LOGIN_REFUSED.id for f in found)
         if not any(f.id in NO_ANSWER for f in found):
             self.answering.append(client)
         yield from found

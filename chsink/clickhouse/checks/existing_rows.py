@@ -16,11 +16,13 @@ from chsink.errors import preflight
 from chsink.findings import Finding, Severity, found
 from chsink.notation.metadata_columns import PROBE_COLUMNS
 from chsink.notation.sql import quote_table
-from chsink.ports import Queries, ServerRefused
+from chsink.ports import Clock, Queries, ServerRefused
 from chsink.statemachine.records import Phase, StateKey, StateRecord
 
 QUERY_LIMIT_S = 20
 """How long one server may search.  What it does not find in time is a warning, not an error."""
+LOOKS, LOOK_AGAIN_S = 5, 1
+"""How often the state is read before a start is refused for rows that it does not know: a store's replica may lag."""
 NAMED = 5
 Records = Mapping[StateKey, StateRecord]
 
@@ -39,11 +41,13 @@ class Surplus:
         return f"partition {self.partition}: {self.rows} rows up to offset {self.last}{recorded}"
 
 
-def existing_rows_findings(records: Records, target: RoutedTable, latest: Callable[[], Records]) -> Iterator[Finding]:
+def existing_rows_findings(
+    records: Records, target: RoutedTable, latest: Callable[[], Records], clock: Clock
+) -> Iterator[Finding]:
     """An error where the table holds rows of the topic that the state does not account for.
 
     ``records`` were read before; ``latest`` reads them again: a driver that still runs may have landed more meanwhile,
-    and what it inserted before the question was announced before it.
+    and what it inserted before the question was announced before it.  It reads for some seconds: an answer may be old.
     """
     if not _can_tell(target.table):
         return
@@ -51,19 +55,27 @@ def existing_rows_findings(records: Records, target: RoutedTable, latest: Callab
     rows = [row for shard in target.shards for row in _rows(shard.client, target.name, target.topic, search)]
     if not rows:
         return
-    now = _of(latest(), target)
-    surplus = []
-    for partition in sorted({p for p, _, _ in rows}):
-        record = now.get(partition)
-        last = max(last for p, _, last in rows if p == partition)
-        if record is None or last >= record.known_end:
-            count = sum(n for p, n, _ in rows if p == partition)
-            unknown = record is None or (record.phase is Phase.EMPTY and not record.older_end)
-            surplus.append(Surplus(partition, count, last, None if unknown or record is None else record.known_end))
+    surplus = list(_surplus(rows, _of(latest(), target)))
+    for _ in range(LOOKS - 1):
+        if not surplus:
+            return
+        clock.sleep(LOOK_AGAIN_S)
+        surplus = list(_surplus(rows, _of(latest(), target)))
     if not surplus:
         return
     entry = preflight.STATE_IS_STALE if any(s.recorded_end for s in surplus) else preflight.STATE_MAY_BE_LOST
     yield found(Severity.ERROR, entry, table=target.name, topic=target.topic, where=_where(surplus))
+
+
+def _surplus(rows: Sequence[tuple[int, int, int]], recorded: Mapping[int, StateRecord]) -> Iterator[Surplus]:
+    """What of the rows the records do not account for."""
+    for partition in sorted({p for p, _, _ in rows}):
+        record = recorded.get(partition)
+        last = max(last for p, _, last in rows if p == partition)
+        if record is None or last >= record.known_end:
+            count = sum(n for p, n, _ in rows if p == partition)
+            unknown = record is None or (record.phase is Phase.EMPTY and not record.older_end)
+            yield Surplus(partition, count, last, None if unknown or record is None else record.known_end)
 
 
 def check_nothing_landed(shards: Sequence[ShardTable], table: str, topic: str, partitions: Collection[int]) -> None:

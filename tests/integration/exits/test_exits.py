@@ -372,23 +372,26 @@ def test_a_value_does_not_fit(make_job: MakeJob, spark: SparkSession) -> None:
         job.send_values(n, [{"id": "a text", "text": "x"}])
     error = halted("BAD_VALUE", job, spark)
     command(job.shards[0], f"ALTER TABLE {job.tables[job.topic]} MODIFY COLUMN id String")
-    follow(job, error, "--resend", more=("--senders-gone",))
+    follow(job, error, "--resend", "--senders-gone")
     job.drain(spark)
     job.check()
 
 
 @pytest.mark.exit_of("CHUNK_TOO_LARGE")
-@pytest.mark.parametrize("resent", [False, True])
-def test_a_chunk_is_too_large(make_job: MakeJob, spark: SparkSession, resent: bool) -> None:
-    """A range that is cut anew by a resend, or sent in its chunks under a higher limit."""
-    job = make_job(partitions=1)
+@pytest.mark.parametrize(("resent", "window"), [(False, 1000), (True, 1000), (True, 3)])
+def test_a_chunk_is_too_large(make_job: MakeJob, spark: SparkSession, resent: bool, window: int) -> None:
+    """A range that a resend cuts into smaller chunks, also where the table remembers one chunk of a round and no more;
+    or that is sent in its chunks under a higher limit.
+    """
+    engine = f"ENGINE = MergeTree ORDER BY tuple() SETTINGS non_replicated_deduplication_window = {window}"
+    job = make_job(partitions=1, engine=engine)
     job.send_values(0, [{"id": n, "text": "x" * 200_000} for n in range(8)])
     small = {"clickhouse.max_chunk_bytes": 1 << 20}
     error = halted("CHUNK_TOO_LARGE", job, spark, small)
     assert "clickhouse.max_chunk_bytes" in error.hint
     if resent:
         follow(job, error, "--resend", more=("--senders-gone", "--set", "clickhouse.chunk_offsets=3"))
-        job.drain(spark, small)
+        job.drain(spark, {**small, "clickhouse.chunk_offsets": 3})
     else:
         job.drain(spark)
     job.check()

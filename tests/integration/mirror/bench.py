@@ -53,12 +53,13 @@ class HandClock:
 
 @dataclass
 class Bench:
-    """One sink's mirror.  ``tables`` are names in the namespace ``shop``."""
+    """One sink's mirror.  ``tables`` are names in the namespace ``shop``; ``schemas`` those of some of them."""
 
     kafka: EmbeddedKafka
     folder: Path
     partitions: int = 1
     tables: tuple[str, ...] = ("orders",)
+    schemas: Mapping[str, Schema] = field(default_factory=dict)
     group: str = field(default_factory=lambda: f"chsink-{uuid.uuid4().hex[:8]}")
     control_topic: str = ""
     clock: HandClock = field(default_factory=HandClock)
@@ -73,7 +74,7 @@ class Bench:
         catalog = self.catalog()
         catalog.create_namespace_if_not_exists("shop")
         for name in self.tables:
-            catalog.create_table(f"shop.{name}", SCHEMA)
+            catalog.create_table(f"shop.{name}", self.schemas.get(name, SCHEMA))
         self.coordinators: list[Coordinator] = []
 
     # --- what production code gets ------------------------------------------------------------------------------------
@@ -99,10 +100,10 @@ class Bench:
     def tp(self, partition: int = 0) -> TopicPartition:
         return TopicPartition(self.topic, partition)
 
-    def worker(self, partition: int = 0, *, halt_on_bad_value: bool = True) -> Worker:
+    def worker(self, partition: int = 0, *, halt_on_bad_value: bool = True, skip_tombstones: bool = False) -> Worker:
         topic_id = self.admin.topic_ids([self.topic])[self.topic]
         tables = [self.work(name) for name in self.tables]
-        return Worker(self.names, self.tp(partition), topic_id or "", tables, halt_on_bad_value)
+        return Worker(self.names, self.tp(partition), topic_id or "", tables, halt_on_bad_value, skip_tombstones)
 
     def records(self, partition: int = 0) -> Any:
         """Reads exactly a range."""

@@ -16,11 +16,11 @@ MakeBench = Callable[..., Bench]
 
 @pytest.fixture
 def make_bench(kafka: EmbeddedKafka, tmp_path: Path) -> Iterator[MakeBench]:
-    """``make_bench(partitions=2, tables=("a", "b"))``."""
+    """``make_bench(partitions=2, tables=("a", "b"))``; ``folder`` holds the catalog and the tables."""
     made: list[Bench] = []
 
-    def make(**fields: Any) -> Bench:
-        folder = tmp_path / f"mirror-{len(made)}"
+    def make(folder: Path | None = None, **fields: Any) -> Bench:
+        folder = folder or tmp_path / f"mirror-{len(made)}"
         folder.mkdir()
         made.append(Bench(kafka, folder, **fields))
         return made[-1]

@@ -143,6 +143,23 @@ def test_a_bad_value_hands_nothing_over(make_bench: MakeBench) -> None:
     assert (report.tables["shop.orders"].rows, report.tables["shop.orders"].skipped) == (1, 1)
 
 
+def test_tombstones_halt_or_are_skipped(make_bench: MakeBench) -> None:
+    """``on_tombstone`` as for ClickHouse: "skip" leaves null values out, and no others."""
+    bench = make_bench()
+    coordinator = bench.coordinator()
+    _, end = produce(bench.kafka.bootstrap, bench.topic, 0, [{"id": 1}, None, {"id": 2}])
+    with pytest.raises(BadValues, match="offset 1: value is null"):
+        bench.hand_over(0, end)
+    written = bench.worker(skip_tombstones=True).run(OffsetRange(0, end), bench.records()).tables["shop.orders"]
+    assert (written.rows, written.skipped) == (2, 1) and "offset 1: value is null" in written.first_skipped
+    bench.round(coordinator)
+    assert bench.landed() == {(0, 0, 1): 1, (0, 2, 2): 1}
+    _, later = produce(bench.kafka.bootstrap, bench.topic, 0, [None, {"id": "x"}])
+    with pytest.raises(BadValues, match="offset 4: column 'id'") as stopped:
+        bench.worker(skip_tombstones=True).run(OffsetRange(end, later), bench.records())
+    assert stopped.value.count == 1
+
+
 @pytest.mark.exit_of("MIRROR_BAD_VALUE")
 def test_a_bad_value_stops_a_task_until_it_may_be_skipped(make_bench: MakeBench) -> None:
     """The message does not hold the value."""

@@ -10,6 +10,7 @@ import pytest
 import structlog
 
 from chsink.batch.loop import BatchLoop
+from chsink.batch.model import Ack, total
 from chsink.mirror.coordinator import Coordinator
 from chsink.mirror.lander import Feeds, MirrorLander, Share
 from chsink.spark.folder import SparkFolder
@@ -30,11 +31,13 @@ MakeBench = Callable[..., Bench]
 class Query:
     """A query that mirrors what the topic holds, then ends; each start is a new process's."""
 
-    def __init__(self, bench: Bench, spark: SparkSession, checkpoint: Path) -> None:
+    def __init__(self, bench: Bench, spark: SparkSession, checkpoint: Path, *, halt: bool = True) -> None:
         self.bench, self.spark, self.checkpoint = bench, spark, checkpoint
         ids = {bench.topic: bench.admin.topic_ids([bench.topic])[bench.topic] or ""}
         tables = {bench.topic: tuple(bench.work(name) for name in bench.tables)}
-        self.lander = MirrorLander(Feeds(bench.names, ids, tables))
+        self.acks: list[Ack] = []
+        feeds = Feeds(bench.names, ids, tables, halt_on_bad_value=halt)
+        self.lander = MirrorLander(feeds, landed=self.acks.extend)
         self.loop: BatchLoop[Share, StreamPlan] = BatchLoop(
             lambda _: self.lander.landing(),
             lambda _: None,
@@ -122,3 +125,9 @@ def test_a_bad_value_halts_the_query(make_bench: MakeBench, spark: SparkSession,
     assert bench.group_at() == 0
     bench.round(coordinator)
     assert bench.snapshots() == 0
+    skipping = Query(bench, spark, tmp_path / "checkpoint", halt=False)
+    skipping.run()
+    bench.round(coordinator)
+    assert bench.landed() == {(0, 0, 1): 1}
+    sums = total(skipping.acks)
+    assert (sums.rows, sums.skipped) == (1, 1) and "offset 1: column 'id'" in skipping.acks[0].chunks[0].first_skipped

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from chsink.batch.driver import Driver
+from chsink.batch.recheck import check_logs
 from chsink.errors import HaltError
 from chsink.statemachine.ranges import TopicPartition
 from chsink.statemachine.records import Phase, StateKey, StateRecord
@@ -32,10 +31,8 @@ def check(now: str | None, recorded: str | None, *ends: int, topic: str = "t") -
         StateKey("s", topic, n, "db.t"): StateRecord(Phase.AFTER, 1, "a", recorded, start=0, end=end, chunk_offsets=4)
         for n, end in enumerate(ends)
     }
-    unused: Any = None
-    ledger: Any = SimpleNamespace(records=records)
     kafka: Any = Kafka(now)
-    Driver(ledger, {"t": unused}, kafka, unused, unused, unused, unused, unused).check_logs()
+    check_logs(kafka, ["t"], records)
 
 
 @pytest.mark.parametrize("topic_id", ["id", None])

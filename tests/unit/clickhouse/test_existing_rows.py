@@ -47,10 +47,23 @@ class Shard:
         return list(self.rows)
 
 
+@dataclass
+class Clock:
+    """Nobody waits."""
+
+    slept: float = 0
+
+    def now_ms(self) -> int:
+        return 0
+
+    def sleep(self, seconds: float) -> None:
+        self.slept += seconds
+
+
 def findings(records: Records, *shards: Rows, latest: Records | None = None, columns: Any = None) -> list[Finding]:
     described = table() if columns is None else table(columns=columns)
     target = RoutedTable("topic", "db.t", tuple(ShardTable(Shard(rows), described) for rows in shards))
-    return list(existing_rows_findings(records, target, lambda: records if latest is None else latest))
+    return list(existing_rows_findings(records, target, lambda: records if latest is None else latest, Clock()))
 
 
 def test_rows_beyond_the_recorded_end() -> None:
@@ -94,10 +107,19 @@ def test_the_question_names_every_recorded_end() -> None:
     shard = Shard([])
     target = RoutedTable("topic", "db.t", (ShardTable(shard, table()),))
 
-    assert not list(existing_rows_findings({key(4): landed(30), key(1): before(5)}, target, dict))
+    assert not list(existing_rows_findings({key(4): landed(30), key(1): before(5)}, target, dict, Clock()))
 
     assert "transform(toInt64(_kafka_partition), [toInt64(1), toInt64(4)], [toInt64(5), toInt64(30)]" in shard.asked
 
 
 def test_a_table_that_cannot_tell_is_not_asked() -> None:
     assert not findings({}, [(0, 7, 6)], columns=())
+
+
+def test_a_store_that_lags_is_asked_again_before_a_start_is_refused() -> None:
+    """⚑ A replica of the Keeper that is behind answers with an earlier state, twice."""
+    answers = [{}, {key(0): landed(5)}, {key(0): landed(30)}]
+    target, clock = RoutedTable("topic", "db.t", (ShardTable(Shard([(0, 30, 29)]), table()),)), Clock()
+
+    assert not list(existing_rows_findings({}, target, lambda: answers.pop(0), clock))
+    assert (answers, clock.slept > 0) == ([], True)

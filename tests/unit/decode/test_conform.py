@@ -156,7 +156,7 @@ def test_nulls_and_missing_columns_follow_the_null_rule(kind: str) -> None:
         assert run(f"Nullable({kind})", [None, None], source).batch.column(0).null_count == 2
         assert run(kind, [None], source, default="DEFAULT").batch.column(0).null_count == 1
         assert [bad.reason for bad in run(kind, [None], source).bad] == [
-            "missing, and the column has no DEFAULT and is not Nullable"
+            "missing or null, and the column has no DEFAULT and is not Nullable"
         ]
     batch = pa.record_batch([pa.array([1])], names=["z"])
     assert conform(batch, [Column("c", kind)], timezone="UTC").bad[0].row == 0

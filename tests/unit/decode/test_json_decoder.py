@@ -11,7 +11,7 @@ import pytest
 from chsink.decode import Column, Decoded, JsonDecoder
 from chsink.errors import ConfigError
 
-MISSING = "missing, and the column has no DEFAULT and is not Nullable"
+MISSING = "missing or null, and the column has no DEFAULT and is not Nullable"
 
 
 def decode(kind: str, *records: Any, default: str = "") -> Decoded:

@@ -90,7 +90,7 @@ def test_lost_ranges_are_bounded_like_other_gaps() -> None:
 
 def resent() -> StateRecord:
     return writes.resend(
-        doubtful(), writes.Announcement("id", 5, "new", "changed", 9000, (Mark(7, 1),)), epoch=2, attempt="e"
+        doubtful(), writes.Announcement("id", 5, "new", "changed", 9000, (Mark(7, 1),)), most=10, epoch=2, attempt="e"
     )
 
 
@@ -108,7 +108,7 @@ def test_resend_uses_tokens_that_were_never_sent() -> None:
     """Rows of the old pieces may have been removed by hand; their tokens are still remembered."""
     old = doubtful()
     again = writes.resend(
-        resent(), writes.Announcement("id", 5, "layout", "pipeline", 9001, (Mark(7, 1),)), epoch=3, attempt="f"
+        resent(), writes.Announcement("id", 5, "layout", "pipeline", 9001, (Mark(7, 1),)), most=10, epoch=3, attempt="f"
     )
 
     tokens = {piece_token(KEY, r, 0, 0) for r in (old, resent(), again)}
@@ -118,9 +118,25 @@ def test_resend_uses_tokens_that_were_never_sent() -> None:
 
 def test_resend_is_whole_whatever_was_given_up_before() -> None:
     given_up = writes.expired(doubtful(), epoch=2, attempt="e")
-    record = writes.resend(given_up, writes.Announcement("id", 5, "layout", "pipeline", 9000, ()), epoch=3, attempt="f")
+    said = writes.Announcement("id", 5, "layout", "pipeline", 9000, ())
+    record = writes.resend(given_up, said, most=10, epoch=3, attempt="f")
 
     assert settle(record, Facts("id", 13, 1000, pipeline="pipeline")).halt is Halt.IN_DOUBT_LOST
+
+
+def test_resend_of_more_chunks_than_fit_announces_the_first_and_the_rest_is_new() -> None:
+    """⚑ the rest is written by the batch that brings the range again, or by a checkpoint that starts at the recorded end."""
+    said = writes.Announcement("id", 2, "new", "changed", 9000, (Mark(7, 1),))
+    record = writes.resend(doubtful(), said, most=4, epoch=2, attempt="e")
+
+    assert record.range == OffsetRange(10, 14)
+    facts = Facts("id", 0, 1000, pipeline="changed")
+    for state, first in ((record, StepKind.REINSERT), (writes.after(record, epoch=2, attempt="f"), StepKind.SKIP)):
+        steps = decide(state, OffsetRange(10, 20), facts, Policy()).steps
+        assert [(s.kind, s.range) for s in steps] == [
+            (first, OffsetRange(10, 14)),
+            (StepKind.WRITE, OffsetRange(14, 20)),
+        ]
 
 
 def test_reset_starts_a_new_incarnation_with_other_tokens() -> None:
@@ -159,7 +175,7 @@ def test_recovered_state_goes_on_after_what_is_there() -> None:
     "write",
     [
         lambda r: writes.lost(r, epoch=2, attempt="x"),
-        lambda r: writes.resend(r, writes.Announcement("id", 1, "", "", 1, ()), epoch=2, attempt="x"),
+        lambda r: writes.resend(r, writes.Announcement("id", 1, "", "", 1, ()), most=10, epoch=2, attempt="x"),
     ],
 )
 def test_only_a_range_in_doubt_can_be_decided(write: object) -> None:
@@ -178,7 +194,7 @@ def test_sent_anew_by_a_clock_that_lags_behind() -> None:
     """Another machine's clock wrote BEFORE; time does not go back."""
     old = doubtful()
     again = writes.resend(
-        old, writes.Announcement("id", 5, "l", "p", old.before_at - 500, old.marks), epoch=2, attempt="e"
+        old, writes.Announcement("id", 5, "l", "p", old.before_at - 500, old.marks), most=10, epoch=2, attempt="e"
     )
     assert again.before_at == old.before_at
 

@@ -269,3 +269,13 @@ def test_layouts_are_replaced_and_found() -> None:
     owner = owners.with_layouts(OWNER, "b", {"L3": "x", "L2": "y"})
     assert owner == replace(OWNER, attempt="b", layouts=(("L2", "y"), ("L3", "x")))
     assert (owner.layout("L2"), owner.layout("L1")) == ("y", None)
+
+
+@pytest.mark.parametrize(
+    ("recorded", "now", "another"), [("a", "b", True), ("a", "a", False), ("a", None, False), (None, "b", False)]
+)
+def test_only_another_id_shows_that_a_topic_was_deleted(recorded: str | None, now: str | None, another: bool) -> None:
+    """⚑ Brokers that hide ids say nothing of the topic."""
+    record = StateRecord(Phase.AFTER, 1, "a", recorded, start=0, end=5)
+
+    assert record.is_of_another(now) is another
