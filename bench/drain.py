@@ -41,7 +41,7 @@ def _chsink(settings: Answer) -> Callable[[Answer], Answer]:
     """As ``chsink run`` does it; the configuration says where things are, all else is the default."""
     from chsink import Config, Sink
     from chsink.observe.logs import configure
-    from chsink.spark.job import session
+    from chsink.spark.session import session
 
     def config(command: Answer) -> Config:
         kafka = {"bootstrap": settings["bootstrap"]}

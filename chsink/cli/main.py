@@ -15,6 +15,7 @@ from chsink.cli.dev import dev
 from chsink.cli.doctor import doctor
 from chsink.cli.init import init
 from chsink.cli.jars import jars
+from chsink.cli.mirror import mirror
 from chsink.cli.output import Commands
 from chsink.cli.run import run
 from chsink.cli.state import state
@@ -90,6 +91,7 @@ app.command()(doctor)
 app.command()(run)
 app.command()(status)
 app.command()(jars)
+app.add_typer(mirror)
 app.add_typer(state)
 app.add_typer(dev)
 

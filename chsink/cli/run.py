@@ -11,29 +11,33 @@ import typer
 
 from chsink.cli.options import DEFAULT_CONFIG, ConfigOption, SetOption, load_config, log_format
 from chsink.cli.output import remember_json, report_to_log
+from chsink.config import Config
 from chsink.errors import ChsinkError
+
+JarsOption = Annotated[
+    str,
+    typer.Option(
+        help="Jars of Spark's Kafka source, comma-separated. `auto` downloads the tested ones; `none` adds none "
+        "(Spark must have them already)."
+    ),
+]
+ErrorJsonOption = Annotated[
+    bool,
+    typer.Option(
+        "--json",
+        help="Print an error as one JSON object. The format of the log is observe.log_format.",
+        callback=remember_json,
+        is_eager=True,
+    ),
+]
 
 
 def run(
     context: typer.Context,
     config: ConfigOption = DEFAULT_CONFIG,
     assignments: SetOption = None,
-    jars: Annotated[
-        str,
-        typer.Option(
-            help="Jars of Spark's Kafka source, comma-separated. `auto` downloads the tested ones; `none` adds none "
-            "(Spark must have them already)."
-        ),
-    ] = "auto",
-    as_json: Annotated[  # noqa: ARG001 - read by the error handler
-        bool,
-        typer.Option(
-            "--json",
-            help="Print an error as one JSON object. The format of the log is observe.log_format.",
-            callback=remember_json,
-            is_eager=True,
-        ),
-    ] = False,
+    jars: JarsOption = "auto",
+    as_json: ErrorJsonOption = False,  # noqa: ARG001 - read by the error handler
 ) -> None:
     """Run the job: land every record of its topics exactly once, until stopped.
 
@@ -44,6 +48,9 @@ def run(
 
     Try it first: `chsink doctor --sample 1000` checks services, tables and records without landing any.
 
+    With mirror.enabled, the same process also writes the Iceberg tables of [[mirror.route]]. If one of the two sides
+    halts, the other goes on. The exit code is then ClickHouse's, or the mirror's if ClickHouse's is 0.
+
     You may kill and restart the job at any time: it settles what was in doubt, then continues. SIGTERM or Ctrl-C ends
     it after the current batch. A second signal, or a signal during the start, ends it at once.
 
@@ -53,26 +60,41 @@ def run(
     report_to_log(context, log_format(config, assignments))
     checked = load_config(config, assignments)
     checked.required_checkpoint()
-    _check_machine()
+    run_on_spark(checked, jars, both=True)
+
+
+def run_on_spark(config: Config, jars: str, *, both: bool) -> None:
+    """Run both sides of the job, or its mirror alone, in a session of its own."""
+    _check_machine(config)
     with _Interrupts() as interrupts:
-        from chsink.spark import job
+        from chsink.spark import session
 
         with interrupts.kept():
-            spark = job.session(checked, jars=_jars(jars))
+            spark = session.session(config, jars=_jars(jars))
         try:
             interrupts.raise_kept()
-            job.run(checked, spark)
+            if both:
+                from chsink.spark import job
+
+                job.run(config, spark)
+            else:
+                from chsink.spark import mirror
+
+                mirror.run(config, spark)
         finally:
-            job.end(spark)
+            session.end(spark)
 
 
-def _check_machine() -> None:
+def _check_machine(config: Config) -> None:
     """Raise if a package or Java is missing: Spark would report it late, and as a temporary fault."""
     from chsink.findings import raise_first
+    from chsink.mirror.package import check_installed
     from chsink.spark.checks import java_findings
     from chsink.versions import package_findings
 
     raise_first((*package_findings(), *java_findings()))
+    if config.mirror.enabled:
+        check_installed()
 
 
 class _Interrupts:

@@ -132,6 +132,12 @@ class Config(Section):
             raise InvalidConfigError([problem("sink.checkpoint", job_file.NO_CHECKPOINT())])
         return self.sink.checkpoint
 
+    def required_mirror(self) -> Mirror:
+        """``[mirror]``, which the mirror's commands need.  Raises InvalidConfigError CHS-111 if it is off."""
+        if not self.mirror.enabled:
+            raise InvalidConfigError([problem("mirror.enabled", job_file.NO_MIRROR())])
+        return self.mirror
+
     def mirror_checkpoint(self) -> str:
         """``mirror.checkpoint``, or the one next to ``sink.checkpoint``.  Raises InvalidConfigError CHS-110."""
         return self.mirror.checkpoint or f"{self.required_checkpoint().rstrip('/')}-mirror"

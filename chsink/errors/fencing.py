@@ -12,6 +12,13 @@ OWNED_BY_ANOTHER = Entry(
     "sink '{sink}' is now owned by {owner}; this driver ({driver}, epoch {epoch}) stops",
     "let only one driver run this sink, or give the second job another sink name",
 )
+MIRROR_OWNED_BY_ANOTHER = Entry(
+    "MIRROR_OWNED_BY_ANOTHER",
+    "CHS-803",
+    FencedError,
+    "the mirror of sink '{sink}' is now run by {owner}; this driver ({driver}, epoch {epoch}) stops",
+    "let only one driver run this mirror; `chsink mirror status` names the owner",
+)
 STATE_CHANGED = Entry(
     "STATE_CHANGED",
     "CHS-802",

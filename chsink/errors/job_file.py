@@ -403,3 +403,13 @@ NO_CHECKPOINT = Entry(
     "set it to a directory or URI that outlives the driver, for example "
     'checkpoint = "s3a://bucket/checkpoints/flights"',
 )
+
+# --- CHS-111
+
+NO_MIRROR = Entry(
+    "NO_MIRROR",
+    "CHS-111",
+    ConfigError,
+    "the job has no mirror",
+    "set mirror.enabled = true, with mirror.catalog and [[mirror.route]]: see docs/mirror.md",
+)

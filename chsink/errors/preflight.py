@@ -462,6 +462,16 @@ PACKAGES_MISSING = Entry(
     "packages that chsink needs are not installed for {python}: {missing}",
     "run {python} -m pip install {missing}",
 )
+NO_MIRROR_PACKAGES = Entry(
+    "NO_MIRROR_PACKAGES",
+    "CHS-236",
+    PreflightError,
+    "the mirror needs packages that are not installed for {python}: {missing}",
+    "run {python} -m pip install 'chsink[mirror]', also for the executors' Python; or set mirror.enabled = false",
+)
+MIRROR_HALTED = Entry(
+    "MIRROR_HALTED", "CHS-236", PreflightError, "the mirror has stopped: {reason}", "see docs/mirror.md"
+)
 WORKER_LACKS_PACKAGE = Entry(
     "WORKER_LACKS_PACKAGE",
     "CHS-236",

@@ -146,6 +146,13 @@ MIRROR_OFFSET_GONE = Entry(
     "{tp}: group {group} has no offset; it expired or was deleted while the mirror ran",
     "start again; the mirror then continues from what the Iceberg tables hold",
 )
+MIRROR_NOT_COORDINATED = Entry(
+    "MIRROR_NOT_COORDINATED",
+    "CHS-714",
+    UnavailableError,
+    "the mirror could not commit: {reason}",
+    "check Kafka and mirror.catalog, then start again: what was handed over is committed then",
+)
 MIRROR_GROUP_UNREAD = Entry(
     "MIRROR_GROUP_UNREAD",
     "CHS-713",

@@ -85,6 +85,8 @@ class Sender:
 
     def __init__(self, names: Names, transactional_id: str, group: str) -> None:
         """Fence every older producer of the id.  Raises :class:`Unanswered`."""
+        self.note = ""
+        """Stored with each offset that is committed from now on."""
         self._names = names
         self._consumer = Consumer(_consumer(names, group))
         self._group = self._consumer.consumer_group_metadata()
@@ -120,7 +122,7 @@ class Sender:
 
         Raises :class:`Fenced`, :class:`NotSent`, :class:`Unanswered`.
         """
-        moved = [ClientPartition(tp.topic, tp.partition, offset) for tp, offset in offsets.items()]
+        moved = [ClientPartition(tp.topic, tp.partition, offset, self.note) for tp, offset in offsets.items()]
         try:
             self._producer.begin_transaction()
             refused: list[KafkaError] = []
@@ -173,11 +175,13 @@ def _keep(refused: list[KafkaError]) -> Any:
 
 
 class GroupOffsets:
-    """What was handed over, asked without waiting for open transactions: their offsets are not there yet."""
+    """A group's offsets, asked without waiting for open transactions: theirs are not there yet.  Without ``group``,
+    what was handed over.
+    """
 
-    def __init__(self, names: Names) -> None:
+    def __init__(self, names: Names, group: str = "") -> None:
         # reads no record: this level makes the broker answer with the last committed offsets at once
-        self._consumer = Consumer({**_consumer(names, names.group), "isolation.level": "read_uncommitted"})
+        self._consumer = Consumer({**_consumer(names, group or names.group), "isolation.level": "read_uncommitted"})
         self._timeout_s = names.timeout_s
 
     def close(self) -> None:
@@ -188,8 +192,23 @@ class GroupOffsets:
         """The group's offsets, None where it has none.  Raises :class:`Unanswered`."""
         return _committed(self._consumer, tps, self._timeout_s)
 
+    def notes(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, str]:
+        """What was stored with the offsets, "" where nothing was.  Raises :class:`Unanswered`."""
+        return _notes(self._consumer, tps, self._timeout_s)
+
 
 def _committed(consumer: Consumer, tps: Iterable[TopicPartition], timeout_s: float) -> dict[TopicPartition, int | None]:
+    found = _asked(consumer, tps, timeout_s)
+    return {tp: f.offset if f.offset >= 0 else None for tp, f in found.items()}
+
+
+def _notes(consumer: Consumer, tps: Iterable[TopicPartition], timeout_s: float) -> dict[TopicPartition, str]:
+    return {tp: f.metadata or "" for tp, f in _asked(consumer, tps, timeout_s).items()}
+
+
+def _asked(
+    consumer: Consumer, tps: Iterable[TopicPartition], timeout_s: float
+) -> dict[TopicPartition, ClientPartition]:
     asked = [ClientPartition(tp.topic, tp.partition) for tp in tps]
     try:
         found = consumer.committed(asked, timeout=timeout_s)
@@ -198,7 +217,7 @@ def _committed(consumer: Consumer, tps: Iterable[TopicPartition], timeout_s: flo
     for each in found:
         if each.error is not None:
             raise Unanswered(str(each.error))
-    return {TopicPartition(f.topic, f.partition): f.offset if f.offset >= 0 else None for f in found}
+    return {TopicPartition(f.topic, f.partition): f for f in found}
 
 
 def _consumer(names: Names, group: str) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Protocol
@@ -88,6 +89,9 @@ class Source(Protocol):
     def log_starts(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
         """The first offset of each."""
 
+    def log_ends(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
+        """The next offset of each."""
+
 
 @dataclass(frozen=True)
 class Target:
@@ -117,7 +121,9 @@ class Hole:
 
 
 class Coordinator:
-    """One coordinator.  ``reread`` hands over a hole; ``targets`` are by the tables' identifiers."""
+    """One coordinator.  ``reread`` hands over a hole; ``targets`` are by the tables' identifiers.  A topic that neither
+    the group nor a table knows begins at its ends if ``at_latest``.
+    """
 
     def __init__(
         self,
@@ -129,14 +135,19 @@ class Coordinator:
         pace: Pace,
         reread: Callable[[Hole], None],
         log: structlog.typing.FilteringBoundLogger,
+        at_latest: bool = False,
     ) -> None:
         self.names, self.targets, self.source = names, targets, source
         self.clock, self.pace, self.reread, self.log = clock, pace, reread, log
+        self.at_latest = at_latest
+        self.assigned: tuple[TopicPartition, ...] = ()
         self.buffer = Buffer()
         self.commits = 0
+        self.rounds = 0
         self._links: dict[str, Links] = {}
         self._failures: dict[str, int] = {}
         self._open: _Round | None = None
+        self._closing = ExitStack()
         self._by_reference = {(t.reference.namespace, t.reference.name): name for name, t in targets.items()}
 
     # --- start --------------------------------------------------------------------------------------------------------
@@ -147,25 +158,49 @@ class Coordinator:
         Raises :class:`Halted`, and the outcomes of :mod:`chsink.mirror.control`.
         """
         self.sender = self.names.sender(self.names.coordinator_id, self.names.control_group)
+        self._closing.callback(self.sender.close)
         self.reader = self.names.reader()
+        self._closing.callback(self.reader.close)
         self.group = self.names.offsets()
-        topics = sorted({topic for target in self.targets.values() for topic in target.topics})
-        ids = self.source.topic_ids([*topics, self.names.topic])
-        self.control_id = ids[self.names.topic] or ""
-        self.assigned = tuple(self.source.partitions(topics))
-        starts = self.source.log_starts(self.assigned)
-        for tp in self.assigned:
-            self._begin(tp, ids[tp.topic] or "", starts[tp])
+        self._closing.callback(self.group.close)
+        self.control_id = self.source.topic_ids([self.names.topic])[self.names.topic] or ""
+        self.take_up()
         self.positions = self._where_to_read()
         self.stored = dict(self.positions)
         self.reader.read_from(self.positions)
         self._last_ms = self.clock.now_ms()
 
+    def take_up(self) -> None:
+        """Settle where topic-partitions start that are new, or that the group has no offset of (any more).
+
+        Raises as :meth:`start`.
+        """
+        topics = sorted({topic for target in self.targets.values() for topic in target.topics})
+        found = tuple(self.source.partitions(topics))
+        group = self.group.committed(found)
+        new = [tp for tp in found if tp not in self.assigned or group[tp] is None]
+        if not new:
+            return
+        ids = self.source.topic_ids(topics)
+        starts = dict(self.source.log_starts(new))
+        if self.at_latest:
+            known = {tp.topic for tp, at in group.items() if at is not None}
+            known |= {tp.topic for name in self.targets for tp in self._read(name)[1].links}
+            starts |= self.source.log_ends([tp for tp in new if tp.topic not in known])
+        for tp in new:
+            self._begin(tp, ids[tp.topic] or "", starts[tp])
+        self.assigned = found
+
+    def behind(self) -> bool:
+        """Whether something was handed over that a table does not hold yet, as far as this coordinator knows."""
+        group = self.group.committed(self.assigned)
+        return any(
+            tp in links and links[tp].until < (group[tp] or 0) for links in self._links.values() for tp in self.assigned
+        )
+
     def close(self) -> None:
-        """Release connections."""
-        self.sender.close()
-        self.reader.close()
-        self.group.close()
+        """Release connections, also after a start that failed."""
+        self._closing.close()
 
     def _begin(self, tp: TopicPartition, topic_id: str, starting: int) -> None:
         """Where a topic-partition starts: in the tables that lack it, then in the group."""
@@ -266,6 +301,7 @@ class Coordinator:
 
     def _start_round(self, now: int) -> None:
         """Ask, and answer for all topic-partitions: their tasks may be gone by now."""
+        self.take_up()
         commit_id = uuid.uuid4()
         handed_over = self.group.committed(self.assigned)
         ends = self._followed(self.reader.logs())
@@ -314,6 +350,7 @@ class Coordinator:
         self.sender.send(KEY, done, {TopicPartition(topic, p): at for p, at in marks.items()})
         self.stored.update(marks)
         self._open, self._last_ms = None, self.clock.now_ms()
+        self.rounds += 1
         self.log.debug("round", commit=str(opened.commit_id), because=because, failed=failed)
         for name in failed:
             if self._failures[name] >= STUCK_AFTER:
@@ -360,7 +397,10 @@ class Coordinator:
             return table.move(read, after, commit_id).outcome, None
         done = table.append(read, self.buffer.data_files(plan.files), after, commit_id, valid)
         self.commits += done.outcome is Outcome.APPLIED
-        if done.outcome is not Outcome.APPLIED:
+        if done.outcome is Outcome.APPLIED:
+            rows = sum(file.record_count for file in self.buffer.data_files(plan.files))
+            self.log.info("committed", table=name, snapshot=done.snapshot_id, files=len(plan.files), rows=rows)
+        else:
             self.log.warning("a commit was not applied", table=name, outcome=done.outcome.value, reason=done.reason)
         return done.outcome, done.snapshot_id
 

@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from time import sleep
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -30,7 +32,19 @@ from chsink.statemachine.ranges import OffsetRange, TopicPartition
 
 CHUNK_OFFSETS = 100_000
 MAX_CHUNK_BYTES = 2**31 - 2**20
+SETTLE_S, POLL_S = 30.0, 0.5
+"""How long a batch waits for the coordinator to settle a new topic-partition, and between two looks."""
 FIELDS = ("topic", "partition", "offset", "timestamp", "value")
+
+
+class Beside(Protocol):
+    """The coordinator that runs beside the lander."""
+
+    def check_owned(self) -> None:
+        """FencedError if a newer driver coordinates the mirror."""
+
+    def take_up(self) -> None:
+        """Settle topic-partitions that the group does not know."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,11 +176,18 @@ class MirrorTasks:
 class MirrorLander:
     """:class:`chsink.batch.roles.Lander` of the mirror.  Start a coordinator before it: that settles the group.
 
-    ``landed`` receives what was handed over, once that is confirmed.
+    ``landed`` receives what was handed over, once that is confirmed.  Without ``beside``, a topic-partition that the
+    group does not know is an error.
     """
 
-    def __init__(self, feeds: Feeds, *, landed: Callable[[Sequence[Ack]], None] = lambda _: None) -> None:
-        self.feeds, self._landed = feeds, landed
+    def __init__(
+        self,
+        feeds: Feeds,
+        beside: Beside | None = None,
+        *,
+        landed: Callable[[Sequence[Ack]], None] = lambda _: None,
+    ) -> None:
+        self.feeds, self._beside, self._landed = feeds, beside, landed
         self._group = feeds.names.offsets()
         self._reads: ExactReads[Share] | None = None
 
@@ -183,19 +204,19 @@ class MirrorLander:
         self._reads = runner
 
     def check_owned(self) -> None:
-        """Older drivers are fenced by the producers of the newer one."""
+        """FencedError if a newer driver coordinates the mirror."""
+        if self._beside is not None:
+            self._beside.check_owned()
 
     def process(self, batch: PlannedBatch, runner: BatchTasks[Share]) -> None:
         """Hand over what the group does not have of the batch."""
         self._reads = runner
+        self.check_owned()
         planned = {tp: r for tp, r in batch.ranges.items() if not r.is_empty}
-        group = self._committed(planned)
+        group = self._settled(planned)
         earlier, now = [], []
         for tp, at in planned.items():
-            committed = group[tp]
-            if committed is None:
-                raise services.MIRROR_OFFSET_GONE(tp=tp, group=self.feeds.names.group)
-            ranges = hand_over(at, committed).ranges
+            ranges = hand_over(at, group[tp]).ranges
             earlier += [Share(tp, r) for r in ranges if r.start < at.start]
             now += [Share(tp, at) for r in ranges if r.start >= at.start]
         if earlier:
@@ -209,7 +230,22 @@ class MirrorLander:
         share = Share(hole.tp, hole.range, hole.table)
         self._confirmed([share], self._reads.from_kafka([share]))
 
-    def _committed(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]:
+    def _settled(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The group's offsets.  The coordinator settles those of partitions that were added to a topic."""
+        waited = 0.0
+        while True:
+            found = self.handed_over(tps)
+            known = {tp: at for tp, at in found.items() if at is not None}
+            if len(known) == len(found):
+                return known
+            if self._beside is None or waited >= SETTLE_S:
+                raise services.MIRROR_OFFSET_GONE(tp=min(found.keys() - known), group=self.feeds.names.group)
+            self._beside.take_up()
+            sleep(POLL_S)
+            waited += POLL_S
+
+    def handed_over(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]:
+        """The group's offsets, None where it has none.  UnavailableError CHS-713 if Kafka does not answer."""
         try:
             return self._group.committed(tps)
         except Unanswered as error:

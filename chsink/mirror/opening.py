@@ -5,13 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.table import Table
 
 from chsink.config import Config
+from chsink.errors import ChsinkError, services
 from chsink.mirror.control import Names
 from chsink.mirror.coordinator import Source, Target
 from chsink.mirror.events import TableReference
+from chsink.mirror.failures import as_error
 from chsink.mirror.lander import Feeds
 from chsink.mirror.tables import Keys, MirrorTable
 from chsink.mirror.types import TableColumns
@@ -31,10 +36,13 @@ class Mirror:
     targets: Mapping[str, Target]
 
     def feeds(self) -> Feeds:
-        """What workers need, with topics and tables as they are now.  Raises the catalog's own errors."""
+        """What workers need, with topics and tables as they are now.  Raises ChsinkError."""
         mirror = self.config.mirror
         ids = self.kafka.topic_ids(mirror.topics)
-        works = {name: self._work(self.catalog.load_table(name)) for name in mirror.tables}
+        try:
+            works = {name: self._work(self.catalog.load_table(name)) for name in mirror.tables}
+        except Exception as error:  # a catalog raises whatever its client does
+            raise as_error(error) or _unavailable(error) from error
         tables = {
             topic: tuple(works[route.table] for route in mirror.routes if route.topic == topic)
             for topic in mirror.topics
@@ -51,6 +59,16 @@ class Mirror:
     def _work(self, table: Table) -> TableWork:
         reference = self.targets[".".join(table.name())].reference
         return TableWork(reference, table.metadata, table.io, TableColumns(table.schema()))
+
+
+def opened(config: Config, kafka: Source) -> Mirror:
+    """The mirror of a configuration, with its control topic.  Raises ChsinkError."""
+    try:
+        mirror = open_mirror(config, kafka)
+    except Exception as error:  # a catalog raises whatever its client does
+        raise as_error(error) or _unavailable(error) from error
+    ensure_control_topic(mirror.names)
+    return mirror
 
 
 def open_mirror(config: Config, kafka: Source) -> Mirror:
@@ -73,10 +91,29 @@ def open_mirror(config: Config, kafka: Source) -> Mirror:
     return Mirror(config, kafka, names, pace, catalog, targets)
 
 
+def _unavailable(error: Exception) -> ChsinkError:
+    return services.MIRROR_NOT_COORDINATED(reason=f"{type(error).__name__}: {error}")
+
+
+def ensure_control_topic(names: Names) -> None:
+    """Create the control topic if it does not exist."""
+    admin = AdminClient(dict(names.options))
+    topic = NewTopic(names.topic, 1, config={"cleanup.policy": "delete", "retention.ms": str(30 * 86_400_000)})
+    for future in admin.create_topics([topic], request_timeout=names.timeout_s).values():
+        try:
+            future.result()
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise services.KAFKA_UNAVAILABLE(
+                    bootstrap=names.options["bootstrap.servers"], reason=error.args[0].str()
+                ) from error
+
+
 def names_of(config: Config) -> Names:
     """What belongs to the sink on Kafka."""
     kafka, group = config.kafka, f"chsink-{config.sink.name}"
-    return Names(kafka.client_options(), config.mirror.control_topic, group, kafka.timeout_s)
+    options = {"log_level": "0", **kafka.client_options()}  # librdkafka would print every retry
+    return Names(options, config.mirror.control_topic, group, kafka.timeout_s)
 
 
 def _reference(catalog: str, table: str) -> TableReference:

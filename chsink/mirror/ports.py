@@ -25,8 +25,11 @@ class GroupReader(Protocol):
 class EventSender(GroupReader, Protocol):
     """An open producer of one transactional id.  Opening it fenced every older one.
 
-    Its ``committed`` waits for transactions that are being committed.
+    Its ``committed`` waits for transactions that are being committed.  ``note`` is stored with each offset that it
+    commits.
     """
+
+    note: str
 
     def __enter__(self) -> Self: ...
 

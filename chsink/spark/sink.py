@@ -15,11 +15,12 @@ transform keeps ``topic``, ``partition`` and ``offset``, turns each record into 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from chsink.batch.loop import BatchLoop
 from chsink.batch.model import Assignment, PlannedBatch
@@ -73,9 +74,7 @@ class Sink:
         self._loop.start(of_frame(stream), exact_reads)
         stream.sparkSession.conf.set(ARROW_ROWS, str(self.config.clickhouse.chunk_offsets))
         writer = stream.writeStream.foreachBatch(self).option("checkpointLocation", checkpoint)
-        if self.config.trigger.mode == "available_now":
-            return writer.trigger(availableNow=True).start()
-        return writer.trigger(processingTime=f"{self.config.trigger.interval_ms} milliseconds").start()
+        return triggered(writer, self.config).start()
 
     def __call__(self, frame: DataFrame, batch_id: int) -> None:
         """Land one micro-batch: the function of ``foreachBatch``."""
@@ -142,12 +141,21 @@ class Sink:
         self.observer.finished(batch, self._services.kafka.log_ends(batch.ranges))
 
 
-def kafka_stream(spark: SparkSession, config: Config, starting_offsets: str, *, headers: bool) -> DataFrame:
-    """The Kafka source that the configuration describes."""
+def triggered(writer: DataStreamWriter, config: Config) -> DataStreamWriter:
+    """The writer with the configured trigger."""
+    if config.trigger.mode == "available_now":
+        return writer.trigger(availableNow=True)
+    return writer.trigger(processingTime=f"{config.trigger.interval_ms} milliseconds")
+
+
+def kafka_stream(
+    spark: SparkSession, config: Config, starting_offsets: str, *, headers: bool, topics: Sequence[str] = ()
+) -> DataFrame:
+    """The Kafka source that the configuration describes, of the sink's topics or others."""
     reader = (
         spark.readStream.format("kafka")
         .options(**config.kafka.spark_options())
-        .option("subscribe", ",".join(config.topics))
+        .option("subscribe", ",".join(topics or config.topics))
         .option("startingOffsets", starting_offsets)
         .option("failOnDataLoss", "true")
         .option("includeHeaders", str(headers).lower())

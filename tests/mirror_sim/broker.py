@@ -238,6 +238,8 @@ class SimOffsets:
 class SimSender:
     """:class:`chsink.mirror.ports.EventSender`."""
 
+    note = ""
+
     def __init__(self, broker: Broker, name: str, group: str) -> None:
         self.broker, self.name, self.group = broker, name, group
         broker.ask()

@@ -89,9 +89,12 @@ ROOMS: dict[str, set[str]] = {
         "chsink.checks",
         "chsink.cli.main",  # the file that spark-submit gets is the command line
         "chsink.clickhouse.landing",
+        "chsink.clock",
         "chsink.config",
         "chsink.connect",
         "chsink.embedded.java",
+        "chsink.kafka.admin",
+        "chsink.mirror",
         "chsink.observe",
     },
 }
@@ -113,7 +116,7 @@ CORE_MAY = {
     "typing",
 }
 RENDERER_MAY = {"sys"}
-SPARK_MAY_BE_IMPORTED_LAZILY_BY = {"chsink/cli/run.py", "chsink/embedded/jars.py"}
+SPARK_MAY_BE_IMPORTED_LAZILY_BY = {"chsink/cli/run.py", "chsink/cli/mirror.py", "chsink/embedded/jars.py"}
 IMPURE_CALLS = {"open", "print", "input", "exec", "eval", "__import__"}
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from chsink.spark.job import LONGEST_REASON, reason_in
+from chsink.spark.failures import LONGEST_REASON, reason_in
 
 KILLED = """[STREAM_FAILED] Query [id = 1b, runId = 6d] terminated with exception: [FOREACH_BATCH_USER_FUNCTION_ERROR] An \
 error occurred in the user provided function in foreach batch sink. Reason: An exception was raised by the Python Proxy.

@@ -1,0 +1,206 @@
+"""Keeps a coordinator of one mirror running in a thread of its own, beside the query that hands over.
+
+Rules:
+- A coordinator that fails is closed and another one started, with growing pauses: it keeps nothing that it cannot read
+  again.  Only what a person has to decide ends it, and a newer driver.
+- Everything of a coordinator happens in this thread, from its second start on; other threads only ask.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from time import monotonic
+
+import structlog
+
+from chsink.errors import ChsinkError, UnavailableError, fencing, services
+from chsink.mirror.control import Fenced, GroupOffsets, NotSent, Unanswered
+from chsink.mirror.coordinator import KEY, Coordinator, Hole
+from chsink.mirror.failures import as_error
+from chsink.mirror.opening import Mirror
+from chsink.mirror.owner import Owner, new_driver, read_owner
+from chsink.ports import Clock
+from chsink.statemachine.ranges import TopicPartition
+
+PAUSES_S = (0.5, 1, 2, 5, 10, 30)
+"""Before another coordinator is started; the last one repeats."""
+OWNER_S = 5.0
+"""Between looks at who owns the mirror."""
+TICK_S, LAST_TICK_S = 1.0, 0.2
+LAST_INTERVAL_MS = 1_000
+LAST_FAILURES = 5
+"""In a row, after the query ended: then the coordinator gives up."""
+KNOWN = (ChsinkError, Fenced, NotSent, Unanswered)
+
+
+class Coordination:
+    """``reread`` hands over a hole; ``after_round`` is called when a coordinator has ended a round."""
+
+    def __init__(
+        self,
+        mirror: Mirror,
+        reread: Callable[[Hole], None],
+        clock: Clock,
+        log: structlog.typing.FilteringBoundLogger,
+        after_round: Callable[[Coordinator], None] = lambda _: None,
+    ) -> None:
+        self.failure: ChsinkError | None = None
+        self._mirror, self._reread, self._clock, self._log = mirror, reread, clock, log
+        self._after_round = after_round
+        self._driver = new_driver()
+        self._claimed: Owner | None = None
+        self._owners = GroupOffsets(mirror.names, mirror.names.control_group)
+        self._coordinator: Coordinator | None = None
+        self._new_partitions, self._wake = threading.Event(), threading.Event()
+        self._last = False
+        self._deadline: float | None = None
+        self._looked = 0.0
+        self._thread = threading.Thread(target=self._run, name="mirror-coordinator", daemon=True)
+
+    # --- asked by other threads ---------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start a first coordinator: it settles where topic-partitions start.  Raises ChsinkError."""
+        try:
+            self._coordinator = self._opened()
+        except Exception as error:
+            raise as_error(error) or services.MIRROR_NOT_COORDINATED(reason=_words(error)) from error
+
+    def begin(self) -> None:
+        """Commit from now on, in a thread."""
+        self._thread.start()
+
+    def finish(self, wait_s: float | None) -> None:
+        """Ask to commit what was handed over, then end: within ``wait_s``, or however long it takes."""
+        self._deadline = None if wait_s is None else monotonic() + wait_s
+        self._last = True
+        self._wake.set()
+
+    def join(self, wait_s: float) -> bool:
+        """Whether it has ended, with or without ``failure``."""
+        if self._thread.ident is None:
+            return True
+        self._thread.join(wait_s)
+        return not self._thread.is_alive()
+
+    def close(self) -> None:
+        """Release connections, after the end."""
+        self._drop()
+        self._owners.close()
+
+    def check_owned(self) -> None:
+        """FencedError if another driver has claimed the mirror; nothing while that cannot be known."""
+        with suppress(Unanswered):
+            self._check(read_owner(self._mirror.names, self._owners))
+
+    def take_up(self) -> None:
+        """Settle topic-partitions that the group does not know, soon."""
+        self._new_partitions.set()
+
+    # --- its own thread -----------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        failed = 0
+        while self.failure is None:
+            try:
+                if self._coordinator is None:
+                    self._coordinator = self._opened()
+                if self._work(self._coordinator):
+                    failed = 0
+                if self._ended(self._coordinator):
+                    return
+            except Exception as error:
+                self._drop()
+                self.failure = self._ended_by(error, failed)
+                failed += 1
+
+    def _work(self, coordinator: Coordinator) -> bool:
+        """Whether a round ended."""
+        if self._last:
+            coordinator.pace = replace(coordinator.pace, interval_ms=LAST_INTERVAL_MS)
+        if self._new_partitions.is_set():
+            self._new_partitions.clear()
+            coordinator.take_up()
+        rounds = coordinator.rounds
+        coordinator.tick(LAST_TICK_S if self._last else TICK_S)
+        if monotonic() - self._looked >= OWNER_S:
+            self._looked = monotonic()
+            self.check_owned()
+        if coordinator.rounds == rounds:
+            return False
+        self._after_round(coordinator)
+        return True
+
+    def _ended(self, coordinator: Coordinator) -> bool:
+        return self._last and (self._late() or not coordinator.behind())
+
+    def _late(self) -> bool:
+        return self._deadline is not None and monotonic() >= self._deadline
+
+    def _ended_by(self, error: Exception, failed: int) -> ChsinkError | None:
+        """What ends the mirror; None to start another coordinator, after a pause."""
+        ends = as_error(error)
+        if ends is not None and not isinstance(ends, UnavailableError):
+            return ends
+        if self._last and (failed >= LAST_FAILURES or self._late()):
+            return services.MIRROR_NOT_COORDINATED(reason=_words(error))
+        pause = PAUSES_S[min(failed, len(PAUSES_S) - 1)]
+        trace = {} if isinstance(error, KNOWN) else {"exc_info": error}
+        self._log.warning("the coordinator starts again", reason=_words(error), pause_s=pause, **trace)
+        self._wake.wait(pause)
+        self._wake.clear()
+        return None
+
+    # --- one coordinator ----------------------------------------------------------------------------------------------
+
+    def _opened(self) -> Coordinator:
+        """A coordinator that has settled and claimed."""
+        mirror = self._mirror
+        self._looked = monotonic()
+        self.check_owned()
+        made = Coordinator(
+            mirror.names,
+            mirror.targets,
+            mirror.kafka,
+            clock=self._clock,
+            pace=mirror.pace,
+            reread=self._reread,
+            log=self._log,
+            at_latest=mirror.config.kafka.starting_offsets == "latest",
+        )
+        try:
+            made.start()
+            self._claim(made)
+        except BaseException:
+            made.close()
+            raise
+        return made
+
+    def _claim(self, made: Coordinator) -> None:
+        names = self._mirror.names
+        before = read_owner(names, self._owners)  # opening the producer ended what others had open
+        self._check(before)
+        claimed = Owner(self._driver, (0 if before is None else before.epoch) + 1, self._clock.now_ms())
+        made.sender.note = claimed.encode()
+        made.sender.send(KEY, [], {TopicPartition(names.topic, p): at for p, at in made.positions.items()})
+        self._claimed = claimed
+        self._log.info("coordinating", epoch=claimed.epoch, driver=claimed.driver)
+
+    def _check(self, found: Owner | None) -> None:
+        mine = self._claimed
+        if mine is not None and found is not None and found.driver != mine.driver:
+            sink = self._mirror.config.sink.name
+            owner = f"{found.driver}, epoch {found.epoch}"
+            raise fencing.MIRROR_OWNED_BY_ANOTHER(sink=sink, owner=owner, driver=mine.driver, epoch=mine.epoch)
+
+    def _drop(self) -> None:
+        if self._coordinator is not None:
+            self._coordinator.close()
+            self._coordinator = None
+
+
+def _words(error: Exception) -> str:
+    return error.message if isinstance(error, ChsinkError) else f"{type(error).__name__}: {error}"

@@ -1,0 +1,60 @@
+"""Who coordinates the mirror of a sink: the driver that claimed last.
+
+Rules:
+- The claim is stored with the offsets of the coordinators' group, in a transaction of the coordinator's transactional
+  id.  So only the newest coordinator can claim, and whoever claimed stays until another driver claims.
+- A driver that finds another owner after its own claim ends.  One that was only fenced starts its coordinator again:
+  Kafka also fences a producer that was suspended for longer than a transaction may last.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import uuid
+from dataclasses import asdict, dataclass
+from typing import Protocol, Self
+
+from chsink.mirror.control import Names
+from chsink.statemachine.ranges import TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """A claim: the ``epoch``-th, since ``since_ms``."""
+
+    driver: str
+    epoch: int
+    since_ms: int
+
+    def encode(self) -> str:
+        """As it is stored."""
+        return json.dumps(asdict(self), separators=(",", ":"))
+
+    @classmethod
+    def decode(cls, note: str) -> Self | None:
+        """None for a note that is no claim."""
+        try:
+            found = json.loads(note)
+            return cls(str(found["driver"]), int(found["epoch"]), int(found["since_ms"]))
+        except (ValueError, KeyError, TypeError):
+            return None
+
+
+class Notes(Protocol):
+    """Reads what is stored with a group's offsets (``GroupOffsets``)."""
+
+    def notes(self, tps: list[TopicPartition]) -> dict[TopicPartition, str]:
+        """By topic-partition."""
+
+
+def read_owner(names: Names, group: Notes) -> Owner | None:
+    """The present owner, from the coordinators' group.  Raises ``Unanswered``."""
+    at = TopicPartition(names.topic, 0)
+    return Owner.decode(group.notes([at])[at])
+
+
+def new_driver() -> str:
+    """A name for this process and start that no other has."""
+    return f"{socket.gethostname()} pid {os.getpid()} {uuid.uuid4().hex[:6]}"

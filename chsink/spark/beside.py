@@ -1,0 +1,102 @@
+"""The mirror in a thread beside ClickHouse's side of the job.  Neither stops the other."""
+
+from __future__ import annotations
+
+import threading
+from time import monotonic
+from typing import Self
+
+import structlog
+from pyspark.sql import SparkSession
+
+from chsink.config import Config
+from chsink.errors import ChsinkError, UnavailableError, services
+from chsink.spark.mirror import MirrorRun
+from chsink.spark.stop import StopSignals
+
+PAUSES_S = (1, 5, 30)
+"""Before the mirror starts again after an outage; the last one repeats."""
+STEADY_S = 300.0
+"""After a run of this length, the pauses begin with the first one again."""
+POLL_S = 0.5
+
+
+class MirrorBeside:
+    """A context manager.  While ClickHouse's side goes on, the mirror starts again after an outage.
+
+    ``failure`` is the error that the mirror ended with.
+    """
+
+    def __init__(
+        self, config: Config, spark: SparkSession, stop: StopSignals, log: structlog.typing.FilteringBoundLogger
+    ) -> None:
+        self.failure: ChsinkError | None = None
+        self.ending = False
+        self._config, self._spark, self._signals = config, spark, stop
+        self._log = log.bind(side="mirror")
+        self._last = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="mirror", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+        self.join()
+
+    @property
+    def received(self) -> str:
+        """Why the mirror has to end, "" while it does not."""
+        return self._signals.received or ("the other side's end" if self.ending else "")
+
+    @property
+    def times(self) -> int:
+        """How often a signal arrived."""
+        return self._signals.times
+
+    def end(self) -> None:
+        """Ask the mirror to end after its current batch."""
+        self.ending = True
+
+    def join(self) -> None:
+        """Wait until the mirror has ended.  From now on, an outage ends it."""
+        self._last.set()
+        while self._thread.is_alive():
+            self._thread.join(POLL_S)
+
+    def _run(self) -> None:
+        failed = 0
+        while True:
+            began = monotonic()
+            self.failure = self._once()
+            if not isinstance(self.failure, UnavailableError) or self._last.is_set() or self.received:
+                break
+            failed = 0 if monotonic() - began > STEADY_S else failed
+            pause = PAUSES_S[min(failed, len(PAUSES_S) - 1)]
+            failed += 1
+            self._log.warning("the mirror starts again", id=self.failure.id, reason=self.failure.message, pause_s=pause)
+            if self._wait(pause):
+                break
+        if self.failure is not None:
+            said = {"id": self.failure.id, "reason": self.failure.message, "fix": self.failure.hint}
+            self._log.error("the mirror has stopped", **said, look="chsink mirror status")
+
+    def _once(self) -> ChsinkError | None:
+        try:
+            with MirrorRun(self._config, self._spark, self._log) as run:
+                run.run(self)
+        except ChsinkError as error:
+            return error
+        except Exception as error:  # a thread's error would be lost
+            self._log.exception("the mirror failed")
+            return services.MIRROR_NOT_COORDINATED(reason=f"{type(error).__name__}: {error}")
+        return None
+
+    def _wait(self, pause_s: float) -> bool:
+        """Whether the mirror shall not start again."""
+        until = monotonic() + pause_s
+        while monotonic() < until:
+            if self.received or self._last.wait(POLL_S):
+                return True
+        return False

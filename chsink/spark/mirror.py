@@ -1,0 +1,155 @@
+"""The mirror on Spark: a query of its own that hands over, and the coordinator's thread beside it.
+
+Rules:
+- The query has its own checkpoint and scheduler pool, and reads the topics of the mirror's routes.
+- A start settles the group first, then plans: a new checkpoint continues where the group is.
+- When the query ends well, all that was handed over is committed before the mirror ends.  After a signal or an error,
+  as much of it as ``LAST_COMMIT_S`` allows; the next start commits the rest.
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import ExitStack
+from typing import Self
+
+import structlog
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from chsink.batch.loop import BatchLoop
+from chsink.clock import SystemClock
+from chsink.config import Config
+from chsink.errors import ChsinkError
+from chsink.findings import raise_first
+from chsink.kafka.admin import open_admin
+from chsink.mirror.coordination import Coordination
+from chsink.mirror.coordinator import Hole
+from chsink.mirror.lander import CHUNK_OFFSETS, MirrorLander, Share
+from chsink.mirror.opening import Mirror, opened
+from chsink.observe.logs import configure, logger
+from chsink.spark.checkpoint import checkpoint_findings
+from chsink.spark.failures import NO_ANSWER, stopped
+from chsink.spark.folder import SparkFolder
+from chsink.spark.offset_log import planned_batch
+from chsink.spark.query import check_whole, current_query
+from chsink.spark.runner import SparkBatch, exact_reads
+from chsink.spark.session import quieten
+from chsink.spark.sink import ARROW_ROWS, kafka_stream, triggered
+from chsink.spark.starting import FIRST
+from chsink.spark.stop import Stop, StopSignals, end_between_batches
+from chsink.spark.stream_plan import StreamPlan, of_frame
+
+POOL = "mirror"
+POLL_S = 1.0
+LAST_COMMIT_S = 10.0
+
+
+def run(config: Config, spark: SparkSession) -> None:
+    """Run the mirror alone, until the source is drained (``available_now``), it fails, or SIGTERM or SIGINT.
+
+    Raises the ChsinkError that ended it.
+    """
+    configure(config.observe.log_format, config.observe.log_level)
+    quieten(spark)
+    with MirrorRun(config, spark, logger(config.sink.name)) as mirror, StopSignals() as stop:
+        mirror.run(stop)
+
+
+class MirrorRun:
+    """One start of the mirror.  A context manager; opening it connects to Kafka and the catalog."""
+
+    def __init__(self, config: Config, spark: SparkSession, log: structlog.typing.FilteringBoundLogger) -> None:
+        self._config, self._spark, self._log = config, spark, log
+        self._mirror: Mirror = opened(config, open_admin(config))
+        self._closing = ExitStack()
+        self._coordination = Coordination(self._mirror, self._reread, SystemClock(), log)
+        self._closing.callback(self._coordination.close)
+        self._lander = MirrorLander(self._mirror.feeds(), self._coordination)
+        self._closing.callback(self._lander.close)
+        self._loop: BatchLoop[Share, StreamPlan] = BatchLoop(
+            lambda _: self._lander.landing(), lambda _: None, config.mirror.topics, log, failed=lambda _: None
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._closing.close()
+
+    def run(self, stop: Stop) -> None:
+        """Until the source is drained (``available_now``), something fails, or a signal.  Raises ChsinkError."""
+        failure: ChsinkError | None = None
+        try:
+            self._hand_over(stop)
+        except ChsinkError as error:
+            failure = error
+        in_time = failure is not None or bool(stop.received)
+        self._coordination.finish(LAST_COMMIT_S if in_time else None)
+        while not self._coordination.join(POLL_S):
+            if stop.received and not in_time:
+                in_time = True
+                self._coordination.finish(LAST_COMMIT_S)
+        failure = failure or self._coordination.failure
+        if failure is not None:
+            raise failure
+        self._log.info("the mirror has ended", signal=stop.received or None)
+
+    # --- the query ----------------------------------------------------------------------------------------------------
+
+    def _hand_over(self, stop: Stop) -> None:
+        """Run the query to its end.  Raises ChsinkError, the coordinator's too."""
+        try:
+            query = self._started()
+            while not query.awaitTermination(int(POLL_S)):
+                failure = self._coordination.failure
+                if stop.received or failure is not None:
+                    end_between_batches(query, self._loop.end_after_batch, stop, self._log)
+                    if failure is not None:
+                        raise failure
+                    return
+        except (PySparkException, *NO_ANSWER) as error:
+            if stop.received and self._loop.failure is None:
+                return
+            if isinstance(self._loop.failure, ChsinkError):
+                raise self._loop.failure from None
+            self._coordination.check_owned()
+            raise stopped(error) from error
+
+    def _started(self) -> StreamingQuery:
+        checkpoint, topics = self._config.mirror_checkpoint(), self._config.mirror.topics
+        raise_first(checkpoint_findings(SparkFolder(checkpoint, self._spark), topics, None))
+        self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", POOL)  # the query's thread inherits it
+        self._coordination.start()
+        stream = kafka_stream(self._spark, self._config, self._starting_offsets(), headers=False, topics=topics)
+        self._loop.start(of_frame(stream), exact_reads)
+        self._coordination.begin()
+        writer = stream.writeStream.foreachBatch(self._land).option("checkpointLocation", checkpoint)
+        return triggered(writer, self._config).start()
+
+    def _starting_offsets(self) -> str:
+        """Where the group is, used with a new checkpoint only."""
+        group = self._lander.handed_over(self._mirror.kafka.partitions(self._config.mirror.topics))
+        offsets: dict[str, dict[str, int]] = {}
+        for tp, at in group.items():
+            offsets.setdefault(tp.topic, {})[str(tp.partition)] = FIRST if at is None else at
+        return json.dumps(offsets)
+
+    def _land(self, frame: DataFrame, batch_id: int) -> None:
+        self._loop.land(lambda: self._batch(frame, batch_id))
+
+    def _batch(self, frame: DataFrame, batch_id: int) -> SparkBatch[Share]:
+        query, spark = current_query(frame), frame.sparkSession
+        check_whole(frame)
+        spark.conf.set(ARROW_ROWS, str(CHUNK_OFFSETS))
+        planned = planned_batch(SparkFolder(query.checkpoint, spark), batch_id)
+        return SparkBatch(query.run_id, frame, planned, lambda: query.stream(spark))
+
+    def _reread(self, hole: Hole) -> None:
+        """In the coordinator's thread, beside the query's batches: Spark runs both."""
+        try:
+            self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", POOL)
+            self._lander.reread(hole)
+        except (PySparkException, *NO_ANSWER) as error:
+            raise stopped(error) from error

@@ -1,0 +1,61 @@
+"""The Spark session of a job."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from typing import Any
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from chsink.config import Config
+from chsink.embedded.java import java_home
+from chsink.errors import services
+from chsink.spark.checks import GATEWAY
+from chsink.spark.failures import NO_ANSWER, reason_of
+
+STREAMING = "org.apache.spark.sql.execution.streaming.runtime"
+SESSION_CONF = {
+    "spark.sql.streaming.metricsEnabled": "false",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+
+
+def session(config: Config, jars: str | None = None) -> SparkSession:
+    """The session that the configuration describes; an existing one keeps its own settings.
+
+    UnavailableError CHS-711 when Spark does not start.
+    """
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if GATEWAY not in os.environ:
+        os.environ["JAVA_HOME"] = str(java_home())
+    builder = SparkSession.builder.appName(config.spark.app_name or f"chsink {config.sink.name}")
+    if config.spark.master is not None:
+        builder = builder.master(config.spark.master)
+    if jars:
+        builder = builder.config("spark.jars", jars)
+    pools = {"spark.scheduler.mode": "FAIR"} if config.mirror.enabled else {}
+    for name, value in {**SESSION_CONF, **pools, **config.spark.conf}.items():
+        builder = builder.config(name, value)
+    try:
+        spark = builder.getOrCreate()
+    except (PySparkException, *NO_ANSWER) as error:
+        raise services.SPARK_NOT_STARTED(reason=reason_of(error)) from error
+    spark.sparkContext.setLogLevel("ERROR")
+    return spark
+
+
+def end(spark: SparkSession) -> None:
+    """Stop the session.  Does nothing if its Java process is gone."""
+    with contextlib.suppress(*NO_ANSWER):
+        spark.stop()
+
+
+def quieten(spark: SparkSession) -> None:
+    """Keep Spark from logging each error of the sink a second time, with a Python and a Java trace."""
+    log4j: Any = spark.sparkContext._jvm.org.apache.logging.log4j  # type: ignore[union-attr]
+    log4j.core.config.Configurator.setLevel(f"{STREAMING}.MicroBatchExecution", log4j.Level.OFF)

@@ -1,0 +1,62 @@
+"""Signals that end a job, and a query that ends between two batches."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from types import FrameType
+from typing import Any, Protocol, Self
+
+import structlog
+from pyspark.sql.streaming.query import StreamingQuery
+
+POLL_S = 1
+
+
+class Stop(Protocol):
+    """What asks a query to end."""
+
+    @property
+    def received(self) -> str:
+        """Why, "" while nothing does."""
+
+    @property
+    def times(self) -> int:
+        """How often a signal arrived."""
+
+
+class StopSignals:
+    """Records SIGTERM or SIGINT, and how often they arrived."""
+
+    def __init__(self) -> None:
+        self.received = ""
+        self.times = 0
+        self._old: dict[int, Any] = {}
+
+    def __enter__(self) -> Self:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            self._old[number] = signal.signal(number, self._note)
+        return self
+
+    def _note(self, number: int, _frame: FrameType | None) -> None:
+        self.received = signal.Signals(number).name
+        self.times += 1
+
+    def __exit__(self, *_: object) -> None:
+        for number, old in self._old.items():
+            signal.signal(number, old)
+
+
+def end_between_batches(
+    query: StreamingQuery,
+    end_after_batch: Callable[[float], bool],
+    stop: Stop,
+    log: structlog.typing.FilteringBoundLogger,
+) -> None:
+    """Stop a query after its current batch.  A further signal interrupts the batch, which the next start takes up."""
+    asked = stop.times
+    while not end_after_batch(POLL_S):
+        if stop.times > asked:
+            log.warning("stopping at once: the next start settles the current batch")
+            break
+    query.stop()
