@@ -223,7 +223,7 @@ class Coordinator:
             if tp in chain.links:
                 return
             moved = with_origin(chain, tp, topic_id, origin)
-            self.targets[name].table.move(read, moved, uuid.uuid4())
+            self.targets[name].table.begin(read, moved, tp)
         raise Stuck(name, 1, "the origin could not be stored")
 
     def _where_to_read(self) -> dict[int, int]:

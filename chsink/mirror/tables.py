@@ -26,6 +26,7 @@ from pyiceberg.table.update import (
     AssertDefaultSpecId,
     AssertRefSnapshotId,
     AssertTableUUID,
+    RemovePropertiesUpdate,
     SetPropertiesUpdate,
     TableRequirement,
     TableUpdate,
@@ -33,7 +34,8 @@ from pyiceberg.table.update import (
 from pyiceberg.table.update.snapshot import _FastAppendFiles
 
 from chsink.ports import Outcome
-from chsink.statemachine.commit.chain import Chain, Snapshot, TableView, decode, encode
+from chsink.statemachine.commit.chain import Chain, DamagedChain, Link, Snapshot, TableView, decode, encode
+from chsink.statemachine.ranges import TopicPartition
 
 COMMIT_ID = "kafka.connect.commit-id"
 VALID_THROUGH = "kafka.connect.valid-through-ts"
@@ -50,6 +52,20 @@ class Keys:
     def chain(self) -> str:
         """Of the chain, in the summary and in the properties; for the main branch."""
         return f"chsink.chain.{MAIN_BRANCH}.{self.group}"
+
+    def origin(self, tp: TopicPartition) -> str:
+        """Of a topic-partition's origin, in the properties, until a snapshot's chain has it."""
+        return f"{self._origins}{tp.topic}.{tp.partition}"
+
+    def origins(self, properties: Mapping[str, str]) -> dict[str, TopicPartition]:
+        """The properties that hold origins."""
+        names = (name for name in properties if name.startswith(self._origins))
+        parts = {name: name.removeprefix(self._origins).rpartition(".") for name in names}
+        return {name: TopicPartition(topic, int(number)) for name, (topic, _, number) in parts.items()}
+
+    @property
+    def _origins(self) -> str:
+        return f"chsink.origin.{MAIN_BRANCH}.{self.group}."
 
     @property
     def offsets(self) -> str:
@@ -111,12 +127,20 @@ class MirrorTable:
             return Committed(Outcome.REFUSED, reason=f"{type(error).__name__}: {error}")
         (snapshot,) = (update.snapshot for update in updates if isinstance(update, AddSnapshotUpdate))
         named = replace(chain, snapshot_id=snapshot.snapshot_id, sequence=snapshot.sequence_number or 0)
-        done = self._commit(read, (*updates, self._property(named)))
+        kept = [n for n, tp in self.keys.origins(read.table.metadata.properties).items() if tp in chain.links]
+        updates = (*updates, self._property(named), *([RemovePropertiesUpdate(removals=kept)] if kept else []))
+        done = self._commit(read, updates)
         return replace(done, snapshot_id=snapshot.snapshot_id)
 
     def move(self, read: TableRead, chain: Chain, commit_id: UUID) -> Committed:
         """The chain alone, without a snapshot: what it names stays the newest own snapshot."""
         return self._commit(read, (self._property(replace(chain, commit_id=str(commit_id))),))
+
+    def begin(self, read: TableRead, chain: Chain, tp: TopicPartition) -> Committed:
+        """The chain, in which a topic-partition begins."""
+        link = chain.links[tp]
+        origin = SetPropertiesUpdate(updates={self.keys.origin(tp): json.dumps([link.topic_id, link.origin])})
+        return self._commit(read, (origin, self._property(chain)))
 
     def _property(self, chain: Chain) -> TableUpdate:
         return SetPropertiesUpdate(updates={self.keys.chain: encode(chain)})
@@ -163,7 +187,19 @@ class MirrorTable:
         # some clients keep the id of an expired parent, pyiceberg forgets it: then the named snapshot is gone too
         named = None if stored is None else stored.snapshot_id
         cut = parent is not None or (named is not None and metadata.snapshot_by_id(named) is None)
-        return TableView(str(metadata.table_uuid), metadata.default_spec_id, lineage, cut, stored)
+        return TableView(
+            str(metadata.table_uuid), metadata.default_spec_id, lineage, cut, stored, self._origins(metadata.properties)
+        )
+
+    def _origins(self, properties: Mapping[str, str]) -> dict[TopicPartition, Link]:
+        found = {}
+        for name, tp in self.keys.origins(properties).items():
+            try:
+                topic_id, origin = json.loads(properties[name])
+                found[tp] = Link(topic_id, origin, origin)
+            except (AssertionError, TypeError, ValueError) as error:
+                raise DamagedChain(f"damaged origin of {tp} ({type(error).__name__}: {error})") from error
+        return found
 
     def _lineage(self, table: Table) -> tuple[tuple[Snapshot, ...], int | None]:
         """The head and its ancestors down to the newest own one, as what is older changes nothing; and the parent of

@@ -5,6 +5,10 @@ the chain twice: in the summary of its snapshot, and in a table property that na
 files moves the property alone.  The property outlives expired snapshots; the summary follows a rollback and the
 property does not, so the two together tell what happened to the table.
 
+A commit of the property alone is not refused when another one came between: it may arrive late, and store a chain
+without a topic-partition that has begun since.  So each origin is also stored by itself, until a snapshot's chain has
+it.  A topic-partition that the chain lacks then begins at its origin: what a stale commit can overwrite has no files.
+
 ``CHAIN`` decides which of them is right.  The *lineage* is the table's head with its ancestors, newest first.  A
 snapshot is *own* when its summary holds a chain of this mirror.
 """
@@ -84,7 +88,8 @@ class TableView:
     """What one reading of the catalog says of a table.
 
     ``lineage`` is newest first; what is older than the newest own snapshot may be left out.  ``cut`` says that a
-    snapshot which belongs behind it may have expired.  ``spec_id`` is the table's default partition spec.
+    snapshot which belongs behind it may have expired.  ``spec_id`` is the table's default partition spec.  ``origins``
+    are links that were stored by themselves.
     """
 
     uuid: str
@@ -92,6 +97,7 @@ class TableView:
     lineage: tuple[Snapshot, ...] = ()
     cut: bool = False
     stored: Chain | None = None
+    origins: Links = field(default_factory=lambda: MappingProxyType({}))
 
     @property
     def head(self) -> int | None:
@@ -185,6 +191,13 @@ class Reading:
 
 def read_chain(view: TableView) -> Reading:
     """The chain of the table, None where it has none."""
+    found = _read(view)
+    if found.chain is None or view.origins.keys() <= found.chain.links.keys():
+        return found
+    return replace(found, chain=replace(found.chain, links={**view.origins, **found.chain.links}))
+
+
+def _read(view: TableView) -> Reading:
     rule = first(CHAIN, view)
     match rule.verdict:
         case CommitHalt() as halt:

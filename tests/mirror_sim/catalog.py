@@ -19,6 +19,7 @@ from pyiceberg.table.update import (
     AssertDefaultSpecId,
     AssertRefSnapshotId,
     AssertTableUUID,
+    RemovePropertiesUpdate,
     SetPropertiesUpdate,
 )
 from pyiceberg.typedef import Record
@@ -160,6 +161,9 @@ class SimCatalog:
                 self.snapshots.add(snap.snapshot_id)
             elif isinstance(update, SetPropertiesUpdate):
                 after = replace(after, properties={**after.properties, **update.updates})
+            elif isinstance(update, RemovePropertiesUpdate):
+                kept = {k: v for k, v in after.properties.items() if k not in update.removals}
+                after = replace(after, properties=kept)
         self.tables[name] = after
         self.committed(name, before, after)
 

@@ -20,7 +20,7 @@ from pyiceberg.types import LongType, NestedField, StringType
 from chsink.mirror.files import Files, data_file, entry_of
 from chsink.mirror.tables import COMMIT_ID, VALID_THROUGH, Keys, MirrorTable, TableRead
 from chsink.ports import Outcome
-from chsink.statemachine.commit.chain import Chain, Link, Reading, read_chain, with_origin
+from chsink.statemachine.commit.chain import Chain, DamagedChain, Link, Reading, read_chain, with_origin
 from chsink.statemachine.commit.rules import CommitHalt
 from chsink.statemachine.ranges import TopicPartition
 
@@ -109,6 +109,31 @@ def test_an_origin_is_stored_before_the_first_snapshot(table: MirrorTable) -> No
     assert chain_of(table).chain == replace(BEGUN, commit_id=chain_of(table).chain.commit_id)  # type: ignore[union-attr]
     appended(table, 6, 1)
     assert chain_of(table).because == "CURRENT"
+
+
+def test_a_late_commit_of_the_property_takes_no_topic_partition_away(table: MirrorTable) -> None:
+    """⚑ It requires a head that did not change.  Without its origin, the table would halt: CHAIN_MISSING."""
+    other = TopicPartition("or.ders", 1)
+    stale = read(table)
+    assert table.begin(stale, BEGUN, TP).outcome is Outcome.APPLIED
+    assert table.begin(read(table), with_origin(BEGUN, other, "id2", 3), other).outcome is Outcome.APPLIED
+    assert table.move(stale, BEGUN, uuid4()).outcome is Outcome.APPLIED
+    chain = chain_of(table).chain
+    assert chain is not None and chain.links == {TP: Link("id", 5, 5), other: Link("id2", 3, 3)}
+    now = read(table)
+    assert len(table.keys.origins(now.table.properties)) == 2
+    landed = replace(chain, links={**chain.links, TP: Link("id", 5, 6)})
+    assert table.append(now, files(now, 1), landed, uuid4(), None).outcome is Outcome.APPLIED
+    assert table.keys.origins(read(table).table.properties) == {}
+    later = chain_of(table).chain
+    assert later is not None and later.links == {TP: Link("id", 5, 6), other: Link("id2", 3, 3)}
+
+
+def test_a_damaged_origin_is_named(table: MirrorTable) -> None:
+    with table.catalog.load_table(table.identifier).transaction() as changed:
+        changed.set_properties({table.keys.origin(TP): "5"})
+    with pytest.raises(DamagedChain, match="origin of orders-0"):
+        table.read()
 
 
 def test_a_stale_commit_is_refused_whatever_the_table_says(table: MirrorTable) -> None:

@@ -214,6 +214,14 @@ def test_a_unit_without_files_is_of_no_spec() -> None:
     assert plan_commit(view(), HELD, [unit(5, 6, files=(), spec=1)]).kind is Kind.MOVE
 
 
+def test_an_origin_stands_in_where_a_chain_lacks_the_topic_partition() -> None:
+    """Only beside a chain: alone, it would say that a table that lost its chain holds nothing."""
+    origins = {TP: Link("id", 0, 0), OTHER: Link("id", 2, 2)}
+    read = read_chain(replace(view(OWN), origins=origins)).chain
+    assert read is not None and read.links == {TP: Link("id", 0, 5), OTHER: Link("id", 2, 2)}
+    assert read_chain(replace(view(stored=None), origins=origins)).chain is None
+
+
 def test_holes_are_what_the_group_passed_and_nobody_brings() -> None:
     links = {TP: Link("id", 0, 5), OTHER: Link("id", 0, 5)}
     assert holes(links, [], {TP: 9, OTHER: 5}) == {TP: OffsetRange(5, 9)}
