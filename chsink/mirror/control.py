@@ -88,7 +88,7 @@ class Sender:
         self.note = ""
         """Stored with each offset that is committed from now on."""
         self._names = names
-        self._consumer = Consumer(_consumer(names, group))
+        self._consumer = Consumer(consumer_options(names, group))
         self._group = self._consumer.consumer_group_metadata()
         self._producer = Producer(
             {
@@ -181,7 +181,9 @@ class GroupOffsets:
 
     def __init__(self, names: Names, group: str = "") -> None:
         # reads no record: this level makes the broker answer with the last committed offsets at once
-        self._consumer = Consumer({**_consumer(names, group or names.group), "isolation.level": "read_uncommitted"})
+        self._consumer = Consumer(
+            {**consumer_options(names, group or names.group), "isolation.level": "read_uncommitted"}
+        )
         self._timeout_s = names.timeout_s
 
     def close(self) -> None:
@@ -220,7 +222,8 @@ def _asked(
     return {TopicPartition(f.topic, f.partition): f for f in found}
 
 
-def _consumer(names: Names, group: str) -> dict[str, Any]:
+def consumer_options(names: Names, group: str) -> dict[str, Any]:
+    """Librdkafka's options of a consumer that joins no group and commits nothing."""
     return {
         **names.options,
         "group.id": group,
@@ -235,7 +238,7 @@ class ControlReader:
 
     def __init__(self, names: Names) -> None:
         self._names = names
-        self._consumer = Consumer(_consumer(names, names.control_group))
+        self._consumer = Consumer(consumer_options(names, names.control_group))
         self._admin = AdminClient(dict(names.options))
 
     def close(self) -> None:

@@ -42,7 +42,7 @@ class Mirror:
         try:
             works = {name: self._work(self.catalog.load_table(name)) for name in mirror.tables}
         except Exception as error:  # a catalog raises whatever its client does
-            raise as_error(error) or _unavailable(error) from error
+            raise as_error(error) or catalog_unavailable(error) from error
         tables = {
             topic: tuple(works[route.table] for route in mirror.routes if route.topic == topic)
             for topic in mirror.topics
@@ -66,7 +66,7 @@ def opened(config: Config, kafka: Source) -> Mirror:
     try:
         mirror = open_mirror(config, kafka)
     except Exception as error:  # a catalog raises whatever its client does
-        raise as_error(error) or _unavailable(error) from error
+        raise as_error(error) or catalog_unavailable(error) from error
     ensure_control_topic(mirror.names)
     return mirror
 
@@ -91,7 +91,8 @@ def open_mirror(config: Config, kafka: Source) -> Mirror:
     return Mirror(config, kafka, names, pace, catalog, targets)
 
 
-def _unavailable(error: Exception) -> ChsinkError:
+def catalog_unavailable(error: Exception) -> ChsinkError:
+    """What a client of a catalog raised, and chsink does not know."""
     return services.MIRROR_NOT_COORDINATED(reason=f"{type(error).__name__}: {error}")
 
 

@@ -1,0 +1,233 @@
+"""How far a mirror is: what its tables hold, what waits for a commit, and how far both are behind Kafka.
+
+Reads Kafka and the catalog and changes neither, so it works whether a mirror runs or not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from time import monotonic
+from typing import Any
+
+from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaException
+from confluent_kafka import TopicPartition as ClientPartition
+from pyiceberg.table.snapshots import Snapshot
+
+from chsink.config import Config
+from chsink.mirror.control import GroupOffsets, Names, Unanswered, consumer_options
+from chsink.mirror.coordinator import Source, Target
+from chsink.mirror.events import DamagedEvent, DataWritten, decode
+from chsink.mirror.failures import as_error
+from chsink.mirror.opening import Mirror, catalog_unavailable, open_mirror
+from chsink.mirror.owner import Owner, read_owner
+from chsink.mirror.tables import VALID_THROUGH, TableRead
+from chsink.statemachine.commit.chain import Chain, DamagedChain, read_chain
+from chsink.statemachine.ranges import TopicPartition
+
+READ_S = 10.0
+"""At most, for records and events."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionStatus:
+    """Of one table.  The table holds the records of ``[origin, until)``; those below ``handed_over`` have files."""
+
+    topic: str
+    partition: int
+    origin: int | None
+    until: int | None
+    handed_over: int | None
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class TableStatus:
+    """``lag`` counts offsets that the table lacks, ``lag_s`` is the age of the oldest record among them, None if it
+    is not known.  ``pending`` counts offsets with files that wait for a commit, ``pending_units`` the reports of them.
+    """
+
+    table: str
+    problem: str
+    snapshot: int | None
+    last_commit: str | None
+    valid_through: str | None
+    pending: int
+    pending_units: int
+    lag: int
+    lag_s: float | None
+    partitions: tuple[PartitionStatus, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorStatus:
+    """``owner`` claimed the mirror last; it need not run."""
+
+    owner: Owner | None
+    tables: tuple[TableStatus, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """For a machine."""
+        return {"owner": None if self.owner is None else asdict(self.owner), "tables": [asdict(t) for t in self.tables]}
+
+
+def status_of(config: Config, kafka: Source, now_ms: int) -> MirrorStatus:
+    """The status of a configuration's mirror.  Raises ChsinkError."""
+    try:
+        return read_status(open_mirror(config, kafka), now_ms)
+    except Exception as error:  # a catalog raises whatever its client does
+        raise as_error(error) or catalog_unavailable(error) from error
+
+
+def read_status(mirror: Mirror, now_ms: int) -> MirrorStatus:
+    """Raises ChsinkError, ``Unanswered``, and the catalog's own errors."""
+    names = mirror.names
+    tps = list(mirror.kafka.partitions(sorted({topic for t in mirror.targets.values() for topic in t.topics})))
+    ends = mirror.kafka.log_ends(tps)
+    offsets, control = GroupOffsets(names), GroupOffsets(names, names.control_group)
+    try:
+        handed_over, owner = offsets.committed(tps), read_owner(names, control)
+    finally:
+        offsets.close()
+        control.close()
+    reads = {name: _read(target) for name, target in mirror.targets.items()}
+    units = _waiting(mirror, {name: table.untils for name, table in reads.items()})
+    tables = []
+    for name, target in mirror.targets.items():
+        mine = [tp for tp in tps if tp.topic in target.topics]
+        partitions = tuple(_partition(tp, reads[name].chain, handed_over[tp], ends[tp]) for tp in mine)
+        lag_s = _lag_s(names, partitions, now_ms)
+        tables.append(_table(name, reads[name], partitions, units[name], lag_s))
+    return MirrorStatus(owner, tuple(tables))
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """A table as it was read, and what is wrong with it."""
+
+    read: TableRead | None
+    chain: Chain
+    problem: str = ""
+
+    @property
+    def untils(self) -> dict[TopicPartition, int]:
+        return {tp: link.until for tp, link in self.chain.links.items()}
+
+    @property
+    def snapshot(self) -> Snapshot | None:
+        """The newest one of the mirror."""
+        if self.read is None or self.chain.snapshot_id is None:
+            return None
+        return self.read.table.metadata.snapshot_by_id(self.chain.snapshot_id)
+
+
+def _read(target: Target) -> _Table:
+    try:
+        read = target.table.read()
+    except DamagedChain as error:
+        return _Table(None, Chain(), f"CHAIN_DAMAGED: {error}")
+    if read is None:
+        return _Table(None, Chain(), "there is no such table")
+    reading = read_chain(read.view)
+    problem = "" if reading.halt is None else f"{reading.halt}: {reading.because}"
+    return _Table(read, reading.chain or Chain(), problem)
+
+
+def _partition(tp: TopicPartition, chain: Chain, handed_over: int | None, end: int) -> PartitionStatus:
+    link = chain.links.get(tp)
+    origin, until = (None, None) if link is None else (link.origin, link.until)
+    return PartitionStatus(tp.topic, tp.partition, origin, until, handed_over, end)
+
+
+def _table(
+    name: str, table: _Table, partitions: tuple[PartitionStatus, ...], units: int, lag_s: float | None
+) -> TableStatus:
+    snapshot = table.snapshot
+    through = None if snapshot is None or snapshot.summary is None else snapshot.summary.get(VALID_THROUGH)
+    return TableStatus(
+        name,
+        table.problem,
+        table.chain.snapshot_id,
+        None if snapshot is None else _time(snapshot.timestamp_ms),
+        None if through is None else _time(int(through)),
+        sum(max(0, (p.handed_over or 0) - p.until) for p in partitions if p.until is not None),
+        units,
+        sum(p.end - (p.until or 0) for p in partitions),
+        lag_s,
+        partitions,
+    )
+
+
+def _time(ms: int) -> str:
+    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="seconds")
+
+
+def _waiting(mirror: Mirror, untils: Mapping[str, Mapping[TopicPartition, int]]) -> dict[str, int]:
+    """By table, how many units on the control topic bring what it lacks."""
+    names = mirror.names
+    by_reference = {(t.reference.namespace, t.reference.name): name for name, t in mirror.targets.items()}
+    found: dict[str, set[str]] = {name: set() for name in mirror.targets}
+    for value in _events(names):
+        try:
+            event = decode(value)
+        except DamagedEvent:
+            continue
+        if event is None or event.group_id != names.group or not isinstance(event.payload, DataWritten):
+            continue
+        written = event.payload
+        name = by_reference.get((written.table.namespace, written.table.name))
+        if name is None or written.tag is None:
+            continue
+        tp = TopicPartition(written.tag.topic, written.tag.partition)
+        if written.tag.until > untils[name].get(tp, 0):
+            found[name].add(written.tag.unit)
+    return {name: len(units) for name, units in found.items()}
+
+
+def _events(names: Names) -> list[bytes]:
+    """The committed events from where the coordinators' group is to the end of the control topic."""
+    reader, group = names.reader(), GroupOffsets(names, names.control_group)
+    try:
+        logs = reader.logs()
+        at = group.committed([TopicPartition(names.topic, p) for p in logs])
+        positions = {}
+        for number, (first, end) in logs.items():
+            stored = at[TopicPartition(names.topic, number)]
+            positions[number] = stored if stored is not None and first <= stored <= end else first
+        reader.read_from(positions)
+        values, until = [], monotonic() + READ_S
+        while any(positions[p] < end for p, (_, end) in logs.items()) and monotonic() < until:
+            values += [value for _, _, value in reader.poll(0.2)]
+            positions = reader.positions(positions)
+        return values
+    finally:
+        reader.close()
+        group.close()
+
+
+def _lag_s(names: Names, partitions: Sequence[PartitionStatus], now_ms: int) -> float | None:
+    """The age of the oldest record that a table lacks."""
+    behind = [p for p in partitions if (p.until or 0) < p.end]
+    if not behind:
+        return 0.0
+    consumer = Consumer(consumer_options(names, names.control_group) | {"auto.offset.reset": "earliest"})
+    try:
+        consumer.assign([ClientPartition(p.topic, p.partition, p.until or 0) for p in behind])
+        waiting, found, until = {(p.topic, p.partition) for p in behind}, [], monotonic() + READ_S
+        while waiting and monotonic() < until:
+            message = consumer.poll(0.5)
+            if message is None:
+                break
+            if message.error() is None:
+                at = (message.topic() or "", message.partition() or 0)
+                kind, ms = message.timestamp()
+                if kind != TIMESTAMP_NOT_AVAILABLE and at in waiting:
+                    found.append(ms)
+                waiting.discard(at)
+                consumer.pause([ClientPartition(*at)])
+        return round(max(0, now_ms - min(found)) / 1000, 1) if found else None
+    except KafkaException as error:
+        raise Unanswered(str(error)) from error
+    finally:
+        consumer.close()
