@@ -23,6 +23,10 @@ from chsink.mirror.ports import EventReader, EventSender, GroupReader
 from chsink.statemachine.ranges import TopicPartition
 
 TRANSACTION_MS = 60_000
+RECONNECT_MS = 20
+"""librdkafka waits half of this, 50 ms by default, before it connects to the next broker, and a producer lives for one
+hand-over.
+"""
 _FENCED = (KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED)
 
 
@@ -92,6 +96,7 @@ class Sender:
         self._group = self._consumer.consumer_group_metadata()
         self._producer = Producer(
             {
+                "reconnect.backoff.ms": RECONNECT_MS,
                 **names.options,
                 "transactional.id": transactional_id,
                 "transaction.timeout.ms": TRANSACTION_MS,
@@ -99,6 +104,10 @@ class Sender:
             }
         )
         try:
+            # A question for the coordinator is lost with the bootstrap connection, which ends once the brokers are
+            # known, and repeated after 500 ms.  The second answer here comes over a connection that stays.
+            for _ in range(2):
+                self._producer.list_topics(names.topic, timeout=names.timeout_s)
             self._producer.init_transactions(names.timeout_s)
         except KafkaException as error:
             raise Unanswered(str(error)) from error
@@ -225,6 +234,7 @@ def _asked(
 def consumer_options(names: Names, group: str) -> dict[str, Any]:
     """Librdkafka's options of a consumer that joins no group and commits nothing."""
     return {
+        "reconnect.backoff.ms": RECONNECT_MS,
         **names.options,
         "group.id": group,
         "enable.auto.commit": False,
