@@ -79,9 +79,9 @@ class Names:
         """Of the control topic."""
         return ControlReader(self)
 
-    def offsets(self) -> GroupReader:
-        """Of what was handed over, without waiting for open transactions."""
-        return GroupOffsets(self)
+    def offsets(self, group: str = "") -> GroupReader:
+        """Of a group, without waiting for open transactions.  Without ``group``, of what was handed over."""
+        return GroupOffsets(self, group or self.group)
 
 
 class Sender:
@@ -184,15 +184,11 @@ def _keep(refused: list[KafkaError]) -> Any:
 
 
 class GroupOffsets:
-    """A group's offsets, asked without waiting for open transactions: theirs are not there yet.  Without ``group``,
-    what was handed over.
-    """
+    """A group's offsets, asked without waiting for open transactions: theirs are not there yet."""
 
-    def __init__(self, names: Names, group: str = "") -> None:
+    def __init__(self, names: Names, group: str) -> None:
         # reads no record: this level makes the broker answer with the last committed offsets at once
-        self._consumer = Consumer(
-            {**consumer_options(names, group or names.group), "isolation.level": "read_uncommitted"}
-        )
+        self._consumer = Consumer({**consumer_options(names, group), "isolation.level": "read_uncommitted"})
         self._timeout_s = names.timeout_s
 
     def close(self) -> None:

@@ -17,7 +17,7 @@ from time import monotonic
 import structlog
 
 from chsink.errors import ChsinkError, UnavailableError, fencing, services
-from chsink.mirror.control import Fenced, GroupOffsets, NotSent, Unanswered
+from chsink.mirror.control import Fenced, NotSent, Unanswered
 from chsink.mirror.coordinator import KEY, Coordinator, Hole
 from chsink.mirror.failures import as_error
 from chsink.mirror.opening import Mirror
@@ -52,7 +52,7 @@ class Coordination:
         self._after_round = after_round
         self._driver = new_driver()
         self._claimed: Owner | None = None
-        self._owners = GroupOffsets(mirror.names, mirror.names.control_group)
+        self._owners = mirror.names.offsets(mirror.names.control_group)
         self._coordinator: Coordinator | None = None
         self._new_partitions, self._wake = threading.Event(), threading.Event()
         self._last = False
@@ -94,7 +94,10 @@ class Coordination:
     def check_owned(self) -> None:
         """FencedError if another driver has claimed the mirror; nothing while that cannot be known."""
         with suppress(Unanswered):
-            self._check(read_owner(self._mirror.names, self._owners))
+            found = read_owner(self._mirror.names, self._owners)
+            # a claim is read a little later than it is made: until then, an older one is found
+            if found is not None and self._claimed is not None and found.epoch > self._claimed.epoch:
+                self._check(found)
 
     def take_up(self) -> None:
         """Settle topic-partitions that the group does not know, soon."""

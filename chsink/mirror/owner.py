@@ -14,9 +14,10 @@ import os
 import socket
 import uuid
 from dataclasses import asdict, dataclass
-from typing import Protocol, Self
+from typing import Self
 
 from chsink.mirror.control import Names
+from chsink.mirror.ports import GroupReader
 from chsink.statemachine.ranges import TopicPartition
 
 
@@ -42,14 +43,7 @@ class Owner:
             return None
 
 
-class Notes(Protocol):
-    """Reads what is stored with a group's offsets (``GroupOffsets``)."""
-
-    def notes(self, tps: list[TopicPartition]) -> dict[TopicPartition, str]:
-        """By topic-partition."""
-
-
-def read_owner(names: Names, group: Notes) -> Owner | None:
+def read_owner(names: Names, group: GroupReader) -> Owner | None:
     """The present owner, from the coordinators' group.  Raises ``Unanswered``."""
     at = TopicPartition(names.topic, 0)
     return Owner.decode(group.notes([at])[at])

@@ -13,20 +13,21 @@ from chsink.statemachine.ranges import TopicPartition
 
 
 class GroupReader(Protocol):
-    """A group's offsets."""
+    """A group's offsets, at once: what a transaction moved that was committed just now may not be there yet."""
 
     def committed(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]:
         """The group's offsets, None where it has none.  Raises ``Unanswered``."""
+
+    def notes(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, str]:
+        """What was stored with the offsets, "" where nothing was.  Raises ``Unanswered``."""
 
     def close(self) -> None:
         """Release the connection."""
 
 
-class EventSender(GroupReader, Protocol):
-    """An open producer of one transactional id.  Opening it fenced every older one.
-
-    Its ``committed`` waits for transactions that are being committed.  ``note`` is stored with each offset that it
-    commits.
+class EventSender(Protocol):
+    """An open producer of one transactional id.  Opening it fenced every older one.  ``note`` is stored with each
+    offset that it commits.
     """
 
     note: str
@@ -40,6 +41,12 @@ class EventSender(GroupReader, Protocol):
 
         Raises ``Fenced``, ``NotSent``, ``Unanswered``.
         """
+
+    def committed(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]:
+        """The group's offsets, None where it has none, once no transaction is moving them.  Raises ``Unanswered``."""
+
+    def close(self) -> None:
+        """Release the connection."""
 
 
 class EventReader(Protocol):

@@ -31,6 +31,7 @@ class Transaction:
     state: str = "open"
     logs: list[Log] = field(default_factory=list)
     offsets: dict[str, dict[TopicPartition, int]] = field(default_factory=dict)
+    note: str = ""
     payloads: list[Payload] = field(default_factory=list)
     unmarked: list[object] = field(default_factory=list)
 
@@ -75,6 +76,7 @@ class Broker:
         self.life = 0
         self.logs = [Log() for _ in range(partitions)]
         self.groups: dict[str, dict[TopicPartition, int]] = {}
+        self.notes: dict[tuple[str, TopicPartition], str] = {}
         self.producers: dict[str, _Producer] = {}
         self.transactions: list[Transaction] = []
         self.away_until = 0
@@ -152,6 +154,7 @@ class Broker:
         elif isinstance(target, str) and transaction.state == "committed":
             self.moved(transaction, target)
             self.groups.setdefault(target, {}).update(transaction.offsets[target])
+            self.notes.update({(target, tp): transaction.note for tp in transaction.offsets[target]})
         if not transaction.unmarked:
             self.transactions.remove(transaction)
 
@@ -231,17 +234,23 @@ class SimOffsets:
         self.broker.ask()
         return self.broker.committed(self.group, asked)
 
+    def notes(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, str]:
+        """See :class:`chsink.mirror.ports.GroupReader`."""
+        asked = list(tps)
+        self.broker.ask()
+        known = self.broker.groups.get(self.group, {})
+        return {tp: self.broker.notes.get((self.group, tp), "") if tp in known else "" for tp in asked}
+
     def close(self) -> None:
         """Nothing to release."""
 
 
-class SimSender:
+class SimSender(SimOffsets):
     """:class:`chsink.mirror.ports.EventSender`."""
 
-    note = ""
-
     def __init__(self, broker: Broker, name: str, group: str) -> None:
-        self.broker, self.name, self.group = broker, name, group
+        super().__init__(broker, group)
+        self.name, self.note = name, ""
         broker.ask()
         self.epoch = broker.fence(name)
         broker.wait(lambda: broker.finishing(name))
@@ -252,9 +261,6 @@ class SimSender:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def close(self) -> None:
-        """Nothing to release."""
 
     def committed(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]:
         """See :class:`chsink.mirror.ports.EventSender`."""
@@ -283,7 +289,7 @@ class SimSender:
         if offsets:
             broker.ask()
             self._check()
-            transaction.offsets[self.group] = dict(offsets)
+            transaction.offsets[self.group], transaction.note = dict(offsets), self.note
             transaction.unmarked.append(self.group)
         self._at("killed before a commit")
         broker.ask()

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 from chsink.errors import ChsinkError
-from chsink.mirror.control import Fenced, NotSent, Unanswered
-from chsink.mirror.coordinator import Coordinator, Halted, Stuck, Target
+from chsink.mirror.coordination import Coordination
+from chsink.mirror.coordinator import Hole, Target
 from chsink.mirror.events import TableReference
 from chsink.mirror.lander import Feeds, MirrorLander
+from chsink.mirror.opening import Mirror
 from chsink.mirror.tables import Keys
 from chsink.mirror.worker import TableWork
 from chsink.statemachine.ranges import TopicPartition
@@ -17,15 +19,15 @@ from tests.mirror_sim.broker import CONTROL, GROUP, names_of
 from tests.mirror_sim.catalog import SimMirrorTable
 from tests.mirror_sim.spark import Runner, SimColumns
 from tests.sim.checkpoint import Query, SparkDied
-from tests.sim.hub import Group
+from tests.sim.hub import Group, Hub
 from tests.sim.services import LOG, HubClock
 
 if TYPE_CHECKING:
     from tests.mirror_sim.world import World
 
 KEYS = Keys(GROUP, CONTROL)
-ENDS = (ChsinkError, SparkDied, Fenced, NotSent, Unanswered, Halted, Stuck)
-"""What may end a process.  A catalog that is away raises whatever its client does."""
+CONFIG = SimpleNamespace(kafka=SimpleNamespace(starting_offsets="earliest"), sink=SimpleNamespace(name=GROUP))
+"""What of the job file is asked for here."""
 
 
 def reference(table: str) -> TableReference:
@@ -34,16 +36,39 @@ def reference(table: str) -> TableReference:
     return TableReference("lake", (namespace,), name)
 
 
+class _Wake:
+    """In place of an event that a thread waits for."""
+
+    def __init__(self, hub: Hub) -> None:
+        self.hub = hub
+
+    def wait(self, seconds: float) -> None:
+        """Let others go on."""
+        self.hub.sleep(seconds)
+
+    def clear(self) -> None:
+        """Nothing is set."""
+
+
 def start_driver(world: World, group: Group) -> None:
     """Open everything, then run both threads; what ends one of them ends the process."""
 
     def run() -> None:
-        coordinator = open_coordinator(world)
-        lander = open_lander(world)
+        def reread(hole: Hole) -> None:
+            lander.reread(hole)
+
+        coordination = _coordination(world, reread)
+        lander = open_lander(world, coordination)
+        coordination.start()
         runner = Runner(world, lander.landing().tasks)
-        coordinator.reread = lander.reread
         lander.settle_all(runner)
-        world.hub.spawn(group, _guarded(world, group, lambda: _coordinate(coordinator)))
+
+        def coordinate() -> None:
+            coordination._run()
+            assert coordination.failure is not None
+            raise coordination.failure
+
+        world.hub.spawn(group, _guarded(world, group, coordinate))
         _query(world, lander, runner)
 
     world.hub.spawn(group, _guarded(world, group, run))
@@ -53,15 +78,14 @@ def _guarded(world: World, group: Group, body: Callable[[], None]) -> Callable[[
     def run() -> None:
         try:
             body()
-        except (*ENDS, OSError) as error:
+        except (ChsinkError, SparkDied, OSError) as error:  # a catalog raises whatever its client does
             group.alive = False
             world.ended(error)
 
     return run
 
 
-def open_coordinator(world: World) -> Coordinator:
-    """Started; its rereads come later."""
+def _coordination(world: World, reread: Callable[[Hole], None]) -> Coordination:
     targets = {
         name: Target(
             SimMirrorTable(cast("Any", world.catalog), name, KEYS),
@@ -70,30 +94,20 @@ def open_coordinator(world: World) -> Coordinator:
         )
         for name in world.catalog.tables
     }
-    coordinator = Coordinator(
-        names_of(world.broker),
-        targets,
-        world.kafka,
-        clock=HubClock(world.hub, 0),
-        pace=world.pace,
-        reread=lambda _: None,
-        log=LOG,
-    )
-    coordinator.start()
-    return coordinator
+    names = names_of(world.broker)
+    mirror = Mirror(cast("Any", CONFIG), world.kafka, names, world.pace, cast("Any", world.catalog), targets)
+    made = Coordination(mirror, reread, HubClock(world.hub, 0), LOG)
+    vars(made)["_wake"] = _Wake(world.hub)
+    return made
 
 
-def _coordinate(coordinator: Coordinator) -> None:
-    while True:
-        coordinator.tick()
-
-
-def open_lander(world: World) -> MirrorLander:
+def open_lander(world: World, beside: Coordination) -> MirrorLander:
     """With topics and tables as they are now."""
     ids = world.kafka.topic_ids(world.routes)
     works = {name: _work(world, name) for name in world.catalog.tables}
     tables = {topic: tuple(works[name] for name in names) for topic, names in world.routes.items()}
-    return MirrorLander(Feeds(names_of(world.broker), {t: i or "" for t, i in ids.items()}, tables))
+    feeds = Feeds(names_of(world.broker), {t: i or "" for t, i in ids.items()}, tables)
+    return MirrorLander(feeds, beside)
 
 
 def _work(world: World, name: str) -> TableWork:

@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from itertools import count
 from random import Random
 from typing import Any
 
-from chsink.errors import ChsinkError, HaltError
+from chsink.errors import ChsinkError, FencedError, HaltError
 from chsink.errors import services as errors
-from chsink.mirror import worker
+from chsink.mirror import coordination, lander, worker
 from chsink.mirror.control import Unanswered
-from chsink.mirror.coordinator import Halted
 from chsink.statemachine.commit.rounds import Pace
-from chsink.statemachine.commit.rules import CommitHalt
 from chsink.statemachine.ranges import TopicPartition
 from tests.mirror_sim import oracle
-from tests.mirror_sim.broker import CONTROL, Broker
+from tests.mirror_sim.broker import CONTROL, GROUP, Broker
 from tests.mirror_sim.catalog import SimCatalog
 from tests.mirror_sim.events import EVENTS
 from tests.mirror_sim.job import every_partition, start_driver
@@ -33,11 +31,12 @@ WORLD_STEPS = 1500
 CALM_STEPS = 20_000
 REST_STEPS = 200
 EVENT_RATE = 0.05
-JUSTIFIED: dict[str, set[str]] = {
-    CommitHalt.ROLLED_BACK: {"rolled back"},
-    CommitHalt.TABLE_RECREATED: {"table recreated"},
-    CommitHalt.CHAIN_MISSING: {"table recreated"},
-    CommitHalt.TOPIC_RECREATED: {"topic recreated"},
+JUSTIFIED = {
+    "MIRROR_ROLLED_BACK": {"rolled back"},
+    "MIRROR_TABLE_RECREATED": {"table recreated"},
+    "MIRROR_CHAIN_MISSING": {"table recreated"},
+    "MIRROR_TOPIC_RECREATED": {"topic recreated"},
+    "MIRROR_RECORDS_GONE": {"records lost"},
 }
 """What a halt needs."""
 
@@ -67,6 +66,11 @@ class Topics(Kafka):
         for offset in range(log.end, log.end + count):
             self.times[uid_of(serial, tp.partition, offset)] = self.hub.now
         super().append(tp, count)
+
+
+def _set(values: Mapping[tuple[Any, str], Any]) -> None:
+    for (module, name), value in values.items():
+        setattr(module, name, value)
 
 
 class World:
@@ -123,16 +127,19 @@ class World:
     @contextmanager
     def watched(self) -> Iterator[None]:
         """Ids are the same in every run of a seed, files are the catalog's; at the end every process is gone."""
-        uuid4, module = uuid.uuid4, vars(worker)
-        kept = {name: module[name] for name in ("Files", "split")}
-        uuid.uuid4 = lambda: uuid.UUID(int=next(self.ids) << 64)
-        module["Files"] = lambda _metadata, _io, attempt: SimFiles(self, attempt)
-        module["split"] = partial(kept["split"], limit=self.part_bytes)
+        ours: dict[tuple[Any, str], Any] = {
+            (uuid, "uuid4"): lambda: uuid.UUID(int=next(self.ids) << 104),
+            (worker, "Files"): lambda _metadata, _io, attempt: SimFiles(self, attempt),
+            (worker, "split"): partial(vars(worker)["split"], limit=self.part_bytes),
+            (lander, "sleep"): self.hub.sleep,
+            (coordination, "monotonic"): lambda: self.hub.now / 1000,
+        }
+        kept = {(module, name): vars(module)[name] for module, name in ours}
+        _set(ours)
         try:
             yield
         finally:
-            uuid.uuid4 = uuid4
-            module.update(kept)
+            _set(kept)
             for group in [*self.drivers, *(attempt.group for attempt in self.executors.values())]:
                 self.hub.kill(group)
 
@@ -179,20 +186,25 @@ class World:
     def starting(self) -> str:
         """The source's ``startingOffsets`` for a new checkpoint: anything that a person may choose."""
         self.hub.pause()
-        which, found = self.hub.random.choice(["earliest", "anywhere"]), dict[str, dict[str, int]]()
+        which, found = self.hub.random.choice(["group", "earliest", "anywhere"]), dict[str, dict[str, int]]()
+        group = self.broker.groups.get(GROUP, {})
         for tp in every_partition(self):
             log = self.kafka.log(tp)
-            at = log.start if which == "earliest" else log.start + int(self.hub.random.random() * (log.end - log.start))
+            at = log.start + int(self.hub.random.random() * (log.end - log.start)) if which == "anywhere" else log.start
+            if which == "group":
+                at = group.get(tp, log.start)
             found.setdefault(tp.topic, {})[str(tp.partition)] = at
         return json.dumps(found)
 
     def ended(self, error: Exception) -> None:
         """A process ended with this error."""
-        name = error.why if isinstance(error, Halted) else error.id if isinstance(error, ChsinkError) else ""
-        self.hub.counts[f"outcome {name or type(error).__name__}"] += 1
-        if isinstance(error, HaltError | Halted):
+        name = error.name if isinstance(error, ChsinkError) else type(error).__name__
+        self.hub.counts[f"outcome {name}"] += 1
+        if isinstance(error, FencedError) and not self.reasons & {"two drivers"}:
+            raise Violation("halt_justified", str(error))
+        if isinstance(error, HaltError):
             if not self.reasons & JUSTIFIED.get(name, set()):
-                raise Violation("halt_justified", f"{type(error).__name__} {error}; reasons: {sorted(self.reasons)}")
+                raise Violation("halt_justified", f"{name} {error}; reasons: {sorted(self.reasons)}")
             self.over = name
         if isinstance(error, SparkDied) and error.why == "data loss":
             self.checkpoint = Checkpoint()

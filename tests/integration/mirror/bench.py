@@ -20,7 +20,7 @@ from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 
 from chsink.embedded.kafka import EmbeddedKafka
 from chsink.kafka.admin import KafkaAdmin
-from chsink.mirror.control import GroupOffsets, Names
+from chsink.mirror.control import Names
 from chsink.mirror.coordinator import Coordinator, Hole, Target
 from chsink.mirror.events import TableReference
 from chsink.mirror.tables import Keys, MirrorTable
@@ -205,7 +205,7 @@ class Bench:
         return dict(snapshot.summary.additional_properties)
 
     def group_at(self, partition: int = 0) -> int | None:
-        offsets = GroupOffsets(self.names)
+        offsets = self.names.offsets()
         try:
             return offsets.committed([self.tp(partition)])[self.tp(partition)]
         finally:
