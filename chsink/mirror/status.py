@@ -16,7 +16,7 @@ from confluent_kafka import TopicPartition as ClientPartition
 from pyiceberg.table.snapshots import Snapshot
 
 from chsink.config import Config
-from chsink.mirror.control import GroupOffsets, Names, Unanswered, consumer_options
+from chsink.mirror.control import Names, Unanswered, consumer_options
 from chsink.mirror.coordinator import Source, Target
 from chsink.mirror.events import DamagedEvent, DataWritten, decode
 from chsink.mirror.failures import as_error
@@ -85,7 +85,7 @@ def read_status(mirror: Mirror, now_ms: int) -> MirrorStatus:
     names = mirror.names
     tps = list(mirror.kafka.partitions(sorted({topic for t in mirror.targets.values() for topic in t.topics})))
     ends = mirror.kafka.log_ends(tps)
-    offsets, control = GroupOffsets(names), GroupOffsets(names, names.control_group)
+    offsets, control = names.offsets(), names.offsets(names.control_group)
     try:
         handed_over, owner = offsets.committed(tps), read_owner(names, control)
     finally:
@@ -187,7 +187,7 @@ def _waiting(mirror: Mirror, untils: Mapping[str, Mapping[TopicPartition, int]])
 
 def _events(names: Names) -> list[bytes]:
     """The committed events from where the coordinators' group is to the end of the control topic."""
-    reader, group = names.reader(), GroupOffsets(names, names.control_group)
+    reader, group = names.reader(), names.offsets(names.control_group)
     try:
         logs = reader.logs()
         at = group.committed([TopicPartition(names.topic, p) for p in logs])
