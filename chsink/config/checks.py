@@ -17,6 +17,7 @@ from chsink.config.problems import Problem, problem
 from chsink.config.sections import ClickHouse, Kafka, Route, SinkSection, Trigger
 from chsink.errors import job_file
 from chsink.fields import has_login, is_credential, reveal
+from chsink.notation.hash_functions import hash_function
 from chsink.state import KeeperMap, StoreSettings
 
 Problems = Iterator[Problem]
@@ -93,8 +94,9 @@ def shard_keys_fit(clickhouse: ClickHouse, routes: tuple[Route, ...]) -> Problem
             yield problem(key, job_file.NO_SHARD_KEY(table=table))
         if len(set(columns)) < len(columns):
             yield problem(key, job_file.SHARD_COLUMN_TWICE())
-        if columns and clickhouse.hash_function == "intHash64" and len(columns) != 1:
-            yield problem(key, job_file.SHARD_KEY_TOO_WIDE(count=len(columns)))
+        if len(columns) > 1 and not hash_function(clickhouse.hash_function).several:
+            function = clickhouse.hash_function
+            yield problem(key, job_file.SHARD_KEY_TOO_WIDE(function=function, count=len(columns)))
         if seen.setdefault(table, columns) != columns:
             yield problem(key, job_file.SHARD_KEYS_DIFFER(table=table))
 

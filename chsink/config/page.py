@@ -20,6 +20,7 @@ from chsink.config.model import schema
 from chsink.config.options import reserved_by_reason
 from chsink.config.schema import Key, Table, rows, store_of
 from chsink.config.sections import Endpoint
+from chsink.notation.hash_functions import HASH_FUNCTIONS
 
 
 def page() -> str:
@@ -40,6 +41,7 @@ def _tables(name: str) -> Iterator[str]:
     yield from _section("## `[[route]]`" if name == "route" else f"## `[{name}]`", tables[0])
     if name == "clickhouse":
         yield from _section("### An endpoint", Endpoint)
+        yield from _hash_functions()
     if name == "mirror":
         yield from _section("### `[[mirror.route]]`", MirrorRoute)
 
@@ -50,6 +52,28 @@ def _section(title: str, table: Table) -> Iterator[str]:
     for key in rows(table):
         if not key.listed:
             yield _row(f"`{key.path}`", key.type_text, _default(key), key.description)
+    yield ""
+
+
+def _hash_functions() -> Iterator[str]:
+    every = frozenset[str]().union(*(function.families for function in HASH_FUNCTIONS.values()))
+    yield f"""### Hash functions
+
+chsink sends a row to the shard that a `Distributed` table with the same sharding expression chooses. A test compares
+each function with ClickHouse for each type in this table. Every other combination is refused before the first record.
+
+The types are {_listed(sorted(every))}. `Nullable` and `LowCardinality` change nothing; for NULL see
+`errors.null_shard_key`.
+
+| `hash_function` | sharding expression | types of the columns |
+| --- | --- | --- |"""
+    for function in HASH_FUNCTIONS.values():
+        expression = function.expression(("a", "b", "…") if function.several else ("a",)).replace("`", "")
+        missing = every - function.families
+        types = _listed(sorted(function.families))
+        if len(missing) < len(function.families):
+            types = f"all except {_listed(sorted(missing))}" if missing else "all"
+        yield _row(f"`{function.name}`", f"`{expression}`", types)
     yield ""
 
 

@@ -11,6 +11,7 @@ from chsink.config.librdkafka import Refused, translate
 from chsink.config.options import ClientOptions, KafkaOptions, Settings, SparkConf, reserved
 from chsink.errors import job_file
 from chsink.fields import AsTuple, HostPorts, Password, Section, Table, Text, Topic, Url, matching, reveal
+from chsink.notation.hash_functions import HashName
 from chsink.notation.sql import TableName, parse_table
 
 _MIB = 1024 * 1024
@@ -146,8 +147,9 @@ class ClickHouse(Section):
     """Database of tables that are named without one."""
     tls: Tls = Tls()
     """TLS to ClickHouse."""
-    hash_function: Literal["xxHash64", "intHash64"] = "xxHash64"
-    """Hash function of the sharding expression of the `Distributed` table."""
+    hash_function: HashName = "xxHash64"
+    """Hash function of the sharding expression of the `Distributed` table; `none` if it is a plain
+    integer column. See [Hash functions](#hash-functions)."""
     shard_key: Annotated[tuple[Text, ...], AsTuple] = ()
     """Columns that choose the shard. Required with more than one endpoint."""
     compression: Literal["none", "lz4", "zstd"] = "lz4"

@@ -243,8 +243,8 @@ SHARD_KEY_TOO_WIDE = Entry(
     "SHARD_KEY_TOO_WIDE",
     "CHS-106",
     ConfigError,
-    "intHash64 takes one column, not {count}",
-    'use one integer column, or set clickhouse.hash_function = "xxHash64"',
+    'hash_function = "{function}" takes one column, not {count}',
+    'name one column, or set clickhouse.hash_function = "xxHash64", which takes several',
 )
 SHARD_KEYS_DIFFER = Entry(
     "SHARD_KEYS_DIFFER",

@@ -1,112 +1,104 @@
-"""The registry of hash functions: what each takes and how it hashes, exactly as ClickHouse does.
+"""How each function of `chsink.notation.hash_functions` hashes the stored forms of values, exactly as ClickHouse does.
 
-A function is listed only with the types that a test compares with the engine; any other combination is
-refused before the first record. To add one, write its `apply` over the stored forms and name its families;
-the engine test then covers it, since it runs over this registry.
+To add one: list it there with its families, and here with what it does to one column and how it combines two.  The
+engine test then covers it, since it runs over that registry.
 
-What the engine does, found by asking it: `xxHash64` hashes the stored bytes of each argument and folds the
-hashes from the left with CityHash's `Hash128to64`; `intHash64` takes one integer of at most 64 bits,
-sign-extended, and nothing that is not a plain number inside (no Enum, no DateTime64, no Decimal over 18
-digits).
+What the engine does, found by asking it:
+- Most functions hash the stored bytes.  cityHash64 and farmHash64 take the bits of a plain number, zero-extended,
+  through intHash64 instead; of Decimals and DateTime64 they hash the bytes.
+- Hashes of several columns are combined from the left, by a rule of each function.
+- intHash32 and intHash64 take one integer of at most 64 bits, sign-extended, and nothing that is not a plain number
+  inside (no Enum, no DateTime64, no Decimal over 18 digits).
+- javaHash is the number itself up to 32 bits, its folded halves for Int64, Java's string hash of the bytes otherwise.
+- `Distributed` takes a result of at most 32 bits as a UInt32 and a wider one as a UInt64, also a negative one.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import reduce
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from chsink.errors import shards
-from chsink.sharding.stored import ENCODERS, Stored
+from chsink.sharding import hashes
 from chsink.sharding.xxh64 import U64, ByteSlices, xxh64
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from chsink.sharding.keytypes import KeyType
+    from chsink.sharding.stored import Stored
 
-_FOLD = np.uint64(0x9DDFEA08EB382D69)
-_INT_SEED = np.uint64(0x4CF2D2BAAE6DA887)
-_INT_FAMILIES = frozenset(
-    (
-        *("Int8", "Int16", "Int32", "Int64", "UInt8", "UInt16", "UInt32", "UInt64"),
-        *("Bool", "Date", "Date32", "DateTime", "Decimal32", "Decimal64", "IPv4"),
-    )
-)
+    OfColumn = Callable[[KeyType, Stored], U64]
+    Combined = Callable[[U64, U64], U64]
+
+_BYTES_OF_NUMBERS = frozenset(("DateTime64", "Decimal32", "Decimal64"))
+_JAVA_NUMBERS = frozenset(("Int8", "Int16", "Int32", "Int64", "Enum8", "Enum16", "Date32"))
 
 
-@dataclass(frozen=True, slots=True)
-class HashFunction:
-    """`apply` takes the key columns in order, `n` values each, and gives `n` hashes."""
-
-    name: str
-    families: frozenset[str]
-    max_columns: int | None
-    apply: Callable[[Sequence[Stored]], U64]
-
-    def check_columns(self, key: Sequence[str]) -> None:
-        """Raise ConfigError CHS-403 unless the function takes this many columns."""
-        if not key or (self.max_columns is not None and len(key) > self.max_columns):
-            takes = f"exactly {self.max_columns} column" if self.max_columns else "one or more columns"
-            columns = ", ".join(key) or "none"
-            raise shards.KEY_COLUMN_COUNT(function=self.name, takes=takes, count=len(key), columns=columns)
-
-    def check_type(self, column: str, key_type: KeyType) -> None:
-        """Raise ConfigError CHS-404 unless this function's hash of the type is known to be the engine's."""
-        if key_type.family not in self.families:
-            others = sorted(name for name, other in FUNCTIONS.items() if key_type.family in other.families)
-            raise shards.KEY_TYPE(
-                column=repr(column),
-                type=key_type.text,
-                function=self.name,
-                remedy=f"use {others[0]}, which supports this type" if others else "choose another key column",
-                families=", ".join(sorted(self.families)),
-            )
+def apply(name: str, key_types: Sequence[KeyType], columns: Sequence[Stored]) -> U64:
+    """What `Distributed` divides by the total weight, for each row.  `columns` are the key columns in order."""
+    of_column, combined = FUNCTIONS[name]
+    hashed = [of_column(key_type, column) for key_type, column in zip(key_types, columns, strict=True)]
+    if combined is None:
+        (only,) = hashed
+        return only
+    return reduce(combined, hashed)
 
 
-def hash_function(name: str) -> HashFunction:
-    """The function of this name, or ConfigError CHS-402."""
-    if name not in FUNCTIONS:
-        raise shards.UNKNOWN_HASH_FUNCTION(name=repr(name), supported=", ".join(sorted(FUNCTIONS)))
-    return FUNCTIONS[name]
+def _of_bytes(hashed: Callable[[ByteSlices], U64]) -> OfColumn:
+    return lambda _, column: hashed(column if isinstance(column, ByteSlices) else hashes.as_bytes(column))
 
 
-def _xx_hash64(columns: Sequence[Stored]) -> U64:
-    return reduce(_hash128_to_64, (xxh64(_as_bytes(column)) for column in columns))
+def _of_bits(hashed: Callable[[ByteSlices], U64]) -> OfColumn:
+    """By intHash64 for plain numbers, and by bytes for everything else."""
+    of_bytes = _of_bytes(hashed)
+
+    def of_column(key_type: KeyType, column: Stored) -> U64:
+        if isinstance(column, ByteSlices) or key_type.family in _BYTES_OF_NUMBERS:
+            return of_bytes(key_type, column)
+        return hashes.int_hash64(column.view(f"<u{column.itemsize}").astype(np.uint64))
+
+    return of_column
 
 
-def _int_hash64(columns: Sequence[Stored]) -> U64:
-    (column,) = columns
+def _of_number(hashed: Callable[[U64], U64]) -> OfColumn:
+    return lambda _, column: hashed(_extended(column))
+
+
+def _java(key_type: KeyType, column: Stored) -> U64:
+    if key_type.family not in _JAVA_NUMBERS:
+        return _of_bytes(hashes.java)(key_type, column)
+    bits = _extended(column)
+    return _low_half(bits ^ (bits >> np.uint64(32)) if key_type.family == "Int64" else bits)
+
+
+def _itself(key_type: KeyType, column: Stored) -> U64:
+    bits = _extended(column)
+    return bits if key_type.family in {"Int64", "UInt64"} else _low_half(bits)
+
+
+def _extended(column: Stored) -> U64:
+    """Numbers as 64 bits, with the sign extended."""
     assert not isinstance(column, ByteSlices), "the registry lets only numbers in"
-    bits = column.astype(np.uint64) ^ _INT_SEED  # a negative number is sign-extended
-    bits ^= bits >> np.uint64(33)
-    bits *= np.uint64(0xFF51AFD7ED558CCD)
-    bits ^= bits >> np.uint64(33)
-    bits *= np.uint64(0xC4CEB9FE1A85EC53)
-    bits ^= bits >> np.uint64(33)
-    return bits
+    return np.asarray(column).astype(np.uint64)
 
 
-def _hash128_to_64(low: U64, high: U64) -> U64:
-    mixed = (low ^ high) * _FOLD
-    mixed ^= mixed >> np.uint64(47)
-    mixed = (high ^ mixed) * _FOLD
-    mixed ^= mixed >> np.uint64(47)
-    return mixed * _FOLD
+def _low_half(bits: U64) -> U64:
+    return bits & np.uint64(0xFFFFFFFF)
 
 
-def _as_bytes(column: Stored) -> ByteSlices:
-    if isinstance(column, ByteSlices):
-        return column
-    return ByteSlices.of_matrix(np.ascontiguousarray(column).view(np.uint8).reshape(len(column), -1))
-
-
-FUNCTIONS: Mapping[str, HashFunction] = MappingProxyType(
-    {
-        "xxHash64": HashFunction("xxHash64", frozenset(ENCODERS), None, _xx_hash64),
-        "intHash64": HashFunction("intHash64", _INT_FAMILIES, 1, _int_hash64),
-    }
-)
+FUNCTIONS: Mapping[str, tuple[OfColumn, Combined | None]] = {
+    "xxHash64": (_of_bytes(xxh64), hashes.city_combined),
+    "xxh3": (_of_bytes(hashes.xxh3), hashes.city_combined),
+    "cityHash64": (_of_bits(hashes.city64), hashes.city_combined),
+    "sipHash64": (_of_bytes(hashes.sip64), hashes.sip_combined),
+    "murmurHash2_64": (_of_bytes(hashes.murmur2_64), hashes.murmur_combined),
+    "murmurHash3_64": (_of_bytes(hashes.murmur3_64), hashes.murmur_combined),
+    "farmHash64": (_of_bits(hashes.farm64), hashes.city_combined),
+    "intHash32": (_of_number(hashes.int_hash32), None),
+    "intHash64": (_of_number(hashes.int_hash64), None),
+    "javaHash": (_java, None),
+    "CRC32": (_of_bytes(hashes.crc32), None),
+    "none": (_itself, None),
+}

@@ -21,7 +21,7 @@ from typing import Any, Literal, get_args
 from urllib.parse import urlsplit
 
 from chsink.errors import ConfigError, shards
-from chsink.sharding.functions import hash_function
+from chsink.notation.hash_functions import hash_function
 
 NullShardKey = Literal["halt", "first_shard"]
 

@@ -21,7 +21,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from chsink.sharding.functions import hash_function
+from chsink.notation.hash_functions import hash_function
+from chsink.sharding.functions import apply
 from chsink.sharding.keytypes import parse_key_type
 from chsink.sharding.stored import stored_values
 
@@ -59,7 +60,7 @@ class Sharder:
         self._layout = layout
         self._key_types = [parse_key_type(text) for text in key_types]
         for column, key_type in zip(layout.key, self._key_types, strict=True):
-            hash_function(layout.hash_function).check_type(column, key_type)
+            hash_function(layout.hash_function).check_type(column, key_type.text, key_type.family)
         weights = [shard.weight for shard in layout.shards]
         self._shard_of_slot = np.repeat(np.arange(len(weights), dtype=np.int32), weights)
 
@@ -94,7 +95,7 @@ class Sharder:
         """The shard of each row; no column holds a null."""
         named = zip(self._layout.key, self._key_types, columns, strict=True)
         stored = [stored_values(name, key_type, column) for name, key_type, column in named]
-        slot = hash_function(self._layout.hash_function).apply(stored) % np.uint64(len(self._shard_of_slot))
+        slot = apply(self._layout.hash_function, self._key_types, stored) % np.uint64(len(self._shard_of_slot))
         return self._shard_of_slot[slot.astype(np.int64)]
 
 

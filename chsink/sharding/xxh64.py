@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 import xxhash
 
 U8 = npt.NDArray[np.uint8]
@@ -51,6 +52,15 @@ class ByteSlices:
 
     def __len__(self) -> int:
         return len(self.starts)
+
+    def objects(self) -> npt.NDArray[np.object_]:
+        """The values as Python bytes, shape `(n,)`.  They stand one right behind the other."""
+        ends = self.starts + self.lengths
+        assert (self.starts[1:] == ends[:-1]).all(), "no gaps"
+        offsets = pa.py_buffer(np.append(self.starts, ends[-1:]))
+        data = pa.py_buffer(np.ascontiguousarray(self.data))
+        array = pa.Array.from_buffers(pa.large_binary(), len(self), [None, offsets, data])
+        return np.asarray(array.to_numpy(zero_copy_only=False))
 
 
 def xxh64(values: ByteSlices) -> U64:

@@ -89,9 +89,9 @@ def test_ranges_are_no_pins() -> None:
 
 
 def test_the_local_server_names_its_extra() -> None:
-    from chsink.embedded.clickhouse.service import EXTRA, ON_DEMAND
+    from chsink.embedded.clickhouse.service import EXTRA
 
-    assert {canonicalize_name(name) for name in (*EXTRA, *ON_DEMAND)} == set(DEV)
+    assert {canonicalize_name(name) for name in EXTRA} == set(DEV)
 
 
 def test_the_jars_are_of_the_spark_that_is_allowed() -> None:

@@ -13,6 +13,7 @@ from typing import Final
 
 import lz4.block
 import zstandard
+from clickhouse_cityhash.cityhash import CityHash128
 
 from chsink.embedded.clickhouse.exceptions import (
     CANNOT_DECOMPRESS,
@@ -88,7 +89,5 @@ def _block(plain: bytes) -> bytes:
 
 
 def _checksum(block: bytes) -> bytes:
-    from clickhouse_cityhash.cityhash import CityHash128  # only these clients need it
-
     high, low = divmod(CityHash128(block), 1 << 64)
     return _CHECKSUM.pack(high, low)

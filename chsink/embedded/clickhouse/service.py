@@ -18,8 +18,6 @@ from chsink.errors import local as errors
 
 EXTRA = ("aiohttp", "chdb", "lz4", "zstandard")
 """What the server imports at its start, of the extra ``chsink[dev]``.  Packages are named like their modules."""
-ON_DEMAND = ("clickhouse_cityhash",)
-"""What it imports for a client that asks for it, also of that extra."""
 
 
 class EmbeddedClickHouse(Service):

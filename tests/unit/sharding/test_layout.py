@@ -131,7 +131,7 @@ def test_bad_layout_is_refused() -> None:
     assert refused().id == "CHS-401"
     assert refused(A, replace(A, replicas=A.replicas[::-1])).id == "CHS-401"
     assert refused(replace(A, weight=999_999), replace(B, weight=2)).id == "CHS-401"
-    assert refused(A, B, function="cityHash64").id == "CHS-402"
+    assert refused(A, B, function="cityhash64").id == "CHS-402"
     assert "xxHash64" in refused(A, B, function="xxhash64").hint
     assert refused(A, B, function="intHash64", key=("a", "b")).id == "CHS-403"
     assert refused(A, B, function="").id == "CHS-405"

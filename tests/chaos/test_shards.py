@@ -1,0 +1,41 @@
+"""1,000,000 values of each hash function, cut by ClickHouse's own `Distributed` and by chsink: the same shards."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from chsink.notation.hash_functions import HASH_FUNCTIONS
+from chsink.sharding.keytypes import parse_key_type
+from tests.support.shard_engine import CASES, WEIGHTS, Engine, assigned, expression
+
+VALUES = 1_000_000
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+    engine = Engine(tmp_path_factory.mktemp("shards"))
+    yield engine
+    engine.session.close()
+
+
+def test_a_million_values_of_each_function(engine: Engine) -> None:
+    compared = dict.fromkeys(HASH_FUNCTIONS, 0)
+    cases = [case for case in CASES if "Nullable" not in case.type]  # Distributed takes no NULL
+    takes = {
+        name: [case for case in cases if parse_key_type(case.type).family in function.families]
+        for name, function in HASH_FUNCTIONS.items()
+    }
+    for number, case in enumerate(cases):
+        functions = [name for name in HASH_FUNCTIONS if case in takes[name]]
+        column = case.values(np.random.default_rng(number), max(-(-VALUES // len(takes[name])) for name in functions))
+        for name in functions:
+            part = column.slice(0, -(-VALUES // len(takes[name])))
+            engine.fill([case.type], [part])
+            shard = assigned(name, [case.type], [part], WEIGHTS)
+            for index, rows in enumerate(engine.cut(expression(name))):
+                assert rows == (shard == index).nonzero()[0].tolist(), (name, case)
+            compared[name] += len(part)
+    assert min(compared.values()) >= VALUES
