@@ -29,6 +29,7 @@ from chsink.mirror.coordinator import Hole
 from chsink.mirror.lander import CHUNK_OFFSETS, MirrorLander, Share
 from chsink.mirror.opening import Mirror, opened
 from chsink.observe.logs import configure, logger
+from chsink.observe.skipped import SkipReport
 from chsink.spark.checkpoint import checkpoint_findings
 from chsink.spark.failures import NO_ANSWER, stopped
 from chsink.spark.folder import SparkFolder
@@ -66,7 +67,9 @@ class MirrorRun:
         self._closing = ExitStack()
         self._coordination = Coordination(self._mirror, self._reread, SystemClock(), log)
         self._closing.callback(self._coordination.close)
-        self._lander = MirrorLander(self._mirror.feeds(), self._coordination)
+        skipped = SkipReport(log, SystemClock())
+        self._closing.callback(skipped.say, now=True)
+        self._lander = MirrorLander(self._mirror.feeds(), self._coordination, landed=skipped.landed)
         self._closing.callback(self._lander.close)
         self._loop: BatchLoop[Share, StreamPlan] = BatchLoop(
             lambda _: self._lander.landing(), lambda _: None, config.mirror.topics, log, failed=lambda _: None
