@@ -6,6 +6,8 @@ Parts:
   state     what BEFORE and AFTER cost a batch, at 1 to 2,000 partitions, on KeeperMap and on ZooKeeper
   memory    peak memory of a worker: a batch of 1,000,000 records beside one of ten times as many
   recovery  from SIGKILL with ranges in doubt to new rows
+  mirror    three ways to drain one topic, in turns: (a) Spark to a noop sink, (p) plain Parquet files,
+            (m) the Iceberg mirror; rows are checked after each run
 
 Examples:
   make bench                                                         everything at full size, about 15 minutes
@@ -31,14 +33,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from bench import memory, recovery, speed, state
+from bench import memory, mirror, recovery, speed, state
 from bench.measured import MeasuredError, Place
 from bench.speed import WrongRowsError
 from chsink.embedded import jars
 from chsink.embedded.stack import Stack
 from chsink.errors import ChsinkError
 
-PARTS = ("speed", "state", "memory", "recovery")
+PARTS = ("speed", "state", "memory", "recovery", "mirror")
 
 
 def main() -> int:
@@ -81,6 +83,8 @@ def _measure(part: str, place: Place, arguments: argparse.Namespace) -> dict[str
             return speed.measure(place, arguments.records, arguments.rounds, arguments.block_rows)
         case "state":
             return state.measure(place)
+        case "mirror":
+            return mirror.measure(place, arguments.records, arguments.rounds)
         case "memory":
             return memory.measure(place, arguments.large)
         case _:
@@ -88,7 +92,7 @@ def _measure(part: str, place: Place, arguments: argparse.Namespace) -> dict[str
 
 
 def _lines(part: str, figures: dict[str, Any]) -> list[str]:
-    modules = {"speed": speed, "state": state, "memory": memory, "recovery": recovery}
+    modules = {"speed": speed, "state": state, "memory": memory, "recovery": recovery, "mirror": mirror}
     lines: list[str] = modules[part].lines(figures)
     return lines
 
@@ -109,8 +113,10 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--only", choices=PARTS, help="one part; all of them otherwise")
     parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
     sizes = parser.add_argument_group("sizes")
-    sizes.add_argument("--records", type=_count, default=4_000_000, help="speed: records in the topic (4,000,000)")
-    sizes.add_argument("--rounds", type=_count, default=5, help="speed: warm runs of each variant (5)")
+    sizes.add_argument(
+        "--records", type=_count, default=4_000_000, help="speed, mirror: records in the topic (4,000,000)"
+    )
+    sizes.add_argument("--rounds", type=_count, default=5, help="speed, mirror: warm runs of each variant (5)")
     sizes.add_argument("--block-rows", type=_count, default=300_000,
                        help="speed: rows of an insert of the baselines (300,000, the best of three)")  # fmt: skip
     sizes.add_argument("--large", type=_count, default=10_000_000, help="memory: records of the large batch")

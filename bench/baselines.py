@@ -2,6 +2,7 @@
 
 (b)  ``from_json`` in the JVM, then ``insert_arrow`` of each Arrow batch from ``mapInArrow``: no token, no state.
 (b2) raw values to ``mapInArrow``, sent as one ``JSONEachRow`` body per Arrow batch: ClickHouse parses.
+(p)  raw values to ``mapInArrow``, parsed by Arrow and written to one Parquet file a task: no check, no catalog.
 """
 
 from __future__ import annotations
@@ -34,6 +35,40 @@ def json_job(url: str, table: str) -> Callable[[DataFrame, int], None]:
         frame.select("value").mapInArrow(_inserter(url, table, as_json=True), "rows long").collect()
 
     return land
+
+
+def parquet_job(folder: str) -> Callable[[DataFrame, int], None]:
+    """(p): the function of ``foreachBatch``."""
+
+    def land(frame: DataFrame, _batch_id: int) -> None:
+        frame.select("value").mapInArrow(_parquet(folder), "rows long").collect()
+
+    return land
+
+
+def _parquet(folder: str) -> Insert:
+    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import uuid
+
+        import pyarrow.json as pj
+        import pyarrow.parquet as pq
+
+        schema = pa.schema([("id", pa.int64()), ("name", pa.string()), ("ts", pa.timestamp("us")),
+                            ("amount", pa.float64()), ("flag", pa.bool_()), ("city", pa.string()),
+                            ("note", pa.string())])  # fmt: skip
+        options = pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
+        rows = 0
+        with pq.ParquetWriter(f"{folder}/{uuid.uuid4()}.parquet", schema, compression="zstd") as file:
+            for batch in batches:
+                used = _used(batch.column(0))
+                body = pa.BufferReader(batch.column(0).buffers()[2][:used])
+                size = pj.ReadOptions(use_threads=False, block_size=used + 1)
+                parsed = pj.read_json(body, read_options=size, parse_options=options)
+                file.write_table(parsed)
+                rows += parsed.num_rows
+        yield pa.RecordBatch.from_pydict({"rows": [rows]})
+
+    return write
 
 
 def _inserter(url: str, table: str, *, as_json: bool) -> Insert:

@@ -1,7 +1,7 @@
 """One variant in a process of its own: a warm Spark session that drains a topic on command.
 
 Started by :class:`bench.measured.Measured` with its settings as JSON; then one JSON command a line on standard input,
-one JSON answer a line on standard output.  Its end of input is its end.  Only the variant ``c`` imports chsink.
+one JSON answer a line on standard output.  Its end of input is its end.  Only ``c`` and ``m`` import chsink.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ def main() -> None:
     commands = _commands()
     settings = json.loads(sys.argv[1])
     began = time.perf_counter()
-    land = _chsink(settings) if settings["variant"] == "c" else _baseline(settings)
+    ways = {"c": _chsink, "m": _mirror}
+    land = ways.get(settings["variant"], _baseline)(settings)
     _answer(answers, {"session_s": time.perf_counter() - began})
     for command in commands:
         began = time.perf_counter()
@@ -81,6 +82,42 @@ def _chsink(settings: Answer) -> Callable[[Answer], Answer]:
     return land
 
 
+def _mirror(settings: Answer) -> Callable[[Answer], Answer]:
+    """As ``chsink mirror run`` does it: until all that was handed over is committed."""
+    from chsink import Config
+    from chsink.spark.mirror import run
+    from chsink.spark.session import session
+
+    def config(command: Answer) -> Config:
+        return Config.from_mapping(
+            {
+                "sink": {"name": command["sink"], "checkpoint": command["checkpoint"]},
+                "kafka": {"bootstrap": settings["bootstrap"]},
+                "route": [{"topic": command["topic"], "table": "unused"}],
+                "clickhouse": {"endpoints": [settings["url"]]},
+                "trigger": {"mode": "available_now"},
+                "observe": {"progress": "never"},
+                "spark": {"master": settings["master"], "conf": settings["conf"]},
+                "mirror": {
+                    "enabled": True,
+                    "catalog": command["lake"],
+                    "control_topic": f"control-{command['sink']}",
+                    "route": [{"topic": command["topic"], "table": command["table"]}],
+                },
+            }
+        )
+
+    lake = {"name": "none", "type": "sql", "uri": "sqlite://", "warehouse": "file:///none"}
+    somewhere = {"sink": "none", "checkpoint": "none", "topic": "none", "table": "a.b", "lake": lake}
+    spark = session(config(somewhere), settings["jars"])
+
+    def land(command: Answer) -> Answer:
+        run(config(command), spark)
+        return {}
+
+    return land
+
+
 def _baseline(settings: Answer) -> Callable[[Answer], Answer]:
     from bench import baselines
 
@@ -96,6 +133,8 @@ def _baseline(settings: Answer) -> Callable[[Answer], Answer]:
         match settings["variant"]:
             case "a":
                 query = writer.format("noop").start()
+            case "p":
+                query = writer.foreachBatch(baselines.parquet_job(command["table"])).start()
             case "b":
                 query = writer.foreachBatch(baselines.arrow_job(settings["url"], command["table"])).start()
             case _:

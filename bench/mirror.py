@@ -1,0 +1,170 @@
+"""Records to Iceberg, in turns: medians of warm runs, as ratios.
+
+(a) Spark reading to a noop sink, (p) the same rows parsed by Arrow and written to plain Parquet files by the same
+tasks, (m) the mirror with shipped defaults.  A run's time is from telling the warm job to start to its end: for (m)
+with its settling, its hand-over and its commit.  The rows of each run are checked before the next.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.schema import Schema
+from pyiceberg.types import BooleanType, DoubleType, LongType, NestedField, StringType, TimestamptzType
+
+from bench.measured import Measured, Place
+from bench.speed import KINDS, Runs, WrongRowsError
+from bench.topic import PARTITIONS, produce
+
+VARIANTS = {"a": "Spark to a noop sink", "p": "plain Parquet", "m": "the mirror, shipped defaults"}
+GOAL = 0.8
+WARM_UPS = 1
+SCHEMA = Schema(
+    NestedField(1, "id", LongType()),
+    NestedField(2, "name", StringType()),
+    NestedField(3, "ts", TimestamptzType()),
+    NestedField(4, "amount", DoubleType()),
+    NestedField(5, "flag", BooleanType()),
+    NestedField(6, "city", StringType()),
+    NestedField(7, "note", StringType()),
+)
+CHECKED = ["id", "amount"]
+
+
+@dataclass(frozen=True)
+class Lake:
+    """A catalog in a folder, and plain files beside it."""
+
+    folder: Path
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """As a job file says them."""
+        uri = f"sqlite:///{self.folder}/catalog.db"
+        return {"name": "lake", "type": "sql", "uri": uri, "warehouse": f"file://{self.folder}/lake"}
+
+    def catalog(self) -> SqlCatalog:
+        """Opened once more."""
+        properties = self.properties
+        return SqlCatalog("lake", uri=properties["uri"], warehouse=properties["warehouse"])
+
+    def new(self, variant: str, number: int) -> str:
+        """A new table's name, or a new folder's path."""
+        if variant == "m":
+            name = f"bench.run{number}".replace("-", "_")
+            self.catalog().create_namespace_if_not_exists("bench")
+            self.catalog().create_table(name, SCHEMA)
+            return name
+        folder = self.folder / f"plain{number}"
+        folder.mkdir()
+        return str(folder)
+
+    def rows(self, variant: str, target: str) -> pa.Table:
+        """The columns that are checked."""
+        if variant == "m":
+            return self.catalog().load_table(target).scan(selected_fields=tuple(CHECKED)).to_arrow()
+        return ds.dataset(target).to_table(columns=CHECKED)
+
+    def remove(self, variant: str, target: str) -> None:
+        """Away with a run's files."""
+        place = self.catalog().load_table(target).location().removeprefix("file://") if variant == "m" else target
+        if variant == "m":
+            self.catalog().drop_table(target)
+        shutil.rmtree(place)
+
+
+def wrong(rows: pa.Table, records: int) -> str | None:
+    """What is wrong with a run's rows, None when they are exactly the first ``records``."""
+    ids = np.sort(rows.column("id").to_numpy())
+    if len(ids) != records or not np.array_equal(ids, np.arange(records)):
+        return f"{len(ids)} rows, expected {records}, or other ids"
+    differ = pc.sum(pc.not_equal(rows.column("amount"), pc.add(_remainder(rows.column("id"), 1000), 0.25))).as_py()
+    return f"{differ} rows with another amount" if differ else None
+
+
+def _remainder(numbers: pa.ChunkedArray, by: int) -> pa.ChunkedArray:
+    return pc.subtract(numbers, pc.multiply(pc.divide(numbers, by), by))
+
+
+def measure(place: Place, records: int, rounds: int) -> dict[str, Any]:
+    """Produce the topic, warm each variant up, then let them take turns."""
+    place.stack.kafka.create_topic("mirror", PARTITIONS)
+    produce(place.stack.kafka.bootstrap, "mirror", 0, records, place.say)
+    lake = Lake(place.folder)
+    runs = {variant: Runs() for variant in VARIANTS}
+    snapshots: list[int] = []
+    with ExitStack() as stack:
+        processes = {v: stack.enter_context(Measured(place, v, block_rows=100_000)) for v in VARIANTS}
+        for process in processes.values():
+            process.session_s()
+        for number in range(1 - WARM_UPS, rounds + 1):
+            for variant, process in processes.items():
+                target = "" if variant == "a" else lake.new(variant, number)
+                answer, usage = process.drain("mirror", target, lake=lake.properties)
+                if target and (fault := wrong(lake.rows(variant, target), records)):
+                    raise WrongRowsError(f"variant {variant}, run {number}: {fault}")
+                if variant == "m":
+                    snapshots.append(len(lake.catalog().load_table(target).snapshots()))
+                if target:
+                    lake.remove(variant, target)
+                if number > 0:
+                    runs[variant].seconds.append(answer["seconds"])
+                    runs[variant].usages.append(usage)
+                rate = records / answer["seconds"]
+                place.say(f"mirror: run {number} ({variant}) {answer['seconds']:6.2f} s, {rate:>9,.0f} rows/s")
+    place.stack.kafka.delete_topic("mirror")
+    return _figures(runs, records, snapshots)
+
+
+def _figures(runs: Mapping[str, Runs], records: int, snapshots: list[int]) -> dict[str, Any]:
+    rates = {v: r.rate(records) for v, r in runs.items()}
+    return {
+        "records": records,
+        "load": os.getloadavg()[0],
+        "snapshots_a_run": max(snapshots),
+        "variants": {
+            v: {
+                "what": VARIANTS[v],
+                "rows_per_s": rates[v],
+                "ratio_to_p": rates[v] / rates["p"],
+                "seconds": r.seconds,
+                "cpu_us_per_row": r.cpu_us_per_row(records),
+                "cpu_s": {k: r.cpu_s(k) for k in KINDS},
+                "peak_mib": {k: r.peak_mib(k) for k in KINDS},
+            }
+            for v, r in runs.items()
+        },
+        "m_to_p_by_round": [p / m for p, m in zip(runs["p"].seconds, runs["m"].seconds, strict=True)],
+        "goal": {"m_to_p": GOAL, "met": rates["m"] / rates["p"] >= GOAL},
+    }
+
+
+def lines(figures: Mapping[str, Any]) -> list[str]:
+    """A table for people."""
+    out = [
+        f"mirror: {figures['records']:,} records to Iceberg, medians of warm runs in turns; load {figures['load']:.1f}"
+    ]
+    out.append(
+        f"{'':<33} {'rows/s':>9} {'x (p)':>6} {'CPU us/row':>11} {'driver':>7} {'JVM':>6} {'worker':>7} {'MiB':>6}"
+    )
+    for name, v in figures["variants"].items():
+        cpu, peak = v["cpu_s"], v["peak_mib"]["worker"]
+        out.append(
+            f"{name:<3} {v['what']:<29} {v['rows_per_s']:>9,.0f} {v['ratio_to_p']:>6.2f} {v['cpu_us_per_row']:>11.2f} "
+            f"{cpu['driver']:>7.1f} {cpu['jvm']:>6.1f} {cpu['worker']:>7.1f} {peak:>6,.0f}"
+        )
+    met = "met" if figures["goal"]["met"] else "MISSED"
+    rounds = ", ".join(f"{ratio:.2f}" for ratio in figures["m_to_p_by_round"])
+    out.append(f"goal (m) >= {GOAL} x (p): {met}; by round {rounds}; snapshots a run: {figures['snapshots_a_run']}")
+    return out
