@@ -5,47 +5,40 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from collections.abc import Sequence
 
-from tests.sim.campaign import (
-    CELLS,
-    COMMANDS,
-    ENOUGH_STEPS,
-    FAILPOINTS,
-    FAULTS,
-    OUTCOMES,
-    Report,
-    campaign,
-    parse_replay,
-    run_world,
-    shrink,
-)
+from tests.sim.campaign import RUNS, SECTIONS
+from tests.sim.runs import Report, Runs, parse_replay
+
+ENOUGH_STEPS = 1_000_000
+"""From here on, anything expected that was never reached fails the campaign."""
 
 
-def main() -> int:
+def main(runs: Runs, sections: Sequence[tuple[str, Sequence[str]]], enough_steps: int) -> int:
     """0: nothing broke; 1: an invariant broke, or something was not reached."""
-    parser = argparse.ArgumentParser(prog="python -m tests.sim", description=__doc__)
+    parser = argparse.ArgumentParser(prog=f"python -m {runs.program}")
     parser.add_argument("--seed", type=int, default=1, help="the first world's seed")
-    parser.add_argument("--steps", type=int, default=ENOUGH_STEPS, help="steps of all worlds together")
+    parser.add_argument("--steps", type=int, default=enough_steps, help="steps of all worlds together")
     parser.add_argument("--failures", type=int, default=1, help="stop after so many failing worlds")
     parser.add_argument("--expect-all", action="store_true", help="fail when anything was not reached")
     parser.add_argument("--no-shrink", action="store_true", help="print a failing world as it was found")
     parser.add_argument("--replay", help='a line "seed=… steps=… keep=…"')
     options = parser.parse_args()
     if options.replay:
-        return _replay(options.replay)
+        return _replay(runs, options.replay)
     began = time.perf_counter()
-    report = campaign(options.seed, options.steps, max_failures=options.failures)
-    _print(report, time.perf_counter() - began)
+    report = runs.campaign(options.seed, options.steps, max_failures=options.failures)
+    _print(report, sections, time.perf_counter() - began)
     for failure in report.failures:
-        sys.stdout.write(f"{failure if options.no_shrink else shrink(failure)}\n")
-    missing = report.missing() if options.expect_all or options.steps >= ENOUGH_STEPS else []
+        sys.stdout.write(f"{failure if options.no_shrink else runs.shrink(failure)}\n")
+    missing = report.missing() if options.expect_all or options.steps >= enough_steps else []
     if missing:
         sys.stdout.write(f"NOT REACHED: {', '.join(missing)}\n")
     return 1 if report.failures or missing else 0
 
 
-def _replay(line: str) -> int:
-    _, failure = run_world(*parse_replay(line))
+def _replay(runs: Runs, line: str) -> int:
+    _, failure = runs.run_world(*parse_replay(line))
     if failure is None:
         sys.stdout.write("no invariant broke\n")
         return 0
@@ -53,15 +46,9 @@ def _replay(line: str) -> int:
     return 1
 
 
-def _print(report: Report, seconds: float) -> None:
+def _print(report: Report, sections: Sequence[tuple[str, Sequence[str]]], seconds: float) -> None:
     out, counts = sys.stdout, report.counts
-    for title, names in (
-        ("decision table", [*CELLS, "cell cropped"]),
-        ("failpoints", FAILPOINTS),
-        ("outcomes", OUTCOMES),
-        ("operators", COMMANDS),
-        ("faults", FAULTS),
-    ):
+    for title, names in sections:
         out.write(f"{title}: {sum(bool(counts[n]) for n in names)} of {len(names)} reached\n")
         for name in names:
             out.write(f"  {counts[name]:>9,}  {name.split(' ', 1)[1]}\n")
@@ -75,4 +62,4 @@ def _print(report: Report, seconds: float) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(RUNS, SECTIONS, ENOUGH_STEPS))

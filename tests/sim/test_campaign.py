@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.sim.campaign import Failure, Report, campaign, parse_replay, run_world, shrink
+from tests.sim.campaign import RUNS
 from tests.sim.oracle import INVARIANTS
+from tests.sim.runs import Failure, parse_replay
 from tests.sim.world import World
 
 pytestmark = pytest.mark.slow
@@ -40,7 +41,7 @@ def test_a_million_steps_break_nothing_and_reach_everything() -> None:
 
 @pytest.mark.parametrize("line", KEPT)
 def test_kept_seed(line: str) -> None:
-    _, failure = run_world(*parse_replay(line))
+    _, failure = RUNS.run_world(*parse_replay(line))
     assert failure is None, failure
 
 
@@ -65,28 +66,28 @@ def test_another_seed_is_another_run() -> None:
 
 
 def test_faults_that_are_not_kept_do_not_happen() -> None:
-    world, failure = run_world(3, 600, keep=())
+    world, failure = RUNS.run_world(3, 600, keep=())
     assert failure is None
     assert world.hub.fired == []
 
 
 def test_a_run_that_reached_nothing_fails() -> None:
     assert simulator("--seed", "1", "--steps", "300", "--expect-all").returncode == 1
-    assert "cell NEW/BEFORE" in Report().missing()
+    assert "cell NEW/BEFORE" in RUNS.report().missing()
 
 
 def test_a_failing_world_is_shrunk_and_can_be_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A sink that never asks what its table remembers: few of the faults that happened are needed to show it."""
     monkeypatch.setattr("chsink.clickhouse.writer.ShardWriter._check_remembered", lambda *_: None)
     monkeypatch.setattr("chsink.clickhouse.window.DedupWindow.must_probe", lambda *_: False)
-    report = campaign(21, 150_000, max_failures=4)
+    report = RUNS.campaign(21, 150_000, max_failures=4)
     doubled = [failure for failure in report.failures if failure.invariant == "at_most_once"]
     assert doubled, "the defect was not found"
     many = max(doubled, key=lambda failure: len(failure.faults))
-    small = shrink(many)
+    small = RUNS.shrink(many)
     assert small.invariant == "at_most_once"
     assert len(small.faults) < len(many.faults)
-    _, again = run_world(*parse_replay(small.replay))
+    _, again = RUNS.run_world(*parse_replay(small.replay))
     assert again is not None
     assert (again.invariant, again.what) == (small.invariant, small.what)
 
