@@ -324,3 +324,88 @@ ROWS_PROVE_NOTHING = Entry(
     "cannot rebuild the state of {tp} from {table}: {reason}",
     "{fix}",
 )
+
+# --- CHS-340 to CHS-349: the Iceberg mirror; nothing of it stops the ClickHouse side
+
+_RESOLVE = (
+    "run `chsink mirror resolve {tables}` with --reread to land the records that the table lacks and Kafka still "
+    "holds, or with --skip to continue without them; then start again"
+)
+
+MIRROR_ROLLED_BACK = Entry(
+    "MIRROR_ROLLED_BACK",
+    "CHS-340",
+    HaltError,
+    "Iceberg table {tables} was rolled back: its history no longer contains the mirror's last snapshot ({detail})",
+    "to undo the rollback, make that snapshot the current one again and start again; to keep it, " + _RESOLVE,
+    runbook="Decide before you expire snapshots or delete orphan files.",
+)
+MIRROR_CHAIN_DAMAGED = Entry(
+    "MIRROR_CHAIN_DAMAGED",
+    "CHS-341",
+    HaltError,
+    "Iceberg table {tables}: the table property {property} does not fit the table ({detail})",
+    "if a newer chsink wrote it, run that version; otherwise remove the property (ALTER TABLE {tables} UNSET "
+    "TBLPROPERTIES ('{property}')) and start again: chsink then continues from what the table's snapshots say",
+    runbook="Nobody but chsink may change this property: it says which offsets the table holds.",
+)
+MIRROR_CHAIN_MISSING = Entry(
+    "MIRROR_CHAIN_MISSING",
+    "CHS-342",
+    HaltError,
+    "the mirror has read this topic before, but Iceberg table {tables} does not say which records it holds ({detail})",
+    "the table is new in [[mirror.route]], or was created again: " + _RESOLVE,
+)
+MIRROR_TABLE_GONE = Entry(
+    "MIRROR_TABLE_GONE",
+    "CHS-343",
+    HaltError,
+    "Iceberg table {tables} does not exist in the catalog",
+    "restore it and start again; or create it again, empty, and " + _RESOLVE + "; or remove its [[mirror.route]]",
+)
+MIRROR_TABLE_RECREATED = Entry(
+    "MIRROR_TABLE_RECREATED",
+    "CHS-343",
+    HaltError,
+    "Iceberg table {tables} was dropped and created again while the mirror ran",
+    _RESOLVE,
+)
+MIRROR_SPEC_CHANGED = Entry(
+    "MIRROR_SPEC_CHANGED",
+    "CHS-344",
+    HaltError,
+    "the partition spec of Iceberg table {tables} was changed while the mirror ran",
+    "remove the table's partition fields (the mirror writes unpartitioned tables only), then start again",
+)
+MIRROR_TOPIC_RECREATED = Entry(
+    "MIRROR_TOPIC_RECREATED",
+    "CHS-345",
+    HaltError,
+    "{tp}: the topic was deleted and created again; Iceberg table {tables} holds records of the earlier topic",
+    "to land the new topic in the same table, set mirror.checkpoint to a new folder and " + _RESOLVE,
+    runbook="What was handed over of the earlier topic has been committed.",
+)
+MIRROR_RECORDS_GONE = Entry(
+    "MIRROR_RECORDS_GONE",
+    "CHS-346",
+    HaltError,
+    "{tp}: Kafka deleted {range} before these offsets landed in Iceberg table {tables}",
+    "to give up what Kafka no longer holds and land the rest, set mirror.checkpoint to a new folder and run "
+    "`chsink mirror resolve {tables} --reread`; then start again",
+)
+MIRROR_EVENTS_DAMAGED = Entry(
+    "MIRROR_EVENTS_DAMAGED",
+    "CHS-347",
+    HaltError,
+    "events of the control topic {topic} for Iceberg table {tables} contradict each other ({detail})",
+    "find the program that writes to {topic} and stop it; then delete {topic} and start again: chsink creates it, and "
+    "reads from Kafka again what only this topic knew",
+)
+MIRROR_ROWS_UNKNOWN = Entry(
+    "MIRROR_ROWS_UNKNOWN",
+    "CHS-348",
+    PreflightError,
+    "Iceberg table {table} holds rows, and nothing says which of them the mirror wrote: records that are read again "
+    "could land twice",
+    "run the command with --skip; or create an empty table, name it in [[mirror.route]], and run the command for it",
+)

@@ -469,9 +469,6 @@ NO_MIRROR_PACKAGES = Entry(
     "the mirror needs packages that are not installed for {python}: {missing}",
     "run {python} -m pip install 'chsink[mirror]', also for the executors' Python; or set mirror.enabled = false",
 )
-MIRROR_HALTED = Entry(
-    "MIRROR_HALTED", "CHS-236", PreflightError, "the mirror has stopped: {reason}", "see docs/mirror.md"
-)
 WORKER_LACKS_PACKAGE = Entry(
     "WORKER_LACKS_PACKAGE",
     "CHS-236",
@@ -524,4 +521,23 @@ ENGINE_COMBINES = Entry(
     "hold fewer rows than the topic has records, and chsink cannot find rows there by their offsets",
     "no action needed if you chose the engine for this; otherwise use MergeTree or ReplicatedMergeTree, and let a "
     "materialized view fill the other table",
+)
+
+# --- CHS-250 to CHS-259: the Iceberg mirror
+
+MIRROR_RIGHT_MISSING = Entry(
+    "MIRROR_RIGHT_MISSING",
+    "CHS-250",
+    PreflightError,
+    "Kafka does not allow this user to {what}",
+    "grant it: kafka-acls.sh --bootstrap-server BROKER --add --allow-principal User:NAME {acl}",
+    ok="this user may use the control topic {topic} and the group {group}",
+)
+MIRROR_EVENT_TOO_LARGE = Entry(
+    "MIRROR_EVENT_TOO_LARGE",
+    "CHS-251",
+    PreflightError,
+    "an event is larger than a message of the control topic {topic} may be",
+    'set max.message.bytes of {topic} to 1048588 or more, and remove "message.max.bytes" from [kafka.client_options] '
+    "and max.request.size from [kafka.options] if they are smaller; then start again",
 )

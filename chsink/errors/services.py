@@ -160,3 +160,25 @@ MIRROR_GROUP_UNREAD = Entry(
     "Kafka does not return the offsets of group {group}: {reason}",
     "check the brokers and the right to read the group, then start again",
 )
+MIRROR_CATALOG_UNAVAILABLE = Entry(
+    "MIRROR_CATALOG_UNAVAILABLE",
+    "CHS-715",
+    UnavailableError,
+    "the Iceberg catalog does not answer: {reason}",
+    "check mirror.catalog, the catalog's storage, the network and the credentials, then start again",
+)
+MIRROR_KAFKA_UNANSWERED = Entry(
+    "MIRROR_KAFKA_UNANSWERED",
+    "CHS-716",
+    UnavailableError,
+    "the mirror's control topic {topic} or group {group} does not answer: {reason}",
+    "check the brokers, then start again; what was handed over lands once",
+)
+MIRROR_COMMITS_FAIL = Entry(
+    "MIRROR_COMMITS_FAIL",
+    "CHS-717",
+    UnavailableError,
+    "Iceberg table {table} could not be committed in {rounds} rounds: {reason}",
+    "check the catalog, its storage and the right to write the table, then start again; the files are kept, and land "
+    "once",
+)

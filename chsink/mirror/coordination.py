@@ -18,10 +18,11 @@ import structlog
 
 from chsink.errors import ChsinkError, UnavailableError, fencing, services
 from chsink.mirror.control import Fenced, NotSent, Unanswered
-from chsink.mirror.coordinator import KEY, Coordinator, Hole
+from chsink.mirror.coordinator import KEY, Coordinator, Hole, Stuck
 from chsink.mirror.failures import as_error
 from chsink.mirror.opening import Mirror
 from chsink.mirror.owner import Owner, new_driver, read_owner
+from chsink.mirror.tables import CatalogFailed
 from chsink.ports import Clock
 from chsink.statemachine.ranges import TopicPartition
 
@@ -33,7 +34,7 @@ TICK_S, LAST_TICK_S = 1.0, 0.2
 LAST_INTERVAL_MS = 1_000
 LAST_FAILURES = 5
 """In a row, after the query ended: then the coordinator gives up."""
-KNOWN = (ChsinkError, Fenced, NotSent, Unanswered)
+KNOWN = (ChsinkError, CatalogFailed, Fenced, NotSent, Unanswered)
 
 
 class Coordination:
@@ -67,7 +68,9 @@ class Coordination:
         try:
             self._coordinator = self._opened()
         except Exception as error:
-            raise as_error(error) or services.MIRROR_NOT_COORDINATED(reason=_words(error)) from error
+            raise as_error(error, self._mirror.names) or services.MIRROR_NOT_COORDINATED(
+                reason=_words(error)
+            ) from error
 
     def begin(self) -> None:
         """Commit from now on, in a thread."""
@@ -145,8 +148,8 @@ class Coordination:
 
     def _ended_by(self, error: Exception, failed: int) -> ChsinkError | None:
         """What ends the mirror; None to start another coordinator, after a pause."""
-        ends = as_error(error)
-        if ends is not None and not isinstance(ends, UnavailableError):
+        ends = as_error(error, self._mirror.names)
+        if ends is not None and (isinstance(error, Stuck) or not isinstance(ends, UnavailableError)):
             return ends
         if self._last and (failed >= LAST_FAILURES or self._late()):
             return services.MIRROR_NOT_COORDINATED(reason=_words(error))

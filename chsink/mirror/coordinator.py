@@ -4,6 +4,8 @@ Rules:
 - It keeps nothing that it cannot read again.  After any error, start it again.
 - What a table takes is decided by its chain (``chsink.statemachine.commit``), from a reading that the commit requires.
 - An outcome is never assumed: whatever a commit said, the table is read again and its chain decides.
+- Events of workers that knew another table, partition spec or topic of the same name are left out: what they brought is
+  read again.  A table that changes so while a coordinator runs halts it.
 - It asks for the group's offsets first, then for the control topic's ends, open transactions included: what it has read
   up to those ends holds every event of those offsets, or they are lost.
 """
@@ -35,9 +37,9 @@ from chsink.mirror.events import (
     decode,
     encode,
 )
-from chsink.mirror.tables import MirrorTable, TableRead
+from chsink.mirror.tables import CatalogFailed, Committed, MirrorTable, TableRead
 from chsink.ports import Clock, Outcome
-from chsink.statemachine.commit.chain import Chain, DamagedChain, Links, read_chain, with_origin
+from chsink.statemachine.commit.chain import Chain, DamagedChain, Link, Links, read_chain, with_origin
 from chsink.statemachine.commit.handover import begin
 from chsink.statemachine.commit.plan import Kind, TablePlan, holes, plan_commit
 from chsink.statemachine.commit.rounds import Clock as RoundClock
@@ -51,7 +53,7 @@ from chsink.statemachine.commit.rounds import (
     valid_through,
 )
 from chsink.statemachine.commit.rules import CommitHalt
-from chsink.statemachine.commit.units import Position
+from chsink.statemachine.commit.units import DamagedUnit, Position, Unit
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 
 ATTEMPTS = 5
@@ -62,11 +64,15 @@ KEY = "coordinator"
 
 
 class Halted(Exception):
-    """A person has to decide about a table."""
+    """A person has to decide about tables, named with spaces between them.
 
-    def __init__(self, table: str, why: CommitHalt, detail: str = "") -> None:
+    ``detail`` depends on ``why``; ``topic`` is the control topic, ``chain_property`` the table property of the chain.
+    """
+
+    def __init__(self, table: str, why: CommitHalt, detail: str, *, topic: str, chain_property: str) -> None:
         super().__init__(table, why, detail)
         self.table, self.why, self.detail = table, why, detail
+        self.topic, self.chain_property = topic, chain_property
 
 
 class Stuck(Exception):
@@ -112,12 +118,21 @@ class _Round:
 
 
 @dataclass(frozen=True)
+class Identity:
+    """What files are written for: another table of the same name, or another partition spec, takes other files."""
+
+    uuid: str
+    spec_id: int
+
+
+@dataclass(frozen=True)
 class Hole:
-    """What has to be read again, for one table."""
+    """What has to be read again, for one table, and for what its files have to be written."""
 
     table: str
     tp: TopicPartition
     range: OffsetRange
+    written_for: Identity
 
 
 class Coordinator:
@@ -145,7 +160,9 @@ class Coordinator:
         self.commits = 0
         self.rounds = 0
         self._links: dict[str, Links] = {}
-        self._failures: dict[str, int] = {}
+        self._failures: dict[str, list[str]] = {}
+        self._identities: dict[str, Identity] = {}
+        self._topic_ids: dict[str, str] = {}
         self._open: _Round | None = None
         self._closing = ExitStack()
         self._by_reference = {(t.reference.namespace, t.reference.name): name for name, t in targets.items()}
@@ -164,11 +181,30 @@ class Coordinator:
         self.group = self.names.offsets()
         self._closing.callback(self.group.close)
         self.control_id = self.source.topic_ids([self.names.topic])[self.names.topic] or ""
-        self.take_up()
+        recreated: Halted | None = None
+        try:
+            self.take_up()
+        except Halted as halted:
+            if halted.why is not CommitHalt.TOPIC_RECREATED:
+                raise
+            recreated = halted
         self.positions = self._where_to_read()
         self.stored = dict(self.positions)
         self.reader.read_from(self.positions)
         self._last_ms = self.clock.now_ms()
+        if recreated is not None:
+            self._commit_rest()
+            raise recreated
+
+    def _commit_rest(self) -> None:
+        """Commit what was handed over of topics that were deleted since: nobody can read these records again."""
+        ends = {number: end for number, (_, end) in self.reader.logs().items()}
+        for _ in range(max(1, int(self.names.timeout_s))):
+            self._read_events(1.0)
+            if all(self.positions[p] >= end for p, end in ends.items()):
+                break
+        self._open = _Round(uuid.uuid4(), self.clock.now_ms(), {}, ends)
+        self._commit_round(whole=False, because="OTHER_TOPIC")
 
     def take_up(self) -> None:
         """Settle where topic-partitions start that are new, or that the group has no offset of (any more).
@@ -187,9 +223,18 @@ class Coordinator:
             known = {tp.topic for tp, at in group.items() if at is not None}
             known |= {tp.topic for name in self.targets for tp in self._read(name)[1].links}
             starts |= self.source.log_ends([tp for tp in new if tp.topic not in known])
+        recreated: Halted | None = None
         for tp in new:
-            self._begin(tp, ids[tp.topic] or "", starts[tp])
+            try:
+                self._begin(tp, ids[tp.topic] or "", starts[tp])
+            except Halted as halted:
+                if halted.why is not CommitHalt.TOPIC_RECREATED:
+                    raise
+                recreated = recreated or halted
         self.assigned = found
+        if recreated is not None:
+            raise recreated
+        self._topic_ids = {topic: found_id or "" for topic, found_id in ids.items()} | self._topic_ids
 
     def behind(self) -> bool:
         """Whether something was handed over that a table does not hold yet, as far as this coordinator knows."""
@@ -207,10 +252,10 @@ class Coordinator:
         with self.names.sender(self.names.worker_id(tp), self.names.group) as fenced:
             committed = fenced.committed([tp])[tp]
             mine = {name: self._read(name) for name, t in self.targets.items() if tp.topic in t.topics}
-            known = [chain.links.get(tp) for _, chain in mine.values()]
-            decided = begin(topic_id, committed, known, starting)
+            links = {name: chain.links.get(tp) for name, (_, chain) in mine.items()}
+            decided = begin(topic_id, committed, links.values(), starting)
             if decided.halt is not None:
-                raise Halted(", ".join(mine), decided.halt, f"{tp}: {decided.because}")
+                raise self._halted(" ".join(_concerned(links, topic_id, decided.halt)), decided.halt, str(tp))
             for name in mine:
                 if decided.origin is not None:
                     self._store_origin(name, tp, topic_id, decided.origin)
@@ -224,7 +269,7 @@ class Coordinator:
                 return
             moved = with_origin(chain, tp, topic_id, origin)
             self.targets[name].table.begin(read, moved, tp)
-        raise Stuck(name, 1, "the origin could not be stored")
+        raise Stuck(name, 1, "others keep changing the table")
 
     def _where_to_read(self) -> dict[int, int]:
         """The coordinators' group, else the least that tables stored for this control topic, else its start."""
@@ -240,17 +285,27 @@ class Coordinator:
             positions[number] = at if first <= at <= end else first
         return positions
 
+    def _halted(self, tables: str, why: CommitHalt, detail: str = "") -> Halted:
+        keys = next(iter(self.targets.values())).table.keys
+        return Halted(tables, why, detail, topic=self.names.topic, chain_property=keys.chain)
+
     def _read(self, name: str) -> tuple[TableRead, Chain]:
         """The table and its chain, an empty one where it has none."""
         try:
             read = self.targets[name].table.read()
         except DamagedChain as error:
-            raise Halted(name, CommitHalt.CHAIN_DAMAGED, str(error)) from error
+            raise self._halted(name, CommitHalt.CHAIN_DAMAGED, str(error)) from error
         if read is None:
-            raise Halted(name, CommitHalt.TABLE_RECREATED, "it is gone")
+            raise self._halted(name, CommitHalt.TABLE_GONE)
+        now = Identity(read.view.uuid, read.view.spec_id)
+        before = self._identities.setdefault(name, now)
+        if now != before:
+            same = now.uuid == before.uuid
+            raise self._halted(name, CommitHalt.SPEC_CHANGED if same else CommitHalt.TABLE_RECREATED)
         reading = read_chain(read.view)
         if reading.halt is not None:
-            raise Halted(name, reading.halt, reading.because)
+            stored = read.view.stored
+            raise self._halted(name, reading.halt, f"snapshot {stored and stored.snapshot_id}")
         chain = reading.chain or Chain()
         self._links[name] = chain.links
         return read, chain
@@ -262,9 +317,7 @@ class Coordinator:
 
         Raises :class:`Halted`, :class:`Stuck` and the outcomes of :mod:`chsink.mirror.control`.
         """
-        for partition, offset, value in self.reader.poll(wait_s):
-            self._take(Position(partition, offset), value)
-        self.positions = self.reader.positions(self.positions)
+        self._read_events(wait_s)
         now = self.clock.now_ms()
         age = None if self._open is None else now - self._open.began_ms
         rule, what = due(RoundClock(self.pace, now - self._last_ms, age, self._complete(), self.buffer.files))
@@ -272,6 +325,11 @@ class Coordinator:
             self._start_round(now)
         elif what is not Due.WAIT:
             self._commit_round(whole=what is Due.COMMIT_WHOLE, because=rule)
+
+    def _read_events(self, wait_s: float) -> None:
+        for partition, offset, value in self.reader.poll(wait_s):
+            self._take(Position(partition, offset), value)
+        self.positions = self.reader.positions(self.positions)
 
     def _take(self, at: Position, value: bytes) -> None:
         try:
@@ -284,7 +342,7 @@ class Coordinator:
         match event.payload:
             case DataWritten() as written:
                 name = self._by_reference.get((written.table.namespace, written.table.name))
-                if name is not None:
+                if name is not None and self._fits(written, name):
                     self.buffer.add(written, name, at)
             case DataComplete() as complete:
                 if self._open is not None and complete.commit_id == self._open.commit_id:
@@ -293,10 +351,31 @@ class Coordinator:
             case _:
                 pass
 
+    def _fits(self, written: DataWritten, name: str) -> bool:
+        """Whether files were written for the table, the spec and the topic of today."""
+        tag = written.tag
+        if tag is None:
+            return False
+        topic_id = self._topic_ids.get(tag.topic, tag.topic_id)
+        fits = (
+            Identity(tag.table_uuid, tag.spec_id if written.files else self._identities[name].spec_id)
+            == self._identities[name]
+            and tag.topic_id == topic_id
+        )
+        if not fits:
+            self.log.warning("an event of an earlier table or topic is left out", table=name, unit=tag.unit)
+        return fits
+
+    def _units(self, name: str) -> tuple[Unit, ...]:
+        try:
+            return self.buffer.units(name)
+        except DamagedUnit as error:
+            raise self._halted(name, CommitHalt.EVENTS_DAMAGED, str(error)) from error
+
     def _complete(self) -> bool:
         if self._open is None:
             return False
-        tables = [(links, self.buffer.units(name)) for name, links in self._links.items()]
+        tables = [(links, self._units(name)) for name, links in self._links.items()]
         return answered(self.assigned, self._open.answers, tables)
 
     def _start_round(self, now: int) -> None:
@@ -341,7 +420,7 @@ class Coordinator:
             if snapshot is not None:
                 told = CommitToTable(opened.commit_id, self.targets[name].reference, snapshot, _time(valid))
                 done.append(self._event(told))
-        failed = [name for name, count in self._failures.items() if count]
+        failed = [name for name, reasons in self._failures.items() if reasons]
         if not failed:
             least = None if None in through else min(through, default=None)  # type: ignore[type-var]
             done.append(self._event(CommitComplete(opened.commit_id, _time(least))))
@@ -353,48 +432,56 @@ class Coordinator:
         self.rounds += 1
         self.log.debug("round", commit=str(opened.commit_id), because=because, failed=failed)
         for name in failed:
-            if self._failures[name] >= STUCK_AFTER:
-                raise Stuck(name, self._failures[name], "its commits fail")
+            if len(self._failures[name]) >= STUCK_AFTER:
+                raise Stuck(name, len(self._failures[name]), self._failures[name][-1])
         self._find_holes(opened)
 
     def _commit_table(self, name: str, opened: _Round, *, whole: bool) -> tuple[int | None, int | None]:
         """The table's new snapshot, if it got one, and up to when it is complete."""
         valid: int | None = None
         offered: int | None = None
+        reason = ""
         for _ in range(ATTEMPTS):
             try:
                 read, chain = self._read(name)
-            except Halted:
-                raise
-            except Exception as error:  # a catalog that is away raises whatever its client does
-                self.log.warning("a table cannot be read", table=name, reason=f"{type(error).__name__}: {error}")
+            except CatalogFailed as error:
+                reason = str(error)
+                self.log.warning("a table cannot be read", table=name, reason=reason)
                 break
-            plan = plan_commit(read.view, chain, self.buffer.units(name))
+            self._check_known(name, chain)
+            plan = plan_commit(read.view, chain, self._units(name))
             if plan.halt is not None:
-                raise Halted(name, plan.halt, plan.because)
+                raise self._halted(name, plan.halt, plan.because)
             self.buffer.forget(name, [unit for _, unit in plan.dropped])
             if plan.kind is Kind.NOTHING:
-                self._failures[name] = 0
+                self._failures.pop(name, None)
                 # the chain may hold what an attempt whose answer was lost had offered
                 return (offered if chain.commit_id == str(opened.commit_id) else None), valid
             valid = self._valid_through(name, opened, plan, whole=whole)
-            outcome, offered = self._offer(name, (read, chain), plan, opened.commit_id, valid)
-            if outcome is Outcome.APPLIED:
+            done = self._offer(name, (read, chain), plan, opened.commit_id, valid)
+            offered, reason = done.snapshot_id, done.reason
+            if done.outcome is Outcome.APPLIED:
                 self.buffer.forget(name, plan.taken)
                 self._links[name] = plan.links
-                self._failures[name] = 0
+                self._failures.pop(name, None)
                 return offered, valid
-        self._failures[name] = self._failures.get(name, 0) + 1
+        self._failures.setdefault(name, []).append(reason)
         return None, None
+
+    def _check_known(self, name: str, chain: Chain) -> None:
+        """The table still knows every topic-partition: their origins were stored before the first round."""
+        for tp in self.assigned:
+            if tp.topic in self.targets[name].topics and tp not in chain.links:
+                raise self._halted(name, CommitHalt.CHAIN_MISSING, str(tp))
 
     def _offer(
         self, name: str, at: tuple[TableRead, Chain], plan: TablePlan, commit_id: uuid.UUID, valid: int | None
-    ) -> tuple[Outcome, int | None]:
+    ) -> Committed:
         (read, chain), table = at, self.targets[name].table
         control = low_watermark(self.positions, plan.waiting, {})
         after = replace(chain, links=plan.links, control_id=self.control_id, control=control)
         if plan.kind is Kind.MOVE:
-            return table.move(read, after, commit_id).outcome, None
+            return table.move(read, after, commit_id)
         done = table.append(read, self.buffer.data_files(plan.files), after, commit_id, valid)
         self.commits += done.outcome is Outcome.APPLIED
         if done.outcome is Outcome.APPLIED:
@@ -402,7 +489,7 @@ class Coordinator:
             self.log.info("committed", table=name, snapshot=done.snapshot_id, files=len(plan.files), rows=rows)
         else:
             self.log.warning("a commit was not applied", table=name, outcome=done.outcome.value, reason=done.reason)
-        return done.outcome, done.snapshot_id
+        return done
 
     def _valid_through(self, name: str, opened: _Round, plan: TablePlan, *, whole: bool) -> int | None:
         newest = self.buffer.newest_ms(plan.taken)
@@ -419,9 +506,16 @@ class Coordinator:
         handed_over = {tp: at for tp, at in opened.handed_over.items() if at is not None}
         for name, target in self.targets.items():
             mine = {tp: at for tp, at in handed_over.items() if tp.topic in target.topics}
-            for tp, missing in holes(self._links[name], self.buffer.units(name), mine).items():
+            for tp, missing in holes(self._links[name], self._units(name), mine).items():
                 self.log.warning("reading a range again", table=name, tp=str(tp), range=str(missing))
-                self.reread(Hole(name, tp, missing))
+                self.reread(Hole(name, tp, missing, self._identities[name]))
+
+
+def _concerned(links: Mapping[str, Link | None], topic_id: str, why: CommitHalt) -> list[str]:
+    """The tables that a halt of ``begin`` is about."""
+    if why is CommitHalt.CHAIN_MISSING:
+        return [name for name, link in links.items() if link is None]
+    return [name for name, link in links.items() if link is not None and link.topic_id != topic_id]
 
 
 def _time(ms: int | None) -> datetime | None:

@@ -286,6 +286,11 @@ def _read_tag(found: Mapping[str, Any]) -> UnitTag | None:
     if found.get("chsink_unit") is None:
         return None
     tag: dict[str, Any] = {name: found.get(field) for field, name in _TAG.items()}
+    for name in ("partition", "start", "until", "part", "parts", "spec_id"):
+        if not isinstance(tag[name], int):
+            raise DamagedEvent(f"{name} is {type(tag[name]).__name__}")
+    if not (0 <= tag["start"] <= tag["until"] and 0 <= tag["part"] < tag["parts"]):
+        raise DamagedEvent("its offsets or parts are out of order")
     return UnitTag(**tag)
 
 

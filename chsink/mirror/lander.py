@@ -4,6 +4,7 @@ Rules:
 - One task owns a topic-partition and reads its offsets in order; the acknowledgements must tile what was assigned.
 - What lies between the group and the plan (a checkpoint that is ahead) is read exactly, and handed over first.
 - A range in which no task saw a record is handed over by the driver, without files: the group has to pass it.
+- Between reading a range and handing it over, Kafka is asked whether it is still the same topic and holds the range.
 - Holes are read exactly, through the stream that the lander was opened for.
 """
 
@@ -22,10 +23,11 @@ from chsink.batch.confirm import confirm
 from chsink.batch.model import Ack, ChunkAck, PlannedBatch
 from chsink.batch.reader import Chunk, ReadPlan, Span, TaskReader
 from chsink.batch.roles import BatchTasks, ExactReads, Landing, TaskBody
-from chsink.errors import ChsinkError, services, values
+from chsink.errors import ChsinkError, halts, services, values
 from chsink.errors.several import several
 from chsink.mirror.control import Fenced, Names, NotSent, Unanswered
 from chsink.mirror.coordinator import Hole
+from chsink.mirror.failures import refused
 from chsink.mirror.worker import BadValues, Report, TableWork, Worker, Written
 from chsink.statemachine.commit.handover import hand_over
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
@@ -61,15 +63,26 @@ class Share:
         return self.range
 
 
+class Topics(Protocol):
+    """What workers ask Kafka about topics (see ``chsink.ports.KafkaCluster``)."""
+
+    def topic_ids(self, topics: Sequence[str]) -> Mapping[str, str | None]:
+        """The id of each topic."""
+
+    def log_starts(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
+        """The first offset of each."""
+
+
 @dataclass(frozen=True)
 class Feeds:
-    """What workers need, by topic: the topic's id and its tables; and what they do with records that do not fit
-    (:class:`chsink.mirror.worker.Worker`).  Picklable.
+    """What workers need, by topic: the topic's id and its tables; whom they ask about topics; and what they do with
+    records that do not fit (:class:`chsink.mirror.worker.Worker`).  Picklable.
     """
 
     names: Names
     topic_ids: Mapping[str, str]
     tables: Mapping[str, tuple[TableWork, ...]]
+    kafka: Topics
     halt_on_bad_value: bool = True
     skip_tombstones: bool = False
 
@@ -86,10 +99,11 @@ class Feeds:
         """Hand over a share whose records these are.  Raises ChsinkError."""
         tp, worker = share.topic_partition, self.worker(share.topic_partition)
 
-        def read(piece: OffsetRange) -> Iterable[pa.RecordBatch]:
+        def read(piece: OffsetRange) -> Iterator[pa.RecordBatch]:
             if not OffsetRange(share.range.start, share.range.end).covers(piece):
                 raise NotSent(f"the group is at {piece.start}, below the assigned range")
-            return _within(records, piece)
+            yield from _within(records, piece)
+            self.check_held(tp, piece, share.hole_of)
 
         try:
             if share.hole_of:
@@ -100,10 +114,22 @@ class Feeds:
             raise values.MIRROR_BAD_VALUE(tp=tp, table=bad.table, first=bad.first, count=bad.count) from bad
         except (Fenced, NotSent, Unanswered) as error:
             reason = f"{type(error).__name__}: {error}"
-            raise services.MIRROR_NOT_HANDED_OVER(tp=tp, range=share.range, reason=reason) from error
+            raise refused(error, self.names) or services.MIRROR_NOT_HANDED_OVER(
+                tp=tp, range=share.range, reason=reason
+            ) from error
         if report.decision.refused:
             raise services.MIRROR_OFFSET_GONE(tp=tp, group=self.names.group)
         return report
+
+    def check_held(self, tp: TopicPartition, piece: OffsetRange, table: str = "") -> None:
+        """Raises a halt if the topic is another one by now, or no longer holds all of the range."""
+        tables = table or " ".join(work.table for work in self.tables[tp.topic])
+        if (self.kafka.topic_ids([tp.topic])[tp.topic] or "") != self.topic_ids[tp.topic]:
+            raise halts.MIRROR_TOPIC_RECREATED(tp=tp, tables=tables)
+        start = self.kafka.log_starts([tp])[tp]
+        if start > piece.start:
+            gone = OffsetRange(piece.start, min(start, piece.end))
+            raise halts.MIRROR_RECORDS_GONE(tp=tp, range=gone, tables=tables)
 
 
 def _within(records: Iterable[pa.RecordBatch], piece: OffsetRange) -> Iterator[pa.RecordBatch]:
@@ -220,6 +246,8 @@ class MirrorLander:
             earlier += [Share(tp, r) for r in ranges if r.start < at.start]
             now += [Share(tp, at) for r in ranges if r.start >= at.start]
         if earlier:
+            for share in earlier:
+                self.feeds.check_held(share.topic_partition, share.range)
             self._confirmed(earlier, runner.from_kafka(earlier))
         if now:
             self._confirmed(now, runner.from_batch(batch, now))
@@ -227,6 +255,8 @@ class MirrorLander:
     def reread(self, hole: Hole) -> None:
         """Hand over a hole of one table: a coordinator's ``reread``."""
         assert self._reads is not None, "a lander is opened before its coordinator runs"
+        self._check_written_for(hole)
+        self.feeds.check_held(hole.tp, hole.range, hole.table)
         share = Share(hole.tp, hole.range, hole.table)
         self._confirmed([share], self._reads.from_kafka([share]))
 
@@ -243,6 +273,14 @@ class MirrorLander:
             self._beside.take_up()
             sleep(POLL_S)
             waited += POLL_S
+
+    def _check_written_for(self, hole: Hole) -> None:
+        """Files for another table, or another spec, would be left out and read again for ever."""
+        metadata = self.feeds.table(hole.tp, hole.table).metadata
+        if str(metadata.table_uuid) != hole.written_for.uuid:
+            raise halts.MIRROR_TABLE_RECREATED(tables=hole.table)
+        if metadata.default_spec_id != hole.written_for.spec_id:
+            raise halts.MIRROR_SPEC_CHANGED(tables=hole.table)
 
     def handed_over(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]:
         """The group's offsets, None where it has none.  UnavailableError CHS-713 if Kafka does not answer."""

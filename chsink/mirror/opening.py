@@ -9,16 +9,14 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from pyiceberg.catalog import Catalog, load_catalog
-from pyiceberg.table import Table
 
 from chsink.config import Config
-from chsink.errors import ChsinkError, services
+from chsink.errors import halts, services
 from chsink.mirror.control import Names
 from chsink.mirror.coordinator import Source, Target
 from chsink.mirror.events import TableReference
-from chsink.mirror.failures import as_error
 from chsink.mirror.lander import Feeds
-from chsink.mirror.tables import Keys, MirrorTable
+from chsink.mirror.tables import CatalogFailed, Keys, MirrorTable, said
 from chsink.mirror.types import TableColumns
 from chsink.mirror.worker import TableWork
 from chsink.statemachine.commit.rounds import Pace
@@ -39,10 +37,7 @@ class Mirror:
         """What workers need, with topics and tables as they are now.  Raises ChsinkError."""
         mirror = self.config.mirror
         ids = self.kafka.topic_ids(mirror.topics)
-        try:
-            works = {name: self._work(self.catalog.load_table(name)) for name in mirror.tables}
-        except Exception as error:  # a catalog raises whatever its client does
-            raise as_error(error) or catalog_unavailable(error) from error
+        works = {name: self._work(name) for name in mirror.tables}
         tables = {
             topic: tuple(works[route.table] for route in mirror.routes if route.topic == topic)
             for topic in mirror.topics
@@ -52,31 +47,38 @@ class Mirror:
             self.names,
             {topic: ids[topic] or "" for topic in mirror.topics},
             tables,
+            self.kafka,
             halt_on_bad_value=errors.on_bad_value == "halt",
             skip_tombstones=errors.on_tombstone == "skip",
         )
 
-    def _work(self, table: Table) -> TableWork:
-        reference = self.targets[".".join(table.name())].reference
-        return TableWork(reference, table.metadata, table.io, TableColumns(table.schema()))
+    def _work(self, name: str) -> TableWork:
+        target = self.targets[name]
+        try:
+            table = target.table.load()
+        except CatalogFailed as error:
+            raise services.MIRROR_CATALOG_UNAVAILABLE(reason=error) from error
+        if table is None:
+            raise halts.MIRROR_TABLE_GONE(tables=name)
+        return TableWork(target.reference, table.metadata, table.io, TableColumns(table.schema()))
 
 
 def opened(config: Config, kafka: Source) -> Mirror:
     """The mirror of a configuration, with its control topic.  Raises ChsinkError."""
-    try:
-        mirror = open_mirror(config, kafka)
-    except Exception as error:  # a catalog raises whatever its client does
-        raise as_error(error) or catalog_unavailable(error) from error
+    mirror = open_mirror(config, kafka)
     ensure_control_topic(mirror.names)
     return mirror
 
 
 def open_mirror(config: Config, kafka: Source) -> Mirror:
-    """The mirror of a configuration.  Connects to the catalog; raises its own errors."""
+    """The mirror of a configuration.  Connects to the catalog; raises UnavailableError CHS-715."""
     mirror = config.mirror
     properties = mirror.catalog_properties()
     name = properties.pop("name")
-    catalog = load_catalog(name, **properties)
+    try:
+        catalog = load_catalog(name, **properties)
+    except Exception as error:  # it raises whatever its client does
+        raise services.MIRROR_CATALOG_UNAVAILABLE(reason=f"{name}: {said(error)}") from error
     names = names_of(config)
     keys = Keys(names.group, names.topic)
     targets = {
@@ -89,11 +91,6 @@ def open_mirror(config: Config, kafka: Source) -> Mirror:
     }
     pace = Pace(int(mirror.interval_s * 1000), int(mirror.timeout_s * 1000), mirror.max_buffered_files)
     return Mirror(config, kafka, names, pace, catalog, targets)
-
-
-def catalog_unavailable(error: Exception) -> ChsinkError:
-    """What a client of a catalog raised, and chsink does not know."""
-    return services.MIRROR_NOT_COORDINATED(reason=f"{type(error).__name__}: {error}")
 
 
 def ensure_control_topic(names: Names) -> None:

@@ -20,7 +20,7 @@ from chsink.mirror.control import Names, Unanswered, consumer_options
 from chsink.mirror.coordinator import Source, Target
 from chsink.mirror.events import DamagedEvent, DataWritten, decode
 from chsink.mirror.failures import as_error
-from chsink.mirror.opening import Mirror, catalog_unavailable, open_mirror
+from chsink.mirror.opening import Mirror, open_mirror
 from chsink.mirror.owner import Owner, read_owner
 from chsink.mirror.tables import VALID_THROUGH, TableRead
 from chsink.statemachine.commit.chain import Chain, DamagedChain, read_chain
@@ -74,14 +74,18 @@ class MirrorStatus:
 
 def status_of(config: Config, kafka: Source, now_ms: int) -> MirrorStatus:
     """The status of a configuration's mirror.  Raises ChsinkError."""
+    mirror = open_mirror(config, kafka)
     try:
-        return read_status(open_mirror(config, kafka), now_ms)
-    except Exception as error:  # a catalog raises whatever its client does
-        raise as_error(error) or catalog_unavailable(error) from error
+        return read_status(mirror, now_ms)
+    except Exception as error:
+        known = as_error(error, mirror.names)
+        if known is None:
+            raise
+        raise known from error
 
 
 def read_status(mirror: Mirror, now_ms: int) -> MirrorStatus:
-    """Raises ChsinkError, ``Unanswered``, and the catalog's own errors."""
+    """Raises ChsinkError, ``Unanswered``, ``CatalogFailed``, ``Halted``."""
     names = mirror.names
     tps = list(mirror.kafka.partitions(sorted({topic for t in mirror.targets.values() for topic in t.topics})))
     ends = mirror.kafka.log_ends(tps)

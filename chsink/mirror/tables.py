@@ -41,6 +41,10 @@ COMMIT_ID = "kafka.connect.commit-id"
 VALID_THROUGH = "kafka.connect.valid-through-ts"
 
 
+class CatalogFailed(Exception):
+    """The catalog, or the storage of its tables, gave no answer that can be used."""
+
+
 @dataclass(frozen=True, slots=True)
 class Keys:
     """How the mirror's values are called in a table.  ``group`` is the sink's group, ``topic`` its control topic."""
@@ -99,14 +103,18 @@ class MirrorTable:
     keys: Keys
 
     def read(self) -> TableRead | None:
-        """What the catalog says now, None where there is no such table.  Raises ``DamagedChain`` and the catalog's own
-        errors.
-        """
+        """What the catalog says now, None where there is no such table.  Raises ``DamagedChain``, ``CatalogFailed``."""
+        table = self.load()
+        return None if table is None else TableRead(table, self._view(table))
+
+    def load(self) -> Table | None:
+        """The table alone.  Raises ``CatalogFailed``."""
         try:
-            table = self.catalog.load_table(self.identifier)
+            return self.catalog.load_table(self.identifier)
         except NoSuchTableError:
             return None
-        return TableRead(table, self._view(table))
+        except Exception as error:  # a catalog that is away raises whatever its client does
+            raise CatalogFailed(f"{self.identifier}: {said(error)}") from error
 
     def append(
         self, read: TableRead, files: Sequence[DataFile], chain: Chain, commit_id: UUID, valid_through_ms: int | None
@@ -124,7 +132,7 @@ class MirrorTable:
         try:
             updates = self._appended(read.table, files, commit_id, summary)
         except Exception as error:  # manifests could not be written: nothing was offered to the catalog
-            return Committed(Outcome.REFUSED, reason=f"{type(error).__name__}: {error}")
+            return Committed(Outcome.REFUSED, reason=said(error))
         (snapshot,) = (update.snapshot for update in updates if isinstance(update, AddSnapshotUpdate))
         named = replace(chain, snapshot_id=snapshot.snapshot_id, sequence=snapshot.sequence_number or 0)
         kept = [n for n, tp in self.keys.origins(read.table.metadata.properties).items() if tp in chain.links]
@@ -141,6 +149,12 @@ class MirrorTable:
         link = chain.links[tp]
         origin = SetPropertiesUpdate(updates={self.keys.origin(tp): json.dumps([link.topic_id, link.origin])})
         return self._commit(read, (origin, self._property(chain)))
+
+    def decide(self, read: TableRead, chain: Chain, commit_id: UUID) -> Committed:
+        """The chain that a person decided on: it knows every topic-partition, so origins of earlier ones go."""
+        origins = list(self.keys.origins(read.table.metadata.properties))
+        updates: tuple[TableUpdate, ...] = (self._property(replace(chain, commit_id=str(commit_id))),)
+        return self._commit(read, (*updates, RemovePropertiesUpdate(removals=origins)) if origins else updates)
 
     def _property(self, chain: Chain) -> TableUpdate:
         return SetPropertiesUpdate(updates={self.keys.chain: encode(chain)})
@@ -174,7 +188,7 @@ class MirrorTable:
         except CommitFailedException as error:
             return Committed(Outcome.REFUSED, reason=str(error))
         except Exception as error:  # an answer that was lost, a catalog that went away
-            return Committed(Outcome.UNKNOWN, reason=f"{type(error).__name__}: {error}")
+            return Committed(Outcome.UNKNOWN, reason=said(error))
         return Committed(Outcome.APPLIED)
 
     # --- reading ------------------------------------------------------------------------------------------------------
@@ -215,3 +229,9 @@ class MirrorTable:
             parent = None if chain is not None else at.parent_snapshot_id
             at = None if parent is None else table.metadata.snapshot_by_id(parent)
         return tuple(found), parent
+
+
+def said(error: Exception) -> str:
+    """What a catalog's client says, in one line: the rest of its message is the statement or the request."""
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__

@@ -106,7 +106,7 @@ def open_lander(world: World, beside: Coordination) -> MirrorLander:
     ids = world.kafka.topic_ids(world.routes)
     works = {name: _work(world, name) for name in world.catalog.tables}
     tables = {topic: tuple(works[name] for name in names) for topic, names in world.routes.items()}
-    feeds = Feeds(names_of(world.broker), {t: i or "" for t, i in ids.items()}, tables)
+    feeds = Feeds(names_of(world.broker), {t: i or "" for t, i in ids.items()}, tables, world.kafka)
     return MirrorLander(feeds, beside)
 
 

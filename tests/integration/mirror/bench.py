@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,14 +18,18 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.schema import Schema
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 
+from chsink.batch.model import Ack, ChunkAck
 from chsink.embedded.kafka import EmbeddedKafka
 from chsink.kafka.admin import KafkaAdmin
 from chsink.mirror.control import Names
 from chsink.mirror.coordinator import Coordinator, Hole, Target
 from chsink.mirror.events import TableReference
+from chsink.mirror.lander import Feeds, MirrorLander, Share
+from chsink.mirror.resolve import Decision, carry_out, decide
 from chsink.mirror.tables import Keys, MirrorTable
 from chsink.mirror.types import TableColumns
 from chsink.mirror.worker import Report, TableWork, Worker
+from chsink.statemachine.commit.resolve import Choice
 from chsink.statemachine.commit.rounds import Pace
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from tests.support.kafka import produce, read_all
@@ -132,14 +136,33 @@ class Bench:
         """What a task does with a planned range."""
         return self.worker(partition).run(OffsetRange(start, end), self.records(partition))
 
-    def reread(self, hole: Hole) -> None:
-        work = self.work(hole.table.split(".")[1])
-        self.worker(hole.tp.partition).again(work, hole.range, self.records(hole.tp.partition))
+    def feeds(self) -> Feeds:
+        """Of a driver that starts now."""
+        ids = {self.topic: self.admin.topic_ids([self.topic])[self.topic] or ""}
+        return Feeds(self.names, ids, {self.topic: tuple(self.work(name) for name in self.tables)}, self.admin)
 
-    def coordinator(self) -> Coordinator:
-        """One more, started."""
+    def from_kafka(self, shares: Sequence[Share]) -> Sequence[Ack]:
+        """:class:`chsink.batch.roles.ExactReads` without Spark."""
+        acks = []
+        for share in shares:
+            tp = share.topic_partition
+            self.started.hand_over(share, self.records(tp.partition)(share.range))
+            acks.append(Ack(0, tp.topic, tp.partition, (ChunkAck(share.range.start, share.range.end),)))
+        return acks
+
+    def reread(self, hole: Hole) -> None:
+        """What the driver does with a hole."""
+        lander = MirrorLander(self.started)
+        try:
+            lander.settle_all(self)
+            lander.reread(hole)
+        finally:
+            lander.close()
+
+    def targets(self) -> dict[str, Target]:
+        """By the tables' identifiers."""
         keys = Keys(self.group, self.control_topic)
-        targets = {
+        return {
             f"shop.{name}": Target(
                 MirrorTable(self.catalog(), f"shop.{name}", keys),
                 TableReference("lake", ("shop",), name),
@@ -147,17 +170,27 @@ class Bench:
             )
             for name in self.tables
         }
+
+    def resolve(self, choice: Choice) -> Decision:
+        """``chsink mirror resolve`` for all tables."""
+        decision = decide(self.names, self.targets(), self.admin, choice)
+        carry_out(self.names, decision)
+        return decision
+
+    def coordinator(self) -> Coordinator:
+        """One more, started, with workers of the same driver."""
+        self.started = self.feeds()
         made = Coordinator(
             self.names,
-            targets,
+            self.targets(),
             self.admin,
             clock=self.clock,
             pace=self.pace,
             reread=self.reread,
             log=structlog.get_logger("mirror"),
         )
-        made.start()
         self.coordinators.append(made)
+        made.start()
         return made
 
     def round(self, coordinator: Coordinator, ticks: int = 20) -> None:

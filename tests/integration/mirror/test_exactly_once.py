@@ -170,9 +170,9 @@ def test_a_bad_value_stops_a_task_until_it_may_be_skipped(make_bench: MakeBench)
     tables = {bench.topic: (bench.work("orders"),)}
     share = Share(bench.tp(), OffsetRange(0, end))
     with pytest.raises(BadValueError, match="CHS-511") as stopped:
-        Feeds(bench.names, ids, tables).hand_over(share, bench.records()(share.range))
+        Feeds(bench.names, ids, tables, bench.admin).hand_over(share, bench.records()(share.range))
     assert "secret" not in str(stopped.value)
-    Feeds(bench.names, ids, tables, halt_on_bad_value=False).hand_over(share, bench.records()(share.range))
+    Feeds(bench.names, ids, tables, bench.admin, halt_on_bad_value=False).hand_over(share, bench.records()(share.range))
     bench.round(coordinator)
     assert bench.landed() == {(0, 0, 1): 1}
 
@@ -328,8 +328,8 @@ def test_an_older_coordinator_is_fenced_and_its_commit_is_refused(make_bench: Ma
     bench.round(newer)
     assert opened is not None
     plan = plan_commit(stale[0].view, stale[1], older.buffer.units("shop.orders"))
-    outcome, _ = older._offer("shop.orders", stale, plan, opened.commit_id, None)
-    assert plan.taken and outcome.value == "refused"
+    done = older._offer("shop.orders", stale, plan, opened.commit_id, None)
+    assert plan.taken and done.outcome.value == "refused"
     with pytest.raises(Fenced):
         older._commit_round(whole=False, because="TIMEOUT")
     exactly_once(bench)

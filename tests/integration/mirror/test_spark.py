@@ -36,7 +36,7 @@ class Query:
         ids = {bench.topic: bench.admin.topic_ids([bench.topic])[bench.topic] or ""}
         tables = {bench.topic: tuple(bench.work(name) for name in bench.tables)}
         self.acks: list[Ack] = []
-        feeds = Feeds(bench.names, ids, tables, halt_on_bad_value=halt)
+        feeds = Feeds(bench.names, ids, tables, bench.admin, halt_on_bad_value=halt)
         self.lander = MirrorLander(feeds, landed=self.acks.extend)
         self.loop: BatchLoop[Share, StreamPlan] = BatchLoop(
             lambda _: self.lander.landing(),

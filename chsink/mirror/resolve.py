@@ -1,0 +1,111 @@
+"""Carries out what a person decides about tables of the mirror (see :mod:`chsink.statemachine.commit.resolve`).
+
+The decision is shown first and carried out then; in between nothing is held.  Carrying it out fences coordinators and
+workers that still run, reads again, and requires the table's head that was read.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from chsink.errors import halts, services
+from chsink.mirror.control import Names
+from chsink.mirror.coordinator import ATTEMPTS, Source, Target
+from chsink.mirror.tables import TableRead
+from chsink.ports import Outcome
+from chsink.statemachine.commit.chain import DamagedChain, Link
+from chsink.statemachine.commit.resolve import Choice, Log, Resolved, resolved
+from chsink.statemachine.ranges import OffsetRange, TopicPartition
+
+
+@dataclass(frozen=True)
+class Change:
+    """What a decision makes of one topic-partition of one table.  ``before`` is None where the table knew nothing."""
+
+    table: str
+    tp: TopicPartition
+    before: Link | None
+    after: Link
+    handed_over: int | None
+
+    @property
+    def read_again(self) -> OffsetRange | None:
+        """What will be read from Kafka once more, as far as it was handed over."""
+        end = self.handed_over or 0
+        return OffsetRange(self.after.until, end) if end > self.after.until else None
+
+
+@dataclass(frozen=True)
+class Decision:
+    """About tables, by name, with ``logs`` as Kafka was when it was made."""
+
+    tables: Mapping[str, Target]
+    choice: Choice
+    logs: Mapping[TopicPartition, Log]
+    changes: tuple[Change, ...]
+
+
+def decide(names: Names, tables: Mapping[str, Target], source: Source, choice: Choice) -> Decision:
+    """What the choice would do.  Changes nothing.
+
+    Raises the outcomes of :mod:`chsink.mirror.control` and :mod:`chsink.mirror.tables`, and ChsinkError.
+    """
+    topics = sorted({topic for target in tables.values() for topic in target.topics})
+    ids, tps = source.topic_ids(topics), source.partitions(topics)
+    starts, ends = source.log_starts(tps), source.log_ends(tps)
+    offsets = names.offsets()
+    try:
+        committed = offsets.committed(tps)
+    finally:
+        offsets.close()
+    logs = {tp: Log(ids[tp.topic] or "", starts[tp], ends[tp], committed[tp]) for tp in tps}
+    changes: list[Change] = []
+    for name, target in tables.items():
+        read, after = _resolved(name, target, logs, choice)
+        before = read.view.stored.links if read.view.stored else {}
+        changes += [
+            Change(name, tp, before.get(tp), after.chain.links[tp], after.group.get(tp, logs[tp].committed))
+            for tp in _mine(target, logs)
+        ]
+    return Decision(tables, choice, logs, tuple(changes))
+
+
+def carry_out(names: Names, decision: Decision) -> None:
+    """Store the decision.  Raises as :func:`decide`, and services.MIRROR_COMMITS_FAIL."""
+    with names.sender(names.coordinator_id, names.control_group):
+        for name, target in decision.tables.items():
+            for tp, offset in _stored(name, target, decision).group.items():
+                with names.sender(names.worker_id(tp), names.group) as worker:
+                    worker.send(str(tp), [], {tp: offset})
+
+
+def _stored(name: str, target: Target, decision: Decision) -> Resolved:
+    reason = ""
+    for _ in range(ATTEMPTS):
+        read, after = _resolved(name, target, decision.logs, decision.choice)
+        done = target.table.decide(read, after.chain, uuid.uuid4())
+        if done.outcome is Outcome.APPLIED:
+            return after
+        reason = done.reason
+    raise services.MIRROR_COMMITS_FAIL(table=name, rounds=ATTEMPTS, reason=reason)
+
+
+def _resolved(
+    name: str, target: Target, logs: Mapping[TopicPartition, Log], choice: Choice
+) -> tuple[TableRead, Resolved]:
+    try:
+        read = target.table.read()
+    except DamagedChain as error:
+        raise halts.MIRROR_CHAIN_DAMAGED(tables=name, property=target.table.keys.chain, detail=error) from error
+    if read is None:
+        raise halts.MIRROR_TABLE_GONE(tables=name)
+    after = resolved(read.view, {tp: logs[tp] for tp in _mine(target, logs)}, choice)
+    if after is None:
+        raise halts.MIRROR_ROWS_UNKNOWN(table=name)
+    return read, after
+
+
+def _mine(target: Target, logs: Mapping[TopicPartition, Log]) -> Sequence[TopicPartition]:
+    return sorted(tp for tp in logs if tp.topic in target.topics)

@@ -1,0 +1,106 @@
+"""What a person's decision makes of a table's chain, where :mod:`chain` or ``START`` halts.
+
+``REREAD`` keeps what the table is known to hold, and has the rest read again as far as Kafka holds it.  ``SKIP`` goes
+on behind what the table held before, and gives up what it lacks of that.  Neither lands a record twice: the first
+begins where the table's own snapshots end, and is refused where they do not tell; the second behind all that landed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from chsink.statemachine.commit.chain import Chain, Link, Snapshot, TableView, read_chain
+from chsink.statemachine.commit.rules import CommitHalt
+from chsink.statemachine.ranges import TopicPartition
+
+
+class Choice(StrEnum):
+    """What a person decides about a table."""
+
+    REREAD = "reread"
+    SKIP = "skip"
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """What Kafka says of a topic-partition.  ``committed`` is the group's offset."""
+
+    topic_id: str
+    start: int
+    end: int
+    committed: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """The chain to store, and per topic-partition which offset of the group goes with it: of recreated topics only."""
+
+    chain: Chain
+    group: Mapping[TopicPartition, int]
+
+
+def held(view: TableView) -> Chain | None:
+    """What the table is known to hold; None where it may hold rows of ours that nothing speaks of."""
+    reading, stored, own = read_chain(view), view.stored, view.own
+    if reading.chain is not None:
+        return reading.chain
+    if stored is None:  # and no own snapshot
+        return None if view.lineage or view.cut else Chain()
+    if reading.halt is CommitHalt.ROLLED_BACK and any(s.sequence > stored.sequence for s in view.lineage):
+        return None  # somebody wrote after the rollback: perhaps the rows that were rolled back
+    if own is not None and own.chain is not None:
+        links = own.chain.links
+    elif view.cut:
+        return None
+    else:  # rolled back to before the first own snapshot
+        links = {tp: replace(link, until=link.origin) for tp, link in {**view.origins, **stored.links}.items()}
+    return _named(replace(stored, links=links), own)
+
+
+def resolved(view: TableView, logs: Mapping[TopicPartition, Log], choice: Choice) -> Resolved | None:
+    """What to store for a table whose topic-partitions are those of ``logs``; None if ``REREAD`` could double rows."""
+    known = held(view)
+    if known is None and choice is Choice.REREAD:
+        return None
+    chain = known or _named(Chain(), view.own)
+    links, passed = dict(chain.links), dict(view.stored.links) if view.stored else {}
+    group: dict[TopicPartition, int] = {}
+    for tp, found in logs.items():
+        log = found
+        if any(_other(link, log) for link in (links.get(tp), passed.get(tp))):
+            links.pop(tp, None)
+            passed.pop(tp, None)
+            group[tp] = log.start if choice is Choice.REREAD else log.end
+            log = replace(log, committed=None)
+        links[tp] = (
+            _reread(links.get(tp), log) if choice is Choice.REREAD else _skipped(links.get(tp), passed.get(tp), log)
+        )
+    # one topic has one id: a recreated one may have fewer partitions
+    ids = {tp.topic: log.topic_id for tp, log in logs.items()}
+    links = {tp: link for tp, link in links.items() if link.topic_id == ids.get(tp.topic, link.topic_id)}
+    return Resolved(replace(chain, links=links), group)
+
+
+def _named(chain: Chain, own: Snapshot | None) -> Chain:
+    """The chain, naming the table's newest own snapshot."""
+    return replace(chain, snapshot_id=own.snapshot_id if own else None, sequence=own.sequence if own else 0)
+
+
+def _other(link: Link | None, log: Log) -> bool:
+    """Whether the topic was recreated.  Brokers that hide ids say nothing about that."""
+    return link is not None and bool(link.topic_id and log.topic_id) and link.topic_id != log.topic_id
+
+
+def _reread(link: Link | None, log: Log) -> Link:
+    if link is None:
+        return Link(log.topic_id, log.start, log.start)
+    return replace(link, topic_id=log.topic_id, until=max(link.until, log.start))
+
+
+def _skipped(link: Link | None, passed: Link | None, log: Log) -> Link:
+    """Behind what the table held or holds; if it never held a record, behind what was handed over."""
+    untils = [known.until for known in (link, passed) if known is not None]
+    at = max(*untils, log.start) if untils else log.end if log.committed is None else log.committed
+    return replace(link or Link("", at, at), topic_id=log.topic_id, until=at)

@@ -1,0 +1,318 @@
+"""Each halt of the mirror is reached, what its fix says is done, and the mirror runs on: rows are records, exactly.
+
+``exit_of`` names the entry of the catalogue (see ``tests/unit/errors/test_exits.py``).
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from confluent_kafka import TopicPartition as ClientPartition
+from confluent_kafka.admin import AdminClient
+from pyiceberg.table import Table
+from pyiceberg.transforms import IdentityTransform
+
+from chsink.errors import ChsinkError, halts
+from chsink.errors.entry import Entry
+from chsink.mirror.control import Sender
+from chsink.mirror.coordinator import Coordinator
+from chsink.mirror.events import DataWritten, decode, encode
+from chsink.mirror.failures import as_error
+from chsink.mirror.lander import Share
+from chsink.mirror.tables import Keys
+from chsink.statemachine.commit.resolve import Choice
+from chsink.statemachine.ranges import OffsetRange
+from tests.integration.mirror.bench import SCHEMA, Bench
+
+pytestmark = pytest.mark.slow
+MakeBench = Callable[..., Bench]
+
+
+def halted(bench: Bench, entry: Entry, act: Callable[[], Any]) -> ChsinkError:
+    """The error that a user meets."""
+    with pytest.raises(Exception) as raised:  # noqa: PT011 - it becomes an error of the catalogue below
+        act()
+    error = as_error(raised.value, bench.names)
+    assert error is not None and error.name == entry.name, raised.value
+    return error
+
+
+def exactly_once(bench: Bench) -> None:
+    for name in bench.tables:
+        assert bench.landed(name) == bench.sent(), name
+
+
+def land(bench: Bench, coordinator: Coordinator, *ids: int) -> None:
+    bench.hand_over(*bench.produce(ids))
+    bench.round(coordinator)
+
+
+def table(bench: Bench, name: str = "orders") -> Table:
+    return bench.catalog().load_table(f"shop.{name}")
+
+
+def chain_property(bench: Bench) -> str:
+    return Keys(bench.group, bench.control_topic).chain
+
+
+# --- tables ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("way_out", ["undo", Choice.REREAD, Choice.SKIP])
+@pytest.mark.exit_of("MIRROR_ROLLED_BACK")
+def test_a_table_that_was_rolled_back(make_bench: MakeBench, way_out: str) -> None:
+    """⚑ R-6: what was pending at the rollback lands too."""
+    bench = make_bench()
+    coordinator = bench.coordinator()
+    for number in range(2):
+        land(bench, coordinator, number)
+    first, second = (s.snapshot_id for s in table(bench).snapshots())
+    table(bench).manage_snapshots().rollback_to_snapshot(first).commit()
+    bench.hand_over(*bench.produce([7]))
+    error = halted(bench, halts.MIRROR_ROLLED_BACK, lambda: bench.round(coordinator))
+    assert str(second) in error.message
+    halted(bench, halts.MIRROR_ROLLED_BACK, bench.coordinator)
+    if way_out == "undo":
+        table(bench).manage_snapshots().set_current_snapshot(second).commit()
+    else:
+        bench.resolve(Choice(way_out))
+    later = bench.coordinator()
+    bench.rounds(later, 3)
+    land(bench, later, 8)
+    if way_out == Choice.SKIP:
+        assert sorted(n for _, _, n in bench.landed()) == [0, 7, 8]
+    else:
+        exactly_once(bench)
+
+
+def test_a_table_that_was_rolled_back_to_before_the_mirror(make_bench: MakeBench) -> None:
+    """⚑ Its history is whole, and says that no row of the mirror is left."""
+    bench = make_bench()
+    write(bench, 99)
+    land(bench, bench.coordinator(), 1, 2)
+    table(bench).manage_snapshots().rollback_to_snapshot(table(bench).snapshots()[0].snapshot_id).commit()
+    bench.resolve(Choice.REREAD)
+    bench.rounds(bench.coordinator(), 2)
+    assert bench.landed() - bench.sent() == {(None, None, 99): 1} and not bench.sent() - bench.landed()
+
+
+def write(bench: Bench, number: int, name: str = "orders") -> None:
+    """A row of another program."""
+    row = {"id": [number], "name": ["x"], "_kafka_partition": [None], "_kafka_offset": [None]}
+    table(bench, name).append(pa.table(row, schema=table(bench, name).schema().as_arrow()))
+
+
+@pytest.mark.exit_of("MIRROR_ROWS_UNKNOWN")
+def test_rows_that_were_written_after_a_rollback(make_bench: MakeBench) -> None:
+    """⚑ They may be those that were rolled back."""
+    bench = make_bench()
+    coordinator = bench.coordinator()
+    for number in range(2):
+        land(bench, coordinator, number)
+    table(bench).manage_snapshots().rollback_to_snapshot(table(bench).snapshots()[0].snapshot_id).commit()
+    write(bench, 1)
+    halted(bench, halts.MIRROR_ROWS_UNKNOWN, lambda: bench.resolve(Choice.REREAD))
+    bench.resolve(Choice.SKIP)
+    land(bench, bench.coordinator(), 2)
+    assert sorted(n for _, _, n in bench.landed()) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("damage", ["older", "unreadable"])
+@pytest.mark.exit_of("MIRROR_CHAIN_DAMAGED")
+def test_a_chain_that_was_changed(make_bench: MakeBench, damage: str) -> None:
+    bench = make_bench()
+    coordinator = bench.coordinator()
+    land(bench, coordinator, 1)
+    key = chain_property(bench)
+    text = table(bench).properties[key] if damage == "older" else "{"
+    land(bench, coordinator, 2)
+    with table(bench).transaction() as change:
+        change.set_properties({key: text})
+    error = halted(bench, halts.MIRROR_CHAIN_DAMAGED, bench.coordinator)
+    assert f"UNSET TBLPROPERTIES ('{key}')" in error.hint
+    with table(bench).transaction() as change:
+        change.remove_properties(key)
+    land(bench, bench.coordinator(), 3)
+    exactly_once(bench)
+
+
+@pytest.mark.parametrize("choice", Choice)
+@pytest.mark.exit_of("MIRROR_CHAIN_MISSING")
+def test_a_second_table_for_a_topic(make_bench: MakeBench, choice: Choice) -> None:
+    bench = make_bench(partitions=2)
+    land(bench, bench.coordinator(), 1, 2)
+    bench.catalog().create_table("shop.archive", SCHEMA)
+    bench.tables = ("orders", "archive")
+    error = halted(bench, halts.MIRROR_CHAIN_MISSING, bench.coordinator)
+    assert "chsink mirror resolve shop.archive" in error.hint
+    bench.resolve(choice)
+    later = bench.coordinator()
+    bench.round(later)
+    land(bench, later, 3)
+    assert bench.landed("orders") == bench.sent()
+    assert sorted(n for _, _, n in bench.landed("archive")) == ([1, 2, 3] if choice is Choice.REREAD else [3])
+
+
+def test_a_second_table_that_holds_rows(make_bench: MakeBench) -> None:
+    """⚑ Nobody knows whether they are the topic's."""
+    bench = make_bench()
+    land(bench, bench.coordinator(), 1, 2)
+    bench.catalog().create_table("shop.archive", SCHEMA)
+    write(bench, 1, "archive")
+    bench.tables = ("orders", "archive")
+    halted(bench, halts.MIRROR_ROWS_UNKNOWN, lambda: bench.resolve(Choice.REREAD))
+    bench.resolve(Choice.SKIP)
+    land(bench, bench.coordinator(), 3)
+    assert sorted(n for _, _, n in bench.landed("archive")) == [1, 3]
+
+
+@pytest.mark.exit_of("MIRROR_TABLE_GONE")
+def test_a_table_that_was_dropped(make_bench: MakeBench) -> None:
+    """F-5.  ⚑ What was handed over for the dropped table is not committed to the one of its name."""
+    bench = make_bench()
+    coordinator = bench.coordinator()
+    land(bench, coordinator, 1)
+    bench.hand_over(*bench.produce([2]))
+    bench.catalog().drop_table("shop.orders")
+    halted(bench, halts.MIRROR_TABLE_GONE, lambda: bench.round(coordinator))
+    bench.catalog().create_table("shop.orders", SCHEMA)
+    halted(bench, halts.MIRROR_CHAIN_MISSING, bench.coordinator)
+    bench.resolve(Choice.REREAD)
+    later = bench.coordinator()
+    bench.rounds(later, 2)
+    land(bench, later, 3)
+    exactly_once(bench)
+
+
+@pytest.mark.exit_of("MIRROR_TABLE_RECREATED")
+def test_a_table_that_was_made_again_while_the_mirror_ran(make_bench: MakeBench) -> None:
+    """R-10."""
+    bench = make_bench()
+    coordinator = bench.coordinator()
+    land(bench, coordinator, 1)
+    bench.catalog().drop_table("shop.orders")
+    bench.catalog().create_table("shop.orders", SCHEMA)
+    bench.hand_over(*bench.produce([2]))
+    halted(bench, halts.MIRROR_TABLE_RECREATED, lambda: bench.round(coordinator))
+    bench.resolve(Choice.REREAD)
+    later = bench.coordinator()
+    bench.rounds(later, 2)
+    exactly_once(bench)
+
+
+@pytest.mark.exit_of("MIRROR_SPEC_CHANGED")
+def test_a_table_whose_partition_spec_was_changed(make_bench: MakeBench) -> None:
+    """⚑ Files of both specs are pending; those of the other one are written again."""
+    bench = make_bench()
+    coordinator = bench.coordinator()
+    land(bench, coordinator, 1)
+    with table(bench).update_spec() as spec:
+        spec.add_field("id", IdentityTransform(), "by_id")
+    bench.started = bench.feeds()
+    bench.hand_over(*bench.produce([2]))
+    halted(bench, halts.MIRROR_SPEC_CHANGED, lambda: bench.round(coordinator))
+    with table(bench).update_spec() as spec:
+        spec.remove_field("by_id")
+    later = bench.coordinator()
+    bench.rounds(later, 2)
+    land(bench, later, 3)
+    exactly_once(bench)
+    assert {row["partition"] and row["partition"].get("by_id") for row in table(bench).inspect.files().to_pylist()} == {
+        None
+    }
+
+
+# --- Kafka -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("choice", Choice)
+@pytest.mark.exit_of("MIRROR_TOPIC_RECREATED")
+def test_a_topic_that_was_made_again(make_bench: MakeBench, choice: Choice) -> None:
+    """⚑ What was handed over of the earlier topic lands first: nobody can read it again."""
+    bench = make_bench()
+    land(bench, bench.coordinator(), 1, 2)
+    earlier = bench.feeds()
+    bench.hand_over(*bench.produce([3]))
+    gone = bench.sent()
+    bench.kafka.delete_topic(bench.topic)
+    bench.kafka.create_topic(bench.topic, 1)
+    start, end = bench.produce([10, 11, 12, 13])
+    share = Share(bench.tp(), OffsetRange(end - 1, end))
+    with Sender(bench.names, bench.names.worker_id(bench.tp()), bench.group) as sender:
+        sender.send("a group that survived", [], {bench.tp(): end - 1})
+    halted(bench, halts.MIRROR_TOPIC_RECREATED, lambda: earlier.hand_over(share, bench.records()(share.range)))
+    halted(bench, halts.MIRROR_TOPIC_RECREATED, bench.coordinator)
+    assert bench.landed() == gone
+    bench.resolve(choice)
+    later = bench.coordinator()
+    bench.hand_over(start, end)
+    bench.rounds(later, 2)
+    land(bench, later, 14)
+    wanted = bench.sent() if choice is Choice.REREAD else {(0, 4, 14): 1}
+    assert bench.landed() - gone == wanted
+
+
+@pytest.mark.exit_of("MIRROR_RECORDS_GONE")
+def test_records_that_kafka_deleted_before_they_landed(make_bench: MakeBench) -> None:
+    bench = make_bench()
+    first = bench.coordinator()
+    land(bench, first, 1)
+    bench.hand_over(*bench.produce([2, 3, 4]))
+    bench.kafka.delete_topic(bench.control_topic)
+    bench.kafka.create_topic(bench.control_topic, 2)
+    client = AdminClient(dict(bench.names.options))
+    for future in client.delete_records([ClientPartition(bench.topic, 0, 3)]).values():
+        future.result()
+    error = halted(bench, halts.MIRROR_RECORDS_GONE, lambda: bench.rounds(bench.coordinator(), 2))
+    assert "[1, 3)" in error.message
+    decision = bench.resolve(Choice.REREAD)
+    assert [c.read_again for c in decision.changes] == [OffsetRange(3, 4)]
+    later = bench.coordinator()
+    bench.rounds(later, 2)
+    land(bench, later, 5)
+    assert sorted(n for _, _, n in bench.landed()) == [1, 4, 5]
+
+
+@pytest.mark.exit_of("MIRROR_EVENTS_DAMAGED")
+def test_events_that_contradict_each_other(make_bench: MakeBench) -> None:
+    """Somebody else wrote to the control topic under this sink's name."""
+    bench = make_bench()
+    coordinator = bench.coordinator()
+    land(bench, coordinator, 1)
+    piece = OffsetRange(*bench.produce([2]))
+    [event] = bench.worker()._written(piece, bench.records(), [bench.work("orders")], {})
+    found = decode(event)
+    assert found is not None and isinstance(found.payload, DataWritten) and found.payload.tag is not None
+    other = replace(found.payload, tag=replace(found.payload.tag, until=9))
+    with Sender(bench.names, f"someone-{uuid.uuid4()}", "someone") as sender:
+        sender.send("x", [event, encode(replace(found, payload=other))], {})
+    halted(bench, halts.MIRROR_EVENTS_DAMAGED, lambda: bench.rounds(coordinator, 2))
+    bench.kafka.delete_topic(bench.control_topic)
+    bench.kafka.create_topic(bench.control_topic, 2)
+    later = bench.coordinator()
+    bench.hand_over(piece.start, piece.end)
+    bench.round(later)
+    exactly_once(bench)
+
+
+def test_an_event_that_makes_no_sense_is_left_out(make_bench: MakeBench) -> None:
+    """Its fields are ours, its values are not."""
+    bench = make_bench()
+    coordinator = bench.coordinator()
+    piece = OffsetRange(*bench.produce([2]))
+    [event] = bench.worker()._written(piece, bench.records(), [bench.work("orders")], {})
+    found = decode(event)
+    assert found is not None and isinstance(found.payload, DataWritten) and found.payload.tag is not None
+    wrong = [replace(found.payload.tag, parts=0), replace(found.payload.tag, until=-1)]
+    events = [encode(replace(found, payload=replace(found.payload, tag=tag))) for tag in wrong]
+    with Sender(bench.names, f"someone-{uuid.uuid4()}", "someone") as sender:
+        sender.send("x", [*events, json.dumps({}).encode()], {})
+    bench.hand_over(piece.start, piece.end)
+    bench.round(coordinator)
+    exactly_once(bench)
