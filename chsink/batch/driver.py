@@ -26,13 +26,13 @@ from chsink.batch.halts import Halts, asking_target
 from chsink.batch.ledger import Ledger
 from chsink.batch.model import Ack, Assignment, PlannedBatch, skipped_by
 from chsink.batch.recheck import check_readable, check_same_topics, check_still_held
-from chsink.batch.roles import ExactReads, Observer, PieceRunner, Window
+from chsink.batch.roles import ExactReads, Looked, Observer, PieceRunner, Window
 from chsink.batch.rounds import Pace
 from chsink.errors import HaltError, PreflightError, halts
 from chsink.ports import Clock, KafkaCluster
 from chsink.statemachine import rounds, writes
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
-from chsink.statemachine.records import StateKey, StateRecord
+from chsink.statemachine.records import Mark, StateKey, StateRecord
 from chsink.statemachine.table import Facts, Policy, Step, StepKind, Worklist, decide, settle
 
 
@@ -287,9 +287,10 @@ class Driver:
         sent; the others halt, before anybody is waited for.
         """
         probed = []
+        looked: Looked = {}
         for key in keys:
             with halted.of(key), asking_target():
-                if self.window.must_probe(key, self.ledger.records[key]):
+                if self.window.must_probe(key, self.ledger.records[key], looked):
                     probed.append(key)
         probed = self._without_foreign(probed, halted)
         keys = [k for k in keys if k not in halted]
@@ -297,12 +298,15 @@ class Driver:
             for key in probed:
                 self.window.wait_for_inserts(key, self.ledger.records[key])
         attempt, now, changes = self.ledger.attempt(), self.clock.now_ms(), {}
+        marks: dict[tuple[str, str], tuple[Mark, ...]] = {}
         for key in probed:
             record = self.ledger.records[key]
-            with asking_target():
-                marks = self.window.marks(key.table, record.layout)
+            at = key.table, record.layout
+            if at not in marks:
+                with asking_target():
+                    marks[at] = self.window.marks(*at)
             changes[key] = writes.renew(
-                record, before_at=max(now, record.before_at), marks=marks, epoch=self.ledger.epoch, attempt=attempt
+                record, before_at=max(now, record.before_at), marks=marks[at], epoch=self.ledger.epoch, attempt=attempt
             )
         if changes:
             self.ledger.write(changes)

@@ -84,6 +84,10 @@ PieceRunner = BatchTasks[Assignment]
 """The tasks that insert pieces."""
 
 
+Looked = dict[tuple[str, str], Mark]
+"""What tables hold, by URL of the shard and name of the table: filled by each look."""
+
+
 class Window(Protocol):
     """What the target tables can tell the driver about deduplication."""
 
@@ -99,9 +103,11 @@ class Window(Protocol):
     def marks(self, table: str, layout: str | None = None) -> tuple[Mark, ...]:
         """What the table holds now, on each shard of a layout (by fingerprint, None for the present one)."""
 
-    def must_probe(self, key: StateKey, record: StateRecord) -> bool:
+    def must_probe(self, key: StateKey, record: StateRecord, looked: Looked | None = None) -> bool:
         """Whether tokens of this range in doubt may have left the window, so that its pieces must be probed by offset.
         Raises HaltError if so and the table cannot be probed.  Waits for nothing.
+
+        ``looked`` is what was seen for other ranges at this time: many ranges are one look at each table.
         """
 
     def wait_for_inserts(self, key: StateKey, record: StateRecord) -> None:

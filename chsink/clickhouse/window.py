@@ -14,6 +14,7 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
+from chsink.batch.roles import Looked
 from chsink.batch.rounds import Room
 from chsink.clickhouse.checks.existing_rows import check_nothing_landed
 from chsink.clickhouse.dedup_mark import read_mark, round_of, usable_blocks, why_forgotten
@@ -89,10 +90,10 @@ class DedupWindow:
         given_up = self.clock.now_ms() + SEND_FOR_S * 1000
         return given_up if late is None else min(late, given_up)
 
-    def must_probe(self, key: StateKey, record: StateRecord) -> bool:
+    def must_probe(self, key: StateKey, record: StateRecord, looked: Looked | None = None) -> bool:
         """See :class:`chsink.batch.roles.Window`."""
         shards = self.shards(key.table, record.layout)
-        why = self._forgotten(shards, record)
+        why = self._forgotten(shards, record, {} if looked is None else looked)
         if why is None:
             return False
         if not all(m.table.can_probe for m in shards):
@@ -109,14 +110,14 @@ class DedupWindow:
 
     def doubtful_tokens(self, key: StateKey, record: StateRecord) -> str | None:
         """Why a token of the range may be gone, None when it surely is not."""
-        return self._forgotten(self.shards(key.table, record.layout), record)
+        return self._forgotten(self.shards(key.table, record.layout), record, {})
 
     def _late_ms(self, shards: Sequence[ShardTable], record: StateRecord) -> int | None:
         """When a send could outlast the tables' memory, None where they have no limit by time."""
         windows = _windows_s(shards)
         return record.before_at + (min(windows) - self.margin_s - self.insert_s) * 1000 if windows else None
 
-    def _forgotten(self, shards: Sequence[ShardTable], record: StateRecord) -> str | None:
+    def _forgotten(self, shards: Sequence[ShardTable], record: StateRecord, looked: Looked) -> str | None:
         if record.probe:
             return "chsink found earlier that ClickHouse may have forgotten its tokens"
         late = self._late_ms(shards, record)
@@ -125,7 +126,10 @@ class DedupWindow:
         if len(record.marks) != len(shards):
             return "chsink does not know what the table held when it announced the range"
         for shard, then in zip(shards, record.marks, strict=True):
-            why = why_forgotten(shard.table, then, read_mark(shard.client, shard.table))
+            at = shard.url, f"{shard.table.database}.{shard.table.name}"
+            if at not in looked:
+                looked[at] = read_mark(shard.client, shard.table)
+            why = why_forgotten(shard.table, then, looked[at])
             if why is not None:
                 return f"{why} on {shard.url}"
         return None

@@ -104,7 +104,8 @@ def _say_views(target: RoutedTable, say: Say) -> None:
 
 
 def _is_stale(target: RoutedTable, key: StateKey, record: StateRecord, accepted: Accepted) -> bool:
-    """Whether the table holds rows beyond all that was ever recorded, where it can tell.
+    """Whether the table holds rows beyond the recorded end, where it can tell.  Earlier incarnations may have reached
+    further: rows that they left there are rows of these offsets, too.
 
     Where rows were removed, also a range in doubt: its tokens may be remembered for rows that are not there any more.
     """
@@ -114,7 +115,7 @@ def _is_stale(target: RoutedTable, key: StateKey, record: StateRecord, accepted:
         seen = extent([s.client for s in target.shards], target.name, key.topic_partition)
     if seen is None:
         return False
-    return seen.range.end > record.known_end or (accepted.removed and record.in_doubt)
+    return seen.range.end > record.end or (accepted.removed and record.in_doubt)
 
 
 def _may_have_lost_rows(target: RoutedTable, record: StateRecord, accepted: Accepted) -> bool:

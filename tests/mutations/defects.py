@@ -484,6 +484,17 @@ DEFECTS = (
         test="tests/unit/spark/test_starting.py",
     ),
     Defect(
+        "recover takes rows for an earlier incarnation's",
+        (
+            Patch(
+                RECOVER, "    return seen.range.end > record.end or", "    return seen.range.end > record.known_end or"
+            ),
+        ),
+        "at_most_once",
+        seed=402829,
+        often={"executor frozen": 30.0, "insert answer lost": 20.0, "insert arrives late": 20.0},
+    ),
+    Defect(
         "recover goes on from the log's end",
         (Patch(RECOVER, "        return rest.end if unread is None else unread\n", "        return rest.end\n"),),
         test="tests/unit/recovery/test_expired_tail.py",

@@ -89,7 +89,7 @@ def typed(
         except FencedError:
             world.stop_drivers()  # a driver that was not seen
         except ChsinkError as error:
-            world.hub.counts[f"command {error.id}"] += 1
+            world.hub.counts.update(f"command {part.id}" for part in error.parts or (error,))
             if False in [follow(part) for part in ((error,) if whole else error.parts or (error,))]:
                 return
         else:

@@ -7,7 +7,7 @@ combinations that one average world would not.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from itertools import count
@@ -16,18 +16,19 @@ from random import seed as seed_jitter
 from typing import Literal
 
 from chsink import failpoints
+from chsink.batch.ledger import parse_key
 from chsink.errors import ChsinkError, FencedError, UnavailableError
 from chsink.ports import Row
 from chsink.recovery import recover
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
-from chsink.statemachine.records import StateRecord, decode
+from chsink.statemachine.records import StateKey, StateRecord, decode
 from tests.sim import operator
 from tests.sim.checkpoint import Checkpoint, SparkDied
 from tests.sim.clickhouse import REQUEST_TIMEOUT_S, Server, TableKind
 from tests.sim.events import EVENTS, while_down
 from tests.sim.hub import Group, Hub, Violation
 from tests.sim.job import drive
-from tests.sim.kafka import Kafka
+from tests.sim.kafka import PARTITION, Kafka
 from tests.sim.oracle import Oracle
 from tests.sim.services import MARGIN_S, count_of
 from tests.sim.spark import Attempt, prepare
@@ -224,10 +225,20 @@ class World:
 
     def _disaster_is_told(self) -> bool:
         """Whether chsink could ever notice: an old backup of a topic that was recreated since says nothing of its rows."""
-        recorded = (decode(row.body) for key, row in self.backup.items() if "/" in key)
+        recorded = {parse_key(key): decode(row.body) for key, row in self.backup.items() if "/" in key}
         lives = {topic.id for topic in self.kafka.topics.values()} | {None}
-        known = all(record.topic_id in lives for record in recorded)
+        known = all(record.topic_id in lives for record in recorded.values()) and not self._is_hidden(recorded)
         return bool(self.checkpoint.commits) and not self.hands_on and known and self.shows_all_rows
+
+    def _is_hidden(self, recorded: Mapping[StateKey, StateRecord]) -> bool:
+        """Whether all rows beyond the recorded ends lie below what an earlier incarnation had reached: they may be its."""
+        ends = {key: self._last_row(key) + 1 for key in recorded}
+        beyond = [key for key, record in recorded.items() if ends[key] > record.end]
+        return bool(beyond) and all(ends[key] <= recorded[key].known_end for key in beyond)
+
+    def _last_row(self, key: StateKey) -> int:
+        rows = (server.tables[key.table].rows.get((key.topic, key.partition), ()) for server in self.servers)
+        return max((uid % PARTITION for uids in rows for uid in uids), default=-1)
 
     def event(self) -> None:
         """Something happens outside: most often records are produced."""

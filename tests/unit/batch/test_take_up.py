@@ -24,8 +24,9 @@ class Window:
     foreign: int | None = None
     blind: int | None = None
     waited: list[int] = field(default_factory=list)
+    looks: int = 0
 
-    def must_probe(self, key: StateKey, record: StateRecord) -> bool:
+    def must_probe(self, key: StateKey, record: StateRecord, looked: object = None) -> bool:
         if key.partition == self.blind:
             raise halts.CANNOT_PROBE(tp=key.topic_partition, range=record.range, reason="it is old", table=key.table)
         return True
@@ -37,6 +38,7 @@ class Window:
         self.waited.append(key.partition)
 
     def marks(self, table: str, layout: str | None) -> tuple[()]:
+        self.looks += 1
         return ()
 
 
@@ -74,3 +76,4 @@ def test_all_inserts_are_waited_for_before_any_range_is_announced_again() -> Non
     written, _ = take_up(window)
     assert all(r.probe for r in written.values())
     assert window.waited == [0, 1, 2]
+    assert window.looks == 1, "one look at the table for all of its ranges"
