@@ -68,7 +68,7 @@ class Sample:
         """Decode and shard records as a task would, and count what becomes of them."""
         self.records += records.num_rows
         self.bytes += records.select(list(dict.fromkeys((*IDENTITY_FIELDS, *self.decoder.record_fields)))).nbytes
-        prepared = by_shard(self.decoder.decode(records), self.layout, self.table)
+        prepared = by_shard(records, self.decoder.decode(records), self.layout, self.table)
         for piece in prepared.pieces:
             self.rows[piece.shard] += piece.batch.num_rows
         for bad in prepared.rejected:

@@ -22,7 +22,9 @@ from chsink.clickhouse.pieces import PieceTask
 from chsink.clickhouse.window import DedupWindow
 from chsink.formats.pipeline import fingerprint
 from chsink.formats.registry import decoder_of
+from chsink.notation.metadata_columns import METADATA_COLUMNS, SHARD_TYPES
 from chsink.ports import Decoder, KafkaCluster, StateStore, StreamShape
+from chsink.sharding import Layout
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from chsink.statemachine.table import Policy
 
@@ -75,7 +77,7 @@ def assemble(
         )
     policy = Policy(on_gap=config.errors.on_gap, on_rewind=config.errors.on_rewind)
     driver = Driver(ledger, destinations, kafka, window, cluster.clock, policy, observer, pipeline_of)
-    return driver, PieceTasks(cluster, kafka, decoders, window)
+    return driver, PieceTasks(cluster, kafka, decoders, window, lambda: dict(ledger.owner.layouts))
 
 
 @dataclass(frozen=True)
@@ -86,11 +88,16 @@ class PieceTasks:
     kafka: KafkaCluster
     decoders: Mapping[str, Decoder]
     window: DedupWindow
+    layouts: Callable[[], Mapping[str, str]]
+    """The layouts that are kept, by fingerprint: of the configuration, and of ranges in doubt."""
 
     @cached_property
     def fields(self) -> tuple[str, ...]:
-        """What the decoders of all topics read, together."""
-        return tuple(dict.fromkeys((*IDENTITY_FIELDS, *(f for d in self.decoders.values() for f in d.record_fields))))
+        """What the decoders of all topics read, together, and what layouts hash of the record itself."""
+        decoded = [f for d in self.decoders.values() for f in d.record_fields]
+        hashed = {k for text in self.layouts().values() for k in Layout.from_json(text).hashed}
+        keys = [METADATA_COLUMNS[k].source for k in SHARD_TYPES if k in hashed]
+        return tuple(dict.fromkeys((*IDENTITY_FIELDS, *decoded, *keys)))
 
     @cached_property
     def _insert_settings(self) -> dict[str, str | int]:

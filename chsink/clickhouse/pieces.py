@@ -26,6 +26,7 @@ from chsink.clickhouse.writer import ShardWriter
 from chsink.clock import SystemClock
 from chsink.decode import INSERT_SETTINGS
 from chsink.errors import ChsinkError, halts, values
+from chsink.notation.metadata_columns import METADATA_COLUMNS, SHARD_TYPES
 from chsink.ports import BadValue, BlockWriter, Decoded, Decoder, TopicIds
 from chsink.sharding import NO_SHARD, Layout, Sharder, split
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
@@ -155,20 +156,25 @@ def _bad_value(tp: TopicPartition, first: str, count: int) -> ChsinkError:
 # --- decode, then shard ----------------------------------------------------------------------------------------------
 
 
-def by_shard(decoded: Decoded, layout_json: str, table: TargetTable) -> Prepared:
-    """The decoded rows by shard of a layout; rows whose shard key is NULL may be refused, as the layout says."""
+def by_shard(records: pa.RecordBatch, decoded: Decoded, layout_json: str, table: TargetTable) -> Prepared:
+    """The decoded rows by shard of a layout; rows whose shard key is NULL may be refused, as the layout says.
+
+    ``records`` are those that were decoded: a shard key may be a field of theirs that the table has no column for.
+    """
     batch = decoded.batch
     if batch.num_rows == 0:
         return Prepared((), tuple(decoded.bad))
     types = tuple((c.name, c.type) for c in table.insertable)
     layout, sharder = _sharder(layout_json, types)
-    assigned = sharder.assign([batch.column(k) for k in layout.key], batch.num_rows)
+    of_record = layout.of_record(dict(types))
+    keys = [_field(records, decoded, k) if k in of_record else batch.column(k) for k in layout.hashed]
+    assigned = sharder.assign(keys, batch.num_rows)
     pieces = tuple(Piece(shard, part) for shard, part in split(batch, assigned) if shard != NO_SHARD)
     if assigned.null_rows is None or layout.null_shard_key == "first_shard":
         return Prepared(pieces, tuple(decoded.bad))
     rows = [int(i) for i in assigned.null_rows]
     at = rows if decoded.rows is None else [decoded.rows[i].as_py() for i in rows]
-    column = layout.key[0] if len(layout.key) == 1 else None
+    column = layout.hashed[0] if len(layout.hashed) == 1 else None
     unrouted = [BadValue(i, column, "the shard key is null") for i in at]
     return Prepared(pieces, tuple(sorted([*decoded.bad, *unrouted], key=lambda b: b.row)))
 
@@ -177,7 +183,15 @@ def by_shard(decoded: Decoded, layout_json: str, table: TargetTable) -> Prepared
 def _sharder(layout_json: str, types: tuple[tuple[str, str], ...]) -> tuple[Layout, Sharder]:
     layout = Layout.from_json(layout_json)
     by_name = dict(types)
-    return layout, Sharder(layout, [by_name[k] for k in layout.key])
+    by_name |= {k: SHARD_TYPES[k] for k in layout.of_record(by_name)}
+    return layout, Sharder(layout, [by_name[k] for k in layout.hashed])
+
+
+def _field(records: pa.RecordBatch, decoded: Decoded, name: str) -> pa.Array:
+    """A field of the decoded records, in the wire type of its type as a shard key."""
+    field = records.column(METADATA_COLUMNS[name].source)
+    wire = {"String": pa.binary(), "UInt32": pa.uint32(), "UInt64": pa.uint64()}[SHARD_TYPES[name]]
+    return (field if decoded.rows is None else field.take(decoded.rows)).cast(wire)
 
 
 # --- the task --------------------------------------------------------------------------------------------------------
@@ -216,7 +230,7 @@ class PieceTask:
 
     def _prepare(self, records: pa.RecordBatch, assignment: Assignment) -> Prepared:
         decoded = self.decoders[assignment.key.topic].decode(records)
-        return by_shard(decoded, assignment.layout, self.tables[assignment.key.topic_partition][0])
+        return by_shard(records, decoded, assignment.layout, self.tables[assignment.key.topic_partition][0])
 
     def _writer_for(self, assignment: Assignment) -> ShardWriter:
         settings = {**self.insert_settings, **INSERT_SETTINGS}

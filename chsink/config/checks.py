@@ -84,19 +84,20 @@ def endpoints_are_distinct(clickhouse: ClickHouse) -> Problems:
 
 def shard_keys_fit(clickhouse: ClickHouse, routes: tuple[Route, ...]) -> Problems:
     """Each table has one shard key, which the hash function takes."""
+    function = hash_function(clickhouse.hash_function)
     seen: dict[str, tuple[str, ...]] = {}
     for index, route in enumerate(routes):
         columns, key = clickhouse.shard_key, "clickhouse.shard_key"
         if route.shard_key is not None:
             columns, key = route.shard_key, f"route[{index}].shard_key"
         table = route.table_name.within(clickhouse.database).canonical
-        if not columns and len(clickhouse.endpoints) > 1:
+        if not columns and len(clickhouse.endpoints) > 1 and not function.takes(0):
             yield problem(key, job_file.NO_SHARD_KEY(table=table))
         if len(set(columns)) < len(columns):
             yield problem(key, job_file.SHARD_COLUMN_TWICE())
-        if len(columns) > 1 and not hash_function(clickhouse.hash_function).several:
-            function = clickhouse.hash_function
-            yield problem(key, job_file.SHARD_KEY_TOO_WIDE(function=function, count=len(columns)))
+        if columns and not function.takes(len(columns)):
+            takes = f"takes {function.columns} column"
+            yield problem(key, job_file.SHARD_KEY_TOO_WIDE(function=function.name, takes=takes, count=len(columns)))
         if seen.setdefault(table, columns) != columns:
             yield problem(key, job_file.SHARD_KEYS_DIFFER(table=table))
 

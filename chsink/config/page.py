@@ -21,6 +21,7 @@ from chsink.config.options import reserved_by_reason
 from chsink.config.schema import Key, Table, rows, store_of
 from chsink.config.sections import Endpoint
 from chsink.notation.hash_functions import HASH_FUNCTIONS
+from chsink.notation.metadata_columns import SHARD_TYPES
 
 
 def page() -> str:
@@ -56,7 +57,8 @@ def _section(title: str, table: Table) -> Iterator[str]:
 
 
 def _hash_functions() -> Iterator[str]:
-    every = frozenset[str]().union(*(function.families for function in HASH_FUNCTIONS.values()))
+    functions = [function for function in HASH_FUNCTIONS.values() if function.columns != "no"]
+    every = frozenset[str]().union(*(function.families for function in functions))
     yield f"""### Hash functions
 
 chsink sends a row to the shard that a `Distributed` table with the same sharding expression chooses. A test compares
@@ -67,14 +69,21 @@ The types are {_listed(sorted(every))}. `Nullable` and `LowCardinality` change n
 
 | `hash_function` | sharding expression | types of the columns |
 | --- | --- | --- |"""
-    for function in HASH_FUNCTIONS.values():
-        expression = function.expression(("a", "b", "…") if function.several else ("a",)).replace("`", "")
+    for function in functions:
+        expression = function.expression(("a", "b", "…") if function.columns == "several" else ("a",)).replace("`", "")
         missing = every - function.families
         types = _listed(sorted(function.families))
         if len(missing) < len(function.families):
             types = f"all except {_listed(sorted(missing))}" if missing else "all"
         yield _row(f"`{function.name}`", f"`{expression}`", types)
-    yield ""
+    yield f"""| `rand` | `rand()` | no `shard_key` |
+
+- `rand` spreads the rows as `rand()` does, but by a hash of the record's topic, partition and offset: each attempt
+  sends a record to the same shard.
+- The shard key may name {_listed(SHARD_TYPES)}. If the table has no such column, chsink hashes the field of the
+  Kafka record as {_listed(SHARD_TYPES.values())}. No `Distributed` table can compute this, so create it with `rand()`:
+  queries then ask every shard.
+"""
 
 
 def _default(key: Key) -> str:

@@ -149,9 +149,9 @@ class ClickHouse(Section):
     """TLS to ClickHouse."""
     hash_function: HashName = "xxHash64"
     """Hash function of the sharding expression of the `Distributed` table; `none` if it is a plain
-    integer column. See [Hash functions](#hash-functions)."""
+    integer column, `rand` for `rand()`. See [Hash functions](#hash-functions)."""
     shard_key: Annotated[tuple[Text, ...], AsTuple] = ()
-    """Columns that choose the shard. Required with more than one endpoint."""
+    """Columns that choose the shard. Required with more than one endpoint, except with `hash_function = "rand"`."""
     compression: Literal["none", "lz4", "zstd"] = "lz4"
     """Compression of inserts."""
     chunk_offsets: int = Field(default=100_000, ge=1, le=10_000_000)

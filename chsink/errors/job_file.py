@@ -243,8 +243,8 @@ SHARD_KEY_TOO_WIDE = Entry(
     "SHARD_KEY_TOO_WIDE",
     "CHS-106",
     ConfigError,
-    'hash_function = "{function}" takes one column, not {count}',
-    'name one column, or set clickhouse.hash_function = "xxHash64", which takes several',
+    'hash_function = "{function}" {takes}, but the shard key has {count}',
+    'change the shard key, or set clickhouse.hash_function = "xxHash64", which takes several columns',
 )
 SHARD_KEYS_DIFFER = Entry(
     "SHARD_KEYS_DIFFER",

@@ -43,6 +43,13 @@ KEY_NOT_INSERTABLE = Entry(
     "the shard key column {column} is not an insertable column of {table}",
     "correct clickhouse.shard_key or the route's shard_key",
 )
+KEY_NOT_IN_STREAM = Entry(
+    "KEY_NOT_IN_STREAM",
+    "CHS-205",
+    PreflightError,
+    "the shard key column {column} is neither a column of {table} nor in the stream, which lacks Kafka's {field}",
+    "let the transform keep the column {field}, or add the column to the table",
+)
 VOLATILE_PARTITION = Entry(
     "VOLATILE_PARTITION",
     "CHS-206",

@@ -3,8 +3,9 @@
 A function is listed only with the types that a test compares with the engine; any other combination is refused before
 the first record.  ``chsink.sharding.functions`` has the code of each.
 
-``none`` is the shard key itself: a plain integer column as the sharding expression.  A function takes one column,
-or, where the engine's function has a way to combine hashes, any number of them.
+A function takes one column, or, where the engine's function has a way to combine hashes, any number of them.  Two
+names are no functions of columns: ``none`` is a plain integer column as the sharding expression.  ``rand`` stands for
+`rand()`, which would send a record elsewhere at each attempt: it hashes the record's topic, partition and offset.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from chsink.errors import shards
+from chsink.notation.metadata_columns import PROBE_COLUMNS
 from chsink.notation.sql import quote_identifier
 
 HashName = Literal[
@@ -30,7 +32,11 @@ HashName = Literal[
     "javaHash",
     "CRC32",
     "none",
+    "rand",
 ]
+
+RAND_KEY = PROBE_COLUMNS
+"""What ``rand`` hashes, always of the record itself."""
 
 _SIGNED = ("Int8", "Int16", "Int32", "Int64")
 _UNSIGNED = ("UInt8", "UInt16", "UInt32", "UInt64", "Bool")
@@ -44,23 +50,27 @@ _PLAIN = frozenset((*_SIGNED, *_UNSIGNED, *_UNSIGNED_TIMES, "Date32", "Decimal32
 
 @dataclass(frozen=True, slots=True)
 class HashFunction:
-    """``families`` are the types it takes, without parameters; ``several`` says that it takes several columns."""
+    """``families`` are the types it takes, without parameters; ``columns`` how many columns."""
 
     name: str
     families: frozenset[str]
-    several: bool = False
+    columns: Literal["one", "several", "no"] = "one"
 
     def expression(self, key: Sequence[str]) -> str:
         """The sharding expression, as SQL."""
-        columns = ", ".join(map(quote_identifier, key))
+        columns = "" if self.columns == "no" else ", ".join(map(quote_identifier, key))
         return columns if self.name == "none" else f"{self.name}({columns})"
 
     def check_columns(self, key: Sequence[str]) -> None:
         """Raise ConfigError CHS-403 unless the function takes this many columns."""
-        if not key or (len(key) > 1 and not self.several):
-            takes = "one or more columns" if self.several else "exactly 1 column"
+        if not self.takes(len(key)):
+            takes = {"one": "exactly 1 column", "several": "one or more columns", "no": "no column"}[self.columns]
             columns = ", ".join(key) or "none"
             raise shards.KEY_COLUMN_COUNT(function=self.name, takes=takes, count=len(key), columns=columns)
+
+    def takes(self, count: int) -> bool:
+        """Whether the shard key can have this many columns."""
+        return count in {"one": (1,), "several": range(1, count + 1), "no": (0,)}[self.columns]
 
     def check_type(self, column: str, text: str, family: str) -> None:
         """Raise ConfigError CHS-404 unless this function's hash of the type is known to be the engine's."""
@@ -79,18 +89,19 @@ HASH_FUNCTIONS: Mapping[str, HashFunction] = MappingProxyType(
     {
         function.name: function
         for function in (
-            HashFunction("xxHash64", _EVERY, several=True),
-            HashFunction("xxh3", _EVERY, several=True),
-            HashFunction("cityHash64", _EVERY, several=True),
-            HashFunction("sipHash64", _EVERY, several=True),
-            HashFunction("murmurHash2_64", _EVERY, several=True),
-            HashFunction("murmurHash3_64", _EVERY, several=True),
-            HashFunction("farmHash64", _EVERY, several=True),
+            HashFunction("xxHash64", _EVERY, "several"),
+            HashFunction("xxh3", _EVERY, "several"),
+            HashFunction("cityHash64", _EVERY, "several"),
+            HashFunction("sipHash64", _EVERY, "several"),
+            HashFunction("murmurHash2_64", _EVERY, "several"),
+            HashFunction("murmurHash3_64", _EVERY, "several"),
+            HashFunction("farmHash64", _EVERY, "several"),
             HashFunction("intHash32", _PLAIN),
             HashFunction("intHash64", _PLAIN),
             HashFunction("javaHash", _EVERY.difference(_UNSIGNED, _UNSIGNED_TIMES)),
             HashFunction("CRC32", frozenset(_TEXT)),
             HashFunction("none", frozenset((*_SIGNED, *_UNSIGNED))),
+            HashFunction("rand", frozenset(("String", "UInt32", "UInt64")), "no"),
         )
     }
 )

@@ -31,5 +31,10 @@ METADATA_COLUMNS: Mapping[str, MetadataColumn] = MappingProxyType(
 )
 """By name, in the order in which the documentation lists them."""
 
+SHARD_TYPES: Mapping[str, str] = MappingProxyType(
+    {"_kafka_topic": "String", "_kafka_partition": "UInt32", "_kafka_offset": "UInt64", "_kafka_key": "String"}
+)
+"""The fields that a shard key can name although the table has no such column, and the types they are hashed as."""
+
 PROBE_COLUMNS = ("_kafka_topic", "_kafka_partition", "_kafka_offset")
 """What rows are looked for by."""

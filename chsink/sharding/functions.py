@@ -101,4 +101,5 @@ FUNCTIONS: Mapping[str, tuple[OfColumn, Combined | None]] = {
     "javaHash": (_java, None),
     "CRC32": (_of_bytes(hashes.crc32), None),
     "none": (_itself, None),
+    "rand": (_of_bytes(xxh64), hashes.city_combined),
 }

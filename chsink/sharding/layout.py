@@ -17,11 +17,15 @@ import hashlib
 import json
 from collections import Counter
 from dataclasses import asdict, dataclass
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 from urllib.parse import urlsplit
 
 from chsink.errors import ConfigError, shards
-from chsink.notation.hash_functions import hash_function
+from chsink.notation.hash_functions import RAND_KEY, hash_function
+from chsink.notation.metadata_columns import SHARD_TYPES
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
 
 NullShardKey = Literal["halt", "first_shard"]
 
@@ -81,9 +85,20 @@ class Layout:
             )
         if len(self.shards) == 1 and not self.hash_function and not self.key:
             return
-        if not self.hash_function or not self.key:
+        if not self.hash_function or (not self.key and not hash_function(self.hash_function).takes(0)):
             raise shards.LAYOUT_WITHOUT_KEY(count=len(self.shards))
         hash_function(self.hash_function).check_columns(self.key)
+
+    @property
+    def hashed(self) -> tuple[str, ...]:
+        """The names of what is hashed: the shard key, or Kafka's own fields for `rand`."""
+        return RAND_KEY if self.hash_function == "rand" else self.key
+
+    def of_record(self, columns: Collection[str]) -> frozenset[str]:
+        """Those that are Kafka's fields of the record itself, because the table has only these `columns`."""
+        return frozenset(
+            k for k in self.hashed if k in SHARD_TYPES and (self.hash_function == "rand" or k not in columns)
+        )
 
     @property
     def total_weight(self) -> int:

@@ -52,14 +52,14 @@ class Sharder:
     """Assigns rows to the shards of one layout. Holds no state between calls; it can be pickled."""
 
     def __init__(self, layout: Layout, key_types: Sequence[str]) -> None:
-        """`key_types` are the ClickHouse types of `layout.key`, in order, as `system.columns` shows them.
+        """`key_types` are the ClickHouse types of `layout.hashed`, in order, as `system.columns` shows them.
 
         Raises ConfigError CHS-404 for a type that the hash function does not take.
         """
-        assert len(key_types) == len(layout.key), "one type a key column"
+        assert len(key_types) == len(layout.hashed), "one type a key column"
         self._layout = layout
         self._key_types = [parse_key_type(text) for text in key_types]
-        for column, key_type in zip(layout.key, self._key_types, strict=True):
+        for column, key_type in zip(layout.hashed, self._key_types, strict=True):
             hash_function(layout.hash_function).check_type(column, key_type.text, key_type.family)
         weights = [shard.weight for shard in layout.shards]
         self._shard_of_slot = np.repeat(np.arange(len(weights), dtype=np.int32), weights)
@@ -93,7 +93,7 @@ class Sharder:
 
     def _shards_of(self, columns: Sequence[pa.Array]) -> npt.NDArray[np.int32]:
         """The shard of each row; no column holds a null."""
-        named = zip(self._layout.key, self._key_types, columns, strict=True)
+        named = zip(self._layout.hashed, self._key_types, columns, strict=True)
         stored = [stored_values(name, key_type, column) for name, key_type, column in named]
         slot = apply(self._layout.hash_function, self._key_types, stored) % np.uint64(len(self._shard_of_slot))
         return self._shard_of_slot[slot.astype(np.int64)]

@@ -22,16 +22,17 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
 
 
 def test_a_million_values_of_each_function(engine: Engine) -> None:
-    compared = dict.fromkeys(HASH_FUNCTIONS, 0)
+    functions = {name: f for name, f in HASH_FUNCTIONS.items() if f.columns != "no"}
+    compared = dict.fromkeys(functions, 0)
     cases = [case for case in CASES if "Nullable" not in case.type]  # Distributed takes no NULL
     takes = {
         name: [case for case in cases if parse_key_type(case.type).family in function.families]
-        for name, function in HASH_FUNCTIONS.items()
+        for name, function in functions.items()
     }
     for number, case in enumerate(cases):
-        functions = [name for name in HASH_FUNCTIONS if case in takes[name]]
-        column = case.values(np.random.default_rng(number), max(-(-VALUES // len(takes[name])) for name in functions))
-        for name in functions:
+        taking = [name for name in functions if case in takes[name]]
+        column = case.values(np.random.default_rng(number), max(-(-VALUES // len(takes[name])) for name in taking))
+        for name in taking:
             part = column.slice(0, -(-VALUES // len(takes[name])))
             engine.fill([case.type], [part])
             shard = assigned(name, [case.type], [part], WEIGHTS)

@@ -21,7 +21,7 @@ from chsink.decode.conform import conform
 from chsink.decode.fields import fields_of
 from chsink.errors import ChsinkError, ConfigError, preflight
 from chsink.findings import Finding, Severity, found, of_error, passed
-from chsink.notation.metadata_columns import METADATA_COLUMNS
+from chsink.notation.metadata_columns import METADATA_COLUMNS, SHARD_TYPES
 from chsink.sharding import Layout, Sharder
 
 
@@ -54,7 +54,7 @@ def column_findings(target: RoutedTable, layout: Layout, written: Collection[str
     table = target.table
     columns = [c for c in table.insertable if written is None or c.name in written or c.name in METADATA_COLUMNS]
     readable = [c for c in columns if not is_unsupported(c.type)]
-    findings = [*_types(target, readable), *_key_types(layout, table)]
+    findings = [*_types(target, readable), *_key_types(layout, table), *_key_fields(target, layout, written)]
     refused = {c.type for c in readable if _refusal(c, table.timezone) is not None}
     for column in readable:
         if column.name in METADATA_COLUMNS and column.type not in refused:
@@ -122,12 +122,23 @@ def _misfit(column: Column, kind: pa.DataType, value: Any, timezone: str) -> str
     return bad[0].reason if bad else None
 
 
+def _key_fields(target: RoutedTable, layout: Layout, written: Collection[str] | None) -> Iterator[Finding]:
+    """A shard key that the table has no column for is a field that a transform must have left in the stream."""
+    for column in sorted(layout.of_record({c.name for c in target.table.insertable})):
+        field = METADATA_COLUMNS[column].source
+        if written is not None and field not in written:
+            yield found(
+                Severity.ERROR, preflight.KEY_NOT_IN_STREAM, column=repr(column), table=target.name, field=field
+            )
+
+
 def _key_types(layout: Layout, table: TargetTable) -> Iterator[Finding]:
     """The shard key's types, as far as its columns exist (CHS-205 tells of the others)."""
     types = {c.name: c.type for c in table.insertable}
-    if len(layout.shards) == 1 or not types.keys() >= set(layout.key):
+    types |= {k: SHARD_TYPES[k] for k in layout.of_record(types)}
+    if len(layout.shards) == 1 or not types.keys() >= set(layout.hashed):
         return
     try:
-        Sharder(layout, [types[k] for k in layout.key])
+        Sharder(layout, [types[k] for k in layout.hashed])
     except ConfigError as raised:
         yield of_error(raised)

@@ -14,7 +14,7 @@ from chsink.clickhouse.table import TargetTable
 from chsink.clickhouse.window import check_window
 from chsink.errors import PreflightError, preflight
 from chsink.findings import Finding, Severity, found, of_error, passed
-from chsink.notation.metadata_columns import METADATA_COLUMNS
+from chsink.notation.metadata_columns import METADATA_COLUMNS, SHARD_TYPES
 from chsink.notation.type_text import TypeNode, parse_type_text
 
 NON_DETERMINISTIC = re.compile(
@@ -82,7 +82,7 @@ def _same_columns(target: RoutedTable) -> Iterator[Finding]:
 def _shard_key(target: RoutedTable) -> Iterator[Finding]:
     names = {c.name for c in target.table.insertable}
     for column in target.shard_key:
-        if column not in names:
+        if column not in names and column not in SHARD_TYPES:
             yield found(Severity.ERROR, preflight.KEY_NOT_INSERTABLE, column=repr(column), table=target.name)
 
 

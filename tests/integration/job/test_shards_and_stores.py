@@ -76,3 +76,14 @@ def test_int_hash_shards_with_state_in_memory_which_says_what_it_cannot_do(
     warned = "state is kept in memory only: after a crash or restart records may be lost or duplicated"
     assert warned in capsys.readouterr().err
     assert not job.status()["partitions"], "nothing of it outlives the job"
+
+
+def test_the_records_key_chooses_the_shard_of_a_table_without_it(make_job: MakeJob, spark: SparkSession) -> None:
+    settings = {"clickhouse.hash_function": "cityHash64", "clickhouse.chunk_offsets": 20}
+    job = make_job(partitions=1, shards=3, weights=WEIGHTS, shard_key=["_kafka_key"], settings=settings)
+    for number in range(40):
+        key = f"customer {number % 12}"
+        job.send_values(0, [{"id": number, "text": key}], key=key.encode())
+    job.drain(spark)
+    job.check()
+    on_its_shard(job, job.topic, "cityHash64(text)")

@@ -65,7 +65,7 @@ CASES = {
         (
             '[clickhouse]\nshard_key = ["k", "l"]\nhash_function = "intHash64"',
             "clickhouse.shard_key",
-            "which takes several",
+            "which takes several columns",
         ),
         (
             f'[clickhouse]\n{TWO}\nshard_key = "k"\n{ROUTES}shard_key = ["l"]',
