@@ -31,12 +31,13 @@ def test_a_million_values_of_each_function(engine: Engine) -> None:
     }
     for number, case in enumerate(cases):
         taking = [name for name in functions if case in takes[name]]
-        column = case.values(np.random.default_rng(number), max(-(-VALUES // len(takes[name])) for name in taking))
+        rows = {name: -(-VALUES // len(takes[name])) for name in taking}
+        column = case.values(np.random.default_rng(number), max(rows.values()))
+        engine.fill([case.type], [column])
         for name in taking:
-            part = column.slice(0, -(-VALUES // len(takes[name])))
-            engine.fill([case.type], [part])
+            part = column.slice(0, rows[name])
             shard = assigned(name, [case.type], [part], WEIGHTS)
-            for index, rows in enumerate(engine.cut(expression(name))):
-                assert rows == (shard == index).nonzero()[0].tolist(), (name, case)
+            for index, sent in enumerate(engine.cut(expression(name), len(part))):
+                assert sent == (shard == index).nonzero()[0].tolist(), (name, case)
             compared[name] += len(part)
     assert min(compared.values()) >= VALUES

@@ -126,5 +126,5 @@ def test_same_rows_as_a_distributed_table(engine: Engine, name: str) -> None:
         column = case.values(random, 500)
         engine.fill([case.type], [column])
         shard = assigned(name, [case.type], [column], WEIGHTS)
-        for number, rows in enumerate(engine.cut(expression(name))):
+        for number, rows in enumerate(engine.cut(expression(name), len(column))):
             assert rows == (shard == number).nonzero()[0].tolist(), case
