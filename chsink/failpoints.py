@@ -26,6 +26,14 @@ NAMES = (
     "task.after_insert",
     "task.after_chunks",
 )
+MIRROR = (
+    "worker.before_transaction",
+    "worker.in_transaction",
+    "worker.after_transaction",
+    "coordinator.in_transaction",
+    "coordinator.between_tables",
+    "coordinator.after_tables",
+)
 
 
 class FailpointError(RuntimeError):
@@ -43,8 +51,8 @@ def _parse(text: str) -> dict[str, _Trap]:
     traps: dict[str, _Trap] = {}
     for part in filter(None, (p.strip() for p in text.split(","))):
         name, _, rest = part.partition("=")
-        if name not in NAMES:
-            raise ValueError(f"no failpoint {name!r}; there are {', '.join(NAMES)}")
+        if name not in NAMES + MIRROR:
+            raise ValueError(f"no failpoint {name!r}; there are {', '.join(NAMES + MIRROR)}")
         action, _, at = rest.partition("@")
         verb, _, argument = action.partition(":")
         if verb not in ("kill", "stop", "fail", "sleep"):

@@ -19,6 +19,7 @@ from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec
 
+from chsink import failpoints
 from chsink.mirror.ports import EventReader, EventSender, GroupReader
 from chsink.statemachine.ranges import TopicPartition
 
@@ -92,6 +93,7 @@ class Sender:
         self.note = ""
         """Stored with each offset that is committed from now on."""
         self._names = names
+        self._role = "coordinator" if group == names.control_group else "worker"
         self._consumer = Consumer(consumer_options(names, group))
         self._group = self._consumer.consumer_group_metadata()
         self._producer = Producer(
@@ -143,6 +145,8 @@ class Sender:
                 self._producer.send_offsets_to_transaction(moved, self._group, self._names.timeout_s)
         except (KafkaException, BufferError) as error:
             raise self._aborted(error) from error
+        if values:  # a start that settles the group reports nothing
+            failpoints.reach(f"{self._role}.in_transaction")
         self._commit()
 
     def _commit(self) -> None:

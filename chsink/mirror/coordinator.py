@@ -21,6 +21,7 @@ from typing import Protocol
 
 import structlog
 
+from chsink import failpoints
 from chsink.mirror.buffer import Buffer
 from chsink.mirror.control import Names
 from chsink.mirror.events import (
@@ -415,11 +416,15 @@ class Coordinator:
         done: list[bytes] = []
         through: list[int | None] = []
         for name in self.targets:
+            if done:
+                failpoints.reach("coordinator.between_tables")
             snapshot, valid = self._commit_table(name, opened, whole=whole)
             through.append(valid)
             if snapshot is not None:
                 told = CommitToTable(opened.commit_id, self.targets[name].reference, snapshot, _time(valid))
                 done.append(self._event(told))
+        if done:
+            failpoints.reach("coordinator.after_tables")
         failed = [name for name, reasons in self._failures.items() if reasons]
         if not failed:
             least = None if None in through else min(through, default=None)  # type: ignore[type-var]

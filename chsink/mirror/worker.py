@@ -18,6 +18,7 @@ from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFile
 from pyiceberg.table.metadata import TableMetadata
 
+from chsink import failpoints
 from chsink.mirror.control import Names
 from chsink.mirror.events import DataWritten, Event, TableReference, UnitTag, encode, split
 from chsink.mirror.files import Files, entry_of
@@ -111,7 +112,9 @@ class Worker:
             decision = hand_over(planned, sender.committed([self.tp])[self.tp])
             for piece in decision.ranges:
                 events = self._written(piece, records, self.tables, report)
+                failpoints.reach("worker.before_transaction")
                 sender.send(str(self.tp), events, {self.tp: piece.end})
+                failpoints.reach("worker.after_transaction")
         return Report(decision, report)
 
     def again(self, table: TableWork, hole: OffsetRange, records: Records) -> None:
