@@ -65,7 +65,7 @@ $(VENV)/.jars: chsink/embedded/jars.toml $(VENV)/.package
 # -- run ------------------------------------------------------------------------------------------
 
 .PHONY: demo
-demo: setup ## land real records exactly once, killing the job twice on the way
+demo: setup ## land real records in ClickHouse and Iceberg exactly once, killing the job on the way
 	@$(PY) demo/run.py $(ARGS)
 
 .PHONY: bench

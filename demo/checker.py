@@ -1,9 +1,9 @@
-"""The judge of the demo: what Kafka holds against what the shards hold.
+"""The judge of the demo: what Kafka holds against what the shards hold, and against the Iceberg tables.
 
 It imports nothing from chsink.  *Sent* is counted by Kafka's own end offsets and read back from Kafka; *landed* is read
-from every shard.  Each record is compared with the rows of its own topic, partition and offset, column by column and by
-value: 5 and 5.0 are one number, and an object in a ``String`` column is the same however it is spaced.  So a lost,
-doubled or changed record all show.
+from every shard, or from the table.  Each record is compared with the rows of its own topic, partition and offset,
+column by column and by value: 5 and 5.0 are one number, and an object in a ``String`` column is the same however it is
+spaced.  So a lost, doubled or changed record all show.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ import heapq
 import json
 import re
 import struct
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
+from functools import cache
 from itertools import groupby
 from operator import itemgetter
 from typing import Any
@@ -62,9 +63,17 @@ class Compared:
     types: Mapping[str, str] = field(default_factory=dict)
 
 
-def check(bootstrap: str, endpoints: Sequence[str], compared: Sequence[Compared]) -> Verdict:
-    """Compare every topic with its table over all shards."""
-    verdict = Verdict()
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One copy of the topics: its tables, and how a topic-partition's rows are read, by ascending offset."""
+
+    compared: Sequence[Compared]
+    landed: Callable[[Compared, int], Iterable[tuple[int, Row]]]
+
+
+def check(bootstrap: str, sides: Sequence[Side]) -> list[Verdict]:
+    """Compare every topic with its table on each side.  The sides name the same topics in the same order."""
+    verdicts = [Verdict() for _ in sides]
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -75,16 +84,17 @@ def check(bootstrap: str, endpoints: Sequence[str], compared: Sequence[Compared]
         }
     )
     try:
-        for item in compared:
-            for partition in sorted(consumer.list_topics(item.topic, timeout=20).topics[item.topic].partitions):
-                low, high = consumer.get_watermark_offsets(TopicPartition(item.topic, partition), timeout=20)
-                verdict.sent += high - low
-                landed = [_landed(endpoint, item, partition) for endpoint in endpoints]
-                sent = _sent(consumer, TopicPartition(item.topic, partition, low), high)
-                compare(item, partition, sent, heapq.merge(*landed, key=itemgetter(0)), verdict)
+        for items in zip(*(side.compared for side in sides), strict=True):
+            [topic] = {item.topic for item in items}
+            for partition in sorted(consumer.list_topics(topic, timeout=20).topics[topic].partitions):
+                low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=20)
+                sent = list(_sent(consumer, TopicPartition(topic, partition, low), high))
+                for side, item, verdict in zip(sides, items, verdicts, strict=True):
+                    verdict.sent += high - low
+                    compare(item, partition, sent, side.landed(item, partition), verdict)
     finally:
         consumer.close()
-    return verdict
+    return verdicts
 
 
 def compare(
@@ -117,16 +127,25 @@ def _difference(item: Compared, record: Row | None, row: Row) -> str:
 
 def same(sent: Any, landed: Any, kind: str) -> bool:
     """Whether a column of this type holds what was sent.  A missing field is null."""
-    while wrapped := WRAPPED.fullmatch(kind):
-        kind = wrapped[1]
+    if type(sent) is type(landed) and type(sent) in {int, str} and sent == landed:
+        return True  # most values by far: whatever the type, the same whole number or text
     if sent is None or landed is None:
         return sent is landed
+    kind = unwrapped(kind)
     if kind in {"Float32", "Float64"}:
         width = "f" if kind == "Float32" else "d"
         return struct.pack(width, float(sent)) == struct.pack(width, float(landed))
     if kind == "String" and not isinstance(sent, str):
         return _equal(sent, parse(landed))
     return _equal(sent, landed)
+
+
+@cache
+def unwrapped(kind: str) -> str:
+    """The type inside ``Nullable`` and ``LowCardinality``."""
+    while wrapped := WRAPPED.fullmatch(kind):
+        kind = wrapped[1]
+    return kind
 
 
 def _equal(one: Any, other: Any) -> bool:
@@ -154,6 +173,11 @@ def _sent(consumer: Consumer, start: TopicPartition, end: int) -> Iterator[tuple
                 raise RuntimeError(str(error))
             at = offset + 1
             yield offset, parse(message.value() or b"null")
+
+
+def on_shards(endpoints: Sequence[str], item: Compared, partition: int) -> Iterator[tuple[int, Row]]:
+    """The rows of a topic-partition on all shards, with their offsets and in their order."""
+    return heapq.merge(*(_landed(endpoint, item, partition) for endpoint in endpoints), key=itemgetter(0))
 
 
 def _landed(endpoint: str, item: Compared, partition: int) -> Iterator[tuple[int, Row]]:

@@ -1,8 +1,10 @@
-"""``make demo``: real records through the real job, killed twice on the way, then judged.
+"""``make demo``: real records through the real job into ClickHouse and Iceberg, killed on the way, then judged.
 
-Local Kafka, ZooKeeper and two ClickHouse shards are started; records are produced as JSON; ``chsink run`` drains them.
-Its processes are killed with SIGKILL twice: once half-way, once while a range is in doubt.  The last line says what the
-checker found.  Everything started here is stopped, whatever happens.
+Local Kafka, ZooKeeper and two ClickHouse shards are started; records are produced as JSON; ``chsink run`` drains them,
+into the shards and into Iceberg tables.  A Python worker is killed inside its transaction.  All processes of the job
+are killed twice: once half-way; once while a range of ClickHouse is in doubt and the mirror's coordinator has committed
+one table and not yet the next.  All of it is SIGKILL, and a kill that did not happen where it should ends the demo.
+The last two lines say what the checker found on each side.  Everything started here is stopped, whatever happens.
 """
 
 from __future__ import annotations
@@ -16,6 +18,8 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +27,15 @@ import clickhouse_connect
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from demo.checker import Compared, check
+from demo.checker import Compared, Side, check, on_shards
 from demo.data import Dataset, ddl, from_file, nycflights, produce
+from demo.lake import Lake
 
 DATABASE = "demo"
 STATE_TABLE = "chsink_state"
+FEW = 10_000
+"""Below so many records a job may end before it can be killed."""
+ASLEEP = "sleep:3600"
 
 
 def say(text: str) -> None:
@@ -71,15 +79,17 @@ class Demo:
         self.total = sum(len(d.lines) for d in datasets)
         self.jobs: list[subprocess.Popen[bytes]] = []
         self.clients = [clickhouse_connect.get_client(dsn=e, autogenerate_session_id=False) for e in self.endpoints]
+        self.lake = Lake(root / "lake")
+        self.iceberg = [self.lake.create(d.topic, d.columns) for d in datasets]
 
     def run(self) -> int:
-        """Prepare, drain with two kills, judge."""
+        """Prepare, drain with kills, judge."""
         self._tables()
         self._send()
         config = self._config()
         say(f"job file: {config}")
-        self._killed(config, "half-way", in_doubt=False)
-        self._killed(config, "in doubt", in_doubt=True)
+        self._killed_half_way(config)
+        self._killed_in_doubt(config)
         say("third start: drains to the end")
         job = self._start(config)
         while job.poll() is None:
@@ -115,6 +125,9 @@ class Demo:
             f'[[route]]\ntopic = "{d.topic}"\ntable = "{d.topic}"\nshard_key = {json.dumps(d.shard_key)}'
             for d in self.datasets
         )
+        mirrored = "\n".join(
+            f'[[mirror.route]]\ntopic = "{item.topic}"\ntable = "{item.table}"' for item in self.iceberg
+        )
         path = self.root / "job.toml"
         path.write_text(f"""\
 [sink]
@@ -123,7 +136,7 @@ checkpoint = "{self.root / "checkpoint"}"
 
 [kafka]
 bootstrap = "{self.bootstrap}"
-max_offsets_per_trigger = {max(1000, self.total // 12)}
+max_offsets_per_trigger = {max(1000, self.total // 6)}
 
 {routes}
 
@@ -131,6 +144,13 @@ max_offsets_per_trigger = {max(1000, self.total // 12)}
 endpoints = {json.dumps(self.endpoints)}
 database = "{DATABASE}"
 chunk_offsets = 5000
+
+[mirror]
+enabled = true
+catalog = {{ name = "lake", type = "sql", uri = "{self.lake.uri}", warehouse = "{self.lake.warehouse}" }}
+interval_s = 3
+
+{mirrored}
 
 [trigger]
 mode = "available_now"
@@ -143,13 +163,15 @@ conf = {{ "spark.ui.enabled" = "false" }}
 
     # --- running and killing --------------------------------------------------------------------------------------
 
-    def _start(self, config: Path) -> subprocess.Popen[bytes]:
+    def _start(self, config: Path, faults: str = "") -> subprocess.Popen[bytes]:
+        traps = {"CHSINK_FAILPOINTS": faults, "CHSINK_FAILPOINTS_LOG": str(self.root / f"faults-{len(self.jobs)}")}
         with (self.root / "job.log").open("ab") as log:
             job = subprocess.Popen(
                 [sys.executable, "-m", "chsink.cli.main", "run", "-c", str(config)],
-                stdout=log, stderr=log, start_new_session=True, cwd=self.root,
+                stdout=log, stderr=log, start_new_session=True, cwd=self.root, env={**os.environ, **traps},
             )  # fmt: skip
         self.jobs.append(job)
+        say(f"started chsink run, pid {job.pid}")
         return job
 
     @staticmethod
@@ -157,28 +179,66 @@ conf = {{ "spark.ui.enabled" = "false" }}
         os.killpg(job.pid, signal.SIGKILL)
         job.wait()
 
-    def _killed(self, config: Path, when: str, *, in_doubt: bool) -> None:
-        """Start the job, let it land a third of the records, then SIGKILL it with all its processes.
-
-        With ``in_doubt`` the blow falls while a range of this very run is announced and not confirmed; should it be
-        confirmed before the blow, the job is started again.
-        """
-        while True:
-            job = self._start(config)
-            say(f"started chsink run, pid {job.pid}")
-            enough, before = self._landed() + self.total // 4, self._epoch()
-            while job.poll() is None and not (self._landed() >= enough and (not in_doubt or self._doubtful(before))):
-                self._progress()
-                time.sleep(0.1)
-            if job.poll() is not None:
-                raise SystemExit(f"the job ended before it could be killed:\n{self._tail()}")
+    def _killed_half_way(self, config: Path) -> None:
+        """One Python worker dies inside its transaction; after a quarter of the records, all processes die."""
+        enough, nth = self.total // 4, 1 if self.total < FEW else 2
+        job = self._start(config, f"worker.in_transaction=kill@{nth}")
+        if self._await(job, lambda: self._landed() >= enough and bool(self._fired())):
             self._kill(job)
+            say(f"\nkilled pid {job.pid} with SIGKILL, half-way: {self._landed()} of {self.total} rows are there")
+        if not self._fired():
+            raise SystemExit("no worker died inside its transaction")
+        say(f"  before that, worker {self._fired()[0]} was killed with SIGKILL inside the transaction of its hand-over")
+
+    def _killed_in_doubt(self, config: Path) -> None:
+        """All processes die while a range of this very run is announced and not confirmed, and the coordinator is
+        between two tables' commits; with one table, between its commit and the coordinator's own offsets.
+
+        Should the range be confirmed before the blow, the job is started again.
+        """
+        several = len(self.iceberg) > 1
+        fault = "coordinator.between_tables" if several else "coordinator.after_tables"
+        while True:
+            enough, before = self._landed() + self.total // 4, self._epoch()
+            job = self._start(config, f"{fault}={ASLEEP}")
+
+            def is_time(enough: int = enough, before: int = before) -> bool:
+                landed = self._landed()
+                return bool(self._fired()) and (
+                    landed >= self.total or (landed >= enough and bool(self._doubtful(before)))
+                )
+
+            if self._await(job, is_time):
+                self._kill(job)
+            if not self._fired():
+                raise SystemExit(f"the coordinator did not come to {fault}")
             doubtful = self._doubtful(before)
-            say(f"\nkilled pid {job.pid} with SIGKILL, {when}: {self._landed()} of {self.total} rows are there")
+            say(f"\nkilled pid {job.pid} with SIGKILL, in doubt: {self._landed()} of {self.total} rows are there")
             for row in doubtful[:3]:
                 say(f"  BEFORE row seen: {row}")
-            if doubtful or not in_doubt:
+            where = "between two tables' commits" if several else "between its table's commit and its own offsets"
+            say(f"  the coordinator was {where}; snapshots: {self._snapshots()}")
+            if doubtful or self._landed() >= self.total:
                 return
+
+    def _await(self, job: subprocess.Popen[bytes], is_time: Callable[[], bool]) -> bool:
+        """Whether it is time for the blow; with few records, the job may end before it."""
+        while job.poll() is None and not is_time():
+            self._progress()
+            time.sleep(0.2)
+        if job.poll() is not None and self.total >= FEW:
+            raise SystemExit(f"the job ended before it could be killed:\n{self._tail()}")
+        if job.poll() is not None:
+            say(f"the job ended before it could be killed: exit code {job.returncode}")
+        return job.poll() is None
+
+    def _snapshots(self) -> str:
+        return ", ".join(f"{item.table} {self.lake.snapshots(item.table)}" for item in self.iceberg)
+
+    def _fired(self) -> list[str]:
+        """The processes in which a fault of the newest start fired."""
+        log = self.root / f"faults-{len(self.jobs) - 1}"
+        return [line.split()[2] for line in log.read_text().splitlines()] if log.exists() else []
 
     def _state(self) -> list[tuple[str, dict[str, Any]]]:
         if not self._number(self.clients[0], f"EXISTS TABLE {DATABASE}.{STATE_TABLE}"):
@@ -215,11 +275,14 @@ conf = {{ "spark.ui.enabled" = "false" }}
     # --- judging --------------------------------------------------------------------------------------------------
 
     def _judge(self) -> int:
-        say("\nchecking Kafka against the shards")
-        compared = [Compared(d.topic, f"{DATABASE}.{d.topic}", d.columns) for d in self.datasets]
-        verdict = check(self.bootstrap, self.endpoints, compared)
+        say("\nchecking Kafka against the shards and the Iceberg tables")
+        tables = [Compared(d.topic, f"{DATABASE}.{d.topic}", d.columns) for d in self.datasets]
+        shards = Side(tables, partial(on_shards, self.endpoints))
+        verdict, mirrored = check(self.bootstrap, [shards, Side(self.iceberg, self.lake.landed)])
+        snapshots = sum(self.lake.snapshots(item.table) for item in self.iceberg)
         say(f"{'exactly once' if verdict.exactly_once else 'NOT exactly once'}: {verdict}")
-        return 0 if verdict.exactly_once else 1
+        say(f"mirror{'' if mirrored.exactly_once else ', NOT exactly once'}: {mirrored} snapshots={snapshots}")
+        return 0 if verdict.exactly_once and mirrored.exactly_once else 1
 
 
 def _bar(what: str, done: int, total: int) -> None:

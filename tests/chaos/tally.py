@@ -4,8 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorCount:
+    """What the checker found for an Iceberg table the last time; ``lost`` and ``surplus`` are those of all times."""
+
+    records: int
+    lost: int
+    surplus: int
+    snapshots: int
 
 
 @dataclass(slots=True)
@@ -15,6 +25,7 @@ class Tally:
     kills: Counter[str] = field(default_factory=Counter)
     faults: Counter[str] = field(default_factory=Counter)
     records: Counter[str] = field(default_factory=Counter)
+    mirror: dict[str, MirrorCount] = field(default_factory=dict)
     lost: int = 0
     surplus: int = 0
 
@@ -33,16 +44,23 @@ class Tally:
         self.lost += lost
         self.surplus += surplus
 
+    def mirrored(self, table: str, records: int, lost: int, surplus: int, snapshots: int) -> None:
+        """What the checker found for an Iceberg table, replacing what it found before."""
+        before = self.mirror.get(table, MirrorCount(0, 0, 0, 0))
+        self.mirror[table] = MirrorCount(records, before.lost + lost, before.surplus + surplus, snapshots)
+
     def as_plain(self) -> dict[str, Any]:
         """Builtin types only, for another process."""
         counts = {"kills": dict(self.kills), "faults": dict(self.faults), "records": dict(self.records)}
-        return {**counts, "lost": self.lost, "surplus": self.surplus}
+        mirror = {table: astuple(found) for table, found in self.mirror.items()}
+        return {**counts, "mirror": mirror, "lost": self.lost, "surplus": self.surplus}
 
     def add(self, plain: Mapping[str, Any]) -> None:
         """Counts of another process, as told by :meth:`as_plain`."""
         self.kills.update(plain["kills"])
         self.faults.update(plain["faults"])
         self.records.update(plain["records"])
+        self.mirror |= {table: MirrorCount(*found) for table, found in plain["mirror"].items()}
         self.lost += plain["lost"]
         self.surplus += plain["surplus"]
 
@@ -53,7 +71,18 @@ class Tally:
             f"faults: {self.faults.total()} ({_listed(self.faults)})",
             f"sinks: {len(self.records)}, records: {self.records.total()}",
             f"lost: {self.lost}, duplicated: {self.surplus}",
+            self._mirror_line(),
         ]
+
+    def _mirror_line(self) -> str:
+        found = self.mirror.values()
+        records, lost, surplus, snapshots = (
+            sum(getattr(count, name) for count in found) for name in ("records", "lost", "surplus", "snapshots")
+        )
+        return (
+            f"mirror: tables: {len(found)}, records: {records}, lost: {lost}, duplicated: {surplus}, "
+            f"snapshots: {snapshots}"
+        )
 
 
 def _listed(counts: Counter[str]) -> str:
