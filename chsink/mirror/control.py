@@ -59,6 +59,11 @@ class Names:
         """Of the coordinators: the next events that they need."""
         return f"{self.group}-control"
 
+    @property
+    def owner_group(self) -> str:
+        """Of the claim of the driver that coordinates (:mod:`chsink.mirror.owner`)."""
+        return f"{self.group}-owner"
+
     def worker_id(self, tp: TopicPartition) -> str:
         """The transactional id of whoever hands over this topic-partition."""
         return f"{self.group}-{tp.topic}-{tp.partition}"

@@ -28,6 +28,8 @@ from chsink.statemachine.ranges import TopicPartition
 
 PAUSES_S = (0.5, 1, 2, 5, 10, 30)
 """Before another coordinator is started; the last one repeats."""
+START_ATTEMPTS = 3
+"""While an older driver, which has not seen the claim yet, fences the first coordinator."""
 OWNER_S = 5.0
 """Between looks at who owns the mirror."""
 TICK_S, LAST_TICK_S = 1.0, 0.2
@@ -53,7 +55,7 @@ class Coordination:
         self._after_round = after_round
         self._driver = new_driver()
         self._claimed: Owner | None = None
-        self._owners = mirror.names.offsets(mirror.names.control_group)
+        self._owners = mirror.names.offsets(mirror.names.owner_group)
         self._coordinator: Coordinator | None = None
         self._new_partitions, self._wake = threading.Event(), threading.Event()
         self._last = False
@@ -65,12 +67,15 @@ class Coordination:
 
     def start(self) -> None:
         """Start a first coordinator: it settles where topic-partitions start.  Raises ChsinkError."""
-        try:
-            self._coordinator = self._opened()
-        except Exception as error:
-            raise as_error(error, self._mirror.names) or services.MIRROR_NOT_COORDINATED(
-                reason=_words(error)
-            ) from error
+        for attempt in range(START_ATTEMPTS):
+            try:
+                self._coordinator = self._opened()
+            except Exception as error:
+                if not isinstance(error, Fenced) or attempt + 1 == START_ATTEMPTS:
+                    ends = as_error(error, self._mirror.names)
+                    raise ends or services.MIRROR_NOT_COORDINATED(reason=_words(error)) from error
+            else:
+                return
 
     def begin(self) -> None:
         """Commit from now on, in a thread."""
@@ -163,10 +168,10 @@ class Coordination:
     # --- one coordinator ----------------------------------------------------------------------------------------------
 
     def _opened(self) -> Coordinator:
-        """A coordinator that has settled and claimed."""
+        """A coordinator that has claimed and settled."""
         mirror = self._mirror
         self._looked = monotonic()
-        self.check_owned()
+        self._claim()
         made = Coordinator(
             mirror.names,
             mirror.targets,
@@ -179,19 +184,21 @@ class Coordination:
         )
         try:
             made.start()
-            self._claim(made)
+            self.check_owned()  # whoever claimed meanwhile has been fenced by this start, and starts again
         except BaseException:
             made.close()
             raise
         return made
 
-    def _claim(self, made: Coordinator) -> None:
+    def _claim(self) -> None:
         names = self._mirror.names
-        before = read_owner(names, self._owners)  # opening the producer ended what others had open
-        self._check(before)
-        claimed = Owner(self._driver, (0 if before is None else before.epoch) + 1, self._clock.now_ms())
-        made.sender.note = claimed.encode()
-        made.sender.send(KEY, [], {TopicPartition(names.topic, p): at for p, at in made.positions.items()})
+        self.check_owned()
+        with names.sender(names.coordinator_id, names.owner_group) as sender:
+            before = read_owner(names, self._owners)  # every other claim has ended: its producer is fenced
+            self._check(before)
+            claimed = Owner(self._driver, (0 if before is None else before.epoch) + 1, self._clock.now_ms())
+            sender.note = claimed.encode()
+            sender.send(KEY, [], {TopicPartition(names.topic, 0): claimed.epoch})
         self._claimed = claimed
         self._log.info("coordinating", epoch=claimed.epoch, driver=claimed.driver)
 

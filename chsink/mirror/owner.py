@@ -1,8 +1,9 @@
 """Who coordinates the mirror of a sink: the driver that claimed last.
 
 Rules:
-- The claim is stored with the offsets of the coordinators' group, in a transaction of the coordinator's transactional
+- The claim is the note of an offset in a group of its own, written in a transaction of the coordinator's transactional
   id.  So only the newest coordinator can claim, and whoever claimed stays until another driver claims.
+- A driver claims before it starts a coordinator, and looks before that: an older driver does not take the mirror back.
 - A driver that finds another owner after its own claim ends.  One that was only fenced starts its coordinator again:
   Kafka also fences a producer that was suspended for longer than a transaction may last.
 """
@@ -44,7 +45,7 @@ class Owner:
 
 
 def read_owner(names: Names, group: GroupReader) -> Owner | None:
-    """The present owner, from the coordinators' group.  Raises ``Unanswered``."""
+    """The present owner, from the owners' group.  Raises ``Unanswered``."""
     at = TopicPartition(names.topic, 0)
     return Owner.decode(group.notes([at])[at])
 

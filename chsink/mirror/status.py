@@ -89,12 +89,12 @@ def read_status(mirror: Mirror, now_ms: int) -> MirrorStatus:
     names = mirror.names
     tps = list(mirror.kafka.partitions(sorted({topic for t in mirror.targets.values() for topic in t.topics})))
     ends = mirror.kafka.log_ends(tps)
-    offsets, control = names.offsets(), names.offsets(names.control_group)
+    offsets, owners = names.offsets(), names.offsets(names.owner_group)
     try:
-        handed_over, owner = offsets.committed(tps), read_owner(names, control)
+        handed_over, owner = offsets.committed(tps), read_owner(names, owners)
     finally:
         offsets.close()
-        control.close()
+        owners.close()
     reads = {name: _read(target) for name, target in mirror.targets.items()}
     units = _waiting(mirror, {name: table.untils for name, table in reads.items()})
     tables = []

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -24,16 +24,23 @@ JVM = {"SPARK_SUBMIT_OPTS": SHORT_LIVED}
 
 
 class Child:
-    """One run of the job.  ``traps`` are failpoints; ``settings`` go over the job's own."""
+    """One run of the job, or another ``command``.  ``traps`` are failpoints; ``settings`` go over the job's own."""
 
-    def __init__(self, job: Job, *, traps: str = "", settings: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        job: Job,
+        *,
+        command: Sequence[str] = ("run",),
+        traps: str = "",
+        settings: Mapping[str, Any] | None = None,
+    ) -> None:
         self.job = job
         run = len(list(job.folder.glob("run-*.log")))
         self.log = job.folder / f"run-{run}.log"
         self._fired = job.folder / f"fired-{run}.log"
         chosen = {**job.settings, **(settings or {})}
         sets = [part for key, value in chosen.items() for part in ("--set", f"{key}={value}")]
-        argv = [sys.executable, "-m", "chsink.cli.main", "run", "-c", str(job.file()), *sets]
+        argv = [sys.executable, "-m", "chsink.cli.main", *command, "-c", str(job.file()), *sets]
         failpoints = {"CHSINK_FAILPOINTS": traps, "CHSINK_FAILPOINTS_LOG": str(self._fired)}
         environment = {**os.environ, **JVM, **failpoints}
         with self.log.open("wb") as log:

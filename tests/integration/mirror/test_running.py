@@ -1,0 +1,129 @@
+"""The mirror as a user runs it: beside ClickHouse and alone, killed, halted, replaced by a newer driver."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import structlog
+from typer.testing import CliRunner
+
+from chsink.cli.main import app
+from chsink.embedded.stack import Stack
+from chsink.embedded.topics import add_partitions
+from chsink.spark.mirror import MirrorRun
+from tests.integration.mirror.mirrored import Mirrored, make_mirrored
+from tests.integration.mirror.test_coordination import coordinating
+from tests.support.child import Child
+from tests.support.job import eventually
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.slow
+MakeJob = Callable[..., Mirrored]
+RUNNING = {"trigger.mode": "processing_time", "trigger.interval": "500 milliseconds"}
+
+
+@pytest.fixture
+def make_job(stack: Stack, tmp_path: Path) -> MakeJob:
+    """``make_job({"mirror.interval_s": "300"})``."""
+    return lambda settings=None: make_mirrored(stack, tmp_path, settings or {})
+
+
+def status(job: Mirrored) -> dict[str, Any]:
+    """What ``chsink mirror status --json`` prints."""
+    sets = [part for key, value in job.settings.items() for part in ("--set", f"{key}={value}")]
+    done = CliRunner().invoke(app, ["mirror", "status", "--json", "-c", str(job.file()), *sets], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def test_both_sides_drain_and_status_says_so(make_job: MakeJob, spark: SparkSession) -> None:
+    """``available_now``: the mirror ends when all that it handed over is committed.  An idle start makes no snapshot."""
+    job = make_job({"mirror.interval_s": "3600"})
+    job.send(0, 30)
+    job.send(1, 20)
+    before = status(job)
+    assert before["owner"] is None
+    assert (before["tables"][0]["lag"], before["tables"][0]["snapshot"]) == (50, None)
+    assert before["tables"][0]["lag_s"] > 0
+    job.drain(spark)
+    job.check_both()
+    [table] = status(job)["tables"]
+    assert (table["lag"], table["lag_s"], table["pending"], table["pending_units"]) == (0, 0.0, 0, 0)
+    assert table["last_commit"] and table["snapshot"] and not table["problem"]
+    job.drain(spark)
+    assert job.snapshots() == 1
+    assert status(job)["owner"]["epoch"] == 2
+
+
+def test_a_signal_commits_what_was_handed_over(make_job: MakeJob, spark: SparkSession) -> None:
+    job = make_job({**RUNNING, "mirror.interval_s": "3600"})
+    job.send(0, 10)
+
+    class Stop:
+        """Arrives once records were handed over and none is committed."""
+
+        times = 0
+
+        @property
+        def received(self) -> str:
+            [table] = status(job)["tables"]
+            assert table["snapshot"] is None
+            return "SIGTERM" if table["pending"] == 10 and table["pending_units"] >= 1 else ""
+
+    with MirrorRun(job.config(), spark, structlog.get_logger("mirror")) as run:
+        run.run(Stop())
+    assert len(job.mirrored()) == 10
+
+
+def test_killed_and_started_again_with_a_partition_more(make_job: MakeJob, stack: Stack, spark: SparkSession) -> None:
+    """⚑ SIGKILL of the whole job, and a partition that is added while it runs."""
+    job = make_job(RUNNING)
+    job.send(0, 30)
+    with Child(job) as child:
+        child.await_that("rows on both sides", lambda: len(job.mirrored()) == 30 == len(job.landed()))
+        add_partitions(stack.kafka.bootstrap, job.topic, 3)
+        job.send(2, 10)
+        child.await_that("rows of the new partition", lambda: len(job.mirrored()) == 40)
+        assert status(job)["owner"]["epoch"] == 1
+        job.send(1, 200)
+        assert child.kill() > 1
+    job.drain(spark, {"trigger.mode": "available_now"})
+    job.check_both()
+
+
+def test_a_halted_mirror_leaves_clickhouse_running(make_job: MakeJob) -> None:
+    """⚑ A record that only ClickHouse takes halts the mirror; the exit code says so at the end."""
+    job = make_job(RUNNING)
+    job.send(0, 5)
+    job.send_values(0, [{"id": 2**63, "text": "for ClickHouse only"}])
+    with Child(job) as child:
+        child.await_that("halt", lambda: "the mirror has stopped" in child.said)
+        assert "chsink mirror status" in child.said
+        job.send(1, 5)
+        child.await_that("rows in ClickHouse", lambda: len(job.landed()) == 11)
+        child.tell(signal.SIGTERM)
+        assert child.end() == 3, child.said
+    assert "CHS-511" in child.said
+    job.check()
+    assert job.mirrored() == []
+
+
+def test_a_newer_driver_ends_the_mirror_that_runs_alone(make_job: MakeJob) -> None:
+    job = make_job(RUNNING)
+    job.send(0, 5)
+    with Child(job, command=("mirror", "run")) as child:
+        child.await_that("rows", lambda: len(job.mirrored()) == 5)
+        assert job.landed() == []
+        with coordinating(job.config(), lambda _: None) as newer:
+            assert child.end() == 4, child.said
+            assert newer.failure is None
+    assert "CHS-803" in child.said
+    eventually("owner", lambda: status(job)["owner"]["epoch"] == 2)
