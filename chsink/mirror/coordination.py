@@ -40,7 +40,7 @@ KNOWN = (ChsinkError, CatalogFailed, Fenced, NotSent, Unanswered)
 
 
 class Coordination:
-    """``reread`` hands over a hole; ``after_round`` is called when a coordinator has ended a round."""
+    """``reread`` hands over a hole; ``after_round`` is called, in this thread, after each round."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class Coordination:
         reread: Callable[[Hole], None],
         clock: Clock,
         log: structlog.typing.FilteringBoundLogger,
-        after_round: Callable[[Coordinator], None] = lambda _: None,
+        after_round: Callable[[], None] = lambda: None,
     ) -> None:
         self.failure: ChsinkError | None = None
         self._mirror, self._reread, self._clock, self._log = mirror, reread, clock, log
@@ -142,7 +142,7 @@ class Coordination:
             self.check_owned()
         if coordinator.rounds == rounds:
             return False
-        self._after_round(coordinator)
+        self._after_round()
         return True
 
     def _ended(self, coordinator: Coordinator) -> bool:

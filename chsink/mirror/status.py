@@ -59,6 +59,17 @@ class TableStatus:
     lag_s: float | None
     partitions: tuple[PartitionStatus, ...]
 
+    def measures(self) -> dict[str, float | None]:
+        """By the names of ``chsink.observe.metrics.MirrorMetrics``, times in seconds since the epoch."""
+        return {
+            "lag": self.lag,
+            "lag_s": self.lag_s,
+            "pending": self.pending,
+            "units": self.pending_units,
+            "last_commit": _seconds(self.last_commit),
+            "valid": _seconds(self.valid_through),
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class MirrorStatus:
@@ -96,7 +107,9 @@ def read_status(mirror: Mirror, now_ms: int) -> MirrorStatus:
         offsets.close()
         owners.close()
     reads = {name: _read(target) for name, target in mirror.targets.items()}
-    units = _waiting(mirror, {name: table.untils for name, table in reads.items()})
+    never_ran = owner is None  # the claim goes with the control topic
+    untils = {name: table.untils for name, table in reads.items()}
+    units = dict.fromkeys(reads, 0) if never_ran else _waiting(mirror, untils)
     tables = []
     for name, target in mirror.targets.items():
         mine = [tp for tp in tps if tp.topic in target.topics]
@@ -161,6 +174,10 @@ def _table(
         lag_s,
         partitions,
     )
+
+
+def _seconds(time: str | None) -> float | None:
+    return None if time is None else datetime.fromisoformat(time).timestamp()
 
 
 def _time(ms: int) -> str:

@@ -54,15 +54,8 @@ class Metrics:
         )
 
     def serve(self, host: str, port: int) -> int:
-        """Serve ``/metrics`` on this address; port 0 takes a free one.  Returns the port.
-
-        Raises PreflightError CHS-235 when the port cannot be had.
-        """
-        try:
-            server, _thread = start_http_server(port, host, registry=self.registry)
-        except OSError as error:
-            raise preflight.METRICS_PORT(host=host, port=port, reason=error.strerror or error) from error
-        return int(server.server_port)
+        """See :func:`serve`."""
+        return serve(self.registry, host, port)
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
@@ -96,3 +89,41 @@ class Metrics:
         """Show how far each topic-partition is behind."""
         for tp, end in ends.items():
             self.lag.labels(self.sink, tp.topic, str(tp.partition)).set(max(0, end - recorded.get(tp, 0)))
+
+
+class MirrorMetrics:
+    """Gauges of one sink's mirror, in the sink's registry or one of their own."""
+
+    def __init__(self, sink: str, registry: CollectorRegistry | None = None) -> None:
+        self.registry = registry or CollectorRegistry()
+        self.sink = sink
+
+        def gauge(name: str, text: str, *labels: str) -> Gauge:
+            return Gauge(f"chsink_mirror_{name}", text, ["sink", *labels], registry=self.registry)
+
+        self.running = gauge("running", "1 while the mirror runs, 0 after it has stopped")
+        self.epoch = gauge("epoch", "epoch of the driver that runs the mirror")
+        self.lag = gauge("lag_offsets", "offsets that Kafka holds and the table does not", "table")
+        self.lag_s = gauge("lag_seconds", "age of the oldest record that the table does not hold", "table")
+        self.pending = gauge("pending_offsets", "offsets with files that wait for a commit", "table")
+        self.units = gauge("pending_units", "reports of files that wait for a commit", "table")
+        self.last_commit = gauge("last_commit_timestamp_seconds", "time of the newest snapshot of the mirror", "table")
+        self.valid = gauge("valid_through_timestamp_seconds", "the table holds all records up to this time", "table")
+
+    def table(self, table: str, values: Mapping[str, float | None]) -> None:
+        """Show a table's values, by the names of the gauges; an unknown one keeps its last value."""
+        for name, value in values.items():
+            if value is not None:
+                getattr(self, name).labels(self.sink, table).set(value)
+
+
+def serve(registry: CollectorRegistry, host: str, port: int) -> int:
+    """Serve ``/metrics`` on this address; port 0 takes a free one.  Returns the port.
+
+    Raises PreflightError CHS-235 when the port cannot be had.
+    """
+    try:
+        server, _thread = start_http_server(port, host, registry=registry)
+    except OSError as error:
+        raise preflight.METRICS_PORT(host=host, port=port, reason=error.strerror or error) from error
+    return int(server.server_port)

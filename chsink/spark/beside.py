@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from chsink.config import Config
 from chsink.errors import ChsinkError, UnavailableError, services
+from chsink.observe.metrics import MirrorMetrics
 from chsink.spark.mirror import MirrorRun
 from chsink.spark.stop import StopSignals
 
@@ -28,12 +29,17 @@ class MirrorBeside:
     """
 
     def __init__(
-        self, config: Config, spark: SparkSession, stop: StopSignals, log: structlog.typing.FilteringBoundLogger
+        self,
+        config: Config,
+        spark: SparkSession,
+        stop: StopSignals,
+        log: structlog.typing.FilteringBoundLogger,
+        metrics: MirrorMetrics,
     ) -> None:
         self.failure: ChsinkError | None = None
         self.ending = False
         self._config, self._spark, self._signals = config, spark, stop
-        self._log = log.bind(side="mirror")
+        self._log, self._metrics = log.bind(side="mirror"), metrics
         self._last = threading.Event()
         self._thread = threading.Thread(target=self._run, name="mirror", daemon=True)
 
@@ -84,7 +90,7 @@ class MirrorBeside:
 
     def _once(self) -> ChsinkError | None:
         try:
-            with MirrorRun(self._config, self._spark, self._log) as run:
+            with MirrorRun(self._config, self._spark, self._log, self._metrics) as run:
                 run.run(self)
         except ChsinkError as error:
             return error

@@ -19,6 +19,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from chsink.config import Config
 from chsink.errors import ChsinkError, FencedError, UnavailableError, without_values
 from chsink.observe.logs import configure
+from chsink.observe.metrics import MirrorMetrics
 from chsink.spark.failures import NO_ANSWER, stopped
 from chsink.spark.session import quieten
 from chsink.spark.sink import Sink
@@ -61,7 +62,8 @@ def _run_both(config: Config, spark: SparkSession, sink: Sink) -> None:
         if _ends_both(error):
             raise
         failure = error
-    with StopSignals() as stop, MirrorBeside(config, spark, stop, sink.log) as mirror:
+    metrics = MirrorMetrics(config.sink.name, sink.metrics.registry)
+    with StopSignals() as stop, MirrorBeside(config, spark, stop, sink.log, metrics) as mirror:
         try:
             if query is not None:
                 _await(query, sink, stop)

@@ -10,6 +10,7 @@ Rules:
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Self
 
@@ -19,6 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from chsink.batch.loop import BatchLoop
+from chsink.batch.model import Ack, total
 from chsink.clock import SystemClock
 from chsink.config import Config
 from chsink.errors import ChsinkError
@@ -28,7 +30,9 @@ from chsink.mirror.coordination import Coordination
 from chsink.mirror.coordinator import Hole
 from chsink.mirror.lander import CHUNK_OFFSETS, MirrorLander, Share
 from chsink.mirror.opening import Mirror, opened
+from chsink.mirror.status import read_status
 from chsink.observe.logs import configure, logger
+from chsink.observe.metrics import MirrorMetrics, serve
 from chsink.observe.skipped import SkipReport
 from chsink.spark.checkpoint import checkpoint_findings
 from chsink.spark.failures import NO_ANSWER, stopped
@@ -54,22 +58,32 @@ def run(config: Config, spark: SparkSession) -> None:
     """
     configure(config.observe.log_format, config.observe.log_level)
     quieten(spark)
-    with MirrorRun(config, spark, logger(config.sink.name)) as mirror, StopSignals() as stop:
+    log, metrics = logger(config.sink.name), MirrorMetrics(config.sink.name)
+    if config.observe.metrics_port is not None:
+        host = config.observe.metrics_host
+        log.info("metrics", host=host, port=serve(metrics.registry, host, config.observe.metrics_port))
+    with MirrorRun(config, spark, log, metrics) as mirror, StopSignals() as stop:
         mirror.run(stop)
 
 
 class MirrorRun:
     """One start of the mirror.  A context manager; opening it connects to Kafka and the catalog."""
 
-    def __init__(self, config: Config, spark: SparkSession, log: structlog.typing.FilteringBoundLogger) -> None:
-        self._config, self._spark, self._log = config, spark, log
+    def __init__(
+        self,
+        config: Config,
+        spark: SparkSession,
+        log: structlog.typing.FilteringBoundLogger,
+        metrics: MirrorMetrics | None = None,
+    ) -> None:
+        self._config, self._spark, self._log, self._metrics = config, spark, log, metrics
         self._mirror: Mirror = opened(config, open_admin(config))
         self._closing = ExitStack()
-        self._coordination = Coordination(self._mirror, self._reread, SystemClock(), log)
+        self._coordination = Coordination(self._mirror, self._reread, SystemClock(), log, self._measure)
         self._closing.callback(self._coordination.close)
-        skipped = SkipReport(log, SystemClock())
-        self._closing.callback(skipped.say, now=True)
-        self._lander = MirrorLander(self._mirror.feeds(), self._coordination, landed=skipped.landed)
+        self._skipped = SkipReport(log, SystemClock())
+        self._closing.callback(self._skipped.say, now=True)
+        self._lander = MirrorLander(self._mirror.feeds(), self._coordination, landed=self._handed_over)
         self._closing.callback(self._lander.close)
         self._loop: BatchLoop[Share, StreamPlan] = BatchLoop(
             lambda _: self._lander.landing(), lambda _: None, config.mirror.topics, log, failed=lambda _: None
@@ -85,9 +99,12 @@ class MirrorRun:
         """Until the source is drained (``available_now``), something fails, or a signal.  Raises ChsinkError."""
         failure: ChsinkError | None = None
         try:
+            self._show_running(1)
             self._hand_over(stop)
         except ChsinkError as error:
             failure = error
+        finally:
+            self._show_running(0)
         in_time = failure is not None or bool(stop.received)
         self._coordination.finish(LAST_COMMIT_S if in_time else None)
         while not self._coordination.join(POLL_S):
@@ -98,6 +115,10 @@ class MirrorRun:
         if failure is not None:
             raise failure
         self._log.info("the mirror has ended", signal=stop.received or None)
+
+    def _show_running(self, running: int) -> None:
+        if self._metrics is not None:
+            self._metrics.running.labels(self._metrics.sink).set(running)
 
     # --- the query ----------------------------------------------------------------------------------------------------
 
@@ -148,6 +169,25 @@ class MirrorRun:
         spark.conf.set(ARROW_ROWS, str(CHUNK_OFFSETS))
         planned = planned_batch(SparkFolder(query.checkpoint, spark), batch_id)
         return SparkBatch(query.run_id, frame, planned, lambda: query.stream(spark))
+
+    def _handed_over(self, acks: Sequence[Ack]) -> None:
+        sums = total(acks)
+        self._log.info("handed over", rows=sums.rows)
+        self._skipped.landed(acks)
+
+    def _measure(self) -> None:
+        """After a round, in the coordinator's thread.  Without a port for metrics, nobody is asked."""
+        if self._metrics is None or self._config.observe.metrics_port is None:
+            return
+        try:
+            found = read_status(self._mirror, SystemClock().now_ms())
+        except Exception as error:  # metrics do not end the mirror
+            self._log.debug("metrics are not known", reason=f"{type(error).__name__}: {error}")
+            return
+        if found.owner is not None:
+            self._metrics.epoch.labels(self._metrics.sink).set(found.owner.epoch)
+        for table in found.tables:
+            self._metrics.table(table.table, table.measures())
 
     def _reread(self, hole: Hole) -> None:
         """In the coordinator's thread, beside the query's batches: Spark runs both."""

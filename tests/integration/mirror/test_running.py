@@ -71,12 +71,15 @@ def test_a_signal_commits_what_was_handed_over(make_job: MakeJob, spark: SparkSe
         """Arrives once records were handed over and none is committed."""
 
         times = 0
+        arrived = ""
 
         @property
         def received(self) -> str:
-            [table] = status(job)["tables"]
-            assert table["snapshot"] is None
-            return "SIGTERM" if table["pending"] == 10 and table["pending_units"] >= 1 else ""
+            if not self.arrived:
+                [table] = status(job)["tables"]
+                assert table["snapshot"] is None
+                self.arrived = "SIGTERM" if table["pending"] == 10 and table["pending_units"] >= 1 else ""
+            return self.arrived
 
     with MirrorRun(job.config(), spark, structlog.get_logger("mirror")) as run:
         run.run(Stop())
