@@ -86,6 +86,30 @@ def test_a_signal_commits_what_was_handed_over(make_job: MakeJob, spark: SparkSe
     assert len(job.mirrored()) == 10
 
 
+def test_commits_go_on_while_a_batch_runs(make_job: MakeJob, spark: SparkSession) -> None:
+    """A batch holds the loop's lock for as long as it takes: here, until a commit was seen."""
+    job = make_job({**RUNNING, "mirror.interval_s": "2"})
+    job.send(0, 10)
+    with MirrorRun(job.config(), spark, structlog.get_logger("mirror")) as run:
+
+        class Stop:
+            """Arrives after the commit."""
+
+            times = 0
+            arrived = ""
+
+            @property
+            def received(self) -> str:
+                if not self.arrived and status(job)["tables"][0]["pending"] == 10:
+                    with run._loop._lock:
+                        eventually("commit", lambda: job.snapshots() == 1)
+                    self.arrived = "SIGTERM"
+                return self.arrived
+
+        run.run(Stop())
+    assert len(job.mirrored()) == 10
+
+
 def test_killed_and_started_again_with_a_partition_more(make_job: MakeJob, stack: Stack, spark: SparkSession) -> None:
     """⚑ SIGKILL of the whole job, and a partition that is added while it runs."""
     job = make_job(RUNNING)

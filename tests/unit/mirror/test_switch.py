@@ -1,0 +1,45 @@
+"""``mirror.enabled``: the one key that turns the mirror on."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from chsink.cli.main import app
+from chsink.config import load
+from tests.unit.config.conftest import LEAST
+
+LOADED = "import sys, chsink.spark.job; print(*{'.'.join(m.split('.')[:2]) for m in sys.modules})"
+
+
+def test_it_is_off_by_default_and_nothing_of_it_is_loaded(tmp_path: Path) -> None:
+    """A job without a mirror needs none of its packages."""
+    job = tmp_path / "job.toml"
+    job.write_text(LEAST, encoding="utf-8")
+    done = subprocess.run([sys.executable, "-c", LOADED], capture_output=True, text=True, check=True)
+
+    assert not load(job, environ={}).mirror.enabled
+    assert {"chsink.mirror", "pyiceberg.catalog", "pyiceberg.table"} & set(done.stdout.split()) == set()
+
+
+@pytest.mark.parametrize("command", ["run", "status"])
+def test_its_commands_ask_for_it(tmp_path: Path, command: str) -> None:
+    job = tmp_path / "job.toml"
+    job.write_text(LEAST, encoding="utf-8")
+    done = CliRunner().invoke(app, ["mirror", command, "-c", str(job)])
+
+    assert done.exit_code == 2
+    assert "CHS-111 mirror.enabled" in done.stderr
+
+
+def test_validate_says_where_the_mirror_writes(tmp_path: Path) -> None:
+    job = tmp_path / "job.toml"
+    route = '[[mirror.route]]\ntopic = "flights"\ntable = "air.flights"'
+    job.write_text(f'{LEAST}\n[mirror]\nenabled = true\ncatalog = {{ name = "lake" }}\n{route}', encoding="utf-8")
+    done = CliRunner().invoke(app, ["validate", "-c", str(job)])
+
+    assert done.stdout.endswith("state in keepermap, mirrored to 1 Iceberg table\n")
