@@ -111,10 +111,11 @@ def _read_partition(consumer: Consumer, topic: str, partition: int) -> list[Reco
         return records
     consumer.assign([TopicPartition(topic, partition, low)])
     deadline = time.monotonic() + _LIMIT_S
-    while _position(consumer, topic, partition) < high:
+    while (position := _position(consumer, topic, partition)) < high:
         if time.monotonic() > deadline:
             raise TimeoutError(f"{topic}-{partition} could not be read to {high} within {_LIMIT_S:g} s")
-        for message in consumer.consume(10_000, 0.1):
+        # No more than there can be: it would wait for them.  The position is unknown (negative) before the first.
+        for message in consumer.consume(min(high - max(position, low), _POLL_EVERY), 0.1):
             if message.error() is not None:
                 raise KafkaException(message.error())
             offset = message.offset()
@@ -137,11 +138,13 @@ def _position(consumer: Consumer, topic: str, partition: int) -> int:
 
 
 def _producer(bootstrap: str, transactional: str | None) -> Producer:
+    """In order.  Idempotent only where it must be: each new producer would wait half a second for its id."""
     config: dict[str, Any] = {
         "bootstrap.servers": bootstrap,
         "linger.ms": 5,
         "queue.buffering.max.messages": 1_000_000,
-        "enable.idempotence": True,
+        "enable.idempotence": transactional is not None,
+        "max.in.flight": 1,
         "log_level": 0,
     }
     if transactional:
