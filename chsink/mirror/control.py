@@ -150,6 +150,10 @@ class Sender:
                 self._producer.send_offsets_to_transaction(moved, self._group, self._names.timeout_s)
         except (KafkaException, BufferError) as error:
             raise self._aborted(error) from error
+        except SystemError as error:  # the client raises a fatal error in the midst of a delivery report
+            if not isinstance(error.__cause__, KafkaException):
+                raise
+            raise self._aborted(error.__cause__) from error
         if values:  # a start that settles the group reports nothing
             failpoints.reach(f"{self._role}.in_transaction")
         self._commit()

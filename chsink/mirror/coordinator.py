@@ -40,7 +40,7 @@ from chsink.mirror.events import (
 )
 from chsink.mirror.tables import CatalogFailed, Committed, MirrorTable, TableRead
 from chsink.ports import Clock, Outcome
-from chsink.statemachine.commit.chain import Chain, DamagedChain, Link, Links, read_chain, with_origin
+from chsink.statemachine.commit.chain import Chain, DamagedChain, Links, read_chain, with_origin
 from chsink.statemachine.commit.handover import begin
 from chsink.statemachine.commit.plan import Kind, TablePlan, holes, plan_commit
 from chsink.statemachine.commit.rounds import Clock as RoundClock
@@ -224,17 +224,17 @@ class Coordinator:
             known = {tp.topic for tp, at in group.items() if at is not None}
             known |= {tp.topic for name in self.targets for tp in self._read(name)[1].links}
             starts |= self.source.log_ends([tp for tp in new if tp.topic not in known])
-        recreated: Halted | None = None
+        recreated: dict[TopicPartition, Halted] = {}
         for tp in new:
             try:
                 self._begin(tp, ids[tp.topic] or "", starts[tp])
             except Halted as halted:
                 if halted.why is not CommitHalt.TOPIC_RECREATED:
                     raise
-                recreated = recreated or halted
-        self.assigned = found
-        if recreated is not None:
-            raise recreated
+                recreated[tp] = halted
+        self.assigned = tuple(tp for tp in found if tp not in recreated)
+        for why in recreated.values():
+            raise why
         self._topic_ids = {topic: found_id or "" for topic, found_id in ids.items()} | self._topic_ids
 
     def behind(self) -> bool:
@@ -253,10 +253,14 @@ class Coordinator:
         with self.names.sender(self.names.worker_id(tp), self.names.group) as fenced:
             committed = fenced.committed([tp])[tp]
             mine = {name: self._read(name) for name, t in self.targets.items() if tp.topic in t.topics}
+            older = [name for name, (_, chain) in mine.items() if _knows_another(chain.links, tp.topic, topic_id)]
+            if older:  # perhaps by another partition: this one may be new
+                raise self._halted(" ".join(older), CommitHalt.TOPIC_RECREATED, str(tp))
             links = {name: chain.links.get(tp) for name, (_, chain) in mine.items()}
             decided = begin(topic_id, committed, links.values(), starting)
             if decided.halt is not None:
-                raise self._halted(" ".join(_concerned(links, topic_id, decided.halt)), decided.halt, str(tp))
+                lacking = [name for name, link in links.items() if link is None]
+                raise self._halted(" ".join(lacking), decided.halt, str(tp))
             for name in mine:
                 if decided.origin is not None:
                     self._store_origin(name, tp, topic_id, decided.origin)
@@ -516,11 +520,8 @@ class Coordinator:
                 self.reread(Hole(name, tp, missing, self._identities[name]))
 
 
-def _concerned(links: Mapping[str, Link | None], topic_id: str, why: CommitHalt) -> list[str]:
-    """The tables that a halt of ``begin`` is about."""
-    if why is CommitHalt.CHAIN_MISSING:
-        return [name for name, link in links.items() if link is None]
-    return [name for name, link in links.items() if link is not None and link.topic_id != topic_id]
+def _knows_another(links: Links, topic: str, topic_id: str) -> bool:
+    return any(tp.topic == topic and link.topic_id != topic_id for tp, link in links.items())
 
 
 def _time(ms: int | None) -> datetime | None:

@@ -206,6 +206,7 @@ def _lossy_retention(world: World) -> None:
     tp = world.hub.random.choice(every_partition(world))
     log = world.kafka.log(tp)
     world.kafka.expire(tp, log.start + int(world.hub.random.random() * (log.end - log.start + 1)), lossy=True)
+    world.reasons.add("records lost")
 
 
 @event("topic recreated", 0.01)

@@ -150,6 +150,7 @@ class _Job:
         if world.hub.fault("retention under a read", 0.02 if self.exact else 0.001):
             log = world.kafka.log(tp)
             world.kafka.expire(tp, min(log.end, task.range.start + 1), lossy=True)
+            world.reasons.add("records lost")
         if world.hub.fault("topic recreated under a read", 0.005 if self.exact else 0.0003):
             world.recreate(tp.topic)
 
