@@ -8,6 +8,8 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-print-directory
+# Tests start hundreds of Pythons: byte code is kept, whatever the caller prefers.
+unexport PYTHONDONTWRITEBYTECODE
 
 VENV := .venv
 PY := $(VENV)/bin/python
@@ -62,6 +64,10 @@ $(VENV)/.jars: chsink/embedded/jars.toml $(VENV)/.package
 	@$(PY) -m chsink.embedded.jars >/dev/null
 	@touch $@
 
+$(VENV)/spark.jsa: $(VENV)/.jars tests/support/classes.py
+	@echo "setup: archive of Spark's classes for the tests"
+	@$(PY) -m tests.support.classes >/dev/null
+
 # -- run ------------------------------------------------------------------------------------------
 
 .PHONY: demo
@@ -75,11 +81,11 @@ bench: setup ## measure speed and memory against what people write today
 # -- check ----------------------------------------------------------------------------------------
 
 .PHONY: test
-test: setup ## run all tests but the fault runs of chaos
+test: setup $(VENV)/spark.jsa ## run all tests but the fault runs of chaos
 	@$(PYTEST) --ignore=tests/chaos $(PARALLEL) $(ARGS)
 
 .PHONY: chaos
-chaos: setup ## break real services under the real job: each fault once, or again and again for MINUTES=n
+chaos: setup $(VENV)/spark.jsa ## break real services under the real job: each fault once, or again and again for MINUTES=n
 	@MINUTES=$(MINUTES) $(PYTEST) tests/chaos $(PARALLEL) --durations=10 $(ARGS)
 
 .PHONY: sim

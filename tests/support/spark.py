@@ -9,9 +9,10 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from chsink.embedded import jars
+from tests.support.classes import shared
 
-SHORT_LIVED: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""A JVM that lives for some seconds or minutes has no use for the second compiler."""
+SHORT_LIVED: Final = f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC {shared()}".rstrip()
+"""A JVM that lives for some seconds or minutes has no use for the second compiler, and little time to load classes."""
 _JVM_LIMIT_S: Final = 30
 
 
@@ -41,7 +42,7 @@ def local_session(folder: Path, cores: int = 2, **settings: str) -> SparkSession
     return session
 
 
-def stop_with_jvm(session: SparkSession) -> None:
+def stop_with_jvm(session: SparkSession, limit_s: float = _JVM_LIMIT_S) -> None:
     """Stop the session and end its JVM, so that nothing of this run stays."""
     session.stop()
     gateway = SparkContext._gateway
@@ -50,5 +51,5 @@ def stop_with_jvm(session: SparkSession) -> None:
     gateway.shutdown()
     if process.stdin is not None:
         process.stdin.close()
-    process.wait(_JVM_LIMIT_S)
+    process.wait(limit_s)
     SparkContext._gateway = SparkContext._jvm = None
