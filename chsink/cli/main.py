@@ -18,6 +18,7 @@ from chsink.cli.jars import jars
 from chsink.cli.mirror import mirror
 from chsink.cli.output import Commands
 from chsink.cli.run import run
+from chsink.cli.sql import sql
 from chsink.cli.state import state
 from chsink.cli.status import status
 from chsink.cli.validate import validate
@@ -93,6 +94,7 @@ app.command()(status)
 app.command()(jars)
 app.add_typer(mirror)
 app.add_typer(state)
+app.add_typer(sql)
 app.add_typer(dev)
 
 if __name__ == "__main__":

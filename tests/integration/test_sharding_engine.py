@@ -14,12 +14,24 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from chsink.clickhouse.distributed import distributed_tables
 from chsink.errors import ConfigError
 from chsink.notation.hash_functions import HASH_FUNCTIONS
 from chsink.sharding import Sharder
 from chsink.sharding.functions import FUNCTIONS
 from chsink.sharding.keytypes import parse_key_type
-from tests.support.shard_engine import CASES, SLOTS, WEIGHTS, Case, Engine, assigned, expression, layout
+from tests.support.shard_engine import (
+    CASES,
+    NAMING,
+    SLOTS,
+    WEIGHTS,
+    Case,
+    Engine,
+    a_job,
+    assigned,
+    expression,
+    layout,
+)
 
 VALUES = 20_000
 """Of each function, over all types that it takes."""
@@ -128,3 +140,18 @@ def test_same_rows_as_a_distributed_table(engine: Engine, name: str) -> None:
         shard = assigned(name, [case.type], [column], WEIGHTS)
         for number, rows in enumerate(engine.cut(expression(name), len(column))):
             assert rows == (shard == number).nonzero()[0].tolist(), case
+
+
+@pytest.mark.parametrize(("name", "columns"), [("cityHash64", 2), ("none", 1), ("rand", 0)])
+def test_the_printed_distributed_table(engine: Engine, name: str, columns: int) -> None:
+    """What `chsink sql distributed` prints works as it stands: the cluster is this engine's own."""
+    types = ["UInt32", "String"]
+    rows = [pa.array(range(400), pa.uint32()), pa.array([b"x" * (row % 9) for row in range(400)], pa.binary())]
+    engine.fill(types, rows)
+    statement = distributed_tables(a_job(name, ["k0", "k1"][:columns]), replace(NAMING, suffix="_all"))
+    assert statement.startswith("CREATE TABLE `d`.`t_all` AS `d`.`t`\nENGINE = Distributed('three', 'd', 't', ")
+    cut = engine.cut_through(statement.replace("`t_all`", "`cut`").rstrip(";"), 400)
+    assert sorted(row for part in cut for row in part) == list(range(400))
+    if columns:
+        shard = assigned(name, types[:columns], rows[:columns], WEIGHTS)
+        assert cut == [(shard == number).nonzero()[0].tolist() for number in range(len(WEIGHTS))]

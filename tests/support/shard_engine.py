@@ -21,6 +21,8 @@ import numpy.typing as npt
 import pyarrow as pa
 from chdb import session
 
+from chsink.clickhouse.distributed import Naming, cluster_definition
+from chsink.config import Config
 from chsink.notation.hash_functions import HASH_FUNCTIONS
 from chsink.sharding import Layout, Shard, Sharder
 
@@ -170,17 +172,31 @@ CASES = [
 ]
 
 
+NAMING = Naming("three", ports=(1, 1))
+
+
+def a_job(hash_function: str = "xxHash64", shard_key: Sequence[str] = ("k0",)) -> Config:
+    """A job that writes `d.t` on the engine's three shards."""
+    endpoints = [
+        {"url": f"http://127.0.0.{number}:8123", "weight": weight} for number, weight in enumerate(WEIGHTS, start=1)
+    ]
+    clickhouse = {"endpoints": endpoints, "hash_function": hash_function, "shard_key": list(shard_key)}
+    return Config.from_mapping(
+        {
+            "sink": {"name": "s"},
+            "kafka": {"bootstrap": "localhost:9092"},
+            "route": [{"topic": "t", "table": "d.t"}],
+            "clickhouse": clickhouse,
+        }
+    )
+
+
 class Engine:
     """One embedded ClickHouse; each question fills a table of its own through an Arrow file."""
 
     def __init__(self, folder: Path) -> None:
-        replicas = "".join(
-            f"<shard><weight>{weight}</weight><replica><host>127.0.0.{number}</host><port>1</port></replica></shard>"
-            for number, weight in enumerate(WEIGHTS, start=1)
-        )
         config = folder / "config.xml"
-        cluster = f"<three>{replicas}</three>"
-        config.write_text(f"<clickhouse><remote_servers>{cluster}</remote_servers></clickhouse>")
+        config.write_text(cluster_definition(a_job(), NAMING))
         self.data = folder / "data"
         self.wire = folder / "rows.arrow"
         self.session = session.Session(f"{self.data}?config-file={config}")
@@ -227,11 +243,24 @@ class Engine:
     def cut(self, expression: str, rows: int) -> list[list[int]]:
         """Of the first rows of `d.t`, those that a `Distributed` table sends to each shard, ascending."""
         self._insert_through(expression, rows)
+        return self._files()
+
+    def _files(self) -> list[list[int]]:
         ((path,),) = self.query("SELECT data_paths[1] FROM system.tables WHERE database = 'd' AND name = 'cut'")
-        return [self._sent(Path(path) / f"shard{number}_replica1") for number in range(1, len(WEIGHTS) + 1)]
+        return [self._sent(Path(path) / f"shard{number}_all_replicas") for number in range(1, len(WEIGHTS) + 1)]
 
     def _insert_through(self, expression: str, rows: int = 1) -> None:
         self.query(f"CREATE OR REPLACE TABLE d.cut AS d.t ENGINE = Distributed(three, d, nowhere, {expression})")
+        self._insert(rows)
+
+    def cut_through(self, statement: str, rows: int) -> list[list[int]]:
+        """The same for a `Distributed` table over `d.t` that this statement creates as `d.cut`."""
+        self.query("DROP TABLE IF EXISTS d.cut")
+        self.query(statement)
+        self._insert(rows)
+        return self._files()
+
+    def _insert(self, rows: int) -> None:
         self.query("SYSTEM STOP DISTRIBUTED SENDS d.cut")
         self.query(f"INSERT INTO d.cut SELECT * FROM d.t WHERE row < {rows} SETTINGS distributed_foreground_insert = 0")
 

@@ -1,0 +1,70 @@
+"""``chsink sql``: SQL that belongs to a job, made from its job file.  Nothing is connected and nothing is run."""
+
+from __future__ import annotations
+
+import re
+import sys
+from typing import Annotated
+
+import typer
+
+from chsink.cli.options import DEFAULT_CONFIG, ConfigOption, SetOption, load_config
+from chsink.cli.output import Commands, JsonOption, print_json
+
+sql = typer.Typer(
+    name="sql",
+    cls=Commands,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich" if sys.stdout.isatty() else None,
+    help="Print SQL that belongs to a job. Nothing is run.",
+)
+
+
+@sql.callback()
+def _group() -> None:
+    """Keep `distributed` a command of its own."""
+
+
+def _plain(name: str) -> str:
+    """The name becomes an XML element."""
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_.-]*", name):
+        raise typer.BadParameter("use ASCII letters, digits, and _ . - only; begin with a letter or _")
+    return name
+
+
+@sql.command()
+def distributed(  # noqa: PLR0917 - options of a command
+    config: ConfigOption = DEFAULT_CONFIG,
+    assignments: SetOption = None,
+    cluster: Annotated[str, typer.Option(help="Name of the cluster.", callback=_plain)] = "chsink",
+    suffix: Annotated[str, typer.Option(help="What to append to a table's name.")] = "_all",
+    port: Annotated[int, typer.Option(help="Native port of the servers.", min=1, max=65_535)] = 9000,
+    secure_port: Annotated[int, typer.Option(help="Native port with TLS, for https:// endpoints.", min=1)] = 9440,
+    xml: Annotated[bool, typer.Option("--xml", help="Print only the cluster definition.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Print the Distributed tables that read what the job writes, and the cluster definition that they need.
+
+    The cluster has the shards of the job file, in its order and with its weights. The sharding expression is the one
+    by which chsink chooses a shard. So `optimize_skip_unused_shards` finds the rows.
+
+    \b
+    chsink sql distributed -c job.toml
+    chsink sql distributed -c job.toml --cluster shop --suffix _everywhere
+    chsink sql distributed -c job.toml --xml > /etc/clickhouse-server/config.d/chsink.xml
+    """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
+    from chsink.clickhouse.distributed import Naming, cluster_definition, distributed_tables
+
+    loaded = load_config(config, assignments)
+    naming = Naming(cluster, suffix, (port, secure_port))
+    tables, definition = distributed_tables(loaded, naming), cluster_definition(loaded, naming)
+    if as_json:
+        print_json({"sql": tables, "cluster": definition})
+        return
+    if xml:
+        typer.echo(definition)
+        return
+    typer.echo(f"-- Run this on each server that you query:\n{tables}\n")
+    typer.echo(f"-- The cluster, as config.d/{cluster}.xml of these servers (--xml prints only this):")
+    typer.echo("\n".join(f"-- {line}" for line in definition.splitlines()))

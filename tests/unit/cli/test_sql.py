@@ -1,0 +1,64 @@
+"""``chsink sql distributed``: the tables and the cluster of a job file.  The engine tests run what it prints."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from chsink.cli.main import app
+
+JOB = """
+sink = { name = "s" }
+kafka = { bootstrap = "localhost:9092" }
+route = [{ topic = "o", table = "shop.orders" }, { topic = "p", table = "shop.orders" }, { topic = "c", table = "c" }]
+[clickhouse]
+endpoints = [{ url = "http://one:8123", weight = 2, replicas = ["http://one-b:8123"] }, "https://two:8443"]
+shard_key = ["_kafka_key"]
+hash_function = "cityHash64"
+"""
+ONE = JOB.replace(', "https://two:8443"', "").replace('shard_key = ["_kafka_key"]', "")
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Path:
+    path = tmp_path / "job.toml"
+    path.write_text(JOB, encoding="utf-8")
+    return path
+
+
+def run(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(app, ["sql", "distributed", *map(str, arguments)])
+
+
+def test_one_statement_for_each_table(job: Path) -> None:
+    printed = run("-c", job, "--cluster", "shop", "--suffix", "_everywhere").stdout
+    assert printed.count("CREATE TABLE") == 2
+    assert "CREATE TABLE `shop`.`orders_everywhere` AS `shop`.`orders`\n" in printed
+    assert "ENGINE = Distributed('shop', 'default', 'c', cityHash64(`_kafka_key`));" in printed
+    assert "-- If default.c has no column _kafka_key, write rand() instead of the expression.\n" in printed
+
+
+def test_the_cluster_has_the_jobs_shards(job: Path) -> None:
+    root = ET.fromstring(run("-c", job, "--xml", "--port", "9001").stdout)
+    shards = root.findall("remote_servers/chsink/shard")
+    assert [shard.findtext("weight") for shard in shards] == ["2", "1"]
+    replicas = [[{f.tag: f.text for f in replica} for replica in shard.findall("replica")] for shard in shards]
+    assert replicas == [
+        [{"host": "one", "port": "9001"}, {"host": "one-b", "port": "9001"}],
+        [{"host": "two", "port": "9440", "secure": "1"}],
+    ]
+
+
+def test_one_shard_needs_no_expression(job: Path) -> None:
+    job.write_text(ONE, encoding="utf-8")
+    answer = json.loads(run("-c", job, "--json").stdout)
+    assert "ENGINE = Distributed('chsink', 'shop', 'orders');" in answer["sql"]
+    assert answer["cluster"].startswith("<clickhouse>")
+
+
+def test_a_cluster_name_that_xml_cannot_hold(job: Path) -> None:
+    assert run("-c", job, "--cluster", "a b").exit_code == 2
