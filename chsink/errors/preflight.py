@@ -520,6 +520,14 @@ CHECKPOINT_NOT_CHECKED = Entry(
     "only Spark can read checkpoint {checkpoint}",
     "no action needed: chsink run checks it at start",
 )
+DISTRIBUTED_DIFFERS = Entry(
+    "DISTRIBUTED_DIFFERS",
+    "CHS-241",
+    PreflightError,
+    "{distributed} at {url} cuts rows by {theirs}, but chsink cuts them by {ours}",
+    "create it as `chsink sql distributed` prints it; until then, do not query it with optimize_skip_unused_shards, "
+    "and do not insert through it",
+)
 ENGINE_COMBINES = Entry(
     "ENGINE_COMBINES",
     "CHS-240",

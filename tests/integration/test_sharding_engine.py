@@ -7,14 +7,19 @@ let a `Distributed` table cut an insert by itself.  ``make chaos`` does that wit
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
+from chsink.clickhouse.checks.distributed import distributed_findings
 from chsink.clickhouse.distributed import distributed_tables
+from chsink.clickhouse.shards import ShardTable
+from chsink.clickhouse.table import TargetTable
 from chsink.errors import ConfigError
 from chsink.notation.hash_functions import HASH_FUNCTIONS
 from chsink.sharding import Sharder
@@ -140,6 +145,44 @@ def test_same_rows_as_a_distributed_table(engine: Engine, name: str) -> None:
         shard = assigned(name, [case.type], [column], WEIGHTS)
         for number, rows in enumerate(engine.cut(expression(name), len(column))):
             assert rows == (shard == number).nonzero()[0].tolist(), case
+
+
+class Asked:
+    """The engine as :class:`chsink.ports.Queries`."""
+
+    url = "http://one"
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+
+    def query(self, sql: str, parameters: Mapping[str, Any] | None = None) -> list[tuple[Any, ...]]:
+        answer = self.engine.session.query(sql, "JSONCompact", params=dict(parameters or {}))
+        return [tuple(row) for row in json.loads(str(answer))["data"]]
+
+
+@pytest.mark.parametrize(
+    ("how", "theirs"),
+    [
+        ("Distributed(three, d, t)", None),
+        ("Distributed(three, d, t, rand())", None),
+        ("Distributed(three, d, other, intHash64(k0))", None),
+        ("Distributed(three, d, t, cityHash64(k0, k1))", None),
+        ("Distributed(three, d, t, cityHash64(`k0`,k1), 'default')", None),
+        ("Distributed(three, d, t, cityHash64(k0, k1)) SETTINGS fsync_after_insert = 1", None),
+        ("Distributed(three, d, t, cityHash64(k1, k0))", "cityHash64(k1, k0) over shards of weights 2, 1, 5"),
+        ("Distributed(three, d, t, k0)", "k0 over shards of weights 2, 1, 5"),
+        ("Distributed(one, d, t, cityHash64(k0, k1))", "cityHash64(k0, k1) over shards of weights 1"),
+    ],
+)
+def test_a_distributed_table_that_cuts_otherwise(engine: Engine, how: str, theirs: str | None) -> None:
+    engine.fill(["UInt32", "String"], [pa.array([1], pa.uint32()), pa.array([b"a"])])
+    engine.query(f"CREATE OR REPLACE TABLE d.cut AS d.t ENGINE = {how}")
+    table = TargetTable("d", "t", "uuid", "MergeTree", (), "", False, {}, "UTC")
+    expression = HASH_FUNCTIONS["cityHash64"].expression(["k0", "k1"])
+    found = list(distributed_findings(ShardTable(Asked(engine), table), expression, WEIGHTS))
+    ours = "cityHash64(k0, k1) over shards of weights 2, 1, 5"
+    said = [f"d.cut at http://one cuts rows by {theirs}, but chsink cuts them by {ours}"] if theirs else []
+    assert [(f.id, str(f.severity), f.sentence) for f in found] == [("CHS-241", "warning", text) for text in said]
 
 
 @pytest.mark.parametrize(("name", "columns"), [("cityHash64", 2), ("none", 1), ("rand", 0)])

@@ -196,7 +196,9 @@ class Engine:
 
     def __init__(self, folder: Path) -> None:
         config = folder / "config.xml"
-        config.write_text(cluster_definition(a_job(), NAMING))
+        one = "<one><shard><replica><host>127.0.0.9</host><port>1</port></replica></shard></one>"
+        text = cluster_definition(a_job(), NAMING).replace("</remote_servers>", f"{one}</remote_servers>")
+        config.write_text(text)
         self.data = folder / "data"
         self.wire = folder / "rows.arrow"
         self.session = session.Session(f"{self.data}?config-file={config}")

@@ -10,6 +10,7 @@ from functools import partial
 
 from chsink.clickhouse.checks import rules, servers
 from chsink.clickhouse.checks.columns import column_findings
+from chsink.clickhouse.checks.distributed import distributed_findings
 from chsink.clickhouse.checks.existing_rows import existing_rows_findings
 from chsink.clickhouse.checks.records import in_doubt_findings, layout_findings
 from chsink.clickhouse.checks.rules import Load, Replication
@@ -17,6 +18,7 @@ from chsink.clickhouse.checks.tables import target_findings
 from chsink.clickhouse.client import ClickHouseClient
 from chsink.clickhouse.cluster import Cluster
 from chsink.clickhouse.dedup_mark import usable_blocks
+from chsink.clickhouse.distributed import sharding_expression
 from chsink.clickhouse.landing import decoder
 from chsink.clickhouse.shards import RoutedTable, ShardTable
 from chsink.clickhouse.writer import bounded
@@ -124,8 +126,12 @@ class ClickHouseChecks:
             return
         layout = self._cluster.layout(route)
         yield from guarded(target.name, lambda: column_findings(target, layout, self._written.get(route.topic)))
+        expression = sharding_expression(self._config, route)
         for shard in target.shards:
             yield from guarded(shard.url, partial(self._table, target, shard))
+            if expression is not None:
+                weights = [endpoint.weight for endpoint in self._config.clickhouse.endpoints]
+                yield from guarded(shard.url, partial(distributed_findings, shard, expression, weights))
 
     def _table(self, target: RoutedTable, shard: ShardTable) -> Iterator[Finding]:
         """One target table on one shard."""

@@ -12,19 +12,21 @@ import pytest
 from pyspark.sql import SparkSession
 
 from chsink.embedded.stack import Stack
+from chsink.errors import UnavailableError
 from tests.integration.job.conftest import MakeJob
+from tests.integration.job.faults import Failpoints
 from tests.support.job import Job, select
 
 WEIGHTS = (3, 1, 2)
 
 
-def on_its_shard(job: Job, topic: str, hashed: str) -> None:
-    """Each shard holds rows of the topic's table, and only those whose slot is its own."""
+def on_its_shard(job: Job, topic: str, hashed: str, where: str = "1") -> None:
+    """Each shard holds rows of the topic's table, and only those whose slot is its own; of those ``where`` selects."""
     total = sum(WEIGHTS)
     for url, end, weight in zip(job.shards, accumulate(WEIGHTS), WEIGHTS, strict=True):
         slot = f"{hashed} % {total}"
         inside = f"{slot} >= {end - weight} AND {slot} < {end}"
-        counted = f"SELECT countIf({inside}), countIf(NOT ({inside})) FROM {job.tables[topic]} FORMAT TSV"
+        counted = f"SELECT countIf({inside}), countIf(NOT ({inside})) FROM {job.tables[topic]} WHERE {where} FORMAT TSV"
         right, wrong = map(int, select(url, counted).split())
         assert right > 0 and wrong == 0, (url, right, wrong)
 
@@ -87,3 +89,25 @@ def test_the_records_key_chooses_the_shard_of_a_table_without_it(make_job: MakeJ
     job.drain(spark)
     job.check()
     on_its_shard(job, job.topic, "cityHash64(text)")
+
+
+def test_the_sharding_changes_while_a_range_is_in_doubt(
+    make_job: MakeJob, spark: SparkSession, failpoints: Failpoints
+) -> None:
+    """The range is settled by the layout under which its rows were sent; what comes after goes by the new one."""
+    job = make_job(partitions=1, shards=3, weights=WEIGHTS, shard_key=["id"], settings={"clickhouse.chunk_offsets": 20})
+    job.send(0, 60)
+    failpoints.arm("driver.before_after=fail")
+    with pytest.raises(UnavailableError, match="CHS-708"):
+        job.drain(spark)
+    failpoints.assert_fired("driver.before_after")
+    failpoints.disarm()
+    assert job.in_doubt() == {0}
+    changed = {"clickhouse.hash_function": "sipHash64", "clickhouse.shard_key": '["text", "id"]'}
+    job.settings = {**job.settings, **changed}
+    job.drain(spark)
+    job.send(0, 60)
+    job.drain(spark)
+    job.check()
+    on_its_shard(job, job.topic, "xxHash64(id)", "_kafka_offset < 60")
+    on_its_shard(job, job.topic, "sipHash64(text, id)", "_kafka_offset >= 60")
