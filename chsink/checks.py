@@ -5,6 +5,9 @@ from __future__ import annotations
 import uuid
 from collections.abc import Collection, Iterator
 from functools import partial
+from typing import TYPE_CHECKING
+
+import structlog
 
 from chsink.batch.ledger import read_owner, read_records
 from chsink.clickhouse.checks.examine import ClickHouseChecks, Records, Written
@@ -20,6 +23,9 @@ from chsink.state.checks import needed_grants, store_findings
 from chsink.state.keepermap import KeeperMapStore
 from chsink.statemachine.records import Phase
 from chsink.versions import package_findings
+
+if TYPE_CHECKING:
+    from chsink.mirror.opening import Mirror
 
 
 def all_findings(services: Services, written: Written | None = None) -> Iterator[Finding]:
@@ -51,6 +57,28 @@ def check_start(services: Services, stream: StreamShape) -> None:
     targets = services.clickhouse.targets.values()
     written = {t.topic: stream.columns for t in targets if not reads_value(t.table.insertable, stream)}
     stop_at_errors(all_findings(services, written), services.log)
+
+
+def mirror_findings(services: Services) -> Iterator[Finding]:
+    """Every check of the Iceberg mirror, if it is enabled.  Its own start makes them: it never holds up ClickHouse."""
+    if services.config.mirror.enabled:
+        yield from guarded("the Iceberg mirror", partial(_mirror, services))
+
+
+def check_mirror(mirror: Mirror, log: structlog.typing.FilteringBoundLogger) -> None:
+    """The checks of the mirror's start.  Logs warnings; raises the first error, after logging the others."""
+    from chsink.mirror.checks import findings_of
+
+    stop_at_errors(findings_of(mirror), log)
+
+
+def _mirror(services: Services) -> Iterator[Finding]:
+    from chsink.mirror.package import check_installed
+
+    check_installed()
+    from chsink.mirror import checks  # needs the packages
+
+    return checks.mirror_findings(services.config, services.kafka)
 
 
 def _store(services: Services, clickhouse_answers: bool) -> Iterator[Finding]:

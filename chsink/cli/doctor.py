@@ -67,7 +67,7 @@ def doctor(
 
 
 def _examine(config: Config, sample: int | None) -> Iterator[Finding]:
-    from chsink.checks import all_findings
+    from chsink.checks import all_findings, mirror_findings
     from chsink.connect import connected
     from chsink.findings import guarded
     from chsink.observe.logs import configure
@@ -77,6 +77,7 @@ def _examine(config: Config, sample: int | None) -> Iterator[Finding]:
     yield from guarded("Java", java_findings)
     with connected(config) as services:
         yield from all_findings(services)
+        yield from mirror_findings(services)
         yield from configured_checkpoint_findings(services)
         if sample is not None:
             from chsink.sample import sample_findings

@@ -5,15 +5,16 @@ from __future__ import annotations
 import time
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
 from chsink.cli.options import DEFAULT_CONFIG, ConfigOption, SetOption, load_config, log_format
 from chsink.cli.output import JsonOption, print_json, print_table, report_to_log
 from chsink.cli.run import ErrorJsonOption, JarsOption, run_on_spark
+from chsink.config import Config
 
-mirror = typer.Typer(name="mirror", help="The Iceberg mirror: run it alone, and show how far it is.")
+mirror = typer.Typer(name="mirror", help="The Iceberg mirror: run it alone, show its progress, decide after a halt.")
 
 
 @mirror.command()
@@ -82,21 +83,89 @@ def status(
             typer.echo(f"{table['table']}: {table['problem']}", err=True)
 
 
+@mirror.command()
+def resolve(  # noqa: PLR0917 - arguments and options of a command
+    tables: Annotated[list[str], typer.Argument(help="Iceberg tables of [[mirror.route]].", metavar="TABLE...")],
+    reread: Annotated[
+        bool, typer.Option("--reread", help="Land the records that the table lacks, as far as Kafka still holds them.")
+    ] = False,
+    skip: Annotated[bool, typer.Option("--skip", help="Continue without the records that the table lacks.")] = False,
+    config: ConfigOption = DEFAULT_CONFIG,
+    assignments: SetOption = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Decide how the mirror continues with a table that was rolled back, created again, or is new for its topic.
+
+    \b
+    chsink mirror resolve shop.orders --reread    read again what the table lacks
+    chsink mirror resolve shop.orders --skip      go on without it
+
+    Stop the mirror first. A mirror that still runs is fenced.
+
+    --reread continues where the table's own snapshots end. It is refused where they do not tell which rows the mirror
+    wrote, because records could land twice. --skip leaves out what was rolled back; in a table that is new for its
+    topic, it lands only records that were not read yet.
+    """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
+    if reread == skip:
+        raise typer.BadParameter("pass one of --reread, --skip")
+    if as_json and not yes:
+        raise typer.BadParameter("--json needs --yes: a program cannot be asked")
+    loaded = _quiet(config, assignments)
+    unknown = sorted(set(tables) - set(loaded.mirror.tables))
+    if unknown:
+        raise typer.BadParameter(f"no [[mirror.route]] names {', '.join(unknown)}")
+
+    _carry_out(loaded, tables, "reread" if reread else "skip", yes=yes, as_json=as_json)
+
+
+def _carry_out(config: Config, tables: list[str], choice: str, *, yes: bool, as_json: bool) -> None:
+    """Show what the choice does, ask, and do it."""
+    from chsink.kafka.admin import open_admin
+    from chsink.mirror.failures import as_error
+    from chsink.mirror.opening import open_mirror
+    from chsink.mirror.resolve import carry_out, decide
+    from chsink.statemachine.commit.resolve import Choice
+
+    opened = open_mirror(config, open_admin(config))
+    try:
+        decision = decide(opened.names, {name: opened.targets[name] for name in tables}, opened.kafka, Choice(choice))
+        if not as_json:
+            rows = [[str(cell) for cell in change.as_dict().values()] for change in decision.changes]
+            print_table(("table", "topic", "partition", "held_until", "continues_at", "read_again"), rows)
+        if not yes:
+            typer.confirm("Do it?", abort=True)
+        carry_out(opened.names, decision)
+    except Exception as error:
+        known = as_error(error, opened.names)
+        if known is None:
+            raise
+        raise known from error
+    if as_json:
+        print_json({"decided": choice, "changes": [change.as_dict() for change in decision.changes]})
+
+
 def mirror_status(config: Path, assignments: list[str] | None) -> dict[str, Any]:
     """The status as one JSON object."""
-    from chsink.mirror.package import check_installed
-
-    loaded = load_config(config, assignments)
-    loaded.required_mirror()
-    check_installed()
+    loaded = _quiet(config, assignments)
 
     from chsink.kafka.admin import open_admin
     from chsink.mirror.status import status_of
-    from chsink.observe.logs import configure
 
-    configure(loaded.observe.log_format, "error")
     found = status_of(loaded, open_admin(loaded), time.time_ns() // 1_000_000).as_dict()
     if found["owner"] is not None:
         since = datetime.fromtimestamp(found["owner"].pop("since_ms") / 1000, UTC)
         found["owner"]["since"] = since.isoformat(timespec="seconds")
     return {"sink": loaded.sink.name, **found}
+
+
+def _quiet(config: Path, assignments: list[str] | None) -> Config:
+    """The configuration of a command that prints its answer: it has a mirror, whose packages are installed."""
+    from chsink.mirror.package import check_installed
+    from chsink.observe.logs import configure
+
+    loaded = load_config(config, assignments)
+    loaded.required_mirror()
+    check_installed()
+    configure(loaded.observe.log_format, "error")
+    return loaded

@@ -538,7 +538,7 @@ ENGINE_COMBINES = Entry(
     "materialized view fill the other table",
 )
 
-# --- CHS-250 to CHS-259: the Iceberg mirror
+# --- CHS-250 to CHS-262: the Iceberg mirror
 
 MIRROR_RIGHT_MISSING = Entry(
     "MIRROR_RIGHT_MISSING",
@@ -555,4 +555,87 @@ MIRROR_EVENT_TOO_LARGE = Entry(
     "an event is larger than a message of the control topic {topic} may be",
     'set max.message.bytes of {topic} to 1048588 or more, and remove "message.max.bytes" from [kafka.client_options] '
     "and max.request.size from [kafka.options] if they are smaller; then start again",
+)
+MIRROR_CONTROL_COMPACTED = Entry(
+    "MIRROR_CONTROL_COMPACTED",
+    "CHS-252",
+    PreflightError,
+    "the control topic {topic} has cleanup.policy={policy}: compaction removes events that are still needed",
+    "set its cleanup.policy to delete, or name another topic in mirror.control_topic",
+    ok="control topic {topic}: {partitions} partitions, events are kept {kept}",
+)
+MIRROR_CONTROL_SHORT = Entry(
+    "MIRROR_CONTROL_SHORT",
+    "CHS-253",
+    PreflightError,
+    "the control topic {topic} keeps events {kept}; what it deletes while the mirror is down has to be read from the "
+    "source topics again, and the mirror halts if they no longer hold it",
+    "set its retention.ms to {advised} or more and its retention.bytes to -1",
+)
+MIRROR_CONTROL_SMALL = Entry(
+    "MIRROR_CONTROL_SMALL",
+    "CHS-254",
+    PreflightError,
+    "the control topic {topic} has max.message.bytes={limit}, which is too small for an event",
+    "set its max.message.bytes to 1048588 or more",
+)
+MIRROR_CONTROL_ONE_COPY = Entry(
+    "MIRROR_CONTROL_ONE_COPY",
+    "CHS-255",
+    PreflightError,
+    "the control topic {topic} has one replica on a cluster of {brokers} brokers: without this broker the mirror stops",
+    "raise its replication factor with kafka-reassign-partitions.sh",
+)
+MIRROR_CONTROL_NOT_MADE = Entry(
+    "MIRROR_CONTROL_NOT_MADE",
+    "CHS-256",
+    PreflightError,
+    "Kafka refused to create the control topic {topic}: {reason}",
+    "create it: kafka-topics.sh --bootstrap-server BROKER --create --topic {topic} --partitions 4 "
+    "--config cleanup.policy=delete --config retention.ms=2592000000",
+    ok="control topic {topic} does not exist yet: the first start creates it",
+)
+MIRROR_GROUP_TAKEN = Entry(
+    "MIRROR_GROUP_TAKEN",
+    "CHS-257",
+    PreflightError,
+    "another program consumes as group {group}, which belongs to the mirror: {members}",
+    "give that program another group.id, or this sink another name",
+    ok="nobody else uses the groups of the mirror, {group} and {group}-control",
+)
+MIRROR_TABLE_PARTITIONED = Entry(
+    "MIRROR_TABLE_PARTITIONED",
+    "CHS-258",
+    PreflightError,
+    "Iceberg table {table} is partitioned by {fields}",
+    "name an unpartitioned table in [[mirror.route]]: the mirror writes no other",
+)
+MIRROR_TABLE_VERSION = Entry(
+    "MIRROR_TABLE_VERSION",
+    "CHS-259",
+    PreflightError,
+    "Iceberg table {table} has format version {version}",
+    "name a table of format version 2 in [[mirror.route]]: the mirror writes no other",
+)
+MIRROR_TABLE_FORMAT = Entry(
+    "MIRROR_TABLE_FORMAT",
+    "CHS-260",
+    PreflightError,
+    "Iceberg table {table} has write.format.default={format}",
+    "set write.format.default to parquet: the mirror writes no other format",
+)
+MIRROR_TABLE_COLUMNS = Entry(
+    "MIRROR_TABLE_COLUMNS",
+    "CHS-261",
+    PreflightError,
+    "Iceberg table {table} has columns that the mirror cannot fill: {columns}",
+    "change their types (docs/mirror.md lists the supported ones), or name another table in [[mirror.route]]",
+)
+MIRROR_NO_TABLE = Entry(
+    "MIRROR_NO_TABLE",
+    "CHS-262",
+    PreflightError,
+    "Iceberg table {table} does not exist in catalog {catalog}",
+    "create it, or correct [[mirror.route]]; if it existed before, see CHS-343",
+    ok="Iceberg table {table}: {columns} columns, format version 2, Parquet, unpartitioned",
 )

@@ -70,9 +70,14 @@ def refused(error: Exception, names: Names) -> ChsinkError | None:
     """What Kafka does not allow, or an event that is too large for it; None for anything else."""
     cause = error.__cause__
     code = cause.args[0].code() if isinstance(cause, KafkaException) else None
-    if code in RIGHTS:
-        what, acl = (text.format(group=names.group, topic=names.topic) for text in RIGHTS[code])
-        return preflight.MIRROR_RIGHT_MISSING(what=what, acl=acl)
     if code in TOO_LARGE:
         return preflight.MIRROR_EVENT_TOO_LARGE(topic=names.topic)
-    return None
+    return None if code is None else right_missing(code, names)
+
+
+def right_missing(code: int, names: Names) -> ChsinkError | None:
+    """The error that names the ACL which Kafka misses; None for any other answer of Kafka."""
+    if code not in RIGHTS:
+        return None
+    what, acl = (text.format(group=names.group, topic=names.topic) for text in RIGHTS[code])
+    return preflight.MIRROR_RIGHT_MISSING(what=what, acl=acl)

@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
 from pyiceberg.catalog import Catalog, load_catalog
 
 from chsink.config import Config
@@ -63,13 +60,6 @@ class Mirror:
         return TableWork(target.reference, table.metadata, table.io, TableColumns(table.schema()))
 
 
-def opened(config: Config, kafka: Source) -> Mirror:
-    """The mirror of a configuration, with its control topic.  Raises ChsinkError."""
-    mirror = open_mirror(config, kafka)
-    ensure_control_topic(mirror.names)
-    return mirror
-
-
 def open_mirror(config: Config, kafka: Source) -> Mirror:
     """The mirror of a configuration.  Connects to the catalog; raises UnavailableError CHS-715."""
     mirror = config.mirror
@@ -91,20 +81,6 @@ def open_mirror(config: Config, kafka: Source) -> Mirror:
     }
     pace = Pace(int(mirror.interval_s * 1000), int(mirror.timeout_s * 1000), mirror.max_buffered_files)
     return Mirror(config, kafka, names, pace, catalog, targets)
-
-
-def ensure_control_topic(names: Names) -> None:
-    """Create the control topic if it does not exist."""
-    admin = AdminClient(dict(names.options))
-    topic = NewTopic(names.topic, 1, config={"cleanup.policy": "delete", "retention.ms": str(30 * 86_400_000)})
-    for future in admin.create_topics([topic], request_timeout=names.timeout_s).values():
-        try:
-            future.result()
-        except KafkaException as error:
-            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                raise services.KAFKA_UNAVAILABLE(
-                    bootstrap=names.options["bootstrap.servers"], reason=error.args[0].str()
-                ) from error
 
 
 def names_of(config: Config) -> Names:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from chsink.errors import halts, services
 from chsink.mirror.control import Names
@@ -29,6 +30,18 @@ class Change:
     before: Link | None
     after: Link
     handed_over: int | None
+
+    def as_dict(self) -> dict[str, Any]:
+        """For a person or a program."""
+        again = self.read_again
+        return {
+            "table": self.table,
+            "topic": self.tp.topic,
+            "partition": self.tp.partition,
+            "held_until": None if self.before is None else self.before.until,
+            "continues_at": self.after.until,
+            "read_again": None if again is None else str(again),
+        }
 
     @property
     def read_again(self) -> OffsetRange | None:

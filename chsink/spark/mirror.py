@@ -21,6 +21,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from chsink.batch.loop import BatchLoop
 from chsink.batch.model import Ack, total
+from chsink.checks import check_mirror
 from chsink.clock import SystemClock
 from chsink.config import Config
 from chsink.errors import ChsinkError
@@ -29,8 +30,9 @@ from chsink.kafka.admin import open_admin
 from chsink.mirror.coordination import Coordination
 from chsink.mirror.coordinator import Hole
 from chsink.mirror.lander import CHUNK_OFFSETS, MirrorLander, Share
-from chsink.mirror.opening import Mirror, opened
+from chsink.mirror.opening import Mirror, open_mirror
 from chsink.mirror.status import read_status
+from chsink.mirror.topic import ensure_control_topic
 from chsink.observe.logs import configure, logger
 from chsink.observe.metrics import MirrorMetrics, serve
 from chsink.observe.skipped import SkipReport
@@ -77,7 +79,9 @@ class MirrorRun:
         metrics: MirrorMetrics | None = None,
     ) -> None:
         self._config, self._spark, self._log, self._metrics = config, spark, log, metrics
-        self._mirror: Mirror = opened(config, open_admin(config))
+        self._mirror: Mirror = open_mirror(config, open_admin(config))
+        check_mirror(self._mirror, log)
+        ensure_control_topic(self._mirror.names)
         self._closing = ExitStack()
         self._coordination = Coordination(self._mirror, self._reread, SystemClock(), log, self._measure)
         self._closing.callback(self._coordination.close)

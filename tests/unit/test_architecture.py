@@ -73,6 +73,7 @@ ROOMS: dict[str, set[str]] = {
         "chsink.doctor",
         "chsink.formats",
         "chsink.kafka",
+        "chsink.mirror",
         "chsink.state",
         "chsink.versions",
     },

@@ -91,6 +91,36 @@ class Bench:
         """Opened once more, as another process would."""
         return SqlCatalog("lake", uri=f"sqlite:///{self.folder}/catalog.db", warehouse=f"file://{self.folder}/lake")
 
+    def job_file(self) -> Path:
+        """The same mirror as a user writes it."""
+        job = self.folder / "job.toml"
+        routes = "".join(f'[[mirror.route]]\ntopic = "{self.topic}"\ntable = "shop.{name}"\n' for name in self.tables)
+        job.write_text(
+            f"""
+[sink]
+name = "{self.group.removeprefix("chsink-")}"
+checkpoint = "{self.folder}/checkpoint"
+[kafka]
+bootstrap = "{self.kafka.bootstrap}"
+[[route]]
+topic = "{self.topic}"
+table = "orders"
+[clickhouse]
+endpoints = "http://127.0.0.1:8123"
+user = "default"
+[mirror]
+enabled = true
+control_topic = "{self.control_topic}"
+[mirror.catalog]
+name = "lake"
+type = "sql"
+uri = "sqlite:///{self.folder}/catalog.db"
+warehouse = "file://{self.folder}/lake"
+{routes}""",
+            encoding="utf-8",
+        )
+        return job
+
     @property
     def admin(self) -> KafkaAdmin:
         return KafkaAdmin(self.names.options, timeout_s=20)

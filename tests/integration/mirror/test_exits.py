@@ -17,7 +17,9 @@ from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import AdminClient
 from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform
+from typer.testing import CliRunner
 
+from chsink.cli.main import app
 from chsink.errors import ChsinkError, halts
 from chsink.errors.entry import Entry
 from chsink.mirror.control import Sender
@@ -226,6 +228,21 @@ def test_a_table_whose_partition_spec_was_changed(make_bench: MakeBench) -> None
     assert {row["partition"] and row["partition"].get("by_id") for row in table(bench).inspect.files().to_pylist()} == {
         None
     }
+
+
+def test_the_command_that_messages_name(make_bench: MakeBench) -> None:
+    bench = make_bench(tables=("orders", "archive"))
+    coordinator = bench.coordinator()
+    for number in range(2):
+        land(bench, coordinator, number)
+    table(bench).manage_snapshots().rollback_to_snapshot(table(bench).snapshots()[0].snapshot_id).commit()
+    job = bench.job_file()
+    shown = CliRunner().invoke(app, ["mirror", "resolve", "shop.orders", "--reread", "-c", str(job)], input="y\n")
+    assert shown.exit_code == 0 and "[1, 2)" in shown.output, shown.output
+    again = CliRunner().invoke(app, ["mirror", "resolve", "shop.orders", "--skip", "--yes", "--json", "-c", str(job)])
+    assert json.loads(again.output)["changes"][0]["continues_at"] == 1, again.output
+    for wrong in (["shop.orders"], ["shop.other", "--skip"], ["shop.orders", "--skip", "--reread"]):
+        assert CliRunner().invoke(app, ["mirror", "resolve", *wrong, "-c", str(job)]).exit_code == 2
 
 
 # --- Kafka -----------------------------------------------------------------------------------------------------------

@@ -150,6 +150,13 @@ def test_reserved_kafka_options_are_refused(problems: Problems, option: str) -> 
     assert found[f"kafka.options.{option}"].id == "CHS-105"
 
 
+@pytest.mark.parametrize("option", reserved()["kafka.client_options"])
+def test_reserved_client_options_are_refused(problems: Problems, option: str) -> None:
+    """Z-2: among them, what the mirror's promise hangs on."""
+    found = problems(f'[kafka.client_options]\n"{option}" = "x"')
+    assert found[f"kafka.client_options.{option}"].id == "CHS-105"
+
+
 def test_the_reason_of_min_partitions_is_told(problems: Problems) -> None:
     found = problems("[kafka.options]\nminPartitions = 8")
     reason = "it splits one topic-partition over several tasks, which breaks exactly-once delivery"

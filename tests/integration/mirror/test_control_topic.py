@@ -1,0 +1,125 @@
+"""The control topic is made or refused, and who may not use it is told which ACL is missing: on real brokers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._acl import AclBinding, AclOperation, AclPermissionType
+from confluent_kafka.admin._config import ConfigResource
+from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
+
+from chsink.config import load
+from chsink.embedded.kafka import EmbeddedKafka
+from chsink.errors import PreflightError, UnavailableError, preflight
+from chsink.findings import Finding, Severity
+from chsink.kafka.admin import open_admin
+from chsink.mirror.checks import mirror_findings
+from chsink.mirror.control import Names
+from chsink.mirror.failures import as_error
+from chsink.mirror.opening import open_mirror
+from chsink.mirror.topic import KEPT_MS, PARTITIONS, ensure_control_topic
+from tests.integration.mirror.bench import Bench
+
+pytestmark = pytest.mark.slow
+MakeBench = Callable[..., Bench]
+
+
+def findings(bench: Bench) -> list[Finding]:
+    """What ``chsink doctor`` says of the mirror."""
+    config = load(bench.job_file())
+    return list(mirror_findings(config, open_admin(config)))
+
+
+def problems(bench: Bench) -> list[Finding]:
+    return [f for f in findings(bench) if f.severity is not Severity.OK]
+
+
+def settings(names: Names) -> dict[str, str]:
+    client = AdminClient(dict(names.options))
+    [found] = client.describe_configs([ConfigResource(ConfigResource.Type.TOPIC, names.topic)]).values()
+    return {name: entry.value for name, entry in found.result().items()}
+
+
+def test_a_control_topic_that_is_missing_is_created(make_bench: MakeBench) -> None:
+    """E-1: a second start leaves it alone."""
+    bench = make_bench()
+    bench.kafka.delete_topic(bench.control_topic)
+    assert not problems(bench)
+    for _ in range(2):
+        ensure_control_topic(bench.names)
+    found = settings(bench.names)
+    assert (found["cleanup.policy"], found["retention.ms"]) == ("delete", str(KEPT_MS))
+    assert len(bench.admin.partitions([bench.control_topic])) == PARTITIONS
+    assert not problems(bench)
+
+
+def test_what_stands_in_the_way_is_named(make_bench: MakeBench) -> None:
+    """E-1, F-5, W-2: all of it at once."""
+    bench = make_bench(tables=("orders", "archive"))
+    bench.catalog().drop_table("shop.archive")
+    with bench.catalog().load_table("shop.orders").transaction() as change:
+        change.set_properties({"write.format.default": "orc"})
+    bench.kafka.delete_topic(bench.control_topic)
+    bench.kafka.create_topic(bench.control_topic, 1, {"cleanup.policy": "compact"})
+    foreign = Consumer({"bootstrap.servers": bench.kafka.bootstrap, "group.id": bench.group, "client.id": "somebody"})
+    foreign.subscribe([bench.topic])
+    for _ in range(100):
+        foreign.poll(0.1)
+        if foreign.assignment():
+            break
+    assert [(f.severity, f.id) for f in problems(bench)] == [
+        (Severity.ERROR, preflight.MIRROR_CONTROL_COMPACTED.id),
+        (Severity.ERROR, preflight.MIRROR_GROUP_TAKEN.id),
+        (Severity.ERROR, preflight.MIRROR_TABLE_FORMAT.id),
+        (Severity.ERROR, preflight.MIRROR_NO_TABLE.id),
+    ]
+    foreign.close()
+
+
+def test_a_catalog_that_is_away(make_bench: MakeBench) -> None:
+    bench = make_bench(tables=("orders", "archive"))
+    job = bench.job_file()
+    job.write_text(job.read_text().replace("catalog.db", "nowhere/catalog.db"))
+    config = load(job)
+    with pytest.raises(UnavailableError, match="CHS-715"):
+        open_mirror(config, open_admin(config))
+    [finding] = mirror_findings(config, open_admin(config))
+    assert (finding.severity, finding.id) == (Severity.ERROR, "CHS-715")
+
+
+@pytest.fixture
+def guarded(tmp_path: Path) -> Iterator[EmbeddedKafka]:
+    """A broker with ACLs: what none speaks of is allowed."""
+    properties = {
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "allow.everyone.if.no.acl.found": "true",
+    }
+    with EmbeddedKafka(tmp_path / "kafka", properties=properties) as kafka:
+        yield kafka
+
+
+def deny(bench: Bench, kind: ResourceType, name: str, pattern: ResourcePatternType) -> None:
+    client = AdminClient(dict(bench.names.options))
+    rule = AclBinding(kind, name, pattern, "User:ANONYMOUS", "*", AclOperation.ALL, AclPermissionType.DENY)
+    for future in client.create_acls([rule]).values():
+        future.result()
+
+
+def test_a_missing_right_is_named_with_its_acl(guarded: EmbeddedKafka, tmp_path: Path) -> None:
+    """On transactional ids, groups and the topic."""
+    bench = Bench(guarded, tmp_path)
+    assert not [f for f in problems(bench) if f.severity is Severity.ERROR]
+    deny(bench, ResourceType.TRANSACTIONAL_ID, bench.group, ResourcePatternType.PREFIXED)
+    with pytest.raises(Exception) as refused:  # noqa: PT011 - it becomes an error of the catalogue below
+        bench.coordinator()
+    error = as_error(refused.value, bench.names)
+    assert isinstance(error, PreflightError) and f"--transactional-id {bench.group}" in error.hint, refused.value
+    deny(bench, ResourceType.GROUP, bench.group, ResourcePatternType.PREFIXED)
+    assert [f.fix for f in problems(bench) if f.severity is Severity.ERROR and f"--group {bench.group}" in f.fix]
+    deny(bench, ResourceType.TOPIC, bench.control_topic, ResourcePatternType.LITERAL)
+    with pytest.raises(PreflightError, match=f"--operation Create --topic {bench.control_topic}"):
+        ensure_control_topic(bench.names)

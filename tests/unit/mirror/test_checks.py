@@ -1,0 +1,103 @@
+"""What the mirror does not write is refused by name; the control topic keeps what it needs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from pyiceberg.catalog import Catalog
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import ListType, LongType, NestedField, StringType
+
+from chsink.errors import preflight
+from chsink.errors.entry import Entry
+from chsink.findings import Severity
+from chsink.mirror.checks import table_findings
+from chsink.mirror.topic import KEPT_MS, Settings, settings_findings
+
+Open = Callable[[], Catalog]
+FLAT = Schema(NestedField(1, "id", LongType(), required=True), NestedField(2, "name", StringType()))
+NESTED = Schema(NestedField(1, "tags", ListType(2, StringType(), element_required=False)))
+BY_NAME = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "by_name"))
+SETTINGS = Settings(4, 3, 3, "delete", KEPT_MS, -1, 1_048_588)
+
+
+def test_a_table_that_the_mirror_can_write(open_catalog: Open) -> None:
+    table = open_catalog().create_table("shop.orders", FLAT, properties={"write.format.default": "PARQUET"})
+    [finding] = table_findings("shop.orders", table)
+    assert (finding.severity, finding.sentence) == (
+        Severity.OK,
+        "Iceberg table shop.orders: 2 columns, format version 2, Parquet, unpartitioned",
+    )
+
+
+@pytest.mark.parametrize(
+    ("made", "entry", "words"),
+    [
+        ({"partition_spec": BY_NAME}, preflight.MIRROR_TABLE_PARTITIONED, "by_name"),
+        ({"properties": {"format-version": "1"}}, preflight.MIRROR_TABLE_VERSION, "version 1"),
+        ({"properties": {"write.format.default": "orc"}}, preflight.MIRROR_TABLE_FORMAT, "orc"),
+        ({"properties": {"write.format.default": "avro"}}, preflight.MIRROR_TABLE_FORMAT, "avro"),
+        ({"schema": NESTED}, preflight.MIRROR_TABLE_COLUMNS, "tags: list<string>"),
+    ],
+)
+def test_a_table_that_is_beyond_the_mirror(open_catalog: Open, made: dict[str, Any], entry: Entry, words: str) -> None:
+    """W-2 and the limits."""
+    table = open_catalog().create_table("shop.orders", **{"schema": FLAT, **made})
+    [finding] = table_findings("shop.orders", table)
+    assert (finding.severity, finding.id) == (Severity.ERROR, entry.id)
+    assert words in finding.sentence
+
+
+@pytest.mark.parametrize(
+    ("settings", "severity", "entry", "words"),
+    [
+        (SETTINGS, Severity.OK, preflight.MIRROR_CONTROL_COMPACTED, "4 partitions, events are kept for 720 h"),
+        (replace(SETTINGS, retention_ms=-1), Severity.OK, preflight.MIRROR_CONTROL_COMPACTED, "for ever"),
+        (
+            replace(SETTINGS, cleanup_policy="compact,delete"),
+            Severity.ERROR,
+            preflight.MIRROR_CONTROL_COMPACTED,
+            "cleanup.policy=compact,delete",
+        ),
+        (
+            replace(SETTINGS, retention_ms=7 * 86_400_000),
+            Severity.WARNING,
+            preflight.MIRROR_CONTROL_SHORT,
+            "for 168 h",
+        ),
+        (
+            replace(SETTINGS, retention_bytes=10**9),
+            Severity.WARNING,
+            preflight.MIRROR_CONTROL_SHORT,
+            "1000000000 bytes",
+        ),
+    ],
+)
+def test_what_the_control_topic_keeps(settings: Settings, severity: Severity, entry: Entry, words: str) -> None:
+    """E-1."""
+    [finding] = settings_findings("control", settings)
+    assert (finding.severity, finding.id) == (severity, entry.id)
+    assert words in finding.sentence
+
+
+@pytest.mark.parametrize(
+    ("settings", "severity", "entry"),
+    [
+        (replace(SETTINGS, max_message_bytes=500_000), Severity.ERROR, preflight.MIRROR_CONTROL_SMALL),
+        (replace(SETTINGS, replicas=1), Severity.WARNING, preflight.MIRROR_CONTROL_ONE_COPY),
+    ],
+)
+def test_what_the_control_topic_lacks(settings: Settings, severity: Severity, entry: Entry) -> None:
+    """E-1: beside what it keeps."""
+    first, second = settings_findings("control", settings)
+    assert (first.severity, first.id, second.severity) == (severity, entry.id, Severity.OK)
+
+
+def test_one_replica_is_all_that_one_broker_has() -> None:
+    [finding] = settings_findings("control", replace(SETTINGS, replicas=1, brokers=1))
+    assert finding.severity is Severity.OK

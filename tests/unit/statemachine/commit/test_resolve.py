@@ -1,0 +1,98 @@
+"""What a person's decision makes of a chain: never a record twice."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from chsink.statemachine.commit.chain import Chain, Link, Snapshot, TableView, read_chain
+from chsink.statemachine.commit.resolve import Choice, Log, Resolved, resolved
+from chsink.statemachine.ranges import TopicPartition
+
+TP, OTHER = TopicPartition("t", 0), TopicPartition("t", 1)
+LOG = Log("id", 0, 20, 12)
+
+
+def chain(until: int, snapshot: int | None, sequence: int, topic_id: str = "id") -> Chain:
+    return Chain({TP: Link(topic_id, 2, until)}, "c", {0: until}, "", snapshot, sequence)
+
+
+def view(*lineage: Snapshot, stored: Chain | None = None, cut: bool = False) -> TableView:
+    return TableView("u", 0, lineage, cut, stored)
+
+
+FIRST, SECOND = Snapshot(1, 1, chain(5, None, 0)), Snapshot(2, 2, chain(9, None, 0))
+ROLLED_BACK = view(FIRST, stored=chain(9, 2, 2))
+
+
+def of(found: TableView, choice: Choice, **log: Any) -> Resolved:
+    decided = resolved(found, {TP: replace(LOG, **log)}, choice)
+    assert decided is not None
+    after = replace(found, stored=decided.chain, origins={})
+    assert read_chain(after).chain == decided.chain, "the next start goes on"
+    return decided
+
+
+@pytest.mark.parametrize(
+    ("choice", "start", "link"),
+    [
+        (Choice.REREAD, 0, Link("id", 2, 5)),
+        (Choice.REREAD, 7, Link("id", 2, 7)),
+        (Choice.SKIP, 0, Link("id", 2, 9)),
+        (Choice.SKIP, 10, Link("id", 2, 10)),
+    ],
+)
+def test_a_rollback(choice: Choice, start: int, link: Link) -> None:
+    """What was handed over after the rollback lands either way."""
+    decided = of(ROLLED_BACK, choice, start=start)
+    assert decided.chain.links == {TP: link} and not decided.group
+    assert (decided.chain.snapshot_id, decided.chain.control) == (1, {0: 9})
+
+
+def test_a_rollback_to_before_the_first_snapshot_of_the_mirror() -> None:
+    foreign = Snapshot(7, 1)
+    decided = of(view(foreign, stored=chain(9, 2, 2)), Choice.REREAD)
+    assert decided.chain.links == {TP: Link("id", 2, 2)} and decided.chain.snapshot_id is None
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        view(Snapshot(3, 3), FIRST, stored=chain(9, 2, 2)),
+        view(Snapshot(7, 1), stored=chain(9, 2, 2), cut=True),
+        view(Snapshot(7, 1)),
+        view(cut=True),
+    ],
+    ids=["written after the rollback", "history is cut", "rows of somebody", "history is gone"],
+)
+def test_rows_that_nobody_speaks_of(found: TableView) -> None:
+    """⚑ To read again could double them; to skip cannot."""
+    assert resolved(found, {TP: LOG}, Choice.REREAD) is None
+    links = of(found, Choice.SKIP).chain.links
+    assert links[TP].until == (9 if found.stored else 12)
+
+
+@pytest.mark.parametrize(
+    ("choice", "committed", "until"), [(Choice.REREAD, 12, 3), (Choice.SKIP, 12, 12), (Choice.SKIP, None, 20)]
+)
+def test_a_new_table(choice: Choice, committed: int | None, until: int) -> None:
+    decided = of(view(), choice, start=3, committed=committed)
+    assert decided.chain.links == {TP: Link("id", until, until)} and not decided.group
+
+
+@pytest.mark.parametrize(("choice", "until"), [(Choice.REREAD, 3), (Choice.SKIP, 20)])
+def test_a_recreated_topic(choice: Choice, until: int) -> None:
+    """⚑ The group may still be where the earlier topic was; partitions may be fewer."""
+    stored = chain(9, 2, 2, "gone")
+    stored = replace(stored, links={**stored.links, OTHER: Link("gone", 0, 4)})
+    decided = of(view(SECOND, stored=stored), choice, start=3)
+    assert decided.chain.links == {TP: Link("id", until, until)}
+    assert decided.group == {TP: until}
+
+
+def test_brokers_that_begin_to_report_ids() -> None:
+    """⚑ It is the same topic, for all one knows."""
+    decided = of(view(SECOND, stored=chain(9, 2, 2, "")), Choice.REREAD)
+    assert decided.chain.links == {TP: Link("id", 2, 9)} and not decided.group
