@@ -6,8 +6,8 @@ Parts:
   state     what BEFORE and AFTER cost a batch, at 1 to 2,000 partitions, on KeeperMap and on ZooKeeper
   memory    peak memory of a worker: a batch of 1,000,000 records beside one of ten times as many
   recovery  from SIGKILL with ranges in doubt to new rows
-  mirror    three ways to drain one topic, in turns: (a) Spark to a noop sink, (p) plain Parquet files,
-            (m) the Iceberg mirror; rows are checked after each run
+  mirror    four ways to drain one topic, in turns: (a) Spark to a noop sink, (p) plain Parquet files,
+            (s) Spark's own Iceberg sink, (m) the Iceberg mirror; rows are checked after each run
 
 Examples:
   make bench                                                         everything at full size, about 15 minutes

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from typing import IO, Any
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
 
 Answer = dict[str, Any]
 BASELINE_CONF = {"spark.sql.adaptive.enabled": "false", "spark.sql.streaming.metricsEnabled": "false"}
@@ -29,7 +30,7 @@ def main() -> None:
     commands = _commands()
     settings = json.loads(sys.argv[1])
     began = time.perf_counter()
-    ways = {"c": _chsink, "m": _mirror}
+    ways = {"c": _chsink, "m": _mirror, "s": _iceberg}
     land = ways.get(settings["variant"], _baseline)(settings)
     _answer(answers, {"session_s": time.perf_counter() - began})
     for command in commands:
@@ -114,6 +115,30 @@ def _mirror(settings: Answer) -> Callable[[Answer], Answer]:
     def land(command: Answer) -> Answer:
         run(config(command), spark)
         return {}
+
+    return land
+
+
+def _iceberg(settings: Answer) -> Callable[[Answer], Answer]:
+    """Spark's own Iceberg sink behind ``from_json``, in the peer's environment; the table is made before its time."""
+    builder = SparkSession.builder.master(settings["master"]).config("spark.jars", settings["jars"])
+    for name, value in {**BASELINE_CONF, **settings["conf"]}.items():
+        builder = builder.config(name, value)
+    catalog = "spark.sql.catalog.lake"
+    builder = builder.config(catalog, "org.apache.iceberg.spark.SparkCatalog").config(f"{catalog}.type", "hadoop")
+    spark = builder.config(f"{catalog}.warehouse", f"file://{settings['lake']}").getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    columns = "id long, name string, ts timestamp, amount double, flag boolean, city string, note string"
+
+    def land(command: Answer) -> Answer:
+        table = f"lake.{command['table']}"
+        spark.sql(f"CREATE TABLE {table} ({columns}) USING iceberg")
+        began = time.perf_counter()
+        stream = _stream(spark, settings["bootstrap"], command["topic"])
+        parsed = stream.select(F.from_json(F.col("value").cast("string"), columns).alias("r")).select("r.*")
+        writer = parsed.writeStream.format("iceberg").outputMode("append").trigger(availableNow=True)
+        writer.option("checkpointLocation", command["checkpoint"]).toTable(table).awaitTermination()
+        return {"seconds": time.perf_counter() - began}
 
     return land
 

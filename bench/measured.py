@@ -81,21 +81,25 @@ class Place:
 class Measured:
     """A started variant; ``with Measured(place, "c") as process: process.drain(topic, table)``."""
 
-    def __init__(self, place: Place, variant: str, *, block_rows: int = 300_000) -> None:
+    def __init__(
+        self, place: Place, variant: str, *, block_rows: int = 300_000, python: str = sys.executable, jars: str = ""
+    ) -> None:
+        """``python`` and ``jars`` are those of another Spark."""
         self.place, self.variant = place, variant
         self._log = place.folder / f"process-{variant}.log"
         settings = {
-            "variant": variant, "url": place.url, "bootstrap": place.stack.kafka.bootstrap, "jars": place.jars,
+            "variant": variant, "url": place.url, "bootstrap": place.stack.kafka.bootstrap,
+            "jars": jars or place.jars, "lake": str(place.folder / "iceberg"),
             "master": "local[2]", "block_rows": str(block_rows), "conf": _spark_conf(place.folder),
         }  # fmt: skip
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "bench.drain", json.dumps(settings)],
+                [python, "-m", "bench.drain", json.dumps(settings)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
                 cwd=ROOT,
-                env={**os.environ, "PYSPARK_PYTHON": sys.executable},
+                env={**os.environ, "PYSPARK_PYTHON": python},
                 text=True,
                 start_new_session=True,
             )
