@@ -9,22 +9,16 @@ are checked before the next.
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
-from pyiceberg.catalog.sql import SqlCatalog
-from pyiceberg.schema import Schema
-from pyiceberg.types import BooleanType, DoubleType, LongType, NestedField, StringType, TimestamptzType
 
-from bench import peer
+from bench import hand_over, peer
+from bench.lake import Lake
 from bench.measured import Measured, Place
 from bench.speed import KINDS, Runs, WrongRowsError
 from bench.topic import PARTITIONS, produce
@@ -39,65 +33,6 @@ GOAL = {"p": 0.8, "s": 1.5}
 """How fast the mirror is to be, as a multiple."""
 WARM_UPS = 1
 BLOCK = 100_000
-SCHEMA = Schema(
-    NestedField(1, "id", LongType()),
-    NestedField(2, "name", StringType()),
-    NestedField(3, "ts", TimestamptzType()),
-    NestedField(4, "amount", DoubleType()),
-    NestedField(5, "flag", BooleanType()),
-    NestedField(6, "city", StringType()),
-    NestedField(7, "note", StringType()),
-)
-CHECKED = ["id", "amount"]
-
-
-@dataclass(frozen=True)
-class Lake:
-    """A catalog in a folder, and plain files beside it."""
-
-    folder: Path
-
-    @property
-    def properties(self) -> dict[str, str]:
-        """As a job file says them."""
-        uri = f"sqlite:///{self.folder}/catalog.db"
-        return {"name": "lake", "type": "sql", "uri": uri, "warehouse": f"file://{self.folder}/lake"}
-
-    def catalog(self) -> SqlCatalog:
-        """Opened once more."""
-        properties = self.properties
-        return SqlCatalog("lake", uri=properties["uri"], warehouse=properties["warehouse"])
-
-    def new(self, variant: str, number: int) -> str:
-        """A new table's name, or a new folder's path."""
-        name = f"bench.run{number}".replace("-", "_")
-        if variant == "s":
-            return name
-        if variant == "m":
-            self.catalog().create_namespace_if_not_exists("bench")
-            self.catalog().create_table(name, SCHEMA)
-            return name
-        folder = self.folder / f"plain{number}"
-        folder.mkdir()
-        return str(folder)
-
-    def rows(self, variant: str, target: str) -> pa.Table:
-        """The columns that are checked."""
-        if variant == "m":
-            return self.catalog().load_table(target).scan(selected_fields=tuple(CHECKED)).to_arrow()
-        return ds.dataset(str(self._place(variant, target)), format="parquet").to_table(columns=CHECKED)
-
-    def remove(self, variant: str, target: str) -> None:
-        """Away with a run's files."""
-        place = self._place(variant, target)
-        if variant == "m":
-            self.catalog().drop_table(target)
-        shutil.rmtree(place)
-
-    def _place(self, variant: str, target: str) -> Path:
-        if variant == "m":
-            return Path(self.catalog().load_table(target).location().removeprefix("file://"))
-        return Path(target) if variant == "p" else self.folder / "iceberg" / target.replace(".", "/") / "data"
 
 
 def wrong(rows: pa.Table, records: int) -> str | None:
@@ -142,7 +77,7 @@ def measure(place: Place, records: int, rounds: int) -> dict[str, Any]:
                 rate = records / answer["seconds"]
                 place.say(f"mirror: run {number} ({variant}) {answer['seconds']:6.2f} s, {rate:>9,.0f} rows/s")
     place.stack.kafka.delete_topic("mirror")
-    return _figures(runs, records, snapshots)
+    return _figures(runs, records, snapshots) | {"hand_over": hand_over.measure(place)}
 
 
 def _figures(runs: Mapping[str, Runs], records: int, snapshots: list[int]) -> dict[str, Any]:
@@ -189,4 +124,5 @@ def lines(figures: Mapping[str, Any]) -> list[str]:
         rounds = ", ".join(f"{ratio:.2f}" for ratio in goal["by_round"])
         out.append(f"goal (m) >= {goal['least']} x ({name}): {'met' if goal['met'] else 'MISSED'}; by round {rounds}")
     out.append(f"snapshots a run of the mirror: {figures['snapshots_a_run']}")
+    out += ["", *hand_over.lines(figures["hand_over"])]
     return out

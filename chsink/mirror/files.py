@@ -31,11 +31,15 @@ _PLAIN = ("file_path", "record_count", "file_size_in_bytes", "key_metadata", "so
 _LISTS = ("split_offsets", "equality_ids")
 
 
+GROUP_BYTES = 32 * 2**20
+"""Of the rows in memory: some 10 MB in a file.  Iceberg's own default, 128 MB, would make up most of a worker."""
+
+
 class Files:
     """Writes the rows of one attempt as files of a table, by the table's own settings.
 
     Rows are held until they fill a row group (``write.parquet.row-group-limit`` rows, or
-    ``write.parquet.row-group-size-bytes`` in memory).  A file is closed once it has
+    ``write.parquet.row-group-size-bytes`` in memory, ``GROUP_BYTES`` if that is not set).  A file is closed once it has
     ``write.target-file-size-bytes``, so it is larger than that by one row group at most, and every file but the last
     holds a whole one.  ``attempt`` makes the names unique: the writer overwrites what has the same name.
     """
@@ -44,7 +48,7 @@ class Files:
         self._metadata, self._io, self._attempt = metadata, io, attempt
         properties = metadata.properties
         self._group_rows = _number(properties, P.PARQUET_ROW_GROUP_LIMIT, P.PARQUET_ROW_GROUP_LIMIT_DEFAULT)
-        self._group_bytes = _number(properties, P.PARQUET_ROW_GROUP_SIZE_BYTES, P.PARQUET_ROW_GROUP_SIZE_BYTES_DEFAULT)
+        self._group_bytes = _number(properties, P.PARQUET_ROW_GROUP_SIZE_BYTES, GROUP_BYTES)
         self._target = _number(properties, P.WRITE_TARGET_FILE_SIZE_BYTES, P.WRITE_TARGET_FILE_SIZE_BYTES_DEFAULT)
         self._schema = sanitize_column_names(metadata.schema())
         self._locations = load_location_provider(metadata.location, properties)
