@@ -10,6 +10,7 @@ import sys
 
 from tests.mutations.defects import DEFECTS, Defect
 from tests.mutations.patching import install
+from tests.mutations.running import run
 
 
 def main() -> int:
@@ -23,32 +24,10 @@ def main() -> int:
         return 0
     defect = next(d for d in DEFECTS if d.name == options.name)
     install(defect.patches)
-    invariant, what = _search(defect, options.search) if options.search else _run(defect)
+    invariant, what = _search(defect, options.search) if options.search else run(defect)
     said = "SURVIVED" if invariant is None else invariant or "FAILED"
     sys.stdout.write(f"{said}: {what.splitlines()[0]}\n")
     return 0 if invariant == defect.invariant else 1
-
-
-def _run(defect: Defect) -> tuple[str | None, str]:
-    if defect.test is not None:
-        return _test(defect.test)
-    if defect.world is not None:
-        from tests.model.search import explore
-        from tests.model.worlds import WORLDS
-
-        found = explore(next(w for w in WORLDS if w.name == defect.world)).found
-        return (None, defect.world) if found is None else (found.invariant, found.what)
-    from tests.mutations.simulated import run_seed
-
-    return run_seed(defect.seed, defect.often)
-
-
-def _test(name: str) -> tuple[str | None, str]:
-    """The test runs in this process, over the changed code.  It must fail: neither pass nor break down."""
-    import pytest
-
-    code = pytest.main(["-q", "-x", "-p", "no:cacheprovider", "--no-header", name])
-    return ("" if code is pytest.ExitCode.TESTS_FAILED else None), name
 
 
 def _search(defect: Defect, seeds: int) -> tuple[str | None, str]:

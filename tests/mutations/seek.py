@@ -10,18 +10,16 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import chain
-from multiprocessing import get_context
-from typing import Any, TypeVar
 
 from tests.mutations.defects import DEFECTS, Defect
 from tests.mutations.patching import ROOT, install
 from tests.mutations.render import redraw
+from tests.mutations.running import in_child
 
-T = TypeVar("T")
 LIST = ROOT / "tests" / "mutations" / "defects.py"
 PAGE = ROOT / "docs" / "simulator.md"
 
@@ -90,12 +88,6 @@ def with_seed(text: str, name: str, seed: int) -> str:
     ends = text.find("    Defect(\n", begins)
     assert found is not None and (ends < 0 or found.start() < ends), name
     return f"{text[: found.start()]}        seed={seed},{text[found.end() :]}"
-
-
-def in_child(work: Callable[..., T], *arguments: Any) -> T:
-    """What a defect changes must not have been imported: a process of its own for each piece of work."""
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-        return pool.submit(work, *arguments).result()
 
 
 if __name__ == "__main__":

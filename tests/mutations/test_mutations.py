@@ -14,7 +14,8 @@ from tests.model.worlds import WORLDS
 from tests.mutations.defects import DEFECTS, Defect
 from tests.mutations.patching import Patch, install, patched
 from tests.mutations.render import table
-from tests.mutations.seek import first_shown, in_child, with_seed
+from tests.mutations.running import in_child, tried
+from tests.mutations.seek import first_shown, with_seed
 from tests.mutations.simulated import run_seed
 from tests.sim.oracle import INVARIANTS
 
@@ -25,11 +26,17 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.mark.parametrize("defect", DEFECTS, ids=lambda d: d.name)
 def test_a_defect_is_caught_by_a_named_invariant(defect: Defect) -> None:
+    invariant, what = in_child(tried, defect.name)
+    assert invariant == defect.invariant, what
+    assert defect.test in (None, what)
+
+
+def test_the_command_says_what_caught_a_defect() -> None:
+    defect = next(d for d in DEFECTS if d.simulated)
     line = [sys.executable, "-m", "tests.mutations", defect.name]
     done = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"{done.stdout}{done.stderr[-2000:]}"
-    said = f"FAILED: {defect.test}" if defect.test is not None else f"{defect.invariant}: "
-    assert done.stdout.splitlines()[-1].startswith(said)
+    assert done.stdout.splitlines()[-1].startswith(f"{defect.invariant}: ")
 
 
 @pytest.mark.parametrize("defect", [d for d in DEFECTS if d.simulated], ids=lambda d: d.name)
