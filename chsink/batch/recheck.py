@@ -13,11 +13,19 @@ from chsink.statemachine.records import StateKey, StateRecord
 
 def check_logs(kafka: KafkaCluster, topics: Collection[str], records: Mapping[StateKey, StateRecord]) -> None:
     """CHS-301 for logs of these topics that end before what landed.  Spark itself would only report missing offsets,
-    with any checkpoint, and suggest ignoring them.
+    with any checkpoint, and suggest ignoring them.  CHS-304 where brokers hide the id that is recorded: nobody knows
+    whether the log is the same.
     """
     ids = kafka.topic_ids(topics)
-    announced = {k.topic_partition: r for k, r in records.items() if r.end}
-    same = {tp: r for tp, r in announced.items() if tp.topic in ids and ids[tp.topic] == r.topic_id}
+    announced = {k.topic_partition: r for k, r in records.items() if r.end and k.topic in ids}
+    raise_all(
+        [
+            halts.TOPIC_ID_KNOWN_UNKNOWN(tp=tp, detail=f"recorded topic id {r.topic_id}, now None")
+            for tp, r in announced.items()
+            if r.topic_id is not None and ids[tp.topic] is None
+        ]
+    )
+    same = {tp: r for tp, r in announced.items() if ids[tp.topic] == r.topic_id}
     ends = kafka.log_ends(same) if same else {}
     raise_all(
         [

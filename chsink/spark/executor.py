@@ -1,20 +1,27 @@
-"""What runs in Spark's Python worker: one call per task, Arrow batches in, one acknowledgement out.
+"""What runs in Spark's Python worker: one call per task, Arrow batches in, acknowledgements out.
 
 Workers import it by name, so clients and decoders are cached per worker process, not per task.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import groupby, pairwise
+from operator import itemgetter
+from typing import Final
 
+import numpy as np
 import pyarrow as pa
 from pyspark import TaskContext
 
+from chsink.batch.model import Ack
 from chsink.batch.roles import TaskBody
 from chsink.spark.input_end import to_the_end, worker_input
 
-ACK_SCHEMA = "ack string"
+ACK_SCHEMA: Final = "ack string"
+PART: Final = "_chsink_part"
+"""The column with the number of the source's partition that a row of an exact read comes from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +32,45 @@ class ExecutorTask:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Land what the task holds; yield one row with the acknowledgement."""
-        context = TaskContext.get()
-        assert context is not None
-        ack = self.body(context.partitionId(), to_the_end(batches, worker_input()))
-        yield pa.RecordBatch.from_pydict({"ack": [ack.to_json()]})
+        yield _rows([self.body(_number(), to_the_end(batches, worker_input()))])
+
+
+@dataclass(frozen=True, slots=True)
+class ExactTask:
+    """The same for a task that reads several ranges, one after the other: the ``body`` is called for each of them.
+
+    The column ``PART`` tells where one ends: the next one has begun, or the whole input has ended.
+    """
+
+    body: TaskBody
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Land what the task holds; yield one acknowledgement for each range that has a record, at least one."""
+        number, whole = _number(), to_the_end(batches, worker_input())
+        yield _rows([self.body(number, part) for part in by_part(whole)] or [self.body(number, iter(()))])
+
+
+def by_part(batches: Iterable[pa.RecordBatch]) -> Iterator[Iterator[pa.RecordBatch]]:
+    """The input cut where the source's partition changes, without that column.  Take each part before the next one."""
+    cut = (part for batch in batches for part in _cut(batch))
+    for _, part in groupby(cut, key=itemgetter(0)):
+        yield (batch for _, batch in part)
+
+
+def _cut(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
+    numbers = batch.column(PART).to_numpy()
+    rest = batch.drop_columns([PART])
+    bounds = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(numbers)]
+    for start, end in pairwise(bounds):
+        if start < end:
+            yield int(numbers[start]), rest.slice(start, end - start)
+
+
+def _number() -> int:
+    context = TaskContext.get()
+    assert context is not None
+    return context.partitionId()
+
+
+def _rows(acks: Iterable[Ack]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict({"ack": [ack.to_json() for ack in acks]})

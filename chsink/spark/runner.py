@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from pyspark.sql import DataFrame
+from pyspark.sql.functions import spark_partition_id
 
 from chsink.batch.model import Ack, Assigned, PlannedBatch
 from chsink.batch.roles import Landing, Tasks
 from chsink.errors import services
 from chsink.errors import stream as errors
-from chsink.spark.executor import ACK_SCHEMA, ExecutorTask
+from chsink.spark.executor import ACK_SCHEMA, PART, ExactTask, ExecutorTask
 from chsink.spark.stream_plan import StreamPlan
 from chsink.spark.task_check import check_tasks
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 
 A = TypeVar("A", bound=Assigned)
+SMALL_OFFSETS, TASKS_PER_CORE = 65_536, 2
+"""An exact read of no more offsets has at most so many tasks for each core: a task costs more than a small range."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +31,14 @@ class SparkReads(Generic[A]):
     stream: StreamPlan
 
     def from_kafka(self, assignments: Sequence[A]) -> list[Ack]:
-        """One action over an exact read of the assignments' ranges."""
+        """One action over an exact read of the assignments' ranges.  Many small ranges share tasks."""
         ranges = {a.topic_partition: a.held for a in assignments}
-        return _run(self.tasks, self.stream.exact(ranges), assignments, ranges)
+        frame = self.stream.exact(ranges)
+        expected = check_tasks(frame, sum(not r.is_empty for r in ranges.values()))
+        chosen = frame.select(*_present(self.tasks.fields, frame), spark_partition_id().alias(PART))
+        tasks = min(expected, _most_tasks(frame, ranges.values()))
+        shared = chosen.coalesce(tasks) if tasks < expected else chosen
+        return _of_ranges(_acks(shared, ExactTask(self.tasks.body(assignments, ranges))), tasks, expected)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +76,33 @@ def _run(
 ) -> list[Ack]:
     expected = check_tasks(frame, sum(not r.is_empty for r in planned.values()))
     chosen = frame.select(*_present(tasks.fields, frame))
-    acked = chosen.mapInArrow(ExecutorTask(tasks.body(assignments, planned)), ACK_SCHEMA)
-    acks = [Ack.from_json(row.ack) for row in acked.collect()]
+    acks = _acks(chosen, ExecutorTask(tasks.body(assignments, planned)))
     if len(acks) != expected:
         raise services.ANSWERS_MISSING(expected=expected, answers=len(acks))
     return acks
+
+
+def _acks(frame: DataFrame, task: ExecutorTask | ExactTask) -> list[Ack]:
+    return [Ack.from_json(row.ack) for row in frame.mapInArrow(task, ACK_SCHEMA).collect()]
+
+
+def _most_tasks(frame: DataFrame, ranges: Collection[OffsetRange]) -> int:
+    """What is large is not shared: ranges differ in length, and Spark adds executors for tasks that wait."""
+    if sum(r.length for r in ranges) > SMALL_OFFSETS:
+        return len(ranges)
+    return TASKS_PER_CORE * frame.sparkSession.sparkContext.defaultParallelism
+
+
+def _of_ranges(acks: Sequence[Ack], tasks: int, ranges: int) -> list[Ack]:
+    """One acknowledgement for each range: those without a record have none of their own.
+
+    A task answers once its input has ended, so when all have answered, every range was read.
+    """
+    answered = {ack.task for ack in acks}
+    seen = [ack for ack in acks if ack.topic_partition is not None or ack.error is not None]
+    if len(answered) != tasks or len(seen) > ranges:
+        raise services.ANSWERS_MISSING(expected=tasks, answers=len(answered))
+    return [*seen, *(Ack(number, None, None) for number in range(len(seen), ranges))]
 
 
 def _present(fields: Sequence[str], frame: DataFrame) -> Sequence[str]:

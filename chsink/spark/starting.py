@@ -2,7 +2,7 @@
 
 From first to last, the first rule that fits decides:
 - a recorded range of this topic: its end.  What Kafka dropped beyond it is a gap: ``errors.on_gap`` decides.
-- a recorded range, and brokers that do not give the topic's id: its end.  The first batch halts (CHS-304); once the ids
+- a recorded range, and brokers that do not give the topic's id: its end.  The start halts (CHS-304); once the ids
   are back, the new checkpoint goes on from there, or the job halts for a recreated topic (CHS-303).
 - a recorded range of an earlier topic of the same name: the first offset.
 - a partition that appeared after the sink first ran: the first offset, as nothing of it was ever passed over.

@@ -49,5 +49,11 @@ def test_logs_that_hold_what_landed() -> None:
 
 def test_another_topic_and_one_without_a_route_are_others_business() -> None:
     check("new", "old", 20)
-    check(None, "old", 20)
     check(None, None, 20, topic="elsewhere")
+
+
+@pytest.mark.parametrize("end", [3, 20])
+def test_brokers_that_hide_a_recorded_id_halt_the_start(end: int) -> None:
+    """⚑ else Spark would fail on a log that is too short, at every start, and nobody would learn why."""
+    with pytest.raises(HaltError, match="CHS-304.*t-0.*recorded topic id old, now None"):
+        check(None, "old", end)

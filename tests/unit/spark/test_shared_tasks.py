@@ -1,0 +1,69 @@
+"""Several ranges in one task of an exact read: each is landed by itself, and none is taken for ended before it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+
+from chsink.batch.model import Ack
+from chsink.errors import UnavailableError
+from chsink.spark.executor import PART, by_part
+from chsink.spark.runner import _of_ranges
+
+
+def batch(*rows: tuple[int, int]) -> pa.RecordBatch:
+    """Rows of (part, offset)."""
+    columns = {"offset": [o for _, o in rows], PART: [p for p, _ in rows]}
+    return pa.RecordBatch.from_pydict(columns, schema=pa.schema({"offset": pa.int64(), PART: pa.int32()}))
+
+
+def offsets(part: Iterator[pa.RecordBatch]) -> list[int]:
+    found = []
+    for one in part:
+        assert one.schema.names == ["offset"]
+        found += one.column("offset").to_pylist()
+    return found
+
+
+def test_parts_end_where_the_next_one_begins_whatever_the_batches() -> None:
+    batches = [batch((0, 5), (0, 6), (3, 1)), batch(), batch((3, 2)), batch((7, 0)), batch((7, 1), (8, 9))]
+
+    assert [offsets(part) for part in by_part(batches)] == [[5, 6], [1, 2], [0, 1], [9]]
+    assert not list(by_part([batch(), batch()]))
+
+
+def test_what_a_part_leaves_unread_is_not_the_next_ones() -> None:
+    """A range that halts stops reading; those after it go on."""
+    batches = [batch((0, 1), (0, 2)), batch((0, 3), (1, 1))]
+
+    firsts = [next(part).column("offset").to_pylist() for part in by_part(batches)]
+
+    assert firsts == [[1, 2], [1]]
+
+
+def test_an_input_that_was_cut_off_ends_no_part() -> None:
+    """⚑ the last chunk of a range is sent only after its end was seen."""
+
+    def cut() -> Iterator[pa.RecordBatch]:
+        yield batch((0, 1), (1, 1))
+        raise OSError("cut off")
+
+    parts = by_part(cut())
+    assert offsets(next(parts)) == [1]
+    with pytest.raises(OSError, match="cut off"):
+        offsets(next(parts))
+
+
+def test_ranges_without_a_record_are_answered_for_by_tasks_that_ended() -> None:
+    acks = [Ack(0, "t", 0), Ack(0, "t", 3), Ack(1)]
+
+    answered = _of_ranges(acks, 2, 5)
+
+    assert [a.topic_partition is None for a in answered] == [False, False, True, True, True]
+
+
+def test_a_task_without_an_answer_is_an_error() -> None:
+    with pytest.raises(UnavailableError, match="CHS-706.*1 of 2"):
+        _of_ranges([Ack(0, "t", 0), Ack(0, "t", 3)], 2, 5)
