@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 
 import pytest
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
+from chsink.batch.model import Ack
 from chsink.cli.main import app
 from chsink.errors import HaltError
+from chsink.spark.runner import _of_ranges
 from tests.integration.exits.commands import command_of, follow
 from tests.integration.job.conftest import MakeJob
 from tests.support.doubt import announce, edit, insert, run
 from tests.support.job import Job, command
+from tests.support.kafka import produce
 
 pytestmark = pytest.mark.slow
 
@@ -113,3 +117,42 @@ def test_a_partition_that_is_not_in_doubt_is_named(doubtful: Job) -> None:
     assert f"{doubtful.topic}-0 has no range in doubt" in refused.stderr
     asked = CliRunner().invoke(app, ["state", "resolve", doubtful.topic, "1", "--landed", "--json"])
     assert (asked.exit_code, doubtful.in_doubt()) == (2, {1, 2, 3})
+
+
+def test_many_small_ranges_share_tasks_and_one_that_halts_stops_no_other(
+    make_job: MakeJob, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """⚑ a task that reads several ranges lands each by itself; of one range there is no record to read."""
+    job, tasks = make_job(partitions=12), []
+    for n in range(12):
+        job.send(n, 10)
+        insert(job, n, range(10))
+        if n == 5:
+            produce(
+                job.bootstrap,
+                job.topic,
+                n,
+                ({"id": 0, "text": "never"} for _ in range(14)),
+                transactional=job.topic,
+                abort=True,
+            )
+        elif n == 7:
+            job.send_values(n, [{"id": "a text", "text": "x"}] * 15)
+        else:
+            job.send(n, 15)
+    announce(job, dict.fromkeys(range(12), (10, 25)))
+
+    def counted(acks: Sequence[Ack], task_count: int, ranges: int) -> list[Ack]:
+        tasks.append((task_count, ranges))
+        return _of_ranges(acks, task_count, ranges)
+
+    monkeypatch.setattr("chsink.spark.runner._of_ranges", counted)
+    with pytest.raises(HaltError, match="CHS-501"):
+        job.drain(spark)
+
+    assert tasks == [(4, 12)]
+    assert job.in_doubt() == {7}
+    assert len(job.landed()) == 10 * 25 + 2 * 10
+    job.drain(spark, {"errors.on_bad_value": "skip"})
+    assert not job.in_doubt()
+    assert len(set(job.landed())) == len(job.landed()) == 10 * 25 + 2 * 10
