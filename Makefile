@@ -93,7 +93,7 @@ sim: setup ## run the simulator: SEED=n STEPS=n
 	@$(PY) -m tests.sim --seed $(SEED) --steps $(STEPS) $(ARGS)
 
 .PHONY: sim-long
-sim-long: setup ## run the simulator on all cores: HOURS=n
+sim-long: setup ## run the simulator on all cores: HOURS=n, ARGS="--of mirror" for the mirror
 	@$(PY) -m tests.sim.long --seed $(SEED) --hours $(HOURS) $(ARGS)
 
 .PHONY: model

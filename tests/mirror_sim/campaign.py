@@ -9,6 +9,7 @@ from tests.sim.runs import Runs
 FAULTS = [
     *(f"fault {name}" for name in NAMES),
     *(f"fault table commit {what}" for what in ("refused", "lost", "late", "answer lost")),
+    *(f"fault killed at coordinator.{where}" for where in ("between_tables", "after_tables")),
     *(f"fault killed {when} a table's commit" for when in ("before", "after")),
     *(f"fault killed {when}" for when in ("in a transaction", "before a commit", "after a commit")),
     *("fault event refused", "fault commit request lost", "fault commit answer lost", "fault marker slow"),

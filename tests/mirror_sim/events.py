@@ -53,7 +53,7 @@ def _freeze_driver(world: World) -> None:
             world.start_soon()
 
 
-@event("second driver", 0.05)
+@event("second driver", 0.1)
 def _second_driver(world: World) -> None:
     if len(world.drivers) < 3:
         world.start_soon()
@@ -78,31 +78,31 @@ def _long(world: World) -> int:
 # --- the control topic and the groups --------------------------------------------------------------------------------
 
 
-@event("control topic lost", 0.03)
+@event("control topic lost", 0.06)
 def _lose_control(world: World) -> None:
     world.broker.recreate()
     world.reasons.add("control topic lost")
 
 
-@event("control topic truncated", 0.03)
+@event("control topic truncated", 0.06)
 def _truncate_control(world: World) -> None:
     world.broker.truncate()
     world.reasons.add("control topic truncated")
 
 
-@event("control topic gains a partition", 0.03)
+@event("control topic gains a partition", 0.05)
 def _grow_control(world: World) -> None:
     world.broker.grow()
 
 
-@event("event damaged", 0.05)
+@event("event damaged", 0.1)
 def _damaged(world: World) -> None:
     """Somebody writes what no reader understands."""
     log = world.hub.random.choice(world.broker.logs)
     log.entries.append((world.hub.random.choice([b"", b"hello", b"\xc2\x01\x00\x02{}"]), None))
 
 
-@event("group lost", 0.03)
+@event("group lost", 0.08)
 def _lose_group(world: World) -> None:
     """Offsets of a group without members expire, by partition."""
     group, tp = world.broker.groups.get(GROUP, {}), world.hub.random.choice(every_partition(world))
@@ -110,12 +110,12 @@ def _lose_group(world: World) -> None:
         world.reasons.add("group lost")
 
 
-@event("group set back", 0.03)
+@event("group set back", 0.08)
 def _set_back(world: World) -> None:
     _set(world, "group set back", lambda at, _: int(world.hub.random.random() * at))
 
 
-@event("group set forward", 0.03)
+@event("group set forward", 0.08)
 def _set_forward(world: World) -> None:
     """To the log's end, as ``--to-latest`` does."""
     _set(world, "group set forward", lambda _, end: end)
@@ -128,12 +128,12 @@ def _set(world: World, name: str, to: Callable[[int, int], int]) -> None:
         world.reasons.add(name)
 
 
-@event("control group lost", 0.05)
+@event("control group lost", 0.08)
 def _lose_control_group(world: World) -> None:
     world.broker.groups.pop(CONTROL_GROUP, None)
 
 
-@event("control group set forward", 0.03)
+@event("control group set forward", 0.06)
 def _set_control_forward(world: World) -> None:
     ends = {TopicPartition(CONTROL, n): log.end for n, log in enumerate(world.broker.logs)}
     world.broker.groups.setdefault(CONTROL_GROUP, {}).update(ends)
@@ -158,7 +158,7 @@ def _expire(world: World) -> None:
     world.catalog.expire(_table(world), forget=world.hub.random.random() < 0.5)
 
 
-@event("property lost", 0.03)
+@event("property lost", 0.08)
 def _lose_property(world: World) -> None:
     """Where a snapshot still tells: without either, nobody could know."""
     name = _table(world)
@@ -174,13 +174,13 @@ def _catalog_away(world: World) -> None:
     world.catalog.away_until = world.hub.now + int(world.hub.random.random() * 20_000)
 
 
-@event("rolled back", 0.01)
+@event("rolled back", 0.03)
 def _roll_back(world: World) -> None:
     if world.catalog.roll_back(_table(world)):
         world.reasons.add("rolled back")
 
 
-@event("table recreated", 0.005)
+@event("table recreated", 0.015)
 def _recreate_table(world: World) -> None:
     world.catalog.recreate(_table(world))
     world.reasons.add("table recreated")
@@ -200,7 +200,7 @@ def _retention(world: World) -> None:
     world.kafka.expire(tp, max(world.kafka.log(tp).start, world.landed(tp)), lossy=False)
 
 
-@event("records lost", 0.02)
+@event("records lost", 0.03)
 def _lossy_retention(world: World) -> None:
     """What some table may not have."""
     tp = world.hub.random.choice(every_partition(world))
@@ -209,25 +209,25 @@ def _lossy_retention(world: World) -> None:
     world.reasons.add("records lost")
 
 
-@event("topic recreated", 0.01)
+@event("topic recreated", 0.02)
 def _recreate(world: World) -> None:
     world.recreate(world.hub.random.choice(list(world.routes)))
 
 
-@event("partition added", 0.05)
+@event("partition added", 0.08)
 def _add_partition(world: World) -> None:
     if len(world.kafka.all()) < 6:
         world.kafka.add_partition(world.hub.random.choice(list(world.routes)))
 
 
-@event("checkpoint lost", 0.05)
+@event("checkpoint lost", 0.3)
 def _lose_checkpoint(world: World) -> None:
     """Between two starts."""
     if not world.drivers:
         world.checkpoint = Checkpoint()
 
 
-@event("checkpoint restored", 0.05)
+@event("checkpoint restored", 0.3)
 def _restore_checkpoint(world: World) -> None:
     """An older copy, between two starts."""
     if not world.drivers and world.checkpoint.offsets:

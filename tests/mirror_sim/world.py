@@ -11,6 +11,7 @@ from itertools import count
 from random import Random
 from typing import Any
 
+from chsink import failpoints
 from chsink.errors import ChsinkError, FencedError, HaltError
 from chsink.errors import services as errors
 from chsink.mirror import coordination, lander, worker
@@ -30,7 +31,8 @@ from tests.sim.kafka import Kafka, uid_of
 WORLD_STEPS = 1500
 CALM_STEPS = 20_000
 REST_STEPS = 200
-EVENT_RATE = 0.05
+EVENT_RATE = 0.07
+FAILPOINT_RATE = 0.01
 JUSTIFIED = {
     "MIRROR_ROLLED_BACK": {"rolled back"},
     "MIRROR_TABLE_RECREATED": {"table recreated"},
@@ -132,6 +134,7 @@ class World:
             (worker, "Files"): lambda _metadata, _io, attempt: SimFiles(self, attempt),
             (worker, "split"): partial(vars(worker)["split"], limit=self.part_bytes),
             (lander, "sleep"): self.hub.sleep,
+            (failpoints, "reach"): self._reach,
             (coordination, "monotonic"): lambda: self.hub.now / 1000,
         }
         kept = {(module, name): vars(module)[name] for module, name in ours}
@@ -169,6 +172,11 @@ class World:
             self.kafka.produce(hub.random.choice(self.kafka.all()))
         else:
             EVENTS[int(hub.random.random() * len(EVENTS))](self)
+
+    def _reach(self, name: str) -> None:
+        """A failpoint of production code: the process may die here."""
+        if self.hub.fault(f"killed at {name}", FAILPOINT_RATE):
+            self.hub.die()
 
     # --- processes ----------------------------------------------------------------------------------------------------
 
