@@ -23,7 +23,7 @@ POLL_S = 0.5
 
 
 class MirrorBeside:
-    """A context manager.  While ClickHouse's side goes on, the mirror starts again after an outage.
+    """A context manager.  After an outage, the mirror starts again, until :meth:`join` says that nothing else runs.
 
     ``failure`` is the error that the mirror ended with.
     """
@@ -49,7 +49,7 @@ class MirrorBeside:
 
     def __exit__(self, *_: object) -> None:
         self.end()
-        self.join()
+        self.join(last=True)
 
     @property
     def received(self) -> str:
@@ -65,9 +65,10 @@ class MirrorBeside:
         """Ask the mirror to end after its current batch."""
         self.ending = True
 
-    def join(self) -> None:
-        """Wait until the mirror has ended.  From now on, an outage ends it."""
-        self._last.set()
+    def join(self, *, last: bool) -> None:
+        """Wait until the mirror has ended.  If it is the ``last`` to run, an outage ends it, too."""
+        if last:
+            self._last.set()
         while self._thread.is_alive():
             self._thread.join(POLL_S)
 

@@ -1,9 +1,10 @@
 """The job of ``chsink run``: the source, the sink, the mirror beside it, and a clean end on SIGTERM.
 
 With a mirror, the process has two sides.  Rules:
-- A side that halts, or finds a table that needs a change, leaves the other one running.
-- ClickHouse's side ends both if a service does not answer, or if a newer driver owns the sink: whoever supervises the
-  process starts both again, or has done so.  The mirror starts again by itself.
+- A side that halts, or finds that a table was changed, leaves the other one running.
+- A start that ClickHouse's side refuses otherwise ends both: a person waits for it.
+- ClickHouse's side also ends both if a service does not answer, or if a newer driver owns the sink: whoever supervises
+  the process starts both again, or has done so.  The mirror starts again by itself.
 - When both have ended, the error is ClickHouse's side's, else the mirror's.
 """
 
@@ -17,7 +18,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from chsink.config import Config
-from chsink.errors import ChsinkError, FencedError, UnavailableError, without_values
+from chsink.errors import ChsinkError, FencedError, HaltError, UnavailableError, without_values
 from chsink.observe.logs import configure
 from chsink.observe.metrics import MirrorMetrics
 from chsink.spark.failures import NO_ANSWER, stopped
@@ -55,12 +56,11 @@ def run(config: Config, spark: SparkSession) -> None:
 def _run_both(config: Config, spark: SparkSession, sink: Sink) -> None:
     from chsink.spark.beside import MirrorBeside  # its packages are an extra
 
-    query, failure = None, None
+    query: StreamingQuery | None = None
+    failure: ChsinkError | None = None
     try:
         query = _started(sink, spark)
-    except ChsinkError as error:
-        if _ends_both(error):
-            raise
+    except HaltError as error:
         failure = error
     metrics = MirrorMetrics(config.sink.name, sink.metrics.registry)
     with StopSignals() as stop, MirrorBeside(config, spark, stop, sink.log, metrics) as mirror:
@@ -69,18 +69,14 @@ def _run_both(config: Config, spark: SparkSession, sink: Sink) -> None:
                 _await(query, sink, stop)
         except ChsinkError as error:
             failure = error
-            if _ends_both(error):
+            if isinstance(error, UnavailableError | FencedError):
                 mirror.end()
         if failure is not None:
             what = {"id": failure.id, "reason": failure.message, "fix": failure.hint}
             sink.log.error("ClickHouse's side has stopped", **what, mirror="ends" if mirror.ending else "goes on")
-        mirror.join()
+        mirror.join(last=failure is None or mirror.ending or config.trigger.mode == "available_now")
     if failure or mirror.failure:
         raise failure or mirror.failure  # type: ignore[misc] # one of them is an error
-
-
-def _ends_both(error: ChsinkError) -> bool:
-    return isinstance(error, UnavailableError | FencedError)
 
 
 def _started(sink: Sink, spark: SparkSession) -> StreamingQuery:

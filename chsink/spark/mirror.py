@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import suppress
 from typing import Self
 
 import structlog
@@ -82,13 +82,11 @@ class MirrorRun:
         self._mirror: Mirror = open_mirror(config, open_admin(config))
         check_mirror(self._mirror, log)
         ensure_control_topic(self._mirror.names)
-        self._closing = ExitStack()
-        self._coordination = Coordination(self._mirror, self._reread, SystemClock(), log, self._measure)
-        self._closing.callback(self._coordination.close)
+        feeds = self._mirror.feeds()
+        self._query: StreamingQuery | None = None
         self._skipped = SkipReport(log, SystemClock())
-        self._closing.callback(self._skipped.say, now=True)
-        self._lander = MirrorLander(self._mirror.feeds(), self._coordination, landed=self._handed_over)
-        self._closing.callback(self._lander.close)
+        self._coordination = Coordination(self._mirror, self._reread, SystemClock(), log, self._measure)
+        self._lander = MirrorLander(feeds, self._coordination, landed=self._handed_over)
         self._loop: BatchLoop[Share, StreamPlan] = BatchLoop(
             lambda _: self._lander.landing(), lambda _: None, config.mirror.topics, log, failed=lambda _: None
         )
@@ -97,7 +95,16 @@ class MirrorRun:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._closing.close()
+        """After an error that nothing here expects, query and coordinator may still run."""
+        if self._query is not None:
+            with suppress(PySparkException, *NO_ANSWER):
+                self._query.stop()
+        self._coordination.finish(0)
+        while not self._coordination.join(POLL_S):
+            pass
+        self._coordination.close()
+        self._lander.close()
+        self._skipped.say(now=True)
 
     def run(self, stop: Stop) -> None:
         """Until the source is drained (``available_now``), something fails, or a signal.  Raises ChsinkError."""
@@ -129,7 +136,7 @@ class MirrorRun:
     def _hand_over(self, stop: Stop) -> None:
         """Run the query to its end.  Raises ChsinkError, the coordinator's too."""
         try:
-            query = self._started()
+            query = self._query = self._started()
             while not query.awaitTermination(int(POLL_S)):
                 failure = self._coordination.failure
                 if stop.received or failure is not None:

@@ -112,9 +112,9 @@ def test_commits_go_on_while_a_batch_runs(make_job: MakeJob, spark: SparkSession
 
 def test_killed_and_started_again_with_a_partition_more(make_job: MakeJob, stack: Stack, spark: SparkSession) -> None:
     """⚑ SIGKILL of the whole job, and a partition that is added while it runs."""
-    job = make_job(RUNNING)
+    job = make_job()
     job.send(0, 30)
-    with Child(job) as child:
+    with Child(job, settings=RUNNING) as child:
         child.await_that("rows on both sides", lambda: len(job.mirrored()) == 30 == len(job.landed()))
         add_partitions(stack.kafka.bootstrap, job.topic, 3)
         job.send(2, 10)
@@ -122,7 +122,7 @@ def test_killed_and_started_again_with_a_partition_more(make_job: MakeJob, stack
         assert status(job)["owner"]["epoch"] == 1
         job.send(1, 200)
         assert child.kill() > 1
-    job.drain(spark, {"trigger.mode": "available_now"})
+    job.drain(spark)
     job.check_both()
 
 

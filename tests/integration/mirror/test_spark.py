@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,14 +12,16 @@ import structlog
 
 from chsink.batch.loop import BatchLoop
 from chsink.batch.model import Ack, total
-from chsink.mirror.coordinator import Coordinator
+from chsink.mirror.coordinator import Coordinator, Hole, Identity
 from chsink.mirror.lander import Feeds, MirrorLander, Share
 from chsink.spark.folder import SparkFolder
 from chsink.spark.offset_log import planned_batch
 from chsink.spark.query import current_query
 from chsink.spark.runner import SparkBatch, exact_reads
 from chsink.spark.stream_plan import StreamPlan, of_frame
+from chsink.statemachine.ranges import OffsetRange
 from tests.integration.mirror.bench import Bench
+from tests.support.job import eventually
 from tests.support.kafka import produce
 
 if TYPE_CHECKING:
@@ -46,13 +49,14 @@ class Query:
             failed=lambda _: None,
         )
 
-    def run(self) -> None:
+    def run(self, offsets_a_batch: int = 1000) -> None:
         stream = (
             self.spark.readStream.format("kafka")
             .option("kafka.bootstrap.servers", self.bench.kafka.bootstrap)
             .option("kafka.isolation.level", "read_committed")
             .option("subscribe", self.bench.topic)
             .option("startingOffsets", "earliest")
+            .option("maxOffsetsPerTrigger", str(offsets_a_batch))
             .load()
         )
         self.loop.start(of_frame(stream), exact_reads)
@@ -111,6 +115,29 @@ def test_a_query_hands_over_and_a_coordinator_commits(
     bench.kafka.create_topic(bench.control_topic, 2)
     later = lost.coordinator()
     bench.rounds(later, 2)
+    same(bench)
+
+
+def test_a_hole_is_read_while_batches_run(make_bench: MakeBench, spark: SparkSession, tmp_path: Path) -> None:
+    """⚑ The coordinator's thread reads through the session in which the query's batches run: neither takes the other's
+    records, properties or plan.
+    """
+    bench = make_bench()
+    query = Query(bench, spark, tmp_path / "checkpoint")
+    coordinator = query.coordinator()
+    bench.produce(range(30))
+    metadata = bench.work("orders").metadata
+    hole = Hole(
+        "shop.orders", bench.tp(), OffsetRange(1, 3), Identity(str(metadata.table_uuid), metadata.default_spec_id)
+    )
+    with ThreadPoolExecutor(1) as pool:
+        batches = pool.submit(query.run, 2)
+        eventually("second batch", lambda: (bench.group_at() or 0) >= 4)
+        query.lander.reread(hole)
+        assert not batches.done()
+        batches.result()
+    assert sum(a.chunks[0].start == 1 for a in query.acks) == 1
+    bench.round(coordinator)
     same(bench)
 
 

@@ -38,6 +38,7 @@ def test_every_option_that_it_shows_is_valid_too(tmp_path: Path) -> None:
     config = load(path, environ={"CLICKHOUSE_PASSWORD": "p", "KAFKA_LOGIN": LOGIN})
 
     assert (config.observe.metrics_port, config.clickhouse.user) == (9108, "chsink")
+    assert config.required_mirror().tables == ("my_namespace.my_table",)
 
 
 LOGIN = 'org.apache.kafka.common.security.scram.ScramLoginModule required username="u" password="p";'
