@@ -32,6 +32,8 @@ NO_COMMIT = uuid.UUID(int=0)
 GROUP_ROWS = 100_000
 GROUP_BYTES = 64 * 2**20
 """Of the records that are decoded at once."""
+FIRST_MS, LAST_MS = -62_135_596_800_000, 253_402_300_799_999
+"""The years 1 to 9999, in ms since 1970."""
 
 Records = Callable[[OffsetRange], Iterable[pa.RecordBatch]]
 """The records of a range in the order of their offsets, with the columns of Kafka's source."""
@@ -183,7 +185,9 @@ class Worker:
 
 
 class _Newest:
-    """The largest timestamp of the records that passed, in ms."""
+    """The largest timestamp of the records that passed, in ms.  A producer may send any number: what is no time of the
+    years 1 to 9999 counts as the nearest one.
+    """
 
     def __init__(self) -> None:
         self.ms: int | None = None
@@ -192,7 +196,7 @@ class _Newest:
         for batch in batches:
             if batch.num_rows:
                 times = pc.cast(batch.column("timestamp"), pa.timestamp("ms", "UTC"), safe=False)
-                newest = pc.max(pc.cast(times, pa.int64())).as_py()
+                newest = min(max(pc.max(pc.cast(times, pa.int64())).as_py(), FIRST_MS), LAST_MS)
                 self.ms = newest if self.ms is None else max(self.ms, newest)
             yield batch
 

@@ -6,7 +6,7 @@ After each fault, the rows of the tables are compared with the records of the to
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -77,6 +77,24 @@ def test_valid_through_is_the_least_of_the_largest_times(make_bench: MakeBench) 
     assert bench.summary()[VALID_THROUGH] == str(min(newest))
     told = [e for e in events(bench) if isinstance(e, CommitToTable | CommitComplete)]
     assert [e.valid_through and round(e.valid_through.timestamp() * 1000) for e in told] == [min(newest)] * 2
+
+
+@pytest.mark.parametrize(("year_in_us", "shown"), [(2**60, "253402300799999"), (-(2**60), "-62135596800000")])
+def test_a_timestamp_of_no_year_stops_nobody(make_bench: MakeBench, year_in_us: int, shown: str) -> None:
+    """⚑ A producer may send microseconds for milliseconds: the coordinator would fail in every round."""
+    bench = make_bench()
+    coordinator = bench.coordinator()
+    start, end = bench.produce([1])
+
+    def records(piece: OffsetRange) -> Iterator[pa.RecordBatch]:
+        for batch in bench.records()(piece):
+            times = pa.array([year_in_us] * batch.num_rows, pa.timestamp("us", "UTC"))
+            yield batch.set_column(batch.schema.get_field_index("timestamp"), "timestamp", times)
+
+    bench.worker().run(OffsetRange(start, end), records)
+    bench.round(coordinator)
+    assert bench.landed() == bench.sent()
+    assert bench.summary()[VALID_THROUGH] == shown
 
 
 def test_an_idle_hour_makes_no_snapshot_and_a_later_record_lands(make_bench: MakeBench) -> None:
