@@ -27,7 +27,7 @@ RIGHTS = {
         "--operation Write --operation Describe --transactional-id {group} --resource-pattern-type prefixed",
     ),
     KafkaError.GROUP_AUTHORIZATION_FAILED: (
-        "use the groups {group} and {group}-control",
+        "use groups that begin with {group}",
         "--operation Read --operation Describe --group {group} --resource-pattern-type prefixed",
     ),
     KafkaError.TOPIC_AUTHORIZATION_FAILED: (

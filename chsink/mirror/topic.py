@@ -112,7 +112,7 @@ def settings_findings(topic: str, settings: Settings) -> Iterator[Finding]:
 def _groups(names: Names, admin: AdminClient) -> Iterator[Finding]:
     """Nobody is a member of them: a member's commits would move the mirror's offsets."""
     taken = False
-    for group in (names.group, names.control_group):
+    for group in (names.group, names.control_group, names.owner_group):
         described = _asked(names, admin.describe_consumer_groups, [group])
         if described is None:
             continue

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,8 +21,10 @@ from chsink.kafka.admin import open_admin
 from chsink.mirror.checks import mirror_findings
 from chsink.mirror.control import Names
 from chsink.mirror.failures import as_error
+from chsink.mirror.lander import Share
 from chsink.mirror.opening import open_mirror
 from chsink.mirror.topic import KEPT_MS, PARTITIONS, ensure_control_topic
+from chsink.statemachine.ranges import OffsetRange
 from tests.integration.mirror.bench import Bench
 
 pytestmark = pytest.mark.slow
@@ -102,10 +105,17 @@ def guarded(tmp_path: Path) -> Iterator[EmbeddedKafka]:
         yield kafka
 
 
-def deny(bench: Bench, kind: ResourceType, name: str, pattern: ResourcePatternType) -> None:
+def rule(
+    bench: Bench,
+    kind: ResourceType,
+    name: str,
+    pattern: ResourcePatternType,
+    operation: AclOperation,
+    permission: AclPermissionType,
+) -> None:
     client = AdminClient(dict(bench.names.options))
-    rule = AclBinding(kind, name, pattern, "User:ANONYMOUS", "*", AclOperation.ALL, AclPermissionType.DENY)
-    for future in client.create_acls([rule]).values():
+    acl = AclBinding(kind, name, pattern, "User:ANONYMOUS", "*", operation, permission)
+    for future in client.create_acls([acl]).values():
         future.result()
 
 
@@ -113,13 +123,31 @@ def test_a_missing_right_is_named_with_its_acl(guarded: EmbeddedKafka, tmp_path:
     """On transactional ids, groups and the topic."""
     bench = Bench(guarded, tmp_path)
     assert not [f for f in problems(bench) if f.severity is Severity.ERROR]
-    deny(bench, ResourceType.TRANSACTIONAL_ID, bench.group, ResourcePatternType.PREFIXED)
+    topic = ResourceType.TOPIC, bench.control_topic, ResourcePatternType.LITERAL
+    rule(bench, *topic, AclOperation.ALL, AclPermissionType.ALLOW)
+    rule(bench, *topic, AclOperation.WRITE, AclPermissionType.DENY)
+    assert [f.fix for f in problems(bench) if f"--operation Write --operation Describe --topic {topic[1]}" in f.fix]
+    ids = ResourceType.TRANSACTIONAL_ID, bench.group, ResourcePatternType.PREFIXED
+    rule(bench, *ids, AclOperation.ALL, AclPermissionType.DENY)
     with pytest.raises(Exception) as refused:  # noqa: PT011 - it becomes an error of the catalogue below
         bench.coordinator()
     error = as_error(refused.value, bench.names)
     assert isinstance(error, PreflightError) and f"--transactional-id {bench.group}" in error.hint, refused.value
-    deny(bench, ResourceType.GROUP, bench.group, ResourcePatternType.PREFIXED)
+    groups = ResourceType.GROUP, bench.group, ResourcePatternType.PREFIXED
+    rule(bench, *groups, AclOperation.ALL, AclPermissionType.DENY)
     assert [f.fix for f in problems(bench) if f.severity is Severity.ERROR and f"--group {bench.group}" in f.fix]
-    deny(bench, ResourceType.TOPIC, bench.control_topic, ResourcePatternType.LITERAL)
-    with pytest.raises(PreflightError, match=f"--operation Create --topic {bench.control_topic}"):
-        ensure_control_topic(bench.names)
+
+
+def test_an_event_that_is_too_large(make_bench: MakeBench) -> None:
+    """Nothing of its range is handed over; afterwards it lands once."""
+    bench = make_bench()
+    coordinator = bench.coordinator()
+    piece = OffsetRange(*bench.produce([1]))
+    small = replace(bench.names, options={**bench.names.options, "message.max.bytes": "1000"})
+    feeds = replace(bench.feeds(), names=small)
+    share = Share(bench.tp(), piece)
+    with pytest.raises(PreflightError, match="CHS-251"):
+        feeds.hand_over(share, bench.records()(piece))
+    bench.hand_over(piece.start, piece.end)
+    bench.round(coordinator)
+    assert bench.landed() == bench.sent()
