@@ -27,6 +27,8 @@ def calls() -> Iterator[tuple[str, str, set[str]]]:
             if not isinstance(node, ast.Call):
                 continue
             for target in (node.func, *node.args):
+                if ast.unparse(target).startswith("CommitHalt."):  # the core's name for it, not the entry
+                    continue
                 name = target.attr if isinstance(target, ast.Attribute) else getattr(target, "id", "")
                 keywords = {k.arg for k in node.keywords if k.arg} - NOT_OF_THE_ENTRY
                 if name in CATALOGUE and not any(k.arg is None for k in node.keywords):
