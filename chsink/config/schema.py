@@ -137,6 +137,8 @@ class Schema:
         """What to do about an unknown key."""
         if instead := reserved()["keys"].get(path):
             return instead
+        if (key := self.keys.get(path)) and key.options:
+            return f"set one option at a time: `{path}.NAME`"
         table, _, name = path.rpartition(".")
         while table and not self.names_in(table):
             table = table.rpartition(".")[0]

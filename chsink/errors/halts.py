@@ -361,7 +361,8 @@ MIRROR_TABLE_GONE = Entry(
     "CHS-343",
     HaltError,
     "Iceberg table {tables} does not exist in the catalog",
-    "restore it and start again; or create it again, empty, and " + _RESOLVE + "; or remove its [[mirror.route]]",
+    "if the mirror never wrote to it, create it and start again; otherwise restore it and start again, or create it "
+    "empty and " + _RESOLVE + "; or remove its [[mirror.route]]",
 )
 MIRROR_TABLE_RECREATED = Entry(
     "MIRROR_TABLE_RECREATED",

@@ -66,7 +66,7 @@ class Lake:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Nobody else reads or writes the catalog."""
-        database = sqlite3.connect(self.database, isolation_level=None)
+        database = sqlite3.connect(self.database, isolation_level=None, timeout=30)
         try:
             database.execute("BEGIN EXCLUSIVE")
             yield
@@ -107,12 +107,12 @@ def mirrored(world: World, folder: Path, settings: Mapping[str, Any] | None = No
     for table in lake.tables:
         lake.catalog().create_table(table, SCHEMA)
     job = world.job(folder, settings=settings)
-    properties = ", ".join(f'{name} = "{value}"' for name, value in {"name": "lake", **lake.properties}.items())
     routes = ", ".join(f'{{ topic = "{job.topic}", table = "{table}" }}' for table in lake.tables)
     job.settings = {
         **job.settings,
         "mirror.enabled": "true",
-        "mirror.catalog": f"{{ {properties} }}",
+        "mirror.catalog.name": "lake",
+        **{f"mirror.catalog.{name}": value for name, value in lake.properties.items()},
         "mirror.route": f"[{routes}]",
         "mirror.control_topic": f"{job.topic}-control",
         "mirror.interval_s": 1,

@@ -174,10 +174,8 @@ def control_topic_deleted(world: World, job: Job, lake: Lake) -> None:
 
 BLOWS = [
     at_step("worker.in_transaction", 5),
-    at_random,
     at_step("coordinator.between_tables", -signal.SIGKILL),
     broker_in_a_transaction,
-    at_step("coordinator.after_tables", -signal.SIGKILL),
     catalog_away,
     at_random,
     control_topic_deleted,

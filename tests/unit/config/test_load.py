@@ -123,6 +123,12 @@ def test_an_unknown_override_alone_is_an_error(load_text: Load) -> None:
         load_text(sink__naem="x")
 
 
+@pytest.mark.parametrize("table", ["mirror.catalog", "kafka.options"])
+def test_an_override_of_a_table_of_options_says_how_to_set_one(load_text: Load, table: str) -> None:
+    with pytest.raises(InvalidConfigError, match=f"set one option at a time: `{table}.NAME`"):
+        load_text(**{table: '{ name = "x" }'})
+
+
 def test_an_override_inside_what_is_no_table_is_reported_once(load_text: Load) -> None:
     with pytest.raises(InvalidConfigError) as caught:
         load_text(
