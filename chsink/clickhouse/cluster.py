@@ -19,7 +19,7 @@ from chsink.clickhouse.table import read_table
 from chsink.clickhouse.window import DedupWindow
 from chsink.clickhouse.writer import PINNED_WHERE_KNOWN
 from chsink.config import Config, Route
-from chsink.notation.sql import quote_string
+from chsink.notation.sql import parse_table, quote_string
 from chsink.ports import Clock, Queries
 from chsink.sharding import Layout, Shard
 from chsink.statemachine.records import StateKey
@@ -78,11 +78,11 @@ class Cluster:
 
     def target(self, route: Route) -> RoutedTable:
         """The route's table, as each shard describes it now."""
-        name = self.config.table_of(route)
+        name, endpoints = self.config.table_of(route), self.config.clickhouse.endpoints
         with asking_target():
             shards = tuple(
-                ShardTable(client, read_table(client, name.database, name.table), endpoint.urls)
-                for client, endpoint in zip(self.clients, self.config.clickhouse.endpoints, strict=True)
+                ShardTable(client, read_table(client, own or name.database, name.table), endpoint.urls)
+                for client, endpoint, own in zip(self.clients, endpoints, self.config.databases_of(route), strict=True)
             )
         return RoutedTable(route.topic, name.canonical, shards, tuple(self.config.shard_key_of(route)))
 
@@ -95,7 +95,9 @@ class Cluster:
 
     def layout(self, route: Route) -> Layout:
         """The configured shard layout of the route."""
-        shards = tuple(Shard(e.urls, e.weight, e.name) for e in self.config.clickhouse.endpoints)
+        databases = self.config.databases_of(route)
+        endpoints = zip(self.config.clickhouse.endpoints, databases, strict=True)
+        shards = tuple(Shard(e.urls, e.weight, e.name, database) for e, database in endpoints)
         if len(shards) == 1:
             return Layout(shards)
         key = tuple(self.config.shard_key_of(route))
@@ -121,9 +123,12 @@ class Cluster:
                 return tuple(replace(s, client=retried(s.client)) for s in target.shards)
             recorded = stored_layout(layout)
             listed = Layout.from_json(recorded).shards if recorded else ()
-            database, name = target.table.database, target.table.name
-            clients = [(retried(self.client(shard.replicas)), shard.replicas) for shard in listed]
-            return tuple(ShardTable(client, read_table(client, database, name), urls) for client, urls in clients)
+            name = parse_table(table)
+            clients = [(retried(self.client(shard.replicas)), shard) for shard in listed]
+            return tuple(
+                ShardTable(client, read_table(client, shard.database or name.database, name.table), shard.replicas)
+                for client, shard in clients
+            )
 
         def retried(client: Queries) -> Queries:
             return RetryingQueries(client, self.clock, self.config.clickhouse.retry_for_s)

@@ -44,7 +44,8 @@ def distributed_tables(config: Config, naming: Naming) -> str:
 
 def _statement(config: Config, table: TableName, route: Route, naming: Naming) -> str:
     expression = sharding_expression(config, route)
-    arguments = [quote_string(text) for text in (naming.cluster, table.database, table.table)]
+    database = "" if any(config.databases_of(route)) else table.database
+    arguments = [quote_string(text) for text in (naming.cluster, database, table.table)]
     new = TableName(table.database, table.table + naming.suffix)
     fields = sorted(SHARD_TYPES.keys() & set(config.shard_key_of(route)))
     note = (
@@ -59,26 +60,30 @@ def _statement(config: Config, table: TableName, route: Route, naming: Naming) -
 
 def cluster_definition(config: Config, naming: Naming) -> str:
     """The cluster, as a file for a server's `config.d`."""
-    shards = "".join(_shard(endpoint, naming) for endpoint in config.clickhouse.endpoints)
+    own = any(endpoint.database for endpoint in config.clickhouse.endpoints)
+    database = config.clickhouse.database if own else ""
+    shards = "".join(_shard(e, naming, e.database or database) for e in config.clickhouse.endpoints)
     name = escape(naming.cluster)
     return f"<clickhouse>\n  <remote_servers>\n    <{name}>\n{shards}    </{name}>\n  </remote_servers>\n</clickhouse>"
 
 
-def _shard(endpoint: Endpoint, naming: Naming) -> str:
-    replicas = "".join(_replica(url, naming) for url in endpoint.urls)
+def _shard(endpoint: Endpoint, naming: Naming, database: str) -> str:
+    replicas = "".join(_replica(url, naming, database) for url in endpoint.urls)
     return (
         f"      <shard>\n        <weight>{endpoint.weight}</weight>\n"
         f"        <internal_replication>true</internal_replication>\n{replicas}      </shard>\n"
     )
 
 
-def _replica(url: str, naming: Naming) -> str:
-    return f"        <replica>{''.join(_fields(url, naming))}</replica>\n"
+def _replica(url: str, naming: Naming, database: str) -> str:
+    return f"        <replica>{''.join(_fields(url, naming, database))}</replica>\n"
 
 
-def _fields(url: str, naming: Naming) -> Iterator[str]:
+def _fields(url: str, naming: Naming, database: str) -> Iterator[str]:
     parts = urlsplit(url)
     secure = parts.scheme == "https"
     yield f"<host>{escape(parts.hostname or '')}</host><port>{naming.ports[secure]}</port>"
     if secure:
         yield "<secure>1</secure>"
+    if database:
+        yield f"<default_database>{escape(database)}</default_database>"

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from chsink.decode.columns import Column
 from chsink.errors import preflight
 from chsink.notation.metadata_columns import PROBE_COLUMNS
+from chsink.notation.sql import TableName
 from chsink.ports import Queries
 
 IDENTITY = (
@@ -40,6 +41,11 @@ class TargetTable:
     merge_tree: Mapping[str, str]
     timezone: str
     definition: str = ""
+
+    @property
+    def canonical(self) -> str:
+        """Its one name on this endpoint, whose database may be the endpoint's own."""
+        return TableName(self.database, self.name).canonical
 
     @property
     def insertable(self) -> tuple[Column, ...]:

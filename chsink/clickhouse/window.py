@@ -106,7 +106,7 @@ class DedupWindow:
             return True
         beyond = OffsetRange(record.end, BEYOND)
         shards = self.shards(key.table, record.layout)
-        return any(count_rows(s.client, key.table, key.topic_partition, beyond) for s in shards)
+        return any(count_rows(s.client, s.table.canonical, key.topic_partition, beyond) for s in shards)
 
     def doubtful_tokens(self, key: StateKey, record: StateRecord) -> str | None:
         """Why a token of the range may be gone, None when it surely is not."""

@@ -67,8 +67,9 @@ class ShardWriter:
     def insert(self, shard: int, table: str, batch: pa.RecordBatch, token: str, deadline_ms: int) -> InsertResult:
         """See :class:`chsink.ports.BlockWriter`."""
         client, sends = self.shards[shard].client, 0
+        own = self.shards[shard].table.canonical
         columns = ", ".join(quote_identifier(n) for n in batch.schema.names)
-        sql = f"INSERT INTO {quote_table(table)} ({columns}) FORMAT ArrowStream"
+        sql = f"INSERT INTO {quote_table(own)} ({columns}) FORMAT ArrowStream"
         body = arrow_stream(batch)
         settings = {
             **self.settings,
@@ -95,9 +96,16 @@ class ShardWriter:
             ) from error
         return InsertResult(batch.num_rows, body.size, sends - 1)
 
-    def rows_there(self, shard: int, table: str, partition: TopicPartition, offsets: OffsetRange) -> dict[int, int]:
+    def rows_there(
+        self,
+        shard: int,
+        table: str,  # noqa: ARG002 - each shard knows its own
+        partition: TopicPartition,
+        offsets: OffsetRange,
+    ) -> dict[int, int]:
         """See :class:`chsink.ports.BlockWriter`."""
-        return rows_by_offset(self.shards[shard].client, table, partition, offsets)
+        at = self.shards[shard]
+        return rows_by_offset(at.client, at.table.canonical, partition, offsets)
 
     def views(self, shard: int) -> tuple[str, ...]:
         """See :class:`chsink.ports.BlockWriter`."""

@@ -67,12 +67,14 @@ def protocol_is_used(kafka: Kafka) -> Problems:
             yield problem(f"kafka.options.{named}", error)
 
 
-def endpoints_are_distinct(clickhouse: ClickHouse) -> Problems:
-    """There is a shard, and each server stands in one place."""
+def endpoints_are_distinct(clickhouse: ClickHouse, routes: tuple[Route, ...]) -> Problems:
+    """There is a shard, and each server stands in one place, or has a database of each shard."""
     key, endpoints = "clickhouse.endpoints", clickhouse.endpoints
     if not endpoints:
         yield problem(key, job_file.NO_ENDPOINT())
-    for url, count in Counter(url for endpoint in endpoints for url in endpoint.urls).items():
+    named = any(route.table_name.database for route in routes)
+    places = Counter((url, "" if named else e.database or clickhouse.database) for e in endpoints for url in e.urls)
+    for (url, _), count in places.items():
         if count > 1:
             yield problem(key, job_file.SERVER_TWICE(url=url, count=count))
     for name, count in Counter(endpoint.name for endpoint in endpoints if endpoint.name).items():

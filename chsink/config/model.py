@@ -121,6 +121,13 @@ class Config(Section):
         """The columns that choose the shard of the route's rows; empty where there is one shard and no key."""
         return self.clickhouse.shard_key if route.shard_key is None else route.shard_key
 
+    def databases_of(self, route: Route) -> tuple[str, ...]:
+        """By endpoint: its own database, if the route's table is in it; else empty, and the table is in the same
+        database everywhere.
+        """
+        own = not route.table_name.database
+        return tuple(endpoint.database if own else "" for endpoint in self.clickhouse.endpoints)
+
     @property
     def app_name(self) -> str:
         """What the cluster shows."""

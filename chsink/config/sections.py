@@ -108,6 +108,9 @@ class Endpoint(Section):
     """URLs of further replicas of the shard, tried in this order."""
     name: str = Field(default="", max_length=100)
     """A name that identifies the shard even if its URLs change."""
+    database: str = Field(default="", max_length=200)
+    """Database of this shard's tables, if the route names none. Default: `clickhouse.database`. Messages name tables by
+    `clickhouse.database`."""
 
     @model_validator(mode="before")
     @classmethod

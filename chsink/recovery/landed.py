@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +18,8 @@ from chsink.notation.sql import quote_table
 from chsink.ports import Queries
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 
+Place = tuple[Queries, str]
+"""One shard's client, and the name of the table there."""
 SLICE = 1 << 24
 WORD = 64
 _MINE = "_kafka_topic = {topic:String} AND _kafka_partition = {partition:Int64}"
@@ -30,14 +33,11 @@ class Extent:
     rows: int
 
 
-def extent(clients: Sequence[Queries], table: str, tp: TopicPartition) -> Extent | None:
+def extent(shards: Sequence[Place], tp: TopicPartition) -> Extent | None:
     """The first and last offset there are, None when there is no row."""
-    sql = (
-        "SELECT count(), min(toInt64(_kafka_offset)), max(toInt64(_kafka_offset)) "
-        f"FROM {quote_table(table)} WHERE {_MINE}"
-    )
-    found = [client.query(sql, {"topic": tp.topic, "partition": tp.partition})[0] for client in clients]
-    found = [row for row in found if row[0]]
+    asked = "count(), min(toInt64(_kafka_offset)), max(toInt64(_kafka_offset))"
+    sql = f"SELECT {asked} FROM {{table}} WHERE {_MINE}"
+    found = [row for shard in shards for row in _query(shard, sql, tp) if row[0]]
     if not found:
         return None
     low, high = min(int(r[1]) for r in found), max(int(r[2]) for r in found)
@@ -45,8 +45,7 @@ def extent(clients: Sequence[Queries], table: str, tp: TopicPartition) -> Extent
 
 
 def holes(
-    clients: Sequence[Queries],
-    table: str,
+    shards: Sequence[Place],
     tp: TopicPartition,
     within: OffsetRange,
     progress: Callable[[int], None],
@@ -55,7 +54,7 @@ def holes(
     last: OffsetRange | None = None
     for start in range(within.start, within.end, SLICE):
         part = OffsetRange(start, min(start + SLICE, within.end))
-        for hole in runs_of_missing(_present(clients, table, tp, part), part.start):
+        for hole in runs_of_missing(_present(shards, tp, part), part.start):
             if last is not None and last.end == hole.start:
                 last = OffsetRange(last.start, hole.end)
                 continue
@@ -67,20 +66,26 @@ def holes(
         yield last
 
 
-def _present(clients: Sequence[Queries], table: str, tp: TopicPartition, part: OffsetRange) -> npt.NDArray[np.bool_]:
+def _present(shards: Sequence[Place], tp: TopicPartition, part: OffsetRange) -> npt.NDArray[np.bool_]:
     """For each offset of the part, whether any shard holds a row of it."""
     sql = (
         "SELECT intDiv(o, 64), groupBitOr(bitShiftLeft(toUInt64(1), o % 64)) FROM "
-        f"(SELECT toUInt64(_kafka_offset - {part.start}) AS o FROM {quote_table(table)} WHERE {_MINE} "
+        f"(SELECT toUInt64(_kafka_offset - {part.start}) AS o FROM {{table}} WHERE {_MINE} "
         f"AND _kafka_offset >= {part.start} AND _kafka_offset < {part.end}) GROUP BY 1"
     )
     words = np.zeros(-(-part.length // WORD), dtype="<u8")
-    for client in clients:
-        rows = client.query(sql, {"topic": tp.topic, "partition": tp.partition})
+    for shard in shards:
+        rows = _query(shard, sql, tp)
         if rows:
             at, bits = zip(*rows, strict=True)
             words[np.array(at, dtype=np.int64)] |= np.array(bits, dtype="<u8")
     return np.unpackbits(words.view(np.uint8), bitorder="little")[: part.length].astype(np.bool_)
+
+
+def _query(shard: Place, sql: str, tp: TopicPartition) -> list[tuple[Any, ...]]:
+    """The answer of one shard, whose table is ``{table}``."""
+    client, table = shard
+    return client.query(sql.replace("{table}", quote_table(table)), {"topic": tp.topic, "partition": tp.partition})
 
 
 def runs_of_missing(present: npt.NDArray[np.bool_], first: int) -> list[OffsetRange]:

@@ -54,7 +54,7 @@ def count_landed_rows(services: Services, key: StateKey, record: StateRecord) ->
                 return LandedRows(key.table, views=views)
             tp = key.topic_partition
             return LandedRows(
-                key.table, sum(count_rows(s.client, key.table, tp, record.range) for s in shards), None, views
+                key.table, sum(count_rows(s.client, s.table.canonical, tp, record.range) for s in shards), None, views
             )
     except ChsinkError as error:
         return LandedRows(key.table, trouble=error)

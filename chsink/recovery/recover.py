@@ -21,7 +21,7 @@ from chsink.errors.several import several
 from chsink.notation.metadata_columns import PROBE_COLUMNS
 from chsink.notation.sql import quote_string, quote_table
 from chsink.recovery.change import check_unchanged, claim
-from chsink.recovery.landed import Extent, extent, holes
+from chsink.recovery.landed import Extent, Place, extent, holes
 from chsink.recovery.landed_rows import also_from, views_of, wait_for_any_insert
 from chsink.recovery.unread import first_unread
 from chsink.statemachine import writes
@@ -112,7 +112,7 @@ def _is_stale(target: RoutedTable, key: StateKey, record: StateRecord, accepted:
     if not _can_tell(target):
         return False
     with asking_target():
-        seen = extent([s.client for s in target.shards], target.name, key.topic_partition)
+        seen = extent(places(target), key.topic_partition)
     if seen is None:
         return False
     return seen.range.end > record.end or (accepted.removed and record.in_doubt)
@@ -194,6 +194,11 @@ def _losing(shard: ShardTable) -> str | None:
     return f"{mutations} mutations removed rows" if mutations else None
 
 
+def places(target: RoutedTable) -> list[Place]:
+    """The table on each shard."""
+    return [(shard.client, shard.table.canonical) for shard in target.shards]
+
+
 class _Partition:
     """The survey of one topic-partition."""
 
@@ -201,7 +206,6 @@ class _Partition:
         self, services: Services, target: RoutedTable, key: StateKey, replaced: StateRecord | None, say: Say
     ) -> None:
         self._services = services
-        self._clients = [s.client for s in target.shards]
         self._target = target
         self._key = key
         self._replaced = replaced
@@ -211,7 +215,7 @@ class _Partition:
     def survey(self, accepted: Accepted) -> Iterator[Recovered]:
         """One finding, or none where the table has no row of it."""
         topic_id = self._services.kafka.topic_ids([self._tp.topic])[self._tp.topic]  # first: it may be recreated
-        seen = extent(self._clients, self._target.name, self._tp)
+        seen = extent(places(self._target), self._tp)
         if seen is None:
             self._say(f"{self._tp}: no rows in {self._target.name}; start the job with a new checkpoint to read it")
             return
@@ -223,7 +227,7 @@ class _Partition:
 
     def _doubt(self, seen: Extent) -> ChsinkError | None:
         log_start = self._log_start()
-        missing = list(holes(self._clients, self._target.name, self._tp, seen.range, self._progress(seen)))
+        missing = list(holes(places(self._target), self._tp, seen.range, self._progress(seen)))
         offsets = seen.range.length - sum(h.length for h in missing)
         if seen.rows > offsets:
             return self._refused(

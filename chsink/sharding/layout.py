@@ -36,11 +36,15 @@ _FINGERPRINT_BYTES = 8
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """One shard: its replicas' URLs (`http[s]://host[:port]`), its share of the slots, its own name."""
+    """One shard: its replicas' URLs (`http[s]://host[:port]`), its share of the slots, its own name.
+
+    `database` is set where the shard has the table in a database of its own.
+    """
 
     replicas: tuple[str, ...]
     weight: int = 1
     name: str = ""
+    database: str = ""
 
     def __post_init__(self) -> None:
         if not self.replicas or len(set(self.replicas)) != len(self.replicas):
@@ -52,8 +56,9 @@ class Shard:
 
     @property
     def identity(self) -> str:
-        """What makes it the same shard after a change: the name, else the replicas in any order."""
-        return self.name or ",".join(sorted(self.replicas))
+        """What makes it the same shard after a change: the name, else the replicas in any order; and its database."""
+        place = self.name or ",".join(sorted(self.replicas))
+        return f"{place} {self.database}" if self.database else place
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +122,9 @@ class Layout:
 
     def to_json(self) -> str:
         """One line of JSON that `from_json` reads back to an equal layout."""
-        return json.dumps({"format": _FORMAT, **asdict(self)}, ensure_ascii=True, separators=(",", ":"))
+        plain = asdict(self)
+        plain["shards"] = [{k: v for k, v in shard.items() if v or k != "database"} for shard in plain["shards"]]
+        return json.dumps({"format": _FORMAT, **plain}, ensure_ascii=True, separators=(",", ":"))
 
     @staticmethod
     def from_json(text: str) -> Layout:

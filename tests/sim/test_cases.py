@@ -15,9 +15,8 @@ from chsink.batch.driver import Driver
 from chsink.batch.model import PlannedBatch
 from chsink.connect import Services
 from chsink.errors import halts
-from chsink.ports import Queries
 from chsink.recovery import decide, recover
-from chsink.recovery.landed import Extent, extent
+from chsink.recovery.landed import Extent, Place, extent
 from chsink.recovery.landed_rows import LandedRows, count_landed_rows
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from chsink.statemachine.records import Phase, StateKey, StateRecord
@@ -486,8 +485,8 @@ def test_recover_takes_the_topic_that_was_there_before_its_rows(monkeypatch: pyt
     """Recreated after the rows were looked at, the topic's new records must not be taken for those that landed."""
     made = scene(10).play()
 
-    def recreated_meanwhile(clients: Sequence[Queries], table: str, tp: TopicPartition) -> Extent | None:
-        seen = extent(clients, table, tp)
+    def recreated_meanwhile(shards: Sequence[Place], tp: TopicPartition) -> Extent | None:
+        seen = extent(shards, tp)
         made.kafka.recreate("t0")
         made.kafka.append(TP, 40)
         return seen

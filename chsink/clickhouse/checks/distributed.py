@@ -40,7 +40,7 @@ def _tables_over(shard: ShardTable) -> Iterator[tuple[TableName, str, str | None
     rows = shard.client.query("SELECT database, name, engine_full FROM system.tables WHERE engine = 'Distributed'")
     for database, name, engine in rows:
         read = _ENGINE.fullmatch(engine)
-        if read and (unquote(read[2]), unquote(read[3])) == (shard.table.database, shard.table.name):
+        if read and unquote(read[2]) in ("", shard.table.database) and unquote(read[3]) == shard.table.name:
             yield TableName(database, name), unquote(read[1]), read[4]
 
 

@@ -52,7 +52,7 @@ def existing_rows_findings(
     if not _can_tell(target.table):
         return
     search = _search(_ends(records, target))
-    rows = [row for shard in target.shards for row in _rows(shard.client, target.name, target.topic, search)]
+    rows = [row for shard in target.shards for row in _rows(shard.client, shard.table.canonical, target.topic, search)]
     if not rows:
         return
     surplus = list(_surplus(rows, _of(latest(), target)))
@@ -90,7 +90,7 @@ def check_nothing_landed(shards: Sequence[ShardTable], table: str, topic: str, p
         if not _can_tell(shard.table):
             continue
         try:
-            rows = _rows(shard.client, table, topic, f"_kafka_partition IN ({named})")
+            rows = _rows(shard.client, shard.table.canonical, topic, f"_kafka_partition IN ({named})")
         except ServerRefused:
             continue
         surplus.extend(Surplus(partition, count, last, None) for partition, count, last in rows)

@@ -13,9 +13,13 @@ from pyspark.sql import SparkSession
 
 from chsink.embedded.stack import Stack
 from chsink.errors import UnavailableError
+from chsink.recovery.landed import Extent, extent
+from chsink.recovery.recover import places
+from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from tests.integration.job.conftest import MakeJob
 from tests.integration.job.faults import Failpoints
-from tests.support.job import Job, select
+from tests.support.doubt import quietly_connected
+from tests.support.job import WINDOW, Job, command, select
 
 WEIGHTS = (3, 1, 2)
 
@@ -111,3 +115,33 @@ def test_the_sharding_changes_while_a_range_is_in_doubt(
     job.check()
     on_its_shard(job, job.topic, "xxHash64(id)", "_kafka_offset < 60")
     on_its_shard(job, job.topic, "sipHash64(text, id)", "_kafka_offset >= 60")
+
+
+def test_each_shard_has_the_table_in_a_database_of_its_own(make_job: MakeJob, spark: SparkSession) -> None:
+    """Both on one server, as in a ring of servers of which each holds a replica of two shards."""
+    job = make_job(partitions=1, table=False)
+    url, table = job.shards[0], f"own_{job.name}".replace("-", "_")
+    databases = [f"{table}_{number}" for number in range(2)]
+    for database in databases:
+        command(url, f"CREATE DATABASE {database}")
+        what = "(id UInt64, text String, _kafka_topic String, _kafka_partition UInt32, _kafka_offset UInt64)"
+        command(url, f"CREATE TABLE {database}.{table} {what} ENGINE = MergeTree ORDER BY tuple() SETTINGS {WINDOW}")
+    job.tables[job.topic] = table
+    endpoints = ", ".join(f'{{ url = "{url}", database = "{database}" }}' for database in databases)
+    own = {"clickhouse.endpoints": f"[{endpoints}]", "clickhouse.shard_key": '["id"]'}
+    job.settings = {**job.settings, **own}
+    job.send(0, 60)
+    job.drain(spark)
+    job.drain(spark)
+    rows = [
+        {int(line) for line in select(url, f"SELECT id FROM {database}.{table} FORMAT TSV").split()}
+        for database in databases
+    ]
+    assert rows[0] | rows[1] == set(range(60)) and not rows[0] & rows[1]
+    for number, database in enumerate(databases):
+        counted = f"SELECT count(), countIf(xxHash64(id) % 2 = {number}) FROM {database}.{table} FORMAT TSV"
+        everything, right = map(int, select(url, counted).split())
+        assert everything == right == len(rows[number]) > 0
+    with quietly_connected(job) as opened:
+        target = opened.clickhouse.target(opened.config.route_of(job.topic))
+        assert extent(places(target), TopicPartition(job.topic, 0)) == Extent(OffsetRange(0, 60), 60)

@@ -62,3 +62,13 @@ def test_one_shard_needs_no_expression(job: Path) -> None:
 
 def test_a_cluster_name_that_xml_cannot_hold(job: Path) -> None:
     assert run("-c", job, "--cluster", "a b").exit_code == 2
+
+
+def test_databases_of_shards(job: Path) -> None:
+    """An empty database in the table stands for each shard's own; a table named with its database is there everywhere."""
+    job.write_text(JOB.replace("weight = 2", 'weight = 2, database = "first"'), encoding="utf-8")
+    answer = json.loads(run("-c", job, "--json").stdout)
+    assert "Distributed('chsink', '', 'c', " in answer["sql"]
+    assert "Distributed('chsink', 'shop', 'orders', " in answer["sql"]
+    databases = [e.text for e in ET.fromstring(answer["cluster"]).iter("default_database")]
+    assert databases == ["first", "first", "default"]

@@ -14,6 +14,9 @@ SAME_NAMES = 'endpoints = [{url = "http://a", name = "x"}, {url = "http://b", na
 HEAVY = 'endpoints = [{url = "http://a", weight = 900_000}, {url = "http://b", weight = 900_000}]'
 TWO = 'endpoints = ["http://a", "http://b"]'
 ROUTES = '[[route]]\ntopic = "a"\ntable = "t"\n[[route]]\ntopic = "b"\ntable = "t"\n'
+ON_ONE = """endpoints = [{ url = "http://a", database = "x" }, { url = "http://a", database = "y" }]
+shard_key = "k"
+"""
 MIRRORED = '[[mirror.route]]\ntopic = "a"\ntable = "s.t"'
 
 CASES = {
@@ -49,6 +52,11 @@ CASES = {
             "list each server once",
         ),
         (
+            f"[clickhouse]\n{ON_ONE}{ROUTES}".replace('table = "t"', 'table = "d.t"'),
+            "clickhouse.endpoints",
+            "list each server once",
+        ),
+        (
             f'[clickhouse]\nshard_key = "k"\n{SAME_NAMES}',
             "clickhouse.endpoints",
             "its own name",
@@ -60,6 +68,11 @@ CASES = {
         ),
     ],
     "shard_keys_fit": [
+        (
+            f'[clickhouse]\n{TWO}\nshard_key = "k"\nhash_function = "rand"',
+            "clickhouse.shard_key",
+            "change the shard key",
+        ),
         (f"[clickhouse]\n{TWO}", "clickhouse.shard_key", "columns that choose the shard"),
         ('[clickhouse]\nshard_key = ["k", "k"]', "clickhouse.shard_key", "each column once"),
         (
@@ -143,6 +156,8 @@ def test_every_check_has_a_case() -> None:
         f'[clickhouse]\n{TWO}\nshard_key = "k"\n{ROUTES}',
         f"[clickhouse]\n{TWO}\n" + ROUTES.replace('table = "t"', 'table = "t"\nshard_key = "k"'),
         '[clickhouse]\nhash_function = "intHash64"',
+        f"[clickhouse]\n{ON_ONE}",
+        f'[clickhouse]\n{TWO}\nhash_function = "rand"',
         '[clickhouse]\nendpoints = "https://a"',
         '[state]\nstore = "zookeeper"\nzookeeper = "a:2181,b:2181"\npath = "/x"',
         '[state]\nstore = "memory"',

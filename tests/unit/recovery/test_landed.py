@@ -53,8 +53,8 @@ def test_holes_are_offsets_that_no_shard_holds(one: set[int], other: set[int], s
     told: list[int] = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(landed, "SLICE", size)
-        shards: Any = [Shard(one), Shard(other)]
-        found = list(holes(shards, "d.t", TopicPartition("t", 0), within, told.append))
+        shards: Any = [(Shard(one), "d.t"), (Shard(other), "d.t")]
+        found = list(holes(shards, TopicPartition("t", 0), within, told.append))
 
     assert {o for h in found for o in range(h.start, h.end)} == set(range(within.start, within.end)) - there
     assert all(a.end < b.start for a, b in pairwise(found))

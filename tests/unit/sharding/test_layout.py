@@ -40,6 +40,9 @@ def test_fingerprint_is_pinned() -> None:
         replace(BASE, shards=(A,)),
         replace(BASE, shards=(Shard(("http://a1:8123", "http://a3:8123"), 2), B)),
         replace(BASE, shards=(replace(A, name="first"), B)),
+        replace(BASE, shards=(replace(A, database="own"), B)),
+        replace(BASE, hash_function="cityHash64"),
+        replace(BASE, hash_function="rand", key=()),
         replace(BASE, hash_function="intHash64", key=("id",)),
         replace(BASE, key=("id", "city")),
         replace(BASE, key=("city",)),
@@ -140,3 +143,15 @@ def test_bad_layout_is_refused() -> None:
     with pytest.raises(ConfigError) as error:
         Layout((A, B), "xxHash64", ("id",), "shard_0")  # type: ignore[arg-type]
     assert error.value.id == "CHS-408"
+
+
+def test_a_database_of_its_own_is_kept_only_where_there_is_one() -> None:
+    """A layout without one is stored as it always was."""
+    assert "database" not in BASE.to_json()
+    own = replace(BASE, shards=(replace(A, database="own"), replace(A, database="other")))
+    assert Layout.from_json(own.to_json()) == own
+
+
+def test_rand_takes_no_key() -> None:
+    assert refused(A, B, function="rand", key=("id",)).id == "CHS-403"
+    assert Layout((A, B), "rand").hashed == ("_kafka_topic", "_kafka_partition", "_kafka_offset")
