@@ -65,7 +65,7 @@ chsink sends a row to the shard that a `Distributed` table with the same shardin
 each function with ClickHouse for each type in this table. Every other combination is refused before the first record.
 
 The types are {_listed(sorted(every))}. `Nullable` and `LowCardinality` change nothing; for NULL see
-`errors.null_shard_key`.
+`errors.null_shard_key`. A function of several columns also takes a `Tuple` of these types without `Nullable` elements.
 
 | `hash_function` | sharding expression | types of the columns |
 | --- | --- | --- |"""

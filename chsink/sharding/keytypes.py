@@ -3,11 +3,14 @@
 `Nullable` and `LowCardinality` change neither the stored bytes of a value nor its hash, so they are looked
 through. A `Decimal` belongs to the family of the integer that stores it. Whether a family can be hashed is
 the hash function's to say; here every type text is read, also of types that none of them takes.
+
+A `Tuple` is hashed as its elements are, one after the other, if none of them is Nullable: a null inside a tuple has a
+hash, and would be one more rule.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from chsink.notation.type_text import TypeNode, parse_type_text
 
@@ -19,13 +22,19 @@ class KeyType:
     """One key column's type: `text` as ClickHouse writes it, `family` without wrappers and parameters.
 
     `size` is the N of `FixedString(N)`, the precision of `DateTime64` or `Decimal`, else 0; `scale` is a
-    Decimal's.
+    Decimal's. `elements` are a Tuple's.
     """
 
     text: str
     family: str
     size: int = 0
     scale: int = 0
+    elements: tuple[KeyType, ...] = ()
+
+    @property
+    def leaves(self) -> tuple[KeyType, ...]:
+        """The types that are hashed: of all elements, in order, or the type itself."""
+        return tuple(leaf for element in self.elements for leaf in element.leaves) or (self,)
 
 
 def parse_key_type(text: str) -> KeyType:
@@ -43,6 +52,8 @@ def _key_type(text: str, node: TypeNode) -> KeyType:
             return _decimal(text, int(args[0].name), int(args[1].name))
         case "FixedString" | "DateTime64" if args:
             return KeyType(text, node.name, size=int(args[0].name))
+        case "Tuple" if args and not any("Nullable" in str(element) for element in args):
+            return KeyType(text, "Tuple", elements=tuple(parse_key_type(str(replace(e, words=()))) for e in args))
         case "DateTime" | "Enum8" | "Enum16":
             return KeyType(text, node.name)
     return KeyType(text, str(node))

@@ -27,8 +27,9 @@ from chsink.sharding.keytypes import parse_key_type
 from chsink.sharding.stored import stored_values
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
+    from chsink.sharding.keytypes import KeyType
     from chsink.sharding.layout import Layout
     from chsink.sharding.xxh64 import I64
 
@@ -60,7 +61,9 @@ class Sharder:
         self._layout = layout
         self._key_types = [parse_key_type(text) for text in key_types]
         for column, key_type in zip(layout.hashed, self._key_types, strict=True):
-            hash_function(layout.hash_function).check_type(column, key_type.text, key_type.family)
+            function = hash_function(layout.hash_function)
+            for hashed in key_type.leaves if function.columns == "several" else (key_type,):
+                function.check_type(column, key_type.text, hashed.family)
         weights = [shard.weight for shard in layout.shards]
         self._shard_of_slot = np.repeat(np.arange(len(weights), dtype=np.int32), weights)
 
@@ -76,6 +79,7 @@ class Sharder:
             return ShardAssignment(np.zeros(rows, dtype=np.int32), None, counts)
         assert len(columns) == len(self._key_types), "one array a key column"
         assert all(len(column) == rows for column in columns), "one value a row"
+        columns = [leaf for key, column in zip(self._key_types, columns, strict=True) for leaf in _leaves(key, column)]
         known = _rows_without_null(columns)
         if known is None:
             shard = self._shards_of(columns)
@@ -93,9 +97,11 @@ class Sharder:
 
     def _shards_of(self, columns: Sequence[pa.Array]) -> npt.NDArray[np.int32]:
         """The shard of each row; no column holds a null."""
-        named = zip(self._layout.hashed, self._key_types, columns, strict=True)
-        stored = [stored_values(name, key_type, column) for name, key_type, column in named]
-        slot = apply(self._layout.hash_function, self._key_types, stored) % np.uint64(len(self._shard_of_slot))
+        keys = zip(self._layout.hashed, self._key_types, strict=True)
+        leaves = [(name, leaf) for name, key_type in keys for leaf in key_type.leaves]
+        stored = [stored_values(name, leaf, column) for (name, leaf), column in zip(leaves, columns, strict=True)]
+        hashes = apply(self._layout.hash_function, [leaf for _, leaf in leaves], stored)
+        slot = hashes % np.uint64(len(self._shard_of_slot))
         return self._shard_of_slot[slot.astype(np.int64)]
 
 
@@ -109,6 +115,15 @@ def split(batch: pa.RecordBatch, assignment: ShardAssignment) -> list[tuple[int,
     if len(present) == 1 and int(assignment.counts[present[0]]) == batch.num_rows:
         return [(present[0], batch)]
     return [(shard, batch.take(pa.array(np.flatnonzero(assignment.shard == shard)))) for shard in present]
+
+
+def _leaves(key_type: KeyType, column: pa.Array) -> Iterator[pa.Array]:
+    """A Tuple's elements, each with the tuple's own nulls; any other column as it is."""
+    if not key_type.elements:
+        yield column
+        return
+    for element, part in zip(key_type.elements, column.flatten(), strict=True):
+        yield from _leaves(element, part)
 
 
 def _rows_without_null(columns: Sequence[pa.Array]) -> I64 | None:

@@ -29,6 +29,7 @@ from tests.support.shard_engine import (
     CASES,
     NAMING,
     SLOTS,
+    TUPLES,
     WEIGHTS,
     Case,
     Engine,
@@ -100,6 +101,28 @@ def test_several_columns(engine: Engine, name: str) -> None:
         engine.fill(types, columns)
         ((_, hashes),) = engine.results({name: expression(name, len(types))}).items()
         assert assigned(name, types, columns, SLOTS).tolist() == expected(hashes, SLOTS), types
+
+
+@pytest.mark.parametrize("case", TUPLES, ids=str)
+def test_tuples(engine: Engine, case: Case) -> None:
+    number = next(case for case in CASES if case.type == "UInt16")
+    types, columns = [case.type, "UInt16"], [c.values(np.random.default_rng(4), 500) for c in (case, number)]
+    engine.fill(types, columns)
+    for name, hashes in engine.results({name: expression(name, 2) for name in SEVERAL}).items():
+        assert assigned(name, types, columns, SLOTS).tolist() == expected(hashes, SLOTS), name
+    for name in set(OF_COLUMNS) - set(SEVERAL):
+        assert engine.refuses(expression(name)) or (name, case.wire.num_fields) == ("javaHash", 1)
+        with pytest.raises(ConfigError, match="CHS-404"):
+            Sharder(layout(WEIGHTS, name, 1), [case.type])
+
+
+def test_a_tuple_that_holds_a_null_or_may() -> None:
+    with pytest.raises(ConfigError, match="CHS-404"):
+        Sharder(layout(WEIGHTS, "xxHash64", 1), ["Tuple(UInt8, Nullable(String))"])
+    wire = pa.struct([("a", pa.uint8()), ("b", pa.binary())])
+    column = pa.array([{"a": 1, "b": b"x"}, None, {"a": 1, "b": None}], wire)
+    shard = assigned("xxHash64", ["Tuple(a UInt8, b String)"], [column], WEIGHTS)
+    assert (shard == -1).tolist() == [False, True, True]
 
 
 @pytest.mark.parametrize("name", sorted(set(OF_COLUMNS) - set(SEVERAL)))

@@ -191,6 +191,35 @@ def a_job(hash_function: str = "xxHash64", shard_key: Sequence[str] = ("k0",)) -
     )
 
 
+def _pairs(*parts: Case) -> Callable[[Random, int], list[Any]]:
+    def draw(random: Random, count: int) -> list[Any]:
+        columns = [part.values(random, count).to_pylist() for part in parts]
+        return [{f"f{number}": value for number, value in enumerate(row)} for row in zip(*columns, strict=True)]
+
+    return draw
+
+
+def _tuple(type_: str, *parts: Case) -> Case:
+    """Its elements are called f0, f1, … on the wire."""
+    wire = pa.struct([pa.field(f"f{number}", part.wire) for number, part in enumerate(parts)])
+    return Case(type_, wire, (), _pairs(*parts))
+
+
+_BY_TYPE = {case.type: case for case in CASES}
+_INNER = _tuple("Tuple(f0 Int8, f1 UUID)", _BY_TYPE["Int8"], _BY_TYPE["UUID"])
+TUPLES = [
+    _tuple("Tuple(f0 UInt32, f1 String)", _BY_TYPE["UInt32"], _BY_TYPE["String"]),
+    _tuple("Tuple(f0 Decimal(18, 4))", _BY_TYPE["Decimal(18, 4)"]),
+    _tuple(
+        "Tuple(f0 LowCardinality(String), f1 Tuple(f0 Int8, f1 UUID), f2 Date32)",
+        _BY_TYPE["LowCardinality(String)"],
+        _INNER,
+        _BY_TYPE["Date32"],
+    ),
+]
+"""Keys of several values in one column."""
+
+
 class Engine:
     """One embedded ClickHouse; each question fills a table of its own through an Arrow file."""
 

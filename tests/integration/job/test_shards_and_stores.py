@@ -126,7 +126,7 @@ def test_each_shard_has_the_table_in_a_database_of_its_own(make_job: MakeJob, sp
         command(url, f"CREATE DATABASE {database}")
         what = "(id UInt64, text String, _kafka_topic String, _kafka_partition UInt32, _kafka_offset UInt64)"
         command(url, f"CREATE TABLE {database}.{table} {what} ENGINE = MergeTree ORDER BY tuple() SETTINGS {WINDOW}")
-    job.tables[job.topic] = table
+    job.tables[job.name] = table
     endpoints = ", ".join(f'{{ url = "{url}", database = "{database}" }}' for database in databases)
     own = {"clickhouse.endpoints": f"[{endpoints}]", "clickhouse.shard_key": '["id"]'}
     job.settings = {**job.settings, **own}

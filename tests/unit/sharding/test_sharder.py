@@ -159,7 +159,13 @@ def test_what_does_not_fit_halts_without_the_value(type_: str, wire: pa.DataType
         assert f"'{value}'" not in str(error.value)
 
 
-@pytest.mark.parametrize("type_", ["Array(String)", "Map(String, String)", "JSON", "BFloat16", "Time", "Tuple(a Int8)"])
+@pytest.mark.parametrize(
+    "type_",
+    [
+        *("Array(String)", "Map(String, String)", "JSON", "BFloat16", "Time"),
+        *("Tuple(a Array(Int8))", "Tuple(a Nullable(Int8))", "Tuple(a Int8, b Tuple(c Nullable(Int8)))", "Tuple()"),
+    ],
+)
 def test_unproven_types_are_refused(type_: str) -> None:
     with pytest.raises(ConfigError) as error:
         Sharder(layout(1, 1), [type_])
