@@ -409,7 +409,7 @@ DEFECTS = (
         (
             Patch(
                 WINDOW,
-                "        why = self._forgotten(shards, record)\n        if why is None:",
+                "        why = self._forgotten(shards, record, {} if looked is None else looked)\n        if why is None:",
                 "        why = None\n        if why is None:",
             ),
             Patch(WRITER, "            self._check_remembered(shard, token)\n", ""),
