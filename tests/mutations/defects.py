@@ -421,7 +421,7 @@ DEFECTS = (
         "a send does not look what its table remembers",
         (Patch(WRITER, "            self._check_remembered(shard, token)\n", ""),),
         "at_most_once",
-        seed=15,
+        seed=21,
     ),
     Defect(
         "an overflow of the window by count goes unnoticed",
