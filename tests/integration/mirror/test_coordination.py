@@ -19,6 +19,7 @@ from chsink.mirror.coordinator import Hole
 from chsink.mirror.lander import MirrorLander
 from chsink.mirror.opening import open_mirror
 from chsink.mirror.owner import Owner, read_owner
+from chsink.observe.logs import configure
 from tests.integration.mirror.bench import Bench
 from tests.support.job import eventually
 
@@ -26,8 +27,8 @@ pytestmark = pytest.mark.slow
 MakeBench = Callable[..., Bench]
 
 
-def config_of(bench: Bench, *, starting: str = "earliest") -> Config:
-    """The job whose mirror is the bench's, with commits each half second."""
+def config_of(bench: Bench, *, starting: str = "earliest", interval_s: float = 0.5) -> Config:
+    """The job whose mirror is the bench's."""
     table = [{"topic": bench.topic, "table": f"shop.{name}"} for name in bench.tables]
     mirror = {
         "enabled": True,
@@ -38,7 +39,7 @@ def config_of(bench: Bench, *, starting: str = "earliest") -> Config:
             "warehouse": f"file://{bench.folder}/lake",
         },
         "control_topic": bench.control_topic,
-        "interval_s": 0.5,
+        "interval_s": interval_s,
         "route": table,
     }
     return Config.from_mapping(
@@ -120,7 +121,8 @@ def test_a_newer_driver_ends_the_older_one(make_bench: MakeBench) -> None:
 def test_a_catalog_that_is_away_for_a_while(make_bench: MakeBench) -> None:
     bench = make_bench()
     lake, away = bench.folder / "lake", bench.folder / "away"
-    with capture_logs() as said, running_for(bench) as running:
+    configure("console", "info")  # status, in this process, may have asked for errors only
+    with capture_logs() as said, coordinating(config_of(bench, interval_s=2), bench.reread) as running:
         bench.hand_over(*bench.produce(range(5)))
         lake.rename(away)
         eventually("failed round", lambda: any(line["log_level"] == "warning" for line in said))
