@@ -81,6 +81,16 @@ def test_a_wait_for_an_insert_is_announced_once(server: Server, caplog: pytest.L
     assert len(caplog.records) == 1
 
 
+def test_many_ranges_are_one_look_at_each_shard(server: Server) -> None:
+    looked: dict[tuple[str, str], Mark] = {}
+    assert not window(server).must_probe(KEY, in_doubt(10), looked)
+    asked = len(server.asked)
+
+    assert not window(server).must_probe(KEY, in_doubt(20), looked)
+
+    assert (len(server.asked), len(looked)) == (asked, 1)
+
+
 def test_once_probed_always_probed(server: Server) -> None:
     assert window(server).must_probe(KEY, in_doubt(1000, probe=True))
 
