@@ -8,7 +8,8 @@ from __future__ import annotations
 import argparse
 import sys
 
-from tests.mutations.defects import DEFECTS, Defect
+from tests.mutations.defects import Defect
+from tests.mutations.every import DEFECTS
 from tests.mutations.patching import install
 from tests.mutations.running import run
 
@@ -42,7 +43,7 @@ def _search(defect: Defect, seeds: int) -> tuple[str | None, str]:
         if found is not None:
             said.setdefault(f"model {found.invariant}", world.name)
     for seed in range(1, seeds + 1):
-        invariant, _ = run_seed(seed, defect.often)
+        invariant, _ = run_seed(seed, defect.often, defect.of)
         if invariant is not None:
             said.setdefault(f"simulator {invariant}", f"seed {seed}")
     return None, "; ".join(f"{name} in {where}" for name, where in said.items())

@@ -16,7 +16,8 @@ class Defect:
     """``invariant`` breaks in this ``world`` of the model, or else in the simulator under this ``seed``.
 
     ``often`` makes faults of the simulated world more frequent, so that one short run is enough.  Where neither can
-    reach the defect, ``test`` names a pytest test that fails with it, and there is no ``invariant``.
+    reach the defect, ``test`` names a pytest test that fails with it, and there is no ``invariant``.  ``of`` says whose
+    worlds the seed is of.
     """
 
     name: str
@@ -26,6 +27,7 @@ class Defect:
     seed: int = 0
     often: Mapping[str, float] = field(default_factory=dict)
     test: str | None = None
+    of: str = "clickhouse"
 
     @property
     def simulated(self) -> bool:

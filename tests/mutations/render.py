@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tests.mutations.defects import DEFECTS
+from tests.mutations.every import DEFECTS
 from tests.mutations.patching import ROOT
 
 HEAD = "| defect | in | broken invariant | caught by |\n|---|---|---|---|\n"

@@ -7,12 +7,14 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from typing import Any, Final, TypeVar
 
-from tests.mutations.defects import DEFECTS, Defect
+from tests.mutations.defects import Defect
+from tests.mutations.every import DEFECTS
 from tests.mutations.patching import install
 
 T = TypeVar("T")
 _PRELOADED: Final = (
-    "clickhouse_connect confluent_kafka greenlet pandas pyarrow.compute pydantic pyspark.sql pytest structlog"
+    "clickhouse_connect confluent_kafka fastavro greenlet pandas pyarrow.compute pydantic pyiceberg.io.pyarrow pyspark.sql"
+    " pytest structlog"
 )
 """What production code and its tests import of others, but no plugin of pytest: it would be imported too early."""
 
@@ -47,7 +49,7 @@ def run(defect: Defect) -> tuple[str | None, str]:
         return (None, defect.world) if found is None else (found.invariant, found.what)
     from tests.mutations.simulated import run_seed
 
-    return run_seed(defect.seed, defect.often)
+    return run_seed(defect.seed, defect.often, defect.of)
 
 
 def _test(name: str) -> tuple[str | None, str]:

@@ -15,12 +15,14 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import chain
 
-from tests.mutations.defects import DEFECTS, Defect
+from tests.mutations.defects import Defect
+from tests.mutations.every import DEFECTS
 from tests.mutations.patching import ROOT, install
 from tests.mutations.render import redraw
 from tests.mutations.running import in_child
 
-LIST = ROOT / "tests" / "mutations" / "defects.py"
+FOLDER = ROOT / "tests" / "mutations"
+LISTS = {"clickhouse": FOLDER / "defects.py", "mirror": FOLDER / "mirror_defects.py"}
 PAGE = ROOT / "docs" / "simulator.md"
 
 
@@ -40,9 +42,10 @@ def main() -> int:
             sys.stdout.write(f"{defect.name}: seed {defect.seed}{_news(defect.seed, seed)}\n")
             sys.stdout.flush()
             if seed is not None and options.write:
-                new = LIST.with_suffix(".new")
-                new.write_text(with_seed(LIST.read_text(encoding="utf-8"), defect.name, seed), encoding="utf-8")
-                new.replace(LIST)  # a child may be reading it
+                found = LISTS[defect.of]
+                new = found.with_suffix(".new")
+                new.write_text(with_seed(found.read_text(encoding="utf-8"), defect.name, seed), encoding="utf-8")
+                new.replace(found)  # a child may be reading it
     if options.write:
         in_child(redraw, PAGE)  # a fresh process reads the list as it is now
     return 1 if left else 0
@@ -59,7 +62,7 @@ def fitting_seed(defect: Defect, seeds: int) -> int | None:
     first = 0
     while True:
         seed = in_child(first_shown, defect.name, first, seeds)
-        if seed is None or in_child(is_green, seed, dict(defect.often)):
+        if seed is None or in_child(is_green, seed, dict(defect.often), defect.of):
             return seed
         first = seed + 1 if first or seed != defect.seed else 1
 
@@ -71,21 +74,21 @@ def first_shown(name: str, first: int, seeds: int) -> int | None:
     from tests.mutations.simulated import run_seed
 
     order: Iterator[int] = iter(range(first, seeds + 1)) if first else chain([defect.seed], range(1, seeds + 1))
-    return next((seed for seed in order if run_seed(seed, defect.often)[0] == defect.invariant), None)
+    return next((seed for seed in order if run_seed(seed, defect.often, defect.of)[0] == defect.invariant), None)
 
 
-def is_green(seed: int, often: Mapping[str, float]) -> bool:
+def is_green(seed: int, often: Mapping[str, float], of: str) -> bool:
     """In a process of its own: nothing breaks without the defect."""
     from tests.mutations.simulated import run_seed
 
-    return run_seed(seed, often)[0] is None
+    return run_seed(seed, often, of)[0] is None
 
 
 def with_seed(text: str, name: str, seed: int) -> str:
     """The list with another seed of this defect."""
     begins = text.index(f'        "{name}",\n')
     found = re.compile(r"        seed=\d+,").search(text, begins)
-    ends = text.find("    Defect(\n", begins)
+    ends = text.find("Defect(\n", begins)
     assert found is not None and (ends < 0 or found.start() < ends), name
     return f"{text[: found.start()]}        seed={seed},{text[found.end() :]}"
 

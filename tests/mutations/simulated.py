@@ -1,19 +1,22 @@
-"""One world of the simulator, with some faults made more frequent."""
+"""One world of a simulator, with some faults made more frequent."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib import import_module
 
 from tests.sim.hub import Violation
-from tests.sim.world import WORLD_STEPS, World
+
+WORLDS = {"clickhouse": "tests.sim.world", "mirror": "tests.mirror_sim.world"}
 
 
-def run_seed(seed: int, often: Mapping[str, float]) -> tuple[str | None, str]:
+def run_seed(seed: int, often: Mapping[str, float], of: str = "clickhouse") -> tuple[str | None, str]:
     """The invariant that broke and how, (None, the seed) when none did."""
-    world = World(seed)
+    module = import_module(WORLDS[of])
+    world = module.World(seed)
     world.hub.factors.update(often)
     try:
-        world.run(WORLD_STEPS)
+        world.run(module.WORLD_STEPS)
     except Violation as broken:
         return broken.invariant, broken.what
     except Exception as error:  # what production code raises without declaring it

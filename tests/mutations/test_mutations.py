@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.mirror_sim.oracle import INVARIANTS as MIRROR_INVARIANTS
 from tests.model.search import explore
 from tests.model.services import INVARIANTS as MODEL_INVARIANTS
 from tests.model.worlds import WORLDS
-from tests.mutations.defects import DEFECTS, Defect
+from tests.mutations.defects import Defect
+from tests.mutations.every import DEFECTS
 from tests.mutations.patching import Patch, install, patched
 from tests.mutations.render import table
 from tests.mutations.running import in_child, tried
@@ -41,7 +43,7 @@ def test_the_command_says_what_caught_a_defect() -> None:
 
 @pytest.mark.parametrize("defect", [d for d in DEFECTS if d.simulated], ids=lambda d: d.name)
 def test_without_the_defect_its_seed_is_green(defect: Defect) -> None:
-    assert run_seed(defect.seed, defect.often) == (None, f"seed {defect.seed}")
+    assert run_seed(defect.seed, defect.often, defect.of) == (None, f"seed {defect.seed}")
 
 
 @pytest.mark.parametrize("name", sorted({d.world for d in DEFECTS if d.world is not None}))
@@ -52,11 +54,12 @@ def test_without_a_defect_the_world_is_green(name: str) -> None:
 
 
 def test_the_list_is_long_enough_and_names_invariants() -> None:
-    assert len(DEFECTS) >= 16
+    assert len(DEFECTS) >= 16 and sum(d.of == "mirror" for d in DEFECTS) >= 12
     assert len({d.name for d in DEFECTS}) == len(DEFECTS)
     for defect in DEFECTS:
         assert defect.test is None or (not defect.invariant and defect.test.startswith("tests/"))
-        assert defect.test is not None or defect.invariant in (INVARIANTS if defect.simulated else MODEL_INVARIANTS)
+        simulated = MIRROR_INVARIANTS if defect.of == "mirror" else INVARIANTS
+        assert defect.test is not None or defect.invariant in (simulated if defect.simulated else MODEL_INVARIANTS)
         assert all(p.path.startswith(("chsink/", "statemachine/")) for p in defect.patches)
 
 

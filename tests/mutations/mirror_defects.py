@@ -1,0 +1,195 @@
+"""The mirror's defects, caught by its own simulator.  See :mod:`tests.mutations.defects`."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from tests.mutations.defects import Defect
+from tests.mutations.patching import Patch
+
+MirrorDefect = partial(Defect, of="mirror")
+
+WORKER, LANDER, TABLES = "chsink/mirror/worker.py", "chsink/mirror/lander.py", "chsink/mirror/tables.py"
+COORDINATOR = "chsink/mirror/coordinator.py"
+HANDOVER, PLAN = "statemachine/commit/handover.py", "statemachine/commit/plan.py"
+
+_OPEN = "        with self.names.sender(self.names.worker_id(self.tp), self.names.group) as sender:\n"
+_READ = "            decision = hand_over(planned, sender.committed([self.tp])[self.tp])\n"
+_SEND = "                sender.send(str(self.tp), events, {self.tp: piece.end})\n"
+_PLAN = "            plan = plan_commit(read.view, chain, self._units(name))\n"
+MIRROR_DEFECTS = (
+    # --- handing over -------------------------------------------------------------------------------------------------
+    MirrorDefect(
+        "mirror: the group is read before older attempts are fenced",
+        (
+            Patch(
+                WORKER,
+                _OPEN + _READ,
+                "        early = self.names.offsets().committed([self.tp])[self.tp]\n"
+                + _OPEN
+                + "            decision = hand_over(planned, early)\n",
+            ),
+        ),
+        "group_follows",
+        seed=1,
+    ),
+    MirrorDefect(
+        "mirror: what was handed over is not cropped",
+        (
+            Patch(
+                HANDOVER,
+                "            return HandOver(rule.name, (OffsetRange(committed, planned.end),))\n",
+                "            return HandOver(rule.name, (planned,))\n",
+            ),
+        ),
+        "group_follows",
+        seed=52,
+    ),
+    MirrorDefect(
+        "mirror: events and offset in two transactions",
+        (
+            Patch(
+                WORKER,
+                _SEND,
+                "                sender.send(str(self.tp), [], {self.tp: piece.end})\n"
+                "                sender.send(str(self.tp), events, {})\n",
+            ),
+        ),
+        "group_follows",
+        seed=1,
+    ),
+    MirrorDefect(
+        "mirror: records that Kafka deleted count as read",
+        (Patch(LANDER, "        if start > piece.start:\n", "        if False:\n"),),
+        "chain_is_content",
+        seed=1,
+    ),
+    # --- tables -------------------------------------------------------------------------------------------------------
+    MirrorDefect(
+        "mirror: a commit does not require the head that was read",
+        (
+            Patch(
+                TABLES,
+                "            AssertRefSnapshotId(ref=MAIN_BRANCH, snapshot_id=read.view.head),"
+                "  # type: ignore[call-arg] # by name\n",
+                "",
+            ),
+        ),
+        "at_most_once",
+        seed=26,
+    ),
+    MirrorDefect(
+        "mirror: the chain is not checked",
+        (
+            Patch(
+                PLAN, "        return self.link.until\n", "        return min(self.link.until, self.unit.range.start)\n"
+            ),
+        ),
+        "at_most_once",
+        seed=4,
+    ),
+    MirrorDefect(
+        "mirror: part of a split unit is committed",
+        (Patch(PLAN, "lambda x: not x.unit.whole, Fate.WAIT", "lambda x: False, Fate.WAIT"),),
+        "chain_is_content",
+        seed=59,
+    ),
+    MirrorDefect(
+        "mirror: an unknown outcome is taken for refused",
+        (
+            Patch(
+                COORDINATOR,
+                _PLAN,
+                "            plan = plan_commit(read.view, chain, self._units(name)) if offered is None else plan\n",
+            ),
+        ),
+        "at_most_once",
+        seed=4,
+    ),
+    MirrorDefect(
+        "mirror: an unknown outcome is taken for applied",
+        (
+            Patch(
+                COORDINATOR,
+                "            if done.outcome is Outcome.APPLIED:\n                self.buffer.forget",
+                "            if done.outcome is not Outcome.REFUSED:\n                self.buffer.forget",
+            ),
+        ),
+        "what_is_said_is_so",
+        seed=5,
+    ),
+    MirrorDefect(
+        "mirror: an origin is not stored",
+        (Patch(COORDINATOR, "                if decided.origin is not None:\n", "                if False:\n"),),
+        "halt_justified",
+        seed=1,
+    ),
+    MirrorDefect(
+        "mirror: an origin is stored in the chain alone",
+        (
+            Patch(
+                TABLES,
+                "        return self._commit(read, (origin, self._property(chain)))\n",
+                "        return self._commit(read, (self._property(chain),))\n",
+            ),
+        ),
+        "halt_justified",
+        seed=4,
+    ),
+    MirrorDefect(
+        "mirror: an idle round makes a snapshot",
+        (Patch(PLAN, "        return Kind.MOVE if self.taken", "        return Kind.APPEND if self.taken"),),
+        "snapshot_has_files",
+        seed=24,
+    ),
+    # --- rounds -------------------------------------------------------------------------------------------------------
+    MirrorDefect(
+        "mirror: the control offset is stored before the tables",
+        (
+            Patch(
+                COORDINATOR,
+                "self._event(DataComplete(commit_id, answers))], {})\n",
+                "self._event(DataComplete(commit_id, answers))],"
+                " {TopicPartition(self.names.topic, p): at for p, at in self.positions.items()})\n",
+            ),
+        ),
+        "nothing_forgotten",
+        seed=2,
+    ),
+    MirrorDefect(
+        "mirror: the low watermark ignores what waits",
+        (Patch(COORDINATOR, "self.buffer.all_units(), self.stored)", "[], self.stored)"),),
+        "nothing_forgotten",
+        seed=8,
+    ),
+    MirrorDefect(
+        "mirror: late events are dropped with their round",
+        (
+            Patch(
+                COORDINATOR,
+                "        self._open, self._last_ms = None, self.clock.now_ms()\n",
+                "        self._open, self._last_ms = None, self.clock.now_ms()\n        self.buffer = Buffer()\n",
+            ),
+        ),
+        "repair_justified",
+        seed=24,
+    ),
+    MirrorDefect(
+        "mirror: holes are looked for before all events are read",
+        (
+            Patch(
+                COORDINATOR,
+                "        if any(self.positions[p] < end for p, end in opened.ends.items()):\n            return\n",
+                "",
+            ),
+        ),
+        "repair_justified",
+        seed=9,
+    ),
+    MirrorDefect(
+        "mirror: what a failed table has not taken yet is a hole",
+        (Patch(PLAN, "if start >= link.until)])", "if start > link.until)])"),),
+        "repair_justified",
+        seed=24,
+    ),
+)
