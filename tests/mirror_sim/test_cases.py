@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
+import pyarrow as pa
+import pytest
+
+from chsink.mirror import control
+from chsink.mirror.control import Unanswered
+from chsink.mirror.worker import Worker
+from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from tests.mirror_sim import oracle
+from tests.mirror_sim.broker import GROUP, Broker, names_of
 from tests.mirror_sim.world import World
+from tests.sim.hub import Group, Hub
 
 
 def quiet(seed: int, happens: Callable[[World], None]) -> World:
@@ -45,3 +54,51 @@ def test_a_topic_that_comes_back_with_more_partitions_halts() -> None:
         world.kafka.add_partition(topic)
 
     assert quiet(1, happens).over == "MIRROR_TOPIC_RECREATED"
+
+
+def test_an_empty_range_moves_no_offset_while_the_brokers_are_away() -> None:
+    """T-7: there is nothing to report, and the broker has to answer all the same."""
+    hub, tp = Hub(1, frozenset()), TopicPartition("t", 0)
+    broker = Broker(hub, 1)
+    worker = Worker(names_of(broker), tp, "id", ())
+
+    def away(_: OffsetRange) -> Iterable[pa.RecordBatch]:
+        broker.away_until = hub.now + 60_000
+        return ()
+
+    def body() -> None:
+        with worker.names.sender("settles", GROUP) as sender:
+            sender.send("key", [], {tp: 3})
+            assert sender.committed([tp]) == {tp: 3}
+        with pytest.raises(Unanswered):
+            worker.run(OffsetRange(3, 9), away)
+        hub.sleep(120)
+        assert broker.groups[GROUP] == {tp: 3}
+        assert worker.run(OffsetRange(3, 9), lambda _: ()).decision.because == "NEXT"
+
+    actor = hub.spawn(Group("test"), body)
+    while actor in hub.actors:
+        assert hub.step()
+
+
+def test_a_transaction_that_hangs_holds_others_up_until_it_times_out() -> None:
+    """T-8: somebody's producer opened one on every partition of the control topic, and was never heard of again."""
+    began, held = list[int](), list[int]()
+
+    def happens(world: World) -> None:
+        broker = world.broker
+        broker.fence("hangs")
+        transaction = broker.begin("hangs")
+        for log in broker.logs:
+            log.entries.append((b"", transaction))
+            transaction.unmarked.append(log)
+        began.append(world.hub.now)
+        world.kafka.append(world.kafka.all()[0], 5)
+        while oracle.at_rest(world):
+            held.append(world.hub.now)
+            steps(world, 1)
+
+    world = quiet(1, happens)
+    assert world.over is None and oracle.at_rest(world) == ""
+    waited = held[-1] - began[0]
+    assert control.TRANSACTION_MS < waited < control.TRANSACTION_MS + 3 * world.pace.interval_ms
