@@ -520,6 +520,13 @@ CHECKPOINT_NOT_CHECKED = Entry(
     "only Spark can read checkpoint {checkpoint}",
     "no action needed: chsink run checks it at start",
 )
+HASH_DIFFERS = Entry(
+    "HASH_DIFFERS",
+    "CHS-242",
+    PreflightError,
+    "{function} at {url} gives other hashes than chsink: queries would look for rows on the wrong shards",
+    "set clickhouse.hash_function to another function, as in the Distributed table, and report the server's version",
+)
 DISTRIBUTED_DIFFERS = Entry(
     "DISTRIBUTED_DIFFERS",
     "CHS-241",

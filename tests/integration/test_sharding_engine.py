@@ -17,6 +17,7 @@ import pyarrow as pa
 import pytest
 
 from chsink.clickhouse.checks.distributed import distributed_findings
+from chsink.clickhouse.checks.hashes import hash_findings
 from chsink.clickhouse.distributed import distributed_tables
 from chsink.clickhouse.shards import ShardTable
 from chsink.clickhouse.table import TargetTable
@@ -206,6 +207,21 @@ def test_a_distributed_table_that_cuts_otherwise(engine: Engine, how: str, their
     ours = "cityHash64(k0, k1) over shards of weights 2, 1, 5"
     said = [f"d.cut at http://one cuts rows by {theirs}, but chsink cuts them by {ours}"] if theirs else []
     assert [(f.id, str(f.severity), f.sentence) for f in found] == [("CHS-241", "warning", text) for text in said]
+
+
+@pytest.mark.parametrize("name", HASH_FUNCTIONS)
+def test_a_server_that_hashes_otherwise(engine: Engine, name: str) -> None:
+    """The server is asked for known values; one whose function is another one is refused."""
+    table = TargetTable("d", "t", "uuid", "MergeTree", (), "", False, {}, "UTC")
+    assert not list(hash_findings(ShardTable(Asked(engine), table), name))
+    other = "CRC32" if name == "javaHash" else "intHash64" if name == "intHash32" else "javaHash"
+
+    class Other(Asked):
+        def query(self, sql: str, parameters: Mapping[str, Any] | None = None) -> list[tuple[Any, ...]]:
+            return super().query(sql.replace(f"{name}(", f"{other}("), parameters)
+
+    found = [f.id for f in hash_findings(ShardTable(Other(engine), table), name)]
+    assert found == ([] if name in {"none", "rand"} else ["CHS-242"])
 
 
 @pytest.mark.parametrize(("name", "columns"), [("cityHash64", 2), ("none", 1), ("rand", 0)])

@@ -12,6 +12,7 @@ from chsink.clickhouse.checks import rules, servers
 from chsink.clickhouse.checks.columns import column_findings
 from chsink.clickhouse.checks.distributed import distributed_findings
 from chsink.clickhouse.checks.existing_rows import existing_rows_findings
+from chsink.clickhouse.checks.hashes import hash_findings
 from chsink.clickhouse.checks.records import in_doubt_findings, layout_findings
 from chsink.clickhouse.checks.rules import Load, Replication
 from chsink.clickhouse.checks.tables import target_findings
@@ -130,6 +131,7 @@ class ClickHouseChecks:
         for shard in target.shards:
             yield from guarded(shard.url, partial(self._table, target, shard))
             if expression is not None:
+                yield from guarded(shard.url, partial(hash_findings, shard, self._config.clickhouse.hash_function))
                 weights = [endpoint.weight for endpoint in self._config.clickhouse.endpoints]
                 yield from guarded(shard.url, partial(distributed_findings, shard, expression, weights))
 
