@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import Any
 
 from chsink.errors import halts, services
 from chsink.mirror.control import Names
 from chsink.mirror.coordinator import ATTEMPTS, Source, Target
+from chsink.mirror.events import DamagedEvent, DataWritten, decode
+from chsink.mirror.status import events_since_commit
 from chsink.mirror.tables import TableRead
 from chsink.ports import Outcome
 from chsink.statemachine.commit.chain import DamagedChain, Link
@@ -52,11 +55,12 @@ class Change:
 
 @dataclass(frozen=True)
 class Decision:
-    """About tables, by name, with ``logs`` as Kafka was when it was made."""
+    """About tables, by name, with ``logs`` and the events that wait for a commit as they were when it was made."""
 
     tables: Mapping[str, Target]
     choice: Choice
     logs: Mapping[TopicPartition, Log]
+    waiting: Sequence[DataWritten]
     changes: tuple[Change, ...]
 
 
@@ -74,15 +78,16 @@ def decide(names: Names, tables: Mapping[str, Target], source: Source, choice: C
     finally:
         offsets.close()
     logs = {tp: Log(ids[tp.topic] or "", starts[tp], ends[tp], committed[tp]) for tp in tps}
+    waiting = _waiting(names)
     changes: list[Change] = []
     for name, target in tables.items():
-        read, after = _resolved(name, target, logs, choice)
+        read, after = _resolved(name, target, logs, waiting, choice)
         before = read.view.stored.links if read.view.stored else {}
         changes += [
             Change(name, tp, before.get(tp), after.chain.links[tp], after.group.get(tp, logs[tp].committed))
             for tp in _mine(target, logs)
         ]
-    return Decision(tables, choice, logs, tuple(changes))
+    return Decision(tables, choice, logs, waiting, tuple(changes))
 
 
 def carry_out(names: Names, decision: Decision) -> None:
@@ -97,7 +102,7 @@ def carry_out(names: Names, decision: Decision) -> None:
 def _stored(name: str, target: Target, decision: Decision) -> Resolved:
     reason = ""
     for _ in range(ATTEMPTS):
-        read, after = _resolved(name, target, decision.logs, decision.choice)
+        read, after = _resolved(name, target, decision.logs, decision.waiting, decision.choice)
         done = target.table.decide(read, after.chain, uuid.uuid4())
         if done.outcome is Outcome.APPLIED:
             return after
@@ -106,7 +111,11 @@ def _stored(name: str, target: Target, decision: Decision) -> Resolved:
 
 
 def _resolved(
-    name: str, target: Target, logs: Mapping[TopicPartition, Log], choice: Choice
+    name: str,
+    target: Target,
+    logs: Mapping[TopicPartition, Log],
+    waiting: Sequence[DataWritten],
+    choice: Choice,
 ) -> tuple[TableRead, Resolved]:
     try:
         read = target.table.read()
@@ -114,10 +123,34 @@ def _resolved(
         raise halts.MIRROR_CHAIN_DAMAGED(tables=name, property=target.table.keys.chain, detail=error) from error
     if read is None:
         raise halts.MIRROR_TABLE_GONE(tables=name)
-    after = resolved(read.view, {tp: logs[tp] for tp in _mine(target, logs)}, choice)
+    mine = {tp: replace(logs[tp], waiting=_starts(waiting, target, tp, read)) for tp in _mine(target, logs)}
+    after = resolved(read.view, mine, choice)
     if after is None:
         raise halts.MIRROR_ROWS_UNKNOWN(table=name)
     return read, after
+
+
+def _waiting(names: Names) -> list[DataWritten]:
+    """What was handed over and perhaps not committed."""
+    found = []
+    for value in events_since_commit(names):
+        with suppress(DamagedEvent):
+            event = decode(value)
+            if event is not None and event.group_id == names.group and isinstance(event.payload, DataWritten):
+                found.append(event.payload)
+    return found
+
+
+def _starts(waiting: Sequence[DataWritten], target: Target, tp: TopicPartition, read: TableRead) -> tuple[int, ...]:
+    """Where units of the table, as it is, begin."""
+    return tuple(
+        written.tag.start
+        for written in waiting
+        if written.tag is not None
+        and written.table == target.reference
+        and (written.tag.topic, written.tag.partition) == (tp.topic, tp.partition)
+        and written.tag.table_uuid == read.view.uuid
+    )
 
 
 def _mine(target: Target, logs: Mapping[TopicPartition, Log]) -> Sequence[TopicPartition]:

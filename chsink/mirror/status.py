@@ -189,7 +189,7 @@ def _waiting(mirror: Mirror, untils: Mapping[str, Mapping[TopicPartition, int]])
     names = mirror.names
     by_reference = {(t.reference.namespace, t.reference.name): name for name, t in mirror.targets.items()}
     found: dict[str, set[str]] = {name: set() for name in mirror.targets}
-    for value in _events(names):
+    for value in events_since_commit(names):
         try:
             event = decode(value)
         except DamagedEvent:
@@ -206,7 +206,7 @@ def _waiting(mirror: Mirror, untils: Mapping[str, Mapping[TopicPartition, int]])
     return {name: len(units) for name, units in found.items()}
 
 
-def _events(names: Names) -> list[bytes]:
+def events_since_commit(names: Names) -> list[bytes]:
     """The committed events from where the coordinators' group is to the end of the control topic."""
     reader, group = names.reader(), names.offsets(names.control_group)
     try:

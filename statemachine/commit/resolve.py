@@ -25,12 +25,16 @@ class Choice(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """What Kafka says of a topic-partition.  ``committed`` is the group's offset."""
+    """What Kafka says of a topic-partition.
+
+    ``committed`` is the group's offset.  ``waiting`` are the starts of the table's units on the control topic.
+    """
 
     topic_id: str
     start: int
     end: int
     committed: int | None
+    waiting: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +100,9 @@ def _other(link: Link | None, log: Log) -> bool:
 def _reread(link: Link | None, log: Log) -> Link:
     if link is None:
         return Link(log.topic_id, log.start, log.start)
-    return replace(link, topic_id=log.topic_id, until=max(link.until, log.start))
+    # files that wait for a commit hold records that Kafka may have deleted since
+    given_up = min([log.start, *(start for start in log.waiting if start >= link.until)])
+    return replace(link, topic_id=log.topic_id, until=max(link.until, given_up))
 
 
 def _skipped(link: Link | None, passed: Link | None, log: Log) -> Link:

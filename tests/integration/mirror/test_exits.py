@@ -292,8 +292,12 @@ def test_records_that_kafka_deleted_before_they_landed(make_bench: MakeBench) ->
     assert [c.read_again for c in decision.changes] == [OffsetRange(3, 4)]
     later = bench.coordinator()
     bench.rounds(later, 2)
-    land(bench, later, 5)
-    assert sorted(n for _, _, n in bench.landed()) == [1, 4, 5]
+    bench.hand_over(*bench.produce([5]))
+    for future in client.delete_records([ClientPartition(bench.topic, 0, 5)]).values():
+        future.result()
+    bench.resolve(Choice.REREAD)
+    land(bench, bench.coordinator(), 6)
+    assert sorted(n for _, _, n in bench.landed()) == [1, 4, 5, 6]
 
 
 @pytest.mark.exit_of("MIRROR_EVENTS_DAMAGED")

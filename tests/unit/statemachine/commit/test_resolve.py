@@ -51,6 +51,13 @@ def test_a_rollback(choice: Choice, start: int, link: Link) -> None:
     assert (decided.chain.snapshot_id, decided.chain.control) == (1, {0: 9})
 
 
+@pytest.mark.parametrize(("waiting", "until"), [((7,), 7), ((6, 5), 5), ((2,), 8), ((9,), 8)])
+def test_files_that_wait_for_a_commit_are_not_given_up(waiting: tuple[int, ...], until: int) -> None:
+    """⚑ Kafka deleted their records meanwhile: the files are all there is."""
+    decided = of(ROLLED_BACK, Choice.REREAD, start=8, waiting=waiting)
+    assert decided.chain.links[TP].until == until
+
+
 def test_a_rollback_to_before_the_first_snapshot_of_the_mirror() -> None:
     foreign = Snapshot(7, 1)
     decided = of(view(foreign, stored=chain(9, 2, 2)), Choice.REREAD)
