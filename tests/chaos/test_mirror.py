@@ -105,7 +105,8 @@ def test_broker_freezes(storm: Storm) -> None:
 
 def test_two_drivers(storm: Storm, spark: SparkSession) -> None:
     """Last of the living job: a second driver of the same sink, with checkpoints of its own, ends it."""
-    settings = {"sink.checkpoint": str(storm.job.folder / "second-checkpoint"), "trigger.mode": "available_now"}
+    settings = {"sink.checkpoint": str(storm.job.folder / "second-checkpoint")}
+    storm.job.settings = {key: value for key, value in storm.job.settings.items() if key not in LIVING}
     storm.send()
     storm.job.drain(spark, settings)
     storm.send()
