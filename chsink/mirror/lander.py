@@ -72,6 +72,9 @@ class Topics(Protocol):
     def log_starts(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
         """The first offset of each."""
 
+    def log_ends(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
+        """The next offset of each."""
+
 
 @dataclass(frozen=True)
 class Feeds:
@@ -257,6 +260,7 @@ class MirrorLander:
         assert self._reads is not None, "a lander is opened before its coordinator runs"
         self._check_written_for(hole)
         self.feeds.check_held(hole.tp, hole.range, hole.table)
+        self._check_written(hole)
         share = Share(hole.tp, hole.range, hole.table)
         self._confirmed([share], self._reads.from_kafka([share]))
 
@@ -273,6 +277,13 @@ class MirrorLander:
             self._beside.take_up()
             sleep(POLL_S)
             waited += POLL_S
+
+    def _check_written(self, hole: Hole) -> None:
+        """A group that was set beyond the end of the log: what is not there yet would be passed over."""
+        end = self.feeds.kafka.log_ends([hole.tp])[hole.tp]
+        if end < hole.range.end:
+            reason = f"the group is beyond the end of the log, {end}; the range is read once the log reaches it"
+            raise services.MIRROR_NOT_HANDED_OVER(tp=hole.tp, range=hole.range, reason=reason)
 
     def _check_written_for(self, hole: Hole) -> None:
         """Files for another table, or another spec, would be left out and read again for ever."""

@@ -102,3 +102,18 @@ def test_a_transaction_that_hangs_holds_others_up_until_it_times_out() -> None:
     assert world.over is None and oracle.at_rest(world) == ""
     waited = held[-1] - began[0]
     assert control.TRANSACTION_MS < waited < control.TRANSACTION_MS + 3 * world.pace.interval_ms
+
+
+def test_a_group_that_is_set_beyond_the_end_of_the_log_loses_nothing() -> None:
+    """⚑ The range up to it was read when half of it was not written yet, and counted as read."""
+
+    def happens(world: World) -> None:
+        tp = world.kafka.all()[0]
+        world.broker.groups[GROUP][tp] = world.kafka.log(tp).end + 5
+        world.reasons.add("group set forward")
+        for _ in range(40):
+            world.kafka.append(tp, 1)
+            steps(world, 40)
+
+    world = quiet(1, happens)
+    assert world.over is None and oracle.at_rest(world) == ""
