@@ -92,7 +92,7 @@ MIRROR_DEFECTS = (
         "mirror: part of a split unit is committed",
         (Patch(PLAN, "lambda x: not x.unit.whole, Fate.WAIT", "lambda x: False, Fate.WAIT"),),
         "chain_is_content",
-        seed=59,
+        seed=12,
     ),
     MirrorDefect(
         "mirror: an unknown outcome is taken for refused",
