@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,11 +11,18 @@ from typing import Annotated, Any
 import typer
 
 from chsink.cli.options import DEFAULT_CONFIG, ConfigOption, SetOption, load_config, log_format
-from chsink.cli.output import JsonOption, print_json, print_table, report_to_log
+from chsink.cli.output import Commands, JsonOption, print_json, print_table, report_to_log
 from chsink.cli.run import ErrorJsonOption, JarsOption, run_on_spark
 from chsink.config import Config
 
-mirror = typer.Typer(name="mirror", help="The Iceberg mirror: run it alone, show its progress, decide after a halt.")
+mirror = typer.Typer(
+    name="mirror",
+    cls=Commands,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich" if sys.stdout.isatty() else None,
+    help="Run the Iceberg mirror alone, show its progress, or resolve a halt.",
+)
 
 
 @mirror.command()
@@ -25,13 +33,15 @@ def run(
     jars: JarsOption = "auto",
     as_json: ErrorJsonOption = False,  # noqa: ARG001 - read by the error handler
 ) -> None:
-    """Run the mirror alone: write every record of its topics to its Iceberg tables exactly once, until stopped.
+    """Run the mirror without ClickHouse, until stopped.
+
+    It writes every record of its topics to its Iceberg tables exactly once.
 
     \b
     chsink mirror run -c job.toml
     chsink mirror run -c job.toml --set trigger.mode=available_now     mirror what the topics hold, then end
 
-    Needs mirror.enabled. `chsink run` runs the mirror, too, beside ClickHouse.
+    Needs mirror.enabled = true. With it, `chsink run` also runs the mirror, beside ClickHouse.
 
     You may kill and restart it at any time. SIGTERM or Ctrl-C ends it after the current batch and a last commit. If
     another driver starts the same mirror, this one ends with exit code 4.
@@ -54,13 +64,13 @@ def status(
     assignments: SetOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show, for each Iceberg table: its last snapshot, what waits for a commit, and the lag.  Changes nothing.
+    """Show each Iceberg table's last snapshot, pending files and lag. Changes nothing.
 
     \b
     chsink mirror status -c job.toml
     chsink mirror status -c job.toml --json | jq '.tables[] | {table, lag, lag_s}'
 
-    Reads Kafka and the catalog, so it also works while no mirror runs.
+    It reads Kafka and the catalog, so it also works while no mirror runs.
 
     \b
     snapshot       the newest snapshot that the mirror committed
@@ -95,20 +105,23 @@ def resolve(  # noqa: PLR0917 - arguments and options of a command
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Decide how the mirror continues with a table that was rolled back, created again, or is new for its topic.
+    """Decide how the mirror continues with a table after a halt.
+
+    For a table that was rolled back, was created again, or is new for its topic; and for a topic that was created
+    again, or whose records Kafka deleted before they landed.
 
     \b
     chsink mirror resolve shop.orders --reread    read again what the table lacks
-    chsink mirror resolve shop.orders --skip      go on without it
+    chsink mirror resolve shop.orders --skip      continue without it
 
     Stop the mirror first. A mirror that still runs is fenced.
 
-    --reread continues where the table's own snapshots end. It is refused where they do not tell which rows the mirror
-    wrote, because records could land twice. --skip leaves out what was rolled back; in a table that is new for its
+    --reread continues where the table's own snapshots end. It is refused where they do not show which rows the mirror
+    wrote, because records could then land twice. --skip leaves out what was rolled back; in a table that is new for its
     topic, it lands only records that were not read yet.
     """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
     if reread == skip:
-        raise typer.BadParameter("pass one of --reread, --skip")
+        raise typer.BadParameter("pass either --reread or --skip")
     if as_json and not yes:
         raise typer.BadParameter("--json needs --yes: a program cannot be asked")
     loaded = _quiet(config, assignments)

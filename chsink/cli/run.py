@@ -48,8 +48,8 @@ def run(
 
     Try it first: `chsink doctor --sample 1000` checks services, tables and records without landing any.
 
-    With mirror.enabled, the same process also writes the Iceberg tables of [[mirror.route]]. If one of the two sides
-    halts, the other goes on. The exit code is then ClickHouse's, or the mirror's if ClickHouse's is 0.
+    With mirror.enabled = true, the same process also writes to the Iceberg tables of [[mirror.route]]. If one side
+    halts, the other goes on. The exit code is that of ClickHouse's side or, if that is 0, the mirror's.
 
     You may kill and restart the job at any time: it settles what was in doubt, then continues. SIGTERM or Ctrl-C ends
     it after the current batch. A second signal, or a signal during the start, ends it at once.

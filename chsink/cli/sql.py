@@ -1,4 +1,4 @@
-"""``chsink sql``: SQL that belongs to a job, made from its job file.  Nothing is connected and nothing is run."""
+"""``chsink sql``: SQL for a job, made from its job file.  Connects to nothing and runs nothing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ sql = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich" if sys.stdout.isatty() else None,
-    help="Print SQL that belongs to a job. Nothing is run.",
+    help="Print SQL for a job. Runs nothing.",
 )
 
 
@@ -40,14 +40,16 @@ def distributed(  # noqa: PLR0917 - options of a command
     cluster: Annotated[str, typer.Option(help="Name of the cluster.", callback=_plain)] = "chsink",
     suffix: Annotated[str, typer.Option(help="What to append to a table's name.")] = "_all",
     port: Annotated[int, typer.Option(help="Native port of the servers.", min=1, max=65_535)] = 9000,
-    secure_port: Annotated[int, typer.Option(help="Native port with TLS, for https:// endpoints.", min=1)] = 9440,
+    secure_port: Annotated[
+        int, typer.Option(help="Native port with TLS, for https:// endpoints.", min=1, max=65_535)
+    ] = 9440,
     xml: Annotated[bool, typer.Option("--xml", help="Print only the cluster definition.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Print the Distributed tables that read what the job writes, and the cluster definition that they need.
 
     The cluster has the shards of the job file, in its order and with its weights. The sharding expression is the one
-    by which chsink chooses a shard. So `optimize_skip_unused_shards` finds the rows.
+    by which chsink chooses a shard, so queries with `optimize_skip_unused_shards` find all rows.
 
     \b
     chsink sql distributed -c job.toml

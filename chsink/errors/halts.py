@@ -337,16 +337,16 @@ MIRROR_ROLLED_BACK = Entry(
     "CHS-340",
     HaltError,
     "Iceberg table {tables} was rolled back: its history no longer contains the mirror's last snapshot ({detail})",
-    "to undo the rollback, make that snapshot the current one again and start again; to keep it, " + _RESOLVE,
+    "to undo the rollback, make that snapshot the current one, then start again; to keep the rollback, " + _RESOLVE,
     runbook="Decide before you expire snapshots or delete orphan files.",
 )
 MIRROR_CHAIN_DAMAGED = Entry(
     "MIRROR_CHAIN_DAMAGED",
     "CHS-341",
     HaltError,
-    "Iceberg table {tables}: the table property {property} does not fit the table ({detail})",
+    "Iceberg table {tables}: the table property {property} contradicts the table ({detail})",
     "if a newer chsink wrote it, run that version; otherwise remove the property (ALTER TABLE {tables} UNSET "
-    "TBLPROPERTIES ('{property}')) and start again: chsink then continues from what the table's snapshots say",
+    "TBLPROPERTIES ('{property}')) and start again: chsink then continues where the table's snapshots end",
     runbook="Nobody but chsink may change this property: it says which offsets the table holds.",
 )
 MIRROR_CHAIN_MISSING = Entry(
@@ -390,7 +390,7 @@ MIRROR_RECORDS_GONE = Entry(
     "MIRROR_RECORDS_GONE",
     "CHS-346",
     HaltError,
-    "{tp}: Kafka deleted {range} before these offsets landed in Iceberg table {tables}",
+    "{tp}: Kafka deleted the offsets {range} before they landed in Iceberg table {tables}",
     "to give up what Kafka no longer holds and land the rest, set mirror.checkpoint to a new folder and run "
     "`chsink mirror resolve {tables} --reread`; then start again",
 )
@@ -400,7 +400,7 @@ MIRROR_EVENTS_DAMAGED = Entry(
     HaltError,
     "events of the control topic {topic} for Iceberg table {tables} contradict each other ({detail})",
     "find the program that writes to {topic} and stop it; then delete {topic} and start again: chsink creates it, and "
-    "reads from Kafka again what only this topic knew",
+    "reads again from the source topics what was not committed yet",
 )
 MIRROR_ROWS_UNKNOWN = Entry(
     "MIRROR_ROWS_UNKNOWN",

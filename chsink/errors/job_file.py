@@ -187,7 +187,7 @@ CONTROL_TOPIC_IS_SOURCE = Entry(
     "CONTROL_TOPIC_IS_SOURCE",
     "CHS-106",
     ConfigError,
-    "a route reads records from {topic}",
+    "a route reads records from {topic}, so it cannot be the control topic",
     "set a topic that no route reads",
 )
 
@@ -410,6 +410,6 @@ NO_MIRROR = Entry(
     "NO_MIRROR",
     "CHS-111",
     ConfigError,
-    "the job has no mirror",
+    "the mirror is off, and this command needs it",
     "set mirror.enabled = true, with mirror.catalog and [[mirror.route]]: see docs/mirror.md",
 )

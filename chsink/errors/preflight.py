@@ -524,14 +524,14 @@ HASH_DIFFERS = Entry(
     "HASH_DIFFERS",
     "CHS-242",
     PreflightError,
-    "{function} at {url} gives other hashes than chsink: queries would look for rows on the wrong shards",
+    "{function} at {url} computes different hashes from chsink's: queries would look for rows on the wrong shards",
     "set clickhouse.hash_function to another function, as in the Distributed table, and report the server's version",
 )
 DISTRIBUTED_DIFFERS = Entry(
     "DISTRIBUTED_DIFFERS",
     "CHS-241",
     PreflightError,
-    "{distributed} at {url} cuts rows by {theirs}, but chsink cuts them by {ours}",
+    "{distributed} at {url} shards rows by {theirs}, but chsink shards them by {ours}",
     "create it as `chsink sql distributed` prints it; until then, do not query it with optimize_skip_unused_shards, "
     "and do not insert through it",
 )
@@ -590,7 +590,7 @@ MIRROR_CONTROL_ONE_COPY = Entry(
     "MIRROR_CONTROL_ONE_COPY",
     "CHS-255",
     PreflightError,
-    "the control topic {topic} has one replica on a cluster of {brokers} brokers: without this broker the mirror stops",
+    "the control topic {topic} has one replica on a cluster of {brokers} brokers: the mirror stops if that one fails",
     "raise its replication factor with kafka-reassign-partitions.sh",
 )
 MIRROR_CONTROL_NOT_MADE = Entry(
@@ -615,14 +615,14 @@ MIRROR_TABLE_PARTITIONED = Entry(
     "CHS-258",
     PreflightError,
     "Iceberg table {table} is partitioned by {fields}",
-    "name an unpartitioned table in [[mirror.route]]: the mirror writes no other",
+    "name an unpartitioned table in [[mirror.route]]: the mirror writes to no others",
 )
 MIRROR_TABLE_VERSION = Entry(
     "MIRROR_TABLE_VERSION",
     "CHS-259",
     PreflightError,
     "Iceberg table {table} has format version {version}",
-    "name a table of format version 2 in [[mirror.route]]: the mirror writes no other",
+    "name a table of format version 2 in [[mirror.route]]: the mirror writes no other version",
 )
 MIRROR_TABLE_FORMAT = Entry(
     "MIRROR_TABLE_FORMAT",
@@ -636,7 +636,7 @@ MIRROR_TABLE_COLUMNS = Entry(
     "CHS-261",
     PreflightError,
     "Iceberg table {table} has columns that the mirror cannot fill: {columns}",
-    "change their types (docs/mirror.md lists the supported ones), or name another table in [[mirror.route]]",
+    "change their types (docs/types.md lists the supported ones), or name another table in [[mirror.route]]",
 )
 MIRROR_NO_TABLE = Entry(
     "MIRROR_NO_TABLE",

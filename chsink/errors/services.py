@@ -151,7 +151,7 @@ MIRROR_NOT_COORDINATED = Entry(
     "CHS-714",
     UnavailableError,
     "the mirror could not commit: {reason}",
-    "check Kafka and mirror.catalog, then start again: what was handed over is committed then",
+    "check Kafka and mirror.catalog, then start again: records that were handed over are committed then",
 )
 MIRROR_GROUP_UNREAD = Entry(
     "MIRROR_GROUP_UNREAD",
@@ -171,14 +171,14 @@ MIRROR_KAFKA_UNANSWERED = Entry(
     "MIRROR_KAFKA_UNANSWERED",
     "CHS-716",
     UnavailableError,
-    "the mirror's control topic {topic} or group {group} does not answer: {reason}",
-    "check the brokers, then start again; what was handed over lands once",
+    "Kafka does not answer for the mirror's control topic {topic} or its group {group}: {reason}",
+    "check the brokers, then start again; records that were handed over land once",
 )
 MIRROR_COMMITS_FAIL = Entry(
     "MIRROR_COMMITS_FAIL",
     "CHS-717",
     UnavailableError,
-    "Iceberg table {table} could not be committed in {rounds} rounds: {reason}",
-    "check the catalog, its storage and the right to write the table, then start again; the files are kept, and land "
-    "once",
+    "commits to Iceberg table {table} keep failing (rounds: {rounds}): {reason}",
+    "check the catalog, its storage and the right to write the table, then start again; the "
+    "files are kept and land once",
 )

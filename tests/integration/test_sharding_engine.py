@@ -205,7 +205,7 @@ def test_a_distributed_table_that_cuts_otherwise(engine: Engine, how: str, their
     expression = HASH_FUNCTIONS["cityHash64"].expression(["k0", "k1"])
     found = list(distributed_findings(ShardTable(Asked(engine), table), expression, WEIGHTS))
     ours = "cityHash64(k0, k1) over shards of weights 2, 1, 5"
-    said = [f"d.cut at http://one cuts rows by {theirs}, but chsink cuts them by {ours}"] if theirs else []
+    said = [f"d.cut at http://one shards rows by {theirs}, but chsink shards them by {ours}"] if theirs else []
     assert [(f.id, str(f.severity), f.sentence) for f in found] == [("CHS-241", "warning", text) for text in said]
 
 
