@@ -608,7 +608,7 @@ MIRROR_GROUP_TAKEN = Entry(
     PreflightError,
     "another program consumes as group {group}, which belongs to the mirror: {members}",
     "give that program another group.id, or this sink another name",
-    ok="nobody else uses the mirror's groups ({group}, {group}-control, {group}-owner)",
+    ok="nobody else uses the mirror's groups ({group}, {group}/control, {group}/owner)",
 )
 MIRROR_TABLE_PARTITIONED = Entry(
     "MIRROR_TABLE_PARTITIONED",

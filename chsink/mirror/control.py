@@ -23,7 +23,8 @@ from chsink import failpoints
 from chsink.mirror.ports import EventReader, EventSender, GroupReader
 from chsink.statemachine.ranges import TopicPartition
 
-TRANSACTION_MS = 60_000
+TRANSACTION_MS = 20_000
+"""Others wait at most so long for a transaction that hangs: less than a round waits for answers by default."""
 RECONNECT_MS = 20
 """librdkafka waits half of this, 50 ms by default, before it connects to the next broker, and a producer lives for one
 hand-over.
@@ -47,6 +48,8 @@ class NotSent(Exception):
 class Names:
     """What belongs to one sink: ``options`` are librdkafka's.  ``topic`` is the control topic, ``group`` the group that
     holds the offsets that were handed over.
+
+    The names of sinks and topics have no slash, so no two roles share an id or a group.
     """
 
     options: Mapping[str, str] = field(repr=False)
@@ -57,25 +60,25 @@ class Names:
     @property
     def control_group(self) -> str:
         """Of the coordinators: the next events that they need."""
-        return f"{self.group}-control"
+        return f"{self.group}/control"
 
     @property
     def owner_group(self) -> str:
         """Of the claim of the driver that coordinates (:mod:`chsink.mirror.owner`)."""
-        return f"{self.group}-owner"
+        return f"{self.group}/owner"
 
     def worker_id(self, tp: TopicPartition) -> str:
         """The transactional id of whoever hands over this topic-partition."""
-        return f"{self.group}-{tp.topic}-{tp.partition}"
+        return f"{self.group}/{tp.topic}/{tp.partition}"
 
     def reread_id(self, tp: TopicPartition) -> str:
         """The transactional id of whoever reads holes of it again."""
-        return f"{self.worker_id(tp)}-again"
+        return f"{self.worker_id(tp)}/again"
 
     @property
     def coordinator_id(self) -> str:
         """The transactional id of the coordinator."""
-        return f"{self.group}-coordinator"
+        return f"{self.group}/coordinator"
 
     def sender(self, transactional_id: str, group: str) -> EventSender:
         """Open a producer of the id, whose transactions move offsets of ``group``.  Raises :class:`Unanswered`."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 EVENTS: list[Callable[[World], None]] = []
 NAMES: list[str] = []
-CONTROL_GROUP = f"{GROUP}-control"
+CONTROL_GROUP = f"{GROUP}/control"
 
 
 def event(name: str, probability: float) -> Callable[[Callable[[World], None]], Callable[[World], None]]:
@@ -155,7 +155,12 @@ def _foreign(world: World) -> None:
 
 @event("snapshots expired", 0.2)
 def _expire(world: World) -> None:
-    world.catalog.expire(_table(world), forget=world.hub.random.random() < 0.5)
+    """Not while the property is lost and an expired snapshot alone tells: without either, nobody could know."""
+    name, forget = _table(world), world.hub.random.random() < 0.5
+    before = world.catalog.tables[name]
+    world.catalog.expire(name, forget=forget)
+    if chain_of(before) is not None and chain_of(world.catalog.tables[name]) is None:
+        world.catalog.tables[name] = before
 
 
 @event("property lost", 0.08)

@@ -113,7 +113,7 @@ def transaction_committed(world: World, transaction: Transaction) -> None:
         world.hub.counts["outcome read again"] += 1
         if not world.reasons & EVENT_FAULTS:
             raise Violation("repair_justified", f"{transaction.payloads[0]}")
-    for tp, offset in transaction.offsets.get(f"{GROUP}-control", {}).items():
+    for tp, offset in transaction.offsets.get(f"{GROUP}/control", {}).items():
         _nothing_forgotten(world, tp, offset)
 
 
