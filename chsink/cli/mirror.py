@@ -90,7 +90,7 @@ def status(
     print_table(COLUMNS, [[str(t[c]) if t[c] is not None else "-" for c in COLUMNS] for t in found["tables"]])
     for table in found["tables"]:
         if table["problem"]:
-            typer.echo(f"{table['table']}: {table['problem']}", err=True)
+            typer.echo(table["problem"], err=True)
 
 
 @mirror.command()

@@ -1,4 +1,4 @@
-"""The codec of each flat Iceberg type: those of ClickHouse's types where the values are the same, and four own ones.
+"""The codec of each flat Iceberg type: those of ClickHouse's types where the values are the same, and four more.
 
 Rules:
 - Dates and timestamps are of the years 1 to 9999.  An integer in a timestamp counts microseconds; one that could count

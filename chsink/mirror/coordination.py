@@ -31,7 +31,7 @@ PAUSES_S = (0.5, 1, 2, 5, 10, 30)
 START_ATTEMPTS = 3
 """While an older driver, which has not seen the claim yet, fences the first coordinator."""
 OWNER_S = 5.0
-"""Between looks at who owns the mirror."""
+"""Between checks of who owns the mirror."""
 TICK_S, LAST_TICK_S = 1.0, 0.2
 LAST_INTERVAL_MS = 1_000
 LAST_FAILURES = 5

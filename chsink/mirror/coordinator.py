@@ -368,7 +368,7 @@ class Coordinator:
             and tag.topic_id == topic_id
         )
         if not fits:
-            self.log.warning("an event of an earlier table or topic is left out", table=name, unit=tag.unit)
+            self.log.warning("ignoring an event of an earlier table or topic", table=name, unit=tag.unit)
         return fits
 
     def _units(self, name: str) -> tuple[Unit, ...]:

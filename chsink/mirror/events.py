@@ -38,7 +38,7 @@ FileEntry = Mapping[str, Any]
 
 
 class DamagedEvent(ValueError):
-    """A message of the control topic is no event."""
+    """A message of the control topic is not an event."""
 
 
 @dataclass(frozen=True, slots=True)

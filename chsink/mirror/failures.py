@@ -40,7 +40,7 @@ TOO_LARGE = (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE)
 
 
 def as_error(error: Exception, names: Names) -> ChsinkError | None:
-    """The error that a user meets; UnavailableError after an outage, None for what has no place here."""
+    """The error that a user meets; UnavailableError after an outage, None for anything else."""
     match error:
         case ChsinkError():
             return error

@@ -35,7 +35,7 @@ from chsink.statemachine.ranges import OffsetRange, TopicPartition
 CHUNK_OFFSETS = 100_000
 MAX_CHUNK_BYTES = 2**31 - 2**20
 SETTLE_S, POLL_S = 30.0, 0.5
-"""How long a batch waits for the coordinator to settle a new topic-partition, and between two looks."""
+"""How long a batch waits for the coordinator to settle a new topic-partition, and between two checks."""
 FIELDS = ("topic", "partition", "offset", "timestamp", "value")
 
 

@@ -3,7 +3,7 @@
 Rules:
 - The claim is the note of an offset in a group of its own, written in a transaction of the coordinator's transactional
   id.  So only the newest coordinator can claim, and whoever claimed stays until another driver claims.
-- A driver claims before it starts a coordinator, and looks before that: an older driver does not take the mirror back.
+- A driver claims before it starts a coordinator, and checks before that: an older driver does not take the mirror back.
 - A driver that finds another owner after its own claim ends.  One that was only fenced starts its coordinator again:
   Kafka also fences a producer that was suspended for longer than a transaction may last.
 """
@@ -36,7 +36,7 @@ class Owner:
 
     @classmethod
     def decode(cls, note: str) -> Self | None:
-        """None for a note that is no claim."""
+        """None for a note that is not a claim."""
         try:
             found = json.loads(note)
             return cls(str(found["driver"]), int(found["epoch"]), int(found["since_ms"]))
@@ -45,7 +45,7 @@ class Owner:
 
 
 def read_owner(names: Names, group: GroupReader) -> Owner | None:
-    """The present owner, from the owners' group.  Raises ``Unanswered``."""
+    """The current owner, from the owners' group.  Raises ``Unanswered``."""
     at = TopicPartition(names.topic, 0)
     return Owner.decode(group.notes([at])[at])
 

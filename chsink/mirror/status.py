@@ -17,17 +17,18 @@ from pyiceberg.table.snapshots import Snapshot
 
 from chsink.config import Config
 from chsink.mirror.control import Names, Unanswered, consumer_options
-from chsink.mirror.coordinator import Source, Target
+from chsink.mirror.coordinator import Halted, Source, Target
 from chsink.mirror.events import DamagedEvent, DataWritten, decode
 from chsink.mirror.failures import as_error
 from chsink.mirror.opening import Mirror, open_mirror
 from chsink.mirror.owner import Owner, read_owner
 from chsink.mirror.tables import VALID_THROUGH, TableRead
 from chsink.statemachine.commit.chain import Chain, DamagedChain, read_chain
+from chsink.statemachine.commit.rules import CommitHalt
 from chsink.statemachine.ranges import TopicPartition
 
 READ_S = 10.0
-"""At most, for records and events."""
+"""How long it reads records and events at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +107,7 @@ def read_status(mirror: Mirror, now_ms: int) -> MirrorStatus:
     finally:
         offsets.close()
         owners.close()
-    reads = {name: _read(target) for name, target in mirror.targets.items()}
+    reads = {name: _read(target, names) for name, target in mirror.targets.items()}
     never_ran = owner is None  # the claim goes with the control topic
     untils = {name: table.untils for name, table in reads.items()}
     units = dict.fromkeys(reads, 0) if never_ran else _waiting(mirror, untils)
@@ -121,7 +122,7 @@ def read_status(mirror: Mirror, now_ms: int) -> MirrorStatus:
 
 @dataclass(frozen=True, slots=True)
 class _Table:
-    """A table as it was read, and what is wrong with it."""
+    """A table as it was read, and the halt that it causes."""
 
     read: TableRead | None
     chain: Chain
@@ -139,16 +140,25 @@ class _Table:
         return self.read.table.metadata.snapshot_by_id(self.chain.snapshot_id)
 
 
-def _read(target: Target) -> _Table:
+def _read(target: Target, names: Names) -> _Table:
+    def problem(why: CommitHalt, detail: str = "") -> str:
+        """The halt that a start would raise, in its own words."""
+        keys = target.table.keys
+        error = as_error(
+            Halted(target.table.identifier, why, detail, topic=names.topic, chain_property=keys.chain), names
+        )
+        return "" if error is None else f"{error.id}: {error.message}"
+
     try:
         read = target.table.read()
     except DamagedChain as error:
-        return _Table(None, Chain(), f"CHAIN_DAMAGED: {error}")
+        return _Table(None, Chain(), problem(CommitHalt.CHAIN_DAMAGED, str(error)))
     if read is None:
-        return _Table(None, Chain(), "there is no such table")
+        return _Table(None, Chain(), problem(CommitHalt.TABLE_GONE))
     reading = read_chain(read.view)
-    problem = "" if reading.halt is None else f"{reading.halt}: {reading.because}"
-    return _Table(read, reading.chain or Chain(), problem)
+    stored = read.view.stored
+    halt = "" if reading.halt is None else problem(reading.halt, f"snapshot {stored and stored.snapshot_id}")
+    return _Table(read, reading.chain or Chain(), halt)
 
 
 def _partition(tp: TopicPartition, chain: Chain, handed_over: int | None, end: int) -> PartitionStatus:

@@ -1,4 +1,4 @@
-"""One Iceberg table of the mirror: its chain as the catalog tells it, and commits that require what was read.
+"""One Iceberg table of the mirror: its chain as the catalog has it, and commits that require what was read.
 
 Rules:
 - A commit goes to the catalog with *our* requirements: the table's uuid, its head and its default spec are the ones
@@ -42,7 +42,7 @@ VALID_THROUGH = "kafka.connect.valid-through-ts"
 
 
 class CatalogFailed(Exception):
-    """The catalog, or the storage of its tables, gave no answer that can be used."""
+    """The catalog, or the storage of its tables, gave no usable answer."""
 
 
 @dataclass(frozen=True, slots=True)

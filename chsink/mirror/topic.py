@@ -1,4 +1,4 @@
-"""The control topic: created if it is missing, otherwise examined.  And who may use it and the mirror's groups."""
+"""The control topic: created if it is missing, otherwise checked.  And who may use it and the mirror's groups."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LOADING = (
     KafkaError.NOT_COORDINATOR,
 )
 LOADING_S = 0.2
-"""Answers of a broker that makes its groups ready, as at the first question to a new cluster; and how long to wait."""
+"""Answers of a broker that is still loading its groups, as on the first request to a new cluster; how long to wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +129,7 @@ def _groups(names: Names, admin: AdminClient) -> Iterator[Finding]:
 
 
 def _topic_rights(names: Names, operations: Collection[AclOperation] | None) -> Iterator[Finding]:
-    """``operations`` is None where the broker has no ACLs to speak of."""
+    """``operations`` is None if the broker has no authorizer."""
     if operations is None:
         return
     if {AclOperation.READ, AclOperation.WRITE} <= set(operations):

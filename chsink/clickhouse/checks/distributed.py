@@ -24,7 +24,7 @@ _NO_PLACE = re.compile(r"rand\w*\(\)")
 
 
 def distributed_findings(shard: ShardTable, expression: str, weights: Sequence[int]) -> Iterator[Finding]:
-    """A warning for each table of the server over this one that cuts rows in another way."""
+    """A warning for each table of the server over this one that shards rows differently."""
     ours = _said(expression, weights)
     for table, cluster, theirs in _tables_over(shard):
         if theirs is None or _NO_PLACE.fullmatch(theirs):

@@ -1,0 +1,44 @@
+"""What ``chsink mirror status`` says about a table that halts the mirror."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from pyiceberg.catalog import Catalog
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField
+
+from chsink.mirror.control import Names
+from chsink.mirror.coordinator import Target
+from chsink.mirror.events import TableReference
+from chsink.mirror.status import _read
+from chsink.mirror.tables import Keys, MirrorTable
+
+Open = Callable[[], Catalog]
+
+
+@pytest.fixture
+def target(open_catalog: Open) -> Target:
+    keys = Keys("chsink-orders", "control")
+    reference = TableReference("lake", ("shop",), "orders")
+    return Target(MirrorTable(open_catalog(), "shop.orders", keys), reference, frozenset({"orders"}))
+
+
+def problem(target: Target) -> str:
+    return _read(target, Names({}, "control", "chsink-orders", 1.0)).problem
+
+
+def test_a_table_that_can_continue_has_no_problem(open_catalog: Open, target: Target) -> None:
+    open_catalog().create_table("shop.orders", Schema(NestedField(1, "id", LongType())))
+    assert not problem(target)
+
+
+def test_a_missing_table_is_named_as_the_halt_names_it(target: Target) -> None:
+    assert problem(target) == "CHS-343: Iceberg table shop.orders does not exist in the catalog"
+
+
+def test_a_damaged_property_is_named_as_the_halt_names_it(open_catalog: Open, target: Target) -> None:
+    chain = target.table.keys.chain
+    open_catalog().create_table("shop.orders", Schema(NestedField(1, "id", LongType())), properties={chain: "{"})
+    assert problem(target).startswith(f"CHS-341: Iceberg table shop.orders: the table property {chain} contradicts")
