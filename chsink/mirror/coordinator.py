@@ -23,7 +23,7 @@ import structlog
 
 from chsink import failpoints
 from chsink.mirror.buffer import Buffer
-from chsink.mirror.control import Names
+from chsink.mirror.control import Names, Unanswered
 from chsink.mirror.events import (
     Assignment,
     CommitComplete,
@@ -184,7 +184,7 @@ class Coordinator:
         self.control_id = self.source.topic_ids([self.names.topic])[self.names.topic] or ""
         recreated: Halted | None = None
         try:
-            self.take_up()
+            self._settle()
         except Halted as halted:
             if halted.why is not CommitHalt.TOPIC_RECREATED:
                 raise
@@ -198,20 +198,35 @@ class Coordinator:
             raise recreated
 
     def _commit_rest(self) -> None:
-        """Commit what was handed over of topics that were deleted since: nobody can read these records again."""
+        """Commit what was handed over of topics that were deleted since: nobody can read these records again.
+
+        Raises Unanswered and Stuck if that was not possible: a person who resolves the halt would give them up.
+        """
         ends = {number: end for number, (_, end) in self.reader.logs().items()}
         for _ in range(max(1, int(self.names.timeout_s))):
             self._read_events(1.0)
             if all(self.positions[p] >= end for p, end in ends.items()):
                 break
+        else:
+            raise Unanswered(f"topic {self.names.topic} could not be read to its end")
         self._open = _Round(uuid.uuid4(), self.clock.now_ms(), {}, ends)
         self._commit_round(whole=False, because="OTHER_TOPIC")
+        for name, reasons in self._failures.items():
+            raise Stuck(name, len(reasons), reasons[-1])
 
     def take_up(self) -> None:
         """Settle where topic-partitions start that are new, or that the group has no offset of (any more).
 
         Raises as :meth:`start`.
         """
+        try:
+            self._settle()
+        except Halted as halted:
+            if halted.why is CommitHalt.TOPIC_RECREATED:
+                self._commit_rest()
+            raise
+
+    def _settle(self) -> None:
         topics = sorted({topic for target in self.targets.values() for topic in target.topics})
         found = tuple(self.source.partitions(topics))
         group = self.group.committed(found)
@@ -324,6 +339,9 @@ class Coordinator:
         """
         self._read_events(wait_s)
         now = self.clock.now_ms()
+        self._last_ms = min(self._last_ms, now)  # a clock that was set back must not delay commits until it caught up
+        if self._open is not None:
+            self._open.began_ms = min(self._open.began_ms, now)
         age = None if self._open is None else now - self._open.began_ms
         rule, what = due(RoundClock(self.pace, now - self._last_ms, age, self._complete(), self.buffer.files))
         if what is Due.START:

@@ -20,6 +20,10 @@ PAUSES_S = (1, 5, 30)
 STEADY_S = 300.0
 """After a run of this length, the pauses begin with the first one again."""
 POLL_S = 0.5
+END_S = 120.0
+"""How long the process waits for a mirror that was asked to end.  A catalog may never answer, and whoever supervises
+the process starts ClickHouse's side again once it has ended.
+"""
 
 
 class MirrorBeside:
@@ -41,6 +45,7 @@ class MirrorBeside:
         self._config, self._spark, self._signals = config, spark, stop
         self._log, self._metrics = log.bind(side="mirror"), metrics
         self._last = threading.Event()
+        self._give_up: float | None = None
         self._thread = threading.Thread(target=self._run, name="mirror", daemon=True)
 
     def __enter__(self) -> Self:
@@ -66,11 +71,18 @@ class MirrorBeside:
         self.ending = True
 
     def join(self, *, last: bool) -> None:
-        """Wait until the mirror has ended.  If it is the ``last`` to run, an outage ends it, too."""
+        """Wait until the mirror has ended.  If it is the ``last`` to run, an outage ends it, too.  The wait for one
+        that was asked to end is over after ``END_S``: the process may end then, as if it had been killed.
+        """
         if last:
             self._last.set()
         while self._thread.is_alive():
             self._thread.join(POLL_S)
+            if last and self.received:
+                self._give_up = self._give_up or monotonic() + END_S
+                if monotonic() >= self._give_up:
+                    self._log.error("the mirror did not end", waited_s=END_S, because="a service may not answer")
+                    return
 
     def _run(self) -> None:
         failed = 0

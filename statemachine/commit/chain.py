@@ -126,7 +126,8 @@ def _own_is_newer(view: TableView) -> bool:
 def _expired(view: TableView) -> bool:
     assert view.stored is not None
     sequence = view.stored.sequence
-    return view.cut and all(snapshot.sequence > sequence for snapshot in view.lineage)
+    # the newest snapshot never expires: a table without any is not the one that the property speaks of
+    return view.cut and bool(view.lineage) and all(snapshot.sequence > sequence for snapshot in view.lineage)
 
 
 def _same(view: TableView) -> bool:
@@ -165,7 +166,7 @@ CHAIN: tuple[Rule[TableView, Source], ...] = (
     ),
     Rule(
         "EXPIRED",
-        "the lineage was cut by expiry, and all of it is newer than the property's snapshot",
+        "there are snapshots, the lineage was cut by expiry, and all of it is newer than the property's snapshot",
         _expired,
         Source.PROPERTY,
         "take the property: its snapshot expired",

@@ -56,9 +56,9 @@ def held(view: TableView) -> Chain | None:
         return None  # somebody wrote after the rollback: perhaps the rows that were rolled back
     if own is not None and own.chain is not None:
         links = own.chain.links
-    elif view.cut:
+    elif view.cut and view.lineage:
         return None
-    else:  # rolled back to before the first own snapshot
+    else:  # no rows, or rolled back to before the first own snapshot
         links = {tp: replace(link, until=link.origin) for tp, link in {**view.origins, **stored.links}.items()}
     return _named(replace(stored, links=links), own)
 
@@ -81,6 +81,8 @@ def resolved(view: TableView, logs: Mapping[TopicPartition, Log], choice: Choice
         links[tp] = (
             _reread(links.get(tp), log) if choice is Choice.REREAD else _skipped(links.get(tp), passed.get(tp), log)
         )
+    topics = {tp.topic for tp in (*links, *logs)}
+    links |= {tp: link for tp, link in passed.items() if tp.topic not in topics}  # their routes may come back
     # one topic has one id: a recreated one may have fewer partitions
     ids = {tp.topic: log.topic_id for tp, log in logs.items()}
     links = {tp: link for tp, link in links.items() if link.topic_id == ids.get(tp.topic, link.topic_id)}

@@ -559,3 +559,15 @@ def test_the_raw_control_topic_holds_transactions_only(make_bench: MakeBench) ->
     logs = coordinator.reader.logs()
     read = read_all(bench.kafka.bootstrap, bench.control_topic)
     assert sum(end for _, end in logs.values()) > len(read) >= 5
+
+
+def test_a_clock_that_is_set_back_does_not_delay_commits(make_bench: MakeBench) -> None:
+    """⚑ The next commit waited until the clock had caught up: hours, if it was set back by hours."""
+    bench = make_bench()
+    coordinator = bench.coordinator()
+    for number in range(2):
+        bench.hand_over(*bench.produce([number]))
+        bench.clock.ms -= 3_600_000
+        coordinator.tick(0.1)
+        bench.round(coordinator)
+    assert bench.landed() == bench.sent()

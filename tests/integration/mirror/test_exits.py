@@ -275,6 +275,22 @@ def test_a_topic_that_was_made_again(make_bench: MakeBench, choice: Choice) -> N
     assert bench.landed() - gone == wanted
 
 
+def test_a_topic_that_was_made_again_while_a_coordinator_runs(make_bench: MakeBench) -> None:
+    """⚑ Whoever resolves this halt without another start gives up what was handed over and not committed."""
+    bench = make_bench()
+    coordinator = bench.coordinator()
+    land(bench, coordinator, 1, 2)
+    bench.hand_over(*bench.produce([3]))
+    gone = bench.sent()
+    bench.kafka.delete_topic(bench.topic)
+    bench.kafka.create_topic(bench.topic, 1)
+    halted(bench, halts.MIRROR_TOPIC_RECREATED, lambda: bench.round(coordinator))
+    assert bench.landed() == gone
+    bench.resolve(Choice.REREAD)
+    land(bench, bench.coordinator(), 14)
+    assert bench.landed() - gone == bench.sent()
+
+
 @pytest.mark.exit_of("MIRROR_RECORDS_GONE")
 def test_records_that_kafka_deleted_before_they_landed(make_bench: MakeBench) -> None:
     bench = make_bench()

@@ -244,3 +244,14 @@ def test_five_commits_of_three_files_are_five_snapshots(table: MirrorTable) -> N
         three = [*files(now, number), *files(now, 10 + number), *files(now, 20 + number)]
         assert table.append(now, three, until(chain, 6 + number), uuid4(), None).outcome is Outcome.APPLIED
     assert len(read(table).table.snapshots()) == 5 and len(held(table)) == 15
+
+
+def test_a_table_that_was_created_again_with_the_earlier_ones_properties(
+    table: MirrorTable, open_catalog: Open
+) -> None:
+    """⚑ As from SHOW CREATE TABLE: the chain in them speaks of rows that this table does not hold."""
+    appended(table, 9, 1, 2)
+    properties = read(table).table.properties
+    open_catalog().drop_table("shop.orders")
+    open_catalog().create_table("shop.orders", SCHEMA, properties=properties)
+    assert chain_of(table) == Reading("ROLLED_BACK", None, CommitHalt.ROLLED_BACK)

@@ -81,6 +81,22 @@ def test_rows_that_nobody_speaks_of(found: TableView) -> None:
     assert links[TP].until == (9 if found.stored else 12)
 
 
+@pytest.mark.parametrize(("choice", "until"), [(Choice.REREAD, 2), (Choice.SKIP, 9)])
+def test_a_table_that_was_created_again_with_the_properties_of_the_earlier_one(choice: Choice, until: int) -> None:
+    """⚑ It has no snapshot, so it holds nothing, whatever the property says."""
+    decided = of(view(stored=chain(9, 2, 2), cut=True), choice)
+    assert decided.chain.links == {TP: Link("id", 2, until)} and decided.chain.snapshot_id is None
+
+
+def test_what_a_table_holds_of_topics_without_a_route_is_kept() -> None:
+    """⚑ A chain that forgot them would begin them once more when their route comes back, and double their rows."""
+    elsewhere = TopicPartition("without a route", 0)
+    stored = chain(9, 2, 2)
+    stored = replace(stored, links={**stored.links, elsewhere: Link("other id", 0, 4)})
+    decided = of(view(Snapshot(3, 3), FIRST, stored=stored), Choice.SKIP)
+    assert decided.chain.links == {TP: Link("id", 9, 9), elsewhere: Link("other id", 0, 4)}
+
+
 @pytest.mark.parametrize(
     ("choice", "committed", "until"), [(Choice.REREAD, 12, 3), (Choice.SKIP, 12, 12), (Choice.SKIP, None, 20)]
 )

@@ -106,6 +106,7 @@ def test_a_chain_is_found(seen: TableView, because: str, chain: Chain | None) ->
         (view(OWN, stored=replace(HELD, snapshot_id=None, sequence=0)), "PROPERTY_OLD", CommitHalt.CHAIN_DAMAGED),
         (view(OLDER), "ROLLED_BACK", CommitHalt.ROLLED_BACK),
         (view(), "ROLLED_BACK", CommitHalt.ROLLED_BACK),
+        (view(cut=True), "ROLLED_BACK", CommitHalt.ROLLED_BACK),
         (view(FOREIGN, OLDER), "ROLLED_BACK", CommitHalt.ROLLED_BACK),
         (view(FOREIGN, OLDER, cut=True), "ROLLED_BACK", CommitHalt.ROLLED_BACK),
     ],
