@@ -145,6 +145,7 @@ class World:
         self.disaster = chosen if self.tables_tell else ""
         self.backup_at, self.disaster_at = sorted(worse.sample(range(WORLD_STEPS), 2))
         self.backup: dict[str, Row] = {}
+        self.acts_before = 0
 
     def _start_at_latest(self) -> None:
         """`starting_offsets = "latest"`: what was there before is not asked for."""
@@ -213,7 +214,7 @@ class World:
         if not self.disaster:
             return
         if self.hub.steps == self.backup_at:
-            self.backup = dict(self.store.rows)
+            self.backup, self.acts_before = dict(self.store.rows), self.hub.counts["operator acts"]
         if self.hub.steps == self.disaster_at and self._disaster_is_told():
             self.hub.counts[f"fault {self.disaster}"] += 1
             self.stop_drivers()
@@ -224,7 +225,11 @@ class World:
             self.start_soon()
 
     def _disaster_is_told(self) -> bool:
-        """Whether chsink could ever notice: an old backup of a topic that was recreated since says nothing of its rows."""
+        """Whether chsink could ever notice: an old backup of a topic that was recreated since says nothing of its rows,
+        and one from before a person's command is believed for what that command changed.
+        """
+        if self.disaster == "state restored" and self.hub.counts["operator acts"] != self.acts_before:
+            return False
         recorded = {parse_key(key): decode(row.body) for key, row in self.backup.items() if "/" in key}
         lives = {topic.id for topic in self.kafka.topics.values()} | {None}
         known = all(record.topic_id in lives for record in recorded.values()) and not self._is_hidden(recorded)
