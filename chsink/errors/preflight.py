@@ -636,7 +636,8 @@ MIRROR_TABLE_COLUMNS = Entry(
     "CHS-261",
     PreflightError,
     "Iceberg table {table} has columns that the mirror cannot fill: {columns}",
-    "change their types (docs/types.md lists the supported ones), or name another table in [[mirror.route]]",
+    "drop these columns, change their types (docs/types.md lists the supported ones), or name another table in "
+    "[[mirror.route]]",
 )
 MIRROR_NO_TABLE = Entry(
     "MIRROR_NO_TABLE",
