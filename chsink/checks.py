@@ -78,7 +78,10 @@ def _mirror(services: Services) -> Iterator[Finding]:
     check_installed()
     from chsink.mirror import checks  # needs the packages
 
-    return checks.mirror_findings(services.config, services.kafka)
+    config = services.config
+    mine = [topic for topic in config.mirror.topics if topic not in config.topics]
+    yield from topics_findings(services.kafka, mine, {}, services.clock.now_ms())
+    yield from checks.mirror_findings(config, services.kafka)
 
 
 def _store(services: Services, clickhouse_answers: bool) -> Iterator[Finding]:

@@ -545,7 +545,7 @@ ENGINE_COMBINES = Entry(
     "materialized view fill the other table",
 )
 
-# --- CHS-250 to CHS-262: the Iceberg mirror
+# --- CHS-250 to CHS-264: the Iceberg mirror
 
 MIRROR_RIGHT_MISSING = Entry(
     "MIRROR_RIGHT_MISSING",
@@ -646,4 +646,19 @@ MIRROR_NO_TABLE = Entry(
     "Iceberg table {table} does not exist in catalog {catalog}",
     "create it, or correct [[mirror.route]]; if it existed before, see CHS-343",
     ok="Iceberg table {table}: {columns} columns, format version 2, Parquet, unpartitioned",
+)
+MIRROR_NO_CATALOG = Entry(
+    "MIRROR_NO_CATALOG",
+    "CHS-264",
+    PreflightError,
+    "the Iceberg catalog {catalog} cannot be opened: {reason}",
+    "correct mirror.catalog (its properties are pyiceberg's), or install the package that it names",
+)
+MIRROR_OTHER_SINK = Entry(
+    "MIRROR_OTHER_SINK",
+    "CHS-263",
+    PreflightError,
+    "Iceberg table {table} holds records of {topics} from sink {sink}, and none from this one: they would land twice",
+    "to continue what sink {sink} began, set sink.name back; otherwise name another table in [[mirror.route]]; to land "
+    "them a second time on purpose, remove the table property {property}",
 )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 
 from pyiceberg.table import Table
@@ -12,9 +14,10 @@ from chsink.errors import preflight, services
 from chsink.findings import Finding, Severity, found, guarded, passed
 from chsink.mirror.coordinator import Source, Target
 from chsink.mirror.opening import Mirror, open_mirror
-from chsink.mirror.tables import CatalogFailed
+from chsink.mirror.tables import CatalogFailed, Keys, other_chains
 from chsink.mirror.topic import kafka_findings
 from chsink.mirror.types import unsupported
+from chsink.statemachine.commit.chain import DamagedChain, decode
 
 VERSION = 2
 FORMAT = "write.format.default"
@@ -37,13 +40,13 @@ def findings_of(mirror: Mirror) -> Iterator[Finding]:
     """Every check of an opened mirror."""
     yield from guarded("the control topic", partial(kafka_findings, mirror.names))
     for target in mirror.targets.values():
-        findings = list(guarded("an Iceberg table", partial(_table, target)))
+        findings = list(guarded("an Iceberg table", partial(_table, mirror, target)))
         yield from findings
         if any(finding.id == services.MIRROR_CATALOG_UNAVAILABLE.id for finding in findings):
             return  # once it does not answer, it is not asked again
 
 
-def _table(target: Target) -> Iterator[Finding]:
+def _table(mirror: Mirror, target: Target) -> Iterator[Finding]:
     name = target.table.identifier
     try:
         table = target.table.load()
@@ -53,6 +56,22 @@ def _table(target: Target) -> Iterator[Finding]:
         yield found(Severity.ERROR, preflight.MIRROR_NO_TABLE, table=name, catalog=target.reference.catalog)
     else:
         yield from table_findings(name, table)
+        ids = mirror.kafka.topic_ids(sorted(target.topics)).values()
+        yield from other_sinks(name, table, target.table.keys, {found_id for found_id in ids if found_id})
+
+
+def other_sinks(name: str, table: Table, keys: Keys, topic_ids: Collection[str]) -> Iterator[Finding]:
+    """A table that knows nothing of this sink, and holds records of its topics from another, would hold them twice."""
+    if keys.chain in table.properties:
+        return
+    for group, text in other_chains(keys, table.properties).items():
+        with suppress(DamagedChain):
+            links = decode(text).links
+            topics = {tp.topic for tp, link in links.items() if link.topic_id in topic_ids and not link.untouched}
+            if topics:
+                sink, property_ = group.removeprefix("chsink-"), replace(keys, group=group).chain
+                known = {"table": name, "topics": ", ".join(sorted(topics)), "sink": sink, "property": property_}
+                yield found(Severity.ERROR, preflight.MIRROR_OTHER_SINK, **known)
 
 
 def table_findings(name: str, table: Table) -> Iterator[Finding]:

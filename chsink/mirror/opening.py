@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.exceptions import NotInstalledError
 
 from chsink.config import Config
-from chsink.errors import halts, services
+from chsink.errors import halts, preflight, services
 from chsink.mirror.control import Names
 from chsink.mirror.coordinator import Source, Target
 from chsink.mirror.events import TableReference
@@ -17,6 +18,11 @@ from chsink.mirror.tables import CatalogFailed, Keys, MirrorTable, said
 from chsink.mirror.types import TableColumns
 from chsink.mirror.worker import TableWork
 from chsink.statemachine.commit.rounds import Pace
+
+REFUSED = (ValueError, NotInstalledError)
+"""What pyiceberg raises for properties that no catalog takes, and for a catalog whose packages are missing.  Not their
+subclasses: an answer that cannot be read is one of those.
+"""
 
 
 @dataclass(frozen=True)
@@ -61,13 +67,15 @@ class Mirror:
 
 
 def open_mirror(config: Config, kafka: Source) -> Mirror:
-    """The mirror of a configuration.  Connects to the catalog; raises UnavailableError CHS-715."""
+    """The mirror of a configuration.  Connects to the catalog; raises PreflightError and UnavailableError."""
     mirror = config.mirror
     properties = mirror.catalog_properties()
     name = properties.pop("name")
     try:
         catalog = load_catalog(name, **properties)
     except Exception as error:  # it raises whatever its client does
+        if type(error) in REFUSED:
+            raise preflight.MIRROR_NO_CATALOG(catalog=name, reason=said(error)) from error
         raise services.MIRROR_CATALOG_UNAVAILABLE(reason=f"{name}: {said(error)}") from error
     names = names_of(config)
     keys = Keys(names.group, names.topic)

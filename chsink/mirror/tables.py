@@ -45,6 +45,9 @@ class CatalogFailed(Exception):
     """The catalog, or the storage of its tables, gave no usable answer."""
 
 
+_CHAINS = f"chsink.chain.{MAIN_BRANCH}."
+
+
 @dataclass(frozen=True, slots=True)
 class Keys:
     """How the mirror's values are called in a table.  ``group`` is the sink's group, ``topic`` its control topic."""
@@ -55,7 +58,7 @@ class Keys:
     @property
     def chain(self) -> str:
         """Of the chain, in the summary and in the properties; for the main branch."""
-        return f"chsink.chain.{MAIN_BRANCH}.{self.group}"
+        return f"{_CHAINS}{self.group}"
 
     def origin(self, tp: TopicPartition) -> str:
         """Of a topic-partition's origin, in the properties, until a snapshot's chain has it."""
@@ -69,12 +72,17 @@ class Keys:
 
     @property
     def _origins(self) -> str:
-        return f"chsink.origin.{MAIN_BRANCH}.{self.group}."
+        return f"chsink.origin.{MAIN_BRANCH}.{self.group}/"  # no name of a sink has a slash
 
     @property
     def offsets(self) -> str:
         """Of the next events to read, by partition of the control topic, in the summary."""
         return f"kafka.connect.offsets.{self.topic}.{self.group}"
+
+
+def other_chains(keys: Keys, properties: Mapping[str, str]) -> dict[str, str]:
+    """The chains of other sinks, by their group."""
+    return {k.removeprefix(_CHAINS): v for k, v in properties.items() if k.startswith(_CHAINS) and k != keys.chain}
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,11 @@ from pyiceberg.types import ListType, LongType, NestedField, StringType
 from chsink.errors import preflight
 from chsink.errors.entry import Entry
 from chsink.findings import Severity
-from chsink.mirror.checks import table_findings
+from chsink.mirror.checks import other_sinks, table_findings
+from chsink.mirror.tables import Keys
 from chsink.mirror.topic import KEPT_MS, Settings, settings_findings
+from chsink.statemachine.commit.chain import Chain, Link, encode
+from chsink.statemachine.ranges import TopicPartition
 
 Open = Callable[[], Catalog]
 FLAT = Schema(NestedField(1, "id", LongType(), required=True), NestedField(2, "name", StringType()))
@@ -51,6 +54,19 @@ def test_a_table_that_is_beyond_the_mirror(open_catalog: Open, made: dict[str, A
     [finding] = table_findings("shop.orders", table)
     assert (finding.severity, finding.id) == (Severity.ERROR, entry.id)
     assert words in finding.sentence
+
+
+def test_a_renamed_sink_does_not_land_its_records_twice(open_catalog: Open) -> None:
+    """⚑ Nothing in the table speaks of the new name; the topic is still the one whose records it holds."""
+    old, new = Keys("chsink-old", "control"), Keys("chsink-new", "control")
+    begun = Link("id-1", 0, 5)
+    chain = Chain({TopicPartition("orders", 0): begun, TopicPartition("other", 0): Link("id-2", 0, 0)})
+    table = open_catalog().create_table("shop.orders", FLAT, properties={old.chain: encode(chain)})
+    [finding] = other_sinks("shop.orders", table, new, {"id-1", "id-2"})
+    assert (finding.severity, finding.id) == (Severity.ERROR, preflight.MIRROR_OTHER_SINK.id)
+    assert "records of orders from sink old" in finding.sentence
+    assert not [*other_sinks("shop.orders", table, old, {"id-1"})], "its own"
+    assert not [*other_sinks("shop.orders", table, new, {"id-2", "id-3"})], "nothing of these topics"
 
 
 @pytest.mark.parametrize(

@@ -5,12 +5,15 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from typer.testing import CliRunner
 
 from chsink.cli.main import app
 from chsink.config import load
+from chsink.errors import PreflightError
+from chsink.mirror.opening import open_mirror
 from tests.unit.config.conftest import LEAST
 
 LOADED = "import sys, chsink.spark.job; print(*{'.'.join(m.split('.')[:2]) for m in sys.modules})"
@@ -43,3 +46,15 @@ def test_validate_says_where_the_mirror_writes(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["validate", "-c", str(job)])
 
     assert done.stdout.endswith("state in keepermap, mirrored to 1 Iceberg table\n")
+
+
+@pytest.mark.parametrize("properties", ['type = "sqll"', 'type = "sql"'])
+def test_a_catalog_that_no_restart_opens_is_the_job_files_fault(tmp_path: Path, properties: str) -> None:
+    """A supervisor would start it again for ever."""
+    job = tmp_path / "job.toml"
+    route = '[[mirror.route]]\ntopic = "flights"\ntable = "air.flights"'
+    mirror = f'[mirror]\nenabled = true\ncatalog = {{ name = "lake", {properties} }}\n{route}'
+    job.write_text(f"{LEAST}\n{mirror}", encoding="utf-8")
+
+    with pytest.raises(PreflightError, match="CHS-264.*lake"):
+        open_mirror(load(job, environ={}), cast("Any", None))
