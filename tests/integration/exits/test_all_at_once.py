@@ -78,7 +78,7 @@ def test_what_landed_beside_a_halt_of_a_task_is_not_sent_again(make_job: MakeJob
         job.drain(spark)
 
     assert all(f"partition {n} offset 0" in halted.value.message for n in (1, 2))
-    assert command_of(halted.value, "--resend") == ["resolve", job.topic, "1", "2", "--resend"]
+    assert command_of(halted.value, "--resend") == ["resolve", job.topic, "1", "2", "--resend", "--senders-gone"]
     assert job.phases() == {0: ("AFTER", 0, 15), 1: ("BEFORE", 0, 1), 2: ("BEFORE", 0, 1)}
     job.drain(spark, {"errors.on_bad_value": "skip"})
     assert not job.in_doubt()
