@@ -48,8 +48,8 @@ def stop_with_jvm(session: SparkSession, limit_s: float = _JVM_LIMIT_S) -> None:
     gateway = SparkContext._gateway
     assert gateway is not None
     process = gateway.proc
-    gateway.shutdown()
     if process.stdin is not None:
-        process.stdin.close()
+        process.stdin.close()  # the JVM ends with its parent's pipe
     process.wait(limit_s)
+    gateway.shutdown()  # not before: it would wait for ever for a callback's thread that still reads from the JVM
     SparkContext._gateway = SparkContext._jvm = None

@@ -561,6 +561,21 @@ def test_the_raw_control_topic_holds_transactions_only(make_bench: MakeBench) ->
     assert sum(end for _, end in logs.values()) > len(read) >= 5
 
 
+def test_a_request_and_its_answers_are_one_transaction(make_bench: MakeBench) -> None:
+    """C-13: no coordinator dies between them, and nobody else has to read requests."""
+    bench = make_bench()
+    coordinator = bench.coordinator()
+    bench.hand_over(*bench.produce(range(4)))
+    bench.rounds(coordinator, 2)
+    read = sorted(read_all(bench.kafka.bootstrap, bench.control_topic), key=lambda r: (r.partition, r.offset))
+    events = [(r.partition, r.offset, decode(r.value or b"")) for r in read]
+    asked = [(p, o, e.payload) for p, o, e in events if e is not None and isinstance(e.payload, StartCommit)]
+    answered = {(p, o): e.payload for p, o, e in events if e is not None and isinstance(e.payload, DataComplete)}
+    assert len(asked) == 2
+    for partition, offset, request in asked:  # a marker would lie between two transactions
+        assert answered[partition, offset + 1].commit_id == request.commit_id
+
+
 def test_a_clock_that_is_set_back_does_not_delay_commits(make_bench: MakeBench) -> None:
     """⚑ The next commit waited until the clock had caught up: hours, if it was set back by hours."""
     bench = make_bench()
