@@ -24,7 +24,7 @@ FIRST = {
     "O": (1, 6),
 }
 """The numbers of the first version."""
-OPEN = {"C-13"}
+OPEN: set[str] = set()
 """What is not shown yet.  A row leaves this list with its test."""
 
 
