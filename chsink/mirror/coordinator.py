@@ -509,11 +509,12 @@ class Coordinator:
         after = replace(chain, links=plan.links, control_id=self.control_id, control=control)
         if plan.kind is Kind.MOVE:
             return table.move(read, after, commit_id)
-        done = table.append(read, self.buffer.data_files(plan.files), after, commit_id, valid)
+        files = self.buffer.data_files(plan.files)
+        done = table.append(read, files, after, commit_id, valid)
         self.commits += done.outcome is Outcome.APPLIED
         if done.outcome is Outcome.APPLIED:
-            rows = sum(file.record_count for file in self.buffer.data_files(plan.files))
-            self.log.info("committed", table=name, snapshot=done.snapshot_id, files=len(plan.files), rows=rows)
+            rows = sum(file.record_count for file in files)
+            self.log.info("committed", table=name, snapshot=done.snapshot_id, files=len(files), rows=rows)
         else:
             self.log.warning("a commit was not applied", table=name, outcome=done.outcome.value, reason=done.reason)
         return done
