@@ -26,6 +26,7 @@ from chsink.errors import values
 from chsink.findings import Finding, Severity, found, passed
 from chsink.formats.pipeline import Untouched
 from chsink.formats.registry import decoder_of
+from chsink.formats.settings import JSON
 from chsink.kafka.sample import open_sampler
 from chsink.ports import Decoder
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
@@ -75,7 +76,7 @@ class Sample:
             if bad.tombstone and self.skip_tombstones:
                 continue
             _count(self.bad, (bad.column, _PLACE.sub("", bad.reason)), records, bad.row)
-        if self.route.format == "json":
+        if self.route.format == JSON:
             self._fields(records)
 
     def _fields(self, records: pa.RecordBatch) -> None:

@@ -9,6 +9,7 @@ from pydantic import Field
 from chsink.config.options import CatalogProperties
 from chsink.errors import job_file
 from chsink.fields import AsTuple, Section, Text, Topic, matching, reveal
+from chsink.formats.settings import AnyFormat
 
 
 class MirrorRoute(Section):
@@ -18,6 +19,9 @@ class MirrorRoute(Section):
     """Kafka topic."""
     table: Annotated[str, matching(r"[^.\s]+(\.[^.\s]+)+", otherwise=job_file.NOT_AN_ICEBERG_TABLE)]
     """`"namespace.table"`."""
+    format: AnyFormat | None = None
+    """[Format](formats.md) of the record's value, as in `[[route]]`. Default: that of the topic's `[[route]]`, else
+    `"json"`."""
 
 
 class Mirror(Section):

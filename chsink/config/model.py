@@ -19,13 +19,14 @@ from pydantic import ConfigDict, Field, PrivateAttr, ValidationError, Validation
 from pydantic_core import ErrorDetails
 
 from chsink.config.checks import contradictions
-from chsink.config.mirror import Mirror
+from chsink.config.mirror import Mirror, MirrorRoute
 from chsink.config.options import flat_items
 from chsink.config.problems import InvalidConfigError, Problem, closest, problem
-from chsink.config.schema import Schema
+from chsink.config.schema import Schema, tag_of
 from chsink.config.sections import ClickHouse, Errors, InDoubt, Kafka, Observe, Route, SinkSection, Spark, Trigger
 from chsink.errors import ChsinkError, job_file
 from chsink.fields import AsTuple, Section, is_reference
+from chsink.formats.settings import JSON, FormatSettings
 from chsink.notation.sql import TableName
 from chsink.state import AnyStore, KeeperMap
 
@@ -93,7 +94,7 @@ class Config(Section):
         try:
             config = cls.model_validate(dict(data), context=context)
         except ValidationError as error:
-            found = [_problem_of(details, data) for details in error.errors(include_url=False)]
+            found = [_problem_of(details) for details in error.errors(include_url=False)]
         found.extend(contradictions(valid))
         if problems or found:
             raise InvalidConfigError([*problems, *(_with_origin(each, origins) for each in found)])
@@ -112,6 +113,11 @@ class Config(Section):
     def route_of(self, topic: str) -> Route:
         """The one route of a topic (KeyError when there is none)."""
         return {route.topic: route for route in self.routes}[topic]
+
+    def mirror_format_of(self, route: MirrorRoute) -> FormatSettings:
+        """How the mirror reads the route's records."""
+        same = {each.topic: each.format for each in self.routes}
+        return route.format or same.get(route.topic, JSON)
 
     def table_of(self, route: Route) -> TableName:
         """The route's table with its database."""
@@ -170,27 +176,39 @@ def origins_in(data: Mapping[str, Any], source: str) -> dict[str, str]:
 # --- pydantic's errors as problems -----------------------------------------------------------------------------------
 
 
-def _problem_of(details: ErrorDetails, data: Mapping[str, Any]) -> Problem:
-    section, *inner = details["loc"]
-    if len(schema().sections.get(str(section), ())) > 1:
-        inner = inner[1:] or ["store"] * (details["type"] == "union_tag_invalid")  # a union's place names the variant
-    parts = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in (section, *inner) if part != "[key]")
-    key = "".join(parts).removeprefix(".")
-    return problem(key, _error_of(details, _INDEX.sub("", key), data))
+def _problem_of(details: ErrorDetails) -> Problem:
+    key, tag, waiting = "", "", list(details["loc"])
+    while waiting:
+        part = waiting.pop(0)
+        if part != "[key]":
+            key += f"[{part}]" if isinstance(part, int) else f".{part}"
+        key = key.removeprefix(".")
+        if waiting and _path(key) in schema().unions:
+            tag = str(waiting.pop(0))  # a union's place names the table that was chosen
+    untold = details["type"] == "union_tag_not_found"
+    if untold or (key in schema().sections and details["type"] == "union_tag_invalid"):
+        key += f".{tag_of(schema().unions[_path(key)][0])[0]}"
+    return problem(key, _error_of(details, _path(key), tag))
 
 
-def _error_of(details: ErrorDetails, path: str, data: Mapping[str, Any]) -> ChsinkError:
+def _path(key: str) -> str:
+    return _INDEX.sub("", key)
+
+
+def _error_of(details: ErrorDetails, path: str, tag: str) -> ChsinkError:
     kind, context = details["type"], details.get("ctx", {})
     if isinstance(raised := context.get("error"), ChsinkError):
         return raised
-    if kind == "missing":
+    if kind in ("missing", "union_tag_not_found"):
         return _is_missing(path)
     if kind == "extra_forbidden":
-        return _unknown_key(path, data)
+        return _unknown_key(path, tag)
     if kind in ("literal_error", "union_tag_invalid"):
         given = details["input"] if kind == "literal_error" else context["tag"]
         return _not_allowed(given, schema().keys[path].choices)
     reason = _WRONG_TYPES.get(kind) or details["msg"].replace("Input should", "it must", 1)
+    if path in schema().keys and path in schema().unions:
+        reason = "it must be text or a table"
     return job_file.WRONG_VALUE(reason=reason, advice=_type_advice(path))
 
 
@@ -203,12 +221,13 @@ def _not_allowed(given: Any, choices: tuple[str, ...]) -> ChsinkError:
     return job_file.NOT_ALLOWED(value=repr(given), advice=f'did you mean "{meant}"?' if meant else use)
 
 
-def _unknown_key(path: str, data: Mapping[str, Any]) -> ChsinkError:
-    section, _, name = path.partition(".")
-    if not name:
+def _unknown_key(path: str, tag: str) -> ChsinkError:
+    union, _, name = path.rpartition(".")
+    if not union:
         return job_file.UNKNOWN_SECTION(advice=schema().advice(path))
-    if section == "state" and (others := schema().stores_with(name)):
-        return job_file.KEY_OF_ANOTHER_STORE(store=data["state"].get("store", "keepermap"), others=_either(others))
+    if union in schema().unions and (others := schema().kinds_with(union, name)):
+        chosen, _ = tag_of(schema().unions[union][0])
+        return job_file.KEY_OF_ANOTHER_KIND(chosen=chosen, tag=tag, union=union, others=_either(others))
     return job_file.UNKNOWN_KEY(advice=schema().advice(path))
 
 

@@ -18,8 +18,9 @@ from chsink.config.librdkafka import JAVA_ONLY, translated_options
 from chsink.config.mirror import MirrorRoute
 from chsink.config.model import schema
 from chsink.config.options import reserved_by_reason
-from chsink.config.schema import Key, Table, rows, store_of
+from chsink.config.schema import Key, Table, rows, tag_of
 from chsink.config.sections import Endpoint
+from chsink.formats.settings import FormatSettings
 from chsink.notation.hash_functions import HASH_FUNCTIONS
 from chsink.notation.metadata_columns import SHARD_TYPES
 
@@ -37,9 +38,12 @@ def _tables(name: str) -> Iterator[str]:
     if len(tables) > 1:
         yield f"## `[{name}]`\n\nWhere chsink records which offsets have landed. `store` chooses one of these.\n"
         for table in tables:
-            yield from _section(f'### `store = "{store_of(table)}"`', table)
+            yield from _section(f'### `store = "{tag_of(table)[1]}"`', table)
         return
     yield from _section("## `[[route]]`" if name == "route" else f"## `[{name}]`", tables[0])
+    if name == "route":
+        for table in schema().unions["route.format"]:
+            yield from _section(f'### `format = {{ type = "{tag_of(table)[1]}" }}`', table)
     if name == "clickhouse":
         yield from _section("### An endpoint", Endpoint)
         yield from _hash_functions()
@@ -90,6 +94,7 @@ def _default(key: Key) -> str:
     if key.field.is_required():
         return "**required**"
     value = key.field.default
+    value = tag_of(type(value))[1] if isinstance(value, FormatSettings) else value
     shown = key.field.default_factory is None and value is not None and key.type is not SecretStr
     return f"`{json.dumps(value, ensure_ascii=False)}`" if shown else ""
 

@@ -62,11 +62,13 @@ def rows(table: Table, prefix: str = "", *, listed: bool = False) -> Iterator[Ke
     for name, field in table.model_fields.items():
         path, plain = prefix + (field.alias or name), _plain(field.annotation)
         inner, in_list = tables(plain)
-        if in_list or not inner:
+        named = len(inner) > 1 and tag_of(inner[0])[0] == "type"  # one of several tables, by its name or with options
+        if in_list or named or not inner:
             choices = get_args(plain) if get_origin(plain) is Literal else ()
+            choices = tuple(tag_of(each)[1] for each in inner) if named else choices
             yield Key(path, field, str if choices else get_origin(plain) or plain, choices, listed)
         for each in inner:
-            yield from rows(each, f"{path}.", listed=listed or in_list)
+            yield from rows(each, f"{path}.", listed=listed or in_list or named)
 
 
 def tables(annotation: Any) -> tuple[tuple[Table, ...], bool]:
@@ -86,7 +88,9 @@ def _plain(annotation: Any) -> Any:
 
 
 class Schema:
-    """All keys of a model: ``keys`` by path, in the order of the model, and the tables that each section may be."""
+    """All keys of a model: ``keys`` by path, in the order of the model; the tables that each section may be; and, by
+    path, those of which a value chooses one.
+    """
 
     def __init__(self, root: Table) -> None:
         self.keys: dict[str, Key] = {}
@@ -95,10 +99,11 @@ class Schema:
             if known.choices != key.choices:  # the same key of another table of a union
                 self.keys[key.path] = replace(known, choices=(*known.choices, *key.choices))
         self.sections = {field.alias or name: tables(field.annotation)[0] for name, field in root.model_fields.items()}
+        self.unions = dict(_unions(root))
 
-    def stores_with(self, name: str) -> list[str]:
-        """The state stores that have a key ``name``."""
-        return [store_of(table) for table in self.sections["state"] if name in table.model_fields]
+    def kinds_with(self, union: str, name: str) -> list[str]:
+        """The tags of those tables of a union that have a key ``name``."""
+        return [tag_of(table)[1] for table in self.unions[union] if name in table.model_fields]
 
     def names_in(self, table: str) -> list[str]:
         """The names that a table may hold; those of tables in a list by the list's path."""
@@ -149,6 +154,16 @@ class Schema:
         return f"remove it; {f'[{table}] has' if table else 'the sections are'}: {', '.join(self.names_in(table))}"
 
 
-def store_of(table: Table) -> str:
-    """The name of the state store whose table this is."""
-    return str(get_args(table.model_fields["store"].annotation)[0])
+def tag_of(table: Table) -> tuple[str, str]:
+    """The key that tells the table from the others of its union, and its value there."""
+    tags = ((name, get_args(field.annotation)) for name, field in table.model_fields.items())
+    return next((name, values[0]) for name, values in tags if len(values) == 1 and isinstance(values[0], str))
+
+
+def _unions(table: Table, prefix: str = "") -> Iterator[tuple[str, tuple[Table, ...]]]:
+    for name, field in table.model_fields.items():
+        path, (inner, _) = prefix + (field.alias or name), tables(field.annotation)
+        if len(inner) > 1:
+            yield path, inner
+        for each in inner:
+            yield from _unions(each, f"{path}.")

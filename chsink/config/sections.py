@@ -11,6 +11,7 @@ from chsink.config.librdkafka import Refused, translate
 from chsink.config.options import ClientOptions, KafkaOptions, Settings, SparkConf, reserved
 from chsink.errors import job_file
 from chsink.fields import AsTuple, HostPorts, Password, Section, Table, Text, Topic, Url, matching, reveal
+from chsink.formats.settings import JSON, AnyFormat
 from chsink.notation.hash_functions import HashName
 from chsink.notation.sql import TableName, parse_table
 
@@ -43,8 +44,9 @@ class Route(Section):
     """`"table"` or `"database.table"`, with backticks around a name that has other characters."""
     shard_key: Annotated[tuple[Text, ...], AsTuple] | None = None
     """Columns that choose the shard, instead of `clickhouse.shard_key`."""
-    format: Literal["json"] = "json"
-    """Format of the record's value. Not used if your transform makes the table's columns."""
+    format: AnyFormat = JSON
+    """[Format](formats.md) of the record's value: its name, or a table `{ type = "…", … }` with its options. Not used
+    if your transform makes the table's columns."""
 
     @property
     def table_name(self) -> TableName:

@@ -33,14 +33,14 @@ def conform(batch: Any, columns: Sequence[Column], *, timezone: str) -> Decoded:
 
     Raises ConfigError CHS-5xx for a table that cannot be written.
     """
-    return Conformer(columns, timezone=timezone).conform(batch)
+    return Conformer(fields_of(columns, timezone)).conform(batch)
 
 
 class Conformer:
-    """:func:`conform` for many batches of one table."""
+    """:func:`conform` for many batches of one table, by its fields."""
 
-    def __init__(self, columns: Sequence[Column], *, timezone: str) -> None:
-        self._fields = fields_of(columns, timezone)
+    def __init__(self, fields: Sequence[Field]) -> None:
+        self._fields = tuple(fields)
         self._groups = groups_of(self._fields)
         self.schema = pa.schema([pa.field(field.name, field.codec.wire) for field in self._fields])
 

@@ -39,6 +39,11 @@ _AT_ROW: Final = re.compile(r"in row (\d+)$")
 Rows = npt.NDArray[np.int64]
 
 
+def tombstone(row: int) -> BadValue:
+    """Why a record without a value has no row."""
+    return BadValue(row, None, "value is null (a tombstone)", tombstone=True)
+
+
 class FieldDecoder:
     """Decodes Kafka values for these fields."""
 
@@ -53,8 +58,7 @@ class FieldDecoder:
         lengths = numpy_of(pc.binary_length(values))
         null = numpy_of(pc.is_null(values))
         for at in np.flatnonzero(lengths == 0).tolist():
-            reason = "value is null (a tombstone)" if null[at] else "the value is empty"
-            run.bad.append(BadValue(at, None, reason, tombstone=bool(null[at])))
+            run.bad.append(tombstone(at) if null[at] else BadValue(at, None, "the value is empty"))
         live = np.flatnonzero(lengths)
         if len(live) != len(values):
             values, lengths = values.take(pa.array(live)), lengths[live]

@@ -35,12 +35,12 @@ JOB_FILE_NOT_TOML = Entry(
 
 UNKNOWN_KEY = Entry("UNKNOWN_KEY", "CHS-102", ConfigError, "there is no such key", "{advice}")
 UNKNOWN_SECTION = Entry("UNKNOWN_SECTION", "CHS-102", ConfigError, "there is no such section", "{advice}")
-KEY_OF_ANOTHER_STORE = Entry(
-    "KEY_OF_ANOTHER_STORE",
+KEY_OF_ANOTHER_KIND = Entry(
+    "KEY_OF_ANOTHER_KIND",
     "CHS-102",
     ConfigError,
-    'store = "{store}" does not have this key',
-    "remove it, or set state.store to {others}",
+    '{chosen} = "{tag}" does not have this key',
+    "remove it, or set {union}.{chosen} to {others}",
 )
 MISSING_KEY = Entry("MISSING_KEY", "CHS-103", ConfigError, "it is missing", "{advice}")
 NO_ROUTE = Entry(

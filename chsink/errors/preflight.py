@@ -143,6 +143,27 @@ COLUMN_REQUIRED = Entry(
     "the stream has no column {columns}, which table {table} requires",
     "add it in the transform, or give the table's column a DEFAULT",
 )
+FORMAT_COLUMN_UNKNOWN = Entry(
+    "FORMAT_COLUMN_UNKNOWN",
+    "CHS-212",
+    PreflightError,
+    "table {table} has no column {columns}, which the options of the format {format} name",
+    "correct the name in the route's format, or add the column to the table",
+)
+FORMAT_COLUMN_REQUIRED = Entry(
+    "FORMAT_COLUMN_REQUIRED",
+    "CHS-213",
+    PreflightError,
+    "the format {format} does not fill column {columns}, which table {table} requires",
+    "name the column in the route's format, make it Nullable, or give it a DEFAULT",
+)
+FORMAT_COLUMN_OPEN = Entry(
+    "FORMAT_COLUMN_OPEN",
+    "CHS-213",
+    PreflightError,
+    "the format {format} fills one column, and table {table} has {count} besides those for Kafka's metadata",
+    'name the column: format = {{ type = "{format}", column = "…" }}',
+)
 TYPED_JSON = Entry(
     "TYPED_JSON",
     "CHS-214",

@@ -1,8 +1,11 @@
-"""How records are read: one :class:`chsink.ports.Decoder` per format.
+"""How records are read: one reader per format, for a ClickHouse table and for an Iceberg table.
 
-- :mod:`registry`: which formats there are, and which one reads a stream; a new format is one file and one line there.
-- :mod:`json`: the record's value is one JSON object.
-- :mod:`columns`: the stream's own columns are the table's.
-- :mod:`metadata`: Kafka's own fields, beside what any format made of the value.
+- :mod:`settings`: the formats as the job file names them, with their options;
+- :mod:`readers`: which reader reads which format; a new format is its settings, its file, and one line there;
+- :mod:`json`, :mod:`whole`: the readers;
+- :mod:`records`: :class:`chsink.ports.Decoder` of records in a format, for a ClickHouse table;
+- :mod:`columns`: :class:`chsink.ports.Decoder` of a transformed stream, whose own columns are the table's;
+- :mod:`registry`: which of the two reads a stream;
+- :mod:`metadata`: Kafka's own fields, beside what any format made of the record;
 - :mod:`pipeline`: a decoder and what was done to the stream before it, with one fingerprint.
 """

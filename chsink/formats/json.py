@@ -2,46 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any
+from collections.abc import Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from chsink.decode.columns import Column
-from chsink.decode.json_decoder import JsonDecoder
-from chsink.formats.metadata import Columns, beside_metadata
+from chsink.decode.fields import Field
+from chsink.decode.json_decoder import FieldDecoder
+from chsink.formats.settings import Json
 from chsink.ports import Decoded
 
-VERSION = 1
-"""Part of the fingerprint: raised when the same record becomes another row."""
 
+class JsonReader:
+    """:class:`chsink.formats.readers.FormatReader` of JSON values."""
 
-@dataclass(frozen=True, slots=True)
-class JsonRecords:
-    """:class:`chsink.ports.Decoder` of JSON values."""
+    record_fields = ("value",)
 
-    table: Columns
-
-    @property
-    def record_fields(self) -> tuple[str, ...]:
-        """The value, and what the metadata columns need."""
-        return ("value", *self.table.metadata_fields)
-
-    def parts(self) -> tuple[tuple[str, Any], ...]:
-        """See :class:`chsink.ports.Decoder`."""
-        return (("decoder", [VERSION, "json"]), self.table.part())
+    def __init__(self, settings: Json, fields: Sequence[Field]) -> None:
+        del settings
+        self._decoder = FieldDecoder(fields)
 
     def decode(self, records: pa.RecordBatch) -> Decoded:
-        """See :class:`chsink.ports.Decoder`."""
+        """See :class:`chsink.formats.readers.FormatReader`."""
         values = records.column("value")
         if not pa.types.is_binary(values.type):
             values = pc.cast(values, pa.binary())  # a string column shares its buffers
-        payload = _decoder(self.table.payload, self.table.timezone).decode(values)
-        return beside_metadata(records, payload, self.table)
-
-
-@lru_cache(maxsize=64)
-def _decoder(columns: tuple[Column, ...], timezone: str) -> JsonDecoder:
-    return JsonDecoder(columns, timezone=timezone)
+        return self._decoder.decode(values)

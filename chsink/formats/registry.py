@@ -1,20 +1,17 @@
-"""The formats of Kafka's value, by the name that ``[[route]] format`` uses, and the choice of a stream's decoder."""
+"""The choice of a stream's decoder: the route's format reads Kafka's value, a transform's columns are the table's."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Collection, Sequence
 
 from chsink.decode.columns import Column
 from chsink.errors import preflight
 from chsink.formats.columns import ColumnRecords
-from chsink.formats.json import JsonRecords
 from chsink.formats.metadata import Columns
+from chsink.formats.records import Records
+from chsink.formats.settings import FormatSettings, Raw, String
 from chsink.notation.metadata_columns import METADATA_COLUMNS
 from chsink.ports import Decoder, StreamShape
-
-DECODERS: Mapping[str, Callable[[Columns], Decoder]] = MappingProxyType({"json": JsonRecords})
-"""Formats of the record's value.  A stream that a transform made of it needs none: its columns are the table's."""
 
 KAFKA_COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
 PASSED_THROUGH = frozenset(KAFKA_COLUMNS) - {"value"}
@@ -35,22 +32,42 @@ def decoder_of(
     columns: Sequence[Column],
     timezone: str,
     stream: StreamShape,
-    route_format: str,
+    value_format: FormatSettings,
     *,
     elsewhere: Collection[str] = (),
 ) -> Decoder:
     """The decoder from the stream to the insertable ``columns`` of the table ``name``.
 
     ``elsewhere`` names the columns of the other routed tables: those of the stream that only they have are ignored.
-    Raises PreflightError CHS-212 or CHS-213 when the stream's own columns are not the tables'.
+    Raises PreflightError CHS-212 or CHS-213 when the stream's own columns, or those that the format fills, are not the
+    table's; ConfigError CHS-5xx for a table that cannot be written.
     """
     metadata = tuple(c for c in columns if c.name in METADATA_COLUMNS)
     payload = tuple(c for c in columns if c.name not in METADATA_COLUMNS)
     if reads_value(columns, stream):
-        return DECODERS[route_format](Columns(payload, metadata, timezone))
+        _check_filled(name, payload, value_format)
+        return Records(value_format, Columns(payload, metadata, timezone))
     _check_columns(name, columns, stream.columns, elsewhere)
     given = tuple(c for c in payload if c.name in stream.columns)
     return ColumnRecords(Columns(given, metadata, timezone))
+
+
+def _check_filled(name: str, payload: Sequence[Column], value_format: FormatSettings) -> None:
+    """The columns that a format names are the table's, and no other has to be filled."""
+    if isinstance(value_format, Raw | String) and value_format.column is None and len(payload) != 1:
+        raise preflight.FORMAT_COLUMN_OPEN(table=name, format=value_format.type, count=len(payload))
+    filled = value_format.filled
+    if filled is None:
+        return
+    unknown = sorted(filled - {c.name for c in payload})
+    if unknown:
+        raise preflight.FORMAT_COLUMN_UNKNOWN(table=name, columns=", ".join(unknown), format=value_format.type)
+    if required := [c.name for c in payload if c.name not in filled and _is_required(c)]:
+        raise preflight.FORMAT_COLUMN_REQUIRED(table=name, columns=", ".join(required), format=value_format.type)
+
+
+def _is_required(column: Column) -> bool:
+    return not column.default_kind and "Nullable(" not in column.type
 
 
 def _check_columns(name: str, columns: Sequence[Column], given: tuple[str, ...], elsewhere: Collection[str]) -> None:
@@ -58,10 +75,6 @@ def _check_columns(name: str, columns: Sequence[Column], given: tuple[str, ...],
     unknown = [c for c in given if c not in known]
     if unknown:
         raise preflight.COLUMN_UNKNOWN(table=name, columns=", ".join(unknown))
-    required = [
-        c.name
-        for c in columns
-        if c.name not in given and c.name not in METADATA_COLUMNS and not c.default_kind and "Nullable(" not in c.type
-    ]
+    required = [c.name for c in columns if c.name not in given and c.name not in METADATA_COLUMNS and _is_required(c)]
     if required:
         raise preflight.COLUMN_REQUIRED(table=name, columns=", ".join(required))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import NotInstalledError
 
 from chsink.config import Config
+from chsink.config.mirror import MirrorRoute
 from chsink.errors import halts, preflight, services
 from chsink.mirror.control import Names
 from chsink.mirror.coordinator import Source, Target
@@ -42,7 +43,7 @@ class Mirror:
         ids = self.kafka.topic_ids(mirror.topics)
         works = {name: self._work(name) for name in mirror.tables}
         tables = {
-            topic: tuple(works[route.table] for route in mirror.routes if route.topic == topic)
+            topic: tuple(self._read(works[r.table], r) for r in mirror.routes if r.topic == topic)
             for topic in mirror.topics
         }
         errors = self.config.errors
@@ -54,6 +55,10 @@ class Mirror:
             halt_on_bad_value=errors.on_bad_value == "halt",
             skip_tombstones=errors.on_tombstone == "skip",
         )
+
+    def _read(self, work: TableWork, route: MirrorRoute) -> TableWork:
+        columns = replace(work.columns, format=self.config.mirror_format_of(route))
+        return replace(work, columns=columns)
 
     def _work(self, name: str) -> TableWork:
         target = self.targets[name]

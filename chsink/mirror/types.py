@@ -1,4 +1,4 @@
-"""Kafka JSON to the columns of an Iceberg table: exact, or a bad value; never rounded, never wrapped."""
+"""Kafka's records to the columns of an Iceberg table: exact, or a bad value; never rounded, never wrapped."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from pyiceberg.schema import Schema, sanitize_column_names
 from pyiceberg.types import IcebergType, IntegerType, LongType, NestedField, StringType, TimestamptzType
 
 from chsink.decode.fields import Field
-from chsink.decode.json_decoder import FieldDecoder
+from chsink.formats.readers import FormatReader, reader_of
+from chsink.formats.settings import JSON, FormatSettings
 from chsink.mirror.codecs import beyond_calendar, codec_of
 from chsink.notation.metadata_columns import METADATA_COLUMNS
 from chsink.ports import BadValue, Decoded
@@ -54,12 +55,13 @@ def _field(field: NestedField) -> Field:
 
 @dataclass(frozen=True)
 class TableColumns:
-    """Records of Kafka's source to Arrow tables of an Iceberg schema.  Picklable."""
+    """Records of Kafka's source, in a format, to Arrow tables of an Iceberg schema.  Picklable."""
 
     schema: Schema
+    format: FormatSettings = JSON
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return TableColumns, (self.schema,)
+        return TableColumns, (self.schema, self.format)
 
     @cached_property
     def arrow(self) -> Any:
@@ -75,15 +77,15 @@ class TableColumns:
     @property
     def record_fields(self) -> tuple[str, ...]:
         """The stream's columns that :meth:`decode` reads."""
-        return ("value", *self._metadata.values())
+        return (*self._reader.record_fields, *self._metadata.values())
 
     @cached_property
-    def _decoder(self) -> FieldDecoder:
-        return FieldDecoder([_field(f) for f in self.schema.fields if f.name not in METADATA_COLUMNS])
+    def _reader(self) -> FormatReader:
+        return reader_of(self.format, [_field(f) for f in self.schema.fields if f.name not in METADATA_COLUMNS])
 
     def decode(self, records: pa.RecordBatch) -> Decoded:
         """The rows that fit, as a ``pa.Table`` of the table's schema, and why the others do not."""
-        found = self._decoder.decode(records.column("value"))
+        found = self._reader.decode(records)
         kept = records if found.rows is None else records.take(found.rows)
         columns = {name: found.batch.column(name) for name in found.batch.schema.names}
         columns |= {name: kept.column(source) for name, source in self._metadata.items()}

@@ -37,11 +37,11 @@ ROOMS: dict[str, set[str]] = {
     "chsink.versions": set(),
     "chsink.fields": set(),
     "chsink.notation": set(),
-    # [state] is what the stores say it is
-    "chsink.config": {"chsink.fields", "chsink.state"},
+    # [state] is what the stores say it is, and a format what the formats say
+    "chsink.config": {"chsink.fields", "chsink.formats.settings", "chsink.state"},
     "chsink.sharding": set(),
     "chsink.decode": set(),
-    "chsink.formats": {"chsink.decode"},
+    "chsink.formats": {"chsink.decode", "chsink.fields"},
     "chsink.embedded": set(),
     "chsink.batch": set(),
     "chsink.kafka": {"chsink.config"},
@@ -55,7 +55,7 @@ ROOMS: dict[str, set[str]] = {
         "chsink.formats",
         "chsink.sharding",
     },
-    "chsink.mirror": {"chsink.batch", "chsink.config", "chsink.decode"},
+    "chsink.mirror": {"chsink.batch", "chsink.config", "chsink.decode", "chsink.formats"},
     "chsink.observe": {"chsink.batch"},
     "chsink.doctor": set(),
     "chsink.connect": {

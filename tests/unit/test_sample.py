@@ -14,6 +14,7 @@ from chsink.decode.columns import Column
 from chsink.findings import Severity
 from chsink.formats.pipeline import Untouched
 from chsink.formats.registry import decoder_of
+from chsink.formats.settings import JSON
 from chsink.kafka.sample import SCHEMA
 from chsink.sample import Sample
 from chsink.sharding import Layout, Shard
@@ -26,7 +27,7 @@ SHARDS = {0: "http://one", 1: "http://two"}
 def sample() -> Sample:
     table = TargetTable("d", "t", "uuid", "MergeTree", COLUMNS, "", False, {}, "UTC")
     layout = Layout((Shard(("http://one",), 1, "one"), Shard(("http://two",), 1, "two")), "intHash64", ("id",), "halt")
-    decoder = decoder_of("d.t", table.insertable, "UTC", Untouched("read_committed"), "json")
+    decoder = decoder_of("d.t", table.insertable, "UTC", Untouched("read_committed"), JSON)
     return Sample(Route(topic="t", table="d.t"), table, "d.t", layout.to_json(), decoder)
 
 

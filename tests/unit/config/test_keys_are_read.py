@@ -14,6 +14,7 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from chsink.config import mirror, sections
+from chsink.formats.readers import READERS as FORMATS
 from chsink.state import KeeperMap, Memory, ZooKeeper
 
 CHSINK = Path(__file__).parents[3] / "chsink"
@@ -24,6 +25,7 @@ MODELS: dict[str, tuple[type[BaseModel], ...]] = {
     "sink": (sections.SinkSection,),
     "kafka": (sections.Kafka,),
     "routes": (sections.Route, mirror.MirrorRoute),
+    "settings": tuple(FORMATS),
     "clickhouse": (sections.ClickHouse,),
     "endpoints": (sections.Endpoint,),
     "tls": (sections.Tls,),
@@ -35,7 +37,7 @@ MODELS: dict[str, tuple[type[BaseModel], ...]] = {
     "observe": (sections.Observe,),
     "spark": (sections.Spark,),
 }
-DISPATCHED = {("state", "store"), ("endpoints", "name")}
+DISPATCHED = {("state", "store"), ("settings", "type"), ("endpoints", "name")}
 
 
 def names_of(node: ast.expr) -> str:

@@ -244,3 +244,31 @@ def test_intervals(build: Build, text: str, milliseconds: int) -> None:
 def test_nothing_can_be_changed_later(build: Build) -> None:
     with pytest.raises(ValueError, match="frozen"):
         build().sink.name = "other"
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "id", "sentence"),
+    [
+        ('"jsn"', "route[0].format", "CHS-104", "'jsn' is not allowed"),
+        ("5", "route[0].format", "CHS-104", "it must be text or a table"),
+        ('{ column = "v" }', "route[0].format.type", "CHS-103", "it is missing"),
+        ('{ type = "json", column = "v" }', "route[0].format.column", "CHS-102", 'type = "json" does not have this key'),
+        ('{ type = "raw", colum = "v" }', "route[0].format.colum", "CHS-102", "there is no such key"),
+        ('{ type = "raw", column = 3 }', "route[0].format.column", "CHS-104", "it must be text"),
+    ],
+)
+def test_a_format_and_its_options_are_checked(problems: Problems, text: str, key: str, id: str, sentence: str) -> None:
+    (found,) = problems(f'[[route]]\ntopic = "t"\ntable = "t"\nformat = {text}').values()
+
+    assert (found.key, found.id, found.message) == (key, id, sentence)
+
+
+def test_the_mirror_reads_a_topic_as_its_route_does(build: Build) -> None:
+    config = build(
+        '[[route]]\ntopic = "t"\ntable = "t"\nformat = "raw"\n'
+        '[[mirror.route]]\ntopic = "t"\ntable = "a.b"\n'
+        '[[mirror.route]]\ntopic = "t"\ntable = "a.c"\nformat = "string"\n'
+        '[[mirror.route]]\ntopic = "other"\ntable = "a.b"'
+    )
+
+    assert [config.mirror_format_of(route).type for route in config.mirror.routes] == ["raw", "string", "json"]

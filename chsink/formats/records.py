@@ -1,0 +1,44 @@
+"""Records of Kafka as rows of a ClickHouse table: what a format made of them, beside Kafka's own fields."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+
+from chsink.decode.fields import fields_of
+from chsink.formats.metadata import Columns, beside_metadata
+from chsink.formats.readers import FormatReader, reader_of
+from chsink.formats.settings import FormatSettings
+from chsink.ports import Decoded
+
+
+@dataclass(frozen=True)
+class Records:
+    """:class:`chsink.ports.Decoder` of records in a format."""
+
+    format: FormatSettings
+    table: Columns
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Records, (self.format, self.table)
+
+    @cached_property
+    def reader(self) -> FormatReader:
+        """Reads the table's payload.  Raises ConfigError CHS-5xx for a table that cannot be written."""
+        return reader_of(self.format, fields_of(self.table.payload, self.table.timezone))
+
+    @property
+    def record_fields(self) -> tuple[str, ...]:
+        """What the format reads, and what the metadata columns need."""
+        return tuple(dict.fromkeys((*self.reader.record_fields, *self.table.metadata_fields)))
+
+    def parts(self) -> tuple[tuple[str, Any], ...]:
+        """See :class:`chsink.ports.Decoder`."""
+        return (("decoder", self.format.part()), self.table.part())
+
+    def decode(self, records: pa.RecordBatch) -> Decoded:
+        """See :class:`chsink.ports.Decoder`."""
+        return beside_metadata(records, self.reader.decode(records), self.table)
