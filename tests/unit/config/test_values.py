@@ -252,7 +252,12 @@ def test_nothing_can_be_changed_later(build: Build) -> None:
         ('"jsn"', "route[0].format", "CHS-104", "'jsn' is not allowed"),
         ("5", "route[0].format", "CHS-104", "it must be text or a table"),
         ('{ column = "v" }', "route[0].format.type", "CHS-103", "it is missing"),
-        ('{ type = "json", column = "v" }', "route[0].format.column", "CHS-102", 'type = "json" does not have this key'),
+        (
+            '{ type = "json", column = "v" }',
+            "route[0].format.column",
+            "CHS-102",
+            'type = "json" does not have this key',
+        ),
         ('{ type = "raw", colum = "v" }', "route[0].format.colum", "CHS-102", "there is no such key"),
         ('{ type = "raw", column = 3 }', "route[0].format.column", "CHS-104", "it must be text"),
     ],

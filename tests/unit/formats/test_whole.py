@@ -56,9 +56,7 @@ def test_string_is_the_same_text_in_json() -> None:
 def test_a_batch_is_its_records(settings: FormatSettings, values: list[bytes | None]) -> None:
     column = Column("v", "Nullable(String)")
 
-    assert rows(settings, column, values) == {
-        at: rows(settings, column, [value])[0] for at, value in enumerate(values)
-    }
+    assert rows(settings, column, values) == {at: rows(settings, column, [value])[0] for at, value in enumerate(values)}
 
 
 TWO = (Column("id", "UInt32"), Column("v", "String"))
