@@ -402,6 +402,17 @@ MIRROR_EVENTS_DAMAGED = Entry(
     "find the program that writes to {topic} and stop it; then delete {topic} and start again: chsink creates it, and "
     "reads again from the source topics what was not committed yet",
 )
+MIRROR_FILES_GONE = Entry(
+    "MIRROR_FILES_GONE",
+    "CHS-349",
+    HaltError,
+    "data files for Iceberg table {tables} were deleted before the mirror committed them, and Kafka no longer holds "
+    "their records ({detail})",
+    "if the storage can restore the deleted files, restore them and start again; to give up these records and land the "
+    "rest, run `chsink mirror resolve {tables} --reread`; then start again",
+    runbook="Find the program that deletes orphan files: it must keep files that are younger than the longest time "
+    "without a commit. While Kafka holds the records, the mirror writes deleted files again by itself.",
+)
 MIRROR_ROWS_UNKNOWN = Entry(
     "MIRROR_ROWS_UNKNOWN",
     "CHS-348",

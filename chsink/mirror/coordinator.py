@@ -6,6 +6,7 @@ Rules:
 - An outcome is never assumed: whatever a commit said, the table is read again and its chain decides.
 - Events of workers that knew another table, partition spec or topic of the same name are left out: what they brought is
   read again.  A table that changes so while a coordinator runs halts it.
+- Files that were handed over may have been deleted since: a unit that lacks one is dropped, and read again.
 - It asks for the group's offsets first, then for the control topic's ends, open transactions included: what it has read
   up to those ends holds every event of those offsets, or they are lost.
 """
@@ -484,6 +485,8 @@ class Coordinator:
                 self._failures.pop(name, None)
                 # the chain may hold what an attempt whose answer was lost had offered
                 return (offered if chain.commit_id == str(opened.commit_id) else None), valid
+            if reason := self._deleted(name, read, plan):
+                break
             valid = self._valid_through(name, opened, plan, whole=whole)
             done = self._offer(name, (read, chain), plan, opened.commit_id, valid)
             offered, reason = done.snapshot_id, done.reason
@@ -500,6 +503,30 @@ class Coordinator:
         for tp in self.assigned:
             if tp.topic in self.targets[name].topics and tp not in chain.links:
                 raise self._halted(name, CommitHalt.CHAIN_MISSING, str(tp))
+
+    def _deleted(self, name: str, read: TableRead, plan: TablePlan) -> str:
+        """Which files are gone, or why nobody knows; "" if all exist.  Drops their units: their offsets become holes."""
+        try:
+            gone = self.targets[name].table.missing(read, plan.files)
+        except CatalogFailed as error:
+            return str(error)
+        if not gone:
+            return ""
+        units = [unit for unit in plan.taken if not gone.isdisjoint(unit.files)]
+        self._check_readable(name, units)
+        self.buffer.forget(name, units)
+        said = f"another program deleted {len(gone)} data files before they were committed, such as {min(gone)}"
+        self.log.warning("data files are gone; reading their records again", table=name, reason=said)
+        return said
+
+    def _check_readable(self, name: str, units: Sequence[Unit]) -> None:
+        """Kafka still holds the records of these units."""
+        starts = self.source.log_starts([unit.head.tp for unit in units])
+        ids = self.source.topic_ids(sorted({unit.head.tp.topic for unit in units}))
+        for unit in units:
+            tp = unit.head.tp
+            if (ids[tp.topic] or "") != unit.head.topic_id or starts[tp] > unit.range.start:
+                raise self._halted(name, CommitHalt.FILES_GONE, f"{tp}, offsets {unit.range}")
 
     def _offer(
         self, name: str, at: tuple[TableRead, Chain], plan: TablePlan, commit_id: uuid.UUID, valid: int | None

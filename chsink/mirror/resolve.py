@@ -15,7 +15,7 @@ from typing import Any
 from chsink.errors import halts, services
 from chsink.mirror.control import Names
 from chsink.mirror.coordinator import ATTEMPTS, Source, Target
-from chsink.mirror.events import DamagedEvent, DataWritten, decode
+from chsink.mirror.events import DamagedEvent, DataWritten, UnitTag, decode
 from chsink.mirror.status import events_since_commit
 from chsink.mirror.tables import TableRead
 from chsink.ports import Outcome
@@ -123,7 +123,8 @@ def _resolved(
         raise halts.MIRROR_CHAIN_DAMAGED(tables=name, property=target.table.keys.chain, detail=error) from error
     if read is None:
         raise halts.MIRROR_TABLE_GONE(tables=name)
-    mine = {tp: replace(logs[tp], waiting=_starts(waiting, target, tp, read)) for tp in _mine(target, logs)}
+    usable = _usable(waiting, target, read)
+    mine = {tp: replace(logs[tp], waiting=_starts(usable, tp)) for tp in _mine(target, logs)}
     after = resolved(read.view, mine, choice)
     if after is None:
         raise halts.MIRROR_ROWS_UNKNOWN(table=name)
@@ -141,16 +142,22 @@ def _waiting(names: Names) -> list[DataWritten]:
     return found
 
 
-def _starts(waiting: Sequence[DataWritten], target: Target, tp: TopicPartition, read: TableRead) -> tuple[int, ...]:
-    """Where units of the table, as it is, begin."""
-    return tuple(
-        written.tag.start
-        for written in waiting
-        if written.tag is not None
-        and written.table == target.reference
-        and (written.tag.topic, written.tag.partition) == (tp.topic, tp.partition)
-        and written.tag.table_uuid == read.view.uuid
-    )
+def _usable(waiting: Sequence[DataWritten], target: Target, read: TableRead) -> list[UnitTag]:
+    """Units of the table, as it is, whose files exist."""
+    tags: dict[str, UnitTag] = {}
+    files: dict[str, str] = {}
+    for written in waiting:
+        tag = written.tag
+        if tag is not None and written.table == target.reference and tag.table_uuid == read.view.uuid:
+            tags[tag.unit] = tag
+            files |= {entry["file_path"]: tag.unit for entry in written.files}
+    gone = {files[location] for location in target.table.missing(read, tuple(files))}
+    return [tag for unit, tag in tags.items() if unit not in gone]
+
+
+def _starts(tags: Sequence[UnitTag], tp: TopicPartition) -> tuple[int, ...]:
+    """Where units of a topic-partition begin."""
+    return tuple(tag.start for tag in tags if (tag.topic, tag.partition) == (tp.topic, tp.partition))
 
 
 def _mine(target: Target, logs: Mapping[TopicPartition, Log]) -> Sequence[TopicPartition]:

@@ -212,7 +212,10 @@ def _holds(requirement: Any, metadata: Metadata) -> bool:
 
 @dataclass(frozen=True)
 class SimMirrorTable(MirrorTable):
-    """The production class, without manifests."""
+    """The production class, without manifests and storage."""
+
+    def _exists(self, table: Any, location: str) -> bool:
+        return location in cast("SimCatalog", self.catalog).files
 
     def _appended(
         self, table: Any, files: Sequence[DataFile], commit_id: UUID, summary: Mapping[str, str]

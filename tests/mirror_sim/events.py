@@ -179,6 +179,13 @@ def _catalog_away(world: World) -> None:
     world.catalog.away_until = world.hub.now + int(world.hub.random.random() * 20_000)
 
 
+@event("files deleted", 0.05)
+def _delete_files(world: World) -> None:
+    """Somebody takes what waits for a commit for orphans.  What was committed is in the snapshots."""
+    world.catalog.files.clear()
+    world.reasons.add("files deleted")
+
+
 @event("rolled back", 0.03)
 def _roll_back(world: World) -> None:
     if world.catalog.roll_back(_table(world)):

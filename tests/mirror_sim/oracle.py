@@ -35,7 +35,7 @@ GROUP_FAULTS = {"group lost", "group set back", "group set forward"}
 EVENT_FAULTS = {
     *GROUP_FAULTS,
     *("control topic lost", "control topic truncated", "control group set forward"),
-    *("two drivers", "table commit late", "property lost"),
+    *("two drivers", "table commit late", "property lost", "files deleted"),
 }
 """After which a range may have to be read again."""
 
@@ -118,8 +118,8 @@ def transaction_committed(world: World, transaction: Transaction) -> None:
 
 
 def _nothing_forgotten(world: World, tp: TopicPartition, offset: int) -> None:
-    if world.reasons & {"control topic lost", "control group set forward", *STALE}:
-        return  # the offset may be that of another topic, and a property may have been set back
+    if world.reasons & {"control topic lost", "control group set forward", "files deleted", *STALE}:
+        return  # the offset may be that of another topic, a property may have been set back, a file may be gone
     references = {(r.namespace, r.name): name for name in world.catalog.tables for r in [reference(name)]}
     for payload in world.broker.payloads(tp.partition, offset):
         if not isinstance(payload, DataWritten) or payload.tag is None or not payload.files:

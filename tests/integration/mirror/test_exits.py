@@ -9,17 +9,17 @@ import json
 import uuid
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import TopicPartition as ClientPartition
-from confluent_kafka.admin import AdminClient
 from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform
 from typer.testing import CliRunner
 
 from chsink.cli.main import app
+from chsink.embedded.topics import delete_records
 from chsink.errors import ChsinkError, halts
 from chsink.errors.entry import Entry
 from chsink.mirror.control import Sender
@@ -28,6 +28,7 @@ from chsink.mirror.events import DataWritten, decode, encode
 from chsink.mirror.failures import as_error
 from chsink.mirror.lander import Share
 from chsink.mirror.tables import Keys
+from chsink.mirror.worker import Report
 from chsink.statemachine.commit.resolve import Choice
 from chsink.statemachine.ranges import OffsetRange
 from tests.integration.mirror.bench import SCHEMA, Bench
@@ -245,6 +246,46 @@ def test_the_command_that_messages_name(make_bench: MakeBench) -> None:
         assert CliRunner().invoke(app, ["mirror", "resolve", *wrong, "-c", str(job)]).exit_code == 2
 
 
+# --- data files ------------------------------------------------------------------------------------------------------
+
+
+def deleted(bench: Bench, report: Report) -> None:
+    """What another program does that takes these files for orphans."""
+    for written in report.tables.values():
+        for file in written.files:
+            Path(file.file_path.removeprefix("file://")).unlink()
+
+
+def test_files_that_were_deleted_before_they_were_committed(make_bench: MakeBench) -> None:
+    """⚑ A snapshot would refer to files that are gone.  Kafka still holds the records: they are written again."""
+    bench = make_bench(tables=("orders", "archive"))
+    coordinator = bench.coordinator()
+    land(bench, coordinator, 1)
+    deleted(bench, bench.hand_over(*bench.produce([2, 3])))
+    bench.hand_over(*bench.produce([4]))
+    bench.round(coordinator)
+    assert bench.snapshots() == 1
+    bench.round(coordinator)
+    exactly_once(bench)
+
+
+@pytest.mark.exit_of("MIRROR_FILES_GONE")
+def test_files_that_were_deleted_and_kafka_no_longer_holds_their_records(make_bench: MakeBench) -> None:
+    bench = make_bench()
+    coordinator = bench.coordinator()
+    land(bench, coordinator, 1)
+    deleted(bench, bench.hand_over(*bench.produce([2, 3])))
+    bench.hand_over(*bench.produce([4]))
+    delete_records(bench.kafka.bootstrap, bench.topic, 0, 2)
+    error = halted(bench, halts.MIRROR_FILES_GONE, lambda: bench.round(coordinator))
+    assert "chsink mirror resolve shop.orders --reread" in error.hint and "[1, 3)" in error.message
+    bench.resolve(Choice.REREAD)
+    later = bench.coordinator()
+    bench.rounds(later, 3)
+    land(bench, later, 5)
+    assert sorted(n for _, _, n in bench.landed()) == [1, 3, 4, 5]
+
+
 # --- Kafka -----------------------------------------------------------------------------------------------------------
 
 
@@ -299,9 +340,7 @@ def test_records_that_kafka_deleted_before_they_landed(make_bench: MakeBench) ->
     bench.hand_over(*bench.produce([2, 3, 4]))
     bench.kafka.delete_topic(bench.control_topic)
     bench.kafka.create_topic(bench.control_topic, 2)
-    client = AdminClient(dict(bench.names.options))
-    for future in client.delete_records([ClientPartition(bench.topic, 0, 3)]).values():
-        future.result()
+    delete_records(bench.kafka.bootstrap, bench.topic, 0, 3)
     error = halted(bench, halts.MIRROR_RECORDS_GONE, lambda: bench.rounds(bench.coordinator(), 2))
     assert "[1, 3)" in error.message
     decision = bench.resolve(Choice.REREAD)
@@ -309,8 +348,7 @@ def test_records_that_kafka_deleted_before_they_landed(make_bench: MakeBench) ->
     later = bench.coordinator()
     bench.rounds(later, 2)
     bench.hand_over(*bench.produce([5]))
-    for future in client.delete_records([ClientPartition(bench.topic, 0, 5)]).values():
-        future.result()
+    delete_records(bench.kafka.bootstrap, bench.topic, 0, 5)
     bench.resolve(Choice.REREAD)
     land(bench, bench.coordinator(), 6)
     assert sorted(n for _, _, n in bench.landed()) == [1, 4, 5, 6]
