@@ -505,7 +505,7 @@ class Coordinator:
                 raise self._halted(name, CommitHalt.CHAIN_MISSING, str(tp))
 
     def _deleted(self, name: str, read: TableRead, plan: TablePlan) -> str:
-        """Which files are gone, or why nobody knows; "" if all exist.  Drops their units: their offsets become holes."""
+        """Which files are gone, or why nobody knows; "" if none is.  Drops their units: their offsets become holes."""
         try:
             gone = self.targets[name].table.missing(read, plan.files)
         except CatalogFailed as error:
