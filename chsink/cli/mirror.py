@@ -135,13 +135,13 @@ def resolve(  # noqa: PLR0917 - arguments and options of a command
 def _carry_out(config: Config, tables: list[str], choice: str, *, yes: bool, as_json: bool) -> None:
     """Show what the choice does, ask, and do it."""
     from chsink.kafka.admin import open_admin
-    from chsink.mirror.failures import as_error
+    from chsink.mirror.failures import in_words
     from chsink.mirror.opening import open_mirror
     from chsink.mirror.resolve import carry_out, decide
     from chsink.statemachine.commit.resolve import Choice
 
     opened = open_mirror(config, open_admin(config))
-    try:
+    with in_words(opened.names):
         decision = decide(opened.names, {name: opened.targets[name] for name in tables}, opened.kafka, Choice(choice))
         if not as_json:
             rows = [[str(cell) for cell in change.as_dict().values()] for change in decision.changes]
@@ -149,11 +149,6 @@ def _carry_out(config: Config, tables: list[str], choice: str, *, yes: bool, as_
         if not yes:
             typer.confirm("Do it?", abort=True)
         carry_out(opened.names, decision)
-    except Exception as error:
-        known = as_error(error, opened.names)
-        if known is None:
-            raise
-        raise known from error
     if as_json:
         print_json({"decided": choice, "changes": [change.as_dict() for change in decision.changes]})
 

@@ -33,6 +33,8 @@ def validate(
     Exit codes: 0 the file is right, 2 it is not.
     """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
     loaded = load_config(config, assignments)
+    if loaded.mirror.enabled:
+        loaded.mirror.check_catalog_folder()
     if as_json:
         print_json({"valid": True, "sink": loaded.sink.name, "settings": [s.as_dict() for s in settings(loaded)]})
         return

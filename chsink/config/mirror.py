@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 from pydantic import Field
 
 from chsink.config.options import CatalogProperties
-from chsink.errors import job_file
+from chsink.errors import job_file, preflight
 from chsink.fields import AsTuple, Section, Text, Topic, matching, reveal
 from chsink.formats.settings import AnyFormat
 
@@ -57,6 +58,15 @@ class Mirror(Section):
     def tables(self) -> tuple[str, ...]:
         """The tables of the routes, each once."""
         return tuple(dict.fromkeys(route.table for route in self.routes))
+
+    def check_catalog_folder(self) -> None:
+        """CHS-265 if the catalog is a SQLite file in a folder that does not exist: no restart would open it."""
+        uri = self.catalog_properties().get("uri", "")
+        scheme, _, path = uri.partition(":///")
+        if scheme.partition("+")[0] == "sqlite" and path and not path.startswith((":", "file:")):
+            folder = Path(path.partition("?")[0]).parent
+            if not folder.is_dir():
+                raise preflight.MIRROR_NO_CATALOG_FOLDER(folder=folder)
 
     def catalog_properties(self) -> dict[str, str]:
         """``name`` and pyiceberg's properties, with credentials in the clear."""

@@ -675,6 +675,13 @@ MIRROR_NO_CATALOG = Entry(
     "the Iceberg catalog {catalog} cannot be opened: {reason}",
     "correct mirror.catalog (its properties are pyiceberg's), or install the package that it names",
 )
+MIRROR_NO_CATALOG_FOLDER = Entry(
+    "MIRROR_NO_CATALOG_FOLDER",
+    "CHS-265",
+    PreflightError,
+    "mirror.catalog.uri names a SQLite file in a folder that does not exist: {folder}",
+    "create the folder, or correct mirror.catalog.uri",
+)
 MIRROR_OTHER_SINK = Entry(
     "MIRROR_OTHER_SINK",
     "CHS-263",

@@ -104,6 +104,13 @@ SPARK_STOPPED = Entry(
     "Spark stopped the query: {reason}",
     'start again; if it stops again, set observe.log_level = "debug" to log Spark\'s whole trace',
 )
+CHECKPOINT_IN_USE = Entry(
+    "CHECKPOINT_IN_USE",
+    "CHS-718",
+    UnavailableError,
+    "another process uses the same Spark checkpoint: {reason}",
+    "run one process per sink: end the other one, then start again; nothing is lost",
+)
 TARGET_UNANSWERED = Entry(
     "TARGET_UNANSWERED",
     "CHS-709",

@@ -13,8 +13,9 @@ from chsink.config import Config
 from chsink.errors import preflight, services
 from chsink.findings import Finding, Severity, found, guarded, passed
 from chsink.mirror.coordinator import Source, Target
+from chsink.mirror.failures import in_words
 from chsink.mirror.opening import Mirror, open_mirror
-from chsink.mirror.tables import CatalogFailed, Keys, other_chains
+from chsink.mirror.tables import Keys, other_chains
 from chsink.mirror.topic import kafka_findings
 from chsink.mirror.types import unsupported
 from chsink.statemachine.commit.chain import DamagedChain, decode
@@ -48,10 +49,8 @@ def findings_of(mirror: Mirror) -> Iterator[Finding]:
 
 def _table(mirror: Mirror, target: Target) -> Iterator[Finding]:
     name = target.table.identifier
-    try:
+    with in_words(mirror.names):
         table = target.table.load()
-    except CatalogFailed as error:
-        raise services.MIRROR_CATALOG_UNAVAILABLE(reason=error) from error
     if table is None:
         yield found(Severity.ERROR, preflight.MIRROR_NO_TABLE, table=name, catalog=target.reference.catalog)
     else:

@@ -39,9 +39,9 @@ from chsink.mirror.events import (
     decode,
     encode,
 )
-from chsink.mirror.tables import CatalogFailed, Committed, MirrorTable, TableRead
+from chsink.mirror.tables import CatalogFailed, Committed, DamagedProperty, MirrorTable, TableRead
 from chsink.ports import Clock, Outcome
-from chsink.statemachine.commit.chain import Chain, DamagedChain, Links, read_chain, with_origin
+from chsink.statemachine.commit.chain import Chain, Links, read_chain, with_origin
 from chsink.statemachine.commit.handover import begin
 from chsink.statemachine.commit.plan import Kind, TablePlan, holes, plan_commit
 from chsink.statemachine.commit.rounds import Clock as RoundClock
@@ -68,13 +68,13 @@ KEY = "coordinator"
 class Halted(Exception):
     """A person has to decide about tables, named with spaces between them.
 
-    ``detail`` depends on ``why``; ``topic`` is the control topic, ``chain_property`` the table property of the chain.
+    ``detail`` depends on ``why``; ``topic`` is the control topic, ``table_property`` the one that is wrong, if one is.
     """
 
-    def __init__(self, table: str, why: CommitHalt, detail: str, *, topic: str, chain_property: str) -> None:
+    def __init__(self, table: str, why: CommitHalt, detail: str, *, topic: str, table_property: str) -> None:
         super().__init__(table, why, detail)
         self.table, self.why, self.detail = table, why, detail
-        self.topic, self.chain_property = topic, chain_property
+        self.topic, self.table_property = topic, table_property
 
 
 class Stuck(Exception):
@@ -306,16 +306,16 @@ class Coordinator:
             positions[number] = at if first <= at <= end else first
         return positions
 
-    def _halted(self, tables: str, why: CommitHalt, detail: str = "") -> Halted:
+    def _halted(self, tables: str, why: CommitHalt, detail: str = "", table_property: str = "") -> Halted:
         keys = next(iter(self.targets.values())).table.keys
-        return Halted(tables, why, detail, topic=self.names.topic, chain_property=keys.chain)
+        return Halted(tables, why, detail, topic=self.names.topic, table_property=table_property or keys.chain)
 
     def _read(self, name: str) -> tuple[TableRead, Chain]:
         """The table and its chain, an empty one where it has none."""
         try:
             read = self.targets[name].table.read()
-        except DamagedChain as error:
-            raise self._halted(name, CommitHalt.CHAIN_DAMAGED, str(error)) from error
+        except DamagedProperty as error:
+            raise self._halted(name, CommitHalt.CHAIN_DAMAGED, str(error), error.name) from error
         if read is None:
             raise self._halted(name, CommitHalt.TABLE_GONE)
         now = Identity(read.view.uuid, read.view.spec_id)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from confluent_kafka import KafkaError, KafkaException
 
 from chsink.errors import ChsinkError, halts, preflight, services
@@ -52,7 +55,7 @@ def as_error(error: Exception, names: Names) -> ChsinkError | None:
                 "tp": error.detail,
                 "detail": error.detail,
                 "topic": error.topic,
-                "property": error.chain_property,
+                "property": error.table_property,
             }
             return entry(**{name: known[name] for name in entry.parameters})
         case Stuck():
@@ -65,6 +68,18 @@ def as_error(error: Exception, names: Names) -> ChsinkError | None:
             )
         case _:
             return None
+
+
+@contextmanager
+def in_words(names: Names) -> Iterator[None]:
+    """Errors that a user meets become errors of the catalogue."""
+    try:
+        yield
+    except Exception as error:
+        known = as_error(error, names)
+        if known is None or known is error:
+            raise
+        raise known from error
 
 
 def refused(error: Exception, names: Names) -> ChsinkError | None:

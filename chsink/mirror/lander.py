@@ -24,7 +24,7 @@ from chsink.batch.model import Ack, ChunkAck, PlannedBatch
 from chsink.batch.reader import Chunk, ReadPlan, Span, TaskReader
 from chsink.batch.roles import BatchTasks, ExactReads, Landing, TaskBody
 from chsink.errors import ChsinkError, halts, services, values
-from chsink.errors.several import several
+from chsink.errors.several import raise_all
 from chsink.mirror.control import Fenced, Names, NotSent, Unanswered
 from chsink.mirror.coordinator import Hole
 from chsink.mirror.failures import refused
@@ -105,8 +105,9 @@ class Feeds:
         def read(piece: OffsetRange) -> Iterator[pa.RecordBatch]:
             if not OffsetRange(share.range.start, share.range.end).covers(piece):
                 raise NotSent(f"the group is at {piece.start}, below the assigned range")
-            yield from _within(records, piece)
-            self.check_held(tp, piece, share.hole_of)
+            unbroken = _Unbroken(piece.start)
+            yield from unbroken.watch(_within(records, piece))
+            self.check_held(tp, piece, share.hole_of, unbroken.until)
 
         try:
             if share.hole_of:
@@ -124,15 +125,30 @@ class Feeds:
             raise services.MIRROR_OFFSET_GONE(tp=tp, group=self.names.group)
         return report
 
-    def check_held(self, tp: TopicPartition, piece: OffsetRange, table: str = "") -> None:
-        """Raises a halt if the topic is another one by now, or no longer holds all of the range."""
+    def check_held(self, tp: TopicPartition, piece: OffsetRange, table: str = "", read_until: int = 0) -> None:
+        """Raises a halt if the topic is another one by now, or lost offsets of the range behind ``read_until``."""
         tables = table or " ".join(work.table for work in self.tables[tp.topic])
         if (self.kafka.topic_ids([tp.topic])[tp.topic] or "") != self.topic_ids[tp.topic]:
             raise halts.MIRROR_TOPIC_RECREATED(tp=tp, tables=tables)
         start = self.kafka.log_starts([tp])[tp]
-        if start > piece.start:
+        if start > max(piece.start, read_until) and read_until < piece.end:
             gone = OffsetRange(piece.start, min(start, piece.end))
             raise halts.MIRROR_RECORDS_GONE(tp=tp, range=gone, tables=tables)
+
+
+class _Unbroken:
+    """Up to where every offset was seen.  What Kafka deletes of that after it was read is not missing; behind it, an
+    offset without a record may be a marker of a transaction or a record that was deleted just before it was read.
+    """
+
+    def __init__(self, start: int) -> None:
+        self.until = start
+
+    def watch(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            offsets = batch.column("offset").to_numpy()
+            self.until += int(np.count_nonzero(offsets == self.until + np.arange(len(offsets))))
+            yield batch
 
 
 def _within(records: Iterable[pa.RecordBatch], piece: OffsetRange) -> Iterator[pa.RecordBatch]:
@@ -302,9 +318,7 @@ class MirrorLander:
 
     def _confirmed(self, shares: Sequence[Share], acks: Sequence[Ack]) -> None:
         """Every share was handed over; the driver does so for those without a record."""
-        halted = confirm(acks, shares)
-        if halted:
-            raise several(list(halted.values()))
+        raise_all(list(confirm(acks, shares).values()))
         seen = {ack.topic_partition for ack in acks}
         for share in shares:
             if share.topic_partition not in seen:

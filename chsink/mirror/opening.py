@@ -14,8 +14,9 @@ from chsink.errors import halts, preflight, services
 from chsink.mirror.control import Names
 from chsink.mirror.coordinator import Source, Target
 from chsink.mirror.events import TableReference
+from chsink.mirror.failures import in_words
 from chsink.mirror.lander import Feeds
-from chsink.mirror.tables import CatalogFailed, Keys, MirrorTable, said
+from chsink.mirror.tables import Keys, MirrorTable, said
 from chsink.mirror.types import TableColumns
 from chsink.mirror.worker import TableWork
 from chsink.statemachine.commit.rounds import Pace
@@ -62,10 +63,8 @@ class Mirror:
 
     def _work(self, name: str) -> TableWork:
         target = self.targets[name]
-        try:
+        with in_words(self.names):
             table = target.table.load()
-        except CatalogFailed as error:
-            raise services.MIRROR_CATALOG_UNAVAILABLE(reason=error) from error
         if table is None:
             raise halts.MIRROR_TABLE_GONE(tables=name)
         return TableWork(target.reference, table.metadata, table.io, TableColumns(table.schema()))
@@ -74,6 +73,7 @@ class Mirror:
 def open_mirror(config: Config, kafka: Source) -> Mirror:
     """The mirror of a configuration.  Connects to the catalog; raises PreflightError and UnavailableError."""
     mirror = config.mirror
+    mirror.check_catalog_folder()
     properties = mirror.catalog_properties()
     name = properties.pop("name")
     try:

@@ -17,9 +17,9 @@ from chsink.mirror.control import Names
 from chsink.mirror.coordinator import ATTEMPTS, Source, Target
 from chsink.mirror.events import DamagedEvent, DataWritten, UnitTag, decode
 from chsink.mirror.status import events_since_commit
-from chsink.mirror.tables import TableRead
+from chsink.mirror.tables import DamagedProperty, TableRead
 from chsink.ports import Outcome
-from chsink.statemachine.commit.chain import DamagedChain, Link
+from chsink.statemachine.commit.chain import Link
 from chsink.statemachine.commit.resolve import Choice, Log, Resolved, resolved
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 
@@ -119,8 +119,8 @@ def _resolved(
 ) -> tuple[TableRead, Resolved]:
     try:
         read = target.table.read()
-    except DamagedChain as error:
-        raise halts.MIRROR_CHAIN_DAMAGED(tables=name, property=target.table.keys.chain, detail=error) from error
+    except DamagedProperty as error:
+        raise halts.MIRROR_CHAIN_DAMAGED(tables=name, property=error.name, detail=error) from error
     if read is None:
         raise halts.MIRROR_TABLE_GONE(tables=name)
     usable = _usable(waiting, target, read)

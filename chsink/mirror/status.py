@@ -19,11 +19,11 @@ from chsink.config import Config
 from chsink.mirror.control import Names, Unanswered, consumer_options
 from chsink.mirror.coordinator import Halted, Source, Target
 from chsink.mirror.events import DamagedEvent, DataWritten, decode
-from chsink.mirror.failures import as_error
+from chsink.mirror.failures import as_error, in_words
 from chsink.mirror.opening import Mirror, open_mirror
 from chsink.mirror.owner import Owner, read_owner
-from chsink.mirror.tables import VALID_THROUGH, TableRead
-from chsink.statemachine.commit.chain import Chain, DamagedChain, read_chain
+from chsink.mirror.tables import VALID_THROUGH, DamagedProperty, TableRead
+from chsink.statemachine.commit.chain import Chain, read_chain
 from chsink.statemachine.commit.rules import CommitHalt
 from chsink.statemachine.ranges import TopicPartition
 
@@ -87,13 +87,8 @@ class MirrorStatus:
 def status_of(config: Config, kafka: Source, now_ms: int) -> MirrorStatus:
     """The status of a configuration's mirror.  Raises ChsinkError."""
     mirror = open_mirror(config, kafka)
-    try:
+    with in_words(mirror.names):
         return read_status(mirror, now_ms)
-    except Exception as error:
-        known = as_error(error, mirror.names)
-        if known is None:
-            raise
-        raise known from error
 
 
 def read_status(mirror: Mirror, now_ms: int) -> MirrorStatus:
@@ -141,18 +136,16 @@ class _Table:
 
 
 def _read(target: Target, names: Names) -> _Table:
-    def problem(why: CommitHalt, detail: str = "") -> str:
+    def problem(why: CommitHalt, detail: str = "", table_property: str = "") -> str:
         """The halt that a start would raise, in its own words."""
-        keys = target.table.keys
-        error = as_error(
-            Halted(target.table.identifier, why, detail, topic=names.topic, chain_property=keys.chain), names
-        )
+        damaged, name = table_property or target.table.keys.chain, target.table.identifier
+        error = as_error(Halted(name, why, detail, topic=names.topic, table_property=damaged), names)
         return "" if error is None else f"{error.id}: {error.message}"
 
     try:
         read = target.table.read()
-    except DamagedChain as error:
-        return _Table(None, Chain(), problem(CommitHalt.CHAIN_DAMAGED, str(error)))
+    except DamagedProperty as error:
+        return _Table(None, Chain(), problem(CommitHalt.CHAIN_DAMAGED, str(error), error.name))
     if read is None:
         return _Table(None, Chain(), problem(CommitHalt.TABLE_GONE))
     reading = read_chain(read.view)

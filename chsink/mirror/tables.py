@@ -48,6 +48,14 @@ class CatalogFailed(Exception):
     """The catalog, or the storage of its tables, gave no usable answer."""
 
 
+class DamagedProperty(DamagedChain):
+    """A table property of the mirror cannot be read."""
+
+    def __init__(self, name: str, why: str) -> None:
+        super().__init__(why)
+        self.name = name
+
+
 _CHAINS = f"chsink.chain.{MAIN_BRANCH}."
 
 
@@ -68,10 +76,15 @@ class Keys:
         return f"{self._origins}{tp.topic}.{tp.partition}"
 
     def origins(self, properties: Mapping[str, str]) -> dict[str, TopicPartition]:
-        """The properties that hold origins."""
-        names = (name for name in properties if name.startswith(self._origins))
-        parts = {name: name.removeprefix(self._origins).rpartition(".") for name in names}
-        return {name: TopicPartition(topic, int(number)) for name, (topic, _, number) in parts.items()}
+        """The properties that hold origins.  Raises ``DamagedProperty``."""
+        found = {}
+        for name in properties:
+            if name.startswith(self._origins):
+                topic, _, number = name.removeprefix(self._origins).rpartition(".")
+                if not (topic and number.isdecimal()):
+                    raise DamagedProperty(name, "its name has no topic-partition")
+                found[name] = TopicPartition(topic, int(number))
+        return found
 
     @property
     def _origins(self) -> str:
@@ -114,7 +127,7 @@ class MirrorTable:
     keys: Keys
 
     def read(self) -> TableRead | None:
-        """What the catalog says now, None where there is no such table.  Raises ``DamagedChain``, ``CatalogFailed``."""
+        """What the catalog says now, None if it has no such table.  Raises ``DamagedProperty``, ``CatalogFailed``."""
         table = self.load()
         return None if table is None else TableRead(table, self._view(table))
 
@@ -219,6 +232,14 @@ class MirrorTable:
     # --- reading ------------------------------------------------------------------------------------------------------
 
     def _view(self, table: Table) -> TableView:
+        try:
+            return self._viewed(table)
+        except DamagedProperty:
+            raise
+        except DamagedChain as error:
+            raise DamagedProperty(self.keys.chain, str(error)) from error
+
+    def _viewed(self, table: Table) -> TableView:
         metadata = table.metadata
         text = metadata.properties.get(self.keys.chain)
         stored = None if text is None else decode(text)
@@ -237,7 +258,7 @@ class MirrorTable:
                 topic_id, origin = json.loads(properties[name])
                 found[tp] = Link(topic_id, origin, origin)
             except (AssertionError, TypeError, ValueError) as error:
-                raise DamagedChain(f"damaged origin of {tp} ({type(error).__name__}: {error})") from error
+                raise DamagedProperty(name, f"damaged origin of {tp} ({type(error).__name__}: {error})") from error
         return found
 
     def _lineage(self, table: Table) -> tuple[tuple[Snapshot, ...], int | None]:

@@ -12,6 +12,8 @@ NO_ANSWER = (Py4JError, ConnectionError)
 ADVICE = re.compile(r" Consider setting .*|\s*SQLSTATE: .*")
 LONGEST_REASON = 500
 DATA_LOSS = ("KAFKA_DATA_LOSS", "failOnDataLoss", "data may have been")
+SHARED = ("concurrently using", "CONCURRENT_STREAM_LOG_UPDATE")
+"""Words for a second process on one checkpoint: Spark then ends either of the two."""
 PERMANENT = {
     ("ModuleNotFoundError:", "PACKAGE_NOT_INSTALLED", "UNSUPPORTED_PACKAGE_VERSION"): preflight.WORKER_LACKS_PACKAGE,
     ("ClassNotFoundException", "NoClassDefFoundError", "Failed to find data source: kafka"): preflight.SPARK_JARS,
@@ -23,6 +25,8 @@ def stopped(error: Exception) -> ChsinkError:
     """The error of the catalogue."""
     if any(mark in str(error) for mark in DATA_LOSS):
         return halts.SOURCE_MISSES_OFFSETS(reason=reason_of(error))
+    if any(mark in str(error) for mark in SHARED):
+        return services.CHECKPOINT_IN_USE(reason=reason_of(error))
     for marks, entry in PERMANENT.items():
         if line := next((line for line in str(error).splitlines() if any(m in line for m in marks)), ""):
             return entry(reason=without_values(line.strip()))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -58,10 +58,6 @@ def land(bench: Bench, coordinator: Coordinator, *ids: int) -> None:
 
 def table(bench: Bench, name: str = "orders") -> Table:
     return bench.catalog().load_table(f"shop.{name}")
-
-
-def chain_property(bench: Bench) -> str:
-    return Keys(bench.group, bench.control_topic).chain
 
 
 # --- tables ----------------------------------------------------------------------------------------------------------
@@ -126,13 +122,14 @@ def test_rows_that_were_written_after_a_rollback(make_bench: MakeBench) -> None:
     assert sorted(n for _, _, n in bench.landed()) == [0, 1, 2]
 
 
-@pytest.mark.parametrize("damage", ["older", "unreadable"])
+@pytest.mark.parametrize("damage", ["older", "unreadable", "origin"])
 @pytest.mark.exit_of("MIRROR_CHAIN_DAMAGED")
 def test_a_chain_that_was_changed(make_bench: MakeBench, damage: str) -> None:
     bench = make_bench()
     coordinator = bench.coordinator()
     land(bench, coordinator, 1)
-    key = chain_property(bench)
+    keys = Keys(bench.group, bench.control_topic)
+    key = keys.origin(bench.tp()) if damage == "origin" else keys.chain
     text = table(bench).properties[key] if damage == "older" else "{"
     land(bench, coordinator, 2)
     with table(bench).transaction() as change:
@@ -352,6 +349,21 @@ def test_records_that_kafka_deleted_before_they_landed(make_bench: MakeBench) ->
     bench.resolve(Choice.REREAD)
     land(bench, bench.coordinator(), 6)
     assert sorted(n for _, _, n in bench.landed()) == [1, 4, 5, 6]
+
+
+def test_records_that_kafka_deletes_after_they_were_read(make_bench: MakeBench) -> None:
+    """Retention passes them while their files are written: they land all the same."""
+    bench = make_bench()
+    coordinator = bench.coordinator()
+    share = Share(bench.tp(), OffsetRange(*bench.produce([1, 2, 3])))
+
+    def records() -> Iterator[pa.RecordBatch]:
+        yield from bench.records()(share.range)
+        delete_records(bench.kafka.bootstrap, bench.topic, 0, 2)
+
+    bench.started.hand_over(share, records())
+    bench.round(coordinator)
+    assert sorted(n for _, _, n in bench.landed()) == [1, 2, 3]
 
 
 @pytest.mark.exit_of("MIRROR_EVENTS_DAMAGED")

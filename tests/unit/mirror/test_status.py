@@ -14,6 +14,7 @@ from chsink.mirror.coordinator import Target
 from chsink.mirror.events import TableReference
 from chsink.mirror.status import _read
 from chsink.mirror.tables import Keys, MirrorTable
+from chsink.statemachine.ranges import TopicPartition
 
 Open = Callable[[], Catalog]
 
@@ -42,3 +43,10 @@ def test_a_damaged_property_is_named_as_the_halt_names_it(open_catalog: Open, ta
     chain = target.table.keys.chain
     open_catalog().create_table("shop.orders", Schema(NestedField(1, "id", LongType())), properties={chain: "{"})
     assert problem(target).startswith(f"CHS-341: Iceberg table shop.orders: the table property {chain} contradicts")
+
+
+@pytest.mark.parametrize("damage", ["orders.0", "orders.zero"])
+def test_a_damaged_origin_is_named_not_the_chain(open_catalog: Open, target: Target, damage: str) -> None:
+    origin = target.table.keys.origin(TopicPartition("orders", 0)).removesuffix("orders.0") + damage
+    open_catalog().create_table("shop.orders", Schema(NestedField(1, "id", LongType())), properties={origin: "5"})
+    assert problem(target).startswith(f"CHS-341: Iceberg table shop.orders: the table property {origin} contradicts")

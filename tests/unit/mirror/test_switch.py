@@ -58,3 +58,19 @@ def test_a_catalog_that_no_restart_opens_is_the_job_files_fault(tmp_path: Path, 
 
     with pytest.raises(PreflightError, match="CHS-264.*lake"):
         open_mirror(load(job, environ={}), cast("Any", None))
+
+
+@pytest.mark.parametrize("uri", ["sqlite:///{folder}/catalog.db", "sqlite+pysqlite:///{folder}/catalog.db?mode=rwc"])
+def test_a_catalog_file_in_a_missing_folder_is_named_before_a_start(tmp_path: Path, uri: str) -> None:
+    """No restart creates the folder: it is no outage."""
+    job, folder = tmp_path / "job.toml", tmp_path / "missing"
+    route = '[[mirror.route]]\ntopic = "flights"\ntable = "air.flights"'
+    catalog = f'catalog = {{ name = "lake", type = "sql", uri = "{uri.format(folder=folder)}" }}'
+    job.write_text(f"{LEAST}\n[mirror]\nenabled = true\n{catalog}\n{route}", encoding="utf-8")
+
+    with pytest.raises(PreflightError, match=f"CHS-265.*{folder}"):
+        open_mirror(load(job, environ={}), cast("Any", None))
+    shown = CliRunner().invoke(app, ["validate", "-c", str(job)])
+    assert shown.exit_code == 2 and "CHS-265" in shown.output
+    folder.mkdir()
+    assert CliRunner().invoke(app, ["validate", "-c", str(job)]).exit_code == 0

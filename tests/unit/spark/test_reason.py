@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from chsink.spark.failures import LONGEST_REASON, reason_in
+import pytest
+
+from chsink.spark.failures import LONGEST_REASON, reason_in, stopped
 
 KILLED = """[STREAM_FAILED] Query [id = 1b, runId = 6d] terminated with exception: [FOREACH_BATCH_USER_FUNCTION_ERROR] An \
 error occurred in the user provided function in foreach batch sink. Reason: An exception was raised by the Python Proxy.
@@ -41,3 +43,17 @@ def test_another_message_is_its_first_line() -> None:
     assert reason_in("one\ntwo") == "one"
     assert reason_in("") == ""
     assert len(reason_in("x" * 9000)) == LONGEST_REASON
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Multiple streaming queries are concurrently using file:/job/checkpoint/offsets.",
+        "[CONCURRENT_STREAM_LOG_UPDATE] Concurrent update to the log. Multiple streaming jobs detected for 7.",
+    ],
+)
+def test_a_second_process_on_a_checkpoint_has_an_error_of_its_own(said: str) -> None:
+    """A supervisor starts it again: Spark may end the newer of the two."""
+    error = stopped(RuntimeError(said))
+    assert (error.id, error.exit_code) == ("CHS-718", 5)
+    assert said[:40] in error.message
