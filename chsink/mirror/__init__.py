@@ -5,7 +5,7 @@
 - :mod:`types`: records of Kafka to rows of an Iceberg table.  :mod:`files`: rows to Parquet files.
 - :mod:`tables`: one table's chain, and commits that require what was read.
 - :mod:`control`: the control topic and the sink's groups.  :mod:`worker`: hands over a range of records.
-- :mod:`lander`: has the tasks of a Spark query hand over.
+- :mod:`task`: what a task of a Spark query does.  :mod:`lander`: has the tasks hand over.
 - :mod:`opening`: opens all of it from a configuration.
 - :mod:`coordinator`: commits what was handed over.  :mod:`buffer`: what it has read of it.
 

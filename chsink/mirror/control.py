@@ -6,12 +6,15 @@ Rules:
   group's offset be read: nobody older can move it any more.
 - The group has no members, so only these producers move it.
 - A transaction whose commit was not answered is unknown: open the id again, then read the group.
+- Producers are opened for each hand-over, since opening is what fences.  Who reads a group fences nobody: one client of
+  a process reads for all of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Self
 
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Message, Producer
@@ -102,7 +105,7 @@ class Sender:
         """Stored with each offset that is committed from now on."""
         self._names = names
         self._role = "coordinator" if group == names.control_group else "worker"
-        self._consumer = Consumer(consumer_options(names, group))
+        self._consumer = _of_process(tuple(sorted(names.options.items())), group)
         self._group = self._consumer.consumer_group_metadata()
         self._producer = Producer(
             {
@@ -129,8 +132,7 @@ class Sender:
         self.close()
 
     def close(self) -> None:
-        """Release the consumer; librdkafka ends the producer's threads with the object."""
-        self._consumer.close()
+        """Nothing to release: librdkafka ends the producer's threads with the object."""
 
     def committed(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]:
         """The group's offsets, None where it has none.  Raises :class:`Unanswered`."""
@@ -189,6 +191,12 @@ class Sender:
         return NotSent(str(error))
 
 
+@lru_cache(maxsize=8)
+def _of_process(options: tuple[tuple[str, str], ...], group: str) -> Consumer:
+    """The one client of a group in this process: to connect takes longer than to ask."""
+    return Consumer({**dict(options), **_reading(group)})
+
+
 def _keep(refused: list[KafkaError]) -> Any:
     """A delivery report that remembers failures."""
 
@@ -245,9 +253,11 @@ def _asked(
 
 def consumer_options(names: Names, group: str) -> dict[str, Any]:
     """Librdkafka's options of a consumer that joins no group and commits nothing."""
+    return {"reconnect.backoff.ms": RECONNECT_MS, **names.options, **_reading(group)}
+
+
+def _reading(group: str) -> dict[str, Any]:
     return {
-        "reconnect.backoff.ms": RECONNECT_MS,
-        **names.options,
         "group.id": group,
         "enable.auto.commit": False,
         "isolation.level": "read_committed",

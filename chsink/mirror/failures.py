@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from confluent_kafka import KafkaError, KafkaException
-
-from chsink.errors import ChsinkError, halts, preflight, services
+from chsink.errors import ChsinkError, halts, services
 from chsink.errors.entry import Entry
 from chsink.mirror.control import Fenced, Names, NotSent, Unanswered
 from chsink.mirror.coordinator import Halted, Stuck
+from chsink.mirror.refusals import refused
 from chsink.mirror.tables import CatalogFailed
 from chsink.statemachine.commit.rules import CommitHalt
 
@@ -25,22 +24,6 @@ HALTS: dict[CommitHalt, Entry] = {
     CommitHalt.TABLE_RECREATED: halts.MIRROR_TABLE_RECREATED,
     CommitHalt.TOPIC_RECREATED: halts.MIRROR_TOPIC_RECREATED,
 }
-RIGHTS = {
-    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: (
-        "use transactional ids that begin with {group}",
-        "--operation Write --operation Describe --transactional-id {group} --resource-pattern-type prefixed",
-    ),
-    KafkaError.GROUP_AUTHORIZATION_FAILED: (
-        "use groups that begin with {group}",
-        "--operation Read --operation Describe --group {group} --resource-pattern-type prefixed",
-    ),
-    KafkaError.TOPIC_AUTHORIZATION_FAILED: (
-        "read and write the control topic {topic}",
-        "--operation Read --operation Write --operation Describe --topic {topic}",
-    ),
-}
-"""By the broker's answer: what is not allowed, and the ACL that allows it."""
-TOO_LARGE = (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE)
 
 
 def as_error(error: Exception, names: Names) -> ChsinkError | None:
@@ -80,20 +63,3 @@ def in_words(names: Names) -> Iterator[None]:
         if known is None or known is error:
             raise
         raise known from error
-
-
-def refused(error: Exception, names: Names) -> ChsinkError | None:
-    """What Kafka does not allow, or an event that is too large for it; None for anything else."""
-    cause = error.__cause__
-    code = cause.args[0].code() if isinstance(cause, KafkaException) else None
-    if code in TOO_LARGE:
-        return preflight.MIRROR_EVENT_TOO_LARGE(topic=names.topic)
-    return None if code is None else right_missing(code, names)
-
-
-def right_missing(code: int, names: Names) -> ChsinkError | None:
-    """The error that names the ACL which Kafka misses; None for any other answer of Kafka."""
-    if code not in RIGHTS:
-        return None
-    what, acl = (text.format(group=names.group, topic=names.topic) for text in RIGHTS[code])
-    return preflight.MIRROR_RIGHT_MISSING(what=what, acl=acl)

@@ -1,42 +1,31 @@
 """The mirror as a lander of micro-batches: its tasks hand over ranges, its coordinator commits them elsewhere.
 
 Rules:
-- One task owns a topic-partition and reads its offsets in order; the acknowledgements must tile what was assigned.
+- The acknowledgements of the tasks must tile what was assigned.
 - What lies between the group and the plan (a checkpoint that is ahead) is read exactly, and handed over first.
 - A range in which no task saw a record is handed over by the driver, without files: the group has to pass it.
-- Between reading a range and handing it over, Kafka is asked whether it is still the same topic and holds the range.
 - Holes are read exactly, through the stream that the lander was opened for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import chain
+from collections.abc import Callable, Iterable, Sequence
 from time import sleep
 from typing import Protocol
 
-import numpy as np
-import pyarrow as pa
-
 from chsink.batch.confirm import confirm
-from chsink.batch.model import Ack, ChunkAck, PlannedBatch
-from chsink.batch.reader import Chunk, ReadPlan, Span, TaskReader
-from chsink.batch.roles import BatchTasks, ExactReads, Landing, TaskBody
-from chsink.errors import ChsinkError, halts, services, values
+from chsink.batch.model import Ack, PlannedBatch
+from chsink.batch.roles import BatchTasks, ExactReads, Landing
+from chsink.errors import halts, services
 from chsink.errors.several import raise_all
-from chsink.mirror.control import Fenced, Names, NotSent, Unanswered
+from chsink.mirror.control import Unanswered
 from chsink.mirror.coordinator import Hole
-from chsink.mirror.failures import refused
-from chsink.mirror.worker import BadValues, Report, TableWork, Worker, Written
+from chsink.mirror.task import Feeds, MirrorTasks, Share
 from chsink.statemachine.commit.handover import hand_over
-from chsink.statemachine.ranges import OffsetRange, TopicPartition
+from chsink.statemachine.ranges import TopicPartition
 
-CHUNK_OFFSETS = 100_000
-MAX_CHUNK_BYTES = 2**31 - 2**20
 SETTLE_S, POLL_S = 30.0, 0.5
 """How long a batch waits for the coordinator to settle a new topic-partition, and between two checks."""
-FIELDS = ("topic", "partition", "offset", "timestamp", "value")
 
 
 class Beside(Protocol):
@@ -47,175 +36,6 @@ class Beside(Protocol):
 
     def take_up(self) -> None:
         """Settle topic-partitions that the group does not know."""
-
-
-@dataclass(frozen=True, slots=True)
-class Share:
-    """A range that one task is to hand over.  ``hole_of`` names the one table that lacks it; "" for all."""
-
-    topic_partition: TopicPartition
-    range: OffsetRange
-    hole_of: str = ""
-
-    @property
-    def held(self) -> OffsetRange:
-        """See :class:`chsink.batch.model.Assigned`."""
-        return self.range
-
-
-class Topics(Protocol):
-    """What workers ask Kafka about topics (see ``chsink.ports.KafkaCluster``)."""
-
-    def topic_ids(self, topics: Sequence[str]) -> Mapping[str, str | None]:
-        """The id of each topic."""
-
-    def log_starts(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """The first offset of each."""
-
-    def log_ends(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """The next offset of each."""
-
-
-@dataclass(frozen=True)
-class Feeds:
-    """What workers need, by topic: the topic's id and its tables; whom they ask about topics; and what they do with
-    records that do not fit (:class:`chsink.mirror.worker.Worker`).  Picklable.
-    """
-
-    names: Names
-    topic_ids: Mapping[str, str]
-    tables: Mapping[str, tuple[TableWork, ...]]
-    kafka: Topics
-    halt_on_bad_value: bool = True
-    skip_tombstones: bool = False
-
-    def worker(self, tp: TopicPartition) -> Worker:
-        """Of a topic-partition."""
-        topic_id, tables = self.topic_ids[tp.topic], self.tables[tp.topic]
-        return Worker(self.names, tp, topic_id, tables, self.halt_on_bad_value, self.skip_tombstones)
-
-    def table(self, tp: TopicPartition, name: str) -> TableWork:
-        """One of the topic's tables."""
-        return next(work for work in self.tables[tp.topic] if work.table == name)
-
-    def hand_over(self, share: Share, records: Iterable[pa.RecordBatch]) -> Report:
-        """Hand over a share whose records these are.  Raises ChsinkError."""
-        tp, worker = share.topic_partition, self.worker(share.topic_partition)
-
-        def read(piece: OffsetRange) -> Iterator[pa.RecordBatch]:
-            if not OffsetRange(share.range.start, share.range.end).covers(piece):
-                raise NotSent(f"the group is at {piece.start}, below the assigned range")
-            unbroken = _Unbroken(piece.start)
-            yield from unbroken.watch(_within(records, piece))
-            self.check_held(tp, piece, share.hole_of, unbroken.until)
-
-        try:
-            if share.hole_of:
-                worker.again(self.table(tp, share.hole_of), share.range, read)
-                return Report(hand_over(share.range, share.range.start), {})
-            report = worker.run(share.range, read)
-        except BadValues as bad:
-            raise values.MIRROR_BAD_VALUE(tp=tp, table=bad.table, first=bad.first, count=bad.count) from bad
-        except (Fenced, NotSent, Unanswered) as error:
-            reason = f"{type(error).__name__}: {error}"
-            raise refused(error, self.names) or services.MIRROR_NOT_HANDED_OVER(
-                tp=tp, range=share.range, reason=reason
-            ) from error
-        if report.decision.refused:
-            raise services.MIRROR_OFFSET_GONE(tp=tp, group=self.names.group)
-        return report
-
-    def check_held(self, tp: TopicPartition, piece: OffsetRange, table: str = "", read_until: int = 0) -> None:
-        """Raises a halt if the topic is another one by now, or lost offsets of the range behind ``read_until``."""
-        tables = table or " ".join(work.table for work in self.tables[tp.topic])
-        if (self.kafka.topic_ids([tp.topic])[tp.topic] or "") != self.topic_ids[tp.topic]:
-            raise halts.MIRROR_TOPIC_RECREATED(tp=tp, tables=tables)
-        start = self.kafka.log_starts([tp])[tp]
-        if start > max(piece.start, read_until) and read_until < piece.end:
-            gone = OffsetRange(piece.start, min(start, piece.end))
-            raise halts.MIRROR_RECORDS_GONE(tp=tp, range=gone, tables=tables)
-
-
-class _Unbroken:
-    """Up to where every offset was seen.  What Kafka deletes of that after it was read is not missing; behind it, an
-    offset without a record may be a marker of a transaction or a record that was deleted just before it was read.
-    """
-
-    def __init__(self, start: int) -> None:
-        self.until = start
-
-    def watch(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            offsets = batch.column("offset").to_numpy()
-            self.until += int(np.count_nonzero(offsets == self.until + np.arange(len(offsets))))
-            yield batch
-
-
-def _within(records: Iterable[pa.RecordBatch], piece: OffsetRange) -> Iterator[pa.RecordBatch]:
-    """The records of a piece; offsets ascend."""
-    for batch in records:
-        offsets = batch.column("offset").to_numpy()
-        low, high = (int(i) for i in np.searchsorted(offsets, [piece.start, piece.end]))
-        if low < high:
-            yield batch.slice(low, high - low)
-
-
-@dataclass(frozen=True)
-class MirrorTask:
-    """:data:`chsink.batch.roles.TaskBody`: one task hands over one share."""
-
-    feeds: Feeds
-    plan: ReadPlan
-    shares: Mapping[TopicPartition, Share]
-
-    def __call__(self, task: int, batches: Iterable[pa.RecordBatch]) -> Ack:
-        """Errors that chsink knows are reported, not raised: Spark would only repeat the task."""
-        reader = TaskReader(self.plan)
-        try:
-            chunks = reader.chunks(batches)
-            first = next(chunks, None)
-            tp = reader.topic_partition
-            if tp is None or tp not in self.shares or first is None:
-                return Ack(task, None if tp is None else tp.topic, None if tp is None else tp.partition)
-            return Ack(task, tp.topic, tp.partition, (self._handed_over(tp, chain([first], chunks)),))
-        except ChsinkError as error:
-            tp = reader.topic_partition
-            said = (error.name, error.params)
-            return Ack(task, None if tp is None else tp.topic, None if tp is None else tp.partition, (), said)
-
-    def _handed_over(self, tp: TopicPartition, chunks: Iterator[Chunk]) -> ChunkAck:
-        share = self.shares[tp]
-        parts = (part for chunk in chunks for part in chunk.parts)
-        report = self.feeds.hand_over(share, parts)
-        for _ in parts:  # what an earlier attempt handed over is read to its end
-            pass
-        return _acknowledged(share, report.tables)
-
-
-def _acknowledged(share: Share, written: Mapping[str, Written]) -> ChunkAck:
-    """Rows and skipped records of all tables: a record that two tables skip counts twice."""
-    rows = sum(w.rows for w in written.values())
-    skipped = sum(w.skipped for w in written.values())
-    first = next((w.first_skipped for w in written.values() if w.first_skipped), "")
-    return ChunkAck(share.range.start, share.range.end, rows=rows, skipped=skipped, first_skipped=first)
-
-
-@dataclass(frozen=True)
-class MirrorTasks:
-    """:class:`chsink.batch.roles.Tasks` that hand over."""
-
-    feeds: Feeds
-
-    @property
-    def fields(self) -> tuple[str, ...]:
-        """Kafka's own columns: tables may have some of them."""
-        return FIELDS
-
-    def body(self, assignments: Sequence[Share], planned: Mapping[TopicPartition, OffsetRange]) -> TaskBody:
-        """See :class:`chsink.batch.roles.Tasks`."""
-        spans = {a.topic_partition: Span(a.range, CHUNK_OFFSETS) for a in assignments}
-        plan = ReadPlan(dict(planned), spans, MAX_CHUNK_BYTES)
-        return MirrorTask(self.feeds, plan, {a.topic_partition: a for a in assignments})
 
 
 class MirrorLander:

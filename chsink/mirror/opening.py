@@ -15,8 +15,8 @@ from chsink.mirror.control import Names
 from chsink.mirror.coordinator import Source, Target
 from chsink.mirror.events import TableReference
 from chsink.mirror.failures import in_words
-from chsink.mirror.lander import Feeds
 from chsink.mirror.tables import Keys, MirrorTable, said
+from chsink.mirror.task import Feeds
 from chsink.mirror.types import TableColumns
 from chsink.mirror.worker import TableWork
 from chsink.statemachine.commit.rounds import Pace

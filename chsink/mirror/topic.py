@@ -17,7 +17,7 @@ from chsink.errors import ChsinkError, preflight, services
 from chsink.findings import Finding, Severity, found, passed
 from chsink.mirror.control import Names
 from chsink.mirror.events import MAX_PART_BYTES
-from chsink.mirror.failures import right_missing
+from chsink.mirror.refusals import right_missing
 
 PARTITIONS = 4
 """Of a topic that chsink creates: a transaction that hangs delays the events of its own partition only."""

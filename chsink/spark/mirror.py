@@ -29,9 +29,10 @@ from chsink.findings import raise_first
 from chsink.kafka.admin import open_admin
 from chsink.mirror.coordination import Coordination
 from chsink.mirror.coordinator import Hole
-from chsink.mirror.lander import CHUNK_OFFSETS, MirrorLander, Share
+from chsink.mirror.lander import MirrorLander
 from chsink.mirror.opening import Mirror, open_mirror
 from chsink.mirror.status import read_status
+from chsink.mirror.task import CHUNK_OFFSETS, Share
 from chsink.mirror.topic import ensure_control_topic
 from chsink.observe.logs import configure, logger
 from chsink.observe.metrics import MirrorMetrics, serve

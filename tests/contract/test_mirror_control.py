@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 import pytest
 
 from chsink.embedded.kafka import EmbeddedKafka
-from chsink.mirror.control import Fenced, Names, Unanswered
+from chsink.mirror.control import Fenced, Names, Sender, Unanswered
 from chsink.mirror.events import Event, StartCommit, encode
 from chsink.mirror.ports import EventReader
 from chsink.statemachine.ranges import TopicPartition
@@ -190,3 +190,14 @@ def test_a_position_that_the_log_does_not_have(run: Callable[[Test], None]) -> N
             read(reader, 1)
 
     run(body)
+
+
+@pytest.mark.slow
+def test_one_client_of_a_process_reads_a_group_for_all_senders(kafka: EmbeddedKafka) -> None:
+    """To connect takes longer than all else of a hand-over, and each task opens a sender."""
+    name = f"contract-{uuid.uuid4().hex[:8]}"
+    kafka.create_topic(name, 1)
+    names = Names({"bootstrap.servers": kafka.bootstrap, "log_level": "0"}, name, name, 20)
+    with Sender(names, "a", name) as one, Sender(names, "b", name) as two, Sender(names, "c", "other") as other:
+        assert one._consumer is two._consumer
+        assert one._consumer is not other._consumer

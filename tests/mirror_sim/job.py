@@ -10,9 +10,10 @@ from chsink.errors import ChsinkError
 from chsink.mirror.coordination import Coordination
 from chsink.mirror.coordinator import Hole, Target
 from chsink.mirror.events import TableReference
-from chsink.mirror.lander import Feeds, MirrorLander
+from chsink.mirror.lander import MirrorLander
 from chsink.mirror.opening import Mirror
 from chsink.mirror.tables import Keys
+from chsink.mirror.task import Feeds
 from chsink.mirror.worker import TableWork
 from chsink.statemachine.ranges import TopicPartition
 from tests.mirror_sim.broker import CONTROL, GROUP, names_of

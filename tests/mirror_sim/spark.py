@@ -1,6 +1,6 @@
 """Simulated Spark jobs of the mirror: tasks that are retried, doubled, and outlive their driver.
 
-Every task runs the production :class:`chsink.mirror.lander.MirrorTask` over what it reads from the simulated Kafka.
+Every task runs the production :class:`chsink.mirror.task.MirrorTask` over what it reads from the simulated Kafka.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pyiceberg.manifest import DataFile
 
 from chsink.batch.model import Ack, PlannedBatch
 from chsink.batch.roles import TaskBody, Tasks
-from chsink.mirror.lander import Share
+from chsink.mirror.task import Share
 from chsink.ports import Decoded
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from tests.mirror_sim.catalog import data_file

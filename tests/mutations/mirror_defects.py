@@ -9,7 +9,7 @@ from tests.mutations.patching import Patch
 
 MirrorDefect = partial(Defect, of="mirror")
 
-WORKER, LANDER, TABLES = "chsink/mirror/worker.py", "chsink/mirror/lander.py", "chsink/mirror/tables.py"
+WORKER, TASK, TABLES = "chsink/mirror/worker.py", "chsink/mirror/task.py", "chsink/mirror/tables.py"
 COORDINATOR = "chsink/mirror/coordinator.py"
 HANDOVER, PLAN = "statemachine/commit/handover.py", "statemachine/commit/plan.py"
 
@@ -60,7 +60,7 @@ MIRROR_DEFECTS = (
     ),
     MirrorDefect(
         "mirror: records that Kafka deleted count as read",
-        (Patch(LANDER, "        if start > piece.start:\n", "        if False:\n"),),
+        (Patch(TASK, "        if start > piece.start:\n", "        if False:\n"),),
         "chain_is_content",
         seed=1,
     ),

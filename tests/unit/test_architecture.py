@@ -312,3 +312,33 @@ def parents(module: str) -> Iterator[str]:
     while "." in module:
         module = module.rpartition(".")[0]
         yield module
+
+
+WORKERS = ("chsink.spark.executor", "chsink.mirror.task")
+"""What each new Python worker of Spark imports to carry out a task of the mirror."""
+
+
+def test_workers_of_the_mirror_import_nothing_of_its_driver() -> None:
+    """Through all that they import with a file: a second of CPU time for each new process, otherwise."""
+    drivers = (
+        "chsink.config",
+        "chsink.mirror.buffer",
+        "chsink.mirror.coordinator",
+        "chsink.mirror.tables",
+        "chsink.observe",
+        "kazoo",
+        "pyiceberg.catalog",
+        "rich",
+        "sqlalchemy",
+        "structlog",
+    )
+    known = modules()
+    waiting, seen = list(WORKERS), set(WORKERS)
+    while waiting:
+        name = waiting.pop()
+        for found in (i for i in imports(known[name]) if i.top):
+            assert not any(inside(found.module, driver) for driver in drivers), str(found)
+            nearer = [m for m in (found.module, *parents(found.module)) if m in known and m not in seen]
+            seen.update(nearer)
+            waiting.extend(nearer)
+    assert "chsink.mirror.worker" in seen

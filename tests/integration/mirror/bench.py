@@ -24,9 +24,10 @@ from chsink.kafka.admin import KafkaAdmin
 from chsink.mirror.control import Names
 from chsink.mirror.coordinator import Coordinator, Hole, Target
 from chsink.mirror.events import TableReference
-from chsink.mirror.lander import Feeds, MirrorLander, Share
+from chsink.mirror.lander import MirrorLander
 from chsink.mirror.resolve import Decision, carry_out, decide
 from chsink.mirror.tables import Keys, MirrorTable
+from chsink.mirror.task import Feeds, Share
 from chsink.mirror.types import TableColumns
 from chsink.mirror.worker import Report, TableWork, Worker
 from chsink.statemachine.commit.resolve import Choice

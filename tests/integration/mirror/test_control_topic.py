@@ -21,8 +21,8 @@ from chsink.kafka.admin import open_admin
 from chsink.mirror.checks import mirror_findings
 from chsink.mirror.control import Names
 from chsink.mirror.failures import as_error
-from chsink.mirror.lander import Share
 from chsink.mirror.opening import open_mirror
+from chsink.mirror.task import Share
 from chsink.mirror.topic import KEPT_MS, PARTITIONS, ensure_control_topic
 from chsink.statemachine.ranges import OffsetRange
 from tests.integration.mirror.bench import Bench

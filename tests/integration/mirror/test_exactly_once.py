@@ -18,8 +18,8 @@ from chsink.mirror import coordinator as coordinator_module
 from chsink.mirror.control import Fenced, Sender
 from chsink.mirror.coordinator import Coordinator, Halted, Stuck
 from chsink.mirror.events import CommitComplete, CommitToTable, DataComplete, DataWritten, StartCommit, decode
-from chsink.mirror.lander import Feeds, Share
 from chsink.mirror.tables import VALID_THROUGH
+from chsink.mirror.task import Feeds, Share
 from chsink.mirror.worker import BadValues
 from chsink.statemachine.commit.plan import plan_commit
 from chsink.statemachine.commit.rules import CommitHalt

@@ -26,8 +26,8 @@ from chsink.mirror.control import Sender
 from chsink.mirror.coordinator import Coordinator
 from chsink.mirror.events import DataWritten, decode, encode
 from chsink.mirror.failures import as_error
-from chsink.mirror.lander import Share
 from chsink.mirror.tables import Keys
+from chsink.mirror.task import Share
 from chsink.mirror.worker import Report
 from chsink.statemachine.commit.resolve import Choice
 from chsink.statemachine.ranges import OffsetRange

@@ -13,7 +13,8 @@ import structlog
 from chsink.batch.loop import BatchLoop
 from chsink.batch.model import Ack, total
 from chsink.mirror.coordinator import Coordinator, Hole, Identity
-from chsink.mirror.lander import Feeds, MirrorLander, Share
+from chsink.mirror.lander import MirrorLander
+from chsink.mirror.task import Feeds, Share
 from chsink.spark.folder import SparkFolder
 from chsink.spark.offset_log import planned_batch
 from chsink.spark.query import current_query
