@@ -31,9 +31,10 @@ conf = {{ "spark.ui.enabled" = "false" }}
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("at", ["incubator modules", "Setting default log level"])
-def test_no_traceback(tmp_path: Path, number: signal.Signals, at: str) -> None:
+@pytest.mark.parametrize(
+    ("at", "number"), [("incubator modules", signal.SIGINT), ("Setting default log level", signal.SIGTERM)]
+)
+def test_no_traceback(tmp_path: Path, at: str, number: signal.Signals) -> None:
     """While Java starts, and while the started session waits for services that do not answer."""
     job = tmp_path / "job.toml"
     job.write_text(JOB.format(folder=tmp_path, port=free_port()))
