@@ -22,6 +22,7 @@ from chsink.cli.sql import sql
 from chsink.cli.state import state
 from chsink.cli.status import status
 from chsink.cli.validate import validate
+from chsink.cli.verify import verify
 
 app = typer.Typer(
     name="chsink",
@@ -74,6 +75,7 @@ def chsink(
       chsink doctor --sample 1000          are the services, tables and records right? (lands nothing)
       chsink run                           land records until stopped
       chsink status                        what is recorded, and how far behind Kafka it is
+      chsink verify                        do the tables hold what Kafka holds, each record once?
 
     \b
     Exit codes:
@@ -91,6 +93,7 @@ app.command()(validate)
 app.command()(doctor)
 app.command()(run)
 app.command()(status)
+app.command()(verify)
 app.command()(jars)
 app.add_typer(mirror)
 app.add_typer(state)

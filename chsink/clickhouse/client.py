@@ -22,6 +22,7 @@ from urllib.parse import urlsplit
 
 import pyarrow as pa
 from clickhouse_connect.driver.exceptions import DatabaseError, ProgrammingError, StreamFailureError
+from clickhouse_connect.driver.external import ExternalData
 from clickhouse_connect.driver.httpclient import HttpClient
 from urllib3 import PoolManager, Timeout
 from urllib3.exceptions import HTTPError
@@ -58,6 +59,15 @@ class Connection:
         assert self.urls and self.connect_timeout_s > 0 and self.send_receive_timeout_s > 0, self
 
 
+@dataclass(frozen=True, slots=True)
+class Attached:
+    """A table that travels with a SELECT: ``structure`` as in CREATE TABLE, ``data`` an Arrow IPC stream."""
+
+    name: str
+    structure: str
+    data: bytes
+
+
 class ClickHouseClient:
     """:class:`chsink.ports.SqlClient` over one endpoint; ``url`` is the replica in use.  Threads may share it."""
 
@@ -72,6 +82,25 @@ class ClickHouseClient:
         """Rows of a SELECT; see :class:`chsink.ports.SqlClient`."""
         bound = dict(parameters) if parameters else None
         return self._send(lambda client: [tuple(row) for row in client.query(sql, parameters=bound).result_rows])
+
+    def fetch(
+        self,
+        sql: str,
+        parameters: Mapping[str, Any] | None = None,
+        settings: Mapping[str, Any] | None = None,
+        attached: Attached | None = None,
+    ) -> bytes:
+        """The whole answer of a SELECT that names its format.  ``attached`` lives as long as the statement."""
+        tables = None
+        if attached is not None:
+            tables = ExternalData(
+                data=attached.data, file_name=attached.name, fmt="ArrowStream", structure=attached.structure
+            )
+        return self._send(
+            lambda client: client.raw_query(
+                sql, parameters=dict(parameters or {}), settings=dict(settings or {}), external_data=tables
+            )
+        )
 
     def command(self, sql: str, settings: Mapping[str, Any] | None = None) -> None:
         """A statement without a result."""

@@ -690,3 +690,38 @@ MIRROR_OTHER_SINK = Entry(
     "to continue what sink {sink} began, set sink.name back; otherwise name another table in [[mirror.route]]; to land "
     "them a second time on purpose, remove the table property {property}",
 )
+VERIFY_ENGINE = Entry(
+    "VERIFY_ENGINE",
+    "CHS-290",
+    PreflightError,
+    "{table}: chsink verify cannot compare a {engine} table with Kafka, because this engine combines rows",
+    "verify the other topics with --topic, or land the topic in a MergeTree table as well and verify that one",
+)
+VERIFY_TRANSFORM = Entry(
+    "VERIFY_TRANSFORM",
+    "CHS-291",
+    PreflightError,
+    "the job transforms the records of topic {topic} before they land in {table}, and chsink verify cannot repeat that",
+    "verify topics that land without a transform: chsink verify --topic TOPIC",
+)
+VERIFY_NOT_ROUTED = Entry(
+    "VERIFY_NOT_ROUTED",
+    "CHS-292",
+    PreflightError,
+    "no route of the job file has topic {topic}",
+    "give --topic a topic of the job file; without --topic, all of them are verified",
+)
+VERIFY_NO_PARTITION = Entry(
+    "VERIFY_NO_PARTITION",
+    "CHS-292",
+    PreflightError,
+    "topic {topic} has no partition {partition}; it has {count}, numbered from 0",
+    "give --partition a partition of the topic",
+)
+VERIFY_WHOLE_TABLE = Entry(
+    "VERIFY_WHOLE_TABLE",
+    "CHS-293",
+    PreflightError,
+    "{table} lacks the columns _kafka_topic, _kafka_partition or _kafka_offset, so a part of it cannot be verified",
+    "leave out --partition, --from and --to",
+)

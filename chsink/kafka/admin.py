@@ -81,20 +81,28 @@ class KafkaAdmin:
 
     def retention_ms(self, topic: str) -> int:
         """How long the topic keeps a record, -1 for ever; the latter also where this user may not see it."""
-        resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
-        try:
-            [future] = self._client.describe_configs([resource], request_timeout=self.timeout_s).values()
-            found = future.result(self.timeout_s + 5)
-        except KafkaException:
-            return -1
-        compacted = found["cleanup.policy"].value == "compact"
-        return -1 if compacted else int(found["retention.ms"].value)
+        found = self._settings(topic)
+        return -1 if not found or found["cleanup.policy"] == "compact" else int(found["retention.ms"])
+
+    def may_be_compacted(self, topic: str) -> bool:
+        """Whether Kafka may remove single records of the topic; also where this user may not see its settings."""
+        policy = self._settings(topic).get("cleanup.policy")
+        return policy is None or "compact" in policy
 
     def close(self) -> None:
         """Nothing to release: librdkafka ends its threads with the object."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _of_process, (self._given, self.timeout_s)
+
+    def _settings(self, topic: str) -> dict[str, str]:
+        """The topic's settings, empty where this user may not see them."""
+        resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
+        try:
+            [future] = self._client.describe_configs([resource], request_timeout=self.timeout_s).values()
+            return {name: entry.value for name, entry in future.result(self.timeout_s + 5).items()}
+        except KafkaException:
+            return {}
 
     def _offsets(self, partitions: Iterable[TopicPartition], spec: Any) -> dict[TopicPartition, int]:
         asked = {ClientPartition(tp.topic, tp.partition): spec for tp in partitions}

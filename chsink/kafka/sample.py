@@ -6,9 +6,8 @@ The consumer is assigned its offsets and never commits: no group is joined, and 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime
-from typing import Any, Final
+from collections.abc import Iterator, Mapping
+from typing import Final
 
 import pyarrow as pa
 from confluent_kafka import Consumer, KafkaError, Message
@@ -16,20 +15,10 @@ from confluent_kafka import TopicPartition as ClientPartition
 
 from chsink.config import Config
 from chsink.errors import services
+from chsink.kafka.records import record_batch
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 
 RECORDS_PER_BATCH: Final = 5_000
-SCHEMA: Final = pa.schema(
-    [
-        ("key", pa.binary()),
-        ("value", pa.binary()),
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("offset", pa.int64()),
-        ("timestamp", pa.timestamp("us", tz="UTC")),
-        ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
-    ]
-)
 
 
 class Sampler:
@@ -74,10 +63,10 @@ class Sampler:
             read, at = read + 1, offset + 1
             at_end = read >= count or at >= offsets.end
             if len(messages) == RECORDS_PER_BATCH:
-                yield _batch(messages)
+                yield record_batch(messages)
                 messages = []
         if messages:
-            yield _batch(messages)
+            yield record_batch(messages)
 
     def _next(self, tp: TopicPartition, offset: int) -> Message[bytes, bytes] | None:
         """The next record, None at the end of the log.  CHS-702 when Kafka does not answer."""
@@ -96,18 +85,3 @@ def open_sampler(config: Config) -> Sampler:
     """A sampler for a job."""
     kafka = config.kafka
     return Sampler(kafka.client_options(), kafka.isolation_level, kafka.timeout_s)
-
-
-def _batch(messages: Sequence[Message[bytes, bytes]]) -> pa.RecordBatch:
-    columns: dict[str, list[Any]] = {name: [] for name in SCHEMA.names}
-    for message in messages:
-        columns["key"].append(message.key())
-        columns["value"].append(message.value())
-        columns["topic"].append(message.topic())
-        columns["partition"].append(message.partition())
-        columns["offset"].append(message.offset())
-        columns["timestamp"].append(datetime.fromtimestamp(max(0, message.timestamp()[1]) / 1000, UTC))
-        headers = message.headers()
-        assert not isinstance(headers, dict), "a list where they are read"
-        columns["headers"].append(None if headers is None else [{"key": k, "value": v} for k, v in headers])
-    return pa.RecordBatch.from_pydict(columns, schema=SCHEMA)

@@ -85,6 +85,15 @@ ROOMS: dict[str, set[str]] = {
         "chsink.kafka",
     },
     "chsink.recovery": {"chsink.batch", "chsink.clickhouse", "chsink.connect"},
+    "chsink.verify": {
+        "chsink.batch",
+        "chsink.clickhouse",
+        "chsink.config",
+        "chsink.connect",
+        "chsink.decode",
+        "chsink.formats",
+        "chsink.kafka",
+    },
     "chsink.spark": {
         "chsink.batch",
         "chsink.checks",
@@ -291,7 +300,7 @@ def test_no_module_imports_itself_through_others() -> None:
     assert left == {}
 
 
-LEAN = ("chsink.cli.validate", "chsink.cli.status", "chsink.cli.doctor", "chsink.cli.state")
+LEAN = ("chsink.cli.validate", "chsink.cli.status", "chsink.cli.doctor", "chsink.cli.state", "chsink.cli.verify")
 
 
 def test_commands_that_need_no_spark_do_not_import_it() -> None:

@@ -15,7 +15,7 @@ from chsink.findings import Severity
 from chsink.formats.pipeline import Untouched
 from chsink.formats.registry import decoder_of
 from chsink.formats.settings import JSON
-from chsink.kafka.sample import SCHEMA
+from chsink.kafka.records import SCHEMA
 from chsink.sample import Sample
 from chsink.sharding import Layout, Shard
 

@@ -1,0 +1,158 @@
+"""``chsink verify``: are the tables what Kafka's records say?"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from chsink.cli.options import DEFAULT_CONFIG, ConfigOption, SetOption, load_config
+from chsink.cli.output import JsonOption, print_json, print_table
+from chsink.config import Config
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from chsink.statemachine.ranges import TopicPartition
+    from chsink.verify.report import PartitionReport, Report
+    from chsink.verify.run import Selection
+
+WORDS = {
+    "missing": "missing: a record without its row",
+    "duplicated": "duplicated: several rows of one record",
+    "different": "different: the row is not what the record becomes",
+    "wrong_shard": "on the wrong shard: the present layout puts the row elsewhere",
+    "unexpected": "unexpected: a row without a record that becomes one",
+    "unproven": "unproven: cannot be judged for this table or topic (see the notes)",
+    "older": "further rows, which may be those of an earlier incarnation",
+}
+
+
+def verify(  # noqa: PLR0917 - options of a command
+    config: ConfigOption = DEFAULT_CONFIG,
+    assignments: SetOption = None,
+    topic: Annotated[str | None, typer.Option(help="Only this topic.", metavar="TOPIC")] = None,
+    partition: Annotated[
+        int | None, typer.Option(help="Only this partition. Needs --topic.", metavar="N", min=0)
+    ] = None,
+    start: Annotated[
+        int | None, typer.Option("--from", help="Only offsets from this one on. Needs --partition.", min=0)
+    ] = None,
+    end: Annotated[
+        int | None, typer.Option("--to", help="Only offsets before this one. Needs --partition.", min=0)
+    ] = None,
+    any_shard: Annotated[
+        bool, typer.Option("--any-shard", help="Accept a row on any shard, as after the shard layout changed.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Compare the tables with Kafka: every record has its row once, with its values, on its shard.
+
+    It reads Kafka and ClickHouse and writes nothing, so it may run beside the job.
+
+    \b
+    chsink verify -c job.toml
+    chsink verify -c job.toml --topic flights --partition 3 --from 120000 --to 130000
+    chsink verify -c job.toml --json | jq '.partitions[] | select(.missing.offsets > 0)'
+    \b
+    It reports offsets that are
+      missing       the record has no row
+      duplicated    the record has several rows
+      different     the row has other values than the record; the columns are named
+      wrong_shard   the row is on another shard than the present layout says
+      unexpected    a row has no record, or one that does not fit the table
+
+    Only offsets that the state records as landed are judged; what is in doubt, a gap, or deleted by Kafka is listed.
+    Records that do not fit their table have no row, as in the job. Rows that landed before you changed the shard layout
+    are where the old layout put them: add --any-shard. docs/verify.md says more.
+
+    Exit codes: 0 no difference, 1 a difference was found, 2 a table cannot be verified, 5 a service did not answer.
+    """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
+    _check_together(topic, partition, start, end)
+    from chsink.verify.run import Selection
+
+    report = read_report(load_config(config, assignments), Selection(topic, partition, start, end, any_shard=any_shard))
+    if as_json:
+        print_json(report.as_dict())
+    else:
+        _print(report)
+    if not report.ok:
+        raise typer.Exit(1)
+
+
+def _check_together(topic: str | None, partition: int | None, start: int | None, end: int | None) -> None:
+    """Offsets are of one partition, and a partition is of one topic."""
+    if partition is not None and topic is None:
+        raise typer.BadParameter("--partition needs --topic")
+    if (start is not None or end is not None) and partition is None:
+        raise typer.BadParameter("--from and --to need --partition")
+    if start is not None and end is not None and start >= end:
+        raise typer.BadParameter("--to must be greater than --from")
+
+
+def read_report(config: Config, selection: Selection) -> Report:
+    """Compare what is selected; draws a progress bar on a terminal."""
+    from chsink.connect import connected
+    from chsink.observe.logs import configure
+    from chsink.verify.run import plan
+
+    configure(config.observe.log_format, "error")
+    with connected(config) as services:
+        audit = plan(services, selection)
+        with _progress(audit.offsets) as progress:
+            return audit.run(progress)
+
+
+@contextmanager
+def _progress(offsets: int) -> Iterator[Callable[[TopicPartition, int], None]]:
+    """A bar on a terminal, nothing elsewhere."""
+    if not sys.stderr.isatty():
+        yield lambda _tp, _offsets: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("verifying", total=offsets)
+        yield lambda tp, done: bar.update(task, advance=done, description=f"verifying {tp}")
+
+
+def _print(report: Report) -> None:
+    columns = ("topic", "partition", "table", "offsets", "records", "rows", "result")
+    print_table(columns, [_row(p) for p in report.partitions])
+    for partition in report.partitions:
+        for line in _lines(partition):
+            typer.echo(line)
+    for note in report.notes:
+        typer.echo(f"note: {note}")
+    judged = sum(r.length for p in report.partitions for r in p.judged)
+    verdict = "no difference" if report.ok else "differences found"
+    typer.echo(f"sink {report.sink}: {judged:,} offsets judged, {verdict}")
+
+
+def _row(partition: PartitionReport) -> list[str]:
+    judged = sum(r.length for r in partition.judged)
+    result = ", ".join(f"{f.offsets:,} {name}" for name, f in partition.defects.items())
+    tp = partition.topic_partition
+    counts = [f"{n:,}" for n in (judged, partition.records, partition.rows)]
+    return [tp.topic, str(tp.partition), partition.table, *counts, result or ("ok" if judged else "not judged")]
+
+
+def _lines(partition: PartitionReport) -> Iterator[str]:
+    """What was found of one topic-partition, and what was not judged."""
+    tp = partition.topic_partition
+    for name, words in WORDS.items():
+        folded = getattr(partition, name)
+        if folded.offsets:
+            yield f"{tp}: {words}; {folded}"
+    if partition.different_columns:
+        named = ", ".join(f"{name} ({count:,})" for name, count in partition.different_columns.most_common())
+        yield f"{tp}: columns of the first {partition.named_rows:,} rows that differ: {named}"
+    if partition.without_row:
+        yield f"{tp}: {partition.without_row:,} records do not fit the table and have no row"
+    for left_out in partition.unjudged:
+        yield f"{tp}: not judged {left_out.range}: {left_out.why}"

@@ -1,0 +1,175 @@
+"""Reads every record of an offset range once, in the columns of Spark's Kafka source, without a trace in Kafka.
+
+Rules:
+- The parts tile the range, so a part says of every offset whether a reader gets a record there.  Offsets without one
+  are transaction markers, aborted records, or what compaction removed.
+- What Kafka deleted before it was read, and what lies beyond the end of its log, are parts of their own, marked
+  ``gone``: nothing is known of these offsets.
+- The consumer is assigned its offsets and never commits: no group is joined, and a running job notices nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+import pyarrow as pa
+from confluent_kafka import Consumer, KafkaError, Message
+from confluent_kafka import TopicPartition as ClientPartition
+
+from chsink.config import Config
+from chsink.errors import services
+from chsink.kafka.records import record_batch
+from chsink.statemachine.ranges import OffsetRange, TopicPartition
+
+PART_RECORDS: Final = 50_000
+PART_BYTES: Final = 16 << 20
+POLL_S: Final = 0.1
+MOST_AT_ONCE: Final = 5_000
+FETCH_KBYTES: Final = 16_384
+"""What the client reads ahead."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What a reader gets of the offsets in ``range``; with ``gone`` that cannot be known."""
+
+    range: OffsetRange
+    records: pa.RecordBatch
+    gone: bool = False
+
+
+@dataclass(slots=True)
+class _Taken:
+    """The messages of the next part."""
+
+    messages: list[Message[bytes, bytes]] = field(default_factory=list)
+    size: int = 0
+
+    @property
+    def room(self) -> int:
+        """How many messages more to ask for at once, so that large ones do not pile up."""
+        if not self.messages:
+            return 50
+        by_size = (PART_BYTES - self.size) // max(1, self.size // len(self.messages))
+        return max(1, min(MOST_AT_ONCE, PART_RECORDS - len(self.messages), by_size))
+
+    @property
+    def full(self) -> bool:
+        return len(self.messages) >= PART_RECORDS or self.size >= PART_BYTES
+
+    def add(self, message: Message[bytes, bytes]) -> None:
+        self.messages.append(message)
+        self.size += len(message)
+
+
+class ExactReader:
+    """Reads ranges with the job's options and isolation level.  ``log_start`` says where a partition's log starts now.
+
+    Each wait for a record is bounded by ``timeout_s``.
+    """
+
+    def __init__(
+        self,
+        options: Mapping[str, str],
+        isolation_level: str,
+        timeout_s: float,
+        log_start: Callable[[TopicPartition], int],
+    ) -> None:
+        self._timeout_s = timeout_s
+        self._log_start = log_start
+        own = {
+            "group.id": f"chsink-verify-{uuid.uuid4().hex[:8]}",
+            "enable.auto.commit": False,
+            "enable.auto.offset.store": False,
+            "enable.partition.eof": True,
+            "auto.offset.reset": "error",
+            "isolation.level": isolation_level,
+            "queued.max.messages.kbytes": FETCH_KBYTES,
+        }
+        self._consumer = Consumer({**options, **own}, logger=logging.getLogger("chsink.librdkafka"))
+
+    def read(self, tp: TopicPartition, offsets: OffsetRange) -> Iterator[Part]:
+        """The range, part by part, ascending.  CHS-702 when Kafka does not answer."""
+        at = offsets.start
+        while at < offsets.end:
+            self._consumer.assign([ClientPartition(tp.topic, tp.partition, at)])
+            for part in self._until_lost(tp, OffsetRange(at, offsets.end)):
+                at = part.range.end
+                yield part
+            if at < offsets.end:  # Kafka deleted records ahead of the reader
+                start = min(max(at, self._log_start(tp)), offsets.end)
+                if start == at:
+                    raise services.KAFKA_UNREADABLE(tp=tp, reason=f"offset {at} is out of range")
+                yield _gone(at, start)
+                at = start
+
+    def close(self) -> None:
+        """Release the connection."""
+        self._consumer.close()
+
+    def _until_lost(self, tp: TopicPartition, offsets: OffsetRange) -> Iterator[Part]:
+        """The parts of the range; ends early where Kafka no longer has the next offset."""
+        at, taken, idle_s = offsets.start, _Taken(), 0.0
+        while at < offsets.end:
+            messages = self._consumer.consume(taken.room, POLL_S)
+            idle_s = 0.0 if messages else idle_s + POLL_S
+            passed = self._position(tp, at) if not messages else at
+            for message in messages:
+                offset = _offset(message)
+                error = message.error()
+                if error is None and offset < offsets.end:
+                    taken.add(message)
+                    passed = offset + 1
+                elif error is None:
+                    passed = offsets.end
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    yield from _last(at, max(passed, min(offset, offsets.end)), offsets.end, taken)
+                    return
+                elif error.code() == KafkaError._AUTO_OFFSET_RESET:
+                    yield from _part(at, passed, taken)
+                    return
+                else:
+                    raise services.KAFKA_UNREADABLE(tp=tp, reason=error.str())
+                if passed >= offsets.end:
+                    break
+            if taken.full or passed >= offsets.end:
+                yield from _part(at, min(passed, offsets.end), taken)
+                at, taken = min(passed, offsets.end), _Taken()
+            if idle_s >= self._timeout_s:
+                raise services.KAFKA_SILENT(tp=tp, offset=passed, seconds=f"{self._timeout_s:.0f}")
+
+    def _position(self, tp: TopicPartition, at: int) -> int:
+        """How far the reader is, where it gets nothing: transaction markers are passed over in silence."""
+        return max(at, self._consumer.position([ClientPartition(tp.topic, tp.partition)])[0].offset)
+
+
+def open_exact_reader(config: Config, log_start: Callable[[TopicPartition], int]) -> ExactReader:
+    """A reader for a job's topics."""
+    kafka = config.kafka
+    return ExactReader(kafka.client_options(), kafka.isolation_level, kafka.timeout_s, log_start)
+
+
+def _part(start: int, end: int, taken: _Taken) -> Iterator[Part]:
+    if start < end:
+        yield Part(OffsetRange(start, end), record_batch(taken.messages))
+
+
+def _last(start: int, reached: int, end: int, taken: _Taken) -> Iterator[Part]:
+    """What was read before the end of the log, and the offsets beyond it."""
+    yield from _part(start, reached, taken)
+    if reached < end:
+        yield _gone(reached, end)
+
+
+def _gone(start: int, end: int) -> Part:
+    return Part(OffsetRange(start, end), record_batch([]), gone=True)
+
+
+def _offset(message: Message[bytes, bytes]) -> int:
+    offset = message.offset()
+    assert offset is not None
+    return offset

@@ -1,0 +1,172 @@
+"""Tables with ``_kafka_*`` columns: record against row, a window of offsets at a time.
+
+Memory is bounded by a part of Kafka's records (:mod:`chsink.kafka.exact`) and by ``WINDOW`` offsets of the table,
+whatever the range.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from chsink.clickhouse.client import ClickHouseClient
+from chsink.clickhouse.pieces import by_shard
+from chsink.clickhouse.shards import RoutedTable
+from chsink.kafka.exact import ExactReader, Part
+from chsink.ports import Clock, Decoded, Decoder
+from chsink.statemachine.ranges import OffsetRange, TopicPartition
+from chsink.verify.compare import I64, Differences, Expected, Found, compare
+from chsink.verify.digests import AT, WIDTH, Digester, Group, Place, groups_of, own_cells
+from chsink.verify.report import PartitionReport
+from chsink.verify.rules import Rules
+from chsink.verify.scope import Scope, Unjudged, Why, without
+
+WINDOW: Final = 250_000
+"""Offsets of the table that are read at once."""
+NAMED_ROWS: Final = 200
+"""Differing rows of a topic-partition whose columns are named."""
+LAG_S: Final = 30.0
+"""How long a replica may take to hold what another one confirmed."""
+PAUSE_S: Final = 1.0
+Progress = Callable[[TopicPartition, int], None]
+"""Given how many more offsets are done."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """What a part's records become: decoded rows in the order of their offsets, and the shard of each."""
+
+    batch: pa.RecordBatch
+    offsets: I64
+    shards: np.ndarray
+    rejected: int
+
+
+@dataclass(slots=True)
+class OffsetCheck:
+    """One route.  ``clients`` are the shards'; ``compacted`` says that Kafka may have removed records of the topic."""
+
+    target: RoutedTable
+    clients: Sequence[ClickHouseClient]
+    decoder: Decoder
+    layout: str
+    rules: Rules
+    digester: Digester
+    reader: ExactReader
+    clock: Clock
+    compacted: bool
+    any_shard: bool
+    progress: Progress
+    _patience_s: float = field(default=LAG_S)
+
+    def check(self, tp: TopicPartition, scope: Scope) -> PartitionReport:
+        """Compare all that is judged."""
+        report = PartitionReport(tp, self.target.name, scope.judged, list(scope.unjudged))
+        for judged in scope.judged:
+            for part in self.reader.read(tp, judged):
+                if part.gone:
+                    report.unjudged.append(Unjudged(part.range, Why.DELETED))
+                    report.judged = tuple(r for kept in report.judged for r in without(kept, [part.range]))
+                else:
+                    self._part(report, part, scope.older_end)
+                self.progress(tp, part.range.length)
+        return report
+
+    def _part(self, report: PartitionReport, part: Part, older_end: int) -> None:
+        rows = rows_of(self.decoder, self.target, self.layout, part.records)
+        groups, known = groups_of(self.digester.columns, rows.batch)
+        if rows.batch.num_rows:
+            digests = self.digester.of_rows(self.clients[0], rows.batch, groups)
+        else:
+            digests = [np.empty(0, f"V{WIDTH}") for _ in groups]
+        expected = Expected(rows.offsets, rows.shards, digests, known)
+        report.records += part.records.num_rows
+        report.without_row += rows.rejected
+        for window in windows(part.range):
+            wanted = expected.part(window.start, window.end)
+            found = self._found(report.topic_partition, window, groups)
+            differences = compare(wanted, found, older_end)
+            while len(differences.missing) and self._may_come():
+                found = self._found(report.topic_partition, window, groups)
+                differences = compare(wanted, found, older_end)
+            report.rows += len(found.offsets)
+            self._add(report, differences)
+            self._name_columns(report, rows, differences.different)
+
+    def _found(
+        self, tp: TopicPartition, offsets: OffsetRange, groups: Sequence[Group], only: Sequence[int] = ()
+    ) -> Found:
+        """The rows of all shards."""
+        each = [
+            self.digester.of_table(Place(client, shard.table.canonical), tp, offsets, groups, only)
+            for client, shard in zip(self.clients, self.target.shards, strict=True)
+        ]
+        return Found(
+            np.concatenate([offsets for offsets, _ in each]),
+            np.repeat(np.arange(len(each), dtype=np.int32), [len(offsets) for offsets, _ in each]),
+            [np.concatenate([digests[at] for _, digests in each]) for at in range(len(groups))],
+        )
+
+    def _may_come(self) -> bool:
+        """Whether a row that is missing may only be late: the replica that answers was not the one that took it."""
+        if not (self.rules.replicated and self.rules.rows_stay) or self._patience_s <= 0:
+            return False
+        self.clock.sleep(PAUSE_S)
+        self._patience_s -= PAUSE_S
+        return True
+
+    def _add(self, report: PartitionReport, found: Differences) -> None:
+        report.duplicated.add(found.duplicated)
+        report.older.add(found.older)
+        report.wrong_shard.add(found.misplaced[:0] if self.any_shard else found.misplaced)
+        (report.missing if self.rules.rows_stay else report.unproven).add(found.missing)
+        (report.different if self.rules.cells_stay else report.unproven).add(found.different)
+        (report.unproven if self.compacted else report.unexpected).add(found.unexpected)
+
+    def _name_columns(self, report: PartitionReport, rows: Rows, different: I64) -> None:
+        """In which columns rows differ, as long as few were named."""
+        different = different[: NAMED_ROWS - report.named_rows]
+        if not len(different):
+            return
+        report.named_rows += len(different)
+        columns = self.digester.columns
+        single: list[Group] = [(at,) for at in range(len(columns))]
+        batch = rows.batch.take(pa.array(np.searchsorted(rows.offsets, different)))
+        wanted = self.digester.of_rows(self.clients[0], batch, single)
+        near = OffsetRange(int(different[0]), int(different[-1]) + 1)
+        found = self._found(report.topic_partition, near, single, different.tolist())
+        there, first = np.unique(found.offsets, return_index=True)
+        row = np.searchsorted(different, there)
+        for at, column in enumerate(columns):
+            differs = (wanted[at][row] != found.digests[at][first]) & own_cells(column, batch.column(at))[row]
+            if differs.any():
+                report.different_columns[column.name] += int(differs.sum())
+
+
+def rows_of(decoder: Decoder, target: RoutedTable, layout: str, records: pa.RecordBatch) -> Rows:
+    """What a job under this layout would insert for the records."""
+    decoded = decoder.decode(records)
+    at = pa.array(np.arange(decoded.batch.num_rows)) if decoded.rows is None else decoded.rows
+    numbered = Decoded(decoded.batch.append_column(AT, at), decoded.rows, decoded.bad)
+    prepared = by_shard(records, numbered, layout, target.table)
+    pieces = [piece.batch for piece in prepared.pieces] or [numbered.batch.slice(0, 0)]
+    batch = pa.concat_batches(pieces)
+    shards = np.repeat(
+        np.array([piece.shard for piece in prepared.pieces], np.int32), [p.batch.num_rows for p in prepared.pieces]
+    )
+    at = batch.column(AT).to_numpy()
+    order = np.argsort(at)
+    if len(pieces) > 1:
+        batch, shards = batch.take(pa.array(order)), shards[order]
+    offsets = records.column("offset").to_numpy()[at[order]]
+    return Rows(batch.drop_columns([AT]), offsets, shards, len(prepared.rejected))
+
+
+def windows(whole: OffsetRange) -> Iterator[OffsetRange]:
+    """Pieces of a range that are read from the table at once."""
+    for start in range(whole.start, whole.end, WINDOW):
+        yield OffsetRange(start, min(start + WINDOW, whole.end))

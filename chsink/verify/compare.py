@@ -1,0 +1,102 @@
+"""The rows that there should be, against the rows that there are.  Arrays only; no loop over rows.
+
+Rules:
+- A row is known by its offset and its digests.  There is one digest for each group of columns; a group may be unknown
+  for some expected rows, and is then not compared for them.
+- An offset is in one of *missing* (no row), *different* (rows, but none of them is the expected one) or neither; it may
+  be *duplicated* (several rows) as well.  *Misplaced* is an expected row that is on other shards only.
+- A row without a record at its offset is *unexpected*.
+- Below ``older_end`` any further row may be one of an earlier incarnation: such offsets are only *older*.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+I64 = npt.NDArray[np.int64]
+Digests = npt.NDArray[np.void]
+"""Sixteen bytes a row."""
+Mask = npt.NDArray[np.bool_]
+_NONE: I64 = np.empty(0, np.int64)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Expected:
+    """One row per record that becomes one: ascending offsets, the shard of the layout, and per group of columns its
+    digests and the rows for which they are known (None: all).
+    """
+
+    offsets: I64
+    shards: npt.NDArray[np.int32]
+    digests: Sequence[Digests]
+    known: Sequence[Mask | None] = ()
+
+    def __post_init__(self) -> None:
+        assert len(self.offsets) == len(self.shards)
+        assert bool((np.diff(self.offsets) > 0).all()), "one row a record, in order"
+
+    def part(self, low: int, high: int) -> Expected:
+        """The rows at offsets ``low <= o < high``."""
+        first, last = (int(i) for i in np.searchsorted(self.offsets, [low, high]))
+        cut = slice(first, last)
+        known = [None if mask is None else mask[cut] for mask in self.known]
+        return Expected(self.offsets[cut], self.shards[cut], [d[cut] for d in self.digests], known)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Found:
+    """The rows of the tables, in any order: offset, the shard each was read from, and its digests per group."""
+
+    offsets: I64
+    shards: npt.NDArray[np.int32]
+    digests: Sequence[Digests]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Differences:
+    """Ascending offsets, each once in a category."""
+
+    missing: I64 = field(default_factory=lambda: _NONE)
+    duplicated: I64 = field(default_factory=lambda: _NONE)
+    different: I64 = field(default_factory=lambda: _NONE)
+    misplaced: I64 = field(default_factory=lambda: _NONE)
+    unexpected: I64 = field(default_factory=lambda: _NONE)
+    older: I64 = field(default_factory=lambda: _NONE)
+
+
+def compare(expected: Expected, found: Found, older_end: int = 0) -> Differences:
+    """What differs within one window of offsets, in which both hold every row."""
+    size = len(expected.offsets)
+    at = np.searchsorted(expected.offsets, found.offsets)
+    known = at < size
+    known[known] = expected.offsets[at[known]] == found.offsets[known]
+    unexpected = np.unique(found.offsets[~known])
+    row = at[known]
+    equal = _equal(expected, found, row, known)
+    rows = np.bincount(row, minlength=size)
+    matches = np.bincount(row[equal], minlength=size)
+    placed = np.bincount(row[equal & (found.shards[known] == expected.shards[row])], minlength=size)
+    surplus = rows > 1
+    older = expected.offsets < older_end
+    return Differences(
+        missing=expected.offsets[rows == 0],
+        duplicated=expected.offsets[surplus & ~older],
+        different=expected.offsets[(rows > 0) & (matches == 0)],
+        misplaced=expected.offsets[(matches > 0) & (placed == 0)],
+        unexpected=unexpected[unexpected >= older_end],
+        older=np.union1d(expected.offsets[surplus & older], unexpected[unexpected < older_end]),
+    )
+
+
+def _equal(expected: Expected, found: Found, row: I64, known: Mask) -> Mask:
+    """For each found row with a record, whether it is what the record becomes."""
+    equal: Mask = np.ones(len(row), np.bool_)
+    for at, digests in enumerate(expected.digests):
+        same = digests[row] == found.digests[at][known]
+        mask = expected.known[at] if expected.known else None
+        equal &= same if mask is None else same | ~mask[row]
+    return equal

@@ -1,0 +1,155 @@
+"""A row as sixteen bytes, made by the server for both sides: what the table holds, and what the records become.
+
+The server reads decoded rows as an INSERT would, into the same column types, but they live only as long as the SELECT
+that they travel with.  Each row, from either side, is written as ``RowBinary`` and hashed: equal digests are equal
+values of every type, down to the bits of a Float64.  A type that holds JSON is taken as text, because its binary form
+depends on the rows around it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from chsink.batch.halts import asking_target
+from chsink.clickhouse.client import Attached, ClickHouseClient
+from chsink.clickhouse.retry import retrying
+from chsink.clickhouse.writer import arrow_stream
+from chsink.decode import INSERT_SETTINGS, Column
+from chsink.notation.sql import quote_identifier, quote_table
+from chsink.ports import Clock
+from chsink.statemachine.ranges import OffsetRange, TopicPartition
+from chsink.verify.compare import I64, Digests, Mask
+
+Group = tuple[int, ...]
+"""Columns that are hashed together, by their position."""
+WIDTH: Final = 16
+MOST_ROWS_AT_AN_OFFSET: Final = 16
+"""Read from a shard; more rows of one offset tell nothing new."""
+ATTACHED: Final = "chsink_expected"
+AT: Final = "at"
+
+_WHOLE: Final = dict.fromkeys(("read_overflow_mode", "timeout_overflow_mode", "result_overflow_mode"), "throw")
+"""Where a limit of the user's profile would make it read only some of the rows: an error instead."""
+_TYPE_SETTINGS: Final = {
+    "LowCardinality": "allow_suspicious_low_cardinality_types",
+    "Variant": "allow_suspicious_variant_types",
+    "Time": "enable_time_time64_type",
+    "Time64": "enable_time_time64_type",
+}
+_WORD: Final = re.compile(r"\w+")
+_ROWS: Final = (
+    "_kafka_topic = {topic:String} AND _kafka_partition = {partition:Int64} "
+    "AND _kafka_offset >= {start:Int64} AND _kafka_offset < {end:Int64}"
+)
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One shard's client, and the name of the table there."""
+
+    client: ClickHouseClient
+    table: str
+
+
+@dataclass(frozen=True, slots=True)
+class Digester:
+    """Digests of rows in ``columns``, which are those that an INSERT names."""
+
+    columns: tuple[Column, ...]
+    clock: Clock
+    retry_for_s: float
+
+    def of_table(
+        self,
+        place: Place,
+        tp: TopicPartition,
+        offsets: OffsetRange,
+        groups: Sequence[Group],
+        only: Sequence[int] = (),
+    ) -> tuple[I64, list[Digests]]:
+        """Offset and digests per group of the rows that one shard holds of the offsets, in no order.
+
+        ``only``: of these offsets alone, unless it is empty.
+        """
+        hashed = self._hashed([quote_identifier(c.name) for c in self.columns], groups)
+        listed = f" AND _kafka_offset IN ({', '.join(map(str, only))})" if only else ""
+        sql = (
+            f"SELECT toInt64(assumeNotNull(_kafka_offset)) AS {AT}, {hashed} FROM {quote_table(place.table)} "
+            f"WHERE {_ROWS}{listed} LIMIT {MOST_ROWS_AT_AN_OFFSET} BY {AT} FORMAT RowBinary"
+        )
+        which = {"topic": tp.topic, "partition": tp.partition, "start": offsets.start, "end": offsets.end}
+        return _read(self.send(place.client, sql, which, _WHOLE), len(groups))
+
+    def of_rows(self, client: ClickHouseClient, batch: pa.RecordBatch, groups: Sequence[Group]) -> list[Digests]:
+        """Digests per group of decoded rows (:class:`chsink.ports.Decoded`), in their order."""
+        assert batch.num_columns == len(self.columns)
+        names = [f"c{at}" for at in range(len(self.columns))]
+        rows = pa.array(np.arange(batch.num_rows), pa.int64())
+        body = pa.RecordBatch.from_arrays([rows, *batch.columns], names=[AT, *names])
+        types = ", ".join(f"{name} {column.type}" for name, column in zip(names, self.columns, strict=True))
+        attached = Attached(ATTACHED, f"{AT} Int64, {types}", arrow_stream(body).to_pybytes())
+        sql = f"SELECT {AT}, {self._hashed(names, groups)} FROM {ATTACHED} FORMAT RowBinary"
+        answer = self.send(client, sql, {}, _WHOLE | INSERT_SETTINGS | self._types_allowed(), attached)
+        at, digests = _read(answer, len(groups))
+        assert len(at) == batch.num_rows, "every row comes back"
+        order = np.argsort(at)
+        return [one[order] for one in digests]
+
+    def send(
+        self,
+        client: ClickHouseClient,
+        sql: str,
+        parameters: Mapping[str, Any],
+        settings: Mapping[str, Any],
+        attached: Attached | None = None,
+    ) -> bytes:
+        """The answer to a SELECT, asked again while the server is away for a moment."""
+        with asking_target():
+            answer: bytes = retrying(self.clock, self.retry_for_s)(client.fetch, sql, parameters, settings, attached)
+        return answer
+
+    def _hashed(self, names: Sequence[str], groups: Sequence[Group]) -> str:
+        texts = [
+            f"toString({name})" if "JSON" in _WORD.findall(column.type) else name
+            for name, column in zip(names, self.columns, strict=True)
+        ]
+        rows = (", ".join(texts[at] for at in group) for group in groups)
+        return ", ".join(f"sipHash128(formatRowNoNewline('RowBinary', {row}))" for row in rows)
+
+    def _types_allowed(self) -> dict[str, int]:
+        """A table may have been made with types that have to be allowed."""
+        words = {word for column in self.columns for word in _WORD.findall(column.type)}
+        return {setting: 1 for word, setting in _TYPE_SETTINGS.items() if word in words}
+
+
+def groups_of(columns: Sequence[Column], batch: pa.RecordBatch) -> tuple[list[Group], list[Mask | None]]:
+    """The columns to hash together; and for a column of which the server fills some cells with its DEFAULT, which rows
+    have one of their own.  Such a column is a group of its own.
+    """
+    own = [own_cells(column, array) for column, array in zip(columns, batch.columns, strict=True)]
+    together = tuple(at for at, cells in enumerate(own) if cells.all())
+    alone = [at for at in range(len(columns)) if at not in together]
+    groups: list[Group] = [together] if together else []
+    return [*groups, *((at,) for at in alone)], [*(None for _ in groups), *(own[at] for at in alone)]
+
+
+def own_cells(column: Column, array: pa.Array) -> Mask:
+    """Where the value is the record's own; elsewhere it is null, and the server evaluates the column's DEFAULT."""
+    holds_null = column.type.startswith(("Nullable(", "LowCardinality(Nullable("))
+    if not column.has_default or holds_null or not array.null_count:
+        return np.ones(len(array), np.bool_)
+    own: Mask = array.is_valid().to_numpy(zero_copy_only=False)
+    return own
+
+
+def _read(answer: bytes, groups: int) -> tuple[I64, list[Digests]]:
+    row = np.dtype([(AT, "<i8"), *((str(n), f"V{WIDTH}") for n in range(groups))])
+    rows = np.frombuffer(answer, row)
+    return rows[AT].astype(np.int64), [rows[str(n)] for n in range(groups)]

@@ -1,0 +1,112 @@
+"""``chsink verify`` on the real job: what it finds, and what it does not mistake for a defect."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from itertools import cycle, islice
+from typing import Any
+
+from pyspark.sql import SparkSession
+from typer.testing import CliRunner
+
+from chsink.cli.main import app
+from tests.integration.job.conftest import MakeJob
+from tests.integration.job.test_data import METADATA
+from tests.integration.test_decode_engine import CASES
+from tests.support.job import DATABASE, WINDOW, Job, command, connect
+
+SHAPES = (("{}", "{}"), ("Map(String, Array({}))", '{{"b": [{0}, {0}], "a": []}}'))
+NULLABLE = [(kind, good) for kind, good, _ in CASES if kind != "Dynamic" and "LowCardinality" not in kind]
+TYPES = [
+    *((kind.format(case[0]), [text.format(v) for v, _ in case[1]]) for case in CASES for kind, text in SHAPES),
+    *((f"Nullable({kind})", ["null", good[0][0]]) for kind, good in NULLABLE),
+    *((f"{kind} DEFAULT CAST('{good[-1][1]}' AS {kind})", ["null", good[0][0]]) for kind, good in NULLABLE[:12]),
+    ("String DEFAULT toString(now64(9))", ["null", '"own"']),
+    ("LowCardinality(Nullable(String))", ["null", '"x"']),
+    ("Tuple(x Int32, deep Tuple(y String, z Nullable(Bool)))", ['{"x": 1, "deep": {"y": "q", "z": null}}']),
+    ("Nested(sku String, n Nullable(UInt8))", ['[{"sku": "s", "n": 1}, {"sku": "t"}]', "[]"]),
+    ("JSON", ['{"b": 1, "a": {"x": [1, "y", null]}}', "{}", '{"q": 1.5}', '{"b": "text"}']),
+    ("Array(JSON)", ['[{"b": 1, "a": 2}]']),
+    ("Variant(Bool, Float64, Int64, String)", ["1", '"1"', "true", "1.5", "null"]),
+    ("Array(Variant(Int64, String))", ['[1, "x", null]']),
+]
+COLUMNS = "id UInt64, " + ", ".join(f"c{at} {kind}" for at, (kind, _) in enumerate(TYPES))
+ALLOWED = {
+    "enable_time_time64_type": 1,
+    "allow_suspicious_low_cardinality_types": 1,
+    "allow_suspicious_variant_types": 1,
+}
+WIDE = f"CREATE TABLE {{}} ({COLUMNS}, {METADATA}) ENGINE = MergeTree ORDER BY id SETTINGS {WINDOW}"
+
+
+def records(first: int, count: int) -> Iterator[bytes]:
+    """Every column's values in turn."""
+    columns = [islice(cycle(values), first, first + count) for _, values in TYPES]
+    for number, tokens in zip(range(first, first + count), zip(*columns, strict=True), strict=True):
+        fields = "".join(f', "c{at}": {token}' for at, token in enumerate(tokens))
+        yield f'{{"id": {number}{fields}}}'.encode()
+
+
+def run(job: Job, *options: str) -> tuple[int, dict[str, Any]]:
+    """Exit code and report of the command."""
+    sets = [f"--set={key}={value}" for key, value in job.settings.items()]
+    answer = CliRunner().invoke(app, ["verify", "-c", str(job.file()), "--json", *sets, *options])
+    return answer.exit_code, json.loads(answer.stdout)
+
+
+def found(report: dict[str, Any], partition: int) -> dict[str, list[list[int]]]:
+    """What was found of one partition: the ranges by category."""
+    [one] = [p for p in report["partitions"] if p["partition"] == partition]
+    names = ("missing", "duplicated", "different", "wrong_shard", "unexpected", "unproven", "older")
+    return {name: one[name]["ranges"] for name in names if one[name]["offsets"]}
+
+
+def test_every_type_agrees_and_each_planted_defect_is_found(make_job: MakeJob, spark: SparkSession) -> None:
+    skips = {"errors.on_bad_value": "skip", "errors.on_tombstone": "skip", "clickhouse.chunk_offsets": 1000}
+    job = make_job(partitions=2, shards=2, shard_key=["id"], table=False, settings=skips)
+    table = f"{DATABASE}.wide_{job.name.replace('-', '_')}"
+    job.tables[job.name] = table
+    for url in job.shards:
+        with connect(url) as client:
+            client.command(WIDE.format(table), settings=ALLOWED)
+    job.send_values(0, records(0, 60), headers=[("h", b"1"), ("h", None)], key=b"\xffkey")
+    job.send_values(0, records(60, 5), transactional=f"{job.name}-a", abort=True)
+    job.send_values(0, [None, b"{", b'{"id": -1}', *records(60, 10)], transactional=f"{job.name}-b")
+    job.send_values(1, records(100, 40))
+    job.drain(spark)
+    code, report = run(job)
+    assert code == 0, report
+    assert (report["records"], report["rows"]) == (113, 110)
+    assert [found(report, n) for n in (0, 1)] == [{}, {}]
+    assert [p["judged"] for p in report["partitions"]] == [[[0, 80]], [[0, 40]]]
+
+    plant(job, table)
+    code, report = run(job)
+    assert code == 1
+    assert found(report, 0) == {"missing": [[7, 10]], "duplicated": [[20, 21]], "unexpected": [[62, 63], [66, 67]]}
+    assert found(report, 1) == {"different": [[3, 4]], "wrong_shard": [[5, 6]]}
+    assert report["partitions"][1]["different_columns"] == {"c0": 1}
+    assert any("mutations" in note for note in report["notes"])
+    code, report = run(job, "--topic", job.name, "--partition", "1", "--from", "4", "--any-shard")
+    assert (code, report["offsets"], report["rows"]) == (0, 36, 36)
+
+
+def plant(job: Job, table: str) -> None:
+    """The defects that the test names, by SQL."""
+    first, second = job.shards
+    at = "_kafka_partition = {} AND _kafka_offset IN ({})"
+    moved = f"SELECT * FROM {table} WHERE {at.format(1, 5)} FORMAT Native"
+    with connect(first) as one, connect(second) as other:
+        rows = [client.raw_query(moved) for client in (one, other)]
+        for client, taken in zip((other, one), rows, strict=True):
+            client.command(f"DELETE FROM {table} WHERE {at.format(1, 5)}")
+            if taken:
+                client.raw_insert(table, insert_block=taken, fmt="Native")
+    for url in job.shards:
+        for replaced in ("", "REPLACE (62 AS _kafka_offset)", "REPLACE (66 AS _kafka_offset)"):
+            row = f"SELECT * FROM {table} WHERE {at.format(0, 20)} LIMIT 1"
+            command(url, f"INSERT INTO {table} SELECT * {replaced} FROM ({row})")
+        command(url, f"DELETE FROM {table} WHERE {at.format(0, '7, 8, 9')}")
+        changed = f"UPDATE c0 = toInt8(c0 + 1) WHERE {at.format(1, 3)}"
+        command(url, f"ALTER TABLE {table} {changed} SETTINGS mutations_sync = 2")

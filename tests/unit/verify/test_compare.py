@@ -1,0 +1,110 @@
+"""The comparison against a reference that takes one row at a time: what is planted is found, and nothing else."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chsink.verify.compare import Differences, Digests, Expected, Found, compare
+
+Row = tuple[int, int, bytes, bytes]
+"""Offset, shard, and the digests of two groups of columns."""
+DIGESTS = st.sampled_from([bytes([n]) * 16 for n in range(3)])
+OFFSETS = st.integers(0, 30)
+SHARDS = st.integers(0, 2)
+ROWS = st.lists(st.tuples(OFFSETS, SHARDS, DIGESTS, DIGESTS), max_size=40)
+
+
+def digests(values: Sequence[bytes]) -> Digests:
+    return np.array(values, dtype="V16")
+
+
+def expected_of(rows: Sequence[Row], known: Sequence[bool]) -> Expected:
+    offsets = np.array([r[0] for r in rows], np.int64)
+    shards = np.array([r[1] for r in rows], np.int32)
+    groups = [digests([r[2] for r in rows]), digests([r[3] for r in rows])]
+    return Expected(offsets, shards, groups, [None, np.array(known, np.bool_)])
+
+
+def found_of(rows: Sequence[Row]) -> Found:
+    offsets = np.array([r[0] for r in rows], np.int64)
+    shards = np.array([r[1] for r in rows], np.int32)
+    return Found(offsets, shards, [digests([r[2] for r in rows]), digests([r[3] for r in rows])])
+
+
+def reference(
+    expected: Sequence[Row], known: Sequence[bool], found: Sequence[Row], older_end: int
+) -> dict[str, list[int]]:
+    """The rules of the module, one offset at a time."""
+    out: dict[str, list[int]] = defaultdict(list)
+    records = {row[0]: (row, knows) for row, knows in zip(expected, known, strict=True)}
+    for offset in sorted({*records, *(row[0] for row in found)}):
+        there = [row for row in found if row[0] == offset]
+        if offset not in records:
+            out["older" if offset < older_end else "unexpected"].append(offset)
+            continue
+        wanted, knows = records[offset]
+        right = [row for row in there if row[2] == wanted[2] and (row[3] == wanted[3] or not knows)]
+        if not there:
+            out["missing"].append(offset)
+        elif not right:
+            out["different"].append(offset)
+        elif all(row[1] != wanted[1] for row in right):
+            out["misplaced"].append(offset)
+        if len(there) > 1:
+            out["older" if offset < older_end else "duplicated"].append(offset)
+    return dict(out)
+
+
+def as_lists(found: Differences) -> dict[str, list[int]]:
+    every: dict[str, npt.NDArray[Any]] = {name: getattr(found, name) for name in Differences.__dataclass_fields__}
+    return {name: offsets.tolist() for name, offsets in every.items() if len(offsets)}
+
+
+@given(ROWS, st.lists(st.booleans(), min_size=40, max_size=40), ROWS, st.integers(0, 30))
+def test_it_finds_what_the_reference_finds(
+    records: list[Row], knows: list[bool], rows: list[Row], older_end: int
+) -> None:
+    records = sorted({row[0]: row for row in records}.values())
+    known = knows[: len(records)]
+    found = compare(expected_of(records, known), found_of(rows), older_end)
+    assert as_lists(found) == reference(records, known, rows, older_end)
+
+
+@given(ROWS, st.randoms(use_true_random=False))
+def test_what_is_as_it_should_be_is_no_difference(records: list[Row], random: Any) -> None:
+    records = sorted({row[0]: row for row in records}.values())
+    rows = list(records)
+    random.shuffle(rows)
+    assert as_lists(compare(expected_of(records, [True] * len(records)), found_of(rows))) == {}
+
+
+@given(ROWS.filter(bool), st.data())
+def test_a_single_changed_byte_of_a_digest_is_found(records: list[Row], data: st.DataObject) -> None:
+    records = sorted({row[0]: row for row in records}.values())
+    at, byte = data.draw(st.integers(0, len(records) - 1)), data.draw(st.integers(0, 15))
+    offset, shard, first, second = records[at]
+    changed = bytes([*second[:byte], second[byte] ^ 0x80, *second[byte + 1 :]])
+    rows = [*records[:at], (offset, shard, first, changed), *records[at + 1 :]]
+    assert as_lists(compare(expected_of(records, [True] * len(records)), found_of(rows))) == {"different": [offset]}
+
+
+def test_a_window_without_records_and_one_without_rows() -> None:
+    row = (5, 0, b"\1" * 16, b"\1" * 16)
+    assert as_lists(compare(expected_of([], []), found_of([]))) == {}
+    assert as_lists(compare(expected_of([], []), found_of([row]))) == {"unexpected": [5]}
+    assert as_lists(compare(expected_of([row], [True]), found_of([]))) == {"missing": [5]}
+
+
+def test_a_part_holds_the_rows_of_its_offsets() -> None:
+    rows = [(n, 0, bytes([n]) * 16, b"\0" * 16) for n in (2, 4, 6, 8)]
+    part = expected_of(rows, [True, False, True, False]).part(4, 8)
+    assert part.offsets.tolist() == [4, 6]
+    assert part.digests[0].tolist() == [b"\4" * 16, b"\6" * 16]
+    assert part.known[0] is None and part.known[1] is not None and part.known[1].tolist() == [False, True]
