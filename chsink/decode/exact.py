@@ -1,8 +1,8 @@
 """The reference path: one record at a time, exactly. Every other path must agree with it.
 
-Rules: names match exactly; fields the table does not have are ignored; a field the table has may be given
-once.  A Nested column ``n.a`` is given as ``{"n.a": […]}``, ``{"n": [{"a": …}, …]}`` or ``{"n": {"a":
-[…]}}``, in one way per record.
+Rules: fields are read where :mod:`chsink.decode.places` says; names match exactly; fields the table does not have are
+ignored; a field the table has may be given once.  A Nested column ``n.a`` is given as ``{"n.a": […]}``, ``{"n":
+[{"a": …}, …]}`` or ``{"n": {"a": […]}}``, in one way per record.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from chsink.decode.fields import LENGTHS, Field, groups_of
+from chsink.decode.places import PLAIN, Places
 from chsink.decode.values import MisfitError, Pairs, RawNeededError, kind_of, members, parse_record, with_raw
 
 Reason = tuple[str | None, str]  # column, reason
@@ -19,8 +20,9 @@ Reason = tuple[str | None, str]  # column, reason
 class ExactDecoder:
     """Decodes records for a table's fields."""
 
-    def __init__(self, fields: Sequence[Field]) -> None:
+    def __init__(self, fields: Sequence[Field], places: Places = PLAIN) -> None:
         self._fields = fields
+        self._places = places
         self._groups = groups_of(fields)
         self._known = {field.name for field in fields} | set(self._groups)
         self._members = {group: {fields[at].member for at in positions} for group, positions in self._groups.items()}
@@ -58,7 +60,7 @@ class ExactDecoder:
             return self._convert(with_raw(record))
 
     def _convert(self, record: Pairs) -> list[Any]:
-        found = members(record, self._known)
+        found = self._places.view(record, self._known)
         row = []
         for field in self._fields:
             try:

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
-from operator import attrgetter
 from typing import Any, Final
 
 import msgspec
@@ -27,10 +26,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
-from chsink.decode.codec import Mask, Reader, Suspects, merge
+from chsink.decode.codec import Mask, Reader, Suspects, merge, valid_of
 from chsink.decode.fields import Field, groups_of, uneven
 from chsink.decode.nested import NestedForm, nested_form
+from chsink.decode.places import ANY_OBJECT, PLAIN, Places, Trees, shown
 from chsink.decode.prefilter import decimal_suspects, maybe_repeated, suspects_of, window, without_space
+from chsink.decode.raw_texts import RawTexts
 from chsink.decode.values import MisfitError, Pairs, kinds_of
 
 Refused = (pa.ArrowInvalid, MisfitError, msgspec.DecodeError, RecursionError)
@@ -42,10 +43,11 @@ _MARKER: Final = secrets.token_hex(8)
 class FastPlan:
     """How to read each field, chosen by sample records; any choice gives the same result, at another speed."""
 
-    def __init__(self, fields: Sequence[Field], samples: Sequence[Pairs]) -> None:
+    def __init__(self, fields: Sequence[Field], samples: Sequence[Pairs], places: Places = PLAIN) -> None:
         self._fields = fields
         self._groups = groups_of(fields)
-        found = [dict(sample.items) for sample in samples]
+        self._places = places
+        found = [places.view(sample, ()) for sample in samples]
         self._nested: dict[str, NestedForm] = {
             group: nested_form(group, [fields[at] for at in positions], found)
             for group, positions in self._groups.items()
@@ -58,10 +60,17 @@ class FastPlan:
             if field.group and self._nested[field.group].grouped:
                 continue
             parsed.extend(self._plan(field, [one.get(field.name) for one in found]))
-        schema = pa.schema([*parsed, pa.field(_MARKER, pa.bool_())])
-        self._decimals = "decimal" in str(schema)
-        self._options = pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
-        self._raw_decoder = _raw_decoder([field.name for field in self._raw])
+        self._trees = Trees()
+        for field in parsed:
+            self._trees.place(field.name, places.path(field.name), field.type)
+        for path in (places.envelope, *(places.path(field.name)[:-1] for field in self._raw)):
+            if path:
+                self._trees.place(shown(path), path, ANY_OBJECT)
+        marker = pa.field(_MARKER, pa.bool_())
+        schemas = [schema.append(marker) for schema in self._trees.schemas()]
+        self._decimals = any("decimal" in str(schema) for schema in schemas)
+        self._options = [pj.ParseOptions(explicit_schema=s, unexpected_field_behavior="ignore") for s in schemas]
+        self._raw_decoder = RawTexts([places.path(field.name) for field in self._raw])
 
     def _plan(self, field: Field, samples: Sequence[Any]) -> list[Any]:
         reader = field.codec.reader(samples)
@@ -95,8 +104,10 @@ class FastPlan:
             suspects = merge(suspects, wrong, null)
         for form in self._nested.values():
             suspects = merge(suspects, form.conflicts(columns))
+        if self._places.envelope:
+            suspects = merge(suspects, ~valid_of(columns[shown(self._places.envelope)]))
         for name in self._unguarded:
-            suspects = merge(suspects, maybe_repeated(records, name))
+            suspects = merge(suspects, maybe_repeated(records, self._places.path(name)[-1]))
         return arrays, merge(suspects, uneven(arrays, self._groups))
 
     def _around(self, records: Any, suspects: Mask) -> tuple[list[Any], Suspects]:
@@ -118,23 +129,18 @@ class FastPlan:
         marked = pc.binary_replace_slice(records, 0, 1, f'{{"{_MARKER}":true,'.encode())
         offsets, _ = window(marked)
         data = marked.buffers()[2].slice(0, int(offsets[-1]))
-        table = pj.read_json(
-            pa.BufferReader(data),
-            read_options=pj.ReadOptions(use_threads=False, block_size=data.size + 1),
-            parse_options=self._options,
-        )
-        if table.num_rows != len(records) or table.column(_MARKER).null_count:
-            raise MisfitError("records that are not one object each")
-        return {name: table.column(name).combine_chunks() for name in table.column_names}
+        read = pj.ReadOptions(use_threads=False, block_size=data.size + 1)
+        tables = [pj.read_json(pa.BufferReader(data), read_options=read, parse_options=o) for o in self._options]
+        for table in tables:
+            if table.num_rows != len(records) or table.column(_MARKER).null_count:
+                raise MisfitError("records that are not one object each")
+        return self._trees.columns(tables)
 
     def _read_raw(self, records: Any) -> dict[str, list[bytes]]:
         if not self._raw:
             return {}
-        decode = self._raw_decoder.decode
-        rows = [decode(record) for record in records.to_pylist()]
-        return {
-            field.name: [bytes(text) for text in map(attrgetter(f"f{at}"), rows)] for at, field in enumerate(self._raw)
-        }
+        texts = self._raw_decoder.read(records)
+        return {field.name: column for field, column in zip(self._raw, texts, strict=True)}
 
     def _column(self, field: Field, columns: dict[str, Any], raw: dict[str, list[bytes]]) -> tuple[Any, Suspects]:
         if field.name in raw:
@@ -146,10 +152,3 @@ class FastPlan:
         if form is not None and form.grouped:
             return form.column(field, columns)
         return self._readers[field.name].convert(columns[field.name])
-
-
-def _raw_decoder(names: Sequence[str]) -> Any:
-    """Decodes a record to a tuple-like struct of the raw JSON of each name (empty where missing)."""
-    fields = [(f"f{at}", msgspec.Raw, msgspec.Raw(b"")) for at in range(len(names))]
-    rename = {f"f{at}": name for at, name in enumerate(names)}
-    return msgspec.json.Decoder(msgspec.defstruct("Raws", fields, rename=rename, gc=False))

@@ -24,6 +24,7 @@ from chsink.decode.columns import Column
 from chsink.decode.exact import ExactDecoder
 from chsink.decode.fast import FastPlan, Refused
 from chsink.decode.fields import Field, fields_of
+from chsink.decode.places import PLAIN, Places
 from chsink.decode.values import Pairs
 from chsink.ports import BadValue, Decoded
 
@@ -45,11 +46,12 @@ def tombstone(row: int) -> BadValue:
 
 
 class FieldDecoder:
-    """Decodes Kafka values for these fields."""
+    """Decodes Kafka values for these fields, which are at ``places`` in a record."""
 
-    def __init__(self, fields: Sequence[Field]) -> None:
+    def __init__(self, fields: Sequence[Field], places: Places = PLAIN) -> None:
         self._fields = tuple(fields)
-        self._reference = ExactDecoder(self._fields)
+        self._places = places
+        self._reference = ExactDecoder(self._fields, places)
         self.schema = pa.schema([pa.field(field.name, field.codec.wire) for field in self._fields])
 
     def decode(self, values: Any) -> Decoded:
@@ -62,7 +64,7 @@ class FieldDecoder:
         live = np.flatnonzero(lengths)
         if len(live) != len(values):
             values, lengths = values.take(pa.array(live)), lengths[live]
-        plan = FastPlan(self._fields, self._sample(values, lengths))
+        plan = FastPlan(self._fields, self._sample(values, lengths), self._places)
         for start, end in _blocks(lengths):
             records = values.slice(start, end - start).cast(pa.binary())
             self._block(run, plan, records, live[start:end])

@@ -83,10 +83,13 @@ class DateCodec(Codec):
         found = _DATE_TIME.fullmatch(value)
         if found is None or found[4]:
             raise MisfitError(f"a string that is no date (YYYY-MM-DD) in {self.label}")
-        days = _days(found, self.label)
-        if not self.low <= days <= self.high:
+        return self.from_ticks(_days(found, self.label))
+
+    def from_ticks(self, ticks: int) -> Any:
+        """Days since 1970-01-01, if the type holds them."""
+        if not self.low <= ticks <= self.high:
             raise self.out_of_range()
-        return days
+        return ticks
 
     def reader(self, samples: Sequence[Any]) -> Reader | None:
         """From text."""
@@ -154,7 +157,10 @@ class InstantCodec(Codec):
         """Ticks of the wire's unit, or Decimal seconds."""
         if isinstance(value, bool) or not isinstance(value, str):
             raise self.misfit(value)
-        ticks = self._number(value) if isinstance(value, Number) else self._text(value)
+        return self.from_ticks(self._number(value) if isinstance(value, Number) else self._text(value))
+
+    def from_ticks(self, ticks: int) -> Any:
+        """Ticks of the wire's unit, or Decimal seconds, of the type's own ticks."""
         if not self.low <= ticks <= self.high:
             raise self.out_of_range()
         return Decimal(ticks).scaleb(-self.precision) if self.decimal else ticks * self.factor
@@ -270,7 +276,10 @@ class TimeCodec(Codec):
         """Seconds, or Decimal seconds."""
         if isinstance(value, bool) or not isinstance(value, str):
             raise self.misfit(value)
-        ticks = self._number(value) if isinstance(value, Number) else self._text(value)
+        return self.from_ticks(self._number(value) if isinstance(value, Number) else self._text(value))
+
+    def from_ticks(self, ticks: int) -> Any:
+        """Seconds, or Decimal seconds, of the type's own ticks."""
         if abs(ticks) > self.limit:
             raise self.out_of_range()
         return self.wire_of(ticks)

@@ -130,6 +130,13 @@ NOT_A_URL = Entry(
     "it is not the URL of an HTTP endpoint",
     'write "http://host:8123" or "https://host:8443": the URL of ClickHouse\'s HTTP interface, without a path',
 )
+NOT_A_JSON_PATH = Entry(
+    "NOT_A_JSON_PATH",
+    "CHS-104",
+    ConfigError,
+    "{value} is not a path to a field",
+    'write the names from the record down, "$.address.city" or "$[\'my field\'].city"; array elements have no path',
+)
 NOT_AN_INTERVAL = Entry(
     "NOT_AN_INTERVAL",
     "CHS-104",

@@ -164,6 +164,27 @@ FORMAT_COLUMN_OPEN = Entry(
     "the format {format} fills one column, and table {table} has {count} besides those for Kafka's metadata",
     'name the column: format = {{ type = "{format}", column = "…" }}',
 )
+FORMAT_EPOCH = Entry(
+    "FORMAT_EPOCH",
+    "CHS-280",
+    PreflightError,
+    "column {column} of type {type} cannot count {unit}",
+    "in `epoch` of the route's format, use days for a date, and seconds, millis, micros or nanos for a time",
+)
+FORMAT_CONSTANT = Entry(
+    "FORMAT_CONSTANT",
+    "CHS-280",
+    PreflightError,
+    "the constant for column {column} does not fit: {reason}",
+    "correct the value in `constants` of the route's format",
+)
+FORMAT_NESTED = Entry(
+    "FORMAT_NESTED",
+    "CHS-280",
+    PreflightError,
+    "column {column} is part of a Nested column, which only the record's own names can fill",
+    "remove the column from the options of the route's format",
+)
 TYPED_JSON = Entry(
     "TYPED_JSON",
     "CHS-214",

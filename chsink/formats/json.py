@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from chsink.decode.conform import json_value
+from chsink.decode.epoch import with_unit
 from chsink.decode.fields import Field
 from chsink.decode.json_decoder import FieldDecoder
-from chsink.formats.settings import Json
+from chsink.decode.places import Places
+from chsink.decode.values import MisfitError
+from chsink.errors import preflight
+from chsink.formats.settings import Constant, Json, JsonFields, names_of
 from chsink.ports import Decoded
 
 
@@ -19,12 +27,55 @@ class JsonReader:
     record_fields = ("value",)
 
     def __init__(self, settings: Json, fields: Sequence[Field]) -> None:
-        del settings
-        self._decoder = FieldDecoder(fields)
+        self._fields = ShapedFields(settings, fields)
+        self._decoder = FieldDecoder(self._fields.read, Places(names_of(settings.envelope), settings.paths))
 
     def decode(self, records: pa.RecordBatch) -> Decoded:
         """See :class:`chsink.formats.readers.FormatReader`."""
-        values = records.column("value")
-        if not pa.types.is_binary(values.type):
-            values = pc.cast(values, pa.binary())  # a string column shares its buffers
-        return self._decoder.decode(values)
+        return self._fields.whole(self._decoder.decode(as_binary(records.column("value"))))
+
+
+def as_binary(values: Any) -> Any:
+    """Binary values; a string column shares its buffers."""
+    return values if pa.types.is_binary(values.type) else pc.cast(values, pa.binary())
+
+
+class ShapedFields:
+    """The fields of a JSON format by its options: those to ``read``, with units, and those that are constant.
+
+    Raises PreflightError CHS-215 where an option does not fit its column.
+    """
+
+    def __init__(self, settings: JsonFields, fields: Sequence[Field]) -> None:
+        for field in fields:
+            if field.group and field.name in settings.named:
+                raise preflight.FORMAT_NESTED(column=field.name)
+        self._names = [field.name for field in fields]
+        self.read = [_with_unit(f, settings.epoch.get(f.name)) for f in fields if f.name not in settings.constants]
+        self._constant = {f.name: _constant(f, settings.constants) for f in fields if f.name in settings.constants}
+
+    def whole(self, decoded: Decoded) -> Decoded:
+        """With the constants, in the order of all fields."""
+        if not self._constant:
+            return decoded
+        rows = pa.array(np.zeros(decoded.batch.num_rows, np.int64))
+        arrays = {name: value.take(rows) for name, value in self._constant.items()}
+        arrays |= {name: decoded.batch.column(name) for name in decoded.batch.schema.names}
+        batch = pa.RecordBatch.from_pydict({name: arrays[name] for name in self._names})
+        return replace(decoded, batch=batch)
+
+
+def _with_unit(field: Field, unit: str | None) -> Field:
+    if unit is None:
+        return field
+    codec = with_unit(field.codec, unit)
+    if codec is None:
+        raise preflight.FORMAT_EPOCH(column=field.name, type=field.codec.label, unit=unit)
+    return replace(field, codec=codec)
+
+
+def _constant(field: Field, constants: Mapping[str, Constant]) -> Any:
+    try:
+        return field.codec.array([field.codec.exact(json_value(constants[field.name], None))])
+    except MisfitError as misfit:
+        raise preflight.FORMAT_CONSTANT(column=field.name, reason=misfit.reason) from None

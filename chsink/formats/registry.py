@@ -9,7 +9,7 @@ from chsink.errors import preflight
 from chsink.formats.columns import ColumnRecords
 from chsink.formats.metadata import Columns
 from chsink.formats.records import Records
-from chsink.formats.settings import FormatSettings, Raw, String
+from chsink.formats.settings import FormatSettings
 from chsink.notation.metadata_columns import METADATA_COLUMNS
 from chsink.ports import Decoder, StreamShape
 
@@ -46,7 +46,9 @@ def decoder_of(
     payload = tuple(c for c in columns if c.name not in METADATA_COLUMNS)
     if reads_value(columns, stream):
         _check_filled(name, payload, value_format)
-        return Records(value_format, Columns(payload, metadata, timezone))
+        records = Records(value_format, Columns(payload, metadata, timezone))
+        assert records.reader, "made here, where an option that does not fit the table stops the start"
+        return records
     _check_columns(name, columns, stream.columns, elsewhere)
     given = tuple(c for c in payload if c.name in stream.columns)
     return ColumnRecords(Columns(given, metadata, timezone))
@@ -54,14 +56,14 @@ def decoder_of(
 
 def _check_filled(name: str, payload: Sequence[Column], value_format: FormatSettings) -> None:
     """The columns that a format names are the table's, and no other has to be filled."""
-    if isinstance(value_format, Raw | String) and value_format.column is None and len(payload) != 1:
-        raise preflight.FORMAT_COLUMN_OPEN(table=name, format=value_format.type, count=len(payload))
-    filled = value_format.filled
-    if filled is None:
-        return
-    unknown = sorted(filled - {c.name for c in payload})
-    if unknown:
+    named = value_format.named
+    if unknown := sorted(named - {c.name for c in payload}):
         raise preflight.FORMAT_COLUMN_UNKNOWN(table=name, columns=", ".join(unknown), format=value_format.type)
+    if not value_format.closed:
+        return
+    if not named and len(payload) != 1:
+        raise preflight.FORMAT_COLUMN_OPEN(table=name, format=value_format.type, count=len(payload))
+    filled = named or {payload[0].name}
     if required := [c.name for c in payload if c.name not in filled and _is_required(c)]:
         raise preflight.FORMAT_COLUMN_REQUIRED(table=name, columns=", ".join(required), format=value_format.type)
 

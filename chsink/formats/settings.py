@@ -8,10 +8,12 @@ Rules:
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
+from chsink.errors import job_file
 from chsink.fields import Section, Text
 
 
@@ -28,27 +30,80 @@ class FormatSettings(Section):
         options = self.model_dump(mode="json", exclude={"type"}, exclude_defaults=True)
         return [self.version, self.type, *([options] if options else [])]
 
+    closed: ClassVar[bool] = False
+    """Whether the format fills no columns besides those that its options name."""
+
     @property
-    def filled(self) -> frozenset[str] | None:
-        """The columns that the options name: the format fills no others.  None if the table's columns decide."""
-        return None
+    def named(self) -> frozenset[str]:
+        """The columns that the options name: the table must have them."""
+        return frozenset()
 
 
-class Json(FormatSettings):
+def names_of(path: str) -> tuple[str, ...]:
+    """The names on a path."""
+    return tuple(name or one or two for name, one, two in _STEP.findall(path))
+
+
+def _checked_path(path: str) -> str:
+    if not re.fullmatch(rf"\$(?:{_STEP.pattern})*", path):
+        raise job_file.NOT_A_JSON_PATH(value=repr(path))
+    return path
+
+
+def _below_root(path: str) -> str:
+    if path == "$":
+        raise job_file.NOT_A_JSON_PATH(value=repr(path))
+    return path
+
+
+_STEP = re.compile(r"""\.([^.\[\]'"\s]+)|\['([^']+)'\]|\["([^"]+)"\]""")
+Constant = str | int | float | bool
+EpochUnit = Literal["days", "seconds", "millis", "micros", "nanos"]
+JsonPath = Annotated[str, AfterValidator(_checked_path)]
+
+
+class JsonFields(FormatSettings):
+    """Base of the formats whose values are JSON objects."""
+
+    fields: dict[Text, Annotated[JsonPath, AfterValidator(_below_root)]] = Field(default_factory=dict)
+    """Columns that are not read by their own name, each with the path of its value: `{ city = "$.address.city" }`. A
+    path starts at the record; `$['a.b']` is a name with other characters than letters, digits and underscores."""
+    constants: dict[Text, Constant] = Field(default_factory=dict)
+    """Columns that have the same value in every row: `{ source = "eu" }`."""
+    epoch: dict[Text, EpochUnit] = Field(default_factory=dict)
+    """Date and time columns whose numbers count a unit since 1970, or since midnight: `{ created = "micros" }`. The
+    units are `days` for dates, and `seconds`, `millis`, `micros` and `nanos` for times."""
+
+    @property
+    def named(self) -> frozenset[str]:
+        """All that are not read by name only."""
+        return frozenset((*self.fields, *self.constants, *self.epoch))
+
+    @property
+    def paths(self) -> dict[str, tuple[str, ...]]:
+        """The names on the way to each column of ``fields``."""
+        return {column: names_of(path) for column, path in self.fields.items()}
+
+
+class Json(JsonFields):
     """Each value is one JSON object. Its fields go to the columns of the same names."""
 
     type: Literal["json"]
     """Which format."""
+    envelope: JsonPath = "$"
+    """Path of the object that has the fields: `"$.payload"`."""
 
 
 class _Whole(FormatSettings):
     column: Text | None = None
     """The column that takes the value. Default: the table's only column, besides those for Kafka's metadata."""
 
+    closed: ClassVar[bool] = True
+
     @property
-    def filled(self) -> frozenset[str] | None:
-        """The one column, if it is named."""
-        return frozenset({self.column}) if self.column else None
+    def named(self) -> frozenset[str]:
+        """The one column."""
+        return frozenset({self.column} if self.column else ())
 
 
 class Raw(_Whole):

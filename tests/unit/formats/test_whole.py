@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from hypothesis import given
+from hypothesis import settings as hypothesis
 from hypothesis import strategies as st
 
 from chsink.decode.columns import Column
@@ -51,6 +52,7 @@ def test_string_is_the_same_text_in_json() -> None:
     }
 
 
+@hypothesis(max_examples=60, deadline=None)
 @given(st.lists(st.one_of(st.none(), st.binary(max_size=4), st.text(max_size=4).map(str.encode))))
 @pytest.mark.parametrize("settings", [RAW, STRING])
 def test_a_batch_is_its_records(settings: FormatSettings, values: list[bytes | None]) -> None:

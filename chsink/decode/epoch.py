@@ -1,0 +1,59 @@
+"""Dates and times that are whole numbers of a stated unit since 1970, or since midnight."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+
+from chsink.decode.codec import Codec, Reader, Suspects
+from chsink.decode.numbers import split_number
+from chsink.decode.times import EXPONENT_MAX, DateCodec, InstantCodec, TimeCodec, shifted
+from chsink.decode.values import Number, kinds_of
+
+DIGITS: Final = {"seconds": 0, "millis": 3, "micros": 6, "nanos": 9}
+ARROW: Final = {"seconds": "s", "millis": "ms", "micros": "us", "nanos": "ns"}
+
+
+def with_unit(codec: Codec, unit: str) -> EpochCodec | None:
+    """The codec with numbers of the unit; None where it cannot count it: a date counts days, times all others."""
+    if isinstance(codec, DateCodec):
+        return EpochCodec(codec, unit) if unit == "days" else None
+    return EpochCodec(codec, unit) if isinstance(codec, InstantCodec | TimeCodec) and unit != "days" else None
+
+
+class EpochCodec(Codec):
+    """Another codec, whose numbers count ``unit``.  Whatever is not a number is the other codec's to read."""
+
+    def __init__(self, inner: DateCodec | InstantCodec | TimeCodec, unit: str) -> None:
+        super().__init__(inner.label, inner.wire)
+        self.nullable, self.null_inside = inner.nullable, inner.null_inside
+        self.inner, self.unit = inner, unit
+        self._digits = 0 if isinstance(inner, DateCodec) else inner.precision - DIGITS[unit]
+
+    def exact(self, value: Any) -> Any:
+        """The other codec's value."""
+        if not isinstance(value, Number):
+            return self.inner.exact(value)
+        digits, exponent = split_number(value) or (1, EXPONENT_MAX + 1)
+        return self.inner.from_ticks(shifted(digits, exponent + self._digits, self.label))
+
+    def reader(self, samples: Sequence[Any]) -> Reader | None:
+        """Integers by way of Arrow's type for the unit; text as the other codec reads it."""
+        if kinds_of(samples) != {"int"}:
+            return self.inner.reader(samples) if kinds_of(samples) == {"string"} else None
+        through = pa.date32() if self.unit == "days" else pa.timestamp(ARROW[self.unit], "UTC")
+        other = self.inner.accept(through)
+        if other is None:
+            return None
+
+        def convert(array: Any) -> tuple[Any, Suspects]:
+            counted = array.cast(pa.int32()) if self.unit == "days" else array
+            return other.convert(counted.view(through))
+
+        return Reader(pa.int64(), convert)
+
+    def array(self, values: list[Any]) -> Any:
+        """As the other codec."""
+        return self.inner.array(values)

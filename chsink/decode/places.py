@@ -1,0 +1,141 @@
+"""Where in a record the fields are: by name in one object of it, the envelope, or at a path of their own.
+
+Rules:
+- A path is a list of names from the record down.  Each but the last leads to an object; a null on the way, or a name
+  that is missing, makes the field null; anything else on the way does not fit, and neither does a repeated name.
+- The envelope must be an object.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+import pyarrow as pa
+
+from chsink.decode.values import MisfitError, Pairs, kind_of, members
+
+Path = tuple[str, ...]
+
+
+def shown(path: Path) -> str:
+    """A path as the job file writes it."""
+    return "$" + "".join(f".{name}" if name.isidentifier() else f"['{name}']" for name in path)
+
+
+@dataclass(frozen=True)
+class Places:
+    """``paths`` are those of the fields that are not read by name in the object at ``envelope``."""
+
+    envelope: Path = ()
+    paths: Mapping[str, Path] = field(default_factory=lambda: MappingProxyType({}))
+
+    @property
+    def plain(self) -> bool:
+        """Whether each field is read by its name in the record itself."""
+        return not self.envelope and not self.paths
+
+    def path(self, name: str) -> Path:
+        """Where a field is."""
+        return self.paths.get(name) or (*self.envelope, name)
+
+    def view(self, record: Pairs, known: Collection[str]) -> dict[str, Any]:
+        """The values of a record by the fields' names, of which ``known`` must not be repeated.  Raises MisfitError."""
+        if self.plain:
+            return members(record, known)
+        around = _at(record, self.envelope)
+        if around is None:
+            raise MisfitError(f"no object at {shown(self.envelope)}")
+        if not isinstance(around, Pairs):
+            raise MisfitError(f"{kind_of(around)} at {shown(self.envelope)}, not an object")
+        by_name = [name for name in known if name not in self.paths]
+        found = {name: value for name, value in members(around, by_name).items() if name not in self.paths}
+        return found | {name: _at(record, path) for name, path in self.paths.items()}
+
+
+PLAIN = Places()
+
+
+def _at(record: Pairs, path: Path) -> Any:
+    """The value at a path, None where there is none."""
+    value: Any = record
+    for depth, name in enumerate(path):
+        if value is None:
+            return None
+        if not isinstance(value, Pairs):
+            raise MisfitError(f"{kind_of(value)} at {shown(path[:depth])}, not an object")
+        value = members(value, (name,)).get(name)
+    return value
+
+
+ANY_OBJECT = pa.struct([])
+"""Parses any object, and ignores what is in it."""
+
+
+class Trees:
+    """The Arrow types to parse, each at its path.  Paths that cannot be in one schema go to different ones: of the same
+    place with another type, or one inside the other.
+    """
+
+    def __init__(self) -> None:
+        self._trees: list[Object] = [Object()]
+        self._placed: dict[str, tuple[int, Path]] = {}
+
+    def place(self, name: str, path: Path, kind: Any) -> None:
+        """Parse the type at the path, and know it by ``name``."""
+        taken = (number for number, tree in enumerate(self._trees) if put(tree, path, kind))
+        number = next(taken, len(self._trees))
+        if number == len(self._trees):
+            self._trees.append(Object())
+            put(self._trees[number], path, kind)
+        self._placed[name] = number, path
+
+    def schemas(self) -> list[Any]:
+        """A ``pa.Schema`` for each tree."""
+        return [pa.schema(_struct(tree)) for tree in self._trees]
+
+    def columns(self, tables: list[Any]) -> dict[str, Any]:
+        """The arrays of the placed types by name, from a ``pa.Table`` for each schema."""
+        arrays: list[dict[Path, Any]] = []
+        for tree, table in zip(self._trees, tables, strict=True):
+            arrays.append({})
+            for name, node in tree.items():
+                _collect((name,), node, table.column(name).combine_chunks(), arrays[-1])
+        return {name: arrays[number][path] for name, (number, path) in self._placed.items()}
+
+
+class Object(dict[str, Any]):
+    """An object: the way to what is placed in it, or placed itself."""
+
+
+def put(tree: Object, path: Path, kind: Any) -> bool:
+    """Put the type into the tree; False, without a change, where it does not fit."""
+    way, leaf = (path, None) if kind == ANY_OBJECT else (path[:-1], kind)
+    node: Any = tree
+    for name in way:
+        node = node.get(name, Object())
+        if not isinstance(node, dict):
+            return False
+    if leaf is not None and node.get(path[-1], leaf) != leaf:
+        return False
+    node = tree
+    for name in way:
+        node = node.setdefault(name, Object())
+    if leaf is not None:
+        node[path[-1]] = leaf
+    return True
+
+
+def _struct(tree: Object) -> list[Any]:
+    return [
+        pa.field(name, pa.struct(_struct(node)) if isinstance(node, Object) else node) for name, node in tree.items()
+    ]
+
+
+def _collect(path: Path, node: Any, array: Any, into: dict[Path, Any]) -> None:
+    into[path] = array
+    if isinstance(node, Object):
+        for (name, inner), child in zip(node.items(), array.flatten(), strict=True):
+            _collect((*path, name), inner, child, into)

@@ -1,0 +1,56 @@
+"""The JSON texts of some values of many records, as they were written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+
+from chsink.decode.places import Object, Path, put
+
+_RAW: Final = "raw"
+_MISSING: Final = msgspec.Raw(b"")
+
+
+class RawTexts:
+    """Reads the text at each of these paths."""
+
+    def __init__(self, paths: Sequence[Path]) -> None:
+        self._paths = tuple(paths)
+        self._trees: list[Object] = []
+        for path in paths:
+            if not any(put(tree, path, _RAW) for tree in self._trees):
+                self._trees.append(Object())
+                put(self._trees[-1], path, _RAW)
+        self._decoders = [msgspec.json.Decoder(_struct(tree)) for tree in self._trees]
+
+    def read(self, records: Any) -> list[list[bytes]]:
+        """For each path, the texts of all records, empty where there is none.
+
+        Raises msgspec.DecodeError where something else than an object or null is on the way.
+        """
+        values = records.to_pylist()
+        found: dict[Path, list[bytes]] = {}
+        for tree, decoder in zip(self._trees, self._decoders, strict=True):
+            _collect(tree, (), [decoder.decode(value) for value in values], found)
+        return [found[path] for path in self._paths]
+
+
+def _struct(tree: Object) -> type[msgspec.Struct]:
+    """A struct of the raw JSON of each name (empty where missing), and of structs for objects (None where missing)."""
+    fields: list[tuple[str, Any, Any]] = []
+    for at, node in enumerate(tree.values()):
+        leaf = (msgspec.Raw, _MISSING) if node == _RAW else (_struct(node) | None, None)
+        fields.append((f"f{at}", *leaf))
+    rename = {f"f{at}": name for at, name in enumerate(tree)}
+    return msgspec.defstruct("Raws", fields, rename=rename, gc=False)
+
+
+def _collect(tree: Object, way: Path, rows: list[Any], into: dict[Path, list[bytes]]) -> None:
+    for at, (name, node) in enumerate(tree.items()):
+        column = [None if row is None else getattr(row, f"f{at}") for row in rows]
+        if node == _RAW:
+            into[*way, name] = [b"" if text is None else bytes(text) for text in column]
+        else:
+            _collect(node, (*way, name), column, into)
