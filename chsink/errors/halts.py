@@ -325,7 +325,7 @@ ROWS_PROVE_NOTHING = Entry(
     "{fix}",
 )
 
-# --- CHS-340 to CHS-349: the Iceberg mirror; nothing of it stops the ClickHouse side
+# --- CHS-340 to CHS-350: the Iceberg mirror; nothing of it stops the ClickHouse side
 
 _RESOLVE = (
     "run `chsink mirror resolve {tables}` with --reread to land the records that the table lacks and Kafka still "
@@ -412,6 +412,17 @@ MIRROR_FILES_GONE = Entry(
     "rest, run `chsink mirror resolve {tables} --reread`; then start again",
     runbook="Find the program that deletes orphan files: it must keep files that are younger than the longest time "
     "without a commit. While Kafka holds the records, the mirror writes deleted files again by itself.",
+)
+MIRROR_LOG_SHRANK = Entry(
+    "MIRROR_LOG_SHRANK",
+    "CHS-350",
+    HaltError,
+    "Kafka's log ends before offsets that Iceberg table {tables} already holds ({detail})",
+    "Kafka lost records; to continue with the topic as it is, set mirror.checkpoint to a new folder and run "
+    "`chsink mirror resolve {tables} --skip`; then start again",
+    runbook="First find the cause, for example an unclean leader election. The table then continues at the log's end "
+    "at the time of the command; records that Kafka gave a lost offset before that do not land. To land everything "
+    "that Kafka holds, name an empty table in [[mirror.route]] and run the command with --reread for it.",
 )
 MIRROR_ROWS_UNKNOWN = Entry(
     "MIRROR_ROWS_UNKNOWN",

@@ -197,9 +197,10 @@ class Coordinator:
         if recreated is not None:
             self._commit_rest()
             raise recreated
+        self._check_ends()
 
     def _commit_rest(self) -> None:
-        """Commit what was handed over of topics that were deleted since: nobody can read these records again.
+        """Commit what was handed over of topics that were deleted, or lost records: nobody can read these again.
 
         Raises Unanswered and Stuck if that was not possible: a person who resolves the halt would give them up.
         """
@@ -211,9 +212,26 @@ class Coordinator:
         else:
             raise Unanswered(f"topic {self.names.topic} could not be read to its end")
         self._open = _Round(uuid.uuid4(), self.clock.now_ms(), {}, ends)
-        self._commit_round(whole=False, because="OTHER_TOPIC")
+        self._commit_round(whole=False, because="LAST")
         for name, reasons in self._failures.items():
             raise Stuck(name, len(reasons), reasons[-1])
+
+    def _check_ends(self) -> None:
+        """Halt, after a last commit, if a log ends before what a table holds of it: its offsets will be used again."""
+        held = [(name, tp, link) for name, links in self._links.items() for tp, link in links.items()]
+        known = [(name, tp, link) for name, tp, link in held if tp in self.assigned]
+        ends = self.source.log_ends(sorted({tp for _, tp, _ in known}))
+        shrunk = [(name, tp, link) for name, tp, link in known if ends[tp] < link.until]
+        if not shrunk:
+            return
+        ids = self.source.topic_ids(sorted({tp.topic for _, tp, _ in shrunk}))
+        shrunk = [found for found in shrunk if (ids[found[1].topic] or "") == found[2].topic_id]  # not recreated
+        if shrunk:
+            self._commit_rest()
+            _, tp, link = shrunk[0]
+            tables = " ".join(sorted({name for name, _, _ in shrunk}))
+            detail = f"{tp}: the log ends at {ends[tp]}, the table holds offsets below {link.until}"
+            raise self._halted(tables, CommitHalt.LOG_SHRANK, detail)
 
     def take_up(self) -> None:
         """Settle where topic-partitions start that are new, or that the group has no offset of (any more).
@@ -405,6 +423,7 @@ class Coordinator:
     def _start_round(self, now: int) -> None:
         """Ask, and answer for all topic-partitions: their tasks may be gone by now."""
         self.take_up()
+        self._check_ends()
         commit_id = uuid.uuid4()
         handed_over = self.group.committed(self.assigned)
         ends = self._followed(self.reader.logs())

@@ -18,6 +18,7 @@ HALTS: dict[CommitHalt, Entry] = {
     CommitHalt.CHAIN_MISSING: halts.MIRROR_CHAIN_MISSING,
     CommitHalt.EVENTS_DAMAGED: halts.MIRROR_EVENTS_DAMAGED,
     CommitHalt.FILES_GONE: halts.MIRROR_FILES_GONE,
+    CommitHalt.LOG_SHRANK: halts.MIRROR_LOG_SHRANK,
     CommitHalt.ROLLED_BACK: halts.MIRROR_ROLLED_BACK,
     CommitHalt.SPEC_CHANGED: halts.MIRROR_SPEC_CHANGED,
     CommitHalt.TABLE_GONE: halts.MIRROR_TABLE_GONE,

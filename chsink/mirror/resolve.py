@@ -14,7 +14,7 @@ from typing import Any
 
 from chsink.errors import halts, services
 from chsink.mirror.control import Names
-from chsink.mirror.coordinator import ATTEMPTS, Source, Target
+from chsink.mirror.coordinator import ATTEMPTS, KEY, Source, Target
 from chsink.mirror.events import DamagedEvent, DataWritten, UnitTag, decode
 from chsink.mirror.status import events_since_commit
 from chsink.mirror.tables import DamagedProperty, TableRead
@@ -62,6 +62,8 @@ class Decision:
     logs: Mapping[TopicPartition, Log]
     waiting: Sequence[DataWritten]
     changes: tuple[Change, ...]
+    forget: bool
+    """Whether the events so far are given up (:class:`chsink.statemachine.commit.resolve.Resolved`)."""
 
 
 def decide(names: Names, tables: Mapping[str, Target], source: Source, choice: Choice) -> Decision:
@@ -80,30 +82,45 @@ def decide(names: Names, tables: Mapping[str, Target], source: Source, choice: C
     logs = {tp: Log(ids[tp.topic] or "", starts[tp], ends[tp], committed[tp]) for tp in tps}
     waiting = _waiting(names)
     changes: list[Change] = []
+    forget = False
     for name, target in tables.items():
         read, after = _resolved(name, target, logs, waiting, choice)
+        forget = forget or after.forget
         before = read.view.stored.links if read.view.stored else {}
         changes += [
             Change(name, tp, before.get(tp), after.chain.links[tp], after.group.get(tp, logs[tp].committed))
             for tp in _mine(target, logs)
         ]
-    return Decision(tables, choice, logs, waiting, tuple(changes))
+    return Decision(tables, choice, logs, waiting, tuple(changes), forget)
 
 
 def carry_out(names: Names, decision: Decision) -> None:
     """Store the decision.  Raises as :func:`decide`, and services.MIRROR_COMMITS_FAIL."""
-    with names.sender(names.coordinator_id, names.control_group):
+    with names.sender(names.coordinator_id, names.control_group) as coordinator:
+        passed = _ends(names) if decision.forget else {}
+        if passed:
+            coordinator.send(KEY, [], {TopicPartition(names.topic, number): end for number, end in passed.items()})
         for name, target in decision.tables.items():
-            for tp, offset in _stored(name, target, decision).group.items():
+            for tp, offset in _stored(name, target, decision, passed).group.items():
                 with names.sender(names.worker_id(tp), names.group) as worker:
                     worker.send(str(tp), [], {tp: offset})
 
 
-def _stored(name: str, target: Target, decision: Decision) -> Resolved:
+def _ends(names: Names) -> dict[int, int]:
+    """Of the control topic, by partition."""
+    reader = names.reader()
+    try:
+        return {number: end for number, (_, end) in reader.logs().items()}
+    finally:
+        reader.close()
+
+
+def _stored(name: str, target: Target, decision: Decision, passed: Mapping[int, int]) -> Resolved:
     reason = ""
     for _ in range(ATTEMPTS):
         read, after = _resolved(name, target, decision.logs, decision.waiting, decision.choice)
-        done = target.table.decide(read, after.chain, uuid.uuid4())
+        chain = replace(after.chain, control=passed) if passed else after.chain
+        done = target.table.decide(read, chain, uuid.uuid4())
         if done.outcome is Outcome.APPLIED:
             return after
         reason = done.reason

@@ -3,6 +3,9 @@
 ``REREAD`` keeps what the table is known to hold, and has the rest read again as far as Kafka holds it.  ``SKIP`` goes
 on behind what the table held before, and gives up what it lacks of that.  Neither lands a record twice: the first
 begins where the table's own snapshots end, and is refused where they do not tell; the second behind all that landed.
+
+A log that ends before what a table holds lost records, and will use their offsets again.  Nobody knows where the loss
+began, so ``REREAD`` is refused; ``SKIP`` goes on at the log's end.
 """
 
 from __future__ import annotations
@@ -39,10 +42,13 @@ class Log:
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """The chain to store, and per topic-partition which offset of the group goes with it: of recreated topics only."""
+    """The chain to store, and per topic-partition which offset of the group goes with it: of recreated topics and of
+    logs that lost records.  ``forget``: what waits for a commit was read from a log that lost records since.
+    """
 
     chain: Chain
     group: Mapping[TopicPartition, int]
+    forget: bool = False
 
 
 def held(view: TableView) -> Chain | None:
@@ -71,6 +77,7 @@ def resolved(view: TableView, logs: Mapping[TopicPartition, Log], choice: Choice
     chain = known or _named(Chain(), view.own)
     links, passed = dict(chain.links), dict(view.stored.links) if view.stored else {}
     group: dict[TopicPartition, int] = {}
+    forget = False
     for tp, found in logs.items():
         log = found
         if any(_other(link, log) for link in (links.get(tp), passed.get(tp))):
@@ -78,6 +85,10 @@ def resolved(view: TableView, logs: Mapping[TopicPartition, Log], choice: Choice
             passed.pop(tp, None)
             group[tp] = log.start if choice is Choice.REREAD else log.end
             log = replace(log, committed=None)
+        elif any(link is not None and link.until > log.end for link in (links.get(tp), passed.get(tp))):
+            if choice is Choice.REREAD:
+                return None
+            group[tp], forget = log.end, True
         links[tp] = (
             _reread(links.get(tp), log) if choice is Choice.REREAD else _skipped(links.get(tp), passed.get(tp), log)
         )
@@ -86,7 +97,7 @@ def resolved(view: TableView, logs: Mapping[TopicPartition, Log], choice: Choice
     # one topic has one id: a recreated one may have fewer partitions
     ids = {tp.topic: log.topic_id for tp, log in logs.items()}
     links = {tp: link for tp, link in links.items() if link.topic_id == ids.get(tp.topic, link.topic_id)}
-    return Resolved(replace(chain, links=links), group)
+    return Resolved(replace(chain, links=links), group, forget)
 
 
 def _named(chain: Chain, own: Snapshot | None) -> Chain:
@@ -110,5 +121,5 @@ def _reread(link: Link | None, log: Log) -> Link:
 def _skipped(link: Link | None, passed: Link | None, log: Log) -> Link:
     """Behind what the table held or holds; if it never held a record, behind what was handed over."""
     untils = [known.until for known in (link, passed) if known is not None]
-    at = max(*untils, log.start) if untils else log.end if log.committed is None else log.committed
-    return replace(link or Link("", at, at), topic_id=log.topic_id, until=at)
+    at = min(max(*untils, log.start), log.end) if untils else log.end if log.committed is None else log.committed
+    return Link(log.topic_id, min(link.origin, at) if link else at, at)

@@ -117,3 +117,14 @@ def test_a_group_that_is_set_beyond_the_end_of_the_log_loses_nothing() -> None:
 
     world = quiet(1, happens)
     assert world.over is None and oracle.at_rest(world) == ""
+
+
+def test_a_log_that_lost_records_halts_once_they_are_missed() -> None:
+    """⚑ New records took offsets that the tables held, and never landed."""
+
+    def happens(world: World) -> None:
+        tp = world.kafka.all()[0]
+        world.kafka.shrink(tp, 4, unwatched=False)
+        world.reasons.add("log shrank")
+
+    assert quiet(1, happens).over == "MIRROR_LOG_SHRANK"

@@ -41,6 +41,7 @@ JUSTIFIED = {
     "MIRROR_CHAIN_MISSING": {"table recreated"},
     "MIRROR_TOPIC_RECREATED": {"topic recreated"},
     "MIRROR_RECORDS_GONE": {"records lost"},
+    "MIRROR_LOG_SHRANK": {"log shrank"},
     "MIRROR_FILES_GONE": {"records lost", "topic recreated"},
 }
 """What a halt needs."""

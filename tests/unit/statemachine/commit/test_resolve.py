@@ -119,3 +119,13 @@ def test_brokers_that_begin_to_report_ids() -> None:
     """⚑ It is the same topic, for all one knows."""
     decided = of(view(SECOND, stored=chain(9, 2, 2, "")), Choice.REREAD)
     assert decided.chain.links == {TP: Link("id", 2, 9)} and not decided.group
+
+
+@pytest.mark.parametrize("end", [7, 1])
+def test_a_log_that_lost_records(end: int) -> None:
+    """⚑ Its offsets are used again: nobody knows from which one on, and what waits for a commit was read before."""
+    found = view(SECOND, FIRST, stored=chain(9, 2, 2))
+    assert resolved(found, {TP: replace(LOG, end=end)}, Choice.REREAD) is None
+    decided = of(found, Choice.SKIP, end=end)
+    assert decided.chain.links == {TP: Link("id", min(2, end), end)} and decided.group == {TP: end}
+    assert decided.forget and not of(found, Choice.SKIP, end=9).forget
