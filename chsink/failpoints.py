@@ -26,6 +26,7 @@ NAMES = (
     "task.after_insert",
     "task.after_chunks",
 )
+DEAD_LETTERS = ("task.after_dead_letters", "dead_letters.in_transaction", "dead_letters.after_transaction")
 MIRROR = (
     "worker.before_transaction",
     "worker.in_transaction",
@@ -34,6 +35,7 @@ MIRROR = (
     "coordinator.between_tables",
     "coordinator.after_tables",
 )
+ALL = NAMES + DEAD_LETTERS + MIRROR
 
 
 class FailpointError(RuntimeError):
@@ -51,8 +53,8 @@ def _parse(text: str) -> dict[str, _Trap]:
     traps: dict[str, _Trap] = {}
     for part in filter(None, (p.strip() for p in text.split(","))):
         name, _, rest = part.partition("=")
-        if name not in NAMES + MIRROR:
-            raise ValueError(f"no failpoint {name!r}; there are {', '.join(NAMES + MIRROR)}")
+        if name not in ALL:
+            raise ValueError(f"no failpoint {name!r}; there are {', '.join(ALL)}")
         action, _, at = rest.partition("@")
         verb, _, argument = action.partition(":")
         if verb not in ("kill", "stop", "fail", "sleep"):

@@ -88,7 +88,7 @@ class Sample:
                     _count(self.unknown, name, records, row)
 
     def findings(self, shards: Mapping[int, str], *, skips: bool) -> Iterator[Finding]:
-        """All that was seen.  ``shards`` names them; ``skips`` says that the job would skip bad records."""
+        """All that was seen.  ``shards`` names them; ``skips`` says that bad records do not stop the job."""
         place = {"topic": self.route.topic, "table": self.name}
         if not self.records:
             yield found(Severity.INFO, values.SAMPLE_EMPTY, topic=self.route.topic)
@@ -142,13 +142,13 @@ def sample_findings(services: Services, count: int, progress: Progress) -> Itera
     """
     config = services.config
     shape = Untouched(config.kafka.isolation_level)
-    skips = config.errors.on_bad_value == "skip"
+    skips = config.errors.on_bad_value != "halt"
     with closing(open_sampler(config)) as sampler:
         for route in config.routes:
             target = services.clickhouse.target(route)
             decoder = decoder_of(target.name, target.table.insertable, target.table.timezone, shape, route.format)
             layout = services.clickhouse.layout(route).to_json()
-            sample = Sample(route, target.table, target.name, layout, decoder, config.errors.on_tombstone == "skip")
+            sample = Sample(route, target.table, target.name, layout, decoder, config.errors.on_tombstone != "bad")
             logs = _logs(services, route.topic)
             for done, (tp, log) in enumerate(logs.items()):
                 progress(route.topic, done, len(logs))

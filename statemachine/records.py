@@ -53,7 +53,7 @@ class StateKey:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """What a target table held on one shard at some moment: a count of its ``blocks`` that only grows, and when its
+    """What a table held on one shard at some moment: a count of its ``blocks`` that only grows, and when its
     server was started (its own clock, in s).  The growth tells how many inserts came since.
     """
 
@@ -65,7 +65,8 @@ class Mark:
 class StateRecord:
     """One topic-partition's state.
 
-    ``before_at`` is the driver's clock in ms when BEFORE was written, ``marks`` what the target held then, per shard.
+    ``before_at`` is the driver's clock in ms when BEFORE was written, ``marks`` what the target held then, per shard
+    (and behind them what the table of dead letters held, if there is one).
     With ``probe``, no driver or task trusts the deduplication tokens of a range in doubt any more: its pieces are
     probed for.  ``attempt`` is unique per write: a write names the attempt it replaces.  ``nonce`` is the attempt that
     announced the incarnation's first range, or the last one with which a person asked for new tokens: it is in every
@@ -74,7 +75,8 @@ class StateRecord:
     ``older_end`` is the end of all that earlier incarnations announced: rows of these offsets may be theirs.  ``late``
     says that the sink ran before the partition was there, so that nothing of it was ever passed over.  ``expired`` is a
     person's word on a range in doubt: what Kafka no longer holds of it is given up, the rest lands.  ``skipped`` counts
-    the records of this incarnation that were left out because they did not fit; nothing is decided by it.
+    the records of this incarnation that were left out because they did not fit, ``dead_letters`` those that were kept
+    as dead letters; nothing is decided by either.
     """
 
     phase: Phase
@@ -97,12 +99,14 @@ class StateRecord:
     late: bool = False
     expired: bool = False
     skipped: int = 0
+    dead_letters: int = 0
 
     def __post_init__(self) -> None:
         assert 0 <= self.first <= self.start <= self.end, self
         assert self.phase is not Phase.EMPTY or self.start == self.end, self
         assert self.phase is Phase.EMPTY or self.start < self.end, self
-        assert self.chunk_offsets >= 1 and self.epoch >= 0 and self.attempt and self.skipped >= 0, self
+        assert self.chunk_offsets >= 1 and self.epoch >= 0 and self.attempt, self
+        assert self.skipped >= 0 and self.dead_letters >= 0, self
         assert len(self.gaps) <= MAX_GAPS, self
         assert self.in_doubt or not (self.probe or self.expired), self
 

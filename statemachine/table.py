@@ -115,8 +115,28 @@ class Situation:
 
     @property
     def changed(self) -> str:
-        """The parts in which the present pipeline differs from the recorded one."""
-        return ", ".join(changed_parts(self.r.pipeline, self.facts.pipeline))
+        """The parts in which the present pipeline differs from the recorded one, if it must not."""
+        return ", ".join(forbidden_changes(self.r.pipeline, self.facts.pipeline))
+
+
+DEAD_LETTERS = "dead_letters"
+"""The part of a fingerprint that says where dead letters go; it has none where there are none."""
+
+
+def gains_dead_letters(recorded: str, now: str) -> bool:
+    """Whether there are dead letters now and were none: then no sender of the range in doubt delivered any."""
+    return has_dead_letters(now) and not has_dead_letters(recorded)
+
+
+def has_dead_letters(pipeline: str) -> bool:
+    """Whether records become dead letters under this fingerprint."""
+    return any(part.startswith(f"{DEAD_LETTERS}=") for part in pipeline.split(","))
+
+
+def forbidden_changes(recorded: str, now: str) -> list[str]:
+    """The parts that differ and must not, while a range is in doubt."""
+    gained = gains_dead_letters(recorded, now)
+    return [name for name in changed_parts(recorded, now) if not (gained and name == DEAD_LETTERS)]
 
 
 def changed_parts(recorded: str, now: str) -> list[str]:
@@ -206,7 +226,7 @@ class Action:
 
 _CHANGED = Refusal(
     "the pipeline is not the recorded one",
-    lambda x: x.r.pipeline != x.facts.pipeline,  # only the same insert is deduplicated
+    lambda x: bool(x.changed),  # only the same insert is deduplicated
     Stop(
         Halt.PIPELINE_CHANGED,
         "the range {x.r.range} is in doubt, and changed since: {x.changed}; now {x.facts.pipeline}",

@@ -28,6 +28,15 @@ def topic_head(sink: str, topic: str) -> str:
 
 def piece_token(key: StateKey, record: StateRecord, chunk_index: int, shard: int) -> str:
     """The token of one piece: a readable head, and a digest that is the name."""
+    return _token(key, record, chunk_index, shard)
+
+
+def letters_token(key: StateKey, record: StateRecord, chunk_index: int) -> str:
+    """The token of a chunk's dead letters."""
+    return _token(key, record, chunk_index, "dead-letters")
+
+
+def _token(key: StateKey, record: StateRecord, chunk_index: int, place: int | str) -> str:
     name = [
         TOKEN_VERSION,
         key.sink,
@@ -40,7 +49,7 @@ def piece_token(key: StateKey, record: StateRecord, chunk_index: int, shard: int
         record.chunk_offsets,
         record.layout,
         chunk_index,
-        shard,
+        place,
     ]
     digest = hashlib.sha256(json.dumps(name).encode()).hexdigest()[:32]
-    return f"{token_head(key, record)}{chunk_index}:{shard}:{digest}"
+    return f"{token_head(key, record)}{chunk_index}:{place}:{digest}"

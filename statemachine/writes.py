@@ -73,19 +73,23 @@ def before(
         older_end=record.known_end if recreated else record.older_end,
         late=record.late,
         skipped=0 if fresh else record.skipped,
+        dead_letters=0 if fresh else record.dead_letters,
     )
 
 
-def after(record: StateRecord, *, epoch: int, attempt: str, log_start: int = 0, skipped: int = 0) -> StateRecord:
-    """All of the announced range landed, but for ``skipped`` records that did not fit.  With ``expired``, what lies
-    below ``log_start`` is recorded as a gap.
+def after(
+    record: StateRecord, *, epoch: int, attempt: str, log_start: int = 0, skipped: int = 0, dead_letters: int = 0
+) -> StateRecord:
+    """All of the announced range landed, but for records that did not fit: ``skipped`` and ``dead_letters``.  With
+    ``expired``, what lies below ``log_start`` is recorded as a gap.
     """
     assert record.in_doubt and record.epoch <= epoch, record
     first, gaps = record.first, record.gaps
     if record.expired and log_start > record.start:
         first, gaps = _bounded(first, (*gaps, OffsetRange(record.start, min(log_start, record.end))))
     settled = replace(record, phase=Phase.AFTER, probe=False, expired=False, first=first, gaps=gaps)
-    return replace(settled, epoch=epoch, attempt=attempt, skipped=record.skipped + skipped)
+    skipped, dead_letters = record.skipped + skipped, record.dead_letters + dead_letters
+    return replace(settled, epoch=epoch, attempt=attempt, skipped=skipped, dead_letters=dead_letters)
 
 
 def renew(record: StateRecord, *, before_at: int, marks: tuple[Mark, ...], epoch: int, attempt: str) -> StateRecord:
@@ -95,6 +99,17 @@ def renew(record: StateRecord, *, before_at: int, marks: tuple[Mark, ...], epoch
     assert record.in_doubt, record
     assert record.before_at <= before_at and record.epoch <= epoch, record
     return replace(record, before_at=before_at, marks=marks, probe=True, epoch=epoch, attempt=attempt)
+
+
+def with_dead_letters(
+    record: StateRecord, *, pipeline: str, mark: Mark | None, epoch: int, attempt: str
+) -> StateRecord:
+    """Records of a range in doubt may become dead letters from now on; no older sender of the range delivered any.
+    ``mark`` is what their table holds now, None where they go elsewhere.
+    """
+    assert record.in_doubt and record.epoch <= epoch, record
+    marks = record.marks if mark is None else (*record.marks, mark)
+    return replace(record, pipeline=pipeline, marks=marks, epoch=epoch, attempt=attempt)
 
 
 def adopt(record: StateRecord, *, epoch: int, attempt: str) -> StateRecord:

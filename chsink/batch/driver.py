@@ -19,12 +19,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from chsink import failpoints
 from chsink.batch.confirm import confirm
 from chsink.batch.halts import Halts, asking_target
 from chsink.batch.ledger import Ledger
-from chsink.batch.model import Ack, Assignment, PlannedBatch, skipped_by
+from chsink.batch.model import Ack, Assignment, PlannedBatch, without_row
 from chsink.batch.recheck import check_readable, check_same_topics, check_still_held
 from chsink.batch.roles import ExactReads, Looked, Observer, PieceRunner, Window
 from chsink.batch.rounds import Pace
@@ -33,7 +34,7 @@ from chsink.ports import Clock, KafkaCluster
 from chsink.statemachine import rounds, writes
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from chsink.statemachine.records import Mark, StateKey, StateRecord
-from chsink.statemachine.table import Facts, Policy, Step, StepKind, Worklist, decide, settle
+from chsink.statemachine.table import Facts, Policy, Step, StepKind, Worklist, decide, gains_dead_letters, settle
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,7 +275,7 @@ class Driver:
         check_same_topics(self.kafka, landed)
         if source.exact:
             starts = check_still_held(self.kafka, landed)
-        left_out = skipped_by(acks)
+        left_out = without_row(acks)
         failpoints.reach("driver.before_after" if fresh else "driver.after_settle_inserts")
         with self.observer.phase("after"):
             attempt, epoch = self.ledger.attempt(), self.ledger.epoch
@@ -286,6 +287,7 @@ class Driver:
         """Announce ranges in doubt again, before anything is sent, if they must be probed.  Returns those that may be
         sent; the others halt, before anybody is waited for.
         """
+        self._gain_dead_letters(keys)
         probed = []
         looked: Looked = {}
         for key in keys:
@@ -312,6 +314,20 @@ class Driver:
             self.ledger.write(changes)
         return keys
 
+    def _gain_dead_letters(self, keys: Iterable[StateKey]) -> None:
+        """Announce ranges again of which records may become dead letters only now, before any does."""
+        changes = {}
+        for key in keys:
+            record = self.ledger.records[key]
+            pipeline = self._pipeline(key, record)
+            if gains_dead_letters(record.pipeline, pipeline):
+                with asking_target():
+                    mark = self.window.letters_mark()
+                changes[key] = partial(writes.with_dead_letters, record, pipeline=pipeline, mark=mark)
+        if changes:
+            attempt, epoch = self.ledger.attempt(), self.ledger.epoch
+            self.ledger.write({key: make(epoch=epoch, attempt=attempt) for key, make in changes.items()})
+
     def _without_foreign(self, keys: Iterable[StateKey], halted: Halts) -> list[StateKey]:
         """Halt those (CHS-318) where a probe could count rows that are not the range's own; return the others."""
         for key in keys:
@@ -328,12 +344,13 @@ class Driver:
         self,
         key: StateKey,
         starts: Mapping[TopicPartition, int],
-        left_out: Mapping[TopicPartition, int],
+        left_out: Mapping[TopicPartition, tuple[int, int]],
         epoch: int,
         attempt: str,
     ) -> StateRecord:
-        start, skipped = starts.get(key.topic_partition, 0), left_out.get(key.topic_partition, 0)
-        return writes.after(self.ledger.records[key], epoch=epoch, attempt=attempt, log_start=start, skipped=skipped)
+        start, (skipped, dead) = starts.get(key.topic_partition, 0), left_out.get(key.topic_partition, (0, 0))
+        record = self.ledger.records[key]
+        return writes.after(record, epoch=epoch, attempt=attempt, log_start=start, skipped=skipped, dead_letters=dead)
 
     def _assign(self, key: StateKey, log_start: int) -> Assignment:
         record = self.ledger.records[key]

@@ -75,6 +75,7 @@ class ChunkAck:
     """What became of one chunk's offsets ``[start, end)``.
 
     ``skipped`` counts records without a row; ``first_skipped`` says which was the first of them, and why.
+    ``dead_letters`` and ``first_dead_letter`` say the same of those that were kept as dead letters.
     ``unproven`` names the views of which it is not known whether they received rows that the table already had.
     """
 
@@ -88,6 +89,8 @@ class ChunkAck:
     retries: int = 0
     first_skipped: str = ""
     unproven: tuple[str, ...] = ()
+    dead_letters: int = 0
+    first_dead_letter: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,13 +130,17 @@ class Ack:
         return Ack(**document, chunks=chunks, error=None if error is None else (error[0], error[1]))
 
 
-def skipped_by(acks: Iterable[Ack]) -> dict[TopicPartition, int]:
-    """The records without a row, by topic-partition."""
-    return {ack.topic_partition: sum(c.skipped for c in ack.chunks) for ack in acks if ack.topic_partition}
+def without_row(acks: Iterable[Ack]) -> dict[TopicPartition, tuple[int, int]]:
+    """How many records were skipped, and how many were kept as dead letters, by topic-partition."""
+    return {
+        ack.topic_partition: (sum(c.skipped for c in ack.chunks), sum(c.dead_letters for c in ack.chunks))
+        for ack in acks
+        if ack.topic_partition
+    }
 
 
 def total(acks: Sequence[Ack]) -> ChunkAck:
     """The acks' sums, in the shape of one chunk (start and end are meaningless)."""
     chunks = [c for a in acks for c in a.chunks]
-    names = ("records", "rows", "skipped", "bytes", "inserts", "retries")
+    names = ("records", "rows", "skipped", "bytes", "inserts", "retries", "dead_letters")
     return ChunkAck(0, 0, **{n: sum(getattr(c, n) for c in chunks) for n in names})

@@ -101,7 +101,12 @@ class Window(Protocol):
         """What the table allows one round.  PreflightError if it does not deduplicate, or forgets within one insert."""
 
     def marks(self, table: str, layout: str | None = None) -> tuple[Mark, ...]:
-        """What the table holds now, on each shard of a layout (by fingerprint, None for the present one)."""
+        """What the table holds now, on each shard of a layout (by fingerprint, None for the present one), and what the
+        table of dead letters holds, where there is one.
+        """
+
+    def letters_mark(self) -> Mark | None:
+        """What the table of dead letters holds now, None where they go elsewhere."""
 
     def must_probe(self, key: StateKey, record: StateRecord, looked: Looked | None = None) -> bool:
         """Whether tokens of this range in doubt may have left the window, so that its pieces must be probed by offset.

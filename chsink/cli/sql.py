@@ -10,6 +10,7 @@ import typer
 
 from chsink.cli.options import DEFAULT_CONFIG, ConfigOption, SetOption, load_config
 from chsink.cli.output import Commands, JsonOption, print_json
+from chsink.errors import job_file
 
 sql = typer.Typer(
     name="sql",
@@ -70,3 +71,26 @@ def distributed(  # noqa: PLR0917 - options of a command
     typer.echo(f"-- Run this on each server that you query:\n{tables}\n")
     typer.echo(f"-- The cluster, as config.d/{cluster}.xml of these servers (--xml prints only this):")
     typer.echo("\n".join(f"-- {line}" for line in definition.splitlines()))
+
+
+@sql.command("dead-letters")
+def dead_letters(
+    config: ConfigOption = DEFAULT_CONFIG, assignments: SetOption = None, as_json: JsonOption = False
+) -> None:
+    """Print the statement that creates the table of dead letters (dead_letters.table), to run on the first endpoint.
+
+    \b
+    chsink sql dead-letters -c job.toml
+    chsink sql dead-letters -c job.toml --set dead_letters.table=bad_records
+    """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
+    from chsink.dlq.letters import create_table
+
+    loaded = load_config(config, assignments)
+    name = loaded.dead_letters_table
+    if name is None:
+        raise job_file.NO_DEAD_LETTERS_TABLE()
+    statement = create_table(str(name))
+    if as_json:
+        print_json({"sql": statement})
+    else:
+        typer.echo(f"-- Run this on {loaded.clickhouse.endpoints[0].url}:\n{statement}")

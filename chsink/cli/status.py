@@ -27,7 +27,7 @@ Log = tuple[int, int]
 @dataclass(frozen=True, slots=True)
 class PartitionStatus:
     """One topic-partition.  ``age_s``: since BEFORE was written; ``lag`` counts offsets, None when unknown; ``skipped``
-    counts the records of this incarnation without a row.
+    and ``dead_letters`` count the records of this incarnation without a row.
     """
 
     topic: str
@@ -39,6 +39,7 @@ class PartitionStatus:
     age_s: float | None
     lag: int | None
     skipped: int
+    dead_letters: int
     epoch: int
     incarnation: int
 
@@ -58,7 +59,8 @@ def status(
     The lag of a partition that has never landed a record is everything that Kafka holds of it. The lag is unknown ("-")
     if Kafka does not answer or no longer has the partition, and before a first start at "latest".
     `skipped` counts the records that were left out because they did not fit their table (errors.on_bad_value,
-    errors.on_tombstone), since the topic was first read, reset, recovered or recreated.
+    errors.on_tombstone), `dead_letters` those that were kept as dead letters, since the topic was first read, reset,
+    recovered or recreated.
     """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
     found = read_status(load_config(config, assignments))
     if found["lag_unknown"]:
@@ -98,6 +100,7 @@ def read_status(config: Config) -> dict[str, Any]:
             round(now - record.before_at / 1000, 1) if record.before_at else None,
             _lag(record, logs.get(key.topic_partition), config.kafka.starting_offsets),
             record.skipped,
+            record.dead_letters,
             record.epoch,
             record.incarnation,
         )
@@ -114,6 +117,7 @@ def read_status(config: Config) -> dict[str, Any]:
         "lag": None if lag_unknown else sum(p.lag or 0 for p in partitions) + _unrecorded(logs, records, config),
         "lag_unknown": lag_unknown,
         "skipped": sum(p.skipped for p in partitions),
+        "dead_letters": sum(p.dead_letters for p in partitions),
     }
 
 

@@ -74,7 +74,18 @@ class Cluster:
 
     def refresh(self) -> None:
         """Forget the descriptions: the tables may have been altered."""
-        vars(self).pop("targets", None)
+        for name in ("targets", "letters"):
+            vars(self).pop(name, None)
+
+    @cached_property
+    def letters(self) -> ShardTable | None:
+        """The table of dead letters as the first endpoint described it, None where no record becomes one there."""
+        name = self.config.dead_letters_table
+        if name is None or not self.config.keeps_dead_letters:
+            return None
+        with asking_target():
+            table = read_table(self.clients[0], name.database, name.table)
+        return ShardTable(self.clients[0], table, self.config.clickhouse.endpoints[0].urls)
 
     def target(self, route: Route) -> RoutedTable:
         """The route's table, as each shard describes it now."""
@@ -133,9 +144,15 @@ class Cluster:
         def retried(client: Queries) -> Queries:
             return RetryingQueries(client, self.clock, self.config.clickhouse.retry_for_s)
 
-        insert_s = math.ceil(self.config.clickhouse.insert_timeout_s)
-        accepted = self.config.errors.on_existing_rows == "accept"
-        return DedupWindow(shards, self.clock, self.config.in_doubt.margin_s, insert_s, foreign_accepted=accepted)
+        letters = self.letters
+        return DedupWindow(
+            shards,
+            self.clock,
+            self.config.in_doubt.margin_s,
+            math.ceil(self.config.clickhouse.insert_timeout_s),
+            foreign_accepted=self.config.errors.on_existing_rows == "accept",
+            letters=None if letters is None else replace(letters, client=retried(letters.client)),
+        )
 
     def insert_settings(self) -> dict[str, str | int]:
         """The configured settings of an insert, and those that every shard's server knows and that must be pinned."""

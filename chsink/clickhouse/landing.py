@@ -18,8 +18,13 @@ from chsink.batch.reader import ReadPlan, Span
 from chsink.batch.recheck import check_logs
 from chsink.batch.roles import Landing, Observer, TaskBody
 from chsink.clickhouse.cluster import Cluster
+from chsink.clickhouse.dead_letters import LettersTable
 from chsink.clickhouse.pieces import PieceTask
 from chsink.clickhouse.window import DedupWindow
+from chsink.config import Errors
+from chsink.dlq.fates import Fate, Fates, tolerance
+from chsink.dlq.letters import RECORD_FIELDS
+from chsink.errors import preflight
 from chsink.formats.pipeline import fingerprint
 from chsink.formats.registry import decoder_of
 from chsink.notation.metadata_columns import METADATA_COLUMNS, SHARD_TYPES
@@ -57,13 +62,14 @@ def assemble(
 ) -> tuple[Driver, PieceTasks]:
     """A driver that owns nothing yet, and its tasks."""
     config = cluster.config
+    check_stream(cluster, stream)
     ledger = new_ledger(cluster, store, driver_name())
     window = cluster.window(lambda name: ledger.owner.layout(name))  # noqa: PLW0108 - there is no owner yet
     decoders = {topic: decoder(cluster, topic, stream) for topic in cluster.targets}
 
     def pipeline_of(topic: str, layout: str) -> str:
         shards = window.shards(cluster.targets[topic].name, layout)
-        return fingerprint(decoders[topic], stream, [s.table.identity for s in shards])
+        return fingerprint(decoders[topic], stream, [s.table.identity for s in shards], letters_identity(cluster))
 
     destinations = {}
     for route in config.routes:
@@ -93,11 +99,14 @@ class PieceTasks:
 
     @cached_property
     def fields(self) -> tuple[str, ...]:
-        """What the decoders of all topics read, together, and what layouts hash of the record itself."""
+        """What the decoders of all topics read, together, what layouts hash of the record itself, and what dead letters
+        hold.
+        """
         decoded = [f for d in self.decoders.values() for f in d.record_fields]
         hashed = {k for text in self.layouts().values() for k in Layout.from_json(text).hashed}
         keys = [METADATA_COLUMNS[k].source for k in SHARD_TYPES if k in hashed]
-        return tuple(dict.fromkeys((*IDENTITY_FIELDS, *decoded, *keys)))
+        kept = RECORD_FIELDS if self.cluster.config.keeps_dead_letters else ()
+        return tuple(dict.fromkeys((*IDENTITY_FIELDS, *decoded, *keys, *kept)))
 
     @cached_property
     def _insert_settings(self) -> dict[str, str | int]:
@@ -105,7 +114,7 @@ class PieceTasks:
 
     def body(self, assignments: Sequence[Assignment], planned: Mapping[TopicPartition, OffsetRange]) -> TaskBody:
         """See :class:`chsink.batch.roles.Tasks`."""
-        ch, errors = self.cluster.config.clickhouse, self.cluster.config.errors
+        ch, errors, letters = self.cluster.config.clickhouse, self.cluster.config.errors, self.cluster.letters
         spans = {a.topic_partition: Span(a.range, a.record.chunk_offsets) for a in assignments}
         return PieceTask(
             ReadPlan(dict(planned), spans, ch.max_chunk_bytes),
@@ -119,9 +128,22 @@ class PieceTasks:
             self.kafka,
             self._insert_settings,
             ch.retry_for_s,
-            errors.on_bad_value == "halt",
-            errors.on_tombstone == "skip",
+            fates_of(errors),
+            None if letters is None else LettersTable(letters.replicas, letters.table),
         )
+
+
+def fates_of(errors: Errors) -> Fates:
+    """What the job file says about records without a row."""
+    tombstone = None if errors.on_tombstone == "bad" else Fate(errors.on_tombstone)
+    return Fates(Fate(errors.on_bad_value), tombstone, tolerance(errors.tolerance))
+
+
+def check_stream(cluster: Cluster, stream: StreamShape) -> None:
+    """PreflightError CHS-271 where dead letters need a column that the stream does not have."""
+    missing = [name for name in RECORD_FIELDS if name not in stream.columns]
+    if cluster.config.keeps_dead_letters and missing:
+        raise preflight.DEAD_LETTERS_FIELDS(columns=", ".join(missing))
 
 
 def decoder(cluster: Cluster, topic: str, stream: StreamShape) -> Decoder:
@@ -135,7 +157,12 @@ def decoder(cluster: Cluster, topic: str, stream: StreamShape) -> Decoder:
 def present_fingerprint(cluster: Cluster, topic: str, stream: StreamShape) -> str:
     """What an insert of the topic would carry now, under the present shard layout."""
     identities = [s.table.identity for s in cluster.targets[topic].shards]
-    return fingerprint(decoder(cluster, topic, stream), stream, identities)
+    return fingerprint(decoder(cluster, topic, stream), stream, identities, letters_identity(cluster))
+
+
+def letters_identity(cluster: Cluster) -> str:
+    """The identity of where dead letters go, "" where there are none."""
+    return "" if cluster.letters is None else cluster.letters.table.identity
 
 
 def new_ledger(cluster: Cluster, store: StateStore, driver: str) -> Ledger:

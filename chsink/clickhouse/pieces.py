@@ -7,7 +7,7 @@ the *recorded* one, so that a range is cut in the same way however often it is s
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 import pyarrow as pa
@@ -19,15 +19,18 @@ from chsink.batch.reader import Chunk, ReadPlan
 from chsink.batch.recheck import check_same_topics
 from chsink.batch.task import run_task
 from chsink.clickhouse.client import Connection, cached_client
-from chsink.clickhouse.probe import Presence, presence
+from chsink.clickhouse.dead_letters import LettersTable, TableLetters
+from chsink.clickhouse.probe import Presence, only_of, presence
 from chsink.clickhouse.shards import InsertShard
 from chsink.clickhouse.table import TargetTable
 from chsink.clickhouse.writer import ShardWriter
 from chsink.clock import SystemClock
 from chsink.decode import INSERT_SETTINGS
+from chsink.dlq.fates import Fates, Rejected
+from chsink.dlq.letters import DeadLetters, letters_of
 from chsink.errors import ChsinkError, halts, values
 from chsink.notation.metadata_columns import METADATA_COLUMNS, SHARD_TYPES
-from chsink.ports import BadValue, BlockWriter, Decoded, Decoder, TopicIds
+from chsink.ports import BadValue, BlockWriter, Decoded, Decoder, InsertResult, TopicIds
 from chsink.sharding import NO_SHARD, Layout, Sharder, split
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from chsink.statemachine.tokens import piece_token
@@ -54,9 +57,8 @@ class PieceLander:
     """:data:`chsink.batch.task.LandChunk` for ClickHouse.
 
     ``prepare`` turns a chunk's records into pieces for the assignment, ``writer_for`` gives the writer to the shards of
-    its recorded layout.  A rejected record stops the chunk if ``halt_on_bad_value``, unless it is a tombstone and
-    ``skip_tombstones``; otherwise it counts as skipped.  Neither option changes the rows that a chunk inserts: they are
-    not in the fingerprint and may change while a range is in doubt.
+    its recorded layout.  ``fates`` decide about rejected records; where some become dead letters, ``letters_for`` gives
+    where these go.  They are delivered before the chunk's pieces.  None of this changes the rows that a chunk inserts.
 
     ``kafka`` is asked for the topic's id after a chunk was read and before any of it is sent: records of a topic that
     was recreated meanwhile never land under the range of the old one.
@@ -66,52 +68,76 @@ class PieceLander:
     prepare: Callable[[pa.RecordBatch, Assignment], Prepared]
     writer_for: Callable[[Assignment], BlockWriter]
     kafka: TopicIds
-    halt_on_bad_value: bool
-    skip_tombstones: bool = False
+    fates: Fates = field(default_factory=Fates)
+    letters_for: Callable[[Assignment, BlockWriter], DeadLetters] | None = None
 
     def __call__(self, chunk: Chunk) -> ChunkAck:
-        """Insert the chunk's pieces, each under its token."""
+        """Deliver the chunk's dead letters, then insert its pieces, each under its token."""
         offsets, tp = chunk.offsets, chunk.topic_partition
         if not chunk.parts:
             return ChunkAck(offsets.start, offsets.end)
         assignment = self.assignments[tp]
         records = chunk.take()
         prepared = self.prepare(records, assignment)
-        first_rejected = _first(tp, records, prepared.rejected)
-        bad = [b for b in prepared.rejected if not (self.skip_tombstones and b.tombstone)]
-        if bad and self.halt_on_bad_value:
-            raise _bad_value(tp, _first(tp, records, bad), len(bad))
-        rows = size = retries = inserts = 0
-        unproven: set[str] = set()
+        rejected = self.fates.sort(prepared.rejected)
+        self._check_tolerated(tp, offsets, records, prepared, rejected)
         writer = self.writer_for(assignment)
         if assignment.record.topic_id is not None:
             check_same_topics(self.kafka, {assignment.key: assignment.record})
         failpoints.reach("task.before_insert")
-        for piece in prepared.pieces:
-            if assignment.record.probe and _already_there(piece, offsets, assignment, writer):
-                unproven.update(_views(piece, writer))
-                continue
-            token = piece_token(assignment.key, assignment.record, chunk.index, piece.shard)
-            result = writer.insert(piece.shard, assignment.key.table, piece.batch, token, assignment.deadline_ms)
-            rows, size, retries, inserts = (
-                rows + result.rows,
-                size + result.bytes,
-                retries + result.retries,
-                inserts + 1,
-            )
+        if rejected.dead:
+            assert self.letters_for is not None, "fates with dead letters come with a place for them"
+            letters = letters_of(records, rejected.dead, assignment)
+            self.letters_for(assignment, writer).deliver(assignment, chunk.index, offsets, letters)
+            failpoints.reach("task.after_dead_letters")
+        sent, unproven = _insert(chunk.index, offsets, prepared.pieces, assignment, writer)
         failpoints.reach("task.after_insert")
         return ChunkAck(
             offsets.start,
             offsets.end,
             records.num_rows,
-            rows,
-            len(prepared.rejected),
-            size,
-            inserts,
-            retries,
-            first_rejected,
+            sum(result.rows for result in sent),
+            len(rejected.skipped),
+            sum(result.bytes for result in sent),
+            len(sent),
+            sum(result.retries for result in sent),
+            _first(tp, records, rejected.skipped),
             tuple(sorted(unproven)),
+            len(rejected.dead),
+            _first(tp, records, rejected.dead),
         )
+
+    def _check_tolerated(
+        self, tp: TopicPartition, offsets: OffsetRange, records: pa.RecordBatch, prepared: Prepared, rejected: Rejected
+    ) -> None:
+        """BadValueError where records halt the job by themselves, or by their number."""
+        if rejected.halting:
+            raise _bad_value(tp, _first(tp, records, rejected.halting), len(rejected.halting))
+        limit = self.fates.tolerance
+        if limit is not None and not limit.allows(rejected.bad, records.num_rows):
+            raise values.TOO_MANY_BAD(
+                tp=tp,
+                offsets=offsets,
+                bad=rejected.bad,
+                records=records.num_rows,
+                tolerance=limit,
+                first=_first(tp, records, prepared.rejected),
+            )
+
+
+def _insert(
+    chunk: int, offsets: OffsetRange, pieces: Sequence[Piece], assignment: Assignment, writer: BlockWriter
+) -> tuple[list[InsertResult], set[str]]:
+    """Insert the pieces that are not there; also the views that may lack rows of those that are."""
+    sent: list[InsertResult] = []
+    unproven: set[str] = set()
+    for piece in pieces:
+        if assignment.record.probe and _already_there(piece, offsets, assignment, writer):
+            unproven.update(_views(piece, writer))
+            continue
+        token = piece_token(assignment.key, assignment.record, chunk, piece.shard)
+        sent.append(writer.insert(piece.shard, assignment.key.table, piece.batch, token, assignment.deadline_ms))
+    return sent, unproven
 
 
 def _already_there(piece: Piece, offsets: OffsetRange, assignment: Assignment, writer: BlockWriter) -> bool:
@@ -202,7 +228,8 @@ class PieceTask:
     """One task of a ClickHouse landing: :data:`chsink.batch.roles.TaskBody`.  All of it is small, and pickled.
 
     ``tables`` holds the target on each shard of an assignment's layout; ``access`` gives connection settings
-    (credentials, TLS, timeouts) to which a shard's URLs are added; ``kafka`` is picklable.
+    (credentials, TLS, timeouts) to which a shard's URLs are added; ``kafka`` is picklable.  With ``letters``, the
+    records' marks hold one more: of the table of dead letters.
     """
 
     plan: ReadPlan
@@ -213,8 +240,8 @@ class PieceTask:
     kafka: TopicIds
     insert_settings: Mapping[str, str | int]
     retry_for_s: float
-    halt_on_bad_value: bool
-    skip_tombstones: bool
+    fates: Fates
+    letters: LettersTable | None = None
 
     def __call__(self, task: int, batches: Iterable[pa.RecordBatch]) -> Ack:
         """Land what the task holds."""
@@ -223,8 +250,8 @@ class PieceTask:
             self._prepare,
             self._writer_for,
             self.kafka,
-            self.halt_on_bad_value,
-            self.skip_tombstones,
+            self.fates,
+            self._letters_for,
         )
         return run_task(task, batches, self.plan, land)
 
@@ -239,6 +266,13 @@ class PieceTask:
 
     def _shards(self, assignment: Assignment) -> Iterator[InsertShard]:
         listed = Layout.from_json(assignment.layout).shards
-        tables = self.tables[assignment.key.topic_partition]
-        for shard, table, mark in zip(listed, tables, assignment.record.marks, strict=True):
+        tables, marks = self.tables[assignment.key.topic_partition], assignment.record.marks
+        for shard, table, mark in zip(listed, tables, marks[: len(listed)], strict=True):
             yield InsertShard(cached_client(replace(self.access, urls=shard.replicas)), table, mark)
+        if self.letters is not None:
+            client = cached_client(replace(self.access, urls=self.letters.urls))
+            yield InsertShard(client, self.letters.table, marks[len(listed)], only_of(assignment.key))
+
+    def _letters_for(self, assignment: Assignment, writer: BlockWriter) -> DeadLetters:
+        """The table of dead letters lies behind the shards."""
+        return TableLetters(writer, len(self.tables[assignment.key.topic_partition]))

@@ -19,9 +19,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from chsink.clickhouse.table import THE_TABLE, TargetTable
-from chsink.notation.sql import quote_table
+from chsink.notation.sql import quote_string, quote_table
 from chsink.ports import Queries
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
+from chsink.statemachine.records import StateKey
 
 OFFSET = "_kafka_offset"
 _ROWS = (
@@ -53,16 +54,27 @@ def presence(piece: pa.RecordBatch, there: Mapping[int, int]) -> Presence:
     return Presence.COMPLETE if complete else Presence.PARTIAL
 
 
-def count_rows(client: Queries, table: str, partition: TopicPartition, offsets: OffsetRange) -> int:
-    """Rows of these offsets."""
-    sql = f"SELECT count() FROM {quote_table(table)} {_ROWS} {_WHOLE}"
+def count_rows(client: Queries, table: str, partition: TopicPartition, offsets: OffsetRange, only: str = "") -> int:
+    """Rows of these offsets; ``only`` is a further condition, ``AND …``."""
+    sql = f"SELECT count() FROM {quote_table(table)} {_where(only)} {_WHOLE}"
     return int(client.query(sql, _parameters(partition, offsets))[0][0])
 
 
-def rows_by_offset(client: Queries, table: str, partition: TopicPartition, offsets: OffsetRange) -> dict[int, int]:
-    """Rows of each of these offsets that has any."""
-    sql = f"SELECT _kafka_offset, count() FROM {quote_table(table)} {_ROWS} GROUP BY _kafka_offset {_WHOLE}"
+def rows_by_offset(
+    client: Queries, table: str, partition: TopicPartition, offsets: OffsetRange, only: str = ""
+) -> dict[int, int]:
+    """Rows of each of these offsets that has any; ``only`` is a further condition, ``AND …``."""
+    sql = f"SELECT _kafka_offset, count() FROM {quote_table(table)} {_where(only)} GROUP BY _kafka_offset {_WHOLE}"
     return {int(offset): int(rows) for offset, rows in client.query(sql, _parameters(partition, offsets))}
+
+
+def only_of(key: StateKey) -> str:
+    """The condition that leaves out the dead letters of other sinks and of other target tables."""
+    return f"AND sink = {quote_string(key.sink)} AND `table` = {quote_string(key.table)}"
+
+
+def _where(only: str) -> str:
+    return f"{_ROWS} {only}" if only else _ROWS
 
 
 def dependent_views(client: Queries, table: TargetTable) -> tuple[str, ...]:

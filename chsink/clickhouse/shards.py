@@ -25,11 +25,14 @@ class ShardTable:
 
 @dataclass(frozen=True, slots=True)
 class InsertShard:
-    """The table on one shard as a task sends to it; ``mark`` is what it held when the range was announced."""
+    """The table on one shard as a task sends to it; ``mark`` is what it held when the range was announced.  ``only`` is
+    the condition under which rows of the table are of this sink, where others write to it, too.
+    """
 
     client: SqlClient
     table: TargetTable
     mark: Mark
+    only: str = ""
 
     @property
     def url(self) -> str:

@@ -18,7 +18,7 @@ from chsink.batch.roles import Looked
 from chsink.batch.rounds import Room
 from chsink.clickhouse.checks.existing_rows import check_nothing_landed
 from chsink.clickhouse.dedup_mark import read_mark, round_of, usable_blocks, why_forgotten
-from chsink.clickhouse.probe import count_rows
+from chsink.clickhouse.probe import count_rows, only_of
 from chsink.clickhouse.shards import ShardTable
 from chsink.clickhouse.table import TargetTable, definition
 from chsink.errors import halts, preflight, services
@@ -49,6 +49,7 @@ class DedupWindow:
     the shards' order.  Where a table has a limit by time, no send of a range starts later than that after BEFORE, less
     ``insert_s`` (how long one may take) and ``margin_s`` (clocks that differ).
     ``foreign_accepted``: the job accepts rows that the state does not account for, so they may lie at any offset.
+    ``letters`` is the table of dead letters, which every range may send to as to one more shard.
     """
 
     shards: Callable[[str, str | None], Sequence[ShardTable]]
@@ -56,16 +57,26 @@ class DedupWindow:
     margin_s: int
     insert_s: int
     foreign_accepted: bool = False
+    letters: ShardTable | None = None
+
+    def places(self, table: str, layout: str | None) -> Sequence[ShardTable]:
+        """Wherever a range of the table may be sent: the shards of a layout, and the table of dead letters."""
+        shards = self.shards(table, layout)
+        return shards if self.letters is None else (*shards, self.letters)
 
     def marks(self, table: str, layout: str | None = None) -> tuple[Mark, ...]:
-        """What the table holds on each shard of a layout."""
-        return tuple(read_mark(s.client, s.table) for s in self.shards(table, layout))
+        """What the table holds on each shard of a layout, and what the table of dead letters holds."""
+        return tuple(read_mark(s.client, s.table) for s in self.places(table, layout))
+
+    def letters_mark(self) -> Mark | None:
+        """See :class:`chsink.batch.roles.Window`."""
+        return None if self.letters is None else read_mark(self.letters.client, self.letters.table)
 
     def check_unchanged(self, table: str) -> None:
         """AlteredError when the table is no longer the one that the pipeline was made for."""
-        for shard in self.shards(table, None):
+        for shard in self.places(table, None):
             if definition(shard.client, shard.table.database, shard.table.name) != shard.table.definition:
-                raise preflight.TABLE_CHANGED(table=table, url=shard.url)
+                raise preflight.TABLE_CHANGED(table=shard.table.canonical, url=shard.url)
 
     def check_nothing_landed(self, topic: str, table: str, partitions: Collection[int]) -> None:
         """See :class:`chsink.batch.roles.Window`."""
@@ -74,7 +85,7 @@ class DedupWindow:
 
     def room(self, table: str) -> Room:
         """See :class:`chsink.batch.roles.Window`.  Half of what each shard surely remembers: others write, too."""
-        shards = self.shards(table, None)
+        shards = self.places(table, None)
         needed_s = self.margin_s + self.insert_s
         for shard in shards:
             check_window(shard.table, shard.url)
@@ -86,13 +97,13 @@ class DedupWindow:
 
     def deadline_ms(self, key: StateKey, record: StateRecord) -> int:
         """See :class:`chsink.batch.roles.Window`."""
-        late = self._late_ms(self.shards(key.table, record.layout), record)
+        late = self._late_ms(self.places(key.table, record.layout), record)
         given_up = self.clock.now_ms() + SEND_FOR_S * 1000
         return given_up if late is None else min(late, given_up)
 
     def must_probe(self, key: StateKey, record: StateRecord, looked: Looked | None = None) -> bool:
         """See :class:`chsink.batch.roles.Window`."""
-        shards = self.shards(key.table, record.layout)
+        shards = self.places(key.table, record.layout)
         why = self._forgotten(shards, record, {} if looked is None else looked)
         if why is None:
             return False
@@ -105,12 +116,15 @@ class DedupWindow:
         if self.foreign_accepted:
             return True
         beyond = OffsetRange(record.end, BEYOND)
-        shards = self.shards(key.table, record.layout)
-        return any(count_rows(s.client, s.table.canonical, key.topic_partition, beyond) for s in shards)
+        shards, tp = self.shards(key.table, record.layout), key.topic_partition
+        if any(count_rows(s.client, s.table.canonical, tp, beyond) for s in shards):
+            return True
+        kept = self.letters
+        return kept is not None and count_rows(kept.client, kept.table.canonical, tp, beyond, only_of(key)) > 0
 
     def doubtful_tokens(self, key: StateKey, record: StateRecord) -> str | None:
         """Why a token of the range may be gone, None when it surely is not."""
-        return self._forgotten(self.shards(key.table, record.layout), record, {})
+        return self._forgotten(self.places(key.table, record.layout), record, {})
 
     def _late_ms(self, shards: Sequence[ShardTable], record: StateRecord) -> int | None:
         """When a send could outlast the tables' memory, None where they have no limit by time."""
@@ -140,7 +154,7 @@ class DedupWindow:
         """Until no server (the recorded shards', if none are given) is busy with an insert of the range: one ends by
         ``max_execution_time``, also when its sender is gone.  UnavailableError CHS-710 if one does not.
         """
-        for server in servers or [shard.client for shard in self.shards(key.table, record.layout)]:
+        for server in servers or [shard.client for shard in self.places(key.table, record.layout)]:
             self.wait_for_tokens(token_head(key, record), f"{key.topic_partition} {record.range}", server)
 
     def wait_for_tokens(self, head: str, what: str, server: Queries) -> None:

@@ -52,7 +52,8 @@ def bounded(timeout_s: float) -> dict[str, int]:
 
 @dataclass(slots=True)
 class ShardWriter:
-    """:class:`chsink.ports.BlockWriter` for one range, over the shards of its layout.
+    """:class:`chsink.ports.BlockWriter` for one range, over the shards of its layout, and behind them the table of dead
+    letters where there is one.
 
     ``retry_for_s`` bounds all tries of one piece,
     ``timeout_s`` each of them.  ``settings`` are the user's; pinned ones win.
@@ -105,7 +106,7 @@ class ShardWriter:
     ) -> dict[int, int]:
         """See :class:`chsink.ports.BlockWriter`."""
         at = self.shards[shard]
-        return rows_by_offset(at.client, at.table.canonical, partition, offsets)
+        return rows_by_offset(at.client, at.table.canonical, partition, offsets, at.only)
 
     def views(self, shard: int) -> tuple[str, ...]:
         """See :class:`chsink.ports.BlockWriter`."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from chsink.config.load import load
 from chsink.config.model import Config
 from chsink.config.problems import InvalidConfigError, Problem
-from chsink.config.sections import Route
+from chsink.config.sections import Errors, Route
 from chsink.config.show import Setting, settings
 
-__all__ = ["Config", "InvalidConfigError", "Problem", "Route", "Setting", "load", "settings"]
+__all__ = ["Config", "Errors", "InvalidConfigError", "Problem", "Route", "Setting", "load", "settings"]

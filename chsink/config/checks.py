@@ -14,10 +14,11 @@ from typing import Any
 
 from chsink.config.mirror import Mirror
 from chsink.config.problems import Problem, problem
-from chsink.config.sections import ClickHouse, Kafka, Route, SinkSection, Trigger
+from chsink.config.sections import ClickHouse, DeadLetters, Errors, Kafka, Route, SinkSection, Trigger
 from chsink.errors import job_file
 from chsink.fields import has_login, is_credential, reveal
 from chsink.notation.hash_functions import hash_function
+from chsink.notation.sql import parse_table
 from chsink.state import KeeperMap, StoreSettings
 
 Problems = Iterator[Problem]
@@ -162,6 +163,27 @@ def mirror_is_apart(mirror: Mirror, sink: SinkSection, routes: tuple[Route, ...]
         yield problem("mirror.control_topic", job_file.CONTROL_TOPIC_IS_SOURCE(topic=mirror.control_topic))
 
 
+def dead_letters_have_a_place(
+    errors: Errors, dead_letters: DeadLetters, clickhouse: ClickHouse, state: StoreSettings, routes: tuple[Route, ...]
+) -> Problems:
+    """Dead letters go to one place, which nothing else is written to."""
+    if "dead_letter" in (errors.on_bad_value, errors.on_tombstone) and dead_letters.table is None:
+        yield problem("dead_letters", job_file.NO_DEAD_LETTERS())
+    if dead_letters.table is not None and clickhouse.endpoints:
+        table = parse_table(dead_letters.table).within(clickhouse.endpoints[0].database or clickhouse.database)
+        taken = {route.table_name.within(clickhouse.database) for route in routes}
+        taken |= {state.table_name(clickhouse.database)} if isinstance(state, KeeperMap) else set()
+        if table in taken:
+            yield problem("dead_letters.table", job_file.DEAD_LETTERS_TABLE_TAKEN())
+
+
+def dead_letters_of_the_mirror(errors: Errors, mirror: Mirror, routes: tuple[Route, ...]) -> Problems:
+    """What ClickHouse does not receive has no dead letters."""
+    alone = [topic for topic in mirror.topics if topic not in {route.topic for route in routes}]
+    if mirror.enabled and alone and "dead_letter" in (errors.on_bad_value, errors.on_tombstone):
+        yield problem("mirror.route", job_file.MIRROR_WITHOUT_DEAD_LETTERS(topic=alone[0]))
+
+
 CHECKS: tuple[Callable[..., Problems], ...] = (
     one_route_per_topic,
     no_credentials,
@@ -176,4 +198,6 @@ CHECKS: tuple[Callable[..., Problems], ...] = (
     mirror_is_whole,
     mirror_has_no_credentials,
     mirror_is_apart,
+    dead_letters_have_a_place,
+    dead_letters_of_the_mirror,
 )

@@ -23,11 +23,22 @@ from chsink.config.mirror import Mirror, MirrorRoute
 from chsink.config.options import flat_items
 from chsink.config.problems import InvalidConfigError, Problem, closest, problem
 from chsink.config.schema import Schema, tag_of
-from chsink.config.sections import ClickHouse, Errors, InDoubt, Kafka, Observe, Route, SinkSection, Spark, Trigger
+from chsink.config.sections import (
+    ClickHouse,
+    DeadLetters,
+    Errors,
+    InDoubt,
+    Kafka,
+    Observe,
+    Route,
+    SinkSection,
+    Spark,
+    Trigger,
+)
 from chsink.errors import ChsinkError, job_file
 from chsink.fields import AsTuple, Section, is_reference
 from chsink.formats.settings import JSON, FormatSettings
-from chsink.notation.sql import TableName
+from chsink.notation.sql import TableName, parse_table
 from chsink.state import AnyStore, KeeperMap
 
 _INDEX = re.compile(r"\[\d+\]")
@@ -53,6 +64,7 @@ class Config(Section):
     clickhouse: ClickHouse
     state: AnyStore = KeeperMap()
     errors: Errors = Errors()
+    dead_letters: DeadLetters = DeadLetters()
     trigger: Trigger = Trigger()
     in_doubt: InDoubt = InDoubt()
     mirror: Mirror = Mirror()
@@ -122,6 +134,19 @@ class Config(Section):
     def table_of(self, route: Route) -> TableName:
         """The route's table with its database."""
         return route.table_name.within(self.clickhouse.database)
+
+    @property
+    def keeps_dead_letters(self) -> bool:
+        """Whether records without a row can become dead letters."""
+        return "dead_letter" in (self.errors.on_bad_value, self.errors.on_tombstone)
+
+    @property
+    def dead_letters_table(self) -> TableName | None:
+        """The table of dead letters with its database, None where there is none."""
+        if self.dead_letters.table is None:
+            return None
+        database = self.clickhouse.endpoints[0].database or self.clickhouse.database
+        return parse_table(self.dead_letters.table).within(database)
 
     def shard_key_of(self, route: Route) -> tuple[str, ...]:
         """The columns that choose the shard of the route's rows; empty where there is one shard and no key."""

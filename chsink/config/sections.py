@@ -182,11 +182,18 @@ class ClickHouse(Section):
 class Errors(Section):
     """What happens to records and offsets that cannot be processed normally."""
 
-    on_bad_value: Literal["halt", "skip"] = "halt"
-    """What to do with a record that does not fit its table: stop the job, or skip, count and report it."""
-    on_tombstone: Literal["bad", "skip"] = "bad"
-    """What to do with a record whose Kafka value is null: treat it as a bad value (`on_bad_value`), or skip and
-    count it without stopping the job."""
+    on_bad_value: Literal["halt", "skip", "dead_letter"] = "halt"
+    """What to do with a record that does not fit its table: stop the job; skip, count and report it; or keep it whole
+    as a [dead letter](dead-letters.md)."""
+    on_tombstone: Literal["bad", "skip", "dead_letter"] = "bad"
+    """What to do with a record whose Kafka value is null: treat it as a bad value (`on_bad_value`), skip and
+    count it without stopping the job, or keep it as a dead letter."""
+    tolerance: Annotated[
+        str, matching(r"none|all|[0-9]{1,9} per [1-9][0-9]{0,8}", otherwise=job_file.NOT_A_TOLERANCE)
+    ] = "all"
+    """How many bad values a chunk may have: `all`, `none`, or `N per M`: N for every M records of the chunk, and at
+    least N. With more, the job stops before it inserts anything of the chunk. Tombstones that `on_tombstone` skips or
+    keeps do not count."""
     on_gap: Literal["halt", "record"] = "halt"
     """What to do about offsets that Kafka deleted before chsink read them: stop the job, or record the gap."""
     on_rewind: Literal["halt", "skip"] = "halt"
@@ -196,6 +203,15 @@ class Errors(Section):
     records again."""
     null_shard_key: Literal["halt", "first_shard"] = "halt"
     """What to do with a record whose shard key is NULL: stop the job, or use the first shard."""
+
+
+class DeadLetters(Section):
+    """Where [dead letters](dead-letters.md) go: set exactly one key. Used with `errors.on_bad_value = "dead_letter"` or
+    `errors.on_tombstone = "dead_letter"`.
+    """
+
+    table: Table | None = None
+    """ClickHouse table on the first endpoint. `chsink sql dead-letters` prints the statement that creates it."""
 
 
 class Trigger(Section):

@@ -133,6 +133,14 @@ PIPELINE_CHANGED = Entry(
     "undo the change, start the job until the range is settled, then make the change again; to keep the change, run "
     "`chsink state resolve {arguments} --resend`, which names the rows to delete first",
 )
+DEAD_LETTERS_INCOMPLETE = Entry(
+    "DEAD_LETTERS_INCOMPLETE",
+    "CHS-333",
+    HaltError,
+    "{tp}: ClickHouse may have forgotten the deduplication token of the dead letters at offsets {offsets}, and their "
+    "table holds {there} of them instead of {rows}",
+    "run `chsink state resolve {arguments} --resend`, which names the rows and dead letters to delete first",
+)
 STATE_UNREADABLE = Entry(
     "STATE_UNREADABLE",
     "CHS-311",

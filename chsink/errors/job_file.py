@@ -420,3 +420,41 @@ NO_MIRROR = Entry(
     "the mirror is off, and this command needs it",
     "set mirror.enabled = true, with mirror.catalog and [[mirror.route]]: see docs/mirror.md",
 )
+
+# --- CHS-115
+
+NOT_A_TOLERANCE = Entry(
+    "NOT_A_TOLERANCE",
+    "CHS-104",
+    ConfigError,
+    "{value} is not a tolerance",
+    'write "all", "none", or "N per M", for example "10 per 1000"',
+)
+NO_DEAD_LETTERS = Entry(
+    "NO_DEAD_LETTERS",
+    "CHS-115",
+    ConfigError,
+    'errors.on_bad_value or errors.on_tombstone is "dead_letter", and the job file does not say where dead letters go',
+    'set dead_letters.table = "…"; `chsink sql dead-letters` prints the statement that creates it',
+)
+DEAD_LETTERS_TABLE_TAKEN = Entry(
+    "DEAD_LETTERS_TABLE_TAKEN",
+    "CHS-115",
+    ConfigError,
+    "this table is also a route's table, or holds the state",
+    "name a table of its own for dead letters",
+)
+MIRROR_WITHOUT_DEAD_LETTERS = Entry(
+    "MIRROR_WITHOUT_DEAD_LETTERS",
+    "CHS-115",
+    ConfigError,
+    "topic {topic} lands in Iceberg only, and the Iceberg mirror keeps no dead letters",
+    'add a [[route]] for the topic, or set errors.on_bad_value and errors.on_tombstone to "skip" or "halt"',
+)
+NO_DEAD_LETTERS_TABLE = Entry(
+    "NO_DEAD_LETTERS_TABLE",
+    "CHS-115",
+    ConfigError,
+    "the job file names no table of dead letters",
+    'set dead_letters.table = "…"',
+)

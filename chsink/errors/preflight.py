@@ -746,3 +746,18 @@ VERIFY_WHOLE_TABLE = Entry(
     "{table} lacks the columns _kafka_topic, _kafka_partition or _kafka_offset, so a part of it cannot be verified",
     "leave out --partition, --from and --to",
 )
+DEAD_LETTERS_COLUMNS = Entry(
+    "DEAD_LETTERS_COLUMNS",
+    "CHS-270",
+    PreflightError,
+    "table {table} at {url} cannot take dead letters: {problem}",
+    "create a table by the statement that `chsink sql dead-letters` prints, or change this one to match it",
+    ok="{table} takes dead letters",
+)
+DEAD_LETTERS_FIELDS = Entry(
+    "DEAD_LETTERS_FIELDS",
+    "CHS-271",
+    PreflightError,
+    "dead letters hold the record as Kafka has it, and the stream has no column {columns}",
+    "keep Kafka's columns in the transform (and read the topic with includeHeaders), or do not use dead letters",
+)

@@ -10,9 +10,19 @@ BAD_VALUE = Entry(
     "CHS-501",
     BadValueError,
     "a record does not fit its table: {first}",
-    'set errors.on_bad_value = "skip" to skip such records (errors.on_tombstone = "skip" for null values only); or '
-    "change the column, make sure that no process of the job is running, executors included, and run `chsink state "
-    "resolve {arguments} --resend --senders-gone`",
+    'set errors.on_bad_value = "dead_letter" to keep such records apart, or "skip" to skip them (errors.on_tombstone '
+    "for null values only); or change the column, make sure that no process of the job is running, executors included, "
+    "and run `chsink state resolve {arguments} --resend --senders-gone`",
+)
+TOO_MANY_BAD = Entry(
+    "TOO_MANY_BAD",
+    "CHS-513",
+    BadValueError,
+    "{tp}: {bad} of the {records} records at offsets {offsets} do not fit their table, and errors.tolerance is "
+    '"{tolerance}"; the first one: {first}',
+    "correct the producer or the table's columns; to accept these records, raise errors.tolerance and start again; to "
+    "change a column, make sure that no process of the job is running, executors included, and run `chsink state "
+    "resolve {arguments} --resend --senders-gone` before the start",
 )
 UNSUPPORTED_COLUMN = Entry(
     "UNSUPPORTED_COLUMN",
@@ -54,7 +64,7 @@ SAMPLE_BAD = Entry(
     "CHS-507",
     PreflightError,
     "{topic}: {count} of {records} sampled records do not fit {table}, {column}: {reason}; the first is at {first}",
-    'change the column or the records; or set errors.on_bad_value = "skip" to skip such records',
+    'change the column or the records; or set errors.on_bad_value = "dead_letter" or "skip"',
     ok="{topic}: all {count} sampled records fit {table}",
 )
 SAMPLE_MISSPELT = Entry(

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from chsink.formats.registry import KAFKA_COLUMNS
 from chsink.ports import Decoder, StreamShape
+from chsink.statemachine.table import DEAD_LETTERS
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,13 +21,16 @@ class Untouched:
     transform: str = ""
 
 
-def fingerprint(decoder: Decoder, stream: StreamShape, tables: Sequence[str]) -> str:
-    """``name=digest`` parts, so that a change can be named.  ``tables`` are the identities of the table's shards."""
+def fingerprint(decoder: Decoder, stream: StreamShape, tables: Sequence[str], letters: str = "") -> str:
+    """``name=digest`` parts, so that a change can be named.  ``tables`` are the identities of the table's shards,
+    ``letters`` that of where dead letters go, "" where there are none.
+    """
     parts = (
         *decoder.parts(),
         ("transform", stream.transform),
         ("isolation", stream.isolation_level),
         ("table", list(tables)),
+        *([(DEAD_LETTERS, letters)] if letters else []),
     )
     return ",".join(f"{name}={_digest(part)}" for name, part in parts)
 

@@ -36,7 +36,8 @@ class Metrics:
 
         self.records = counter("records", "Kafka records read and landed")
         self.rows = counter("rows", "rows inserted and confirmed")
-        self.skipped = counter("skipped_records", "records left out because a value did not fit or was null")
+        self.skipped = counter("skipped_records", "records skipped because a value did not fit or was null")
+        self.dead_letters = counter("dead_letters", "records kept as dead letters")
         self.bytes = counter("bytes", "bytes of confirmed inserts, before compression")
         self.inserts = counter("inserts", "pieces inserted (chunk x shard)")
         self.retries = counter("insert_retries", "sends beyond the first")
@@ -73,6 +74,7 @@ class Metrics:
             (self.records, sums.records),
             (self.rows, sums.rows),
             (self.skipped, sums.skipped),
+            (self.dead_letters, sums.dead_letters),
             (self.bytes, sums.bytes),
             (self.inserts, sums.inserts),
             (self.retries, sums.retries),

@@ -36,6 +36,7 @@ class JobObserver:
         self.metrics = metrics
         self._clock = clock
         self._skipped = SkipReport(log, clock)
+        self._dead = SkipReport(log, clock, "records kept as dead letters")
         self._times: dict[str, float] = {}
         self._bar = _bar() if progress == "auto" and sys.stderr.isatty() else None
         self._task = self._bar.add_task("landing", total=None) if self._bar else None
@@ -61,8 +62,10 @@ class JobObserver:
         self.metrics.landed(acks)
         sums = total(acks)
         phases = {f"{name}_s": round(seconds, 3) for name, seconds in self._times.items()}
-        self._skipped.landed(acks)
-        odd = {"skipped": sums.skipped, "retries": sums.retries}
+        chunks = [c for ack in acks for c in ack.chunks]
+        self._skipped.add_all((c.skipped, c.first_skipped) for c in chunks)
+        self._dead.add_all((c.dead_letters, c.first_dead_letter) for c in chunks)
+        odd = {"skipped": sums.skipped, "dead_letters": sums.dead_letters, "retries": sums.retries}
         self.log.info("landed", rows=sums.rows, inserts=sums.inserts, **{k: v for k, v in odd.items() if v}, **phases)
         if self._bar and self._task is not None:
             self._bar.advance(self._task, sums.records)
@@ -89,6 +92,7 @@ class JobObserver:
     def close(self) -> None:
         """Say what is left to say; take the bar away."""
         self._skipped.say(now=True)
+        self._dead.say(now=True)
         if self._bar:
             self._bar.stop()
 

@@ -16,10 +16,18 @@ from chsink.errors import ChsinkError, halts
 from chsink.errors.services import STILL_INSERTING
 from chsink.errors.several import raise_all
 from chsink.recovery.change import Change, Make, find
-from chsink.recovery.landed_rows import LandedRows, also_from, count_landed_rows, delete_statement, wait_for_inserts
+from chsink.recovery.landed_rows import (
+    LandedRows,
+    also_from,
+    count_landed_rows,
+    delete_letters,
+    delete_statement,
+    wait_for_inserts,
+)
 from chsink.statemachine import writes
 from chsink.statemachine.ranges import TopicPartition
 from chsink.statemachine.records import Phase, StateKey, StateRecord
+from chsink.statemachine.table import has_dead_letters
 
 GAP_IN_BATCH = (
     "if a later start halts with CHS-305, start with a new checkpoint: the sink continues from its recorded state"
@@ -164,7 +172,7 @@ def _resend(  # noqa: PLR0917 - the last three are given by who carries it out
     wait_for_inserts(services, key, record)  # after the claim: from now on no older driver begins one
     one, ids = {key: record}, services.kafka.topic_ids([key.topic])  # before its log is asked: it may be recreated
     refused = list(_unreadable(services, one))
-    refused = refused or _rows_refused(one, {key: count_landed_rows(services, key, record)})
+    refused = refused or _rows_refused(services, one, {key: count_landed_rows(services, key, record)})
     raise_all(refused)
     window = services.clickhouse.window(lambda _: None)
     with asking_target():
@@ -195,7 +203,8 @@ def _check_resend(
         if not services.clickhouse.is_routed(k)
     ]
     refused = refused or list(_unreadable(services, doubtful))
-    refused = refused or _rows_refused(doubtful, seen)  # last: nobody is to delete rows of what cannot be sent again
+    # last: nobody is to delete rows of what cannot be sent again
+    refused = refused or _rows_refused(services, doubtful, seen)
     raise_all(refused)
     if not senders_gone:
         raise halts.SENDERS_MAY_LIVE(ranges=_ranges(doubtful))
@@ -216,7 +225,7 @@ def _unreadable(services: Services, doubtful: Doubtful) -> Iterator[ChsinkError]
             )
 
 
-def _rows_refused(doubtful: Doubtful, seen: Mapping[StateKey, LandedRows]) -> list[ChsinkError]:
+def _rows_refused(services: Services, doubtful: Doubtful, seen: Mapping[StateKey, LandedRows]) -> list[ChsinkError]:
     """Why the rows in the table forbid to send the ranges again."""
     refused: list[ChsinkError] = []
     for key, record in doubtful.items():
@@ -233,7 +242,27 @@ def _rows_refused(doubtful: Doubtful, seen: Mapping[StateKey, LandedRows]) -> li
             views = sorted({view for k in those for view in seen[k].views})
             delete = delete_statement(those) + also_from(views)
             refused.append(entry(table=next(iter(those)).table, rows=rows, ranges=_ranges(those), delete=delete))
-    return refused
+    return [*refused, *_letters_refused(services, doubtful, seen)]
+
+
+def _letters_refused(
+    services: Services, doubtful: Doubtful, seen: Mapping[StateKey, LandedRows]
+) -> Iterator[ChsinkError]:
+    """Why the dead letters of the ranges forbid it: new tokens would not keep them from being there twice."""
+    kept = services.clickhouse.letters
+    for key, record in doubtful.items():
+        if kept is None and has_dead_letters(record.pipeline):
+            reason = "the job file does not say where its dead letters are"
+            yield halts.RESEND_NOT_COUNTED(tp=key.topic_partition, range=record.range, reason=reason)
+    those = {k: r for k, r in doubtful.items() if seen[k].letters}
+    if kept is not None and those:
+        table = kept.table.canonical
+        yield halts.RESEND_WOULD_DOUBLE(
+            table=table,
+            rows=sum(seen[k].letters for k in those),
+            ranges=_ranges(those),
+            delete=delete_letters(table, those),
+        )
 
 
 def _check_same_topic(services: Services, doubtful: Doubtful) -> None:

@@ -14,12 +14,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from chsink.notation.sql import quote_table
 from chsink.ports import Queries
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 
 Place = tuple[Queries, str]
-"""One shard's client, and the name of the table there."""
+"""A client, and what it reads the rows FROM: a table, or a part of one."""
 SLICE = 1 << 24
 WORD = 64
 _MINE = "_kafka_topic = {topic:String} AND _kafka_partition = {partition:Int64}"
@@ -84,8 +83,8 @@ def _present(shards: Sequence[Place], tp: TopicPartition, part: OffsetRange) -> 
 
 def _query(shard: Place, sql: str, tp: TopicPartition) -> list[tuple[Any, ...]]:
     """The answer of one shard, whose table is ``{table}``."""
-    client, table = shard
-    return client.query(sql.replace("{table}", quote_table(table)), {"topic": tp.topic, "partition": tp.partition})
+    client, source = shard
+    return client.query(sql.replace("{table}", source), {"topic": tp.topic, "partition": tp.partition})
 
 
 def runs_of_missing(present: npt.NDArray[np.bool_], first: int) -> list[OffsetRange]:

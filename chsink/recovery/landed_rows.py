@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from chsink.batch.halts import asking_target
 from chsink.batch.ledger import read_owner
-from chsink.clickhouse.probe import count_rows, dependent_views
+from chsink.clickhouse.probe import count_rows, dependent_views, only_of
 from chsink.clickhouse.shards import ShardTable
 from chsink.clickhouse.window import DedupWindow
 from chsink.connect import Services
@@ -23,13 +23,14 @@ from chsink.statemachine.tokens import topic_head
 class LandedRows:
     """``rows`` of a range in its table, None where that is not known; ``trouble`` is what kept from counting.
 
-    ``views`` depend on the table.
+    ``views`` depend on the table.  ``letters`` counts its dead letters.
     """
 
     table: str
     rows: int | None = None
     trouble: ChsinkError | None = None
     views: tuple[str, ...] = ()
+    letters: int = 0
 
     @property
     def sentence(self) -> str:
@@ -38,7 +39,8 @@ class LandedRows:
             return f"the rows in {self.table} could not be counted ({self.trouble.message})"
         if self.rows is None:
             return f"{self.table} cannot be searched by offset: you confirm what it holds"
-        return f"{self.table} holds {self.rows} rows of it now"
+        kept = f", and there are {self.letters} dead letters of it" if self.letters else ""
+        return f"{self.table} holds {self.rows} rows of it now{kept}"
 
 
 def count_landed_rows(services: Services, key: StateKey, record: StateRecord) -> LandedRows:
@@ -49,13 +51,14 @@ def count_landed_rows(services: Services, key: StateKey, record: StateRecord) ->
         target = services.clickhouse.target(services.config.route_of(key.topic))
         shards = _recorded(services, key, record)[1]
         with asking_target():
-            views = tuple(views_of(shards))
+            views, tp, kept = tuple(views_of(shards)), key.topic_partition, services.clickhouse.letters
+            letters = 0
+            if kept is not None:
+                letters = count_rows(kept.client, kept.table.canonical, tp, record.range, only_of(key))
             if not shards or not {c.name for c in target.table.columns}.issuperset(PROBE_COLUMNS):
-                return LandedRows(key.table, views=views)
-            tp = key.topic_partition
-            return LandedRows(
-                key.table, sum(count_rows(s.client, s.table.canonical, tp, record.range) for s in shards), None, views
-            )
+                return LandedRows(key.table, views=views, letters=letters)
+            rows = sum(count_rows(s.client, s.table.canonical, tp, record.range) for s in shards)
+            return LandedRows(key.table, rows, None, views, letters)
     except ChsinkError as error:
         return LandedRows(key.table, trouble=error)
 
@@ -78,12 +81,21 @@ def wait_for_any_insert(services: Services, sink: str, topic: str, shards: Itera
 def delete_statement(ranges: Mapping[StateKey, StateRecord]) -> str:
     """The statement that removes the rows of the ranges (at least one, of one topic and table) from a shard."""
     key = next(iter(ranges))
+    return f"DELETE FROM {quote_table(key.table)} WHERE {_which(ranges)}"
+
+
+def delete_letters(table: str, ranges: Mapping[StateKey, StateRecord]) -> str:
+    """The same for their dead letters."""
+    return f"DELETE FROM {quote_table(table)} WHERE {_which(ranges)} {only_of(next(iter(ranges)))}"
+
+
+def _which(ranges: Mapping[StateKey, StateRecord]) -> str:
     parts = [
         f"_kafka_partition = {k.partition} AND _kafka_offset >= {r.start} AND _kafka_offset < {r.end}"
         for k, r in ranges.items()
     ]
     which = parts[0] if len(parts) == 1 else f"({' OR '.join(f'({part})' for part in parts)})"
-    return f"DELETE FROM {quote_table(key.table)} WHERE _kafka_topic = {quote_string(key.topic)} AND {which}"
+    return f"_kafka_topic = {quote_string(next(iter(ranges)).topic)} AND {which}"
 
 
 def views_of(shards: Iterable[ShardTable]) -> list[str]:

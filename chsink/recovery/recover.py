@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from chsink.batch.halts import asking_target
 from chsink.batch.ledger import read_records
+from chsink.clickhouse.probe import only_of
 from chsink.clickhouse.shards import RoutedTable, ShardTable
 from chsink.connect import Services
 from chsink.errors import ChsinkError, halts
@@ -71,7 +72,8 @@ def survey(services: Services, say: Say, accepted: Accepted, *, replace: bool = 
         partitions = services.kafka.partitions([target.topic])
         keys = [StateKey(services.config.sink.name, tp.topic, tp.partition, target.name) for tp in partitions]
         recorded = {k: stored[k] for k in keys if k in stored and stored[k].phase is not Phase.EMPTY}
-        todo = [k for k in keys if k not in recorded or (replace and _is_stale(target, k, recorded[k], accepted))]
+        stale = {k for k, r in recorded.items() if replace and _is_stale(services, target, k, r, accepted)}
+        todo = [k for k in keys if k not in recorded or k in stale]
         others = {k: r for k, r in recorded.items() if replace and k not in todo}
         kept = [k for k, r in others.items() if _may_have_lost_rows(target, r, accepted)]
         if todo or kept:
@@ -103,7 +105,7 @@ def _say_views(target: RoutedTable, say: Say) -> None:
         )
 
 
-def _is_stale(target: RoutedTable, key: StateKey, record: StateRecord, accepted: Accepted) -> bool:
+def _is_stale(services: Services, target: RoutedTable, key: StateKey, record: StateRecord, accepted: Accepted) -> bool:
     """Whether the table holds rows beyond the recorded end, where it can tell.  Earlier incarnations may have reached
     further: rows that they left there are rows of these offsets, too.
 
@@ -112,7 +114,7 @@ def _is_stale(target: RoutedTable, key: StateKey, record: StateRecord, accepted:
     if not _can_tell(target):
         return False
     with asking_target():
-        seen = extent(places(target), key.topic_partition)
+        seen = extent(_fates(services, target, key), key.topic_partition)
     if seen is None:
         return False
     return seen.range.end > record.end or (accepted.removed and record.in_doubt)
@@ -196,7 +198,16 @@ def _losing(shard: ShardTable) -> str | None:
 
 def places(target: RoutedTable) -> list[Place]:
     """The table on each shard."""
-    return [(shard.client, shard.table.canonical) for shard in target.shards]
+    return [(shard.client, quote_table(shard.table.canonical)) for shard in target.shards]
+
+
+def _fates(services: Services, target: RoutedTable, key: StateKey) -> list[Place]:
+    """Where a record is that was read: the table on each shard, and the dead letters."""
+    letters = services.clickhouse.letters
+    if letters is None:
+        return places(target)
+    mine = f"SELECT {', '.join(PROBE_COLUMNS)} FROM {quote_table(letters.table.canonical)} WHERE true {only_of(key)}"
+    return [*places(target), (letters.client, f"({mine})")]
 
 
 class _Partition:
@@ -210,12 +221,13 @@ class _Partition:
         self._key = key
         self._replaced = replaced
         self._tp = key.topic_partition
+        self._places = _fates(services, target, key)
         self._say = say
 
     def survey(self, accepted: Accepted) -> Iterator[Recovered]:
         """One finding, or none where the table has no row of it."""
         topic_id = self._services.kafka.topic_ids([self._tp.topic])[self._tp.topic]  # first: it may be recreated
-        seen = extent(places(self._target), self._tp)
+        seen = extent(self._places, self._tp)
         if seen is None:
             self._say(f"{self._tp}: no rows in {self._target.name}; start the job with a new checkpoint to read it")
             return
@@ -227,7 +239,7 @@ class _Partition:
 
     def _doubt(self, seen: Extent) -> ChsinkError | None:
         log_start = self._log_start()
-        missing = list(holes(places(self._target), self._tp, seen.range, self._progress(seen)))
+        missing = list(holes(self._places, self._tp, seen.range, self._progress(seen)))
         offsets = seen.range.length - sum(h.length for h in missing)
         if seen.rows > offsets:
             return self._refused(

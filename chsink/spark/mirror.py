@@ -185,7 +185,7 @@ class MirrorRun:
     def _handed_over(self, acks: Sequence[Ack]) -> None:
         sums = total(acks)
         self._log.info("handed over", rows=sums.rows)
-        self._skipped.landed(acks)
+        self._skipped.add_all((c.skipped, c.first_skipped) for ack in acks for c in ack.chunks)
 
     def _measure(self) -> None:
         """After a round, in the coordinator's thread.  Without a port for metrics, nobody is asked."""

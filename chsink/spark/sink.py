@@ -115,7 +115,11 @@ class Sink:
         return source_offsets(self._services)
 
     def needs_headers(self) -> bool:
-        """Whether a target table has a column for the records' headers, so that the source must read them."""
+        """Whether a target table has a column for the records' headers, or dead letters hold them, so that the source
+        must read them.
+        """
+        if self.config.keeps_dead_letters:
+            return True
         targets = self._services.clickhouse.targets.values()
         return any(c.name == "_kafka_headers" for t in targets for c in t.table.insertable)
 

@@ -19,6 +19,7 @@ from chsink.batch.task import run_task
 from chsink.clickhouse.pieces import Piece, PieceLander, Prepared
 from chsink.clickhouse.shards import InsertShard
 from chsink.clickhouse.writer import ShardWriter
+from chsink.dlq.fates import Fate, Fates
 from chsink.ports import BadValue, BlockWriter, Clock
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from tests.sim.checkpoint import SparkDied
@@ -157,9 +158,8 @@ class Runner:
             try:
                 spans = {tp: Span(a.range, a.record.chunk_offsets) for tp, a in assigned.items()}
                 plan = ReadPlan(planned, spans, max_chunk_bytes=10**9)
-                land = PieceLander(
-                    assigned, self.world.prepare, self._writer, self.world.kafka, self.world.halt_on_bad_value
-                )
+                fates = Fates(Fate.HALT if self.world.halt_on_bad_value else Fate.SKIP)
+                land = PieceLander(assigned, self.world.prepare, self._writer, self.world.kafka, fates)
                 ack = run_task(task.number, self._read(task), plan, land, lambda: _OneActor(self.hub))
             except SparkDied as error:
                 task.error = error

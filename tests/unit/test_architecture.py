@@ -46,12 +46,14 @@ ROOMS: dict[str, set[str]] = {
     "chsink.batch": set(),
     "chsink.kafka": {"chsink.config"},
     "chsink.state": {"chsink.fields"},
+    "chsink.dlq": {"chsink.batch"},
     # a lander stands on batch, which knows no lander
     "chsink.clickhouse": {
         "chsink.batch",
         "chsink.clock",
         "chsink.config",
         "chsink.decode",
+        "chsink.dlq",
         "chsink.formats",
         "chsink.sharding",
     },

@@ -18,9 +18,10 @@ from chsink.clickhouse.checks.rules import Load, Replication
 from chsink.clickhouse.checks.tables import target_findings
 from chsink.clickhouse.client import ClickHouseClient
 from chsink.clickhouse.cluster import Cluster
+from chsink.clickhouse.dead_letters import letters_findings
 from chsink.clickhouse.dedup_mark import usable_blocks
 from chsink.clickhouse.distributed import sharding_expression
-from chsink.clickhouse.landing import decoder
+from chsink.clickhouse.landing import decoder, letters_identity
 from chsink.clickhouse.shards import RoutedTable, ShardTable
 from chsink.clickhouse.writer import bounded
 from chsink.config import Route
@@ -61,6 +62,8 @@ class ClickHouseChecks:
         """Each route's table on every shard."""
         for route in self._config.routes:
             yield from self._target(route)
+        if self._config.keeps_dead_letters:
+            yield from guarded("the table of dead letters", self._letters)
 
     def state(self, records: Records, owner: Owner | None) -> Iterator[Finding]:
         """What is recorded, against the tables and the configured layout."""
@@ -73,7 +76,8 @@ class ClickHouseChecks:
                 shards = window.shards(key.table, record.layout)
                 if not shards:  # a layout that is not stored: CHS-312 says so
                     return record.pipeline
-                return fingerprint(decoder(cluster, key.topic, bare), bare, [s.table.identity for s in shards])
+                identities = [s.table.identity for s in shards]
+                return fingerprint(decoder(cluster, key.topic, bare), bare, identities, letters_identity(cluster))
 
             yield from in_doubt_findings(records, self._targets, window, cluster.clock.now_ms(), present_pipeline)
         present = {r.topic: cluster.layout(r).fingerprint() for r in self._config.routes}
@@ -134,6 +138,13 @@ class ClickHouseChecks:
                 yield from guarded(shard.url, partial(hash_findings, shard, self._config.clickhouse.hash_function))
                 weights = [endpoint.weight for endpoint in self._config.clickhouse.endpoints]
                 yield from guarded(shard.url, partial(distributed_findings, shard, expression, weights))
+
+    def _letters(self) -> Iterator[Finding]:
+        """The table of dead letters, on the first endpoint."""
+        place = self._cluster.letters
+        assert place is not None
+        yield from letters_findings(place)
+        yield from servers.grant_findings(place.client, place.table, self._config.clickhouse.user)
 
     def _table(self, target: RoutedTable, shard: ShardTable) -> Iterator[Finding]:
         """One target table on one shard."""

@@ -10,7 +10,7 @@ from chsink.errors import halts, preflight
 from chsink.findings import Finding, Severity, found, passed
 from chsink.statemachine.owner import Owner
 from chsink.statemachine.records import Phase, StateKey, StateRecord
-from chsink.statemachine.table import changed_parts
+from chsink.statemachine.table import forbidden_changes
 
 
 def in_doubt_findings(
@@ -54,7 +54,7 @@ def known_changes(recorded: str, present: str) -> list[str]:
 
     What a program's own transform is now cannot be known here, so its ranges are left to the start.
     """
-    changed = changed_parts(recorded, present)
+    changed = forbidden_changes(recorded, present)
     return [] if "transform" in changed else changed
 
 

@@ -48,7 +48,8 @@ def take_up(window: Window, **changes: Any) -> tuple[dict[StateKey, StateRecord]
     ledger = SimpleNamespace(records=records, epoch=1, attempt=lambda: "b", write=written.update)
     clock = SimpleNamespace(now_ms=lambda: 5)
     unused: Any = None
-    driver = Driver(ledger, {}, unused, window, clock, unused, unused, unused)  # type: ignore[arg-type]
+    pipeline_of = lambda *_: ""  # noqa: E731 - a name for its type
+    driver = Driver(ledger, {}, unused, window, clock, unused, unused, pipeline_of)  # type: ignore[arg-type]
     halted = Halts()
     assert driver._take_up(KEYS, halted) == [k for k in KEYS if k not in halted]
     return written, halted

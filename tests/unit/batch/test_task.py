@@ -15,6 +15,7 @@ from chsink.batch.model import Ack, Assignment, ChunkAck, total
 from chsink.batch.reader import ReadPlan, Span
 from chsink.batch.task import run_task
 from chsink.clickhouse.pieces import Piece, PieceLander, Prepared
+from chsink.dlq.fates import Fate, Fates
 from chsink.errors import ChsinkError, services
 from chsink.errors.catalogue import from_wire
 from chsink.ports import BadValue, InsertResult
@@ -102,7 +103,7 @@ def context(writer: Writer, *, record: StateRecord = RECORD, probe: bool = False
     assignment = Assignment(KEY, replace(record, probe=probe), "layout", 99)
     planned = {TP: OffsetRange(5, 30), TopicPartition("t", 2): OffsetRange(0, 100)}
     plan = ReadPlan(planned, {TP: Span(assignment.range, record.chunk_offsets)}, max_chunk_bytes=10**6)
-    return Task(plan, PieceLander({TP: assignment}, one_shard, lambda _: writer, Topics(), halt_on_bad_value=True))
+    return Task(plan, PieceLander({TP: assignment}, one_shard, lambda _: writer, Topics()))
 
 
 def run(writer: Writer, *batches: pa.RecordBatch, **changes: object) -> Ack:
@@ -315,7 +316,7 @@ def test_a_bad_value_halts_naming_where_and_never_what() -> None:
 
 def test_a_bad_value_is_skipped_and_counted() -> None:
     writer = Writer()
-    ack = run(writer, batch(*range(10, 20)), prepare=rejecting, halt_on_bad_value=False)
+    ack = run(writer, batch(*range(10, 20)), prepare=rejecting, fates=Fates(Fate.SKIP))
     assert writer.offsets == [[10, 11, 12, 13], [14, 16], [18, 19]]
     assert (ack.error, total([ack]).skipped, total([ack]).records) == (None, 2, 10)
     assert next(c.first_skipped for c in ack.chunks if c.skipped).startswith("topic 't' partition 1 offset 1")
@@ -335,13 +336,13 @@ def test_a_tombstone_is_a_bad_value_unless_it_is_skipped() -> None:
 
 def test_skipped_tombstones_are_counted_and_halt_nothing() -> None:
     writer = Writer()
-    ack = run(writer, batch(*range(10, 17)), prepare=with_tombstones, skip_tombstones=True)
+    ack = run(writer, batch(*range(10, 17)), prepare=with_tombstones, fates=Fates(tombstone=Fate.SKIP))
     assert writer.offsets == [[10, 11, 12, 13], [14, 16]]
     assert (ack.error, total([ack]).skipped, total([ack]).records) == (None, 1, 7)
 
 
 def test_a_bad_value_behind_a_skipped_tombstone_halts() -> None:
-    ack = run(Writer(), batch(*range(10, 20)), prepare=with_tombstones, skip_tombstones=True)
+    ack = run(Writer(), batch(*range(10, 20)), prepare=with_tombstones, fates=Fates(tombstone=Fate.SKIP))
     assert reported(ack).message == f"{MISFIT}topic 't' partition 1 offset 17: column 'n': text is not UInt8"
 
 

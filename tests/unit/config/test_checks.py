@@ -17,9 +17,22 @@ ROUTES = '[[route]]\ntopic = "a"\ntable = "t"\n[[route]]\ntopic = "b"\ntable = "
 ON_ONE = """endpoints = [{ url = "http://a", database = "x" }, { url = "http://a", database = "y" }]
 shard_key = "k"
 """
+DEAD = 'errors.on_bad_value = "dead_letter"'
 MIRRORED = '[[mirror.route]]\ntopic = "a"\ntable = "s.t"'
 
 CASES = {
+    "dead_letters_have_a_place": [
+        (DEAD, "dead_letters", "chsink sql dead-letters"),
+        ('[dead_letters]\ntable = "t"\n' + ROUTES, "dead_letters.table", "of its own"),
+    ],
+    "dead_letters_of_the_mirror": [
+        (
+            f'{DEAD}\ndead_letters.table = "dead"\n[mirror]\nenabled = true\ncatalog = {{ name = "x" }}\n'
+            + MIRRORED.replace('"a"', '"z"'),
+            "mirror.route",
+            "add a [[route]]",
+        )
+    ],
     "one_route_per_topic": [
         ('[[route]]\ntopic = "a"\ntable = "t"\n[[route]]\ntopic = "a"\ntable = "u"', "route", "materialized view"),
         ("route = []", "route", "[[route]]"),

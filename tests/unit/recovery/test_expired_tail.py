@@ -21,7 +21,7 @@ def recovered(monkeypatch: pytest.MonkeyPatch, log_start: int, first_unread: Any
     kafka = SimpleNamespace(log_starts=lambda _: {tp: log_start}, log_ends=lambda _: {tp: 200})
     kafka.topic_ids = lambda _: {"t": "id"}
     config = SimpleNamespace(kafka=SimpleNamespace(client_options=dict, isolation_level="read_committed"))
-    services: Any = SimpleNamespace(kafka=kafka, config=config)
+    services: Any = SimpleNamespace(kafka=kafka, config=config, clickhouse=SimpleNamespace(letters=None))
     target: Any = SimpleNamespace(name="d.t", shards=())
     monkeypatch.setattr(recover, "extent", lambda *_: Extent(OffsetRange(0, 100), 100))
     monkeypatch.setattr(recover, "first_unread", first_unread)

@@ -304,3 +304,19 @@ def test_a_step_that_was_left_out_is_a_defect() -> None:
     assert todo.take(StepKind.SKIP)
     with pytest.raises(AssertionError, match="t-0"):
         todo.check_done()
+
+
+@pytest.mark.parametrize(
+    ("recorded", "now", "halts"),
+    [
+        ("d=1", "d=1,dead_letters=2", False),
+        ("d=1,dead_letters=2", "d=1", True),
+        ("d=1,dead_letters=2", "d=1,dead_letters=3", True),
+        ("d=1", "d=2,dead_letters=2", True),
+    ],
+)
+def test_a_range_in_doubt_may_gain_dead_letters_and_nothing_else(recorded: str, now: str, halts: bool) -> None:
+    """Of a range that was announced without dead letters, none can have been delivered."""
+    facts = Facts("id", 0, 30, pipeline=now)
+    record = StateRecord(Phase.BEFORE, 1, "a", "id", 0, 0, 10, 20, pipeline=recorded)
+    assert (settle(record, facts).halt is not None) is halts

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from chsink.statemachine.chunks import chunk, chunk_count, chunk_index, chunks, tiles
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from chsink.statemachine.records import Mark, Phase, StateKey, StateRecord
-from chsink.statemachine.tokens import piece_token
+from chsink.statemachine.tokens import letters_token, piece_token
 
 WHOLE = OffsetRange(10, 21)
 
@@ -95,6 +95,8 @@ RECORD = StateRecord(
 def test_token_is_pinned() -> None:
     """A release that names pieces otherwise would double the ranges in doubt during the upgrade."""
     assert piece_token(KEY, RECORD, 2, 1) == "sink:topic:3:10-21:2:1:2654db321e376fe2a455fbaf7c446ba1"
+    assert letters_token(KEY, RECORD, 2).startswith("sink:topic:3:10-21:2:dead-letters:")
+    assert letters_token(KEY, RECORD, 2)[-32:] != letters_token(KEY, RECORD, 1)[-32:]
     bare = replace(RECORD, nonce="")
     assert piece_token(KEY, bare, 0, 0) == "sink:topic:3:10-21:0:0:82d22bb59c2ee06fb15f3e38034bdd80"
 
@@ -104,7 +106,7 @@ NAMES_CONTENT = {"nonce": "x", "start": 11, "end": 22, "chunk_offsets": 5, "layo
 NAMES_NOTHING = {
     "phase": Phase.AFTER, "epoch": 6, "attempt": "x", "first": 1, "gaps": (rng(2, 3),), "pipeline": "x",
     "before_at": 1, "marks": (Mark(2, 2),), "probe": True, "topic_id": "x", "incarnation": 9,
-    "older_end": 9, "late": True, "expired": True, "skipped": 3,
+    "older_end": 9, "late": True, "expired": True, "skipped": 3, "dead_letters": 3,
 }  # fmt: skip
 
 

@@ -37,7 +37,7 @@ AFTER = StateRecord(
     skipped=5,
 )
 GOLDEN = (
-    '{"attempt":"att","before_at":1700000000000,"chunk_offsets":4,"end":20,"epoch":3,"expired":false,'
+    '{"attempt":"att","before_at":1700000000000,"chunk_offsets":4,"dead_letters":0,"end":20,"epoch":3,"expired":false,'
     '"first":2,"gaps":[[4,6]],'
     '"incarnation":1,"late":false,"layout":"layout","marks":[[5,60],[0,1]],"nonce":"first","older_end":7,'
     '"phase":"AFTER","pipeline":"pipe",'

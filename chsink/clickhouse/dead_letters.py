@@ -1,0 +1,90 @@
+"""Dead letters in a ClickHouse table, delivered as one more piece of their chunk.
+
+The table lies on the first endpoint.  A chunk's dead letters are one insert under one deduplication token, so all that
+holds for pieces holds for them: the mark at BEFORE, the check before each send, the probe where the table may have
+forgotten the token.  A probe counts only the letters of this sink and target table: others may use the same table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from chsink.batch.halts import asking_target
+from chsink.batch.model import Assignment
+from chsink.clickhouse.checks.tables import target_findings
+from chsink.clickhouse.probe import Presence, presence
+from chsink.clickhouse.shards import RoutedTable, ShardTable
+from chsink.clickhouse.table import TargetTable
+from chsink.dlq.letters import COLUMNS
+from chsink.errors import halts, preflight
+from chsink.findings import Finding, Severity, found, passed
+from chsink.ports import BlockWriter, InsertResult
+from chsink.statemachine.ranges import OffsetRange
+from chsink.statemachine.records import StateKey
+from chsink.statemachine.tokens import letters_token
+
+NOTHING = InsertResult(0, 0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class LettersTable:
+    """The table of dead letters as a task is given it: the first endpoint's URLs, and what it is there."""
+
+    urls: tuple[str, ...]
+    table: TargetTable
+
+
+@dataclass(frozen=True, slots=True)
+class TableLetters:
+    """:class:`chsink.dlq.letters.DeadLetters` by a writer, whose ``place`` is the table of dead letters."""
+
+    writer: BlockWriter
+    place: int
+
+    def deliver(
+        self, assignment: Assignment, chunk: int, offsets: OffsetRange, letters: pa.RecordBatch
+    ) -> InsertResult:
+        """See :class:`chsink.dlq.letters.DeadLetters`."""
+        key, record = assignment.key, assignment.record
+        if record.probe and self._are_there(key, offsets, letters):
+            return NOTHING
+        token = letters_token(key, record, chunk)
+        return self.writer.insert(self.place, key.table, letters, token, assignment.deadline_ms)
+
+    def _are_there(self, key: StateKey, offsets: OffsetRange, letters: pa.RecordBatch) -> bool:
+        with asking_target():
+            there = self.writer.rows_there(self.place, key.table, key.topic_partition, offsets)
+        seen = presence(letters, there)
+        if seen is not Presence.PARTIAL:
+            return seen is Presence.COMPLETE
+        raise halts.DEAD_LETTERS_INCOMPLETE(
+            tp=key.topic_partition, offsets=offsets, there=sum(there.values()), rows=letters.num_rows
+        )
+
+
+def letters_findings(place: ShardTable) -> Iterator[Finding]:
+    """Whether the table can take dead letters, and deduplicates."""
+    name, table = place.table.canonical, place.table
+    kinds = {c.name: _plain(c.type) for c in table.insertable}
+    missing = [column for column in COLUMNS if column not in kinds]
+    wrong = [
+        f"{c} is {kinds[c]}, not {_plain(kind)}"
+        for c, kind in COLUMNS.items()
+        if kinds.get(c, "") not in ("", _plain(kind))
+    ]
+    problem = f"it has no column {', '.join(missing)}" if missing else "; ".join(wrong)
+    if problem:
+        yield found(Severity.ERROR, preflight.DEAD_LETTERS_COLUMNS, table=name, url=place.url, problem=problem)
+        return
+    findings = [
+        f for f in target_findings(RoutedTable("dead letters", name, (place,))) if f.severity is not Severity.OK
+    ]
+    yield from findings or [passed(preflight.DEAD_LETTERS_COLUMNS, table=name)]
+
+
+def _plain(kind: str) -> str:
+    """The type without what changes no value."""
+    return kind.removeprefix("LowCardinality(").removesuffix(")") if kind.startswith("LowCardinality(") else kind

@@ -1,0 +1,8 @@
+"""Dead letters: the records that fit no row, kept whole beside the table, each exactly once.
+
+- :mod:`fates`: what becomes of a record that has no row.
+- :mod:`letters`: what a dead letter holds, and the table that takes them.
+
+The ClickHouse lander delivers a chunk's dead letters before it inserts any of the chunk's pieces, so they are durable
+before AFTER (:mod:`chsink.clickhouse.dead_letters`).
+"""

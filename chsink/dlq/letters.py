@@ -1,0 +1,101 @@
+"""What a dead letter holds: the record as Kafka gave it, where it came from, and why it has no row.
+
+Nothing in a dead letter differs from one delivery to the next, so that a delivery that is repeated is the same one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from chsink.batch.model import Assignment
+from chsink.errors import values
+from chsink.ports import BadValue, InsertResult
+from chsink.statemachine.ranges import OffsetRange
+
+RECORD_FIELDS = ("key", "value", "headers", "timestamp", "timestampType")
+"""Of the stream, besides where the record lies: what a dead letter needs."""
+ERROR_ID = values.BAD_VALUE.id
+HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+
+COLUMNS = {
+    "sink": "LowCardinality(String)",
+    "table": "LowCardinality(String)",
+    "_kafka_topic": "LowCardinality(String)",
+    "_kafka_partition": "UInt32",
+    "_kafka_offset": "UInt64",
+    "timestamp_ms": "Int64",
+    "timestamp_type": "Int8",
+    "key": "Nullable(String)",
+    "value": "Nullable(String)",
+    "headers": "Array(Tuple(key String, value Nullable(String)))",
+    "column": "String",
+    "error_id": "LowCardinality(String)",
+    "reason": "String",
+}
+"""The columns of a table of dead letters.  ``timestamp_type``: 0 for the producer's time, 1 for the broker's, -1 for
+none; ``column`` is empty where the whole record is bad.
+"""
+
+
+class DeadLetters(Protocol):
+    """Where the dead letters of one range go."""
+
+    def deliver(
+        self, assignment: Assignment, chunk: int, offsets: OffsetRange, letters: pa.RecordBatch
+    ) -> InsertResult:
+        """Deliver the dead letters of a chunk of the range.  Returns once they are known to be there, each once,
+        whoever delivered them.  Raises ChsinkError otherwise.
+        """
+
+
+def letters_of(records: pa.RecordBatch, dead: Sequence[BadValue], assignment: Assignment) -> pa.RecordBatch:
+    """The dead letters for these bad records of a chunk, with the names of ``COLUMNS``."""
+    rows = records.take(pa.array([bad.row for bad in dead], pa.int64()))
+    n, key = rows.num_rows, assignment.key
+    times = rows.column("timestamp")
+    milliseconds = pc.cast(times, pa.timestamp("ms", times.type.tz), safe=False)
+    columns = {
+        "sink": _same(key.sink, n),
+        "table": _same(key.table, n),
+        "_kafka_topic": _same(key.topic, n),
+        "_kafka_partition": pc.cast(rows.column("partition"), pa.uint32()),
+        "_kafka_offset": pc.cast(rows.column("offset"), pa.uint64()),
+        "timestamp_ms": pc.cast(milliseconds, pa.int64()),
+        "timestamp_type": pc.cast(rows.column("timestampType"), pa.int8()),
+        "key": _binary(rows.column("key")),
+        "value": _binary(rows.column("value")),
+        "headers": _headers(rows.column("headers")),
+        "column": pa.array([bad.column or "" for bad in dead], pa.string()),
+        "error_id": _same(ERROR_ID, n),
+        "reason": pa.array([bad.reason for bad in dead], pa.string()),
+    }
+    assert columns.keys() == COLUMNS.keys()
+    return pa.RecordBatch.from_pydict(columns)
+
+
+def _same(text: str, n: int) -> pa.Array:
+    return pa.array([text] * n, pa.string())
+
+
+def _binary(column: pa.Array) -> pa.Array:
+    return column if pa.types.is_binary(column.type) else pc.cast(column, pa.binary())
+
+
+def _headers(column: pa.Array) -> pa.Array:
+    """A record without headers has an empty list."""
+    return pa.array([each or [] for each in column.to_pylist()], HEADERS)
+
+
+def create_table(table: str) -> str:
+    """The statement that creates a table of dead letters; ``table`` is quoted."""
+    width = max(map(len, COLUMNS))
+    columns = ",\n".join(f"    {name:<{width}} {kind}" for name, kind in COLUMNS.items())
+    return (
+        f"CREATE TABLE {table}\n(\n{columns}\n)\nENGINE = MergeTree\n"
+        "ORDER BY (sink, _kafka_topic, _kafka_partition, _kafka_offset)\n"
+        "SETTINGS non_replicated_deduplication_window = 10000"
+    )

@@ -1,0 +1,159 @@
+"""Dead letters in a table of the real engine: each exactly once, whatever ends the job, and bit for bit."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from chsink.dlq.letters import create_table
+from chsink.errors import HaltError, UnavailableError
+from tests.integration.job.conftest import MakeJob
+from tests.integration.job.faults import Failpoints
+from tests.support.doubt import run
+from tests.support.job import DATABASE, Job, command, select
+from tests.support.kafka import Record, read_all
+
+pytestmark = pytest.mark.slow
+
+BAD = (b'{"id": "secret", "text": "x"}', b"\xff\x00 secret", None, b"")
+HEADERS = [("trace", b"\x00\xff"), ("trace", None), ("\xe9", b"")]
+WINDOW = 100
+
+
+def fits(record: Record) -> list[tuple[Any, ...]]:
+    """What the judge expects of a record: its row, or none."""
+    if record.value in BAD:
+        return []
+    document = json.loads(record.value or b"{}")
+    return [(document["id"], document["text"])]
+
+
+def make_letters(job: Job) -> tuple[str, Mapping[str, Any]]:
+    """A table of dead letters that remembers few blocks, and the settings that use it."""
+    table = f"{DATABASE}.dead_{job.tables[job.topic].removeprefix(f'{DATABASE}.')}"
+    statement = create_table(table).replace("window = 10000", f"window = {WINDOW}")
+    command(job.shards[0], statement)
+    return table, {"errors.on_bad_value": "dead_letter", "dead_letters.table": table}
+
+
+def others_write(job: Job, table: str) -> None:
+    """Another sink's dead letters of the same offsets, until the table may have forgotten ours."""
+    for n in range(WINDOW):
+        command(
+            job.shards[0],
+            f"INSERT INTO {table} (sink, `table`, _kafka_topic, _kafka_partition, _kafka_offset) "
+            f"VALUES ('other', 'o', '{job.topic}', 0, {n})",
+        )
+
+
+def letters(job: Job, table: str) -> list[tuple[Any, ...]]:
+    """The dead letters of this sink, as Kafka's records."""
+    names = "_kafka_partition, _kafka_offset, hex(key), hex(value), isNull(value), timestamp_ms"
+    headers = "arrayMap(h -> (h.1, hex(h.2), isNull(h.2)), headers)"
+    sql = f"SELECT {names}, {headers} FROM {table} WHERE sink = '{job.name}' FORMAT JSONCompactEachRow"
+    return sorted(_frozen(json.loads(line)) for line in select(job.shards[0], sql).splitlines())
+
+
+def expected(job: Job) -> list[tuple[Any, ...]]:
+    """The same of what Kafka holds."""
+    return sorted(
+        (
+            r.partition,
+            r.offset,
+            _hex(r.key),
+            _hex(r.value),
+            int(r.value is None),
+            r.timestamp,
+            tuple((name, _hex(value), int(value is None)) for name, value in r.headers),
+        )
+        for r in read_all(job.bootstrap, job.topic)
+        if r.value in BAD
+    )
+
+
+def _hex(value: bytes | None) -> str | None:
+    return None if value is None else value.hex().upper()
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(map(_frozen, value)) if isinstance(value, list) else value
+
+
+def flags(settings: Mapping[str, Any]) -> list[str]:
+    """The settings as options of a command."""
+    return [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
+
+
+def deletes(said: str) -> list[str]:
+    """The statements that a refusal names."""
+    return re.findall(r"DELETE FROM .*?(?=; or, if all rows)", " ".join(said.split()))
+
+
+def check(job: Job, table: str) -> None:
+    """Every record has exactly one fate."""
+    job.check(rows_of=fits)
+    assert letters(job, table) == expected(job)
+
+
+@pytest.mark.exit_of("TOO_MANY_BAD")
+@pytest.mark.exit_of("DEAD_LETTERS_INCOMPLETE")
+def test_dead_letters_are_delivered_once(
+    make_job: MakeJob, spark: SparkSession, failpoints: Failpoints, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """⚑ The job halts at a bad value, is set to keep dead letters, dies between them and the rows, and its table of dead
+    letters forgets their tokens before the range is settled.
+    """
+    job = make_job(partitions=2)
+    table, keeps = make_letters(job)
+    job.send(0, 12)
+    job.send_values(0, BAD, key=b"\xfe", headers=HEADERS)
+    job.send(0, 12)
+    job.send(1, 5)
+    job.send_values(1, BAD[:1])
+    with pytest.raises(HaltError, match="CHS-501"):
+        job.drain(spark)
+
+    with pytest.raises(HaltError, match=r'CHS-513.*"0 per 1"'):
+        job.drain(spark, {**keeps, "errors.tolerance": "none"})
+    assert not letters(job, table)
+
+    failpoints.arm("task.after_dead_letters=kill")
+    with pytest.raises(UnavailableError, match="CHS-708"):
+        job.drain(spark, keeps)
+    failpoints.assert_fired("task.after_dead_letters")
+    failpoints.disarm()
+    assert letters(job, table), "delivered, and the rows of the chunk are not there"
+
+    with pytest.raises(HaltError, match="CHS-309.*dead_letters"):
+        job.drain(spark, {"errors.on_bad_value": "skip"})
+
+    others_write(job, table)
+    command(job.shards[0], f"DELETE FROM {table} WHERE sink = '{job.name}' AND _kafka_offset = 13")
+    with pytest.raises(HaltError, match="CHS-333.*instead of") as halted:
+        job.drain(spark, keeps)
+    assert "--resend" in halted.value.hint
+    resend = ("resolve", job.topic, "0", "--resend", "--senders-gone", "--yes", *flags(keeps))
+    for statement in deletes(run(job, *resend).stderr):
+        command(job.shards[0], statement)
+    assert run(job, *resend).exit_code == 0
+    job.drain(spark, keeps)
+    check(job, table)
+
+    job.send_values(0, BAD, key=b"k")
+    job.send(0, 3)
+    failpoints.arm("driver.before_after=fail")
+    with pytest.raises(UnavailableError, match="CHS-708"):
+        job.drain(spark, keeps)
+    failpoints.disarm()
+    sink = job.drain_sink(spark, lambda stream: stream, keeps)
+    check(job, table)
+    count = len(expected(job))
+    assert (job.status()["dead_letters"], job.status()["skipped"]) == (count, 0)
+    assert sink.metrics.registry.get_sample_value("chsink_dead_letters_total", {"sink": job.name}) == len(BAD)
+    said = capsys.readouterr().err
+    assert "records kept as dead letters" in said and "secret" not in said

@@ -1,0 +1,178 @@
+"""Dead letters of a chunk: what they hold, when they are delivered, and what keeps a chunk from being sent at all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+
+import pyarrow as pa
+import pytest
+
+from chsink.batch.model import Ack, Assignment, total
+from chsink.batch.reader import ReadPlan, Span
+from chsink.batch.task import run_task
+from chsink.clickhouse.dead_letters import TableLetters
+from chsink.clickhouse.pieces import Piece, PieceLander, Prepared
+from chsink.dlq.fates import Fate, Fates, Tolerance, tolerance
+from chsink.dlq.letters import COLUMNS
+from chsink.errors.catalogue import from_wire
+from chsink.ports import BadValue, InsertResult
+from chsink.statemachine.ranges import OffsetRange, TopicPartition
+from chsink.statemachine.records import Phase, StateKey, StateRecord
+from chsink.statemachine.tokens import letters_token, piece_token
+
+TP = TopicPartition("t", 1)
+KEY = StateKey("sink", "t", 1, "db.t")
+RECORD = StateRecord(Phase.BEFORE, 1, "a", "id", start=10, end=20, chunk_offsets=5, layout="L", pipeline="P")
+PLACE = 1
+"""Of the dead letters: behind the only shard."""
+DEAD = Fates(Fate.DEAD_LETTER)
+BAD, TOMBSTONE = 12, 13
+
+
+def batch() -> pa.RecordBatch:
+    n = 10
+    return pa.record_batch(
+        {
+            "topic": pa.array(["t"] * n),
+            "partition": pa.array([1] * n, pa.int32()),
+            "offset": pa.array(range(10, 20), pa.int64()),
+            "key": pa.array([None, *[b"\xff\x00"] * 9], pa.binary()),
+            "value": pa.array([None if o == TOMBSTONE else b"\x80%d" % o for o in range(10, 20)], pa.binary()),
+            "headers": pa.array(
+                [None, None, [{"key": "h", "value": b"\x00"}, {"key": "h", "value": None}], *[None] * 7],
+                pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])),
+            ),
+            "timestamp": pa.array([datetime(2026, 1, 2, 3, 4, 5, 678_000, UTC)] * n, pa.timestamp("us", "UTC")),
+            "timestampType": pa.array([0] * n, pa.int32()),
+        }
+    )
+
+
+def prepare(records: pa.RecordBatch, assignment: Assignment) -> Prepared:
+    offsets = records.column("offset").to_pylist()
+    reasons = {BAD: ("n", "text is not UInt8", False), TOMBSTONE: (None, "the value is null", True)}
+    bad = tuple(BadValue(i, *reasons[o]) for i, o in enumerate(offsets) if o in reasons)
+    kept = records.filter(pa.array([o not in reasons for o in offsets]))
+    return Prepared((Piece(0, kept.append_column("_kafka_offset", kept.column("offset"))),), bad)
+
+
+@dataclass
+class Writer:
+    sent: list[tuple[int, str, pa.RecordBatch]] = field(default_factory=list)
+    there: dict[int, dict[int, int]] = field(default_factory=dict)
+
+    def insert(self, shard: int, table: str, batch: pa.RecordBatch, token: str, deadline_ms: int) -> InsertResult:
+        assert (table, deadline_ms) == ("db.t", 99)
+        self.sent.append((shard, token, batch))
+        return InsertResult(batch.num_rows, 8, 0)
+
+    def rows_there(self, shard: int, table: str, partition: TopicPartition, offsets: OffsetRange) -> dict[int, int]:
+        return self.there.get(shard, {})
+
+    def views(self, shard: int) -> tuple[str, ...]:
+        return ()
+
+
+class Topics:
+    def topic_ids(self, topics: object) -> dict[str, str | None]:
+        return {"t": "id"}
+
+
+def run(writer: Writer, fates: Fates, record: StateRecord = RECORD) -> Ack:
+    assignment = Assignment(KEY, record, "layout", 99)
+    plan = ReadPlan({TP: OffsetRange(5, 30)}, {TP: Span(assignment.range, record.chunk_offsets)}, 10**6)
+    letters = lambda _, writer: TableLetters(writer, PLACE)  # noqa: E731 - a name for its type
+    lander = PieceLander({TP: assignment}, prepare, lambda _: writer, Topics(), fates, letters)
+    batches: Iterator[pa.RecordBatch] = iter([batch()])
+    return run_task(7, batches, plan, lander)
+
+
+def test_dead_letters_are_one_insert_of_their_own_before_the_chunks_pieces() -> None:
+    writer = Writer()
+    ack = run(writer, DEAD)
+    assert [(shard, token) for shard, token, _ in writer.sent] == [
+        (PLACE, letters_token(KEY, RECORD, 0)),
+        (0, piece_token(KEY, RECORD, 0, 0)),
+        (0, piece_token(KEY, RECORD, 1, 0)),
+    ]
+    sums = total([ack])
+    assert (ack.error, sums.rows, sums.skipped, sums.dead_letters, sums.inserts) == (None, 8, 0, 2, 2)
+    assert ack.chunks[0].first_dead_letter == "topic 't' partition 1 offset 12: column 'n': text is not UInt8"
+
+
+def test_a_dead_letter_holds_the_record_bit_for_bit_and_why_it_is_bad() -> None:
+    writer = Writer()
+    run(writer, DEAD)
+    letters = writer.sent[0][2]
+    assert letters.schema.names == list(COLUMNS)
+    first, second = letters.to_pylist()
+    assert first == {
+        "sink": "sink",
+        "table": "db.t",
+        "_kafka_topic": "t",
+        "_kafka_partition": 1,
+        "_kafka_offset": 12,
+        "timestamp_ms": 1767323045678,
+        "timestamp_type": 0,
+        "key": b"\xff\x00",
+        "value": b"\x8012",
+        "headers": [{"key": "h", "value": b"\x00"}, {"key": "h", "value": None}],
+        "column": "n",
+        "error_id": "CHS-501",
+        "reason": "text is not UInt8",
+    }
+    assert (second["value"], second["headers"], second["column"]) == (None, [], "")
+
+
+def test_a_tombstone_may_be_a_dead_letter_by_itself() -> None:
+    writer = Writer()
+    ack = run(writer, Fates(Fate.SKIP, Fate.DEAD_LETTER))
+    assert writer.sent[0][2].column("_kafka_offset").to_pylist() == [TOMBSTONE]
+    assert (total([ack]).skipped, total([ack]).dead_letters) == (1, 1)
+
+
+def test_a_halt_comes_before_any_dead_letter_of_the_chunk() -> None:
+    writer = Writer()
+    ack = run(writer, Fates(Fate.HALT, Fate.DEAD_LETTER))
+    assert ack.error is not None and from_wire(*ack.error).id == "CHS-501"
+    assert writer.sent == []
+
+
+@pytest.mark.parametrize(("there", "places"), [({}, [PLACE, 0, 0]), ({12: 1, 13: 1}, [0, 0])])
+def test_doubtful_dead_letters_are_looked_for(there: dict[int, int], places: list[int]) -> None:
+    writer = Writer(there={PLACE: there})
+    ack = run(writer, DEAD, replace(RECORD, probe=True))
+    assert [shard for shard, _, _ in writer.sent] == places
+    assert total([ack]).dead_letters == 2
+
+
+def test_some_of_doubtful_dead_letters_are_a_halt() -> None:
+    writer = Writer(there={PLACE: {12: 1}})
+    ack = run(writer, DEAD, replace(RECORD, probe=True))
+    assert ack.error is not None and from_wire(*ack.error).id == "CHS-333"
+    assert writer.sent == []
+
+
+@pytest.mark.parametrize(
+    ("text", "allowed", "refused"),
+    [("none", (0, 10), (1, 10)), ("2 per 10", (2, 3), (3, 19)), ("2 per 10", (4, 20), (5, 29)), ("all", (9, 9), None)],
+)
+def test_tolerance(text: str, allowed: tuple[int, int], refused: tuple[int, int] | None) -> None:
+    limit = tolerance(text)
+    assert limit is None or limit.allows(*allowed)
+    assert refused is None or (limit is not None and not limit.allows(*refused))
+
+
+def test_a_chunk_with_too_many_bad_values_halts_before_it_is_sent() -> None:
+    writer = Writer()
+    ack = run(writer, replace(DEAD, tolerance=Tolerance(1, 100)))
+    assert ack.error is not None
+    error = from_wire(*ack.error)
+    assert error.id == "CHS-513" and "2 of the 5 records at offsets [10, 15)" in error.message
+    assert writer.sent == []
+
+
+def test_tombstones_with_a_fate_of_their_own_are_not_counted() -> None:
+    assert run(Writer(), Fates(Fate.DEAD_LETTER, Fate.SKIP, Tolerance(1, 100))).error is None
