@@ -181,6 +181,16 @@ MIRROR_KAFKA_UNANSWERED = Entry(
     "Kafka does not answer for the mirror's control topic {topic} or its group {group}: {reason}",
     "check the brokers, then start again; records that were handed over land once",
 )
+MIRROR_TRANSACTION_HANGS = Entry(
+    "MIRROR_TRANSACTION_HANGS",
+    "CHS-719",
+    UnavailableError,
+    "a transaction on the control topic {topic} has not ended for {minutes} minutes; partition {partition} cannot be "
+    "read from offset {offset} on; {producer} opened it",
+    "if that producer still runs, end it; if the transaction stays open, abort it: kafka-transactions.sh "
+    "--bootstrap-server BROKER abort --topic {topic} --partition {partition} --start-offset {offset}; then start "
+    "again: what was handed over lands once",
+)
 MIRROR_COMMITS_FAIL = Entry(
     "MIRROR_COMMITS_FAIL",
     "CHS-717",

@@ -314,6 +314,26 @@ class ControlReader:
             found.append((partition, offset, value if isinstance(value, bytes) else b""))
         return found
 
+    def uncommitted(self, partition: int, offset: int) -> tuple[str, bytes] | None:
+        """Key and value at an offset, also of an open transaction, if there are any.  Raises :class:`Unanswered`."""
+        options = consumer_options(self._names, self._names.control_group)
+        consumer = Consumer({**options, "isolation.level": "read_uncommitted"})
+        try:
+            consumer.assign([ClientPartition(self._names.topic, partition, offset)])
+            message = consumer.poll(self._names.timeout_s)
+        finally:
+            consumer.close()
+        if message is None:
+            return None
+        if message.error() is not None:
+            raise Unanswered(str(message.error()))
+        if message.offset() != offset:
+            return None
+        key, value = message.key(), message.value()
+        return key.decode(errors="replace") if isinstance(key, bytes) else "", value if isinstance(
+            value, bytes
+        ) else b""
+
     def positions(self, start: Mapping[int, int]) -> dict[int, int]:
         """The next offset of each partition, past markers and aborted events; ``start`` where nothing was read yet."""
         asked = [ClientPartition(self._names.topic, p) for p in start]

@@ -18,7 +18,7 @@ import structlog
 
 from chsink.errors import ChsinkError, UnavailableError, fencing, services
 from chsink.mirror.control import Fenced, NotSent, Unanswered
-from chsink.mirror.coordinator import KEY, Coordinator, Hole, Stuck
+from chsink.mirror.coordinator import KEY, Coordinator, Hanging, Hole, Stuck
 from chsink.mirror.failures import as_error
 from chsink.mirror.opening import Mirror
 from chsink.mirror.owner import Owner, new_driver, read_owner
@@ -154,7 +154,7 @@ class Coordination:
     def _ended_by(self, error: Exception, failed: int) -> ChsinkError | None:
         """What ends the mirror; None to start another coordinator, after a pause."""
         ends = as_error(error, self._mirror.names)
-        if ends is not None and (isinstance(error, Stuck) or not isinstance(ends, UnavailableError)):
+        if ends is not None and (isinstance(error, Stuck | Hanging) or not isinstance(ends, UnavailableError)):
             return ends
         if self._last and (failed >= LAST_FAILURES or self._late()):
             return services.MIRROR_NOT_COORDINATED(reason=_words(error))

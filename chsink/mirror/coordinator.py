@@ -62,6 +62,8 @@ ATTEMPTS = 5
 """At one commit, while others change the table."""
 STUCK_AFTER = 5
 """Rounds in a row in which a table could not be committed."""
+HANGS_AFTER_MS = 300_000
+"""A transaction of a mirror ends within 20 s, its broker sees to that."""
 KEY = "coordinator"
 
 
@@ -83,6 +85,14 @@ class Stuck(Exception):
     def __init__(self, table: str, rounds: int, reason: str) -> None:
         super().__init__(table, rounds, reason)
         self.table, self.rounds, self.reason = table, rounds, reason
+
+
+class Hanging(Exception):
+    """A transaction keeps a control partition from being read from an offset on.  ``producer`` opened it."""
+
+    def __init__(self, partition: int, offset: int, minutes: int, producer: str) -> None:
+        super().__init__(partition, offset, minutes, producer)
+        self.partition, self.offset, self.minutes, self.producer = partition, offset, minutes, producer
 
 
 class Source(Protocol):
@@ -166,6 +176,7 @@ class Coordinator:
         self._identities: dict[str, Identity] = {}
         self._topic_ids: dict[str, str] = {}
         self._open: _Round | None = None
+        self._held_up: dict[int, tuple[int, int]] = {}
         self._closing = ExitStack()
         self._by_reference = {(t.reference.namespace, t.reference.name): name for name, t in targets.items()}
 
@@ -354,10 +365,11 @@ class Coordinator:
     def tick(self, wait_s: float = 1.0) -> None:
         """Read for up to ``wait_s``, then do what is due.
 
-        Raises :class:`Halted`, :class:`Stuck` and the outcomes of :mod:`chsink.mirror.control`.
+        Raises :class:`Halted`, :class:`Stuck`, :class:`Hanging` and the outcomes of :mod:`chsink.mirror.control`.
         """
         self._read_events(wait_s)
         now = self.clock.now_ms()
+        self._check_hanging(now)
         self._last_ms = min(self._last_ms, now)  # a clock that was set back must not delay commits until it caught up
         if self._open is not None:
             self._open.began_ms = min(self._open.began_ms, now)
@@ -372,6 +384,16 @@ class Coordinator:
         for partition, offset, value in self.reader.poll(wait_s):
             self._take(Position(partition, offset), value)
         self.positions = self.reader.positions(self.positions)
+
+    def _check_hanging(self, now: int) -> None:
+        """Raise if what a round could not read is not read long after it.  Tables take the rest meanwhile."""
+        for number, (at, since) in list(self._held_up.items()):
+            if self.positions[number] != at:
+                del self._held_up[number]
+            elif now - since >= HANGS_AFTER_MS:
+                found = self.reader.uncommitted(number, at)
+                producer = "a program that is not chsink" if found is None else _producer(*found)
+                raise Hanging(number, at, (now - since) // 60_000, producer)
 
     def _take(self, at: Position, value: bytes) -> None:
         try:
@@ -476,6 +498,9 @@ class Coordinator:
         self.sender.send(KEY, done, {TopicPartition(topic, p): at for p, at in marks.items()})
         self.stored.update(marks)
         self._open, self._last_ms = None, self.clock.now_ms()
+        for number, end in opened.ends.items():
+            if self.positions[number] < end:
+                self._held_up.setdefault(number, (self.positions[number], self._last_ms))
         self.rounds += 1
         self.log.debug("round", commit=str(opened.commit_id), because=because, failed=failed)
         for name in failed:
@@ -583,6 +608,19 @@ class Coordinator:
             for tp, missing in holes(self._links[name], self._units(name), mine).items():
                 self.log.warning("reading a range again", table=name, tp=str(tp), range=str(missing))
                 self.reread(Hole(name, tp, missing, self._identities[name]))
+
+
+def _producer(key: str, value: bytes) -> str:
+    """Who sent an event, by its transactional id."""
+    try:
+        event = decode(value)
+    except DamagedEvent:
+        event = None
+    if event is None:
+        return "a program that is not chsink"
+    topic, _, number = key.rpartition("-")
+    name = f"{event.group_id}/{topic}/{number}" if topic else f"{event.group_id}/{key}"
+    return f"the producer with transactional id {name}" + (f" (or {name}/again)" if topic else "")
 
 
 def _knows_another(links: Links, topic: str, topic_id: str) -> bool:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from chsink.errors import ChsinkError, halts, services
 from chsink.errors.entry import Entry
 from chsink.mirror.control import Fenced, Names, NotSent, Unanswered
-from chsink.mirror.coordinator import Halted, Stuck
+from chsink.mirror.coordinator import Halted, Hanging, Stuck
 from chsink.mirror.refusals import refused
 from chsink.mirror.tables import CatalogFailed
 from chsink.statemachine.commit.rules import CommitHalt
@@ -44,6 +44,14 @@ def as_error(error: Exception, names: Names) -> ChsinkError | None:
             return entry(**{name: known[name] for name in entry.parameters})
         case Stuck():
             return services.MIRROR_COMMITS_FAIL(table=error.table, rounds=error.rounds, reason=error.reason)
+        case Hanging():
+            return services.MIRROR_TRANSACTION_HANGS(
+                topic=names.topic,
+                partition=error.partition,
+                offset=error.offset,
+                minutes=error.minutes,
+                producer=error.producer,
+            )
         case CatalogFailed():
             return services.MIRROR_CATALOG_UNAVAILABLE(reason=error)
         case Fenced() | NotSent() | Unanswered():

@@ -61,6 +61,9 @@ class EventReader(Protocol):
     def poll(self, timeout_s: float) -> list[tuple[int, int, bytes]]:
         """What was committed since: (partition, offset, value).  Raises ``Unanswered``."""
 
+    def uncommitted(self, partition: int, offset: int) -> tuple[str, bytes] | None:
+        """Key and value at an offset, also of an open transaction; None where there is none.  Raises ``Unanswered``."""
+
     def positions(self, start: Mapping[int, int]) -> dict[int, int]:
         """The next offset of each partition, past markers and aborted events; ``start`` where nothing was read yet."""
 

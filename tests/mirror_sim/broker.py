@@ -355,6 +355,12 @@ class SimReader:
             self.at[number] = at
         return found
 
+    def uncommitted(self, partition: int, offset: int) -> tuple[str, bytes] | None:
+        """See :class:`chsink.mirror.ports.EventReader`."""
+        log = self.broker.logs[partition]
+        value, _ = log.entries[offset] if log.start <= offset < log.end else (None, None)
+        return None if value is None else ("", value)
+
     def positions(self, start: Mapping[int, int]) -> dict[int, int]:
         """See :class:`chsink.mirror.ports.EventReader`."""
         return {number: max(self.at[number], at) for number, at in start.items()}

@@ -1,0 +1,75 @@
+"""Transactions that do not end, and brokers that do not answer, on the real broker."""
+
+from __future__ import annotations
+
+import os
+import signal
+import uuid
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pyarrow as pa
+import pytest
+from confluent_kafka import Producer
+
+from chsink.mirror.control import Unanswered
+from chsink.mirror.coordinator import HANGS_AFTER_MS, Hanging
+from chsink.mirror.events import Event, StartCommit, encode
+from chsink.mirror.failures import as_error
+from chsink.statemachine.ranges import OffsetRange
+from tests.integration.mirror.bench import Bench
+
+pytestmark = pytest.mark.slow
+MakeBench = Callable[..., Bench]
+
+
+def test_a_transaction_that_hangs_is_named_and_holds_nothing_up_once_it_is_aborted(make_bench: MakeBench) -> None:
+    """⚑ T-8: hand-overs go on, tables wait, and after a bound the error says whose transaction it is."""
+    bench = make_bench()
+    coordinator = bench.coordinator()
+    hangs = Producer({**bench.names.options, "transactional.id": f"hangs-{uuid.uuid4()}"})
+    hangs.init_transactions(20)
+    hangs.begin_transaction()
+    event = encode(Event(uuid.uuid4(), datetime.now(UTC), bench.group, StartCommit(uuid.uuid4())))
+    for partition in range(2):
+        hangs.produce(bench.control_topic, event, str(bench.tp()), partition)
+    assert hangs.flush(20) == 0
+
+    start, end = bench.produce([1, 2, 3])
+    bench.hand_over(start, end)
+    bench.round(coordinator)
+    assert bench.group_at() == end and bench.snapshots() == 0
+
+    bench.clock.ms += HANGS_AFTER_MS
+    with pytest.raises(Hanging) as raised:
+        coordinator.tick(0.1)
+    error = as_error(raised.value, bench.names)
+    assert error is not None and (error.id, error.exit_code) == ("CHS-719", 5)
+    assert f"{bench.group}/{bench.topic}/0 " in error.message
+    assert f"--topic {bench.control_topic} --partition 0 --start-offset {raised.value.offset};" in error.hint
+
+    hangs.abort_transaction(20)
+    later = bench.coordinator()
+    bench.rounds(later, 2)
+    assert bench.landed() == bench.sent()
+
+
+def test_an_empty_range_moves_no_offset_while_the_broker_does_not_answer(make_bench: MakeBench) -> None:
+    """⚑ T-7: there is nothing to report, and the broker has to answer all the same."""
+    bench = make_bench()
+    bench.coordinator()
+    start, end = bench.produce([1, 2])
+    worker = bench.worker()
+
+    def frozen(_: OffsetRange) -> Iterable[pa.RecordBatch]:
+        os.kill(bench.kafka.pid, signal.SIGSTOP)
+        return ()
+
+    try:
+        with pytest.raises(Unanswered):
+            replace(worker, names=replace(worker.names, timeout_s=2)).run(OffsetRange(start, end), frozen)
+    finally:
+        os.kill(bench.kafka.pid, signal.SIGCONT)
+    assert worker.run(OffsetRange(start, end), lambda _: ()).decision.because == "NEXT"
+    assert bench.group_at() == end
