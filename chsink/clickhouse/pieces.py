@@ -90,7 +90,7 @@ class PieceLander:
             letters = letters_of(records, rejected.dead, assignment)
             self.letters_for(assignment, writer).deliver(assignment, chunk.index, offsets, letters)
             failpoints.reach("task.after_dead_letters")
-        sent, unproven = _insert(chunk.index, offsets, prepared.pieces, assignment, writer)
+        sent, unproven = _insert(chunk, prepared.pieces, assignment, writer)
         failpoints.reach("task.after_insert")
         return ChunkAck(
             offsets.start,
@@ -126,17 +126,18 @@ class PieceLander:
 
 
 def _insert(
-    chunk: int, offsets: OffsetRange, pieces: Sequence[Piece], assignment: Assignment, writer: BlockWriter
+    chunk: Chunk, pieces: Sequence[Piece], assignment: Assignment, writer: BlockWriter
 ) -> tuple[list[InsertResult], set[str]]:
     """Insert the pieces that are not there; also the views that may lack rows of those that are."""
     sent: list[InsertResult] = []
     unproven: set[str] = set()
     for piece in pieces:
-        if assignment.record.probe and _already_there(piece, offsets, assignment, writer):
+        if assignment.record.probe and _already_there(piece, chunk.offsets, assignment, writer):
             unproven.update(_views(piece, writer))
             continue
-        token = piece_token(assignment.key, assignment.record, chunk, piece.shard)
-        sent.append(writer.insert(piece.shard, assignment.key.table, piece.batch, token, assignment.deadline_ms))
+        token = piece_token(assignment.key, assignment.record, chunk.index, piece.shard)
+        result = writer.insert(piece.shard, assignment.key.table, piece.batch, token, assignment.deadline_ms)
+        sent.append(result)
     return sent, unproven
 
 

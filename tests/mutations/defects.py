@@ -55,12 +55,14 @@ WRITER, WINDOW, DEDUP_MARK = (
 TABLE, TOKENS, WRITES = "statemachine/table.py", "statemachine/tokens.py", "statemachine/writes.py"
 RECORDS, CHUNKS, ROUNDS = "statemachine/records.py", "statemachine/chunks.py", "statemachine/rounds.py"
 
-_INSERT = "            result = writer.insert(piece.shard, assignment.key.table, piece.batch, token, assignment.deadline_ms)\n"
+_INSERT = (
+    "        result = writer.insert(piece.shard, assignment.key.table, piece.batch, token, assignment.deadline_ms)\n"
+)
 _AFTER = (
     "            attempt, epoch = self.ledger.attempt(), self.ledger.epoch\n"
     "            self.ledger.write({k: self._done(k, starts, left_out, epoch, attempt) for k in keys})\n"
 )
-_TOKEN = "            token = piece_token(assignment.key, assignment.record, chunk.index, piece.shard)\n"
+_TOKEN = "        token = piece_token(assignment.key, assignment.record, chunk.index, piece.shard)\n"
 
 DEFECTS = (
     # --- tokens -------------------------------------------------------------------------------------------------------
@@ -101,9 +103,9 @@ DEFECTS = (
             Patch(
                 PIECES,
                 _TOKEN,
-                "            plan = chunk.planned\n"
-                "            named = replace(assignment.record, first=0, start=plan.start, end=plan.end)\n"
-                "            token = piece_token(assignment.key, named, chunk.index, piece.shard)\n",
+                "        plan = chunk.planned\n"
+                "        named = replace(assignment.record, first=0, start=plan.start, end=plan.end)\n"
+                "        token = piece_token(assignment.key, named, chunk.index, piece.shard)\n",
             ),
         ),
         "at_most_once",
@@ -124,8 +126,8 @@ DEFECTS = (
     Defect(
         "token without the chunk's number",
         (
-            Patch(TOKENS, "        chunk_index,\n        shard,\n    ]", "        shard,\n    ]"),
-            Patch(TOKENS, "{chunk_index}:{shard}:{digest}", "{shard}:{digest}"),
+            Patch(TOKENS, "        chunk_index,\n        place,\n    ]", "        place,\n    ]"),
+            Patch(TOKENS, "{chunk_index}:{place}:{digest}", "{place}:{digest}"),
         ),
         "token_is_content",
         world="compaction and retention",
@@ -182,7 +184,7 @@ DEFECTS = (
             Patch(
                 PIECES,
                 _INSERT,
-                "            try:\n    " + _INSERT + "            except ChsinkError:\n                continue\n",
+                "        try:\n    " + _INSERT + "        except ChsinkError:\n            continue\n",
             ),
         ),
         "after_means_landed",
