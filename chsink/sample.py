@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -27,8 +27,8 @@ from chsink.findings import Finding, Severity, found, passed
 from chsink.formats.pipeline import Untouched
 from chsink.formats.registry import decoder_of
 from chsink.formats.settings import JSON
-from chsink.kafka.sample import open_sampler
-from chsink.ports import Decoder
+from chsink.kafka.sample import Sampler, open_sampler
+from chsink.ports import BadValue, Decoder
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 
 K = TypeVar("K")
@@ -50,6 +50,30 @@ class Occurrences:
 
 
 @dataclass(slots=True)
+class Misfits:
+    """The records that do not fit one table, by column and reason."""
+
+    skip_tombstones: bool
+    seen: dict[tuple[str | None, str], Occurrences] = field(default_factory=dict)
+
+    def add(self, rejected: Iterable[BadValue], records: pa.RecordBatch) -> None:
+        """Of these records."""
+        for bad in rejected:
+            if not (bad.tombstone and self.skip_tombstones):
+                _count(self.seen, (bad.column, _PLACE.sub("", bad.reason)), records, bad.row)
+
+    def findings(self, records: int, place: Mapping[str, str], *, skips: bool) -> Iterator[Finding]:
+        """Of so many sampled records."""
+        if not self.seen:
+            yield passed(values.SAMPLE_BAD, count=records, **place)
+        severity = Severity.WARNING if skips else Severity.ERROR
+        for (column, reason), seen in sorted(self.seen.items(), key=lambda item: -item[1].count):
+            where = "the record as a whole" if column is None else f"column {column}"
+            of = {"count": seen.count, "records": records, "first": seen.first}
+            yield found(severity, values.SAMPLE_BAD, column=where, reason=reason, **of, **place)
+
+
+@dataclass(slots=True)
 class Sample:
     """What was seen of one route's records."""
 
@@ -58,10 +82,9 @@ class Sample:
     name: str
     layout: str
     decoder: Decoder
-    skip_tombstones: bool = False
+    misfits: Misfits
     records: int = 0
     bytes: int = 0
-    bad: dict[tuple[str | None, str], Occurrences] = field(default_factory=dict)
     unknown: dict[str, Occurrences] = field(default_factory=dict)
     rows: Counter[int] = field(default_factory=Counter)
 
@@ -72,10 +95,7 @@ class Sample:
         prepared = by_shard(records, self.decoder.decode(records), self.layout, self.table)
         for piece in prepared.pieces:
             self.rows[piece.shard] += piece.batch.num_rows
-        for bad in prepared.rejected:
-            if bad.tombstone and self.skip_tombstones:
-                continue
-            _count(self.bad, (bad.column, _PLACE.sub("", bad.reason)), records, bad.row)
+        self.misfits.add(prepared.rejected, records)
         if self.route.format == JSON:
             self._fields(records)
 
@@ -93,13 +113,7 @@ class Sample:
         if not self.records:
             yield found(Severity.INFO, values.SAMPLE_EMPTY, topic=self.route.topic)
             return
-        if not self.bad:
-            yield passed(values.SAMPLE_BAD, count=self.records, **place)
-        severity = Severity.WARNING if skips else Severity.ERROR
-        for (column, reason), seen in sorted(self.bad.items(), key=lambda item: -item[1].count):
-            where = "the record as a whole" if column is None else f"column {column}"
-            of = {"count": seen.count, "records": self.records, "first": seen.first}
-            yield found(severity, values.SAMPLE_BAD, column=where, reason=reason, **of, **place)
+        yield from self.misfits.findings(self.records, place, skips=skips)
         yield from self._unknown(place)
         shares = ", ".join(f"{name} {self.rows[shard]:,}" for shard, name in shards.items())
         yield found(Severity.INFO, values.SAMPLE_ROWS, rows=f"{self.rows.total():,}", shares=shares, **place)
@@ -148,15 +162,50 @@ def sample_findings(services: Services, count: int, progress: Progress) -> Itera
             target = services.clickhouse.target(route)
             decoder = decoder_of(target.name, target.table.insertable, target.table.timezone, shape, route.format)
             layout = services.clickhouse.layout(route).to_json()
-            sample = Sample(route, target.table, target.name, layout, decoder, config.errors.on_tombstone != "bad")
-            logs = _logs(services, route.topic)
-            for done, (tp, log) in enumerate(logs.items()):
-                progress(route.topic, done, len(logs))
-                for records in sampler.read(tp, log, count):
-                    sample.add(records)
-            progress(route.topic, len(logs), len(logs))
+            sample = Sample(
+                route, target.table, target.name, layout, decoder, Misfits(config.errors.on_tombstone != "bad")
+            )
+            for records in _sampled(services, sampler, route.topic, count, progress):
+                sample.add(records)
             yield from sample.chunk_finding(config.clickhouse.chunk_offsets, config.clickhouse.max_chunk_bytes)
             yield from sample.findings({at: shard.url for at, shard in enumerate(target.shards)}, skips=skips)
+
+
+def mirror_sample_findings(services: Services, count: int, progress: Progress) -> Iterator[Finding]:
+    """Which of these records would not land in the Iceberg tables of the mirror.  Tables that it cannot write are left
+    out: other checks name them.  Raises ChsinkError when the catalog or Kafka cannot be read.
+    """
+    from chsink.mirror.package import check_installed
+
+    check_installed()
+    from chsink.mirror.opening import open_mirror  # needs the packages
+
+    config = services.config
+    skips = config.errors.on_bad_value != "halt"
+    readable = open_mirror(config, services.kafka).readable()
+    with closing(open_sampler(config)) as sampler:
+        for topic in config.mirror.topics:
+            seen, total = [Misfits(config.errors.on_tombstone != "bad") for _ in readable[topic]], 0
+            for records in _sampled(services, sampler, topic, count, progress):
+                total += records.num_rows
+                for misfits, (_, columns) in zip(seen, readable[topic], strict=True):
+                    misfits.add(columns.decode(records).bad, records)
+            if not total:
+                yield found(Severity.INFO, values.SAMPLE_EMPTY, topic=topic)
+                continue
+            for misfits, (name, _) in zip(seen, readable[topic], strict=True):
+                place = {"topic": topic, "table": f"Iceberg table {name}"}
+                yield from misfits.findings(total, place, skips=skips)
+
+
+def _sampled(
+    services: Services, sampler: Sampler, topic: str, count: int, progress: Progress
+) -> Iterator[pa.RecordBatch]:
+    logs = _logs(services, topic)
+    for done, (tp, log) in enumerate(logs.items()):
+        progress(topic, done, len(logs))
+        yield from sampler.read(tp, log, count)
+    progress(topic, len(logs), len(logs))
 
 
 def _logs(services: Services, topic: str) -> dict[TopicPartition, OffsetRange]:

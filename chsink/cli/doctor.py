@@ -40,8 +40,8 @@ def doctor(
     chsink doctor -c job.toml --json | jq '.findings[] | select(.severity != "ok")'
 
     --sample is a dry run: it reads records from Kafka and decodes them as the job would. It reports which columns
-    refuse records and why, fields without a column, and how many rows each shard would get. It lands nothing, and
-    commits no offsets in Kafka.
+    refuse records and why, also for the Iceberg tables of the mirror, fields without a column, and how many rows each
+    shard would get. It lands nothing, and commits no offsets in Kafka.
 
     The checks run at every start too: errors stop it, warnings are logged. docs/errors.md explains each id.
 
@@ -80,9 +80,11 @@ def _examine(config: Config, sample: int | None) -> Iterator[Finding]:
         yield from mirror_findings(services)
         yield from configured_checkpoint_findings(services)
         if sample is not None:
-            from chsink.sample import sample_findings
+            from chsink.sample import mirror_sample_findings, sample_findings
 
             yield from guarded("the sample", lambda: sample_findings(services, sample, _progress))
+            if config.mirror.enabled:
+                yield from guarded("the sample", lambda: mirror_sample_findings(services, sample, _progress))
 
 
 def _progress(topic: str, done: int, total: int) -> None:

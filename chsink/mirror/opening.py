@@ -17,7 +17,7 @@ from chsink.mirror.events import TableReference
 from chsink.mirror.failures import in_words
 from chsink.mirror.tables import Keys, MirrorTable, said
 from chsink.mirror.task import Feeds
-from chsink.mirror.types import TableColumns
+from chsink.mirror.types import TableColumns, unsupported
 from chsink.mirror.worker import TableWork
 from chsink.statemachine.commit.rounds import Pace
 
@@ -56,6 +56,17 @@ class Mirror:
             halt_on_bad_value=errors.on_bad_value == "halt",
             skip_tombstones=errors.on_tombstone == "skip",
         )
+
+    def readable(self) -> dict[str, list[tuple[str, TableColumns]]]:
+        """By topic, its tables that can be written, and how records become their rows.  Raises ChsinkError."""
+        found: dict[str, list[tuple[str, TableColumns]]] = {topic: [] for topic in self.config.mirror.topics}
+        for route in self.config.mirror.routes:
+            with in_words(self.names):
+                table = self.targets[route.table].table.load()
+            if table is not None and not unsupported(table.schema()):
+                columns = TableColumns(table.schema(), self.config.mirror_format_of(route))
+                found[route.topic].append((route.table, columns))
+        return found
 
     def _read(self, work: TableWork, route: MirrorRoute) -> TableWork:
         columns = replace(work.columns, format=self.config.mirror_format_of(route))

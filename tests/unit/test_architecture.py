@@ -85,6 +85,7 @@ ROOMS: dict[str, set[str]] = {
         "chsink.connect",
         "chsink.formats",
         "chsink.kafka",
+        "chsink.mirror",
     },
     "chsink.recovery": {"chsink.batch", "chsink.clickhouse", "chsink.connect"},
     "chsink.verify": {

@@ -16,7 +16,7 @@ from chsink.formats.pipeline import Untouched
 from chsink.formats.registry import decoder_of
 from chsink.formats.settings import JSON
 from chsink.kafka.records import SCHEMA
-from chsink.sample import Sample
+from chsink.sample import Misfits, Sample
 from chsink.sharding import Layout, Shard
 
 COLUMNS = (Column("id", "UInt32"), Column("name", "Nullable(String)"), Column("flag", "UInt8"))
@@ -28,7 +28,9 @@ def sample() -> Sample:
     table = TargetTable("d", "t", "uuid", "MergeTree", COLUMNS, "", False, {}, "UTC")
     layout = Layout((Shard(("http://one",), 1, "one"), Shard(("http://two",), 1, "two")), "intHash64", ("id",), "halt")
     decoder = decoder_of("d.t", table.insertable, "UTC", Untouched("read_committed"), JSON)
-    return Sample(Route(topic="t", table="d.t"), table, "d.t", layout.to_json(), decoder)
+    return Sample(
+        Route(topic="t", table="d.t"), table, "d.t", layout.to_json(), decoder, Misfits(skip_tombstones=False)
+    )
 
 
 def records(*values: Any, partition: int = 0, start: int = 0) -> pa.RecordBatch:
@@ -67,7 +69,7 @@ def test_every_column_and_reason_is_reported_at_once(sample: Sample) -> None:
 
 @pytest.mark.parametrize("skip", [False, True])
 def test_a_tombstone_is_reported_unless_the_job_skips_it(sample: Sample, skip: bool) -> None:
-    sample.skip_tombstones = skip
+    sample.misfits.skip_tombstones = skip
     tombstone = records(None).set_column(1, "value", pa.array([None], pa.binary()))
     sample.add(tombstone)
 

@@ -12,8 +12,11 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._acl import AclBinding, AclOperation, AclPermissionType
 from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField
 
 from chsink.config import load
+from chsink.connect import connected
 from chsink.embedded.kafka import EmbeddedKafka
 from chsink.errors import PreflightError, UnavailableError, preflight
 from chsink.findings import Finding, Severity
@@ -24,6 +27,7 @@ from chsink.mirror.failures import as_error
 from chsink.mirror.opening import open_mirror
 from chsink.mirror.task import Share
 from chsink.mirror.topic import KEPT_MS, PARTITIONS, ensure_control_topic
+from chsink.sample import mirror_sample_findings
 from chsink.statemachine.ranges import OffsetRange
 from tests.integration.mirror.bench import Bench
 
@@ -86,12 +90,30 @@ def test_what_stands_in_the_way_is_named(make_bench: MakeBench) -> None:
 def test_a_catalog_that_is_away(make_bench: MakeBench) -> None:
     bench = make_bench(tables=("orders", "archive"))
     job = bench.job_file()
-    job.write_text(job.read_text().replace("catalog.db", "nowhere/catalog.db"))
+    (bench.folder / "unreadable.db").mkdir()
+    job.write_text(job.read_text().replace("catalog.db", "unreadable.db"))
     config = load(job)
     with pytest.raises(UnavailableError, match="CHS-715"):
         open_mirror(config, open_admin(config))
     [finding] = mirror_findings(config, open_admin(config))
     assert (finding.severity, finding.id) == (Severity.ERROR, "CHS-715")
+    job.write_text(job.read_text().replace("unreadable.db", "nowhere/catalog.db"))
+    [finding] = mirror_findings(load(job), open_admin(config))
+    assert (finding.severity, finding.id) == (Severity.ERROR, "CHS-265")
+
+
+def test_a_dry_run_decodes_for_the_tables_of_the_mirror(make_bench: MakeBench) -> None:
+    """What one table takes, another may refuse."""
+    strict = Schema(NestedField(1, "id", LongType(), required=True), NestedField(2, "name", LongType()))
+    bench = make_bench(tables=("orders", "archive"), schemas={"archive": strict})
+    bench.produce([1, 2])
+    with connected(load(bench.job_file())) as services:
+        found = list(mirror_sample_findings(services, 10, lambda *_: None))
+    fits, refuses = found
+    assert (fits.severity, fits.id) == (Severity.OK, "CHS-507") and "Iceberg table shop.orders" in fits.sentence
+    assert (refuses.severity, refuses.id) == (Severity.ERROR, "CHS-507")
+    assert ": 2 of 2 sampled records do not fit Iceberg table shop.archive, column name: " in refuses.sentence
+    assert refuses.sentence.endswith("the first is at partition 0 offset 0")
 
 
 @pytest.fixture
