@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from chsink.statemachine.ranges import TopicPartition
-    from chsink.verify.report import PartitionReport, Report
-    from chsink.verify.run import Selection
+    from chsink.verify.report import PartitionReport, Report, TableReport
+    from chsink.verify.route import Selection
 
 WORDS = {
     "missing": "missing: a record without its row",
@@ -72,7 +72,7 @@ def verify(  # noqa: PLR0917 - options of a command
     Exit codes: 0 no difference, 1 a difference was found, 2 a table cannot be verified, 5 a service did not answer.
     """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
     _check_together(topic, partition, start, end)
-    from chsink.verify.run import Selection
+    from chsink.verify.route import Selection
 
     report = read_report(load_config(config, assignments), Selection(topic, partition, start, end, any_shard=any_shard))
     if as_json:
@@ -127,11 +127,25 @@ def _print(report: Report) -> None:
     for partition in report.partitions:
         for line in _lines(partition):
             typer.echo(line)
+    for table in report.tables:
+        typer.echo(f"{table.table}: {_whole(table)}")
     for note in report.notes:
         typer.echo(f"note: {note}")
     judged = sum(r.length for p in report.partitions for r in p.judged)
     verdict = "no difference" if report.ok else "differences found"
     typer.echo(f"sink {report.sink}: {judged:,} offsets judged, {verdict}")
+
+
+def _whole(table: TableReport) -> str:
+    """What was found of a table that was compared as a whole."""
+    words = [f"{table.rows:,} rows"]
+    if table.unexpected:
+        words.append(f"{table.unexpected:,} unexpected: no record makes them, or not so often")
+    if table.unproven:
+        words.append(f"{table.unproven:,} unproven: Kafka no longer shows whether records made them")
+    if table.more:
+        words.append("further rows differ, which were not compared one by one")
+    return "; ".join(words)
 
 
 def _row(partition: PartitionReport) -> list[str]:

@@ -743,8 +743,24 @@ VERIFY_WHOLE_TABLE = Entry(
     "VERIFY_WHOLE_TABLE",
     "CHS-293",
     PreflightError,
-    "{table} lacks the columns _kafka_topic, _kafka_partition or _kafka_offset, so a part of it cannot be verified",
+    "{table} lacks the column _kafka_topic, _kafka_partition or _kafka_offset, so a part of it cannot be verified",
     "leave out --partition, --from and --to",
+)
+VERIFY_BUSY = Entry(
+    "VERIFY_BUSY",
+    "CHS-294",
+    PreflightError,
+    "{table} lacks the column _kafka_topic, _kafka_partition or _kafka_offset, so it can be verified only while "
+    "nothing is in doubt; in {seconds} s there was no such moment",
+    "run chsink verify while the job is stopped, or when fewer records arrive; if it is stopped, see chsink status",
+)
+VERIFY_INCOMPLETE = Entry(
+    "VERIFY_INCOMPLETE",
+    "CHS-295",
+    PreflightError,
+    "{table} lacks the column _kafka_topic, _kafka_partition or _kafka_offset, so it can be verified only as a whole, "
+    "which is not possible: {reason}",
+    "verify the other topics with --topic; a new table with these columns can always be verified",
 )
 DEAD_LETTERS_COLUMNS = Entry(
     "DEAD_LETTERS_COLUMNS",

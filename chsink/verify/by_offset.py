@@ -13,15 +13,13 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from chsink.clickhouse.client import ClickHouseClient
-from chsink.clickhouse.pieces import by_shard
-from chsink.clickhouse.shards import RoutedTable
 from chsink.kafka.exact import ExactReader, Part
-from chsink.ports import Clock, Decoded, Decoder
+from chsink.ports import Clock
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from chsink.verify.compare import I64, Differences, Expected, Found, compare
-from chsink.verify.digests import AT, WIDTH, Digester, Group, Place, groups_of, own_cells
+from chsink.verify.digests import WIDTH, Digester, Group, Place, groups_of, own_cells
 from chsink.verify.report import PartitionReport
+from chsink.verify.rows import RowMaker, Rows
 from chsink.verify.rules import Rules
 from chsink.verify.scope import Scope, Unjudged, Why, without
 
@@ -36,24 +34,12 @@ Progress = Callable[[TopicPartition, int], None]
 """Given how many more offsets are done."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rows:
-    """What a part's records become: decoded rows in the order of their offsets, and the shard of each."""
-
-    batch: pa.RecordBatch
-    offsets: I64
-    shards: np.ndarray
-    rejected: int
-
-
 @dataclass(slots=True)
 class OffsetCheck:
-    """One route.  ``clients`` are the shards'; ``compacted`` says that Kafka may have removed records of the topic."""
+    """One route.  ``places`` are the table on each shard; ``compacted`` says that Kafka may have removed records."""
 
-    target: RoutedTable
-    clients: Sequence[ClickHouseClient]
-    decoder: Decoder
-    layout: str
+    places: Sequence[Place]
+    maker: RowMaker
     rules: Rules
     digester: Digester
     reader: ExactReader
@@ -65,7 +51,7 @@ class OffsetCheck:
 
     def check(self, tp: TopicPartition, scope: Scope) -> PartitionReport:
         """Compare all that is judged."""
-        report = PartitionReport(tp, self.target.name, scope.judged, list(scope.unjudged))
+        report = PartitionReport(tp, self.maker.target.name, scope.judged, list(scope.unjudged))
         for judged in scope.judged:
             for part in self.reader.read(tp, judged):
                 if part.gone:
@@ -77,10 +63,10 @@ class OffsetCheck:
         return report
 
     def _part(self, report: PartitionReport, part: Part, older_end: int) -> None:
-        rows = rows_of(self.decoder, self.target, self.layout, part.records)
+        rows = self.maker.rows(part.records)
         groups, known = groups_of(self.digester.columns, rows.batch)
         if rows.batch.num_rows:
-            digests = self.digester.of_rows(self.clients[0], rows.batch, groups)
+            digests = self.digester.of_rows(self.places[0].client, rows.batch, groups)
         else:
             digests = [np.empty(0, f"V{WIDTH}") for _ in groups]
         expected = Expected(rows.offsets, rows.shards, digests, known)
@@ -101,10 +87,7 @@ class OffsetCheck:
         self, tp: TopicPartition, offsets: OffsetRange, groups: Sequence[Group], only: Sequence[int] = ()
     ) -> Found:
         """The rows of all shards."""
-        each = [
-            self.digester.of_table(Place(client, shard.table.canonical), tp, offsets, groups, only)
-            for client, shard in zip(self.clients, self.target.shards, strict=True)
-        ]
+        each = [self.digester.of_table(place, tp, offsets, groups, only) for place in self.places]
         return Found(
             np.concatenate([offsets for offsets, _ in each]),
             np.repeat(np.arange(len(each), dtype=np.int32), [len(offsets) for offsets, _ in each]),
@@ -136,7 +119,7 @@ class OffsetCheck:
         columns = self.digester.columns
         single: list[Group] = [(at,) for at in range(len(columns))]
         batch = rows.batch.take(pa.array(np.searchsorted(rows.offsets, different)))
-        wanted = self.digester.of_rows(self.clients[0], batch, single)
+        wanted = self.digester.of_rows(self.places[0].client, batch, single)
         near = OffsetRange(int(different[0]), int(different[-1]) + 1)
         found = self._found(report.topic_partition, near, single, different.tolist())
         there, first = np.unique(found.offsets, return_index=True)
@@ -145,25 +128,6 @@ class OffsetCheck:
             differs = (wanted[at][row] != found.digests[at][first]) & own_cells(column, batch.column(at))[row]
             if differs.any():
                 report.different_columns[column.name] += int(differs.sum())
-
-
-def rows_of(decoder: Decoder, target: RoutedTable, layout: str, records: pa.RecordBatch) -> Rows:
-    """What a job under this layout would insert for the records."""
-    decoded = decoder.decode(records)
-    at = pa.array(np.arange(decoded.batch.num_rows)) if decoded.rows is None else decoded.rows
-    numbered = Decoded(decoded.batch.append_column(AT, at), decoded.rows, decoded.bad)
-    prepared = by_shard(records, numbered, layout, target.table)
-    pieces = [piece.batch for piece in prepared.pieces] or [numbered.batch.slice(0, 0)]
-    batch = pa.concat_batches(pieces)
-    shards = np.repeat(
-        np.array([piece.shard for piece in prepared.pieces], np.int32), [p.batch.num_rows for p in prepared.pieces]
-    )
-    at = batch.column(AT).to_numpy()
-    order = np.argsort(at)
-    if len(pieces) > 1:
-        batch, shards = batch.take(pa.array(order)), shards[order]
-    offsets = records.column("offset").to_numpy()[at[order]]
-    return Rows(batch.drop_columns([AT]), offsets, shards, len(prepared.rejected))
 
 
 def windows(whole: OffsetRange) -> Iterator[OffsetRange]:

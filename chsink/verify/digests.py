@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from chsink.batch.halts import asking_target
@@ -25,12 +26,14 @@ from chsink.notation.sql import quote_identifier, quote_table
 from chsink.ports import Clock
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from chsink.verify.compare import I64, Digests, Mask
+from chsink.verify.content import BUCKETS
 
 Group = tuple[int, ...]
 """Columns that are hashed together, by their position."""
 WIDTH: Final = 16
 MOST_ROWS_AT_AN_OFFSET: Final = 16
 """Read from a shard; more rows of one offset tell nothing new."""
+_LOW: Final = "reinterpretAsUInt64(substring(h, 1, 8))"
 ATTACHED: Final = "chsink_expected"
 AT: Final = "at"
 
@@ -89,10 +92,9 @@ class Digester:
 
     def of_rows(self, client: ClickHouseClient, batch: pa.RecordBatch, groups: Sequence[Group]) -> list[Digests]:
         """Digests per group of decoded rows (:class:`chsink.ports.Decoded`), in their order."""
-        assert batch.num_columns == len(self.columns)
         names = [f"c{at}" for at in range(len(self.columns))]
         rows = pa.array(np.arange(batch.num_rows), pa.int64())
-        body = pa.RecordBatch.from_arrays([rows, *batch.columns], names=[AT, *names])
+        body = pa.RecordBatch.from_arrays([rows, *(batch.column(c.name) for c in self.columns)], names=[AT, *names])
         types = ", ".join(f"{name} {column.type}" for name, column in zip(names, self.columns, strict=True))
         attached = Attached(ATTACHED, f"{AT} Int64, {types}", arrow_stream(body).to_pybytes())
         sql = f"SELECT {AT}, {self._hashed(names, groups)} FROM {ATTACHED} FORMAT RowBinary"
@@ -101,6 +103,32 @@ class Digester:
         assert len(at) == batch.num_rows, "every row comes back"
         order = np.argsort(at)
         return [one[order] for one in digests]
+
+    def sums(self, place: Place) -> tuple[I64, npt.NDArray[Any]]:
+        """Of all rows of one shard: the buckets that hold any, and for each how many and the sums of their digests."""
+        sql = (
+            f"SELECT toInt64(low % {BUCKETS}) AS bucket, toInt64(count()), sum(low), sum(high) FROM (SELECT h, "
+            f"{_LOW} AS low, reinterpretAsUInt64(substring(h, 9, 8)) AS high FROM ({self._all(place)})) "
+            "GROUP BY bucket FORMAT RowBinary"
+        )
+        row = np.dtype([(AT, "<i8"), ("rows", "<i8"), ("low", "<u8"), ("high", "<u8")])
+        found = np.frombuffer(self.send(place.client, sql, {}, _WHOLE), row)
+        return found[AT].astype(np.int64), found
+
+    def in_buckets(self, place: Place, buckets: I64) -> Digests:
+        """The digests of one shard's rows that lie in these buckets."""
+        listed = ", ".join(map(str, buckets.tolist()))
+        sql = f"SELECT h FROM ({self._all(place)}) WHERE {_LOW} % {BUCKETS} IN ({listed}) FORMAT RowBinary"
+        return np.frombuffer(self.send(place.client, sql, {}, _WHOLE), f"V{WIDTH}")
+
+    def _all(self, place: Place) -> str:
+        hashed = self._hashed([quote_identifier(c.name) for c in self.columns], [self.all])
+        return f"SELECT {hashed} AS h FROM {quote_table(place.table)}"
+
+    @property
+    def all(self) -> Group:
+        """All columns together."""
+        return tuple(range(len(self.columns)))
 
     def send(
         self,
@@ -120,7 +148,7 @@ class Digester:
             f"toString({name})" if "JSON" in _WORD.findall(column.type) else name
             for name, column in zip(names, self.columns, strict=True)
         ]
-        rows = (", ".join(texts[at] for at in group) for group in groups)
+        rows = (", ".join(texts[at] for at in group) or "1" for group in groups)  # of no column: every row alike
         return ", ".join(f"sipHash128(formatRowNoNewline('RowBinary', {row}))" for row in rows)
 
     def _types_allowed(self) -> dict[str, int]:

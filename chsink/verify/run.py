@@ -2,52 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
+from typing import TypeVar
 
 from chsink.batch.ledger import read_records
-from chsink.clickhouse.landing import decoder
-from chsink.clickhouse.shards import RoutedTable
 from chsink.config import Route
 from chsink.connect import Services
-from chsink.errors import ChsinkError, preflight
-from chsink.errors.several import several
-from chsink.formats.pipeline import Untouched, fingerprint
+from chsink.errors import PreflightError, preflight
+from chsink.errors.several import raise_all
 from chsink.kafka.exact import ExactReader, open_exact_reader
-from chsink.ports import Decoder
-from chsink.statemachine.ranges import OffsetRange, TopicPartition
-from chsink.statemachine.records import StateKey, StateRecord
+from chsink.statemachine.ranges import TopicPartition
+from chsink.statemachine.records import StateKey
 from chsink.verify.by_offset import OffsetCheck, Progress
-from chsink.verify.digests import Digester
 from chsink.verify.report import PartitionReport, Report
-from chsink.verify.rules import Rules, removals, rules_of
-from chsink.verify.scope import Scope, Unjudged, Why, holds_still, scope_of
+from chsink.verify.route import CheckedRoute, Recorded, Selection, examine
+from chsink.verify.rules import removals
+from chsink.verify.scope import Scope, Unjudged, Why, holds_still
+from chsink.verify.whole import WholeTable, photograph
 
-
-@dataclass(frozen=True, slots=True)
-class Selection:
-    """Which part of a job: None for all of it.  ``offsets`` only of one ``partition``.  ``any_shard``: rows may be on
-    any shard.
-    """
-
-    topic: str | None = None
-    partition: int | None = None
-    start: int | None = None
-    end: int | None = None
-    any_shard: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Checked:
-    """One route that can be checked, and what is judged of its partitions."""
-
-    route: Route
-    target: RoutedTable
-    rules: Rules
-    decoder: Decoder
-    topic_id: str | None
-    scopes: Mapping[TopicPartition, Scope]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,56 +31,64 @@ class Audit:
 
     services: Services
     selection: Selection
-    recorded: Mapping[StateKey, StateRecord]
-    routes: tuple[Checked, ...]
+    recorded: Recorded
+    by_offset: tuple[tuple[CheckedRoute, Mapping[TopicPartition, Scope]], ...]
+    wholes: tuple[WholeTable, ...]
 
     @property
     def offsets(self) -> int:
         """How many offsets are judged."""
-        return sum(scope.offsets for route in self.routes for scope in route.scopes.values())
+        scopes = [s for _, s in self.by_offset] + [whole.scopes for whole in self.wholes]
+        return sum(scope.offsets for of_route in scopes for scope in of_route.values())
+
+    @property
+    def _routes(self) -> list[CheckedRoute]:
+        return [route for route, _ in self.by_offset] + [route for whole in self.wholes for route in whole.routes]
 
     def run(self, progress: Progress) -> Report:
         """Look at all of it.  UnavailableError when a service does not answer."""
         kafka = self.services.kafka
         report = Report(self.services.config.sink.name)
         with closing(open_exact_reader(self.services.config, lambda tp: kafka.log_starts([tp])[tp])) as reader:
-            for checked in self.routes:
-                found = [self._check(checked, reader, progress, tp, s) for tp, s in checked.scopes.items()]
-                report.partitions += found
-                report.notes += self._notes(checked, found)
+            for route, scopes in self.by_offset:
+                check = self._offset_check(route, reader, progress)
+                report.partitions += [check.check(tp, scope) for tp, scope in scopes.items()]
+            for whole in self.wholes:
+                partitions, table = whole.check(self.services, reader, self.selection, progress)
+                report.partitions += partitions
+                report.tables.append(table)
         self._withdraw_changed(report)
+        self._note(report)
         return report
 
-    def _check(
-        self, checked: Checked, reader: ExactReader, progress: Progress, tp: TopicPartition, scope: Scope
-    ) -> PartitionReport:
-        config, clickhouse = self.services.config, self.services.clickhouse
-        columns = checked.target.table.insertable
+    def _offset_check(self, route: CheckedRoute, reader: ExactReader, progress: Progress) -> OffsetCheck:
         return OffsetCheck(
-            checked.target,
-            clickhouse.clients,
-            checked.decoder,
-            clickhouse.layout(checked.route).to_json(),
-            checked.rules,
-            Digester(columns, self.services.clock, config.clickhouse.retry_for_s),
+            route.places(self.services),
+            route.maker,
+            route.rules,
+            route.digester(self.services),
             reader,
             self.services.clock,
-            self.services.kafka.may_be_compacted(tp.topic),
+            route.compacted,
             self.selection.any_shard,
             progress,
-        ).check(tp, scope)
+        )
 
-    def _notes(self, checked: Checked, found: Iterable[PartitionReport]) -> list[str]:
-        notes = list(checked.rules.notes)
-        if any(p.missing.offsets or p.different.offsets for p in found) and (count := removals(checked.target)):
-            notes.append(f"{count} mutations of {checked.target.name} deleted or updated rows")
-        return notes
+    def _note(self, report: Report) -> None:
+        for route in self._routes:
+            report.notes += route.rules.notes
+            mine = [p for p in report.partitions if p.table == route.table]
+            if any(p.missing.offsets or p.different.offsets for p in mine) and (count := removals(route.target)):
+                report.notes.append(f"{count} mutations of {route.table} deleted or updated rows")
+        report.notes += [note for whole in self.wholes for note in whole.notes]
+        report.notes = list(dict.fromkeys(report.notes))
 
     def _withdraw_changed(self, report: Report) -> None:
         """What was found proves nothing where the state was reset, or the topic recreated, during the run."""
         now = read_records(self.services.store, self.services.config.sink.name)
-        ids = self.services.kafka.topic_ids([c.route.topic for c in self.routes])
-        topics = {c.route.topic: c.topic_id for c in self.routes}
+        ids = self.services.kafka.topic_ids([route.topic for route in self._routes])
+        topics = {route.topic: route.topic_id for route in self._routes}
+        withdrawn = set()
         for at, found in enumerate(report.partitions):
             tp = found.topic_partition
             key = StateKey(self.services.config.sink.name, tp.topic, tp.partition, found.table)
@@ -115,6 +98,8 @@ class Audit:
             why = Why.CHANGED if same_topic else Why.RECREATED
             unjudged = sorted([*found.unjudged, *(Unjudged(r, why) for r in found.judged)])
             report.partitions[at] = PartitionReport(tp, found.table, (), unjudged)
+            withdrawn.add(found.table)
+        report.tables = [table for table in report.tables if table.table not in withdrawn]
 
 
 def plan(services: Services, selection: Selection) -> Audit:
@@ -123,61 +108,28 @@ def plan(services: Services, selection: Selection) -> Audit:
     routes = [r for r in services.config.routes if selection.topic in (None, r.topic)]
     if not routes:
         raise preflight.VERIFY_NOT_ROUTED(topic=selection.topic)
-    ids = services.kafka.topic_ids([r.topic for r in routes])
-    checked, refused = [], []
-    for route in routes:
+    examined = _each(routes, lambda route: examine(services, route, recorded))
+    by_offset = [route for route in examined if route.rules.by_offset]
+    tables = {route.table: route for route in examined if not route.rules.by_offset}
+
+    def whole(table: str) -> WholeTable:
+        leading = [r for r in services.config.routes if services.config.table_of(r).canonical == table]
+        return photograph(services, [examine(services, route, recorded) for route in leading], selection)
+
+    wholes = _each(list(tables), whole)
+    for one in wholes:
+        recorded = {**recorded, **one.recorded}
+    scoped = _each(by_offset, lambda route: (route, route.scopes(services, recorded, selection)))
+    return Audit(services, selection, recorded, tuple(scoped), tuple(wholes))
+
+
+def _each(items: list[Route] | list[str] | list[CheckedRoute], make: Callable[..., T]) -> list[T]:
+    """All of them, or one error that says why each of those that failed did."""
+    made, refused = [], []
+    for item in items:
         try:
-            checked.append(_checked(services, selection, route, recorded, ids[route.topic]))
-        except ChsinkError as error:
+            made.append(make(item))
+        except PreflightError as error:
             refused.append(error)
-    if refused:
-        raise several(refused)
-    return Audit(services, selection, recorded, tuple(checked))
-
-
-def _checked(
-    services: Services,
-    selection: Selection,
-    route: Route,
-    recorded: Mapping[StateKey, StateRecord],
-    topic_id: str | None,
-) -> Checked:
-    target = services.clickhouse.targets[route.topic]
-    rules = rules_of(target)
-    if not rules.by_offset:
-        raise preflight.VERIFY_WHOLE_TABLE(table=target.name)
-    mine = {k.topic_partition: r for k, r in recorded.items() if (k.topic, k.table) == (route.topic, target.name)}
-    decodes = _decoder(services, target, mine.values())
-    existing = services.kafka.partitions([route.topic])
-    wanted = [tp for tp in existing if selection.partition in (None, tp.partition)]
-    if not wanted:
-        raise preflight.VERIFY_NO_PARTITION(topic=route.topic, partition=selection.partition, count=len(existing))
-    starts, ends = services.kafka.log_starts(wanted), services.kafka.log_ends(wanted)
-    scopes = {}
-    for tp in wanted:
-        log = OffsetRange(starts[tp], max(starts[tp], ends[tp]))
-        scopes[tp] = scope_of(mine.get(tp), topic_id, log, _asked(selection, mine.get(tp), log))
-    return Checked(route, target, rules, decodes, topic_id, scopes)
-
-
-def _asked(selection: Selection, record: StateRecord | None, log: OffsetRange) -> OffsetRange | None:
-    if selection.start is None and selection.end is None:
-        return None
-    start = selection.start if selection.start is not None else (record.first if record else log.start)
-    end = selection.end if selection.end is not None else max(record.end if record else log.end, start)
-    return OffsetRange(start, end)
-
-
-def _decoder(services: Services, target: RoutedTable, records: Iterable[StateRecord]) -> Decoder:
-    """What decoded the records, unless a transform came before it, which only the job knows."""
-    shape = Untouched(services.config.kafka.isolation_level)
-    decodes = decoder(services.clickhouse, target.topic, shape)
-    untouched = _transform(fingerprint(decodes, shape, []))
-    if any(r.pipeline and _transform(r.pipeline) != untouched for r in records):
-        raise preflight.VERIFY_TRANSFORM(topic=target.topic, table=target.name)
-    return decodes
-
-
-def _transform(pipeline: str) -> str | None:
-    parts = dict(part.partition("=")[::2] for part in pipeline.split(","))
-    return parts.get("transform")
+    raise_all(refused)
+    return made

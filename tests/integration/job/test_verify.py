@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 from chsink.cli.main import app
+from chsink.embedded.stack import Stack
 from tests.integration.job.conftest import MakeJob
 from tests.integration.job.test_data import METADATA
 from tests.integration.test_decode_engine import CASES
@@ -62,7 +63,9 @@ def found(report: dict[str, Any], partition: int) -> dict[str, list[list[int]]]:
     return {name: one[name]["ranges"] for name in names if one[name]["offsets"]}
 
 
-def test_every_type_agrees_and_each_planted_defect_is_found(make_job: MakeJob, spark: SparkSession) -> None:
+def test_every_type_agrees_and_each_planted_defect_is_found(
+    make_job: MakeJob, spark: SparkSession, services: Stack
+) -> None:
     skips = {"errors.on_bad_value": "skip", "errors.on_tombstone": "skip", "clickhouse.chunk_offsets": 1000}
     job = make_job(partitions=2, shards=2, shard_key=["id"], table=False, settings=skips)
     table = f"{DATABASE}.wide_{job.name.replace('-', '_')}"
@@ -74,35 +77,49 @@ def test_every_type_agrees_and_each_planted_defect_is_found(make_job: MakeJob, s
     job.send_values(0, records(60, 5), transactional=f"{job.name}-a", abort=True)
     job.send_values(0, [None, b"{", b'{"id": -1}', *records(60, 10)], transactional=f"{job.name}-b")
     job.send_values(1, records(100, 40))
+    plain = f"{job.name}-plain"
+    services.kafka.create_topic(plain, 2)
+    job.make_table(plain, columns="id UInt64, text String, at DateTime DEFAULT now()", metadata="")
+    for partition in (0, 1):
+        job.send_values(partition, ({"id": n % 7, "text": f"{partition}:{n}"} for n in range(50)), topic=plain)
     job.drain(spark)
-    code, report = run(job)
+    only, bare = ("--topic", job.name), ("--topic", plain)
+    code, report = run(job, *bare)
+    assert code == 0, report
+    assert (report["records"], report["rows"], report["missing"], report["unexpected"]) == (100, 100, 0, 0)
+    assert any("not compared" in note and note.endswith(": at") for note in report["notes"])
+    code, report = run(job, *only)
     assert code == 0, report
     assert (report["records"], report["rows"]) == (113, 110)
     assert [found(report, n) for n in (0, 1)] == [{}, {}]
     assert [p["judged"] for p in report["partitions"]] == [[[0, 80]], [[0, 40]]]
 
     plant(job, table)
-    code, report = run(job)
+    code, report = run(job, *only)
     assert code == 1
     assert found(report, 0) == {"missing": [[7, 10]], "duplicated": [[20, 21]], "unexpected": [[62, 63], [66, 67]]}
     assert found(report, 1) == {"different": [[3, 4]], "wrong_shard": [[5, 6]]}
     assert report["partitions"][1]["different_columns"] == {"c0": 1}
     assert any("mutations" in note for note in report["notes"])
-    code, report = run(job, "--topic", job.name, "--partition", "1", "--from", "4", "--any-shard")
+    code, report = run(job, *only, "--partition", "1", "--from", "4", "--any-shard")
     assert (code, report["offsets"], report["rows"]) == (0, 36, 36)
+
+    plant_plain(job, job.tables[plain])
+    code, report = run(job, *bare)
+    assert code == 1
+    assert [found(report, n) for n in (0, 1)] == [
+        {"missing": [[17, 18]]},
+        {"missing": [[23, 24]], "wrong_shard": [[30, 31]]},
+    ]
+    assert report["unexpected"] == 2, "the changed row, and the double"
+    code, report = run(job, *bare, "--partition", "0")
+    assert (code, report["error"]["id"]) == (2, "CHS-293")
 
 
 def plant(job: Job, table: str) -> None:
     """The defects that the test names, by SQL."""
-    first, second = job.shards
     at = "_kafka_partition = {} AND _kafka_offset IN ({})"
-    moved = f"SELECT * FROM {table} WHERE {at.format(1, 5)} FORMAT Native"
-    with connect(first) as one, connect(second) as other:
-        rows = [client.raw_query(moved) for client in (one, other)]
-        for client, taken in zip((other, one), rows, strict=True):
-            client.command(f"DELETE FROM {table} WHERE {at.format(1, 5)}")
-            if taken:
-                client.raw_insert(table, insert_block=taken, fmt="Native")
+    move(job, table, at.format(1, 5))
     for url in job.shards:
         for replaced in ("", "REPLACE (62 AS _kafka_offset)", "REPLACE (66 AS _kafka_offset)"):
             row = f"SELECT * FROM {table} WHERE {at.format(0, 20)} LIMIT 1"
@@ -110,3 +127,23 @@ def plant(job: Job, table: str) -> None:
         command(url, f"DELETE FROM {table} WHERE {at.format(0, '7, 8, 9')}")
         changed = f"UPDATE c0 = toInt8(c0 + 1) WHERE {at.format(1, 3)}"
         command(url, f"ALTER TABLE {table} {changed} SETTINGS mutations_sync = 2")
+
+
+def plant_plain(job: Job, table: str) -> None:
+    """The same in a table whose rows do not name their records."""
+    move(job, table, "text = '1:30'")
+    for url in job.shards:
+        command(url, f"INSERT INTO {table} SELECT * FROM (SELECT * FROM {table} WHERE text = '0:5')")
+        command(url, f"DELETE FROM {table} WHERE text = '0:17'")
+        command(url, f"ALTER TABLE {table} UPDATE text = 'else' WHERE text = '1:23' SETTINGS mutations_sync = 2")
+
+
+def move(job: Job, table: str, where: str) -> None:
+    """Rows to the other shard."""
+    first, second = job.shards
+    with connect(first) as one, connect(second) as other:
+        rows = [client.raw_query(f"SELECT * FROM {table} WHERE {where} FORMAT Native") for client in (one, other)]
+        for client, taken in zip((other, one), rows, strict=True):
+            client.command(f"DELETE FROM {table} WHERE {where}")
+            if taken:
+                client.raw_insert(table, insert_block=taken, fmt="Native")
