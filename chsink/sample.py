@@ -160,7 +160,8 @@ def sample_findings(services: Services, count: int, progress: Progress) -> Itera
     with closing(open_sampler(config)) as sampler:
         for route in config.routes:
             target = services.clickhouse.target(route)
-            decoder = decoder_of(target.name, target.table.insertable, target.table.timezone, shape, route.format)
+            columns, timezone = target.table.insertable, target.table.timezone
+            decoder = decoder_of(target.name, columns, timezone, shape, route.format, keys=route.keys)
             layout = services.clickhouse.layout(route).to_json()
             sample = Sample(
                 route, target.table, target.name, layout, decoder, Misfits(config.errors.on_tombstone != "bad")

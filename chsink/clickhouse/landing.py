@@ -150,8 +150,8 @@ def decoder(cluster: Cluster, topic: str, stream: StreamShape) -> Decoder:
     """What turns the topic's records into rows of its table."""
     target, route = cluster.targets[topic], cluster.config.route_of(topic)
     elsewhere = {c.name for t in cluster.targets.values() if t is not target for c in t.table.insertable}
-    table = target.table
-    return decoder_of(target.name, table.insertable, table.timezone, stream, route.format, elsewhere=elsewhere)
+    columns, timezone = target.table.insertable, target.table.timezone
+    return decoder_of(target.name, columns, timezone, stream, route.format, keys=route.keys, elsewhere=elsewhere)
 
 
 def present_fingerprint(cluster: Cluster, topic: str, stream: StreamShape) -> str:

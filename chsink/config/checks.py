@@ -9,10 +9,10 @@ from __future__ import annotations
 import inspect
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from chsink.config.mirror import Mirror
+from chsink.config.mirror import Mirror, MirrorRoute
 from chsink.config.problems import Problem, problem
 from chsink.config.sections import ClickHouse, DeadLetters, Errors, Kafka, Route, SinkSection, Trigger
 from chsink.errors import job_file
@@ -41,6 +41,19 @@ def one_route_per_topic(routes: tuple[Route, ...]) -> Problems:
     for topic, count in Counter(route.topic for route in routes).items():
         if count > 1:
             yield problem("route", job_file.TOPIC_TWICE(topic=repr(topic), count=count))
+
+
+def keys_have_columns(routes: tuple[Route, ...], mirror: Mirror) -> Problems:
+    """A key's format and its columns go together."""
+    both: tuple[tuple[str, Sequence[Route | MirrorRoute]], ...] = (("route", routes), ("mirror.route", mirror.routes))
+    for name, every in both:
+        for index, route in enumerate(every):
+            if route.key_format and not route.key_columns:
+                yield problem(f"{name}[{index}].key_format", job_file.KEY_WITHOUT_COLUMNS())
+            if route.key_columns and not route.key_format:
+                yield problem(f"{name}[{index}].key_columns", job_file.KEY_WITHOUT_FORMAT())
+            if len(set(route.key_columns)) < len(route.key_columns):
+                yield problem(f"{name}[{index}].key_columns", job_file.KEY_COLUMN_TWICE())
 
 
 def no_credentials(kafka: Kafka) -> Problems:
@@ -186,6 +199,7 @@ def dead_letters_of_the_mirror(errors: Errors, mirror: Mirror, routes: tuple[Rou
 
 CHECKS: tuple[Callable[..., Problems], ...] = (
     one_route_per_topic,
+    keys_have_columns,
     no_credentials,
     translatable,
     protocol_is_used,

@@ -10,7 +10,7 @@ from pydantic import Field
 from chsink.config.options import CatalogProperties
 from chsink.errors import job_file, preflight
 from chsink.fields import AsTuple, Section, Text, Topic, matching, reveal
-from chsink.formats.settings import AnyFormat
+from chsink.formats.settings import AnyFormat, Keys
 
 
 class MirrorRoute(Section):
@@ -21,8 +21,17 @@ class MirrorRoute(Section):
     table: Annotated[str, matching(r"[^.\s]+(\.[^.\s]+)+", otherwise=job_file.NOT_AN_ICEBERG_TABLE)]
     """`"namespace.table"`."""
     format: AnyFormat | None = None
-    """[Format](formats.md) of the record's value, as in `[[route]]`. Default: that of the topic's `[[route]]`, else
-    `"json"`."""
+    """[Format](formats.md) of the record's value, as in `[[route]]`. Default: that of the topic's `[[route]]`, with its
+    `key_format` and `key_columns`, else `"json"`."""
+    key_format: AnyFormat | None = None
+    """Format of the record's key, like `format`. The key then fills `key_columns`."""
+    key_columns: Annotated[tuple[Text, ...], AsTuple] = ()
+    """Columns that the record's key fills; the value fills all others."""
+
+    @property
+    def keys(self) -> Keys | None:
+        """How keys are read, if they are."""
+        return Keys.of(self.key_format, self.key_columns)
 
 
 class Mirror(Section):

@@ -37,7 +37,7 @@ from chsink.config.sections import (
 )
 from chsink.errors import ChsinkError, job_file
 from chsink.fields import AsTuple, Section, is_reference
-from chsink.formats.settings import JSON, FormatSettings
+from chsink.formats.settings import JSON, FormatSettings, Keys
 from chsink.notation.sql import TableName, parse_table
 from chsink.state import AnyStore, KeeperMap
 
@@ -127,9 +127,14 @@ class Config(Section):
         return {route.topic: route for route in self.routes}[topic]
 
     def mirror_format_of(self, route: MirrorRoute) -> FormatSettings:
-        """How the mirror reads the route's records."""
+        """How the mirror reads the route's values."""
         same = {each.topic: each.format for each in self.routes}
         return route.format or same.get(route.topic, JSON)
+
+    def mirror_keys_of(self, route: MirrorRoute) -> Keys | None:
+        """How the mirror reads the route's keys."""
+        same = {each.topic: each.keys for each in self.routes}
+        return route.keys if route.format or route.keys else same.get(route.topic)
 
     def table_of(self, route: Route) -> TableName:
         """The route's table with its database."""

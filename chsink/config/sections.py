@@ -11,7 +11,7 @@ from chsink.config.librdkafka import Refused, translate
 from chsink.config.options import ClientOptions, KafkaOptions, Settings, SparkConf, reserved
 from chsink.errors import job_file
 from chsink.fields import AsTuple, HostPorts, Password, Section, Table, Text, Topic, Url, matching, reveal
-from chsink.formats.settings import JSON, AnyFormat
+from chsink.formats.settings import JSON, AnyFormat, Keys
 from chsink.notation.hash_functions import HashName
 from chsink.notation.sql import TableName, parse_table
 
@@ -47,6 +47,15 @@ class Route(Section):
     format: AnyFormat = JSON
     """[Format](formats.md) of the record's value: its name, or a table `{ type = "…", … }` with its options. Not used
     if your transform makes the table's columns."""
+    key_format: AnyFormat | None = None
+    """Format of the record's key, like `format`. The key then fills `key_columns`."""
+    key_columns: Annotated[tuple[Text, ...], AsTuple] = ()
+    """Columns that the record's key fills; the value fills all others."""
+
+    @property
+    def keys(self) -> Keys | None:
+        """How keys are read, if they are."""
+        return Keys.of(self.key_format, self.key_columns)
 
     @property
     def table_name(self) -> TableName:

@@ -1,4 +1,4 @@
-"""What became of some of the records, as what became of all of them."""
+"""What became of some of the records, or of some of their columns, as what became of all."""
 
 from __future__ import annotations
 
@@ -12,12 +12,38 @@ import pyarrow as pa
 from chsink.ports import BadValue, Decoded
 
 
-def among(size: int, rows: Any, decoded: Decoded, bad: Sequence[BadValue]) -> Decoded:
-    """``decoded`` is of the records at ``rows`` (ascending), of ``size`` records; ``bad`` is about the others."""
-    assert len(rows) + len(bad) == size, "every record is decoded or bad"
-    if not bad:
-        return decoded
-    found = [*bad, *(replace(one, row=int(rows[one.row])) for one in decoded.bad)]
+def rows_of(decoded: Decoded, size: int) -> Any:
+    """The record of each row, as an array."""
+    return np.arange(size) if decoded.rows is None else decoded.rows.to_numpy()
+
+
+def gathered(size: int, parts: Sequence[tuple[Any, Decoded]], bad: Sequence[BadValue] = ()) -> Decoded:
+    """``size`` records of which each part decoded the ones at its ``rows`` (ascending), and the others are ``bad``."""
+    assert sum(len(rows) for rows, _ in parts) + len(bad) == size, "every record is decoded or bad"
+    if len(parts) == 1 and not bad:
+        return parts[0][1]
+    found = [*bad, *(replace(one, row=int(rows[one.row])) for rows, part in parts for one in part.bad)]
+    origin = np.concatenate([np.asarray(rows)[rows_of(part, len(rows))] for rows, part in parts])
+    batch = pa.concat_batches([part.batch for _, part in parts])
+    if len(origin) and (np.diff(origin) < 0).any():
+        order = np.argsort(origin)
+        batch, origin = batch.take(pa.array(order)), origin[order]
     found.sort(key=lambda one: one.row)
-    kept = rows if decoded.rows is None else np.asarray(rows)[decoded.rows.to_numpy()]
-    return Decoded(decoded.batch, pa.array(kept, pa.int64()), found)
+    return Decoded(batch, pa.array(origin, pa.int64()) if found else None, found)
+
+
+def beside(size: int, left: Decoded, right: Decoded) -> Decoded:
+    """Both columns of the same ``size`` records.  A record that either rejects has no row; ``left`` says why first."""
+    bad = {one.row: one for one in (*right.bad, *left.bad)}
+    kept = np.delete(np.arange(size), list(bad))
+    batches = [part.batch if len(part.bad) == len(bad) else _taken(size, part, kept) for part in (left, right)]
+    schema = pa.schema([field for batch in batches for field in batch.schema])
+    batch = pa.RecordBatch.from_arrays([column for batch in batches for column in batch.columns], schema=schema)
+    return Decoded(batch, pa.array(kept, pa.int64()) if bad else None, [bad[row] for row in sorted(bad)])
+
+
+def _taken(size: int, part: Decoded, kept: Any) -> Any:
+    """The rows of the ``kept`` records, all of which the part has."""
+    position = np.full(size, -1, np.int64)
+    position[rows_of(part, size)] = np.arange(part.batch.num_rows)
+    return part.batch.take(pa.array(position[kept]))

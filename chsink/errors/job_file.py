@@ -212,6 +212,21 @@ TOPIC_TWICE = Entry(
     "topic {topic} has {count} routes",
     "keep one route for the topic, and fill other tables with materialized views",
 )
+KEY_WITHOUT_COLUMNS = Entry(
+    "KEY_WITHOUT_COLUMNS",
+    "CHS-106",
+    ConfigError,
+    "the record's key has no columns to fill",
+    "name them in `key_columns`, or remove key_format",
+)
+KEY_WITHOUT_FORMAT = Entry(
+    "KEY_WITHOUT_FORMAT",
+    "CHS-106",
+    ConfigError,
+    "nothing says how to read the record's key",
+    'set `key_format`, for example key_format = "json", or remove key_columns',
+)
+KEY_COLUMN_TWICE = Entry("KEY_COLUMN_TWICE", "CHS-106", ConfigError, "it names a column twice", "name each column once")
 PROTOCOL_UNUSED = Entry(
     "PROTOCOL_UNUSED",
     "CHS-106",

@@ -147,8 +147,8 @@ FORMAT_COLUMN_UNKNOWN = Entry(
     "FORMAT_COLUMN_UNKNOWN",
     "CHS-212",
     PreflightError,
-    "table {table} has no column {columns}, which the options of the format {format} name",
-    "correct the name in the route's format, or add the column to the table",
+    "table {table} has no column {columns}, which {options} of its route names",
+    "correct the name in the route, or add the column to the table; a column of the key is none of the value",
 )
 FORMAT_COLUMN_REQUIRED = Entry(
     "FORMAT_COLUMN_REQUIRED",

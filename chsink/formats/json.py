@@ -22,7 +22,7 @@ from chsink.ports import Decoded
 
 
 class JsonReader:
-    """:class:`chsink.formats.readers.FormatReader` of JSON values."""
+    """:class:`chsink.formats.format_reader.FormatReader` of JSON values."""
 
     record_fields = ("value",)
 
@@ -31,7 +31,7 @@ class JsonReader:
         self._decoder = FieldDecoder(self._fields.read, Places(names_of(settings.envelope), settings.paths))
 
     def decode(self, records: pa.RecordBatch) -> Decoded:
-        """See :class:`chsink.formats.readers.FormatReader`."""
+        """See :class:`chsink.formats.format_reader.FormatReader`."""
         return self._fields.whole(self._decoder.decode(as_binary(records.column("value"))))
 
 

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import astuple, dataclass, replace
+from dataclasses import astuple, dataclass
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from chsink.decode.columns import Column
 from chsink.decode.conform import conform
+from chsink.decode.selected import beside
 from chsink.notation.metadata_columns import METADATA_COLUMNS
-from chsink.ports import BadValue, Decoded
-
-"""The table's column for each of Kafka's fields."""
+from chsink.ports import Decoded
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,17 +39,6 @@ def beside_metadata(records: pa.RecordBatch, payload: Decoded, table: Columns) -
     """The decoded payload and Kafka's fields of the same records.  A row that either rejects is in neither."""
     if not table.metadata:
         return payload
-    kept = records if payload.rows is None else records.take(payload.rows)
-    fields = {c.name: kept.column(METADATA_COLUMNS[c.name].source) for c in table.metadata}
+    fields = {c.name: records.column(METADATA_COLUMNS[c.name].source) for c in table.metadata}
     metadata = conform(pa.RecordBatch.from_pydict(fields), table.metadata, timezone=table.timezone)
-    left, rows, bad = payload.batch, payload.rows, payload.bad
-    if metadata.rows is not None:
-        origin = pa.array(np.arange(left.num_rows)) if rows is None else rows
-        left, rows = left.take(metadata.rows), origin.take(metadata.rows)
-        bad = _merged(bad, [replace(b, row=origin[b.row].as_py()) for b in metadata.bad])
-    schema = pa.schema([*left.schema, *metadata.batch.schema])
-    return Decoded(pa.RecordBatch.from_arrays([*left.columns, *metadata.batch.columns], schema=schema), rows, bad)
-
-
-def _merged(*found: Sequence[BadValue]) -> list[BadValue]:
-    return sorted((b for some in found for b in some), key=lambda b: b.row)
+    return beside(records.num_rows, payload, metadata)

@@ -8,27 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Protocol
-
-import pyarrow as pa
+from typing import Any
 
 from chsink.decode.fields import Field
+from chsink.formats.format_reader import FormatReader
 from chsink.formats.json import JsonReader
-from chsink.formats.settings import FormatSettings, Json, Raw, String
+from chsink.formats.keyed import KeyedReader
+from chsink.formats.settings import FormatSettings, Json, Keys, Raw, String
 from chsink.formats.whole import RawReader, StringReader
-from chsink.ports import Decoded
-
-
-class FormatReader(Protocol):
-    """Reads records of one format.  The outcome of a record depends on that record alone."""
-
-    @property
-    def record_fields(self) -> tuple[str, ...]:
-        """The columns of Kafka's source that :meth:`decode` reads."""
-
-    def decode(self, records: pa.RecordBatch) -> Decoded:
-        """The fields of the records that fit, in the fields' order and wire types, and why the others do not."""
-
 
 READERS: Mapping[type[FormatSettings], Callable[[Any, Sequence[Field]], FormatReader]] = MappingProxyType(
     {Json: JsonReader, Raw: RawReader, String: StringReader}
@@ -36,6 +23,11 @@ READERS: Mapping[type[FormatSettings], Callable[[Any, Sequence[Field]], FormatRe
 """By the class of the settings: the reader, made of the settings and the fields to fill."""
 
 
-def reader_of(settings: FormatSettings, fields: Sequence[Field]) -> FormatReader:
-    """The reader of a format for these fields."""
-    return READERS[type(settings)](settings, fields)
+def reader_of(settings: FormatSettings, fields: Sequence[Field], keys: Keys | None = None) -> FormatReader:
+    """The reader of a format for these fields, of which ``keys`` takes some from the record's key."""
+    if keys is None:
+        return READERS[type(settings)](settings, fields)
+    of_key = [field for field in fields if field.name in keys.columns]
+    of_value = [field for field in fields if field.name not in keys.columns]
+    key, value = READERS[type(keys.format)](keys.format, of_key), READERS[type(settings)](settings, of_value)
+    return KeyedReader(value, key, of_key, [field.name for field in fields])

@@ -9,9 +9,10 @@ from typing import Any
 import pyarrow as pa
 
 from chsink.decode.fields import fields_of
+from chsink.formats.format_reader import FormatReader
 from chsink.formats.metadata import Columns, beside_metadata
-from chsink.formats.readers import FormatReader, reader_of
-from chsink.formats.settings import FormatSettings
+from chsink.formats.readers import reader_of
+from chsink.formats.settings import FormatSettings, Keys
 from chsink.ports import Decoded
 
 
@@ -21,14 +22,15 @@ class Records:
 
     format: FormatSettings
     table: Columns
+    keys: Keys | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Records, (self.format, self.table)
+        return Records, (self.format, self.table, self.keys)
 
     @cached_property
     def reader(self) -> FormatReader:
         """Reads the table's payload.  Raises ConfigError CHS-5xx for a table that cannot be written."""
-        return reader_of(self.format, fields_of(self.table.payload, self.table.timezone))
+        return reader_of(self.format, fields_of(self.table.payload, self.table.timezone), self.keys)
 
     @property
     def record_fields(self) -> tuple[str, ...]:
@@ -37,7 +39,8 @@ class Records:
 
     def parts(self) -> tuple[tuple[str, Any], ...]:
         """See :class:`chsink.ports.Decoder`."""
-        return (("decoder", self.format.part()), self.table.part())
+        keys = (("keys", self.keys.part()),) if self.keys else ()
+        return (("decoder", self.format.part()), *keys, self.table.part())
 
     def decode(self, records: pa.RecordBatch) -> Decoded:
         """See :class:`chsink.ports.Decoder`."""

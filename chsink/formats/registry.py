@@ -7,9 +7,10 @@ from collections.abc import Collection, Sequence
 from chsink.decode.columns import Column
 from chsink.errors import preflight
 from chsink.formats.columns import ColumnRecords
+from chsink.formats.filled import check_filled
 from chsink.formats.metadata import Columns
 from chsink.formats.records import Records
-from chsink.formats.settings import FormatSettings
+from chsink.formats.settings import FormatSettings, Keys
 from chsink.notation.metadata_columns import METADATA_COLUMNS
 from chsink.ports import Decoder, StreamShape
 
@@ -34,6 +35,7 @@ def decoder_of(
     stream: StreamShape,
     value_format: FormatSettings,
     *,
+    keys: Keys | None = None,
     elsewhere: Collection[str] = (),
 ) -> Decoder:
     """The decoder from the stream to the insertable ``columns`` of the table ``name``.
@@ -45,27 +47,13 @@ def decoder_of(
     metadata = tuple(c for c in columns if c.name in METADATA_COLUMNS)
     payload = tuple(c for c in columns if c.name not in METADATA_COLUMNS)
     if reads_value(columns, stream):
-        _check_filled(name, payload, value_format)
-        records = Records(value_format, Columns(payload, metadata, timezone))
+        check_filled(name, {c.name: _is_required(c) for c in payload}, value_format, keys)
+        records = Records(value_format, Columns(payload, metadata, timezone), keys)
         assert records.reader, "made here, where an option that does not fit the table stops the start"
         return records
     _check_columns(name, columns, stream.columns, elsewhere)
     given = tuple(c for c in payload if c.name in stream.columns)
     return ColumnRecords(Columns(given, metadata, timezone))
-
-
-def _check_filled(name: str, payload: Sequence[Column], value_format: FormatSettings) -> None:
-    """The columns that a format names are the table's, and no other has to be filled."""
-    named = value_format.named
-    if unknown := sorted(named - {c.name for c in payload}):
-        raise preflight.FORMAT_COLUMN_UNKNOWN(table=name, columns=", ".join(unknown), format=value_format.type)
-    if not value_format.closed:
-        return
-    if not named and len(payload) != 1:
-        raise preflight.FORMAT_COLUMN_OPEN(table=name, format=value_format.type, count=len(payload))
-    filled = named or {payload[0].name}
-    if required := [c.name for c in payload if c.name not in filled and _is_required(c)]:
-        raise preflight.FORMAT_COLUMN_REQUIRED(table=name, columns=", ".join(required), format=value_format.type)
 
 
 def _is_required(column: Column) -> bool:

@@ -9,6 +9,7 @@ Rules:
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
@@ -129,3 +130,20 @@ AnyFormat = Annotated[Json | Raw | String, Field(discriminator="type"), BeforeVa
 
 JSON = Json(type="json")
 """The default."""
+
+
+@dataclass(frozen=True)
+class Keys:
+    """How Kafka's keys are read, and the columns that they fill instead of the values."""
+
+    format: FormatSettings
+    columns: tuple[str, ...]
+
+    def part(self) -> list[Any]:
+        """What it decides, as a JSON document for the fingerprint."""
+        return [*self.format.part(), list(self.columns)]
+
+    @classmethod
+    def of(cls, key_format: FormatSettings | None, columns: tuple[str, ...]) -> Keys | None:
+        """What a route says of keys, if it says anything."""
+        return cls(key_format, columns) if key_format else None

@@ -12,13 +12,13 @@ import pyarrow.compute as pc
 from chsink.decode.conform import Conformer
 from chsink.decode.fields import Field
 from chsink.decode.json_decoder import tombstone
-from chsink.decode.selected import among
+from chsink.decode.selected import gathered
 from chsink.formats.settings import Raw, String
 from chsink.ports import BadValue, Decoded
 
 
 class RawReader:
-    """:class:`chsink.formats.readers.FormatReader` of bytes."""
+    """:class:`chsink.formats.format_reader.FormatReader` of bytes."""
 
     record_fields = ("value",)
 
@@ -27,14 +27,14 @@ class RawReader:
         self._conformer = Conformer(fields)
 
     def decode(self, records: pa.RecordBatch) -> Decoded:
-        """See :class:`chsink.formats.readers.FormatReader`."""
+        """See :class:`chsink.formats.format_reader.FormatReader`."""
         values = records.column("value")
         values, bad = self._checked(values if pa.types.is_binary(values.type) else pc.cast(values, pa.binary()))
         live = np.flatnonzero(values.is_valid().to_numpy(zero_copy_only=False))
         if bad:
             values = values.take(pa.array(live))
         decoded = self._conformer.conform(pa.RecordBatch.from_pydict({self._column: values}))
-        return among(records.num_rows, live, decoded, bad)
+        return gathered(records.num_rows, [(live, decoded)], bad)
 
     def _checked(self, values: Any) -> tuple[Any, list[BadValue]]:
         """The values, null where they are bad, and why."""
@@ -43,7 +43,7 @@ class RawReader:
 
 
 class StringReader(RawReader):
-    """:class:`chsink.formats.readers.FormatReader` of UTF-8 text."""
+    """:class:`chsink.formats.format_reader.FormatReader` of UTF-8 text."""
 
     def _checked(self, values: Any) -> tuple[Any, list[BadValue]]:
         values, bad = super()._checked(values)

@@ -11,6 +11,7 @@ from pyiceberg.exceptions import NotInstalledError
 from chsink.config import Config
 from chsink.config.mirror import MirrorRoute
 from chsink.errors import halts, preflight, services
+from chsink.formats.filled import check_filled
 from chsink.mirror.control import Names
 from chsink.mirror.coordinator import Source, Target
 from chsink.mirror.events import TableReference
@@ -69,7 +70,9 @@ class Mirror:
         return found
 
     def _read(self, work: TableWork, route: MirrorRoute) -> TableWork:
-        columns = replace(work.columns, format=self.config.mirror_format_of(route))
+        value, keys = self.config.mirror_format_of(route), self.config.mirror_keys_of(route)
+        columns = replace(work.columns, format=value, keys=keys)
+        check_filled(route.table, columns.filled, value, keys)
         return replace(work, columns=columns)
 
     def _work(self, name: str) -> TableWork:

@@ -190,8 +190,9 @@ class MirrorTasks:
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """Kafka's own columns: tables may have some of them."""
-        return FIELDS
+        """Kafka's own columns: tables may have some of them, and formats read them."""
+        read = [name for works in self.feeds.tables.values() for work in works for name in work.columns.record_fields]
+        return tuple(dict.fromkeys((*FIELDS, *read)))
 
     def body(self, assignments: Sequence[Share], planned: Mapping[TopicPartition, OffsetRange]) -> TaskBody:
         """See :class:`chsink.batch.roles.Tasks`."""

@@ -14,8 +14,9 @@ from pyiceberg.schema import Schema, sanitize_column_names
 from pyiceberg.types import IcebergType, IntegerType, LongType, NestedField, StringType, TimestamptzType
 
 from chsink.decode.fields import Field
-from chsink.formats.readers import FormatReader, reader_of
-from chsink.formats.settings import JSON, FormatSettings
+from chsink.formats.format_reader import FormatReader
+from chsink.formats.readers import reader_of
+from chsink.formats.settings import JSON, FormatSettings, Keys
 from chsink.mirror.codecs import beyond_calendar, codec_of
 from chsink.notation.metadata_columns import METADATA_COLUMNS
 from chsink.ports import BadValue, Decoded
@@ -59,15 +60,21 @@ class TableColumns:
 
     schema: Schema
     format: FormatSettings = JSON
+    keys: Keys | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return TableColumns, (self.schema, self.format)
+        return TableColumns, (self.schema, self.format, self.keys)
 
     @cached_property
     def arrow(self) -> Any:
         """The ``pa.Schema`` of the table's files: with field ids, by the names that files use."""
         wide = schema_to_pyarrow(sanitize_column_names(self.schema))
         return pa.schema([field.with_type(_NARROW.get(field.type, field.type)) for field in wide])
+
+    @property
+    def filled(self) -> dict[str, bool]:
+        """The columns that a record fills, each with whether it is required."""
+        return {f.name: f.required for f in self.schema.fields if f.name not in METADATA_COLUMNS}
 
     @cached_property
     def _metadata(self) -> dict[str, str]:
@@ -81,7 +88,8 @@ class TableColumns:
 
     @cached_property
     def _reader(self) -> FormatReader:
-        return reader_of(self.format, [_field(f) for f in self.schema.fields if f.name not in METADATA_COLUMNS])
+        fields = [_field(f) for f in self.schema.fields if f.name not in METADATA_COLUMNS]
+        return reader_of(self.format, fields, self.keys)
 
     def decode(self, records: pa.RecordBatch) -> Decoded:
         """The rows that fit, as a ``pa.Table`` of the table's schema, and why the others do not."""

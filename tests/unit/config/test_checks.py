@@ -37,6 +37,15 @@ CASES = {
         ('[[route]]\ntopic = "a"\ntable = "t"\n[[route]]\ntopic = "a"\ntable = "u"', "route", "materialized view"),
         ("route = []", "route", "[[route]]"),
     ],
+    "keys_have_columns": [
+        ('[[route]]\ntopic = "a"\ntable = "t"\nkey_format = "json"', "route[0].key_format", "key_columns"),
+        ('[[route]]\ntopic = "a"\ntable = "t"\nkey_columns = "a"', "route[0].key_columns", "key_format"),
+        (
+            '[[route]]\ntopic = "a"\ntable = "t"\nkey_format = "json"\nkey_columns = "a,a"',
+            "route[0].key_columns",
+            "once",
+        ),
+    ],
     "no_credentials": [('[kafka.client_options]\n"sasl.password" = "x"', "kafka.client_options.sasl.password", "env")],
     "translatable": [
         (

@@ -1,0 +1,20 @@
+"""What reads one format."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import pyarrow as pa
+
+from chsink.ports import Decoded
+
+
+class FormatReader(Protocol):
+    """Reads records of one format.  The outcome of a record depends on that record alone."""
+
+    @property
+    def record_fields(self) -> tuple[str, ...]:
+        """The columns of Kafka's source that :meth:`decode` reads."""
+
+    def decode(self, records: pa.RecordBatch) -> Decoded:
+        """The fields of the records that fit, in the fields' order and wire types, and why the others do not."""

@@ -1,0 +1,50 @@
+"""Some columns of the record's key, the others of its value: each by a format of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+
+from chsink.decode.conform import Conformer
+from chsink.decode.fields import Field
+from chsink.decode.selected import beside, gathered
+from chsink.formats.format_reader import FormatReader
+from chsink.ports import Decoded
+
+
+class KeyedReader:
+    """:class:`chsink.formats.format_reader.FormatReader` of values and keys.
+
+    ``key`` reads the fields ``of_key``, ``value`` the others; ``names`` is the order of all.  A record without a key
+    has nulls there.
+    """
+
+    def __init__(self, value: FormatReader, key: FormatReader, of_key: Sequence[Field], names: Sequence[str]) -> None:
+        self._value, self._key, self._names = value, key, list(names)
+        self._without = Conformer(of_key)
+
+    @property
+    def record_fields(self) -> tuple[str, ...]:
+        """What the value's format reads, and the key."""
+        return tuple(dict.fromkeys((*self._value.record_fields, "key")))
+
+    def decode(self, records: pa.RecordBatch) -> Decoded:
+        """See :class:`chsink.formats.format_reader.FormatReader`."""
+        found = beside(records.num_rows, self._value.decode(records), self._keys(records.column("key")))
+        return replace(found, batch=found.batch.select(self._names))
+
+    def _keys(self, keys: pa.Array) -> Decoded:
+        there = keys.is_valid().to_numpy(zero_copy_only=False)
+        parts = []
+        if there.any() or not len(keys):
+            given = keys.filter(pa.array(there)) if keys.null_count else keys
+            read = self._key.decode(pa.RecordBatch.from_pydict({"value": given}))
+            parts.append((np.flatnonzero(there), read))
+        if keys.null_count:
+            nulls = pa.RecordBatch.from_pydict({"": pa.nulls(keys.null_count)})
+            parts.append((np.flatnonzero(~there), self._without.conform(nulls)))
+        found = gathered(len(keys), parts)
+        return replace(found, bad=[replace(one, reason=f"the key: {one.reason}") for one in found.bad])
