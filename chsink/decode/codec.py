@@ -169,13 +169,15 @@ def from_buffer(wire: Any, data: npt.NDArray[Any], valid: Mask | None) -> Any:
     return pa.Array.from_buffers(wire, len(data), [validity, pa.py_buffer(np.ascontiguousarray(data))])
 
 
-def python_values(array: Any) -> tuple[list[Any], dict[int, str]]:
-    """An Arrow array as Python values; and the reason for each that Python cannot hold (None there)."""
+def python_values(array: Any, read: Callable[[Any], Any] = pa.Scalar.as_py) -> tuple[list[Any], dict[int, str]]:
+    """An Arrow array as Python values, made of its scalars by ``read``; and the reason for each that Python cannot hold
+    (None there).
+    """
     values: list[Any] = []
     reasons: dict[int, str] = {}
     for at, scalar in enumerate(array):
         try:
-            values.append(scalar.as_py())
+            values.append(read(scalar))
         except UnicodeDecodeError:
             reasons[at] = "a string that is not valid UTF-8"
         except OverflowError:

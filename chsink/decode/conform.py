@@ -9,6 +9,7 @@ rule.  A binary value fits String and FixedString; the text of a JSON object fit
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Sequence
 from datetime import date, time
@@ -18,12 +19,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from chsink.decode.accepting import branches, reader_of, together
 from chsink.decode.codec import Mask, Suspects, python_values
 from chsink.decode.columns import Column
-from chsink.decode.documents import JsonCodec
+from chsink.decode.documents import DynamicCodec, JsonCodec
 from chsink.decode.fast import Refused
 from chsink.decode.fields import LENGTHS, Field, fields_of, groups_of, uneven
-from chsink.decode.texts import is_text
+from chsink.decode.texts import is_text, raw_text
 from chsink.decode.values import MisfitError, Number, Pairs, RawNeededError, kind_of, parse_value, with_raw
 from chsink.ports import BadValue, Decoded
 
@@ -84,7 +86,9 @@ def _uneven_rows(arrays: Sequence[Any], groups: dict[str, list[int]]) -> list[tu
 def _convert(field: Field, source: Any) -> tuple[Any, dict[int, str]]:
     """The wire array, null where a value does not fit, and the reasons."""
     source = _plain(source)
-    reader = field.codec.accept(source.type)
+    if pa.types.is_union(source.type) and source.type.mode == "dense":
+        return _by_branch(field, source)
+    reader = reader_of(field.codec, source.type)
     if reader is not None:
         try:
             array, suspects = reader.convert(source)
@@ -93,6 +97,17 @@ def _convert(field: Field, source: Any) -> tuple[Any, dict[int, str]]:
         if array is not None:
             return _settle(field, source, array, suspects)
     return _one_by_one(field, source)
+
+
+def _by_branch(field: Field, source: Any) -> tuple[Any, dict[int, str]]:
+    """A union's values, each as if its branch were the column."""
+    positions, parts, reasons = [], [], {}
+    for at, values in branches(source):
+        array, misfits = _convert(field, values)
+        positions.append(at)
+        parts.append(array)
+        reasons |= {int(at[one]): reason for one, reason in misfits.items()}
+    return together(positions, parts), reasons
 
 
 def _settle(field: Field, source: Any, array: Any, suspects: Suspects) -> tuple[Any, dict[int, str]]:
@@ -109,14 +124,18 @@ def _settle(field: Field, source: Any, array: Any, suspects: Suspects) -> tuple[
 
 def _one_by_one(field: Field, source: Any) -> tuple[Any, dict[int, str]]:
     out: list[Any] = []
-    items, unreadable = python_values(source)
+    mixed = _holds_union(source.type)
+    items, unreadable = python_values(source, json_of) if mixed else python_values(source)
     reasons = {at: f"{reason}, in {field.codec.label}" for at, reason in unreadable.items()}
     document = isinstance(field.codec, JsonCodec) and is_text(source.type)
+    takes_json = isinstance(field.codec, JsonCodec | DynamicCodec) and not document
     for at, item in enumerate(items):
         out.append(None)
         value: Any = None
         try:
-            value = _document(item) if document else json_value(item, source.type)
+            value = _document(item) if document else item if mixed else json_value(item, source.type)
+            if value is not None and takes_json and not isinstance(value, str):
+                value = with_raw(json_text(value).encode())
             if value is not None:
                 out[-1] = field.codec.exact(value)
         except RawNeededError:
@@ -163,6 +182,41 @@ def json_value(value: Any, source: Any) -> Any:
     if isinstance(value, dict):
         return Pairs([(name, json_value(item, source.field(name).type)) for name, item in value.items()])
     raise MisfitError(f"Arrow {source}, which no column takes")
+
+
+def _holds_union(source: Any) -> bool:
+    return pa.types.is_union(source) or any(_holds_union(source.field(at).type) for at in range(source.num_fields))
+
+
+def json_of(scalar: Any) -> Any:
+    """As :func:`json_value`, of a scalar that may hold a union, whose Python value does not say which branch it is."""
+    if not scalar.is_valid:
+        return None
+    if isinstance(scalar, pa.UnionScalar):
+        return json_of(scalar.value)
+    if isinstance(scalar, pa.MapScalar):
+        pairs = [(entry["key"], json_of(entry["value"])) for entry in scalar.values]
+        return Pairs([(_key(key.as_py(), key.type), value) for key, value in pairs])
+    if isinstance(scalar, pa.ListScalar):
+        return [json_of(item) for item in scalar.values]
+    if isinstance(scalar, pa.StructScalar):
+        return Pairs([(field.name, json_of(scalar[field.name])) for field in scalar.type])
+    return json_value(scalar.as_py(), scalar.type)
+
+
+def json_text(value: Any) -> str:
+    """The JSON text of a value.  Raises MisfitError for a byte string, which has none."""
+    if value is None:
+        return "null"
+    if isinstance(value, Pairs):
+        return "{" + ",".join(f"{json_text(name)}:{json_text(item)}" for name, item in value.items) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(json_text, value)) + "]"
+    if isinstance(value, str) and not isinstance(value, Number):
+        return json.dumps(value, ensure_ascii=False)
+    if isinstance(value, bytes):
+        raise MisfitError("a binary string, which JSON does not have")
+    return raw_text(value)
 
 
 def _key(key: Any, source: Any) -> Any:

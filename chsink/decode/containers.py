@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from chsink.decode.accepting import reader_of
 from chsink.decode.codec import Codec, Mask, Reader, Suspects, merge, numpy_of, valid_of
 from chsink.decode.types import TupleType
 from chsink.decode.values import MisfitError, Pairs, RawNeededError, kinds_of, members, parse_values
@@ -82,7 +83,7 @@ class ArrayCodec(Codec):
         kinds = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
         if not any(test(source) for test in kinds):
             return None
-        return self._over(self.item.accept(source.value_type), lambda _: source)
+        return self._over(reader_of(self.item, source.value_type), lambda _: source)
 
     def _over(self, item: Reader | None, source: Callable[[Any], Any]) -> Reader | None:
         if item is None:
@@ -139,10 +140,11 @@ class TupleCodec(Codec):
             return None
         names = [field.name for field in source]
         if not self.named and len(names) == len(self.items):
-            return self._over(names, [item.accept(field.type) for item, field in zip(self.items, source, strict=True)])
+            in_order = zip(self.items, source, strict=True)
+            return self._over(names, [reader_of(item, field.type) for item, field in in_order])
         if any(names.count(name) != 1 for name in self.names):
             return None
-        readers = [item.accept(source.field(name).type) for name, item in self._named()]
+        readers = [reader_of(item, source.field(name).type) for name, item in self._named()]
         return self._over(list(self.names), readers, source)
 
     def _named(self) -> list[tuple[str, Codec]]:
@@ -249,7 +251,7 @@ class MapCodec(Codec):
         """Maps of what keys and values accept."""
         if not pa.types.is_map(source):
             return None
-        key, item = self.key.accept(source.key_type), self.value.accept(source.item_type)
+        key, item = reader_of(self.key, source.key_type), reader_of(self.value, source.item_type)
         if key is None or item is None:
             return None
         return Reader(source, lambda array: self._convert(key, item, array))

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from chsink.decode.codec import Mask, Suspects, numpy_of
+from chsink.decode.collected import Collected, Rows, blocks
 from chsink.decode.columns import Column
 from chsink.decode.exact import ExactDecoder
 from chsink.decode.fast import FastPlan, Refused
@@ -28,16 +29,12 @@ from chsink.decode.places import PLAIN, Places
 from chsink.decode.values import Pairs
 from chsink.ports import BadValue, Decoded
 
-BLOCK_ROWS: Final = 16_384
-BLOCK_BYTES: Final = 8 << 20
 CUT_ROWS: Final = 1024
 LEAF_ROWS: Final = 32
 SAMPLE_ROWS: Final = 64
 SAMPLE_BYTES: Final = 1 << 20
 
 _AT_ROW: Final = re.compile(r"in row (\d+)$")
-
-Rows = npt.NDArray[np.int64]
 
 
 def tombstone(row: int) -> BadValue:
@@ -56,7 +53,7 @@ class FieldDecoder:
 
     def decode(self, values: Any) -> Decoded:
         """Decode ``values``, a ``pa.Array`` of binary, large_binary or string; null is a tombstone."""
-        run = _Run(len(values))
+        run = Collected(len(values))
         lengths = numpy_of(pc.binary_length(values))
         null = numpy_of(pc.is_null(values))
         for at in np.flatnonzero(lengths == 0).tolist():
@@ -65,7 +62,7 @@ class FieldDecoder:
         if len(live) != len(values):
             values, lengths = values.take(pa.array(live)), lengths[live]
         plan = FastPlan(self._fields, self._sample(values, lengths), self._places)
-        for start, end in _blocks(lengths):
+        for start, end in blocks(lengths):
             records = values.slice(start, end - start).cast(pa.binary())
             self._block(run, plan, records, live[start:end])
         if not run.rows:
@@ -80,7 +77,7 @@ class FieldDecoder:
         records = values.take(pa.array(sampled)).cast(pa.binary()).to_pylist()
         return [fit for fit in map(self._reference.fit, records) if fit is not None]
 
-    def _block(self, run: _Run, plan: FastPlan, records: Any, rows: Rows) -> None:
+    def _block(self, run: Collected, plan: FastPlan, records: Any, rows: Rows) -> None:
         """Decode a block; cut what is refused until it passes or is a leaf."""
         todo = [(records, rows)]
         while todo:
@@ -99,7 +96,7 @@ class FieldDecoder:
             else:
                 self._take(run, records, rows, arrays, suspects)
 
-    def _take(self, run: _Run, records: Any, rows: Rows, arrays: list[Any], suspects: Suspects) -> None:
+    def _take(self, run: Collected, records: Any, rows: Rows, arrays: list[Any], suspects: Suspects) -> None:
         """Add the rows that passed, decide the suspects."""
         if suspects is None:
             run.add(arrays, rows)
@@ -108,7 +105,7 @@ class FieldDecoder:
         run.add([array.filter(keep) for array in arrays], rows[~suspects])
         self._decide(run, records.filter(pa.array(suspects)), rows[suspects])
 
-    def _decide(self, run: _Run, records: Any, rows: Rows) -> None:
+    def _decide(self, run: Collected, records: Any, rows: Rows) -> None:
         arrays, reasons = self._reference.decode(records.to_pylist())
         fits: Mask = np.ones(len(rows), np.bool_)
         fits[list(reasons)] = False
@@ -145,43 +142,3 @@ class JsonDecoder(FieldDecoder):
 
 def _rebuild(columns: Sequence[Column], timezone: str) -> JsonDecoder:
     return JsonDecoder(columns, timezone=timezone)
-
-
-class _Run:
-    """The pieces of one decode call."""
-
-    def __init__(self, size: int) -> None:
-        self.size = size
-        self.rows = 0
-        self.bad: list[BadValue] = []
-        self._pieces: list[tuple[list[Any], Rows]] = []
-
-    def add(self, arrays: list[Any], rows: Rows) -> None:
-        if len(rows) or not self._pieces:
-            self.rows += len(rows)
-            self._pieces.append((arrays, rows))
-
-    def finish(self, schema: Any) -> Decoded:
-        """Put the pieces together in input order."""
-        self.bad.sort(key=lambda bad: bad.row)
-        batches = [pa.RecordBatch.from_arrays(arrays, schema=schema) for arrays, _ in self._pieces]
-        batch = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
-        rows = np.concatenate([rows for _, rows in self._pieces])
-        assert len(rows) == batch.num_rows, "one row of each column for each record"
-        assert len(rows) + len(self.bad) == self.size, "every record is decoded or bad"
-        if len(rows) and (np.diff(rows) < 0).any():
-            order = np.argsort(rows)
-            batch, rows = batch.take(pa.array(order)), rows[order]
-        return Decoded(batch, None if len(rows) == self.size else pa.array(rows, pa.int64()), self.bad)
-
-
-def _blocks(lengths: npt.NDArray[Any]) -> Iterator[tuple[int, int]]:
-    """Cut ``[0, n)`` into blocks bounded by rows and bytes."""
-    ends = np.cumsum(lengths, dtype=np.int64)
-    start = 0
-    while start < len(ends):
-        before = int(ends[start - 1]) if start else 0
-        end = int(np.searchsorted(ends, before + BLOCK_BYTES, side="right"))
-        end = max(start + 1, min(end, start + BLOCK_ROWS))
-        yield start, end
-        start = end

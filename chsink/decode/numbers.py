@@ -100,8 +100,9 @@ class IntCodec(Codec):
 
     def accept(self, source: Any) -> Reader | None:
         """Integers by range, text as quoted numbers."""
-        if pa.types.is_integer(source) and self.native:
-            return Reader(source, self._from_integers)
+        if pa.types.is_integer(source):
+            wide = pa.decimal256(76, 0)
+            return Reader(source, self._from_integers if self.native else lambda a: self._from_wide(a.cast(wide)))
         if pa.types.is_string(source):
             return Reader(source, self._from_text)
         return None

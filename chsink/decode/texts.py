@@ -64,8 +64,12 @@ class StringCodec(Codec):
         return Reader(pa.string(), self._from_text) if kinds_of(samples) <= {"string"} else None
 
     def accept(self, source: Any) -> Reader | None:
-        """Any byte strings."""
-        return Reader(source, self._from_text) if is_text(source) else None
+        """Any byte strings; integers and booleans, by their JSON texts."""
+        if is_text(source) or pa.types.is_fixed_size_binary(source):
+            return Reader(source, self._from_text)
+        if pa.types.is_integer(source) or pa.types.is_boolean(source):
+            return Reader(source, lambda array: self._from_text(array.cast(pa.string())))
+        return None
 
     def build_raw(self, texts: Sequence[bytes]) -> tuple[Any, dict[int, str]]:
         """Only strings need parsing."""

@@ -203,9 +203,11 @@ class InstantCodec(Codec):
         return Reader(pa.int64(), self._from_integers) if kinds <= {"int"} else None
 
     def accept(self, source: Any) -> Reader | None:
-        """Timestamps (with a zone: instants; without: local times), dates, and text."""
+        """Timestamps (with a zone: instants; without: local times), dates, integers of 64 bits, and text."""
         if pa.types.is_timestamp(source) or pa.types.is_date32(source):
             return Reader(source, self._from_timestamps)
+        if pa.types.is_int64(source) or pa.types.is_int32(source):
+            return Reader(source, lambda array: self._from_integers(array.cast(pa.int64())))
         return Reader(source, self._from_texts) if pa.types.is_string(source) else None
 
     def _wire(self, ticks: Ticks, valid: Mask) -> Any:
@@ -302,8 +304,24 @@ class TimeCodec(Codec):
         return text if kinds_of(samples) <= {"string"} else None
 
     def accept(self, source: Any) -> Reader | None:
-        """Text; others one by one."""
+        """Times of day, and text; others one by one."""
+        if pa.types.is_time(source):
+            return Reader(source, self._from_times)
         return self.reader(()) if pa.types.is_string(source) else None
+
+    def _from_times(self, array: Any) -> tuple[Any, Suspects]:
+        digits = next(n for n, unit in _UNITS if unit == array.type.unit)
+        width = pa.int32() if pa.types.is_time32(array.type) else pa.int64()
+        ticks, valid = numpy_of(array.view(width)).astype(np.int64), valid_of(array)
+        rest = np.zeros(len(array), np.int64)
+        if digits > self.precision:
+            ticks, rest = np.divmod(ticks, 10 ** (digits - self.precision))
+        else:
+            ticks = ticks * 10 ** (self.precision - digits)
+        bad = ((rest != 0) | (np.abs(ticks) > self.limit)) & valid
+        ticks = np.where(bad, 0, ticks)
+        wire = ticks.astype(np.int32) if pa.types.is_int32(self.wire) else np.stack((ticks, ticks >> 63), axis=1)
+        return from_buffer(self.wire, wire, valid & ~bad), bad if bad.any() else None
 
 
 _TIME: Final = re.compile(r"(-?)(\d{1,3}):([0-5]\d):([0-5]\d)(?:\.(\d+))?", re.ASCII)

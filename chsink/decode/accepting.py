@@ -1,0 +1,56 @@
+"""Which Arrow types a codec accepts: what its own :meth:`~chsink.decode.codec.Codec.accept` says, nulls, and unions.
+
+A union's values are converted branch by branch, each as if its branch were the column, and put back in their places.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from chsink.decode.codec import Codec, Mask, Reader, Suspects
+
+
+def reader_of(codec: Codec, source: Any) -> Reader | None:
+    """A checked conversion from the Arrow type ``source``; None: there is none, go through JSON values."""
+    if pa.types.is_null(source):
+        return Reader(source, lambda array: (codec.array([None] * len(array)), None))
+    if pa.types.is_union(source):
+        return _of_branches(codec, source)
+    return codec.accept(source)
+
+
+def _of_branches(codec: Codec, source: Any) -> Reader | None:
+    readers = [reader_of(codec, source.field(at).type) for at in range(source.num_fields)]
+    known = [reader for reader in readers if reader is not None]
+    if len(known) != source.num_fields or source.mode != "dense":
+        return None
+
+    def convert(array: Any) -> tuple[Any, Suspects]:
+        parts = [reader.convert(values) for reader, (_, values) in zip(known, branches(array), strict=True)]
+        bad: Mask = np.zeros(len(array), np.bool_)
+        for (at, _), (_, suspects) in zip(branches(array), parts, strict=True):
+            if suspects is not None:
+                bad[at[suspects]] = True
+        return together([at for at, _ in branches(array)], [part[0] for part in parts]), bad if bad.any() else None
+
+    return Reader(source, convert)
+
+
+def branches(array: Any) -> list[tuple[Any, Any]]:
+    """Of each branch of a dense union array: the positions that use it, and their values."""
+    codes, offsets = array.type_codes.to_numpy(), array.offsets.to_numpy()
+    found = []
+    for at in range(array.type.num_fields):
+        mine = np.flatnonzero(codes == array.type.type_codes[at])
+        found.append((mine, array.field(at).take(pa.array(offsets[mine]))))
+    return found
+
+
+def together(positions: Sequence[Any], parts: Sequence[Any]) -> Any:
+    """One array of parts whose elements stand at these positions."""
+    order = np.argsort(np.concatenate(positions), kind="stable")
+    return pa.concat_arrays(parts).take(pa.array(order))

@@ -1,0 +1,228 @@
+"""Avro's types without parts, and the logical types over them.
+
+A logical type that is not known, or not valid for its type, is ignored, as Avro's specification says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import Context, Decimal
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from chsink.decode.binary import Cursors, Positions
+from chsink.decode.codec import from_buffer, mask_of
+
+DAY_MS: Final = 86_400_000
+INT32: Final = (-(2**31), 2**31 - 1, "an int of more than 32 bits")
+INT64: Final = (-(2**63), 2**63 - 1, "")
+_DIGITS_MAX: Final = 76
+_WIDE: Final = Context(prec=200)
+_HEX: Final = np.frombuffer(b"0123456789abcdef", np.uint8)
+_HYPHENS: Final = (8, 13, 18, 23)
+_DIGITS_AT: Final = np.array([at for at in range(36) if at not in _HYPHENS])
+Limits = tuple[int, int, str]
+
+
+class AvroType:
+    """Reads or skips the next value of each of some records. ``arrow`` is the type of what :meth:`read` returns."""
+
+    arrow: Any
+
+    def read(self, c: Cursors) -> Any:
+        """The next value of each, as an array of ``arrow``. What is wrong is marked, and anything there."""
+        raise NotImplementedError
+
+    def skip(self, c: Cursors) -> None:
+        """Go behind the next value of each."""
+        raise NotImplementedError
+
+
+class NullType(AvroType):
+    """No bytes."""
+
+    arrow = pa.null()
+
+    def read(self, c: Cursors) -> Any:
+        """Nulls."""
+        return pa.nulls(len(c))
+
+    def skip(self, c: Cursors) -> None:
+        """Stay."""
+
+
+class BooleanType(AvroType):
+    """One byte, 0 or 1."""
+
+    arrow = pa.bool_()
+
+    def read(self, c: Cursors) -> Any:
+        """Booleans."""
+        value = c.byte()
+        c.fault(value > 1, "a boolean that is neither 0 nor 1")
+        return pa.array(value == 1)
+
+    def skip(self, c: Cursors) -> None:
+        """One byte on."""
+        c.skip(1)
+
+
+class IntegerType(AvroType):
+    """``int`` and ``long``, and the logical types over them: an integer within ``limits`` as the bytes of ``arrow``."""
+
+    def __init__(self, arrow: Any, limits: Limits) -> None:
+        self.arrow = arrow
+        self._low, self._high, self._reason = limits
+        self._dtype = np.dtype(f"i{arrow.bit_width // 8}")
+
+    def read(self, c: Cursors) -> Any:
+        """Integers, dates, times or timestamps."""
+        value = c.zigzag()
+        if self._reason:
+            wrong = (value < self._low) | (value > self._high)
+            if wrong.any():
+                c.fault(wrong, self._reason)
+                value = np.where(wrong, 0, value)
+        return from_buffer(self.arrow, value.astype(self._dtype, copy=False), None)
+
+    def skip(self, c: Cursors) -> None:
+        """One integer on."""
+        c.varint()
+
+
+class FloatType(AvroType):
+    """``float`` (4 bytes) and ``double`` (8)."""
+
+    def __init__(self, size: int) -> None:
+        self.arrow = pa.float32() if size == 4 else pa.float64()
+        self._size = size
+
+    def read(self, c: Cursors) -> Any:
+        """Floats."""
+        words = c.words(c.skip(self._size))
+        return from_buffer(self.arrow, words.astype(f"<u{self._size}"), None)
+
+    def skip(self, c: Cursors) -> None:
+        """Its bytes on."""
+        c.skip(self._size)
+
+
+class BytesType(AvroType):
+    """``bytes``: a length, then as many bytes."""
+
+    arrow = pa.binary()
+
+    def read(self, c: Cursors) -> Any:
+        """Byte strings."""
+        return c.cut(*c.sized(c.zigzag()))
+
+    def skip(self, c: Cursors) -> None:
+        """Its bytes on."""
+        c.sized(c.zigzag())
+
+
+class StringType(BytesType):
+    """``string``: bytes that are UTF-8."""
+
+    arrow = pa.string()
+
+    def read(self, c: Cursors) -> Any:
+        """Strings."""
+        return c.text(super().read(c))
+
+
+class FixedType(AvroType):
+    """``fixed``: ``size`` bytes."""
+
+    def __init__(self, size: int) -> None:
+        self.arrow = pa.binary(size)
+        self.size = size
+
+    def read(self, c: Cursors) -> Any:
+        """Byte strings of one size."""
+        return from_buffer(self.arrow, c.fixed(c.skip(self.size), self.size), None)
+
+    def skip(self, c: Cursors) -> None:
+        """Its bytes on."""
+        c.skip(self.size)
+
+
+class UuidType(FixedType):
+    """``uuid`` over ``fixed``: the text that ``uuid`` over ``string`` has."""
+
+    def __init__(self) -> None:
+        super().__init__(16)
+        self.arrow = pa.string()
+
+    def read(self, c: Cursors) -> Any:
+        """Texts with hyphens."""
+        data = c.fixed(c.skip(16), 16)
+        text = np.full((len(c), 36), ord("-"), np.uint8)
+        text[:, _DIGITS_AT[0::2]] = _HEX[data >> 4]
+        text[:, _DIGITS_AT[1::2]] = _HEX[data & 15]
+        bounds = np.arange(len(c) + 1, dtype=np.int32) * 36
+        return pa.Array.from_buffers(pa.string(), len(c), [None, pa.py_buffer(bounds), pa.py_buffer(text)])
+
+
+class DecimalType(AvroType):
+    """``decimal`` over ``bytes`` or ``fixed``: an integer, most significant byte first, times 10^-scale."""
+
+    def __init__(self, raw: BytesType | FixedType, precision: int, scale: int) -> None:
+        self._raw = raw
+        self._width = 16 if precision <= 38 else 32
+        wire = pa.decimal128 if self._width == 16 else pa.decimal256
+        self.arrow = wire(min(precision, _DIGITS_MAX), scale)
+        digits = Decimal("9" * self.arrow.precision).scaleb(-scale, _WIDE)
+        self._limit = pa.scalar(digits, self.arrow)
+
+    def read(self, c: Cursors) -> Any:
+        """Decimals."""
+        if isinstance(self._raw, FixedType):
+            start = c.skip(self._raw.size)
+            end = np.minimum(start + self._raw.size, c.end)
+        else:
+            start, end = c.sized(c.zigzag())
+        c.fault(start == end, "a decimal without digits")
+        beyond = end - start > self._width
+        value = from_buffer(self.arrow, self._integers(c, np.where(beyond, end - 1, start), end), None)
+        inside = pc.and_(pc.less_equal(value, self._limit), pc.greater_equal(value, pc.negate(self._limit)))
+        beyond |= ~mask_of(inside)
+        c.fault(beyond, "a decimal with more digits than its schema allows")
+        return pc.if_else(pa.array(beyond), pa.scalar(None, self.arrow), value) if beyond.any() else value
+
+    def _integers(self, c: Cursors, start: Positions, end: Positions) -> npt.NDArray[np.uint8]:
+        """The integers, least significant byte first, each as wide as the wire."""
+        negative = (c.data[start] >= 0x80) & (start < end)
+        at = end[:, None] - 1 - np.arange(self._width)
+        sign = np.where(negative, 0xFF, 0).astype(np.uint8)[:, None]
+        return np.where(at >= start[:, None], c.data[np.maximum(at, 0)], sign)
+
+    def skip(self, c: Cursors) -> None:
+        """As what it is made of."""
+        self._raw.skip(c)
+
+
+class EnumType(AvroType):
+    """``enum``: the number of a symbol."""
+
+    arrow = pa.string()
+
+    def __init__(self, symbols: Sequence[str]) -> None:
+        self._symbols = pa.array(list(symbols), pa.string())
+
+    def read(self, c: Cursors) -> Any:
+        """Symbols."""
+        value = c.zigzag()
+        wrong = (value < 0) | (value >= len(self._symbols))
+        if wrong.any():
+            c.fault(wrong, "an enum's number without a symbol")
+            return self._symbols.take(pa.array(np.where(wrong, 0, value), mask=wrong))
+        return self._symbols.take(pa.array(value))
+
+    def skip(self, c: Cursors) -> None:
+        """One integer on."""
+        c.varint()

@@ -1,0 +1,250 @@
+"""Reading many binary messages at once: one step of NumPy reads the next value of all of them.
+
+A :class:`Cursors` stands in many messages of one buffer, once in each, and moves through all of them together.  So the
+work of a batch is that of its schema, not of its rows, and a message that is damaged is noticed by itself: its cursor
+goes to its end, :class:`Faults` keeps the first reason, and the others read on.
+
+Rules:
+
+* The cursors of one call are in ascending order of their positions, and no two stand in one message.  Strings can
+  therefore be cut out of the buffer at once.
+* A cursor never leaves its message: every step checks, faults and stops there.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, Self
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from chsink.decode.codec import Mask
+
+Positions = npt.NDArray[np.int64]
+Words = npt.NDArray[np.uint64]
+
+MAX_DEPTH: Final = 100
+_PAD: Final = bytes(16)
+_STOPS: Final = np.uint64(0x8080808080808080)
+_BITS: Final = np.uint64(0x7F7F7F7F7F7F7F7F)
+_ONE: Final = np.uint64(1)
+_FOLDS: Final = tuple(
+    (np.uint64(low), np.uint64(high), np.uint64(shift))
+    for low, high, shift in (
+        (0x007F007F007F007F, 0x7F007F007F007F00, 1),
+        (0x00003FFF00003FFF, 0x3FFF00003FFF0000, 2),
+        (0x000000000FFFFFFF, 0x0FFFFFFF00000000, 4),
+    )
+)
+TRUNCATED: Final = "the record ends inside a value"
+UTF8: Final = "a string that is not valid UTF-8"
+LONG_VARINT: Final = "an integer of more than 64 bits"
+DEEP: Final = f"nested deeper than {MAX_DEPTH} levels"
+
+
+class Faults:
+    """The first thing wrong with each of ``size`` messages."""
+
+    def __init__(self, size: int) -> None:
+        self._codes = np.zeros(size, np.int32)
+        self._reasons: list[str] = [""]
+
+    def mark(self, rows: Positions, reason: str) -> None:
+        """These messages are wrong, unless something else was wrong with them before."""
+        if reason not in self._reasons:
+            self._reasons.append(reason)
+        fresh = rows[self._codes[rows] == 0]
+        self._codes[fresh] = self._reasons.index(reason)
+
+    @property
+    def any(self) -> bool:
+        """Whether one of them is wrong."""
+        return len(self._reasons) > 1
+
+    def good(self) -> Positions:
+        """The messages nothing is wrong with."""
+        return np.flatnonzero(self._codes == 0)
+
+    def reasons(self) -> dict[int, str]:
+        """Why, by message."""
+        return {int(row): self._reasons[self._codes[row]] for row in np.flatnonzero(self._codes)}
+
+
+class Cursors:
+    """Where each of some messages is read next: ``data[pos:end]`` is left.  ``rows`` are the messages' numbers."""
+
+    __slots__ = ("_words", "data", "depth", "end", "faults", "pos", "rows")
+
+    def __init__(self, records: Any, skip: int = 0) -> None:
+        """At the beginning of each value of ``records``, a binary array without nulls, ``skip`` bytes into it."""
+        _, offsets, data = records.buffers()
+        bounds = np.frombuffer(offsets, np.int32)[records.offset : records.offset + len(records) + 1].astype(np.int64)
+        start, end = int(bounds[0]), int(bounds[-1])
+        self.data = np.frombuffer((b"" if data is None else memoryview(data)[start:end].tobytes()) + _PAD, np.uint8)
+        self._words: Words = np.ndarray((len(self.data) - 7,), "<u8", self.data.data, 0, (1,))
+        self.pos: Positions = bounds[:-1] - start + skip
+        self.end: Positions = bounds[1:] - start
+        self.rows: Positions = np.arange(len(records))
+        self.faults = Faults(len(records))
+        self.depth = 0
+
+    def __len__(self) -> int:
+        return len(self.pos)
+
+    def some(self, at: Positions) -> Self:
+        """Cursors of their own at the positions of these."""
+        part = object.__new__(type(self))
+        part.data, part._words, part.faults, part.depth = self.data, self._words, self.faults, self.depth
+        part.pos, part.end, part.rows = self.pos[at], self.end[at], self.rows[at]
+        return part
+
+    def inside(self, at: Positions, lengths: Positions) -> Self:
+        """Cursors over the next ``lengths`` bytes of these; they end there, and the others go behind them."""
+        part = self.some(at)
+        part.end = part.pos + lengths
+        self.pos[at] = part.end
+        return part
+
+    def fault(self, wrong: Mask, reason: str) -> None:
+        """The messages that are wrong end here."""
+        if wrong.any():
+            self.faults.mark(self.rows[wrong], reason)
+            self.pos[wrong] = self.end[wrong]
+
+    def too_deep(self) -> bool:
+        """Go one level deeper.  Beyond the limit all of these are wrong."""
+        self.depth += 1
+        if self.depth <= MAX_DEPTH:
+            return False
+        self.fault(np.ones(len(self), np.bool_), DEEP)
+        return True
+
+    # --- values ------------------------------------------------------------------------------------------------------
+
+    def byte(self) -> npt.NDArray[np.uint8]:
+        """The next byte of each; zero where there is none."""
+        short = self.pos >= self.end
+        value = self.data[self.pos]
+        if short.any():
+            value = np.where(short, 0, value).astype(np.uint8)
+        self.pos += 1
+        self._within(self.pos, TRUNCATED)
+        return value
+
+    def skip(self, size: int | Positions) -> Positions:
+        """Go ``size`` bytes on, which must be there, and return where each was."""
+        start = self.pos
+        self.pos = start + size
+        if self._within(self.pos, TRUNCATED):
+            start = np.minimum(start, self.pos)
+        return start
+
+    def words(self, start: Positions) -> Words:
+        """The eight bytes at each of these positions, little-endian; what is behind the buffer is arbitrary."""
+        return self._words[np.minimum(start, len(self._words) - 1)]
+
+    def varint(self) -> Words:
+        """The next base-128 integer of each, least significant group first."""
+        first = self.data[self.pos]
+        if not (first >= 0x80).any():
+            self.pos += 1
+            self._within(self.pos, TRUNCATED)
+            return first.astype(np.uint64)
+        word = self._words[self.pos]
+        value, size = _folded(word)
+        if (long := size == 0).any():
+            at = np.flatnonzero(long)
+            value[at], size[at] = self._long(self.pos[at], word[at])
+        beyond = size > 10
+        start = self.pos
+        self.pos = start + size
+        self._within(np.where(beyond, self.end, self.pos), TRUNCATED)
+        self.fault(beyond & (start < self.end), LONG_VARINT)
+        return value
+
+    def _long(self, pos: Positions, word: Words) -> tuple[Words, Positions]:
+        """Values and sizes of those of nine or ten bytes; 11 for a longer one."""
+        low = word & _BITS
+        for left, right, shift in _FOLDS:
+            low = (low & left) | ((low & right) >> shift)
+        ninth, tenth = self.data[pos + 8].astype(np.uint64), self.data[pos + 9].astype(np.uint64)
+        value = low | ((ninth & np.uint64(0x7F)) << np.uint64(56))
+        ten = ninth >= 0x80
+        value |= np.where(ten, (tenth & _ONE) << np.uint64(63), np.uint64(0))
+        size = np.where(ten, np.where(tenth <= 1, 10, 11), 9)
+        return value, size
+
+    def zigzag(self) -> Positions:
+        """The next signed integer of each, as Avro writes it."""
+        return unzigzag(self.varint())
+
+    def sized(self, length: Positions) -> tuple[Positions, Positions]:
+        """Where the next ``length`` bytes of each begin and end."""
+        wrong = (length < 0) | (length > self.end - self.pos)
+        if wrong.any():
+            self.fault(wrong, TRUNCATED)
+            length = np.where(wrong, 0, length)
+        start = self.pos
+        self.pos = start + length
+        return start, self.pos
+
+    def _within(self, pos: Positions, reason: str) -> bool:
+        beyond = pos > self.end
+        if not beyond.any():
+            return False
+        self.fault(beyond, reason)
+        return True
+
+    # --- columns -----------------------------------------------------------------------------------------------------
+
+    def cut(self, start: Positions, end: Positions) -> Any:
+        """``data[start:end]`` of each as a binary array.  The positions ascend."""
+        size = len(start)
+        bounds = np.empty(2 * size + 1, np.int32)
+        bounds[0:-1:2], bounds[1::2] = start, end
+        bounds[-1] = bounds[-2] if size else 0
+        both = pa.Array.from_buffers(pa.binary(), 2 * size, [None, pa.py_buffer(bounds), pa.py_buffer(self.data)])
+        return both.take(pa.array(np.arange(0, 2 * size, 2, dtype=np.int32)))
+
+    def text(self, binary: Any) -> Any:
+        """A binary array, a value for each, as strings; what is not UTF-8 is wrong and becomes empty."""
+        try:
+            return binary.cast(pa.string())
+        except pa.ArrowInvalid:
+            wrong = np.array([not _is_utf8(value) for value in binary.to_pylist()], np.bool_)
+            self.fault(wrong, UTF8)
+            return pa.array(
+                [None if bad else value for bad, value in zip(wrong, binary.to_pylist(), strict=True)]
+            ).cast(pa.string())
+
+    def fixed(self, start: Positions, size: int) -> npt.NDArray[np.uint8]:
+        """``size`` bytes from each position, as the rows of a matrix."""
+        at = np.minimum(start[:, None] + np.arange(size), len(self.data) - 1)
+        return self.data[at]
+
+
+def _folded(word: Words) -> tuple[Words, Positions]:
+    """The integers that begin these words, and their sizes in bytes: zero for one of more than eight."""
+    stops = ~word & _STOPS
+    lowest = stops & (~stops + _ONE)
+    below = lowest - _ONE
+    size = ((np.bitwise_count(below).astype(np.int64) + 1) >> 3) * (stops != 0)
+    value = word & (below | lowest) & _BITS
+    for left, right, shift in _FOLDS:
+        value = (value & left) | ((value & right) >> shift)
+    return value, size
+
+
+def unzigzag(value: Words) -> Positions:
+    """0, 1, 2, 3 … as 0, -1, 1, -2 …"""
+    sign: Words = (value & _ONE) * np.uint64(0xFFFFFFFFFFFFFFFF)
+    return ((value >> _ONE) ^ sign).view(np.int64)
+
+
+def _is_utf8(value: bytes) -> bool:
+    try:
+        value.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True

@@ -1,0 +1,98 @@
+"""Binary messages of a known type to the wire columns of a table.
+
+A message type (Avro's record, Protobuf's message) reads the columns that the table has, from a block of records at
+once; :class:`~chsink.decode.conform.Conformer` converts them exactly.  A damaged record is bad by itself.
+
+A Nested column ``n.a`` is read from a field ``n``: an array of records, or a record of arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any, Final, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from chsink.decode.binary import Cursors, Positions
+from chsink.decode.codec import numpy_of
+from chsink.decode.collected import Collected, Rows, blocks
+from chsink.decode.columns import Column
+from chsink.decode.conform import Conformer
+from chsink.decode.containers import flatten, lift, null_mask
+from chsink.decode.fields import Field, fields_of
+from chsink.ports import BadValue
+
+NO_OBJECTS: Final = "the Nested column {} holds other than objects"
+
+
+class Message(Protocol):
+    """A type of messages."""
+
+    def columns(self, c: Cursors, wanted: Collection[str]) -> dict[str, Any]:
+        """The wanted fields that the type has, by name, each a value for each cursor.  What is wrong is marked; the
+        cursors end behind their messages.
+        """
+
+
+class MessageDecoder:
+    """Decodes messages of any types into one table."""
+
+    def __init__(self, columns: Sequence[Column], *, timezone: str) -> None:
+        self._fields = fields_of(columns, timezone)
+        self._wanted = frozenset(field.group or field.name for field in self._fields)
+        self._wanted |= {field.name for field in self._fields}
+        self._conformer = Conformer(columns, timezone=timezone)
+        self.schema = self._conformer.schema
+
+    def decode(self, run: Collected, message: Message, values: Any, rows: Rows, skip: int | Positions = 0) -> None:
+        """Add what these ``values`` (binary, without nulls) become; ``rows`` are theirs in the batch.
+
+        The message begins ``skip`` bytes into each value.
+        """
+        for start, end in blocks(numpy_of(pc.binary_length(values))):
+            c = Cursors(values.slice(start, end - start), skip if isinstance(skip, int) else skip[start:end])
+            self._block(run, message.columns(c, self._wanted), c, rows[start:end])
+
+    def empty(self, run: Collected) -> None:
+        """Add no rows, so that there are columns."""
+        run.add([field.codec.array([]) for field in self._fields], np.zeros(0, np.int64))
+
+    def _block(self, run: Collected, found: dict[str, Any], c: Cursors, rows: Rows) -> None:
+        columns = {}
+        for field in self._fields:
+            array = found.get(field.name)
+            if array is None and field.group in found:
+                array = _member(field, found[field.group], c)
+            if array is not None:
+                columns[field.name] = array
+        batch = _batch(columns, len(rows))
+        if c.faults.any:
+            good = c.faults.good()
+            run.bad.extend(BadValue(int(rows[row]), None, reason) for row, reason in c.faults.reasons().items())
+            batch, rows = batch.take(pa.array(good)), rows[good]
+        decoded = self._conformer.conform(batch)
+        run.bad.extend(BadValue(int(rows[bad.row]), bad.column, bad.reason) for bad in decoded.bad)
+        run.add(decoded.batch.columns, rows if decoded.rows is None else rows[decoded.rows.to_numpy()])
+
+
+def _batch(columns: dict[str, Any], size: int) -> Any:
+    """A batch of these columns; of nulls under no column's name, where there are none."""
+    return pa.RecordBatch.from_pydict(columns or {"": pa.nulls(size)})
+
+
+def _member(field: Field, group: Any, c: Cursors) -> Any:
+    """A Nested column's array out of the whole group; the group itself where it is neither of the two forms."""
+    if pa.types.is_struct(group.type):
+        at = group.type.get_field_index(field.member)
+        return group.flatten()[at] if at >= 0 else pa.nulls(len(group))
+    if not (pa.types.is_list(group.type) and pa.types.is_struct(group.type.value_type)):
+        return group
+    offsets, objects, parents = flatten(group)
+    wrong = lift(numpy_of(pc.is_null(objects)), parents, len(group))
+    if wrong is not None:
+        c.fault(wrong, NO_OBJECTS.format(field.group))
+    at = objects.type.get_field_index(field.member)
+    values = objects.flatten()[at] if at >= 0 else pa.nulls(len(objects))
+    return pa.ListArray.from_arrays(offsets, values, mask=null_mask(group))
