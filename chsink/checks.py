@@ -19,6 +19,8 @@ from chsink.findings import Finding, guarded
 from chsink.formats.registry import reads_value
 from chsink.kafka.checks import topics_findings
 from chsink.ports import StreamShape
+from chsink.registry.checks import registry_findings
+from chsink.registry.client import registry_of
 from chsink.state.checks import needed_grants, store_findings
 from chsink.state.keepermap import KeeperMapStore
 from chsink.statemachine.records import Phase
@@ -44,6 +46,7 @@ def all_findings(services: Services, written: Written | None = None) -> Iterator
             yield finding
     records = _records(services)
     kafka_answers = yield from topics_findings(services.kafka, config.topics, records or {}, services.clock.now_ms())
+    yield from guarded("the Schema Registry", partial(_registry, services))
     if clickhouse.complete and records is not None:
         yield from guarded("the state", lambda: clickhouse.state(records, read_owner(services.store, config.sink.name)))
         yield from clickhouse.existing_rows(records, partial(read_records, services.store, config.sink.name))
@@ -91,6 +94,14 @@ def _store(services: Services, clickhouse_answers: bool) -> Iterator[Finding]:
         name = str(store.table)
         yield from check_grants(store.client, name, needed_grants(name, config.clickhouse.user))
     read_records(store, config.sink.name)
+
+
+def _registry(services: Services) -> Iterator[Finding]:
+    config = services.config
+    subjects = [(r.topic, f"{r.topic}-value") for r in config.routes if r.format.needs_registry]
+    subjects += [(r.topic, f"{r.topic}-key") for r in config.routes if r.key_format and r.key_format.needs_registry]
+    if subjects:
+        yield from registry_findings(registry_of(config.schema_registry), subjects)
 
 
 def _records(services: Services) -> Records | None:

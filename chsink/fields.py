@@ -13,11 +13,20 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, SecretStr, ValidationInfo
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    PlainSerializer,
+    SecretStr,
+    ValidationInfo,
+)
 
 from chsink.errors import job_file
 from chsink.errors.entry import Entry
@@ -160,3 +169,24 @@ def _as_password(value: Any, info: ValidationInfo) -> Any:
 
 
 Password = Annotated[SecretStr, BeforeValidator(_as_password)]
+
+
+@dataclass(frozen=True, slots=True)
+class TextFile:
+    """A file that the job file names: its path as written there, and its content when the job file was read."""
+
+    path: str
+    content: bytes = field(repr=False)
+
+
+def _as_file(value: Any, info: ValidationInfo) -> Any:
+    if not isinstance(value, str):
+        return value
+    path = Path((info.context or {}).get("folder", Path()), value)
+    try:
+        return TextFile(value, path.read_bytes())
+    except OSError as error:
+        raise job_file.REFERENCED_FILE_UNREADABLE(path=path, reason=error.strerror) from error
+
+
+NamedFile = Annotated[TextFile, BeforeValidator(_as_file), PlainSerializer(lambda file: file.path, return_type=str)]

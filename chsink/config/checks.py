@@ -19,6 +19,7 @@ from chsink.errors import job_file
 from chsink.fields import has_login, is_credential, reveal
 from chsink.notation.hash_functions import hash_function
 from chsink.notation.sql import parse_table
+from chsink.registry.settings import SchemaRegistry
 from chsink.state import KeeperMap, StoreSettings
 
 Problems = Iterator[Problem]
@@ -144,6 +145,19 @@ def state_is_no_target(state: StoreSettings, clickhouse: ClickHouse, routes: tup
             yield problem("state.table", job_file.STATE_TABLE_IS_TARGET())
 
 
+def registry_is_whole(schema_registry: SchemaRegistry, routes: tuple[Route, ...], mirror: Mirror) -> Problems:
+    """Records with schema ids have a registry, which has one login."""
+    formats = [*(each for r in routes for each in (r.format, r.key_format))]
+    formats += [each for r in mirror.routes for each in (r.format, r.key_format)]
+    needing = [each.type for each in formats if each is not None and each.needs_registry]
+    if needing and not schema_registry.url:
+        yield problem("schema_registry.url", job_file.NO_REGISTRY(format=needing[0]))
+    if schema_registry.user is not None and "token" in schema_registry.model_fields_set:
+        yield problem("schema_registry.token", job_file.TWO_REGISTRY_LOGINS())
+    if schema_registry.key_file and not schema_registry.cert_file:
+        yield problem("schema_registry.key_file", job_file.REGISTRY_KEY_ALONE())
+
+
 def interval_is_used(trigger: Trigger) -> Problems:
     """Only a running job has an interval."""
     if trigger.mode == "available_now" and "interval" in trigger.model_fields_set:
@@ -214,4 +228,5 @@ CHECKS: tuple[Callable[..., Problems], ...] = (
     mirror_is_apart,
     dead_letters_have_a_place,
     dead_letters_of_the_mirror,
+    registry_is_whole,
 )

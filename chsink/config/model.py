@@ -13,9 +13,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
-from pydantic import ConfigDict, Field, PrivateAttr, ValidationError, ValidationInfo, field_validator
+from pydantic import ConfigDict, Field, PrivateAttr, ValidationError, ValidationInfo, field_validator, model_validator
 from pydantic_core import ErrorDetails
 
 from chsink.config.checks import contradictions
@@ -39,6 +39,7 @@ from chsink.errors import ChsinkError, job_file
 from chsink.fields import AsTuple, Section, is_reference
 from chsink.formats.settings import JSON, FormatSettings, Keys
 from chsink.notation.sql import TableName, parse_table
+from chsink.registry.settings import SchemaRegistry
 from chsink.state import AnyStore, KeeperMap
 
 _INDEX = re.compile(r"\[\d+\]")
@@ -69,10 +70,20 @@ class Config(Section):
     in_doubt: InDoubt = InDoubt()
     mirror: Mirror = Mirror()
     observe: Observe = Observe()
+    schema_registry: SchemaRegistry = SchemaRegistry()
     spark: Spark = Spark()
 
     model_config = ConfigDict(validate_default=True)
     _origins: dict[str, str] = PrivateAttr(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _share(self) -> Self:
+        """Give the registry to the formats that use it."""
+        for route in (*self.routes, *self.mirror.routes):
+            for each in (route.format, route.key_format):
+                if each is not None:
+                    each.use(self.schema_registry)
+        return self
 
     @field_validator("*")
     @classmethod

@@ -12,9 +12,10 @@ from pydantic.fields import FieldInfo
 
 from chsink.config.options import reserved
 from chsink.config.problems import closest
+from chsink.fields import TextFile
 
 Table = type[BaseModel]
-_WORDS = {str: "text", int: "integer", float: "number", bool: "boolean", dict: "table of options"}
+_WORDS = {str: "text", int: "integer", float: "number", bool: "boolean", dict: "table of options", TextFile: "path"}
 _BOUNDS = {"ge": "≥", "gt": ">", "le": "≤"}
 # In these option tables an underscore is part of the names; elsewhere names have dots.
 _UNDERSCORED = frozenset({"clickhouse.settings"})

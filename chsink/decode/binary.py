@@ -76,7 +76,7 @@ class Cursors:
 
     __slots__ = ("_words", "data", "depth", "end", "faults", "pos", "rows")
 
-    def __init__(self, records: Any, skip: int = 0) -> None:
+    def __init__(self, records: Any, skip: int | Positions = 0) -> None:
         """At the beginning of each value of ``records``, a binary array without nulls, ``skip`` bytes into it."""
         _, offsets, data = records.buffers()
         bounds = np.frombuffer(offsets, np.int32)[records.offset : records.offset + len(records) + 1].astype(np.int64)
@@ -212,16 +212,16 @@ class Cursors:
         try:
             return binary.cast(pa.string())
         except pa.ArrowInvalid:
-            wrong = np.array([not _is_utf8(value) for value in binary.to_pylist()], np.bool_)
+            values = binary.to_pylist()
+            wrong = np.array([not _is_utf8(value) for value in values], np.bool_)
             self.fault(wrong, UTF8)
-            return pa.array(
-                [None if bad else value for bad, value in zip(wrong, binary.to_pylist(), strict=True)]
-            ).cast(pa.string())
+            return pa.array([b"" if bad else value for bad, value in zip(wrong, values, strict=True)]).cast(pa.string())
 
     def fixed(self, start: Positions, size: int) -> npt.NDArray[np.uint8]:
         """``size`` bytes from each position, as the rows of a matrix."""
         at = np.minimum(start[:, None] + np.arange(size), len(self.data) - 1)
-        return self.data[at]
+        data: npt.NDArray[np.uint8] = self.data[at]
+        return data
 
 
 def _folded(word: Words) -> tuple[Words, Positions]:

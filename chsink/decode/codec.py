@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import methodcaller
 from typing import Any
 
 import numpy as np
@@ -169,7 +170,7 @@ def from_buffer(wire: Any, data: npt.NDArray[Any], valid: Mask | None) -> Any:
     return pa.Array.from_buffers(wire, len(data), [validity, pa.py_buffer(np.ascontiguousarray(data))])
 
 
-def python_values(array: Any, read: Callable[[Any], Any] = pa.Scalar.as_py) -> tuple[list[Any], dict[int, str]]:
+def python_values(array: Any, read: Callable[[Any], Any] = methodcaller("as_py")) -> tuple[list[Any], dict[int, str]]:
     """An Arrow array as Python values, made of its scalars by ``read``; and the reason for each that Python cannot hold
     (None there).
     """

@@ -101,7 +101,8 @@ def _convert(field: Field, source: Any) -> tuple[Any, dict[int, str]]:
 
 def _by_branch(field: Field, source: Any) -> tuple[Any, dict[int, str]]:
     """A union's values, each as if its branch were the column."""
-    positions, parts, reasons = [], [], {}
+    positions, parts = [], []
+    reasons: dict[int, str] = {}
     for at, values in branches(source):
         array, misfits = _convert(field, values)
         positions.append(at)

@@ -18,11 +18,10 @@ import pyarrow.compute as pc
 from chsink.decode.binary import Cursors, Positions
 from chsink.decode.codec import numpy_of
 from chsink.decode.collected import Collected, Rows, blocks
-from chsink.decode.columns import Column
 from chsink.decode.conform import Conformer
 from chsink.decode.containers import flatten, lift, null_mask
-from chsink.decode.fields import Field, fields_of
-from chsink.ports import BadValue
+from chsink.decode.fields import Field
+from chsink.ports import BadValue, Decoded
 
 NO_OBJECTS: Final = "the Nested column {} holds other than objects"
 
@@ -37,14 +36,13 @@ class Message(Protocol):
 
 
 class MessageDecoder:
-    """Decodes messages of any types into one table."""
+    """Decodes messages of any types into the columns of these fields."""
 
-    def __init__(self, columns: Sequence[Column], *, timezone: str) -> None:
-        self._fields = fields_of(columns, timezone)
+    def __init__(self, fields: Sequence[Field]) -> None:
+        self._fields = tuple(fields)
         self._wanted = frozenset(field.group or field.name for field in self._fields)
         self._wanted |= {field.name for field in self._fields}
-        self._conformer = Conformer(columns, timezone=timezone)
-        self.schema = self._conformer.schema
+        self._conformer = Conformer(fields)
 
     def decode(self, run: Collected, message: Message, values: Any, rows: Rows, skip: int | Positions = 0) -> None:
         """Add what these ``values`` (binary, without nulls) become; ``rows`` are theirs in the batch.
@@ -55,9 +53,11 @@ class MessageDecoder:
             c = Cursors(values.slice(start, end - start), skip if isinstance(skip, int) else skip[start:end])
             self._block(run, message.columns(c, self._wanted), c, rows[start:end])
 
-    def empty(self, run: Collected) -> None:
-        """Add no rows, so that there are columns."""
-        run.add([field.codec.array([]) for field in self._fields], np.zeros(0, np.int64))
+    def finish(self, run: Collected) -> Decoded:
+        """What all of it became."""
+        if not run.rows:
+            run.add([field.codec.array([]) for field in self._fields], np.zeros(0, np.int64))
+        return run.finish(self._conformer.schema)
 
     def _block(self, run: Collected, found: dict[str, Any], c: Cursors, rows: Rows) -> None:
         columns = {}

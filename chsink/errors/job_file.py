@@ -137,6 +137,13 @@ NOT_A_JSON_PATH = Entry(
     "{value} is not a path to a field",
     'write the names from the record down, "$.address.city" or "$[\'my field\'].city"; array elements have no path',
 )
+NOT_A_REGISTRY_URL = Entry(
+    "NOT_A_REGISTRY_URL",
+    "CHS-104",
+    ConfigError,
+    "it is not the URL of a Schema Registry",
+    'write "http://host:8081" or "https://host/path", without a query',
+)
 NOT_AN_INTERVAL = Entry(
     "NOT_AN_INTERVAL",
     "CHS-104",
@@ -285,6 +292,27 @@ KEY_WITHOUT_CERTIFICATE = Entry(
     "a key needs its certificate",
     "set clickhouse.tls.cert_file as well",
 )
+NO_REGISTRY = Entry(
+    "NO_REGISTRY",
+    "CHS-106",
+    ConfigError,
+    "it is missing, and a route with format {format} needs it",
+    "set it to the registry's URL; or set the route's format.schema_file, if the records carry no schema id",
+)
+TWO_REGISTRY_LOGINS = Entry(
+    "TWO_REGISTRY_LOGINS",
+    "CHS-106",
+    ConfigError,
+    "the registry takes a user or a token, not both",
+    "remove schema_registry.user or schema_registry.token",
+)
+REGISTRY_KEY_ALONE = Entry(
+    "REGISTRY_KEY_ALONE",
+    "CHS-106",
+    ConfigError,
+    "a key needs its certificate",
+    "set schema_registry.cert_file as well",
+)
 CA_UNUSED = Entry(
     "CA_UNUSED",
     "CHS-106",
@@ -332,6 +360,13 @@ CREDENTIAL_IN_URL = Entry(
     ConfigError,
     "the URL must not contain a credential",
     "set clickhouse.user and clickhouse.password, which apply to all endpoints",
+)
+CREDENTIAL_IN_REGISTRY_URL = Entry(
+    "CREDENTIAL_IN_REGISTRY_URL",
+    "CHS-107",
+    ConfigError,
+    "the URL must not contain a credential",
+    "set schema_registry.user and schema_registry.password, or schema_registry.token",
 )
 VARIABLE_NOT_SET = Entry(
     "VARIABLE_NOT_SET",

@@ -777,3 +777,28 @@ DEAD_LETTERS_FIELDS = Entry(
     "dead letters hold the record as Kafka has it, and the stream has no column {columns}",
     "keep Kafka's columns in the transform (and read the topic with includeHeaders), or do not use dead letters",
 )
+
+# --- CHS-276: formats with schemas
+
+NO_REGISTRY_PACKAGES = Entry(
+    "NO_REGISTRY_PACKAGES",
+    "CHS-236",
+    PreflightError,
+    "a format that uses a Schema Registry needs packages that are not installed for {python}: {missing}",
+    "run {python} -m pip install 'chsink[avro]' (or 'chsink[protobuf]'), also for the executors' Python",
+)
+SUBJECT_MISSING = Entry(
+    "SUBJECT_MISSING",
+    "CHS-276",
+    PreflightError,
+    "{topic}: the Schema Registry at {urls} has no subject {subject}",
+    "ignore this if the producers name their subjects differently; otherwise check the topic and schema_registry.url",
+    ok="the Schema Registry has {versions} versions of the subject {subject}",
+)
+SCHEMA_FILE_WRONG = Entry(
+    "SCHEMA_FILE_WRONG",
+    "CHS-277",
+    PreflightError,
+    "the schema file {path} cannot be used: {reason}",
+    "correct the file, or the route's format.schema_file",
+)

@@ -199,3 +199,18 @@ MIRROR_COMMITS_FAIL = Entry(
     "check the catalog, its storage and the right to write the table, then start again; the "
     "files are kept and land once",
 )
+REGISTRY_UNAVAILABLE = Entry(
+    "REGISTRY_UNAVAILABLE",
+    "CHS-730",
+    UnavailableError,
+    "the Schema Registry at {urls} does not answer: {reason}",
+    "check schema_registry.url, the network and the registry, then start again; no record was skipped because of it",
+    ok="the Schema Registry at {urls} answers",
+)
+REGISTRY_REFUSED = Entry(
+    "REGISTRY_REFUSED",
+    "CHS-730",
+    UnavailableError,
+    "the Schema Registry at {urls} refuses the login or the right to read schemas: HTTP status {status}",
+    "check schema_registry.user and schema_registry.password, or schema_registry.token, then start again",
+)

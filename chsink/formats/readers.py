@@ -11,14 +11,15 @@ from types import MappingProxyType
 from typing import Any
 
 from chsink.decode.fields import Field
+from chsink.formats.avro import AvroReader
 from chsink.formats.format_reader import FormatReader
 from chsink.formats.json import JsonReader
 from chsink.formats.keyed import KeyedReader
-from chsink.formats.settings import FormatSettings, Json, Keys, Raw, String
+from chsink.formats.settings import Avro, FormatSettings, Json, Keys, Raw, String
 from chsink.formats.whole import RawReader, StringReader
 
 READERS: Mapping[type[FormatSettings], Callable[[Any, Sequence[Field]], FormatReader]] = MappingProxyType(
-    {Json: JsonReader, Raw: RawReader, String: StringReader}
+    {Json: JsonReader, Raw: RawReader, String: StringReader, Avro: AvroReader}
 )
 """By the class of the settings: the reader, made of the settings and the fields to fill."""
 

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr
 
 from chsink.errors import job_file
-from chsink.fields import Section, Text
+from chsink.fields import NamedFile, Section, Text
+from chsink.registry.settings import SchemaRegistry
 
 
 class FormatSettings(Section):
@@ -38,6 +40,14 @@ class FormatSettings(Section):
     def named(self) -> frozenset[str]:
         """The columns that the options name: the table must have them."""
         return frozenset()
+
+    @property
+    def needs_registry(self) -> bool:
+        """Whether records name their schemas by ids of a Schema Registry."""
+        return False
+
+    def use(self, registry: SchemaRegistry) -> None:
+        """Take the job's Schema Registry, where the format uses one; called once, before all else."""
 
 
 def names_of(path: str) -> tuple[str, ...]:
@@ -121,11 +131,61 @@ class String(_Whole):
     """Which format."""
 
 
+class WithSchema(FormatSettings):
+    """Base of the formats whose records do not say what they are: a schema does."""
+
+    _registry: SchemaRegistry = PrivateAttr(default_factory=SchemaRegistry)
+
+    @property
+    def registry(self) -> SchemaRegistry:
+        """Where the schemas of ids are."""
+        return self._registry
+
+    @property
+    def needs_registry(self) -> bool:
+        """Whether records name their schemas by ids of a Schema Registry."""
+        return True
+
+    def use(self, registry: SchemaRegistry) -> None:
+        """Take the job's Schema Registry; called once, before all else."""
+        self._registry = registry
+
+    def part(self) -> list[Any]:
+        """With the registry: another one may have another schema under the same id."""
+        return [*super().part(), sorted(self.registry.url) if self.needs_registry else []]
+
+
+class _WithFile(WithSchema):
+    schema_file: NamedFile | None = None
+
+    @property
+    def needs_registry(self) -> bool:
+        """Unless the schema is in a file."""
+        return self.schema_file is None
+
+    def part(self) -> list[Any]:
+        """With the file's content: a changed schema makes other rows."""
+        content = None if self.schema_file is None else blake2b(self.schema_file.content, digest_size=16).hexdigest()
+        return [*super().part(), content]
+
+
+class Avro(_WithFile):
+    """Each value is an Avro record in Confluent's wire format: a zero byte, the schema's id in the Schema Registry, the
+    record's binary encoding. The record's fields go to the columns of the same names.
+    """
+
+    type: Literal["avro"]
+    """Which format."""
+    schema_file: NamedFile | None = None
+    """File with the one Avro schema of all records, which then consist of the binary encoding alone, without an id.
+    Default: the Schema Registry."""
+
+
 def _from_text(value: Any) -> Any:
     return {"type": value} if isinstance(value, str) else value
 
 
-AnyFormat = Annotated[Json | Raw | String, Field(discriminator="type"), BeforeValidator(_from_text)]
+AnyFormat = Annotated[Json | Raw | String | Avro, Field(discriminator="type"), BeforeValidator(_from_text)]
 """The settings of any format: what ``[[route]] format`` holds."""
 
 JSON = Json(type="json")

@@ -12,6 +12,8 @@ from chsink.decode.avro.scalars import AvroType, NullType
 from chsink.decode.binary import TRUNCATED, Cursors, Positions
 
 LEFT_OVER: Final = "bytes are left behind the last field"
+EMPTY_ITEMS: Final = 1000
+"""Items without bytes (nulls) that a block may hold beyond the bytes of its record."""
 RECURSIVE: Final = "a value of a type that contains itself, which no column holds"
 _NONE: Final[Positions] = np.zeros(0, np.int64)
 
@@ -110,7 +112,7 @@ def _block(c: Cursors, at: Positions) -> Positions:
         inner.zigzag()
         part.pos[sized] = inner.pos
         count[sized] = -count[sized]
-    wrong = (count < 0) | (count > part.end - part.pos)
+    wrong = (count < 0) | (count > part.end - part.pos + EMPTY_ITEMS)
     part.fault(wrong, "an array or map with more items than the record has bytes")
     c.pos[at] = part.pos
     return np.where(wrong, 0, count)

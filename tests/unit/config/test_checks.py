@@ -139,6 +139,15 @@ CASES = {
         ('[mirror.catalog]\ns3.secret-access-key = "x"', "mirror.catalog.s3.secret-access-key", "env"),
         ('[mirror.catalog]\nuri = "postgresql://me:pw@db/lake"', "mirror.catalog.uri", "env"),
     ],
+    "registry_is_whole": [
+        ('[[route]]\ntopic = "a"\ntable = "t"\nformat = "avro"', "schema_registry.url", "schema_file"),
+        (
+            '[schema_registry]\nuser = "u"\ntoken = { file = "/dev/null" }',
+            "schema_registry.token",
+            "schema_registry.user or",
+        ),
+        ('[schema_registry]\nkey_file = "/k.pem"', "schema_registry.key_file", "schema_registry.cert_file"),
+    ],
     "mirror_is_apart": [
         ('[sink]\ncheckpoint = "/c/"\n[mirror]\ncheckpoint = "/c"', "mirror.checkpoint", "only the mirror"),
         ('[mirror]\ncontrol_topic = "flights"', "mirror.control_topic", "no route reads"),

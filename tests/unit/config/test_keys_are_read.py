@@ -16,6 +16,7 @@ from pydantic import BaseModel
 from chsink.config import mirror, sections
 from chsink.formats.readers import READERS as FORMATS
 from chsink.formats.settings import JsonFields
+from chsink.registry.settings import SchemaRegistry
 from chsink.state import KeeperMap, Memory, ZooKeeper
 
 CHSINK = Path(__file__).parents[3] / "chsink"
@@ -26,7 +27,7 @@ MODELS: dict[str, tuple[type[BaseModel], ...]] = {
     "sink": (sections.SinkSection,),
     "kafka": (sections.Kafka,),
     "routes": (sections.Route, mirror.MirrorRoute),
-    "settings": (*FORMATS, JsonFields),
+    "settings": (*FORMATS, JsonFields, SchemaRegistry),
     "clickhouse": (sections.ClickHouse,),
     "endpoints": (sections.Endpoint,),
     "tls": (sections.Tls,),

@@ -18,6 +18,7 @@ EXAMPLES = DOCS / "examples"
 ENVIRON = {
     "CATALOG_URI": "postgresql://me:hush@db/lake",
     "CLICKHOUSE_PASSWORD": "hush",
+    "REGISTRY_PASSWORD": "hush",
     "KAFKA_LOGIN": 'a.ScramLoginModule required username="u" password="hush";',
 }
 

@@ -1,0 +1,101 @@
+"""Records whose schema is elsewhere: in Confluent's wire format, or all of one schema.
+
+Confluent's wire format is a zero byte, the schema's id (four bytes, most significant first), then the message.
+
+Rules:
+
+* The records of one batch may have any number of schemas.  Each schema's records are decoded together.
+* A registry that does not answer is an error of the job and never a bad value (:mod:`chsink.registry.client`).
+* What the record says is a bad value if it is wrong: no zero byte, an id that the registry does not know, a schema of
+  another kind.
+* A schema of an id never changes, so the same bytes become the same row in every process at any time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from chsink.decode.collected import Collected, Rows
+from chsink.decode.json_decoder import tombstone
+from chsink.ports import BadValue
+from chsink.registry.client import Registered, registry_of
+from chsink.registry.settings import SchemaRegistry
+
+HEADER: Final = 5
+NO_HEADER: Final = "it does not begin with a zero byte and a schema id, as records of a Schema Registry do"
+UNKNOWN: Final = "its schema id {} is not in the Schema Registry"
+OTHER_KIND: Final = "its schema id {} is of a schema of the kind {}"
+UNUSABLE: Final = "the schema of its id {} cannot be used: {}"
+
+
+def values_of(records: pa.RecordBatch, run: Collected) -> tuple[Any, Rows]:
+    """The records' values as binary, without null and empty ones, which are bad; and their rows."""
+    values = records.column("value")
+    if not pa.types.is_binary(values.type):
+        values = pc.cast(values, pa.binary())
+    lengths = pc.binary_length(values).fill_null(0).to_numpy(zero_copy_only=False)
+    for row in np.flatnonzero(lengths == 0).tolist():
+        run.bad.append(BadValue(row, None, "the value is empty") if values[row].is_valid else tombstone(row))
+    live = np.flatnonzero(lengths)
+    return values if len(live) == len(values) else values.take(pa.array(live)), live
+
+
+class Schemas:
+    """What reads the messages of each schema id: a ``T`` that ``parse`` makes of the schema, once per process and
+    reader.  ``parse`` raises ValueError for a schema that it cannot use.
+    """
+
+    def __init__(self, registry: SchemaRegistry, kind: str, parse: Callable[[Registered], Any]) -> None:
+        self._registry = registry_of(registry)
+        self._kind = kind
+        self._parse = parse
+        self._parsed: dict[int, Any] = {}
+
+    def of(self, schema_id: int) -> Any:
+        """What ``parse`` made, or why the schema cannot be used (a str)."""
+        if schema_id in self._parsed:
+            return self._parsed[schema_id]
+        registered = self._registry.schema(schema_id)
+        if registered is None:
+            return UNKNOWN.format(schema_id)
+        if registered.kind != self._kind:
+            made: Any = OTHER_KIND.format(schema_id, registered.kind)
+        else:
+            try:
+                made = self._parse(registered)
+            except ValueError as error:
+                made = UNUSABLE.format(schema_id, error)
+        self._parsed[schema_id] = made
+        return made
+
+    def split(self, values: Any, rows: Rows, run: Collected) -> Iterator[tuple[Any, Any, Rows]]:
+        """What was parsed of each schema, with its values (header and all) and their rows.  The others are bad."""
+        ids = _ids(values)
+        run.bad.extend(BadValue(int(row), None, NO_HEADER) for row in rows[ids < 0])
+        for schema_id in np.unique(ids[ids >= 0]).tolist():
+            parsed = self.of(schema_id)
+            mine = np.flatnonzero(ids == schema_id)
+            if isinstance(parsed, str):
+                run.bad.extend(BadValue(int(row), None, parsed) for row in rows[mine])
+            else:
+                yield parsed, values if len(mine) == len(values) else values.take(pa.array(mine)), rows[mine]
+
+
+def _ids(values: Any) -> npt.NDArray[np.int64]:
+    """The schema id of each value, -1 where it has no header."""
+    if not len(values):
+        return np.zeros(0, np.int64)
+    offsets = np.frombuffer(values.buffers()[1], np.int32)[values.offset : values.offset + len(values) + 1]
+    data = np.frombuffer(values.buffers()[2], np.uint8)
+    headed = np.diff(offsets) >= HEADER
+    start = np.where(headed, offsets[:-1], offsets[0])
+    at = np.minimum(start[:, None] + np.arange(HEADER), len(data) - 1)
+    header = data[at].astype(np.int64)
+    ids: npt.NDArray[np.int64] = header[:, 1] << 24 | header[:, 2] << 16 | header[:, 3] << 8 | header[:, 4]
+    return np.where(headed & (header[:, 0] == 0), ids, -1)

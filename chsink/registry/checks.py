@@ -1,0 +1,21 @@
+"""What the Schema Registry says of the topics whose records need it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from chsink.errors import preflight, services
+from chsink.findings import Finding, Severity, found, passed
+from chsink.registry.client import Registry
+
+
+def registry_findings(registry: Registry, subjects: Sequence[tuple[str, str]]) -> Iterator[Finding]:
+    """It answers, lets us in, and has the subject of each of these topics.  Raises UnavailableError otherwise."""
+    for at, (topic, subject) in enumerate(subjects):
+        versions = registry.versions(subject)
+        if not at:
+            yield passed(services.REGISTRY_UNAVAILABLE, urls=registry.urls)
+        if versions is None:
+            yield found(Severity.WARNING, preflight.SUBJECT_MISSING, topic=topic, subject=subject, urls=registry.urls)
+        else:
+            yield passed(preflight.SUBJECT_MISSING, subject=subject, versions=versions)

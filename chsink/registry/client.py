@@ -1,0 +1,182 @@
+"""Asks a Schema Registry for schemas, by Confluent's own client.
+
+Rules:
+
+* A schema of an id never changes, so it is remembered for as long as the process runs.
+* An id that the registry says it does not know (its error 40403) is no schema.  A replica of a registry may lag, so the
+  question is repeated once; then the answer is remembered for a minute.
+* Everything else that is not an answer is retried for a bounded time and then an UnavailableError: it says nothing
+  about a record.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from tenacity import Retrying, retry_if_not_exception_type, stop_after_delay, wait_random_exponential
+
+from chsink.errors import ChsinkError, preflight, services, without_values
+from chsink.registry.settings import SchemaRegistry
+
+if TYPE_CHECKING:
+    from confluent_kafka.schema_registry import SchemaRegistryClient
+
+T = TypeVar("T")
+UNKNOWN_S: Final = 60
+LAG_S: Final = 1
+MANY_UNKNOWN: Final = 10
+"""Unknown ids at a time beyond which the question is not repeated: they are no lag."""
+_NOT_THERE: Final = frozenset({40401, 40402, 40403})
+_REFUSED: Final = frozenset({401, 403})
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """A schema: ``kind`` is ``AVRO``, ``PROTOBUF`` or ``JSON``.
+
+    ``references`` are the schemas it uses, by the names it uses them by, each behind those that it uses itself.
+    """
+
+    kind: str
+    text: str
+    references: tuple[tuple[str, str], ...] = ()
+
+
+@lru_cache(maxsize=8)
+def registry_of(settings: SchemaRegistry) -> Registry:
+    """The one registry of these settings in this process."""
+    return Registry(settings)
+
+
+class Registry:
+    """A Schema Registry.  Opens no connection before it is asked."""
+
+    def __init__(self, settings: SchemaRegistry, sleep: Callable[[float], None] = time.sleep) -> None:
+        self._settings = settings
+        self._retry_for_s = settings.retry_for_s
+        self._sleep = sleep
+        self._opened: SchemaRegistryClient | None = None
+        self._known: dict[int, Registered] = {}
+        self._unknown: dict[int, float] = {}
+
+    @property
+    def urls(self) -> str:
+        """Where it is, for messages."""
+        return ", ".join(self._settings.url)
+
+    def close(self) -> None:
+        """Release connections."""
+        if self._opened is not None:
+            self._opened.close()
+            self._opened = None
+
+    def schema(self, schema_id: int) -> Registered | None:
+        """The schema of an id, None if the registry does not know it.  Raises UnavailableError, PreflightError."""
+        if schema_id in self._known:
+            return self._known[schema_id]
+        now = time.monotonic()
+        self._unknown = {one: until for one, until in self._unknown.items() if until > now}
+        if schema_id in self._unknown:
+            return None
+        found = self._asked(lambda client: client.get_schema(schema_id))
+        if found is None and len(self._unknown) < MANY_UNKNOWN:
+            self._sleep(LAG_S)
+            found = self._asked(lambda client: client.get_schema(schema_id))
+        if found is None:
+            self._unknown[schema_id] = time.monotonic() + UNKNOWN_S
+            return None
+        references: dict[tuple[str, int], tuple[str, str]] = {}
+        self._collect(found, references)
+        kind = found.schema_type or "AVRO"
+        self._known[schema_id] = Registered(kind, found.schema_str or "", tuple(references.values()))
+        return self._known[schema_id]
+
+    def _collect(self, schema: Any, into: dict[tuple[str, int], tuple[str, str]]) -> None:
+        for reference in schema.references or ():
+            place = (reference.subject, reference.version)
+            if place in into:
+                continue
+            used = self._asked(lambda client, at=place: client.get_version(*at))  # type: ignore[misc]
+            if used is None:
+                reason = f"it does not know version {reference.version} of the subject {reference.subject}"
+                raise services.REGISTRY_UNAVAILABLE(urls=self.urls, reason=reason)
+            self._collect(used.schema, into)
+            into[place] = (reference.name, used.schema.schema_str)
+
+    def versions(self, subject: str) -> int | None:
+        """How many versions a subject has, None if the registry does not know it.  Raises UnavailableError."""
+        found = self._asked(lambda client: client.get_versions(subject))
+        return None if found is None else len(found)
+
+    def _asked(self, question: Callable[[SchemaRegistryClient], T]) -> T | None:
+        """The answer, None for "not there"."""
+        retrying = Retrying(
+            retry=retry_if_not_exception_type((ChsinkError, _NotThere)),
+            stop=stop_after_delay(self._retry_for_s),
+            wait=wait_random_exponential(0.2, 5),
+            sleep=self._sleep,
+            reraise=True,
+        )
+        try:
+            answer: T = retrying(self._once, question)
+        except _NotThere:
+            return None
+        except ChsinkError:
+            raise
+        except Exception as error:
+            raise services.REGISTRY_UNAVAILABLE(urls=self.urls, reason=_reason(error)) from None
+        return answer
+
+    def _once(self, question: Callable[[SchemaRegistryClient], T]) -> T:
+        client = self._client()
+        from confluent_kafka.schema_registry import SchemaRegistryError
+
+        try:
+            return question(client)
+        except SchemaRegistryError as error:
+            if error.error_code in _NOT_THERE:
+                raise _NotThere from None
+            if error.http_status_code in _REFUSED:
+                raise services.REGISTRY_REFUSED(urls=self.urls, status=error.http_status_code) from None
+            raise
+
+    def _client(self) -> SchemaRegistryClient:
+        if self._opened is None:
+            try:
+                from confluent_kafka.schema_registry import SchemaRegistryClient
+            except ImportError as error:
+                raise preflight.NO_REGISTRY_PACKAGES(
+                    missing=error.name or "confluent_kafka", python=sys.executable
+                ) from None
+            try:
+                self._opened = SchemaRegistryClient(_properties(self._settings))
+            except (OSError, ValueError) as error:  # a certificate's file
+                reason = without_values(str(error))
+                raise services.REGISTRY_UNAVAILABLE(urls=self.urls, reason=reason) from None
+        return self._opened
+
+
+class _NotThere(Exception):
+    pass
+
+
+def _reason(error: Exception) -> str:
+    status = getattr(error, "http_status_code", None)
+    return f"HTTP status {status}" if status else without_values(str(error)) or type(error).__name__
+
+
+def _properties(settings: SchemaRegistry) -> dict[str, Any]:
+    """Properties of Confluent's client, with credentials in the clear.  It is retried here, so not by itself."""
+    properties: dict[str, Any] = {"url": ",".join(settings.url), "timeout": settings.timeout_s, "max.retries": 0}
+    if settings.user is not None:
+        properties["basic.auth.user.info"] = f"{settings.user}:{settings.password.get_secret_value()}"
+    if token := settings.token.get_secret_value():
+        properties |= {"bearer.auth.credentials.source": "STATIC_TOKEN", "bearer.auth.token": token}
+        properties["bearer.auth.logical.cluster"] = ""  # the client requires it; Confluent Cloud alone reads it
+    files = {"ca": settings.ca_file, "certificate": settings.cert_file, "key": settings.key_file}
+    return properties | {f"ssl.{name}.location": file for name, file in files.items() if file}

@@ -1,0 +1,177 @@
+"""Confluent's wire format, as Confluent's own serializers write it: several schemas in one batch, and what is wrong with it."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator, Sequence
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient
+from confluent_kafka.schema_registry.avro import AvroSerializer
+from confluent_kafka.serialization import MessageField, SerializationContext
+
+from chsink.decode.columns import Column
+from chsink.errors import PreflightError, UnavailableError
+from chsink.fields import TextFile
+from chsink.formats.metadata import Columns
+from chsink.formats.pipeline import Untouched, fingerprint
+from chsink.formats.records import Records
+from chsink.formats.settings import Avro
+from chsink.ports import Decoded
+from chsink.registry.client import registry_of
+from chsink.registry.settings import SchemaRegistry
+from tests.support.registry import RegistryService
+
+V1 = '{"type":"record","name":"Order","namespace":"shop","fields":[{"name":"id","type":"long"},{"name":"to","type":"string"}]}'
+V2 = (
+    '{"type":"record","name":"Order","namespace":"shop","fields":[{"name":"to","type":["null","string"]},{"name":"id","type":"long"},'
+    '{"name":"price","type":{"type":"bytes","logicalType":"decimal","precision":9,"scale":2}}]}'
+)
+ADDRESS = '{"type":"record","name":"Address","namespace":"shop","fields":[{"name":"city","type":"string"}]}'
+SENT = '{"type":"record","name":"Sent","namespace":"shop","fields":[{"name":"id","type":"long"},{"name":"at","type":"shop.Address"}]}'
+TABLE = (Column("id", "Int64"), Column("to", "String", "DEFAULT"), Column("price", "Nullable(Decimal(9, 2))"))
+CONTEXT = SerializationContext("orders", MessageField.VALUE)
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[RegistryService]:
+    with RegistryService() as service:
+        yield service
+        registry_of(settings(service)).close()
+
+
+def settings(service: RegistryService) -> SchemaRegistry:
+    return SchemaRegistry(url=(service.url,), retry_for_s=0)
+
+
+def forget(service: RegistryService) -> None:
+    """As a process that has asked nothing yet."""
+    registry_of(settings(service)).close()
+    registry_of.cache_clear()
+
+
+def decoder(service: RegistryService, *columns: Column) -> Records:
+    form = Avro(type="avro")
+    form.use(settings(service))
+    return Records(form, Columns(columns or TABLE, (), "UTC"))
+
+
+def decode(decoder: Records, values: Sequence[bytes | None]) -> Decoded:
+    return decoder.decode(pa.record_batch([pa.array(values, pa.binary())], names=["value"]))
+
+
+def written(service: RegistryService, schema: Schema | str, *values: Any) -> list[bytes]:
+    with SchemaRegistryClient({"url": service.url}) as client:
+        serializer = AvroSerializer(client, schema)
+        return [serializer(value, CONTEXT) for value in values]
+
+
+def test_records_of_several_schemas_are_decoded_in_their_order(service: RegistryService) -> None:
+    old = written(service, V1, *({"id": at, "to": f"t{at}"} for at in range(0, 100, 2)))
+    new = written(service, V2, *({"id": at, "to": None, "price": Decimal("1.50")} for at in range(1, 100, 2)))
+    mixed = [value for pair in zip(old, new, strict=True) for value in pair]
+    decoded = decode(decoder(service), mixed)
+    assert decoded.bad == []
+    assert decoded.rows is None
+    assert decoded.batch.column("id").to_pylist() == list(range(100))
+    assert decoded.batch.column("to").to_pylist()[:3] == [b"t0", None, b"t2"], "null is the column's DEFAULT"
+    assert decoded.batch.column("price").to_pylist()[:3] == [None, Decimal("1.50"), None]
+
+
+def test_a_schema_may_use_another_one(service: RegistryService) -> None:
+    with SchemaRegistryClient({"url": service.url}) as client:
+        client.register_schema("address", Schema(ADDRESS, "AVRO"))
+    schema = Schema(SENT, "AVRO", [SchemaReference("shop.Address", "address", 1)])
+    values = written(service, schema, {"id": 1, "at": {"city": "Köln"}})
+    decoded = decode(decoder(service, Column("id", "Int8"), Column("at", "Tuple(city String)")), values)
+    assert decoded.batch.to_pylist() == [{"id": 1, "at": {"city": "Köln".encode()}}]
+
+
+def test_what_is_not_of_the_registry_is_bad_and_spoils_no_other(service: RegistryService) -> None:
+    [good] = written(service, V1, {"id": 7, "to": "x"})
+    with SchemaRegistryClient({"url": service.url}) as client:
+        other = client.register_schema("other", Schema('{"type":"object"}', "JSON"))
+        text = client.register_schema("text", Schema('"string"', "AVRO"))
+    values = [
+        good,
+        b'{"id":1}',
+        None,
+        b"",
+        b"\0\0\0",
+        b"\0\x7f\xff\xff\xff\x02",
+        b"\0" + other.to_bytes(4, "big") + b"{}",
+        b"\0" + text.to_bytes(4, "big") + b"\x02x",
+        good[:-1],
+        good + b"\0",
+        good,
+    ]
+    for times in (1, 20):
+        decoded = decode(decoder(service), values * times)
+        assert decoded.batch.column("id").to_pylist() == [7, 7] * times
+        assert {(one.row, one.reason, one.tombstone) for one in decoded.bad if one.row < len(values)} == {
+            (1, "it does not begin with a zero byte and a schema id, as records of a Schema Registry do", False),
+            (2, "value is null (a tombstone)", True),
+            (3, "the value is empty", False),
+            (4, "it does not begin with a zero byte and a schema id, as records of a Schema Registry do", False),
+            (5, "its schema id 2147483647 is not in the Schema Registry", False),
+            (6, f"its schema id {other} is of a schema of the kind JSON", False),
+            (7, f"the schema of its id {text} cannot be used: it is not a record", False),
+            (8, "the record ends inside a value", False),
+            (9, "bytes are left behind the last field", False),
+        }
+
+
+def test_the_same_bytes_are_the_same_row_in_every_process(service: RegistryService) -> None:
+    """⚑ A replay decodes in another process, after a newer schema came: ids never change, so its rows are the same."""
+    values = written(service, V1, {"id": 1, "to": "x"})
+    first = decoder(service)
+    row = decode(first, values).batch
+    values += written(service, V2, {"id": 2, "to": "y", "price": Decimal(1)})
+    later = pickle.loads(pickle.dumps(first))
+    forget(service)
+    assert later.parts() == first.parts()
+    assert decode(later, values).batch.slice(0, 1).equals(row)
+
+
+def test_a_registry_that_is_away_says_nothing_about_a_record(service: RegistryService) -> None:
+    """⚑ It is an error that a start again ends, not a bad value that is skipped."""
+    values = written(service, V1, {"id": 1, "to": "x"})
+    forget(service)
+    waiting = decoder(service)
+    service.down()
+    try:
+        with pytest.raises(UnavailableError):
+            decode(waiting, values)
+    finally:
+        service.up()
+    assert decode(waiting, values).bad == []
+    service.down()
+    assert decode(waiting, values).bad == [], "a schema that is known is not asked for"
+    service.up()
+
+
+def test_a_changed_schema_file_or_registry_changes_the_fingerprint() -> None:
+    """⚑ A range in doubt is then not sent with other rows."""
+
+    def of(content: str, *urls: str) -> str:
+        file = TextFile("order.avsc", content.encode()) if content else None
+        form = Avro(type="avro", schema_file=file)
+        form.use(SchemaRegistry(url=urls))
+        return fingerprint(Records(form, Columns(TABLE, (), "UTC")), Untouched("read_committed"), ["t"])
+
+    assert of(V1) == of(V1, "http://a") != of(V2)
+    assert of("", "http://a", "http://b") == of("", "http://b", "http://a") != of("", "http://a")
+
+
+def test_plain_records_have_the_schema_of_a_file(service: RegistryService) -> None:
+    values = [value[5:] for value in written(service, V1, {"id": 5, "to": "x"}, {"id": 6, "to": "y"})]
+    form = Avro(type="avro", schema_file=TextFile("order.avsc", V1.encode()))
+    decoded = decode(Records(form, Columns(TABLE, (), "UTC")), [*values, b"\x02"])
+    assert decoded.batch.column("id").to_pylist() == [5, 6]
+    assert [one.row for one in decoded.bad] == [2]
+    broken = Avro(type="avro", schema_file=TextFile("order.avsc", b'{"type":"record"'))
+    with pytest.raises(PreflightError, match=r"schema file order\.avsc cannot be used"):
+        decode(Records(broken, Columns(TABLE, (), "UTC")), values)
