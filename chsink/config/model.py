@@ -79,10 +79,11 @@ class Config(Section):
     @model_validator(mode="after")
     def _share(self) -> Self:
         """Give the registry to the formats that use it."""
-        for route in (*self.routes, *self.mirror.routes):
-            for each in (route.format, route.key_format):
-                if each is not None:
-                    each.use(self.schema_registry)
+        formats = [each for route in self.routes for each in (route.format, route.key_format)]
+        formats += [each for route in self.mirror.routes for each in (route.format, route.key_format)]
+        for each in formats:
+            if each is not None:
+                each.use(self.schema_registry)
         return self
 
     @field_validator("*")
