@@ -5,14 +5,22 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from itertools import cycle, islice
+from threading import Event, Thread
 from typing import Any
 
+import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 from chsink.cli.main import app
+from chsink.cli.verify import read_report
 from chsink.embedded.stack import Stack
+from chsink.errors import UnavailableError
+from chsink.verify.route import Selection
 from tests.integration.job.conftest import MakeJob
+from tests.integration.job.faults import Failpoints
 from tests.integration.job.test_data import METADATA
 from tests.integration.test_decode_engine import CASES
 from tests.support.job import DATABASE, WINDOW, Job, command, connect
@@ -147,3 +155,46 @@ def move(job: Job, table: str, where: str) -> None:
             client.command(f"DELETE FROM {table} WHERE {where}")
             if taken:
                 client.raw_insert(table, insert_block=taken, fmt="Native")
+
+
+def test_beside_a_job_nothing_is_mistaken_for_a_defect(
+    make_job: MakeJob, spark: SparkSession, services: Stack, failpoints: Failpoints
+) -> None:
+    """A range in doubt, rows that land meanwhile, records that Kafka deletes meanwhile."""
+    job = make_job(partitions=1, settings={"clickhouse.chunk_offsets": 40, "kafka.max_offsets_per_trigger": 40})
+    job.send(0, 100)
+    job.drain(spark)
+    failpoints.arm("driver.before_after=fail")
+    job.send(0, 200)
+    with pytest.raises(UnavailableError, match="CHS-708"):
+        job.drain(spark)
+    failpoints.disarm()
+    code, report = run(job)
+    [doubt] = report["partitions"][0]["unjudged"]
+    assert (code, report["offsets"], doubt["range"]) == (0, 100, [100, 140])
+    assert len(job.landed()) > 100, "rows are there that are not judged"
+
+    done = Event()
+    beside: list[dict[str, Any]] = []
+
+    def look() -> None:
+        while not done.is_set():
+            beside.append(read_report(job.config(), Selection()).as_dict())
+
+    looking = Thread(target=look)
+    looking.start()
+    job.drain(spark)
+    done.set()
+    looking.join()
+    assert beside[0]["offsets"] < 300, "it ran while records landed"
+    assert [report for report in beside if not report["ok"]] == []
+    delete_records(services.kafka.bootstrap, job.topic, 30)
+    code, report = run(job)
+    assert (code, report["offsets"], report["partitions"][0]["unjudged"][0]["range"]) == (0, 270, [0, 30])
+
+
+def delete_records(bootstrap: str, topic: str, before: int) -> None:
+    """What retention does."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    [done] = admin.delete_records([TopicPartition(topic, 0, before)]).values()
+    done.result(30)
