@@ -34,7 +34,7 @@ REST_STEPS = 200
 NEXT_RECORD_STEPS = 2000
 """When a group was moved beside a running batch, what that left out lands with the partition's next record."""
 EVENT_RATE = 0.07
-FAILPOINT_RATE = 0.02
+FAILPOINT_RATE = 0.05
 JUSTIFIED = {
     "MIRROR_ROLLED_BACK": {"rolled back"},
     "MIRROR_TABLE_RECREATED": {"table recreated"},
