@@ -81,7 +81,7 @@ class MirrorBeside:
             if last and self.received:
                 self._give_up = self._give_up or monotonic() + END_S
                 if monotonic() >= self._give_up:
-                    self._log.error("the mirror did not end", waited_s=END_S, because="a service may not answer")
+                    self._log.error("the mirror did not stop", waited_s=END_S, because="a service may not answer")
                     return
 
     def _run(self) -> None:

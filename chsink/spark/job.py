@@ -73,7 +73,7 @@ def _run_both(config: Config, spark: SparkSession, sink: Sink) -> None:
                 mirror.end()
         if failure is not None:
             what = {"id": failure.id, "reason": failure.message, "fix": failure.hint}
-            sink.log.error("ClickHouse's side has stopped", **what, mirror="ends" if mirror.ending else "goes on")
+            sink.log.error("ClickHouse's side has stopped", **what, mirror="stops" if mirror.ending else "goes on")
         mirror.join(last=failure is None or mirror.ending or config.trigger.mode == "available_now")
     if failure or mirror.failure:
         raise failure or mirror.failure  # type: ignore[misc] # one of them is an error
@@ -107,4 +107,4 @@ def _await(query: StreamingQuery, sink: Sink, stop: StopSignals) -> None:
             raise stopped(error) from error
         # A supervisor signals every process of the job, Spark's too.  What has landed can still be confirmed.
         sink.end_after_batch(LAST_WRITE_S)
-        sink.log.info("stopped", signal=stop.received, because="Spark has ended")
+        sink.log.info("stopped", signal=stop.received, because="Spark has stopped")

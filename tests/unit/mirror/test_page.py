@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from chsink.findings import Severity
+from chsink.mirror.checks import table_findings
+from chsink.mirror.types import TableColumns
 
 CHECKOUT = Path(__file__).parents[3]
 PAGE = (CHECKOUT / "docs" / "mirror.md").read_text(encoding="utf-8")
@@ -53,3 +61,18 @@ def test_every_file_of_code_exists() -> None:
         for name in re.findall(r"`([\w/]+\.py)`", row[2]):
             places = [CHECKOUT / "chsink" / name, CHECKOUT / "statemachine" / name, CHECKOUT / "chsink/mirror" / name]
             assert any(place.is_file() for place in places), (row[0], name)
+
+
+def test_the_example_creates_a_table_that_the_mirror_takes(tmp_path: Path) -> None:
+    """It is run as it stands, but for its folder."""
+    [example] = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    made: dict[str, Any] = {}
+    exec(example.replace("/data/lake", str(tmp_path)), made)
+    table = made["catalog"].load_table("air.flights")
+    assert [f.severity for f in table_findings("air.flights", table)] == [Severity.OK]
+    value = {"icao24": "3c6444", "altitude": 11277.6, "seen_at": "2026-11-21T23:47:11Z"}
+    records = pa.RecordBatch.from_pydict(
+        {"value": [json.dumps(value).encode()], "topic": ["flights"], "partition": [0], "offset": [7], "timestamp": [0]}
+    )
+    decoded = TableColumns(table.schema()).decode(records)
+    assert not decoded.bad and decoded.batch.to_pylist()[0]["altitude"] == 11277.6
