@@ -7,14 +7,10 @@ a transaction marker, or was compacted away: a unit of it alone has no files.
 from __future__ import annotations
 
 from tests.mirror_model.rules import World
+from tests.model.command import once
 
 CATALOG = ("catalog: answer lost", "catalog: request lost")
 ATTEMPTS = ("second attempt", "worker killed", "plan from earlier", "plan from later")
-
-
-def once(*faults: str) -> dict[str, int]:
-    """Each of these faults once."""
-    return dict.fromkeys(faults, 1)
 
 
 WORLDS = (

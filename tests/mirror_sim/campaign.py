@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from tests.mirror_sim.events import NAMES
+from tests.mirror_sim.events import HAPPENINGS
 from tests.mirror_sim.world import WORLD_STEPS, World
 from tests.sim.runs import Runs
 
 FAULTS = [
-    *(f"fault {name}" for name in NAMES),
+    *(f"fault {name}" for name in HAPPENINGS.names),
     *(f"fault table commit {what}" for what in ("refused", "lost", "late", "answer lost")),
     *(f"fault killed at coordinator.{where}" for where in ("between_tables", "after_tables")),
     *(f"fault killed {when} a table's commit" for when in ("before", "after")),

@@ -11,28 +11,14 @@ from tests.mirror_sim.broker import CONTROL, GROUP
 from tests.mirror_sim.job import KEYS, every_partition
 from tests.mirror_sim.oracle import chain_of
 from tests.sim.checkpoint import Checkpoint
+from tests.sim.happenings import Happenings
 
 if TYPE_CHECKING:
     from tests.mirror_sim.world import World
 
-EVENTS: list[Callable[[World], None]] = []
-NAMES: list[str] = []
+HAPPENINGS: Happenings[World] = Happenings()
+event = HAPPENINGS.event
 CONTROL_GROUP = f"{GROUP}/control"
-
-
-def event(name: str, probability: float) -> Callable[[Callable[[World], None]], Callable[[World], None]]:
-    """Register an event: it happens with this probability when it is its turn."""
-
-    def register(happen: Callable[[World], None]) -> Callable[[World], None]:
-        def maybe(world: World) -> None:
-            if world.hub.fault(name, probability):
-                happen(world)
-
-        EVENTS.append(maybe)
-        NAMES.append(name)
-        return happen
-
-    return register
 
 
 # --- processes -------------------------------------------------------------------------------------------------------

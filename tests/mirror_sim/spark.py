@@ -5,8 +5,7 @@ Every task runs the production :class:`chsink.mirror.task.MirrorTask` over what 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -23,31 +22,10 @@ from tests.mirror_sim.catalog import data_file
 from tests.sim.checkpoint import SparkDied
 from tests.sim.hub import NEVER, Actor, Group
 from tests.sim.kafka import uid_of
+from tests.sim.tasks import MAX_ATTEMPTS, Attempt, Task
 
 if TYPE_CHECKING:
     from tests.mirror_sim.world import World
-
-MAX_ATTEMPTS = 4
-
-
-@dataclass(slots=True)
-class _Task:
-    number: int
-    tp: TopicPartition
-    range: OffsetRange
-    attempts: int = 0
-    running: list[Group] = field(default_factory=list)
-    ack: Ack | None = None
-    error: Exception | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Attempt:
-    """A task attempt that runs, on an executor of its own.  ``lost`` tells the driver that the executor died."""
-
-    group: Group
-    driver: Group
-    lost: Callable[[], None]
 
 
 class Runner:
@@ -77,7 +55,7 @@ class _Job:
         self.waiting: Actor | None = None
 
     def run(self, ranges: Mapping[TopicPartition, OffsetRange]) -> list[Ack]:
-        tasks = [_Task(n, tp, r) for n, (tp, r) in enumerate(sorted(ranges.items()))]
+        tasks = [Task(n, tp, r, self.exact) for n, (tp, r) in enumerate(sorted(ranges.items()))]
         for task in tasks:
             self._attempt(task)
         self.waiting = self.world.hub.current
@@ -90,7 +68,7 @@ class _Job:
                 return acks
             self.world.hub.pause(NEVER)
 
-    def _attempt(self, task: _Task) -> None:
+    def _attempt(self, task: Task) -> None:
         """Start one more attempt, and sometimes a speculative one beside it."""
         world, hub, group = self.world, self.world.hub, Group("executor")
         task.attempts += 1
@@ -127,7 +105,7 @@ class _Job:
         if self.waiting is not None:
             self.waiting.wake = 0
 
-    def _read(self, task: _Task) -> Iterator[pa.RecordBatch]:
+    def _read(self, task: Task) -> Iterator[pa.RecordBatch]:
         """What a Kafka reader gives: the range's visible records, cut anyhow.  A streaming read fails when records are
         lost under it (failOnDataLoss); an exact read is taken to pass over them silently, which is worse.
         """
@@ -136,7 +114,7 @@ class _Job:
             world.hub.pause()
             self._disturb(task)
             log = world.kafka.log(tp)
-            if not self.exact and (log.start > at or log.end < task.range.end):
+            if not task.exact and (log.start > at or log.end < task.range.end):
                 raise SparkDied("data loss")
             stop = min(task.range.end, at + 1 + int(world.hub.random.random() * 6))
             offsets = log.between(at, stop)
@@ -144,14 +122,14 @@ class _Job:
                 yield batch_of(world, tp, offsets)
             at = stop
 
-    def _disturb(self, task: _Task) -> None:
+    def _disturb(self, task: Task) -> None:
         """What is worst while a task reads: that its records go."""
         world, tp = self.world, task.tp
-        if world.hub.fault("retention under a read", 0.02 if self.exact else 0.001):
+        if world.hub.fault("retention under a read", 0.02 if task.exact else 0.001):
             log = world.kafka.log(tp)
             world.kafka.expire(tp, min(log.end, task.range.start + 1), lossy=True)
             world.reasons.add("records lost")
-        if world.hub.fault("topic recreated under a read", 0.005 if self.exact else 0.0003):
+        if world.hub.fault("topic recreated under a read", 0.005 if task.exact else 0.0003):
             world.recreate(tp.topic)
 
 

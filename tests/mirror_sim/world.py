@@ -21,12 +21,13 @@ from chsink.statemachine.ranges import TopicPartition
 from tests.mirror_sim import oracle
 from tests.mirror_sim.broker import CONTROL, GROUP, Broker
 from tests.mirror_sim.catalog import SimCatalog
-from tests.mirror_sim.events import EVENTS
+from tests.mirror_sim.events import HAPPENINGS
 from tests.mirror_sim.job import every_partition, start_driver
-from tests.mirror_sim.spark import Attempt, SimFiles
+from tests.mirror_sim.spark import SimFiles
 from tests.sim.checkpoint import Checkpoint, SparkDied
 from tests.sim.hub import Group, Hub, Violation
 from tests.sim.kafka import Kafka, uid_of
+from tests.sim.tasks import Attempt
 
 WORLD_STEPS = 1500
 CALM_STEPS = 20_000
@@ -179,7 +180,7 @@ class World:
         if hub.random.random() < 0.4:
             self.kafka.produce(hub.random.choice(self.kafka.all()))
         else:
-            EVENTS[int(hub.random.random() * len(EVENTS))](self)
+            HAPPENINGS.one(self)
 
     def _reach(self, name: str) -> None:
         """A failpoint of production code: the process may die here."""

@@ -5,16 +5,12 @@ A world has one topic-partition of two to five offsets and two to four starts of
 
 from __future__ import annotations
 
+from tests.model.command import once
 from tests.model.model import World
 
 STORE = ("store: request lost", "store: answer lost", "store: arrives late", "store: arrives twice")
 INSERT = ("insert: request lost", "insert: answer lost", "insert: arrives late")
 CHECKPOINT = ("checkpoint: lost", "checkpoint: rewound", "checkpoint: anywhere", "checkpoint: commit deleted")
-
-
-def once(*faults: str) -> dict[str, int]:
-    """Each of these faults once."""
-    return dict.fromkeys(faults, 1)
 
 
 WORLDS = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from chsink import failpoints
 from chsink.statemachine import table
-from tests.sim.events import NAMES as EVENT_NAMES
+from tests.sim.events import HAPPENINGS
 from tests.sim.operator import CHECKPOINT_FAULTS, REASONS
 from tests.sim.runs import Runs
 from tests.sim.world import DISASTERS, SPECIAL, WORLD_STEPS, World
@@ -20,7 +20,7 @@ counted.
 CELLS = [f"cell {name}" for name in table.CELLS if name not in HALTED_BEFORE]
 FAILPOINTS = [f"failpoint {name}" for name in failpoints.NAMES]
 FAULTS = [
-    *(f"fault {name}" for name in (*EVENT_NAMES, *CHECKPOINT_FAULTS, *SPECIAL, *DISASTERS)),
+    *(f"fault {name}" for name in (*HAPPENINGS.names, *CHECKPOINT_FAULTS, *SPECIAL, *DISASTERS)),
     *(f"fault killed at {name}" for name in failpoints.NAMES),
     *(
         f"fault insert {what}"

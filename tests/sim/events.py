@@ -2,31 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from tests.sim.clickhouse import OTHERS, OTHERS_EVERY_S
+from tests.sim.happenings import Happenings
 
 if TYPE_CHECKING:
     from tests.sim.world import World
 
-EVENTS: list[Callable[[World], None]] = []
-NAMES: list[str] = []
-
-
-def event(name: str, probability: float) -> Callable[[Callable[[World], None]], Callable[[World], None]]:
-    """Register an event: it happens with this probability when it is its turn."""
-
-    def register(happen: Callable[[World], None]) -> Callable[[World], None]:
-        def maybe(world: World) -> None:
-            if world.hub.fault(name, probability):
-                happen(world)
-
-        EVENTS.append(maybe)
-        NAMES.append(name)
-        return happen
-
-    return register
+HAPPENINGS: Happenings[World] = Happenings()
+event = HAPPENINGS.event
 
 
 # --- processes -----------------------------------------------------------------------------------------------------

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,11 +27,11 @@ from tests.sim.events import recreate
 from tests.sim.hub import NEVER, Actor, Group, Hub
 from tests.sim.kafka import PARTITION, Kafka, uid_of
 from tests.sim.services import shards_of
+from tests.sim.tasks import MAX_ATTEMPTS, Attempt, Task
 
 if TYPE_CHECKING:
     from tests.sim.world import World
 
-MAX_ATTEMPTS = 4
 RETRY_FOR_S = 600
 
 
@@ -86,29 +85,6 @@ class _OneActor(Executor):
             future.exception()
 
 
-@dataclass(slots=True)
-class _Task:
-    """One task of a job: its attempts, and the first answer."""
-
-    number: int
-    partition: TopicPartition
-    range: OffsetRange
-    exact: bool
-    attempts: int = 0
-    running: list[Group] = field(default_factory=list)
-    ack: Ack | None = None
-    error: BaseException | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Attempt:
-    """A task attempt that runs, on an executor of its own.  ``lost`` tells the driver that the executor died."""
-
-    group: Group
-    driver: Group
-    lost: Callable[[], None]
-
-
 class Runner:
     """:class:`chsink.batch.roles.PieceRunner` of one driver process."""
 
@@ -134,7 +110,7 @@ class Runner:
     ) -> list[Ack]:
         hub = self.hub
         assigned = {a.key.topic_partition: a for a in assignments}
-        tasks = [_Task(n, tp, r, exact) for n, (tp, r) in enumerate(sorted(ranges.items()))]
+        tasks = [Task(n, tp, r, exact) for n, (tp, r) in enumerate(sorted(ranges.items()))]
         for task in tasks:
             self._attempt(task, assigned, ranges)
         while True:
@@ -146,7 +122,7 @@ class Runner:
             hub.pause(NEVER)
 
     def _attempt(
-        self, task: _Task, assigned: Mapping[TopicPartition, Assignment], planned: Mapping[TopicPartition, OffsetRange]
+        self, task: Task, assigned: Mapping[TopicPartition, Assignment], planned: Mapping[TopicPartition, OffsetRange]
     ) -> None:
         """Start one more attempt, and sometimes a speculative one beside it."""
         task.attempts += 1
@@ -183,7 +159,7 @@ class Runner:
         if task.attempts < MAX_ATTEMPTS and self.hub.fault("speculative duplicate", 0.03):
             self._attempt(task, assigned, planned)
 
-    def _ended(self, task: _Task, group: Group) -> None:
+    def _ended(self, task: Task, group: Group) -> None:
         task.running.remove(group)
         self.world.gone(group)
         self._wake()
@@ -201,21 +177,21 @@ class Runner:
         ]
         return ShardWriter(shards, {}, self.clock, RETRY_FOR_S, REQUEST_TIMEOUT_S)
 
-    def _disturb(self, task: _Task) -> None:
+    def _disturb(self, task: Task) -> None:
         """What is worst while a task reads: that its records go."""
-        world, tp = self.world, task.partition
+        world, tp = self.world, task.tp
         if self.hub.fault("retention under a read", 0.02 if task.exact else 0.002):
             log = world.kafka.log(tp)
             world.kafka.expire(tp, min(log.end, task.range.start + 1), lossy=True)
         if self.hub.fault("topic recreated under a read", 0.02 if task.exact else 0.002):
             self.hub.after(0, lambda: recreate(world, tp.topic))
 
-    def _read(self, task: _Task) -> Iterator[pa.RecordBatch]:
+    def _read(self, task: Task) -> Iterator[pa.RecordBatch]:
         """What a Kafka reader gives: the range's visible records, cut anyhow.  A streaming read fails when records are
         lost under it (failOnDataLoss); an exact read is taken to pass over them silently, which is worse.
         """
         kafka: Kafka = self.world.kafka
-        at, end, tp = task.range.start, task.range.end, task.partition
+        at, end, tp = task.range.start, task.range.end, task.tp
         while at < end:
             self.hub.pause()
             self._disturb(task)

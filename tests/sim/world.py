@@ -25,14 +25,15 @@ from chsink.statemachine.records import StateKey, StateRecord, decode
 from tests.sim import operator
 from tests.sim.checkpoint import Checkpoint, SparkDied
 from tests.sim.clickhouse import REQUEST_TIMEOUT_S, Server, TableKind
-from tests.sim.events import EVENTS, while_down
+from tests.sim.events import HAPPENINGS, while_down
 from tests.sim.hub import Group, Hub, Violation
 from tests.sim.job import drive
 from tests.sim.kafka import PARTITION, Kafka
 from tests.sim.oracle import Oracle
 from tests.sim.services import MARGIN_S, count_of
-from tests.sim.spark import Attempt, prepare
+from tests.sim.spark import prepare
 from tests.sim.store import Store
+from tests.sim.tasks import Attempt
 
 CALM_STEPS = 40_000
 MAX_CALM_STARTS = 30
@@ -251,7 +252,7 @@ class World:
         if hub.random.random() < 0.4:
             self.kafka.produce(hub.random.choice(self.kafka.all()))
         else:
-            EVENTS[int(hub.random.random() * len(EVENTS))](self)
+            HAPPENINGS.one(self)
 
     def reach(self, name: str) -> None:
         """A failpoint of the production code: the process may die here."""
