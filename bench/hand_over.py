@@ -49,7 +49,7 @@ def measure(place: Place) -> dict[str, Any]:
         topic, control = f"handed-{count}", f"handed-{count}-control"
         place.stack.kafka.create_topic(topic, count)
         place.stack.kafka.create_topic(control, 1)
-        names = Names({"bootstrap.servers": place.stack.kafka.bootstrap}, control, f"bench-{count}", 30)
+        names = Names({"bootstrap.servers": place.stack.kafka.bootstrap, "log_level": "0"}, control, f"bench-{count}", 30)
         tps = [TopicPartition(topic, number) for number in range(count)]
         with names.sender("bench-begin", names.group) as sender:
             sender.send("begin", [], dict.fromkeys(tps, 0))

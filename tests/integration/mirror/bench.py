@@ -86,7 +86,7 @@ class Bench:
 
     @property
     def names(self) -> Names:
-        return Names({"bootstrap.servers": self.kafka.bootstrap}, self.control_topic, self.group, 20)
+        return Names({"bootstrap.servers": self.kafka.bootstrap, "log_level": "0"}, self.control_topic, self.group, 20)
 
     def catalog(self) -> Catalog:
         """Opened once more, as another process would."""
