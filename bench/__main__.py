@@ -7,7 +7,8 @@ Parts:
   memory    peak memory of a worker: a batch of 1,000,000 records beside one of ten times as many
   recovery  from SIGKILL with ranges in doubt to new rows
   mirror    four ways to drain one topic, in turns: (a) Spark to a noop sink, (p) plain Parquet files,
-            (s) Spark's own Iceberg sink, (m) the Iceberg mirror; rows are checked after each run
+            (s) Spark's own Iceberg sink, (m) the Iceberg mirror; rows are checked after each run.  Then ClickHouse
+            without and with a mirror; hand-overs of 1 to 512 partitions; commits of 10 to 10,000 files; memory
 
 Examples:
   make bench                                                         everything at full size, about 15 minutes
@@ -41,6 +42,8 @@ from chsink.embedded.stack import Stack
 from chsink.errors import ChsinkError
 
 PARTS = ("speed", "state", "memory", "recovery", "mirror")
+MIRROR_ROUNDS = 3
+"""At most: six variants take turns there."""
 
 
 def main() -> int:
@@ -84,7 +87,7 @@ def _measure(part: str, place: Place, arguments: argparse.Namespace) -> dict[str
         case "state":
             return state.measure(place)
         case "mirror":
-            return mirror.measure(place, arguments.records, arguments.rounds)
+            return mirror.measure(place, arguments.records, min(arguments.rounds, MIRROR_ROUNDS), arguments.large)
         case "memory":
             return memory.measure(place, arguments.large)
         case _:
@@ -116,10 +119,13 @@ def _arguments() -> argparse.Namespace:
     sizes.add_argument(
         "--records", type=_count, default=4_000_000, help="speed, mirror: records in the topic (4,000,000)"
     )
-    sizes.add_argument("--rounds", type=_count, default=5, help="speed, mirror: warm runs of each variant (5)")
+    sizes.add_argument("--rounds", type=_count, default=5,
+                       help="speed, mirror: warm runs of each variant (5; the mirror 3 at most)")  # fmt: skip
     sizes.add_argument("--block-rows", type=_count, default=300_000,
                        help="speed: rows of an insert of the baselines (300,000, the best of three)")  # fmt: skip
-    sizes.add_argument("--large", type=_count, default=10_000_000, help="memory: records of the large batch")
+    sizes.add_argument(
+        "--large", type=_count, default=10_000_000, help="memory, mirror: records of the large batch (10,000,000)"
+    )
     sizes.add_argument("--recovery-records", type=_count, default=1_000_000,
                        help="recovery: records, in four batches (1,000,000)")  # fmt: skip
     sizes.add_argument("--crashes", type=_count, default=3, help="recovery: how often it is killed (3)")

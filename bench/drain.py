@@ -1,7 +1,7 @@
 """One variant in a process of its own: a warm Spark session that drains a topic on command.
 
 Started by :class:`bench.measured.Measured` with its settings as JSON; then one JSON command a line on standard input,
-one JSON answer a line on standard output.  Its end of input is its end.  Only ``c`` and ``m`` import chsink.
+one JSON answer a line on standard output.  Its end of input is its end.  Only ``c``, ``m`` and ``cm`` import chsink.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def main() -> None:
     commands = _commands()
     settings = json.loads(sys.argv[1])
     began = time.perf_counter()
-    ways = {"c": _chsink, "m": _mirror, "s": _iceberg}
+    ways = {"c": _chsink, "m": _mirror, "cm": _both, "s": _iceberg}
     land = ways.get(settings["variant"], _baseline)(settings)
     _answer(answers, {"session_s": time.perf_counter() - began})
     for command in commands:
@@ -85,38 +85,80 @@ def _chsink(settings: Answer) -> Callable[[Answer], Answer]:
 
 def _mirror(settings: Answer) -> Callable[[Answer], Answer]:
     """As ``chsink mirror run`` does it: until all that was handed over is committed."""
-    from chsink import Config
     from chsink.spark.mirror import run
     from chsink.spark.session import session
 
-    def config(command: Answer) -> Config:
-        return Config.from_mapping(
-            {
-                "sink": {"name": command["sink"], "checkpoint": command["checkpoint"]},
-                "kafka": {"bootstrap": settings["bootstrap"]},
-                "route": [{"topic": command["topic"], "table": "unused"}],
-                "clickhouse": {"endpoints": [settings["url"]]},
-                "trigger": {"mode": "available_now"},
-                "observe": {"progress": "never"},
-                "spark": {"master": settings["master"], "conf": settings["conf"]},
-                "mirror": {
-                    "enabled": True,
-                    "catalog": command["lake"],
-                    "control_topic": f"control-{command['sink']}",
-                    "route": [{"topic": command["topic"], "table": command["table"]}],
-                },
-            }
-        )
-
-    lake = {"name": "none", "type": "sql", "uri": "sqlite://", "warehouse": "file:///none"}
-    somewhere = {"sink": "none", "checkpoint": "none", "topic": "none", "table": "a.b", "lake": lake}
-    spark = session(config(somewhere), settings["jars"])
+    spark = session(_mirrored(settings, SOMEWHERE), settings["jars"])
 
     def land(command: Answer) -> Answer:
-        run(config(command), spark)
+        run(_mirrored(settings, {**command, "table": "unused", "mirrored": command["table"]}), spark)
         return {}
 
     return land
+
+
+def _both(settings: Answer) -> Callable[[Answer], Answer]:
+    """As ``chsink run`` does it with a mirror.  ``seconds`` are those of ClickHouse's side, ``both_s`` of both."""
+    from chsink import Sink
+    from chsink.observe.metrics import MirrorMetrics
+    from chsink.spark.beside import MirrorBeside
+    from chsink.spark.session import session
+    from chsink.spark.stop import StopSignals
+
+    spark = session(_mirrored(settings, SOMEWHERE), settings["jars"])
+
+    def land(command: Answer) -> Answer:
+        config = _mirrored(settings, command)
+        began = time.perf_counter()
+        sink = Sink(config)
+        try:
+            query = sink.start(sink.stream(spark))
+            metrics = MirrorMetrics(command["sink"], sink.metrics.registry)
+            with StopSignals() as stop, MirrorBeside(config, spark, stop, sink.log, metrics) as beside:
+                query.awaitTermination()
+                seconds = time.perf_counter() - began
+                beside.join(last=True)
+            if beside.failure is not None:
+                raise beside.failure
+            return {"seconds": seconds, "both_s": time.perf_counter() - began}
+        finally:
+            sink.close()
+
+    return land
+
+
+SOMEWHERE = {
+    "sink": "none",
+    "checkpoint": "none",
+    "topic": "none",
+    "table": "none",
+    "mirrored": "a.b",
+    "lake": {"name": "none", "type": "sql", "uri": "sqlite://", "warehouse": "file:///none"},
+}
+"""What a session does not depend on."""
+
+
+def _mirrored(settings: Answer, command: Answer) -> Any:
+    """The configuration of a sink with a mirror; all that it does not say is the default."""
+    from chsink import Config
+
+    return Config.from_mapping(
+        {
+            "sink": {"name": command["sink"], "checkpoint": command["checkpoint"]},
+            "kafka": {"bootstrap": settings["bootstrap"]},
+            "route": [{"topic": command["topic"], "table": command["table"]}],
+            "clickhouse": {"endpoints": [settings["url"]]},
+            "trigger": {"mode": "available_now"},
+            "observe": {"progress": "never"},
+            "spark": {"master": settings["master"], "conf": settings["conf"]},
+            "mirror": {
+                "enabled": True,
+                "catalog": command["lake"],
+                "control_topic": f"control-{command['sink']}",
+                "route": [{"topic": command["topic"], "table": command["mirrored"]}],
+            },
+        }
+    )
 
 
 def _iceberg(settings: Answer) -> Callable[[Answer], Answer]:

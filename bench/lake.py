@@ -6,7 +6,9 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.schema import Schema
@@ -43,16 +45,21 @@ class Lake:
 
     def new(self, variant: str, number: int) -> str:
         """A new table's name, or a new folder's path."""
-        name = f"bench.run{number}".replace("-", "_")
+        name = f"run{number}".replace("-", "_")
         if variant == "s":
-            return name
+            return f"bench.{name}"
         if variant == "m":
-            self.catalog().create_namespace_if_not_exists("bench")
-            self.catalog().create_table(name, SCHEMA)
-            return name
+            return self.table(name)
         folder = self.folder / f"plain{number}"
         folder.mkdir()
         return str(folder)
+
+    def table(self, name: str) -> str:
+        """A new table of the benchmark's columns, by its identifier."""
+        identifier = f"bench.{name}".replace("-", "_")
+        self.catalog().create_namespace_if_not_exists("bench")
+        self.catalog().create_table(identifier, SCHEMA)
+        return identifier
 
     def rows(self, variant: str, target: str) -> pa.Table:
         """The columns that are checked."""
@@ -71,3 +78,16 @@ class Lake:
         if variant == "m":
             return Path(self.catalog().load_table(target).location().removeprefix("file://"))
         return Path(target) if variant == "p" else self.folder / "iceberg" / target.replace(".", "/") / "data"
+
+
+def wrong(rows: pa.Table, records: int) -> str | None:
+    """What is wrong with a run's rows, None when they are exactly the first ``records``."""
+    ids = np.sort(rows.column("id").to_numpy())
+    if len(ids) != records or not np.array_equal(ids, np.arange(records)):
+        return f"{len(ids)} rows, expected {records}, or other ids"
+    differ = pc.sum(pc.not_equal(rows.column("amount"), pc.add(_remainder(rows.column("id"), 1000), 0.25))).as_py()
+    return f"{differ} rows with another amount" if differ else None
+
+
+def _remainder(numbers: pa.ChunkedArray, by: int) -> pa.ChunkedArray:
+    return pc.subtract(numbers, pc.multiply(pc.divide(numbers, by), by))

@@ -128,10 +128,13 @@ class Measured:
         sink: str,
         max_offsets: int | None = None,
         lake: Mapping[str, str] | None = None,
+        mirrored: str = "",
     ) -> None:
-        """Have it drain the topic into the table, of the Iceberg catalog ``lake`` if it is the mirror."""
+        """Have it drain the topic into the table, of the Iceberg catalog ``lake`` if it is the mirror, and into the
+        Iceberg table ``mirrored`` if it is both.
+        """
         command = {"topic": topic, "table": table, "checkpoint": checkpoint, "sink": sink, "max_offsets": max_offsets,
-                   "lake": lake}  # fmt: skip
+                   "lake": lake, "mirrored": mirrored}  # fmt: skip
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(command) + "\n")
         self._process.stdin.flush()
@@ -140,11 +143,13 @@ class Measured:
         """Wait for the end of the drain: ``seconds``, and what the variant knows of its own work."""
         return self._answer()
 
-    def drain(self, topic: str, table: str, *, lake: Mapping[str, str] | None = None) -> tuple[dict[str, Any], Usage]:
+    def drain(
+        self, topic: str, table: str, *, lake: Mapping[str, str] | None = None, mirrored: str = ""
+    ) -> tuple[dict[str, Any], Usage]:
         """Drain once with a new checkpoint; the answer and what was used by whom."""
         checkpoint = self.place.checkpoint()
         with Watch(self.pid, self.place.services) as watch:
-            self.begin(topic, table, checkpoint, sink=f"bench-{Path(checkpoint).name}", lake=lake)
+            self.begin(topic, table, checkpoint, sink=f"bench-{Path(checkpoint).name}", lake=lake, mirrored=mirrored)
             answer = self.result()
         return answer, watch.usage
 

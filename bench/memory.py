@@ -8,37 +8,54 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from bench import lake, topic
 from bench.measured import Measured, Place
+from bench.processes import Usage
 from bench.speed import WrongRowsError
-from bench.topic import PARTITIONS, produce, wrong
+from bench.topic import PARTITIONS, produce
 
 SMALL = 1_000_000
 FLAT = 1.10
 
 
-def measure(place: Place, large: int) -> dict[str, Any]:
-    """Peak resident memory of the largest worker, and of the JVM, for both batches."""
+def measure(place: Place, large: int, variant: str = "c") -> dict[str, Any]:
+    """Peak resident memory of the largest worker, and of the JVM, for both batches.  ``variant`` "m" is the mirror."""
     place.stack.kafka.create_topic("memory", PARTITIONS)
-    client = place.client()
     small = min(SMALL, large // 10)
     batches, sent = [], 0
     for records in (small, large):
         produce(place.stack.kafka.bootstrap, "memory", sent, records, place.say)
         sent = records
-        place.empty_table(client, "memory", deduplicated=True)
-        with Measured(place, "c") as process:
+        with Measured(place, variant) as process:
             process.session_s()
-            answer, usage = process.drain("memory", "memory")
-        if fault := wrong(client, "memory", records):
+            answer, usage, fault = (_mirrored if variant == "m" else _landed)(place, process, records)
+        if fault:
             raise WrongRowsError(fault)
         worker, jvm = usage.peak_mib["worker"], usage.peak_mib["jvm"]
         place.say(f"memory: one batch of {records:,} records in {answer['seconds']:.1f} s, a worker {worker:.0f} MiB")
         batches.append({"records": records, "seconds": answer["seconds"], "worker_mib": worker, "jvm_mib": jvm})
-    client.command("DROP TABLE memory SYNC")
-    client.close()
     place.stack.kafka.delete_topic("memory")
     ratio = batches[1]["worker_mib"] / batches[0]["worker_mib"]
     return {"batches": batches, "worker_ratio": ratio, "goal": {"worker_ratio": FLAT, "met": ratio <= FLAT}}
+
+
+def _landed(place: Place, process: Measured, records: int) -> tuple[dict[str, Any], Usage, str | None]:
+    client = place.client()
+    place.empty_table(client, "memory", deduplicated=True)
+    answer, usage = process.drain("memory", "memory")
+    fault = topic.wrong(client, "memory", records)
+    client.command("DROP TABLE memory SYNC")
+    client.close()
+    return answer, usage, fault
+
+
+def _mirrored(place: Place, process: Measured, records: int) -> tuple[dict[str, Any], Usage, str | None]:
+    tables = lake.Lake(place.folder)
+    name = tables.table(f"memory{records}")
+    answer, usage = process.drain("memory", name, lake=tables.properties)
+    fault = lake.wrong(tables.rows("m", name), records)
+    tables.remove("m", name)
+    return answer, usage, fault
 
 
 def lines(figures: Mapping[str, Any]) -> list[str]:

@@ -13,12 +13,8 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-
-from bench import hand_over, peer
-from bench.lake import Lake
+from bench import both, commits, hand_over, memory, peer
+from bench.lake import Lake, wrong
 from bench.measured import Measured, Place
 from bench.speed import KINDS, Runs, WrongRowsError
 from bench.topic import PARTITIONS, produce
@@ -29,29 +25,28 @@ VARIANTS = {
     "s": f"Iceberg's sink, Spark {peer.PYSPARK}",
     "m": "the mirror, shipped defaults",
 }
+PARTS = {"both": both.lines, "hand_over": hand_over.lines, "commits": commits.lines, "memory": memory.lines}
 GOAL = {"p": 0.8, "s": 1.5}
 """How fast the mirror is to be, as a multiple."""
 WARM_UPS = 1
 BLOCK = 100_000
 
 
-def wrong(rows: pa.Table, records: int) -> str | None:
-    """What is wrong with a run's rows, None when they are exactly the first ``records``."""
-    ids = np.sort(rows.column("id").to_numpy())
-    if len(ids) != records or not np.array_equal(ids, np.arange(records)):
-        return f"{len(ids)} rows, expected {records}, or other ids"
-    differ = pc.sum(pc.not_equal(rows.column("amount"), pc.add(_remainder(rows.column("id"), 1000), 0.25))).as_py()
-    return f"{differ} rows with another amount" if differ else None
-
-
-def _remainder(numbers: pa.ChunkedArray, by: int) -> pa.ChunkedArray:
-    return pc.subtract(numbers, pc.multiply(pc.divide(numbers, by), by))
-
-
-def measure(place: Place, records: int, rounds: int) -> dict[str, Any]:
-    """Produce the topic, warm each variant up, then let them take turns."""
+def measure(place: Place, records: int, rounds: int, large: int) -> dict[str, Any]:
+    """All parts: variants in turns, beside ClickHouse's side, hand-over, commits, and memory of a ``large`` batch."""
     place.stack.kafka.create_topic("mirror", PARTITIONS)
     produce(place.stack.kafka.bootstrap, "mirror", 0, records, place.say)
+    figures = _in_turns(place, records, rounds) | {"both": both.measure(place, "mirror", records, rounds)}
+    place.stack.kafka.delete_topic("mirror")
+    return figures | {
+        "hand_over": hand_over.measure(place),
+        "commits": commits.measure(place),
+        "memory": memory.measure(place, large, "m"),
+    }
+
+
+def _in_turns(place: Place, records: int, rounds: int) -> dict[str, Any]:
+    """Warm each variant up, then let them take turns."""
     lake = Lake(place.folder)
     runs = {variant: Runs() for variant in VARIANTS}
     snapshots: list[int] = []
@@ -76,8 +71,7 @@ def measure(place: Place, records: int, rounds: int) -> dict[str, Any]:
                     runs[variant].usages.append(usage)
                 rate = records / answer["seconds"]
                 place.say(f"mirror: run {number} ({variant}) {answer['seconds']:6.2f} s, {rate:>9,.0f} rows/s")
-    place.stack.kafka.delete_topic("mirror")
-    return _figures(runs, records, snapshots) | {"hand_over": hand_over.measure(place)}
+    return _figures(runs, records, snapshots)
 
 
 def _figures(runs: Mapping[str, Runs], records: int, snapshots: list[int]) -> dict[str, Any]:
@@ -123,6 +117,7 @@ def lines(figures: Mapping[str, Any]) -> list[str]:
     for name, goal in figures["goals"].items():
         rounds = ", ".join(f"{ratio:.2f}" for ratio in goal["by_round"])
         out.append(f"goal (m) >= {goal['least']} x ({name}): {'met' if goal['met'] else 'MISSED'}; by round {rounds}")
-    out.append(f"snapshots a run of the mirror: {figures['snapshots_a_run']}")
-    out += ["", *hand_over.lines(figures["hand_over"])]
+    out.append(f"snapshots a run of the mirror, one commit of four tasks: {figures['snapshots_a_run']}")
+    for name, part in PARTS.items():
+        out += ["", *part(figures[name])]
     return out

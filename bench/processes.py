@@ -42,7 +42,7 @@ class Watch:
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def __enter__(self) -> Self:
-        self._began = {pid: _cpu_s(pid) or 0.0 for pid in self._pids()}
+        self._began = {pid: cpu_s(pid) or 0.0 for pid in self._pids()}
         self._thread.start()
         return self
 
@@ -59,7 +59,7 @@ class Watch:
 
     def _sample(self) -> None:
         for pid, kind in self._pids().items():
-            cpu = _cpu_s(pid)
+            cpu = cpu_s(pid)
             if cpu is None:
                 continue
             self._last[pid] = (kind, cpu)
@@ -87,7 +87,8 @@ def _stat(pid: int) -> list[str] | None:
         return None
 
 
-def _cpu_s(pid: int) -> float | None:
+def cpu_s(pid: int) -> float | None:
+    """User and system seconds of a process so far, None when it is gone."""
     stat = _stat(pid)
     return None if stat is None else (int(stat[11]) + int(stat[12])) / TICK
 

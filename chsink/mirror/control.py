@@ -15,6 +15,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from threading import Event
+from time import monotonic
 from typing import Any, Self
 
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Message, Producer
@@ -32,6 +34,8 @@ RECONNECT_MS = 20
 """librdkafka waits half of this, 50 ms by default, before it connects to the next broker, and a producer lives for one
 hand-over.
 """
+POLL_S = 0.1
+"""The client waits for many events: it is asked so often whether there are a few."""
 _FENCED = (KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED)
 
 
@@ -271,6 +275,7 @@ class ControlReader:
     def __init__(self, names: Names) -> None:
         self._names = names
         self._consumer = Consumer(consumer_options(names, names.control_group))
+        self._woken = Event()
         self._admin = AdminClient(dict(names.options))
 
     def close(self) -> None:
@@ -304,7 +309,20 @@ class ControlReader:
         self._consumer.assign([ClientPartition(self._names.topic, p, at) for p, at in positions.items()])
 
     def poll(self, timeout_s: float) -> list[tuple[int, int, bytes]]:
-        """What was committed since: (partition, offset, value).  Raises :class:`Unanswered`."""
+        """See :class:`chsink.mirror.ports.EventReader`."""
+        until = monotonic() + timeout_s
+        while True:
+            left = until - monotonic()
+            found = self._consumed(max(0.0, min(left, POLL_S)))
+            if found or left <= POLL_S or self._woken.is_set():
+                self._woken.clear()
+                return found
+
+    def wake(self) -> None:
+        """See :class:`chsink.mirror.ports.EventReader`."""
+        self._woken.set()
+
+    def _consumed(self, timeout_s: float) -> list[tuple[int, int, bytes]]:
         found = []
         for message in self._consumer.consume(1000, timeout_s):
             if message.error() is not None:

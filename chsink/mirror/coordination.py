@@ -86,6 +86,9 @@ class Coordination:
         self._deadline = None if wait_s is None else monotonic() + wait_s
         self._last = True
         self._wake.set()
+        coordinator = self._coordinator
+        if coordinator is not None:
+            coordinator.reader.wake()
 
     def join(self, wait_s: float) -> bool:
         """Whether it has ended, with or without ``failure``."""

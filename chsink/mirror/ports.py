@@ -59,7 +59,12 @@ class EventReader(Protocol):
         """Continue at these offsets, by partition."""
 
     def poll(self, timeout_s: float) -> list[tuple[int, int, bytes]]:
-        """What was committed since: (partition, offset, value).  Raises ``Unanswered``."""
+        """What was committed since: (partition, offset, value).  Returns once there is something, after ``timeout_s``,
+        or when it is woken.  Raises ``Unanswered``.
+        """
+
+    def wake(self) -> None:
+        """End a poll that waits, or else the next one.  For other threads."""
 
     def uncommitted(self, partition: int, offset: int) -> tuple[str, bytes] | None:
         """Key and value at an offset, also of an open transaction; None where there is none.  Raises ``Unanswered``."""

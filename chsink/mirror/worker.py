@@ -208,13 +208,25 @@ def _place(records: pa.RecordBatch, bad: BadValue) -> str:
 
 
 def _grouped(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
-    """Batches put together, so that decoding has little to do apart from records."""
+    """Batches put together, so that decoding has little to do apart from records.  A group that is full does not wait
+    for the next batch: both would be in memory.
+    """
     waiting: list[pa.RecordBatch] = []
     for batch in batches:
-        rows, size = sum(b.num_rows for b in waiting), sum(b.nbytes for b in waiting)
-        if waiting and (rows + batch.num_rows > GROUP_ROWS or size + batch.nbytes > GROUP_BYTES):
-            yield pa.concat_batches(waiting)
+        if waiting and not _fits([*waiting, batch]):
+            yield _one(waiting)
             waiting = []
         waiting.append(batch)
+        if sum(b.num_rows for b in waiting) >= GROUP_ROWS:
+            yield _one(waiting)
+            waiting = []
     if waiting:
-        yield pa.concat_batches(waiting)
+        yield _one(waiting)
+
+
+def _fits(batches: Sequence[pa.RecordBatch]) -> bool:
+    return sum(b.num_rows for b in batches) <= GROUP_ROWS and sum(b.nbytes for b in batches) <= GROUP_BYTES
+
+
+def _one(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)

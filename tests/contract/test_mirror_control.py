@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from threading import Timer
 
 import pytest
 
@@ -201,3 +202,16 @@ def test_one_client_of_a_process_reads_a_group_for_all_senders(kafka: EmbeddedKa
     with Sender(names, "a", name) as one, Sender(names, "b", name) as two, Sender(names, "c", "other") as other:
         assert one._consumer is two._consumer
         assert one._consumer is not other._consumer
+
+
+@pytest.mark.slow
+def test_a_poll_that_waits_is_woken(kafka: EmbeddedKafka) -> None:
+    name = f"contract-{uuid.uuid4().hex[:8]}"
+    kafka.create_topic(name, 1)
+    reader = Names({"bootstrap.servers": kafka.bootstrap, "log_level": "0"}, name, name, 20).reader()
+    reader.read_from({0: 0})
+    began = time.monotonic()
+    Timer(0.2, reader.wake).start()
+    assert reader.poll(30) == []
+    assert time.monotonic() - began < 20
+    reader.close()

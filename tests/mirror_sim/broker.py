@@ -339,6 +339,9 @@ class SimReader:
             found = self._found()
         return found
 
+    def wake(self) -> None:
+        """See :class:`chsink.mirror.ports.EventReader`.  Its polls are not interrupted."""
+
     def _found(self) -> list[tuple[int, int, bytes]]:
         few = self.broker.hub.random.choice([2, 5, 1000])
         found: list[tuple[int, int, bytes]] = []
