@@ -225,7 +225,8 @@ def _grouped(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
 
 
 def _fits(batches: Sequence[pa.RecordBatch]) -> bool:
-    return sum(b.num_rows for b in batches) <= GROUP_ROWS and sum(b.nbytes for b in batches) <= GROUP_BYTES
+    rows, size = sum(b.num_rows for b in batches), sum(b.nbytes for b in batches)
+    return bool(rows <= GROUP_ROWS and size <= GROUP_BYTES)
 
 
 def _one(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
