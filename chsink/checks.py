@@ -17,7 +17,7 @@ from chsink.doctor.run import stop_at_errors
 from chsink.errors import ChsinkError, preflight
 from chsink.findings import Finding, guarded
 from chsink.formats.registry import reads_value
-from chsink.kafka.checks import topics_findings
+from chsink.kafka.checks import dead_letters_findings, topics_findings
 from chsink.ports import StreamShape
 from chsink.registry.checks import registry_findings
 from chsink.registry.client import registry_of
@@ -47,6 +47,10 @@ def all_findings(services: Services, written: Written | None = None) -> Iterator
     records = _records(services)
     kafka_answers = yield from topics_findings(services.kafka, config.topics, records or {}, services.clock.now_ms())
     yield from guarded("the Schema Registry", partial(_registry, services))
+    if kafka_answers and config.dead_letters.topic is not None and config.keeps_dead_letters:
+        yield from guarded(
+            "the topic of dead letters", partial(dead_letters_findings, services.kafka, config.dead_letters.topic)
+        )
     if clickhouse.complete and records is not None:
         yield from guarded("the state", lambda: clickhouse.state(records, read_owner(services.store, config.sink.name)))
         yield from clickhouse.existing_rows(records, partial(read_records, services.store, config.sink.name))

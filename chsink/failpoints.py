@@ -26,7 +26,7 @@ NAMES = (
     "task.after_insert",
     "task.after_chunks",
 )
-DEAD_LETTERS = ("task.after_dead_letters", "dead_letters.in_transaction", "dead_letters.after_transaction")
+DEAD_LETTERS = ("task.in_dead_letters", "task.after_dead_letters")
 MIRROR = (
     "worker.before_transaction",
     "worker.in_transaction",

@@ -21,9 +21,10 @@ from chsink.clickhouse.cluster import Cluster
 from chsink.clickhouse.dead_letters import LettersTable
 from chsink.clickhouse.pieces import PieceTask
 from chsink.clickhouse.window import DedupWindow
-from chsink.config import Errors
+from chsink.config import Config, Errors
 from chsink.dlq.fates import Fate, Fates, tolerance
 from chsink.dlq.letters import RECORD_FIELDS
+from chsink.dlq.place import LettersTopic
 from chsink.errors import preflight
 from chsink.formats.pipeline import fingerprint
 from chsink.formats.registry import decoder_of
@@ -129,7 +130,7 @@ class PieceTasks:
             self._insert_settings,
             ch.retry_for_s,
             fates_of(errors),
-            None if letters is None else LettersTable(letters.replicas, letters.table),
+            letters_topic(self.cluster.config) if letters is None else LettersTable(letters.replicas, letters.table),
         )
 
 
@@ -161,8 +162,21 @@ def present_fingerprint(cluster: Cluster, topic: str, stream: StreamShape) -> st
 
 
 def letters_identity(cluster: Cluster) -> str:
-    """The identity of where dead letters go, "" where there are none."""
-    return "" if cluster.letters is None else cluster.letters.table.identity
+    """The identity of where dead letters go, "" where there are none.  A topic is the same by its name: what was
+    delivered is known by the group, not by the topic.
+    """
+    if cluster.letters is not None:
+        return cluster.letters.table.identity
+    place = letters_topic(cluster.config)
+    return "" if place is None else f"topic {place.topic}"
+
+
+def letters_topic(config: Config) -> LettersTopic | None:
+    """The topic of dead letters, None where they go elsewhere, or nowhere."""
+    topic, kafka = config.dead_letters.topic, config.kafka
+    if topic is None or not config.keeps_dead_letters:
+        return None
+    return LettersTopic(kafka.client_options(), topic, config.sink.name, kafka.timeout_s)
 
 
 def new_ledger(cluster: Cluster, store: StateStore, driver: str) -> Ledger:

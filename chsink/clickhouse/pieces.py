@@ -7,6 +7,7 @@ the *recorded* one, so that a range is cut in the same way however often it is s
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
@@ -28,6 +29,8 @@ from chsink.clock import SystemClock
 from chsink.decode import INSERT_SETTINGS
 from chsink.dlq.fates import Fates, Rejected
 from chsink.dlq.letters import DeadLetters, letters_of
+from chsink.dlq.place import LettersTopic
+from chsink.dlq.topic import open_letters
 from chsink.errors import ChsinkError, halts, values
 from chsink.notation.metadata_columns import METADATA_COLUMNS, SHARD_TYPES
 from chsink.ports import BadValue, BlockWriter, Decoded, Decoder, InsertResult, TopicIds
@@ -229,8 +232,8 @@ class PieceTask:
     """One task of a ClickHouse landing: :data:`chsink.batch.roles.TaskBody`.  All of it is small, and pickled.
 
     ``tables`` holds the target on each shard of an assignment's layout; ``access`` gives connection settings
-    (credentials, TLS, timeouts) to which a shard's URLs are added; ``kafka`` is picklable.  With ``letters``, the
-    records' marks hold one more: of the table of dead letters.
+    (credentials, TLS, timeouts) to which a shard's URLs are added; ``kafka`` is picklable.  With a table of
+    ``letters``, the records' marks hold one more: its own.
     """
 
     plan: ReadPlan
@@ -242,17 +245,25 @@ class PieceTask:
     insert_settings: Mapping[str, str | int]
     retry_for_s: float
     fates: Fates
-    letters: LettersTable | None = None
+    letters: LettersTable | LettersTopic | None = None
 
     def __call__(self, task: int, batches: Iterable[pa.RecordBatch]) -> Ack:
         """Land what the task holds."""
+        with ExitStack() as closing:
+            return self._run(task, batches, closing)
+
+    def _run(self, task: int, batches: Iterable[pa.RecordBatch], closing: ExitStack) -> Ack:
+        letters_for = self._letters_for
+        if isinstance(self.letters, LettersTopic):
+            kept = closing.enter_context(open_letters(self.letters, SystemClock()))
+            letters_for = lambda *_: kept  # noqa: E731 - as the method
         land = PieceLander(
             self.assignments,
             self._prepare,
             self._writer_for,
             self.kafka,
             self.fates,
-            self._letters_for,
+            letters_for,
         )
         return run_task(task, batches, self.plan, land)
 
@@ -270,7 +281,7 @@ class PieceTask:
         tables, marks = self.tables[assignment.key.topic_partition], assignment.record.marks
         for shard, table, mark in zip(listed, tables, marks[: len(listed)], strict=True):
             yield InsertShard(cached_client(replace(self.access, urls=shard.replicas)), table, mark)
-        if self.letters is not None:
+        if isinstance(self.letters, LettersTable):
             client = cached_client(replace(self.access, urls=self.letters.urls))
             yield InsertShard(client, self.letters.table, marks[len(listed)], only_of(assignment.key))
 

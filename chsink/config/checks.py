@@ -193,9 +193,14 @@ def mirror_is_apart(mirror: Mirror, sink: SinkSection, routes: tuple[Route, ...]
 def dead_letters_have_a_place(
     errors: Errors, dead_letters: DeadLetters, clickhouse: ClickHouse, state: StoreSettings, routes: tuple[Route, ...]
 ) -> Problems:
-    """Dead letters go to one place, which nothing else is written to."""
-    if "dead_letter" in (errors.on_bad_value, errors.on_tombstone) and dead_letters.table is None:
+    """Dead letters go to one place, which nothing else is written to, and are not read again."""
+    places = [place for place in (dead_letters.topic, dead_letters.table) if place is not None]
+    if "dead_letter" in (errors.on_bad_value, errors.on_tombstone) and not places:
         yield problem("dead_letters", job_file.NO_DEAD_LETTERS())
+    if len(places) > 1:
+        yield problem("dead_letters", job_file.TWO_DEAD_LETTERS())
+    if dead_letters.topic in {route.topic for route in routes}:
+        yield problem("dead_letters.topic", job_file.DEAD_LETTERS_TOPIC_READ())
     if dead_letters.table is not None and clickhouse.endpoints:
         table = parse_table(dead_letters.table).within(clickhouse.endpoints[0].database or clickhouse.database)
         taken = {route.table_name.within(clickhouse.database) for route in routes}
@@ -204,8 +209,12 @@ def dead_letters_have_a_place(
             yield problem("dead_letters.table", job_file.DEAD_LETTERS_TABLE_TAKEN())
 
 
-def dead_letters_of_the_mirror(errors: Errors, mirror: Mirror, routes: tuple[Route, ...]) -> Problems:
-    """What ClickHouse does not receive has no dead letters."""
+def dead_letters_of_the_mirror(
+    errors: Errors, dead_letters: DeadLetters, mirror: Mirror, routes: tuple[Route, ...]
+) -> Problems:
+    """What ClickHouse does not receive has no dead letters; the mirror neither reads them nor writes where they go."""
+    if dead_letters.topic in {mirror.control_topic, *mirror.topics} and mirror.enabled:
+        yield problem("dead_letters.topic", job_file.DEAD_LETTERS_TOPIC_READ())
     alone = [topic for topic in mirror.topics if topic not in {route.topic for route in routes}]
     if mirror.enabled and alone and "dead_letter" in (errors.on_bad_value, errors.on_tombstone):
         yield problem("mirror.route", job_file.MIRROR_WITHOUT_DEAD_LETTERS(topic=alone[0]))

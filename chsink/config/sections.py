@@ -219,6 +219,8 @@ class DeadLetters(Section):
     `errors.on_tombstone = "dead_letter"`.
     """
 
+    topic: Topic | None = None
+    """Kafka topic, on the brokers of `kafka.bootstrap`."""
     table: Table | None = None
     """ClickHouse table on the first endpoint. `chsink sql dead-letters` prints the statement that creates it."""
 

@@ -141,6 +141,22 @@ DEAD_LETTERS_INCOMPLETE = Entry(
     "table holds {there} of them instead of {rows}",
     "run `chsink state resolve {arguments} --resend`, which names the rows and dead letters to delete first",
 )
+DEAD_LETTER_REFUSED = Entry(
+    "DEAD_LETTER_REFUSED",
+    "CHS-334",
+    HaltError,
+    "{tp}: Kafka refused the dead letters of the offsets {offsets} in topic {topic}: {reason}",
+    "create the topic, raise its max.message.bytes above the largest record plus 10 kB of headers, or grant the rights "
+    "(WRITE on the topic and on the transactional ids, READ on the group); then start again",
+)
+DEAD_LETTERS_GROUP = Entry(
+    "DEAD_LETTERS_GROUP",
+    "CHS-335",
+    HaltError,
+    "{tp}: the consumer group {group} says that a newer run of this sink delivered dead letters ({note})",
+    "stop every process of the job; if its state was removed or restored, delete the group (kafka-consumer-groups "
+    "--delete --group {group}); then start again",
+)
 STATE_UNREADABLE = Entry(
     "STATE_UNREADABLE",
     "CHS-311",

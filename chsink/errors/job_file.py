@@ -485,7 +485,8 @@ NO_DEAD_LETTERS = Entry(
     "CHS-115",
     ConfigError,
     'errors.on_bad_value or errors.on_tombstone is "dead_letter", and the job file does not say where dead letters go',
-    'set dead_letters.table = "…"; `chsink sql dead-letters` prints the statement that creates it',
+    'set dead_letters.topic = "…", or dead_letters.table = "…" (`chsink sql dead-letters` prints the statement that '
+    "creates it)",
 )
 DEAD_LETTERS_TABLE_TAKEN = Entry(
     "DEAD_LETTERS_TABLE_TAKEN",
@@ -500,6 +501,20 @@ MIRROR_WITHOUT_DEAD_LETTERS = Entry(
     ConfigError,
     "topic {topic} lands in Iceberg only, and the Iceberg mirror keeps no dead letters",
     'add a [[route]] for the topic, or set errors.on_bad_value and errors.on_tombstone to "skip" or "halt"',
+)
+TWO_DEAD_LETTERS = Entry(
+    "TWO_DEAD_LETTERS",
+    "CHS-115",
+    ConfigError,
+    "both a topic and a table are set",
+    "set dead_letters.topic or dead_letters.table, not both",
+)
+DEAD_LETTERS_TOPIC_READ = Entry(
+    "DEAD_LETTERS_TOPIC_READ",
+    "CHS-115",
+    ConfigError,
+    "this topic is also a topic of a route, or the mirror's control topic",
+    "name a topic of its own for dead letters",
 )
 NO_DEAD_LETTERS_TABLE = Entry(
     "NO_DEAD_LETTERS_TABLE",

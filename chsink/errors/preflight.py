@@ -802,3 +802,11 @@ SCHEMA_FILE_WRONG = Entry(
     "the schema file {path} cannot be used: {reason}",
     "correct the file, or the route's format.schema_file",
 )
+DEAD_LETTERS_TOPIC = Entry(
+    "DEAD_LETTERS_TOPIC",
+    "CHS-272",
+    PreflightError,
+    "topic {topic} takes dead letters, and Kafka may compact it: of dead letters with one key, all but the last vanish",
+    "set cleanup.policy=delete for the topic",
+    ok="topic {topic} takes dead letters",
+)

@@ -214,3 +214,10 @@ REGISTRY_REFUSED = Entry(
     "the Schema Registry at {urls} refuses the login or the right to read schemas: HTTP status {status}",
     "check schema_registry.user and schema_registry.password, or schema_registry.token, then start again",
 )
+DEAD_LETTERS_UNSENT = Entry(
+    "DEAD_LETTERS_UNSENT",
+    "CHS-735",
+    UnavailableError,
+    "{tp}: dead letters could not be written to topic {topic} in {tries} tries: {reason}",
+    "check the brokers, then start again: each dead letter is delivered once",
+)

@@ -40,6 +40,15 @@ def topic_findings(kafka: KafkaAdmin, topic: str, records: Records, now_ms: int)
     yield from _retention(kafka, topic, {tp: mine[tp] for tp in partitions if tp in mine}, now_ms)
 
 
+def dead_letters_findings(kafka: KafkaAdmin, topic: str) -> Iterator[Finding]:
+    """The topic of dead letters is there, and keeps them."""
+    kafka.topic_ids([topic])
+    if kafka.may_be_compacted(topic):
+        yield found(Severity.WARNING, preflight.DEAD_LETTERS_TOPIC, topic=topic)
+    else:
+        yield passed(preflight.DEAD_LETTERS_TOPIC, topic=topic)
+
+
 def _recreated(topic: str, topic_id: str | None, mine: Mapping[TopicPartition, StateRecord]) -> Iterator[Finding]:
     other = sorted(tp.partition for tp, r in mine.items() if not r.may_belong_to(topic_id))
     if other and topic_id is not None:

@@ -105,10 +105,7 @@ def plan_resolve(
     if verdict == "landed" and views:
         says.append(f"these dependent views may lack rows: compare them with the table first: {', '.join(views)}")
     if verdict == "resend":
-        if views:
-            says.append(
-                f"these dependent views receive the rows again; delete what they hold of them first: {', '.join(views)}"
-            )
+        says += _says_again(services, views)
         present = pipeline(topic)
     make: dict[StateKey, Make] = {}
     for key in doubtful:
@@ -152,6 +149,15 @@ def _says(verdict: Verdict, key: StateKey, record: StateRecord, seen: LandedRows
             yield f"{name}: the part that Kafka no longer holds becomes a gap; the next start lands the rest"
         case "resend":
             yield f"{name} will be sent again by the next start, under new tokens; {seen.sentence}"
+
+
+def _says_again(services: Services, views: Sequence[str]) -> Iterator[str]:
+    """What else receives a range again: dependent views, and a topic of dead letters, from which nobody can delete."""
+    if views:
+        yield f"these dependent views receive the rows again; delete what they hold of them first: {', '.join(views)}"
+    topic = services.config.dead_letters.topic
+    if topic is not None and services.config.keeps_dead_letters:
+        yield f"dead letters of these ranges are delivered again to topic {topic}"
 
 
 def _landed(record: StateRecord, epoch: int, attempt: str) -> StateRecord:
@@ -251,7 +257,7 @@ def _letters_refused(
     """Why the dead letters of the ranges forbid it: new tokens would not keep them from being there twice."""
     kept = services.clickhouse.letters
     for key, record in doubtful.items():
-        if kept is None and has_dead_letters(record.pipeline):
+        if kept is None and services.config.dead_letters.topic is None and has_dead_letters(record.pipeline):
             reason = "the job file does not say where its dead letters are"
             yield halts.RESEND_NOT_COUNTED(tp=key.topic_partition, range=record.range, reason=reason)
     those = {k: r for k, r in doubtful.items() if seen[k].letters}

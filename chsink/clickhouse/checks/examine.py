@@ -62,7 +62,7 @@ class ClickHouseChecks:
         """Each route's table on every shard."""
         for route in self._config.routes:
             yield from self._target(route)
-        if self._config.keeps_dead_letters:
+        if self._config.keeps_dead_letters and self._config.dead_letters_table is not None:
             yield from guarded("the table of dead letters", self._letters)
 
     def state(self, records: Records, owner: Owner | None) -> Iterator[Finding]:

@@ -24,6 +24,8 @@ CASES = {
     "dead_letters_have_a_place": [
         (DEAD, "dead_letters", "chsink sql dead-letters"),
         ('[dead_letters]\ntable = "t"\n' + ROUTES, "dead_letters.table", "of its own"),
+        ('[dead_letters]\ntable = "d"\ntopic = "d"', "dead_letters", "not both"),
+        ('[dead_letters]\ntopic = "flights"', "dead_letters.topic", "of its own"),
     ],
     "dead_letters_of_the_mirror": [
         (

@@ -1,0 +1,268 @@
+"""Dead letters in a Kafka topic: one transaction for each chunk that has any, found again after a crash.
+
+Rules:
+- A transaction holds a chunk's dead letters, and moves the offset of the source's topic-partition in a group of its own
+  to the chunk's end.  So the group says up to which offset they were delivered; nobody joins it.
+- A transactional id stands for one topic-partition.  Opening it ends the open transaction of every older sender and
+  refuses its later ones.  Only after that is the group read: nobody older can move it any more.
+- A transaction whose commit was not answered is unknown: open the id again, then read the group.
+- The offset carries a note: which life of the partition it is of (epoch, incarnation, nonce).  Of another life, the
+  offset says nothing about this one; of a newer life, this sender is outdated and delivers nothing.
+- A group that holds no offset says nothing about a range that was announced long ago: Kafka forgets the offsets of a
+  group that is not used.  Then the topic itself is searched.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka import TopicPartition as ClientPartition
+
+from chsink import failpoints
+from chsink.batch.model import Assignment
+from chsink.dlq.place import LettersTopic
+from chsink.dlq.search import delivered_offsets
+from chsink.errors import halts, services
+from chsink.ports import Clock, InsertResult
+from chsink.statemachine.ranges import OffsetRange, TopicPartition
+from chsink.statemachine.records import StateRecord
+
+TRANSACTION_MS = 60_000
+REMEMBERED_S = 86_400
+"""Kafka keeps the offsets of an unused group for at least so long (seven days by default)."""
+ATTEMPTS = 5
+_log = logging.getLogger("chsink.librdkafka.dead_letters")
+_log.setLevel(logging.CRITICAL)  # what it has to say is raised
+_REFUSALS = (
+    KafkaError.MSG_SIZE_TOO_LARGE,
+    KafkaError.RECORD_LIST_TOO_LARGE,
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.GROUP_AUTHORIZATION_FAILED,
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError._UNKNOWN_TOPIC,
+    KafkaError.INVALID_RECORD,
+)
+"""Errors that another try does not change."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Life:
+    """Which life of a topic-partition a record is of: a later one is greater."""
+
+    epoch: int
+    incarnation: int
+    nonce: str
+
+    @staticmethod
+    def of(record: StateRecord) -> Life:
+        """Of an announced range."""
+        return Life(record.epoch, record.incarnation, record.nonce)
+
+    @staticmethod
+    def read(note: str) -> Life:
+        """The inverse of ``str``.  ValueError for what this sink did not write."""
+        epoch, incarnation, nonce = note.split(" ")
+        return Life(int(epoch), int(incarnation), nonce)
+
+    def __str__(self) -> str:
+        return f"{self.epoch} {self.incarnation} {self.nonce}"
+
+    def outdates(self, other: Life) -> bool:
+        """Whether the other one is an earlier life, not this one."""
+        return self.nonce != other.nonce and (self.epoch, self.incarnation) > (other.epoch, other.incarnation)
+
+
+class _Open:
+    """An open producer of one topic-partition's id, and the group's offset as it has been since."""
+
+    def __init__(self, place: LettersTopic, tp: TopicPartition) -> None:
+        """Fence every older sender, then read the group.  Raises KafkaException."""
+        self._place, self._tp = place, tp
+        common = {"reconnect.backoff.ms": 20, **place.options}
+        self._consumer = Consumer(
+            {**common, "group.id": place.group, "enable.auto.commit": False, "isolation.level": "read_committed"}
+        )
+        self._group = self._consumer.consumer_group_metadata()
+        self._producer = Producer(
+            {
+                **common,
+                "transactional.id": place.transactional_id(tp),
+                "transaction.timeout.ms": TRANSACTION_MS,
+                "message.max.bytes": 1_000_000_000,
+            },
+            logger=_log,
+        )
+        self._producer.init_transactions(place.timeout_s)
+        [found] = self._consumer.committed([ClientPartition(tp.topic, tp.partition)], timeout=place.timeout_s)
+        if found.error is not None:
+            raise KafkaException(found.error)
+        self.offset = found.offset if found.offset >= 0 else None
+        self.note = found.metadata or ""
+
+    def close(self) -> None:
+        """Release the connections; an open transaction is ended by the next sender, or by Kafka."""
+        self._consumer.close()
+
+    def send(self, letters: list[dict[str, Any]], end: int, life: Life) -> None:
+        """The letters and the group's offset in one transaction.  Raises KafkaException."""
+        refused: list[KafkaError] = []
+        give_up = time.monotonic() + self._place.timeout_s
+        self._producer.begin_transaction()
+        for letter in letters:
+            while True:
+                try:
+                    self._producer.produce(self._place.topic, on_delivery=_keep(refused), **letter)
+                    break
+                except BufferError:
+                    if time.monotonic() > give_up:
+                        raise KafkaException(KafkaError(KafkaError._TIMED_OUT)) from None
+                    self._producer.poll(0.1)
+        if self._producer.flush(self._place.timeout_s) or refused:
+            raise KafkaException(refused[0] if refused else KafkaError(KafkaError._TIMED_OUT))
+        moved = ClientPartition(self._tp.topic, self._tp.partition, end, str(life))
+        self._producer.send_offsets_to_transaction([moved], self._group, self._place.timeout_s)
+        failpoints.reach("task.in_dead_letters")
+        self._producer.commit_transaction(self._place.timeout_s)
+        self.offset, self.note = end, str(life)
+
+
+def _keep(refused: list[KafkaError]) -> Any:
+    """A delivery report that remembers failures."""
+
+    def delivered(error: KafkaError | None, _message: object) -> None:
+        if error is not None:
+            refused.append(error)
+
+    return delivered
+
+
+class TopicLetters:
+    """:class:`chsink.dlq.letters.DeadLetters` of one task, whose producer opens with the first chunk that needs it."""
+
+    def __init__(self, place: LettersTopic, clock: Clock) -> None:
+        self._place = place
+        self._clock = clock
+        self._open: _Open | None = None
+
+    def close(self) -> None:
+        """Release the connections."""
+        if self._open is not None:
+            self._open.close()
+            self._open = None
+
+    def deliver(
+        self,
+        assignment: Assignment,
+        chunk: int,  # noqa: ARG002 - its offsets name it
+        offsets: OffsetRange,
+        letters: pa.RecordBatch,
+    ) -> InsertResult:
+        """See :class:`chsink.dlq.letters.DeadLetters`."""
+        tp, reason = assignment.topic_partition, ""
+        for attempt in range(ATTEMPTS):
+            try:
+                return self._deliver(assignment, offsets, letters)
+            except (KafkaException, SystemError) as error:
+                cause = error if isinstance(error, KafkaException) else error.__cause__
+                if not isinstance(cause, KafkaException):
+                    raise
+                self.close()
+                reason = cause.args[0].str()
+                if cause.args[0].code() in _REFUSALS:
+                    raise halts.DEAD_LETTER_REFUSED(
+                        tp=tp, offsets=offsets, topic=self._place.topic, reason=reason
+                    ) from error
+                self._clock.sleep(attempt)
+        raise services.DEAD_LETTERS_UNSENT(tp=tp, topic=self._place.topic, tries=ATTEMPTS, reason=reason)
+
+    def _deliver(self, assignment: Assignment, offsets: OffsetRange, letters: pa.RecordBatch) -> InsertResult:
+        tp, life = assignment.topic_partition, Life.of(assignment.record)
+        if self._open is None:
+            self._open = _Open(self._place, tp)
+        done = self._done(assignment, offsets)
+        rows = [row for row in letters.to_pylist() if row["_kafka_offset"] not in done]
+        reached = self._open.offset if self._is_ours(life, tp) else None
+        if reached is not None and reached >= offsets.end:
+            return InsertResult(0, 0, 0)
+        if reached is not None:
+            rows = [row for row in rows if row["_kafka_offset"] >= reached]
+        sent = [letter_of(row, life.nonce) for row in rows]
+        self._open.send(sent, offsets.end, life)
+        return InsertResult(len(sent), sum(len(s["value"] or b"") for s in sent), 0)
+
+    def _is_ours(self, life: Life, tp: TopicPartition) -> bool:
+        """Whether the group's offset is of this life.  HaltError CHS-335 where it is of a newer one."""
+        assert self._open is not None
+        if self._open.offset is None:
+            return False
+        try:
+            noted = Life.read(self._open.note)
+        except ValueError:
+            raise halts.DEAD_LETTERS_GROUP(tp=tp, group=self._place.group, note="another program wrote it") from None
+        if noted.outdates(life):
+            note = (
+                f"epoch {noted.epoch}, incarnation {noted.incarnation}; this sender: {life.epoch}, {life.incarnation}"
+            )
+            raise halts.DEAD_LETTERS_GROUP(tp=tp, group=self._place.group, note=note)
+        return noted.nonce == life.nonce
+
+    def _done(self, assignment: Assignment, offsets: OffsetRange) -> frozenset[int]:
+        """Offsets whose dead letters the topic holds, where the group may have forgotten them."""
+        assert self._open is not None
+        record = assignment.record
+        age_s = (self._clock.now_ms() - record.before_at) / 1000
+        if self._open.offset is not None or (age_s < REMEMBERED_S and not record.probe):
+            return frozenset()
+        return delivered_offsets(self._place, assignment.key, record.nonce, offsets)
+
+
+@contextmanager
+def open_letters(place: LettersTopic, clock: Clock) -> Iterator[TopicLetters]:
+    """For one task."""
+    letters = TopicLetters(place, clock)
+    try:
+        yield letters
+    finally:
+        letters.close()
+
+
+def letter_of(row: Mapping[str, Any], nonce: str) -> dict[str, Any]:
+    """A dead letter as arguments of a producer: the record as it was, and what happened as further headers."""
+    where = f"column {row['column']!r}: " if row["column"] else ""
+    headers: list[tuple[str, bytes | None]] = [(h["key"], h["value"]) for h in row["headers"]]
+    more = {
+        "__connect.errors.topic": row["_kafka_topic"],
+        "__connect.errors.partition": row["_kafka_partition"],
+        "__connect.errors.offset": row["_kafka_offset"],
+        "__connect.errors.connector.name": row["sink"],
+        "__connect.errors.stage": "VALUE_CONVERTER",
+        "__connect.errors.exception.class.name": "BadValueError",
+        "__connect.errors.exception.message": where + row["reason"],
+        "chsink.sink": row["sink"],
+        "chsink.table": row["table"],
+        "chsink.topic": row["_kafka_topic"],
+        "chsink.partition": row["_kafka_partition"],
+        "chsink.offset": row["_kafka_offset"],
+        "chsink.timestamp_ms": row["timestamp_ms"],
+        "chsink.timestamp_type": row["timestamp_type"],
+        "chsink.column": row["column"],
+        "chsink.error_id": row["error_id"],
+        "chsink.reason": row["reason"],
+        "chsink.nonce": nonce,
+    }
+    headers += [(name, str(value).encode()) for name, value in more.items()]
+    return {
+        "key": row["key"],
+        "value": row["value"],
+        "headers": headers,
+        "timestamp": max(0, row["timestamp_ms"]),
+    }

@@ -1,0 +1,57 @@
+"""Dead letters for a topic: what a letter carries, and which life of a partition an offset is of."""
+
+from __future__ import annotations
+
+import pytest
+
+from chsink.dlq.place import LettersTopic
+from chsink.dlq.topic import Life, letter_of
+from chsink.statemachine.ranges import TopicPartition
+
+ROW = {
+    "sink": "s",
+    "table": "d.t",
+    "_kafka_topic": "t",
+    "_kafka_partition": 3,
+    "_kafka_offset": 12,
+    "timestamp_ms": 1767323045678,
+    "timestamp_type": 1,
+    "key": b"\xff",
+    "value": None,
+    "headers": [{"key": "h", "value": None}, {"key": "h", "value": b"\x00"}],
+    "column": "n",
+    "error_id": "CHS-501",
+    "reason": "text is not UInt8",
+}
+
+
+def test_a_letter_is_the_record_and_then_why_it_is_one() -> None:
+    letter = letter_of(ROW, "nonce")
+    assert (letter["key"], letter["value"], letter["timestamp"]) == (b"\xff", None, 1767323045678)
+    assert letter["headers"][:3] == [("h", None), ("h", b"\x00"), ("__connect.errors.topic", b"t")]
+    why = dict(letter["headers"][2:])
+    assert why["__connect.errors.offset"] == b"12"
+    assert why["__connect.errors.exception.message"] == b"column 'n': text is not UInt8"
+    assert (why["chsink.nonce"], why["chsink.timestamp_type"]) == (b"nonce", b"1")
+
+
+@pytest.mark.parametrize(
+    ("noted", "mine", "outdated"),
+    [
+        (Life(3, 0, "a"), Life(2, 0, "a"), False),
+        (Life(3, 0, "a"), Life(2, 0, "b"), True),
+        (Life(2, 1, "a"), Life(2, 0, "b"), True),
+        (Life(2, 0, "a"), Life(3, 0, "b"), False),
+        (Life(2, 0, "a"), Life(2, 1, "b"), False),
+    ],
+)
+def test_a_sender_is_outdated_by_a_later_life_only(noted: Life, mine: Life, outdated: bool) -> None:
+    """⚑ Drivers of one life take over from each other; after a reset, older senders must deliver nothing."""
+    assert Life.read(str(noted)) == noted
+    assert noted.outdates(mine) is outdated
+
+
+def test_no_two_roles_share_a_transactional_id() -> None:
+    place = LettersTopic({}, "dead", "s", 1)
+    assert place.transactional_id(TopicPartition("t", 3)) == "chsink-s/dead-letters/t/3"
+    assert place.transactional_id(TopicPartition("t", 3)).startswith(f"{place.group}/")
