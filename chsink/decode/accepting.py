@@ -20,7 +20,13 @@ def reader_of(codec: Codec, source: Any) -> Reader | None:
         return Reader(source, lambda array: (codec.array([None] * len(array)), None))
     if pa.types.is_union(source):
         return _of_branches(codec, source)
-    return codec.accept(source)
+    return codec.accept(source) or _of_text(codec, source)
+
+
+def _of_text(codec: Codec, source: Any) -> Reader | None:
+    """The codec's reader of strings in JSON, where it reads them as text."""
+    reader = codec.reader([""]) if pa.types.is_string(source) else None
+    return reader if reader is not None and reader.source == source else None
 
 
 def _of_branches(codec: Codec, source: Any) -> Reader | None:

@@ -229,7 +229,9 @@ class DecimalCodec(Codec):
         return Reader(roomy(self.kind.precision, self.kind.scale), self._in_range)
 
     def accept(self, source: Any) -> Reader | None:
-        """Decimals and integers that need no rounding; others one by one."""
+        """Decimals and integers that need no rounding, and plain numbers in text; others one by one."""
+        if pa.types.is_string(source):
+            return Reader(source, self._from_text)
         if pa.types.is_integer(source):
             source_digits = 20
         elif pa.types.is_decimal(source):
@@ -240,6 +242,16 @@ class DecimalCodec(Codec):
             return None
         roomy = pa.decimal256(76, self.kind.scale)
         return Reader(source, lambda array: self._in_range(array.cast(roomy)))
+
+    def _from_text(self, texts: Any) -> tuple[Any, Suspects]:
+        """Of at most as many digits before and behind the point as the type has: all of them fit."""
+        before, scale = self.kind.precision - self.kind.scale, self.kind.scale
+        whole = f"[0-9]{{1,{before}}}" if before else "0"
+        plain = pc.match_substring_regex(texts, f"^-?{whole}(\\.[0-9]{{1,{scale}}})?$" if scale else f"^-?{whole}$")
+        if pc.all(plain, min_count=0).as_py():
+            return texts.cast(self.wire), None
+        kept = pc.if_else(plain, texts, pa.scalar(None, pa.string()))
+        return kept.cast(self.wire), ~mask_of(plain) & valid_of(texts)
 
     def _in_range(self, array: Any) -> tuple[Any, Suspects]:
         limit = self.limit.cast(array.type)

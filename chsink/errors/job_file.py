@@ -144,6 +144,26 @@ NOT_A_REGISTRY_URL = Entry(
     "it is not the URL of a Schema Registry",
     'write "http://host:8081" or "https://host/path", without a query',
 )
+NOT_A_CHARACTER = Entry(
+    "NOT_A_CHARACTER",
+    "CHS-104",
+    ConfigError,
+    "{value} is not one character",
+    'write one ASCII character that is no line break, for example ";"',
+)
+NO_FIELDS = Entry(
+    "NO_FIELDS", "CHS-104", ConfigError, "it names no column", "name the column of each field, in their order"
+)
+FIELD_TWICE = Entry(
+    "FIELD_TWICE", "CHS-104", ConfigError, "it names a column twice", 'name each column once; "" leaves a field out'
+)
+DELIMITER_IS_QUOTE = Entry(
+    "DELIMITER_IS_QUOTE",
+    "CHS-104",
+    ConfigError,
+    "the delimiter and the quote are the same character",
+    "set delimiter or quote to another one",
+)
 NOT_AN_INTERVAL = Entry(
     "NOT_AN_INTERVAL",
     "CHS-104",

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from chsink.decode.conform import json_value
 from chsink.decode.epoch import with_unit
@@ -18,6 +17,7 @@ from chsink.decode.places import Places
 from chsink.decode.values import MisfitError
 from chsink.errors import preflight
 from chsink.formats.settings import Constant, Json, JsonFields, names_of
+from chsink.formats.whole import as_binary
 from chsink.ports import Decoded
 
 
@@ -33,11 +33,6 @@ class JsonReader:
     def decode(self, records: pa.RecordBatch) -> Decoded:
         """See :class:`chsink.formats.format_reader.FormatReader`."""
         return self._fields.whole(self._decoder.decode(as_binary(records.column("value"))))
-
-
-def as_binary(values: Any) -> Any:
-    """Binary values; a string column shares its buffers."""
-    return values if pa.types.is_binary(values.type) else pc.cast(values, pa.binary())
 
 
 class ShapedFields:

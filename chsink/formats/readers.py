@@ -12,14 +12,22 @@ from typing import Any
 
 from chsink.decode.fields import Field
 from chsink.formats.avro import AvroReader
+from chsink.formats.delimited import DelimitedReader
 from chsink.formats.format_reader import FormatReader
 from chsink.formats.json import JsonReader
 from chsink.formats.keyed import KeyedReader
-from chsink.formats.settings import Avro, FormatSettings, Json, Keys, Raw, String
-from chsink.formats.whole import RawReader, StringReader
+from chsink.formats.settings import Avro, Csv, FormatSettings, Json, Keys, Raw, String, Tsv
+from chsink.formats.whole import WholeReader
 
 READERS: Mapping[type[FormatSettings], Callable[[Any, Sequence[Field]], FormatReader]] = MappingProxyType(
-    {Json: JsonReader, Raw: RawReader, String: StringReader, Avro: AvroReader}
+    {
+        Json: JsonReader,
+        Raw: WholeReader,
+        String: WholeReader,
+        Csv: DelimitedReader,
+        Tsv: DelimitedReader,
+        Avro: AvroReader,
+    }
 )
 """By the class of the settings: the reader, made of the settings and the fields to fill."""
 

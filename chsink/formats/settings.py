@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr
+from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, model_validator
 
 from chsink.errors import job_file
-from chsink.fields import NamedFile, Section, Text
+from chsink.fields import AsTuple, NamedFile, Section, Text
 from chsink.registry.settings import SchemaRegistry
 
 
@@ -131,6 +131,67 @@ class String(_Whole):
     """Which format."""
 
 
+def _one_character(text: str) -> str:
+    if len(text) != 1 or not text.isascii() or text in "\r\n\0":
+        raise job_file.NOT_A_CHARACTER(value=repr(text))
+    return text
+
+
+def _named_once(columns: tuple[str, ...]) -> tuple[str, ...]:
+    named = [column for column in columns if column]
+    if not named:
+        raise job_file.NO_FIELDS()
+    if len(set(named)) < len(named):
+        raise job_file.FIELD_TWICE()
+    return columns
+
+
+Character = Annotated[str, AfterValidator(_one_character)]
+RowColumns = Annotated[tuple[str, ...], AsTuple, AfterValidator(_named_once)]
+
+
+class _Delimited(FormatSettings):
+    columns: RowColumns
+    """The columns that the fields of a row go to, in the order of the fields; `""` is a field that is left out."""
+
+    closed: ClassVar[bool] = True
+
+    @property
+    def named(self) -> frozenset[str]:
+        """The columns of the fields."""
+        return frozenset(self.columns) - {""}
+
+
+class Csv(_Delimited):
+    """Each value is one row of text fields, which may be quoted as RFC 4180 says."""
+
+    type: Literal["csv"]
+    """Which format."""
+    delimiter: Character = ","
+    """The character between two fields."""
+    quote: Character = '"'
+    """The character around a quoted field; inside it, the character is doubled."""
+    null: str = ""
+    """The field without quotes that means null."""
+
+    @model_validator(mode="after")
+    def _apart(self) -> Csv:
+        if self.delimiter == self.quote:
+            raise job_file.DELIMITER_IS_QUOTE()
+        return self
+
+
+class Tsv(_Delimited):
+    """Each value is one row of text fields, with tabs between them and backslash escapes, as in ClickHouse's
+    TabSeparated.
+    """
+
+    type: Literal["tsv"]
+    """Which format."""
+    null: str = "\\N"
+    """The field that means null, before escapes are read."""
+
+
 class WithSchema(FormatSettings):
     """Base of the formats whose records do not say what they are: a schema does."""
 
@@ -185,7 +246,7 @@ def _from_text(value: Any) -> Any:
     return {"type": value} if isinstance(value, str) else value
 
 
-AnyFormat = Annotated[Json | Raw | String | Avro, Field(discriminator="type"), BeforeValidator(_from_text)]
+AnyFormat = Annotated[Json | Raw | String | Csv | Tsv | Avro, Field(discriminator="type"), BeforeValidator(_from_text)]
 """The settings of any format: what ``[[route]] format`` holds."""
 
 JSON = Json(type="json")

@@ -17,52 +17,50 @@ from chsink.formats.settings import Raw, String
 from chsink.ports import BadValue, Decoded
 
 
-class RawReader:
-    """:class:`chsink.formats.format_reader.FormatReader` of bytes."""
+class WholeReader:
+    """:class:`chsink.formats.format_reader.FormatReader` of bytes, or of UTF-8 text."""
 
     record_fields = ("value",)
 
     def __init__(self, settings: Raw | String, fields: Sequence[Field]) -> None:
         self._column = settings.column or fields[0].name
+        self._text = isinstance(settings, String)
         self._conformer = Conformer(fields)
 
     def decode(self, records: pa.RecordBatch) -> Decoded:
         """See :class:`chsink.formats.format_reader.FormatReader`."""
-        values = records.column("value")
-        values, bad = self._checked(values if pa.types.is_binary(values.type) else pc.cast(values, pa.binary()))
+        values = as_binary(records.column("value"))
+        values, bad = checked_text(values) if self._text else (values, tombstones(values))
         live = np.flatnonzero(values.is_valid().to_numpy(zero_copy_only=False))
         if bad:
             values = values.take(pa.array(live))
         decoded = self._conformer.conform(pa.RecordBatch.from_pydict({self._column: values}))
         return gathered(records.num_rows, [(live, decoded)], bad)
 
-    def _checked(self, values: Any) -> tuple[Any, list[BadValue]]:
-        """The values, null where they are bad, and why."""
-        nulls = np.flatnonzero(pc.is_null(values).to_numpy(zero_copy_only=False)) if values.null_count else ()
-        return values, [tombstone(int(row)) for row in nulls]
+
+def as_binary(values: Any) -> Any:
+    """Binary values; a string column shares its buffers."""
+    return values if pa.types.is_binary(values.type) else pc.cast(values, pa.binary())
 
 
-class StringReader(RawReader):
-    """:class:`chsink.formats.format_reader.FormatReader` of UTF-8 text."""
-
-    def _checked(self, values: Any) -> tuple[Any, list[BadValue]]:
-        values, bad = super()._checked(values)
-        try:
-            return values.cast(pa.string()), bad
-        except pa.ArrowInvalid:
-            texts = [_text(value) for value in values.to_pylist()]
-        invalid = [BadValue(row, None, text.reason) for row, text in enumerate(texts) if isinstance(text, _NotText)]
-        kept = [None if isinstance(text, _NotText) else text for text in texts]
-        return pa.array(kept, pa.string()), sorted([*bad, *invalid], key=lambda one: one.row)
+def tombstones(values: Any) -> list[BadValue]:
+    """Why the null values have no row."""
+    nulls = np.flatnonzero(values.is_null().to_numpy(zero_copy_only=False)) if values.null_count else ()
+    return [tombstone(int(row)) for row in nulls]
 
 
-class _NotText:
-    def __init__(self, reason: str) -> None:
-        self.reason = reason
-
-
-def _text(value: bytes | None) -> str | _NotText | None:
+def checked_text(values: Any) -> tuple[Any, list[BadValue]]:
+    """The values as strings, null where they are null or not valid UTF-8, and why."""
+    bad = tombstones(values)
     try:
-        return None if value is None else value.decode("utf-8")
-    except UnicodeDecodeError as error:
-        return _NotText(f"not valid UTF-8 at byte {error.start}")
+        return values.cast(pa.string()), bad
+    except pa.ArrowInvalid:
+        pass
+    texts: list[str | None] = []
+    for row, value in enumerate(values.to_pylist()):
+        try:
+            texts.append(None if value is None else value.decode("utf-8"))
+        except UnicodeDecodeError as error:
+            bad.append(BadValue(row, None, f"not valid UTF-8 at byte {error.start}"))
+            texts.append(None)
+    return pa.array(texts, pa.string()), sorted(bad, key=lambda one: one.row)
