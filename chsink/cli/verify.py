@@ -26,6 +26,9 @@ WORDS = {
     "different": "different: the row is not what the record becomes",
     "wrong_shard": "on the wrong shard: the present layout puts the row elsewhere",
     "unexpected": "unexpected: a row without a record that becomes one",
+    "letter_missing": "without a dead letter: a record that does not fit has neither row nor dead letter",
+    "letter_duplicated": "several dead letters of one record",
+    "letter_different": "the dead letter is not the record",
     "unproven": "unproven: cannot be judged for this table or topic (see the notes)",
     "older": "further rows, which may be those of an earlier incarnation",
 }
@@ -123,7 +126,8 @@ def _progress(offsets: int) -> Iterator[Callable[[TopicPartition, int], None]]:
 
 def _print(report: Report) -> None:
     columns = ("topic", "partition", "table", "offsets", "records", "rows", "result")
-    print_table(columns, [_row(p) for p in report.partitions])
+    whole = {table.table for table in report.tables}
+    print_table(columns, [_row(p, whole=p.table in whole) for p in report.partitions])
     for partition in report.partitions:
         for line in _lines(partition):
             typer.echo(line)
@@ -148,11 +152,13 @@ def _whole(table: TableReport) -> str:
     return "; ".join(words)
 
 
-def _row(partition: PartitionReport) -> list[str]:
+def _row(partition: PartitionReport, *, whole: bool) -> list[str]:
+    """Without its number of rows where only the table's is known."""
     judged = sum(r.length for r in partition.judged)
     result = ", ".join(f"{f.offsets:,} {name}" for name, f in partition.defects.items())
     tp = partition.topic_partition
-    counts = [f"{n:,}" for n in (judged, partition.records, partition.rows)]
+    rows = "-" if whole else f"{partition.rows:,}"
+    counts = [f"{judged:,}", f"{partition.records:,}", rows]
     return [tp.topic, str(tp.partition), partition.table, *counts, result or ("ok" if judged else "not judged")]
 
 

@@ -16,6 +16,7 @@ SCHEMA: Final = pa.schema(
         ("partition", pa.int32()),
         ("offset", pa.int64()),
         ("timestamp", pa.timestamp("us", tz="UTC")),
+        ("timestampType", pa.int32()),
         ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
     ]
 )
@@ -31,6 +32,7 @@ def record_batch(messages: Sequence[Message[bytes, bytes]]) -> pa.RecordBatch:
         pa.array([message.partition() for message in messages], pa.int32()),
         pa.array([message.offset() for message in messages], pa.int64()),
         ms.cast(pa.timestamp("ms", tz="UTC")).cast(SCHEMA.field("timestamp").type),
+        pa.array([message.timestamp()[0] - 1 for message in messages], pa.int32()),  # Spark's -1 is the client's 0
         pa.array([_headers(message) for message in messages], SCHEMA.field("headers").type),
     ]
     return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)

@@ -80,7 +80,7 @@ class ContentCheck:
                 rows = self.makers[tp.topic].rows(part.records)
                 if counted:
                     report.records += part.records.num_rows
-                    report.without_row += rows.rejected
+                    report.without_row += len(rows.rejected)
                     self.progress(tp, part.range.length)
                 if rows.batch.num_rows:
                     [digests] = self.digester.of_rows(self.places[0].client, rows.batch, [self.digester.all])

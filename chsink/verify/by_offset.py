@@ -16,8 +16,9 @@ import pyarrow as pa
 from chsink.kafka.exact import ExactReader, Part
 from chsink.ports import Clock
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
-from chsink.verify.compare import I64, Differences, Expected, Found, compare
+from chsink.verify.compare import I64, Differences, Expected, Found, compare, excusing
 from chsink.verify.digests import WIDTH, Digester, Group, Place, groups_of, own_cells
+from chsink.verify.letters import Letters
 from chsink.verify.report import PartitionReport
 from chsink.verify.rows import RowMaker, Rows
 from chsink.verify.rules import Rules
@@ -47,6 +48,7 @@ class OffsetCheck:
     compacted: bool
     any_shard: bool
     progress: Progress
+    letters: Letters | None = None
     _patience_s: float = field(default=LAG_S)
 
     def check(self, tp: TopicPartition, scope: Scope) -> PartitionReport:
@@ -71,7 +73,8 @@ class OffsetCheck:
             digests = [np.empty(0, f"V{WIDTH}") for _ in groups]
         expected = Expected(rows.offsets, rows.shards, digests, known)
         report.records += part.records.num_rows
-        report.without_row += rows.rejected
+        report.without_row += len(rows.rejected)
+        dead = self.letters.expected(part.records, rows.rejected) if self.letters else None
         for window in windows(part.range):
             wanted = expected.part(window.start, window.end)
             found = self._found(report.topic_partition, window, groups)
@@ -79,6 +82,9 @@ class OffsetCheck:
             while len(differences.missing) and self._may_come():
                 found = self._found(report.topic_partition, window, groups)
                 differences = compare(wanted, found, older_end)
+            if self.letters and dead is not None:
+                bad = dead.part(window.start, window.end)
+                differences = excusing(differences, self.letters.check(report, window, bad, found.offsets, older_end))
             report.rows += len(found.offsets)
             self._add(report, differences)
             self._name_columns(report, rows, differences.different)
@@ -106,9 +112,17 @@ class OffsetCheck:
         report.duplicated.add(found.duplicated)
         report.older.add(found.older)
         report.wrong_shard.add(found.misplaced[:0] if self.any_shard else found.misplaced)
-        (report.missing if self.rules.rows_stay else report.unproven).add(found.missing)
-        (report.different if self.rules.cells_stay else report.unproven).add(found.different)
-        (report.unproven if self.compacted else report.unexpected).add(found.unexpected)
+        unproven = [np.empty(0, np.int64)]
+        for offsets, proves, category in (
+            (found.missing, self.rules.rows_stay, report.missing),
+            (found.different, self.rules.cells_stay, report.different),
+            (found.unexpected, not self.compacted, report.unexpected),
+        ):
+            if proves:
+                category.add(offsets)
+            else:
+                unproven.append(offsets)
+        report.unproven.add(np.unique(np.concatenate(unproven)))
 
     def _name_columns(self, report: PartitionReport, rows: Rows, different: I64) -> None:
         """In which columns rows differ, as long as few were named."""

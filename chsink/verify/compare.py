@@ -12,7 +12,7 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -90,6 +90,12 @@ def compare(expected: Expected, found: Found, older_end: int = 0) -> Differences
         unexpected=unexpected[unexpected >= older_end],
         older=np.union1d(expected.offsets[surplus & older], unexpected[unexpected < older_end]),
     )
+
+
+def excusing(found: Differences, offsets: I64) -> Differences:
+    """The same for offsets at which there may be a row or not."""
+    missing, unexpected = (np.setdiff1d(given, offsets) for given in (found.missing, found.unexpected))
+    return replace(found, missing=missing, unexpected=unexpected)
 
 
 def _equal(expected: Expected, found: Found, row: I64, known: Mask) -> Mask:

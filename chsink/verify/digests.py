@@ -55,10 +55,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """One shard's client, and the name of the table there."""
+    """One shard's client, the name of the table there, and what else its rows are selected by (`` AND …``)."""
 
     client: ClickHouseClient
     table: str
+    where: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +86,7 @@ class Digester:
         listed = f" AND _kafka_offset IN ({', '.join(map(str, only))})" if only else ""
         sql = (
             f"SELECT toInt64(assumeNotNull(_kafka_offset)) AS {AT}, {hashed} FROM {quote_table(place.table)} "
-            f"WHERE {_ROWS}{listed} LIMIT {MOST_ROWS_AT_AN_OFFSET} BY {AT} FORMAT RowBinary"
+            f"WHERE {_ROWS}{place.where}{listed} LIMIT {MOST_ROWS_AT_AN_OFFSET} BY {AT} FORMAT RowBinary"
         )
         which = {"topic": tp.topic, "partition": tp.partition, "start": offsets.start, "end": offsets.end}
         return _read(self.send(place.client, sql, which, _WHOLE), len(groups))

@@ -14,7 +14,16 @@ from chsink.verify.scope import Unjudged
 
 MOST_RANGES: Final = 100
 """Of a category in one topic-partition; its offsets are counted beyond that."""
-DEFECTS: Final = ("missing", "duplicated", "different", "wrong_shard", "unexpected")
+DEFECTS: Final = (
+    "missing",
+    "duplicated",
+    "different",
+    "wrong_shard",
+    "unexpected",
+    "letter_missing",
+    "letter_duplicated",
+    "letter_different",
+)
 """What makes the check fail."""
 
 
@@ -53,7 +62,7 @@ class Folded:
 @dataclass(slots=True)
 class PartitionReport:
     """One topic-partition.  ``records`` were read from Kafka, ``without_row`` of them do not fit the table and have no
-    row; ``rows`` were read from the table.
+    row; ``rows`` were read from the table, ``dead_letters`` from that of dead letters.
 
     ``different_columns`` counts, of the first ``named_rows`` rows that differ, in which columns they do.  ``unproven``
     are offsets without a row where the table's engine or TTL may have removed it, or with one where compaction may have
@@ -67,11 +76,15 @@ class PartitionReport:
     records: int = 0
     without_row: int = 0
     rows: int = 0
+    dead_letters: int = 0
     missing: Folded = field(default_factory=Folded)
     duplicated: Folded = field(default_factory=Folded)
     different: Folded = field(default_factory=Folded)
     wrong_shard: Folded = field(default_factory=Folded)
     unexpected: Folded = field(default_factory=Folded)
+    letter_missing: Folded = field(default_factory=Folded)
+    letter_duplicated: Folded = field(default_factory=Folded)
+    letter_different: Folded = field(default_factory=Folded)
     unproven: Folded = field(default_factory=Folded)
     older: Folded = field(default_factory=Folded)
     different_columns: Counter[str] = field(default_factory=Counter)
@@ -94,6 +107,7 @@ class PartitionReport:
             "records": self.records,
             "without_row": self.without_row,
             "rows": self.rows,
+            "dead_letters": self.dead_letters,
             **{name: getattr(self, name).as_dict() for name in (*DEFECTS, "unproven", "older")},
             "different_columns": dict(self.different_columns.most_common()),
         }

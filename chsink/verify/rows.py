@@ -12,7 +12,7 @@ from chsink.clickhouse.pieces import by_shard
 from chsink.clickhouse.shards import RoutedTable
 from chsink.decode import Column
 from chsink.kafka.records import record_batch
-from chsink.ports import Decoded, Decoder
+from chsink.ports import BadValue, Decoded, Decoder
 from chsink.verify.compare import I64
 
 _ROW = "row_of_chsink"
@@ -25,7 +25,7 @@ class Rows:
     batch: pa.RecordBatch
     offsets: I64
     shards: npt.NDArray[np.int32]
-    rejected: int
+    rejected: tuple[BadValue, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,4 +54,4 @@ class RowMaker:
         if len(prepared.pieces) > 1:
             batch, shard = batch.take(pa.array(order)), shard[order]
         offsets = records.column("offset").to_numpy()[batch.column(_ROW).to_numpy()]
-        return Rows(batch.drop_columns([_ROW]), offsets, shard, len(prepared.rejected))
+        return Rows(batch.drop_columns([_ROW]), offsets, shard, prepared.rejected)

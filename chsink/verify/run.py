@@ -16,6 +16,7 @@ from chsink.kafka.exact import ExactReader, open_exact_reader
 from chsink.statemachine.ranges import TopicPartition
 from chsink.statemachine.records import StateKey
 from chsink.verify.by_offset import OffsetCheck, Progress
+from chsink.verify.letters import letters_for
 from chsink.verify.report import PartitionReport, Report
 from chsink.verify.route import CheckedRoute, Recorded, Selection, examine
 from chsink.verify.rules import removals
@@ -51,8 +52,9 @@ class Audit:
         report = Report(self.services.config.sink.name)
         with closing(open_exact_reader(self.services.config, lambda tp: kafka.log_starts([tp])[tp])) as reader:
             for route, scopes in self.by_offset:
-                check = self._offset_check(route, reader, progress)
-                report.partitions += [check.check(tp, scope) for tp, scope in scopes.items()]
+                for tp, scope in scopes.items():
+                    check = self._offset_check(route, tp, reader, progress)
+                    report.partitions.append(check.check(tp, scope))
             for whole in self.wholes:
                 partitions, table = whole.check(self.services, reader, self.selection, progress)
                 report.partitions += partitions
@@ -61,7 +63,11 @@ class Audit:
         self._note(report)
         return report
 
-    def _offset_check(self, route: CheckedRoute, reader: ExactReader, progress: Progress) -> OffsetCheck:
+    def _offset_check(
+        self, route: CheckedRoute, tp: TopicPartition, reader: ExactReader, progress: Progress
+    ) -> OffsetCheck:
+        key = self._key(tp, route.table)
+        record = self.recorded.get(key)
         return OffsetCheck(
             route.places(self.services),
             route.maker,
@@ -72,7 +78,11 @@ class Audit:
             route.compacted,
             self.selection.any_shard,
             progress,
+            None if record is None else letters_for(self.services, key, record),
         )
+
+    def _key(self, tp: TopicPartition, table: str) -> StateKey:
+        return StateKey(self.services.config.sink.name, tp.topic, tp.partition, table)
 
     def _note(self, report: Report) -> None:
         for route in self._routes:
@@ -91,7 +101,7 @@ class Audit:
         withdrawn = set()
         for at, found in enumerate(report.partitions):
             tp = found.topic_partition
-            key = StateKey(self.services.config.sink.name, tp.topic, tp.partition, found.table)
+            key = self._key(tp, found.table)
             same_topic = ids[tp.topic] == topics[tp.topic]
             if same_topic and holds_still(self.recorded.get(key), now.get(key)):
                 continue

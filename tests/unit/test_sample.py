@@ -43,6 +43,7 @@ def records(*values: Any, partition: int = 0, start: int = 0) -> pa.RecordBatch:
             "partition": [partition] * size,
             "offset": range(start, start + size),
             "timestamp": [0] * size,
+            "timestampType": [0] * size,
             "headers": [None] * size,
         },
         schema=SCHEMA,

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from itertools import cycle, islice
 from threading import Event, Thread
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from confluent_kafka import TopicPartition
@@ -16,8 +17,10 @@ from typer.testing import CliRunner
 
 from chsink.cli.main import app
 from chsink.cli.verify import read_report
+from chsink.dlq.letters import create_table
 from chsink.embedded.stack import Stack
 from chsink.errors import UnavailableError
+from chsink.verify.report import DEFECTS
 from chsink.verify.route import Selection
 from tests.integration.job.conftest import MakeJob
 from tests.integration.job.faults import Failpoints
@@ -67,15 +70,18 @@ def run(job: Job, *options: str) -> tuple[int, dict[str, Any]]:
 def found(report: dict[str, Any], partition: int) -> dict[str, list[list[int]]]:
     """What was found of one partition: the ranges by category."""
     [one] = [p for p in report["partitions"] if p["partition"] == partition]
-    names = ("missing", "duplicated", "different", "wrong_shard", "unexpected", "unproven", "older")
+    names = (*DEFECTS, "unproven", "older")
     return {name: one[name]["ranges"] for name in names if one[name]["offsets"]}
 
 
 def test_every_type_agrees_and_each_planted_defect_is_found(
     make_job: MakeJob, spark: SparkSession, services: Stack
 ) -> None:
-    skips = {"errors.on_bad_value": "skip", "errors.on_tombstone": "skip", "clickhouse.chunk_offsets": 1000}
-    job = make_job(partitions=2, shards=2, shard_key=["id"], table=False, settings=skips)
+    dead = f"{DATABASE}.dead_{uuid4().hex}"
+    command(services.clickhouse[0].url, create_table(dead))
+    kept = {"errors.on_bad_value": "dead_letter", "errors.on_tombstone": "dead_letter", "dead_letters.table": dead}
+    settings = {**kept, "clickhouse.chunk_offsets": 1000}
+    job = make_job(partitions=2, shards=2, shard_key=["id"], table=False, settings=settings)
     table = f"{DATABASE}.wide_{job.name.replace('-', '_')}"
     job.tables[job.name] = table
     for url in job.shards:
@@ -100,12 +106,23 @@ def test_every_type_agrees_and_each_planted_defect_is_found(
     assert code == 0, report
     assert (report["records"], report["rows"]) == (113, 110)
     assert [found(report, n) for n in (0, 1)] == [{}, {}]
+    assert [p["dead_letters"] for p in report["partitions"]] == [3, 0]
     assert [p["judged"] for p in report["partitions"]] == [[[0, 80]], [[0, 40]]]
 
     plant(job, table)
+    command(job.shards[0], f"DELETE FROM {dead} WHERE _kafka_offset = 67")
+    command(
+        job.shards[0], f"ALTER TABLE {dead} UPDATE value = 'x' WHERE _kafka_offset = 68 SETTINGS mutations_sync = 2"
+    )
     code, report = run(job, *only)
     assert code == 1
-    assert found(report, 0) == {"missing": [[7, 10]], "duplicated": [[20, 21]], "unexpected": [[62, 63], [66, 67]]}
+    assert found(report, 0) == {
+        "missing": [[7, 10]],
+        "duplicated": [[20, 21]],
+        "unexpected": [[62, 63]],
+        "letter_missing": [[67, 68]],
+        "letter_different": [[68, 69]],
+    }, "a row beside a dead letter, at 66, is what somebody corrected"
     assert found(report, 1) == {"different": [[3, 4]], "wrong_shard": [[5, 6]]}
     assert report["partitions"][1]["different_columns"] == {"c0": 1}
     assert any("mutations" in note for note in report["notes"])

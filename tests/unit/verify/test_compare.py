@@ -11,7 +11,7 @@ import numpy.typing as npt
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chsink.verify.compare import Differences, Digests, Expected, Found, compare
+from chsink.verify.compare import Differences, Digests, Expected, Found, compare, excusing
 
 Row = tuple[int, int, bytes, bytes]
 """Offset, shard, and the digests of two groups of columns."""
@@ -108,3 +108,11 @@ def test_a_part_holds_the_rows_of_its_offsets() -> None:
     assert part.offsets.tolist() == [4, 6]
     assert part.digests[0].tolist() == [b"\4" * 16, b"\6" * 16]
     assert part.known[0] is None and part.known[1] is not None and part.known[1].tolist() == [False, True]
+
+
+def test_an_offset_that_is_excused_may_have_a_row_or_not() -> None:
+    rows = [(n, 0, b"\1" * 16, b"\1" * 16) for n in range(6)]
+    found = compare(expected_of(rows[:4], [True] * 4), found_of([rows[3], rows[3], *rows[4:]]))
+    assert as_lists(found) == {"missing": [0, 1, 2], "duplicated": [3], "unexpected": [4, 5]}
+    excused = excusing(found, np.array([1, 3, 5, 9], np.int64))
+    assert as_lists(excused) == {"missing": [0, 2], "duplicated": [3], "unexpected": [4]}

@@ -1,0 +1,85 @@
+"""Dead letters: a record that fits no row has one, whole, where the configuration says so.
+
+An offset with a dead letter may have a row or not: the record may fit since the table was changed, or somebody inserted
+what they corrected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from chsink.batch.model import Assignment
+from chsink.clickhouse.landing import fates_of
+from chsink.connect import Services
+from chsink.decode import Column
+from chsink.dlq.fates import Fates
+from chsink.dlq.letters import COLUMNS, letters_of
+from chsink.notation.sql import quote_identifier, quote_string
+from chsink.ports import BadValue
+from chsink.statemachine.ranges import OffsetRange
+from chsink.statemachine.records import StateKey, StateRecord
+from chsink.verify.compare import I64, Expected, Found, compare
+from chsink.verify.digests import Digester, Place
+from chsink.verify.report import PartitionReport
+
+COMPARED: Final = ("key", "value", "headers", "timestamp_ms", "timestamp_type")
+"""The record itself; why it has no row may be worded differently by another version."""
+
+
+@dataclass(frozen=True, slots=True)
+class Letters:
+    """The dead letters of one topic-partition and table.  ``place`` selects them.
+
+    ``complete``: nothing was ever skipped, so each bad record has a dead letter.
+    """
+
+    place: Place
+    digester: Digester
+    fates: Fates
+    assignment: Assignment
+    complete: bool
+
+    def expected(self, records: pa.RecordBatch, rejected: Sequence[BadValue]) -> Expected:
+        """What the records without a row become."""
+        dead = self.fates.sort(rejected).dead
+        offsets = records.column("offset").to_numpy()[[bad.row for bad in dead]].astype(np.int64)
+        digests = [np.empty(0, "V16")]
+        if dead:
+            batch = letters_of(records, dead, self.assignment)
+            digests = self.digester.of_rows(self.place.client, batch, [self.digester.all])
+        return Expected(offsets, np.zeros(len(offsets), np.int32), digests)
+
+    def check(self, report: PartitionReport, window: OffsetRange, expected: Expected, rows: I64, older_end: int) -> I64:
+        """Report what differs within a window, whose table holds rows of the offsets ``rows``.  The offsets that have a
+        dead letter.
+        """
+        tp = report.topic_partition
+        offsets, digests = self.digester.of_table(self.place, tp, window, [self.digester.all])
+        found = compare(expected, Found(offsets, np.zeros(len(offsets), np.int32), digests), older_end)
+        report.dead_letters += len(offsets)
+        if self.complete:
+            report.letter_missing.add(np.setdiff1d(found.missing, rows))
+        report.letter_duplicated.add(found.duplicated)
+        report.letter_different.add(found.different)
+        return np.unique(offsets)
+
+
+def letters_for(services: Services, key: StateKey, record: StateRecord) -> Letters | None:
+    """None where no record becomes a dead letter."""
+    config, table = services.config, services.clickhouse.letters
+    if table is None:
+        return None
+    which = f" AND sink = {quote_string(key.sink)} AND {quote_identifier('table')} = {quote_string(key.table)}"
+    columns = tuple(Column(name, COLUMNS[name]) for name in COMPARED)
+    return Letters(
+        Place(services.clickhouse.clients[0], table.table.canonical, which),
+        Digester(columns, services.clock, config.clickhouse.retry_for_s),
+        fates_of(config.errors),
+        Assignment(key, record, "", 0),
+        complete=not record.skipped and not record.incarnation,
+    )
