@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
@@ -111,6 +112,21 @@ class Child:
             self._popen.poll()
             time.sleep(POLL_S)
         self._popen.wait(10)
+        return killed
+
+    def workers(self) -> list[int]:
+        """The Python workers, without the daemon that forks them."""
+        pids = session_of(self.pid)
+        python = {pid for pid in pids if b"pyspark.daemon" in Path(f"/proc/{pid}/cmdline").read_bytes()}
+        return [pid for pid in python if parent_of(pid) in python]
+
+    def kill_workers(self) -> int:
+        """SIGKILL the Python workers alone; returns how many there were."""
+        killed = 0
+        with suppress(OSError):
+            for pid in self.workers():
+                os.kill(pid, signal.SIGKILL)
+                killed += 1
         return killed
 
     def __enter__(self) -> Self:
