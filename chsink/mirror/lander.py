@@ -10,6 +10,7 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 from time import sleep
 from typing import Protocol
 
@@ -27,6 +28,9 @@ from chsink.statemachine.ranges import TopicPartition
 SETTLE_S, POLL_S = 30.0, 0.5
 """How long a batch waits for the coordinator to settle a new topic-partition, and between two checks."""
 
+AT_ONCE = 16
+"""Ranges without records that the driver hands over at the same time: each mostly waits for Kafka."""
+
 
 class Beside(Protocol):
     """The coordinator that runs beside the lander."""
@@ -41,8 +45,8 @@ class Beside(Protocol):
 class MirrorLander:
     """:class:`chsink.batch.roles.Lander` of the mirror.  Start a coordinator before it: that settles the group.
 
-    ``landed`` receives what was handed over, once that is confirmed.  Without ``beside``, a topic-partition that the
-    group does not know is an error.
+    ``landed`` receives what was handed over, once that is confirmed.  ``pool`` hands over ranges without records.
+    Without ``beside``, a topic-partition that the group does not know is an error.
     """
 
     def __init__(
@@ -51,9 +55,11 @@ class MirrorLander:
         beside: Beside | None = None,
         *,
         landed: Callable[[Sequence[Ack]], None] = lambda _: None,
+        pool: Callable[[], Executor] = lambda: ThreadPoolExecutor(AT_ONCE),
     ) -> None:
         self.feeds, self._beside, self._landed = feeds, beside, landed
         self._group = feeds.names.offsets()
+        self._pool = pool
         self._reads: ExactReads[Share] | None = None
 
     def landing(self) -> Landing[Share]:
@@ -140,7 +146,10 @@ class MirrorLander:
         """Every share was handed over; the driver does so for those without a record."""
         raise_all(list(confirm(acks, shares).values()))
         seen = {ack.topic_partition for ack in acks}
-        for share in shares:
-            if share.topic_partition not in seen:
-                self.feeds.hand_over(share, ())
+        empty = [share for share in shares if share.topic_partition not in seen]
+        if empty:  # each with a producer of its own: one does not wait for the others
+            with self._pool() as pool:
+                handed_over = [pool.submit(self.feeds.hand_over, share, ()) for share in empty]
+            for each in handed_over:
+                each.result()
         self._landed(acks)

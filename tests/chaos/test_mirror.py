@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 CHANCE = random.Random(int(os.environ.get("SEED", "0")) or None)
 LIVING = {"trigger.mode": "processing_time", "trigger.interval": "200 milliseconds"}
 ENDED = (0, 5)
-WORKERS_DIE_S = 6
+WORKERS_DIE_S, OUTAGE_S = 6, 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,12 +163,15 @@ def workers_at_random(world: World, job: Job, _: Lake) -> None:
 
 
 def broker_in_a_transaction(world: World, job: Job, _: Lake) -> None:
-    """The broker is killed while workers hold open transactions, and comes back."""
+    """The broker is killed while workers hold open transactions, and comes back.  A job that waits long for it dies too."""
     with Child(job, traps="worker.in_transaction=sleep:3@1") as child:
         child.await_fired("worker.in_transaction")
         world.kafka.kill()
         world.kafka.start()
-        assert child.end() in ENDED, child.said[-3000:]
+        until = time.monotonic() + OUTAGE_S
+        while child.running and time.monotonic() < until:
+            time.sleep(0.1)
+        assert child.kill() if child.running else child.end() in ENDED, child.said[-3000:]
     world.tally.killed("mirror: broker in a transaction")
 
 

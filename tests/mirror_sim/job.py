@@ -22,6 +22,7 @@ from tests.mirror_sim.spark import Runner, SimColumns
 from tests.sim.checkpoint import Query, SparkDied
 from tests.sim.hub import Group, Hub
 from tests.sim.services import LOG, HubClock
+from tests.sim.spark import OneActor
 
 if TYPE_CHECKING:
     from tests.mirror_sim.world import World
@@ -108,7 +109,7 @@ def open_lander(world: World, beside: Coordination) -> MirrorLander:
     works = {name: _work(world, name) for name in world.catalog.tables}
     tables = {topic: tuple(works[name] for name in names) for topic, names in world.routes.items()}
     feeds = Feeds(names_of(world.broker), {t: i or "" for t, i in ids.items()}, tables, world.kafka)
-    return MirrorLander(feeds, beside)
+    return MirrorLander(feeds, beside, pool=lambda: OneActor(world.hub))
 
 
 def _work(world: World, name: str) -> TableWork:

@@ -187,6 +187,12 @@ MIRROR_DEFECTS = (
         seed=14,
     ),
     MirrorDefect(
+        "mirror: files that were deleted are committed",
+        (Patch(COORDINATOR, "            if reason := self._deleted(name, read, plan):\n                break\n", ""),),
+        "chain_is_content",
+        seed=1,
+    ),
+    MirrorDefect(
         "mirror: what a failed table has not taken yet is a hole",
         (Patch(PLAN, "if start >= link.until)])", "if start > link.until)])"),),
         "repair_justified",

@@ -57,7 +57,7 @@ class _Future(Future[Any]):
             self.hub.pause(NEVER)
 
 
-class _OneActor(Executor):
+class OneActor(Executor):
     """One more thread of the task's process for each chunk; the task hands over one at a time."""
 
     def __init__(self, hub: Hub) -> None:
@@ -136,7 +136,7 @@ class Runner:
                 plan = ReadPlan(planned, spans, max_chunk_bytes=10**9)
                 fates = Fates(Fate.HALT if self.world.halt_on_bad_value else Fate.SKIP)
                 land = PieceLander(assigned, self.world.prepare, self._writer, self.world.kafka, fates)
-                ack = run_task(task.number, self._read(task), plan, land, lambda: _OneActor(self.hub))
+                ack = run_task(task.number, self._read(task), plan, land, lambda: OneActor(self.hub))
             except SparkDied as error:
                 task.error = error
             else:

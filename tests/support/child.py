@@ -116,15 +116,19 @@ class Child:
 
     def workers(self) -> list[int]:
         """The Python workers, without the daemon that forks them."""
-        pids = session_of(self.pid)
-        python = {pid for pid in pids if b"pyspark.daemon" in Path(f"/proc/{pid}/cmdline").read_bytes()}
-        return [pid for pid in python if parent_of(pid) in python]
+        python = {pid for pid in session_of(self.pid) if _is_python_of_spark(pid)}
+        found = []
+        for pid in python:
+            with suppress(OSError):
+                if parent_of(pid) in python:
+                    found.append(pid)
+        return found
 
     def kill_workers(self) -> int:
         """SIGKILL the Python workers alone; returns how many there were."""
         killed = 0
-        with suppress(OSError):
-            for pid in self.workers():
+        for pid in self.workers():
+            with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
                 killed += 1
         return killed
@@ -134,6 +138,12 @@ class Child:
 
     def __exit__(self, *_: object) -> None:
         self.kill()
+
+
+def _is_python_of_spark(pid: int) -> bool:
+    with suppress(OSError):
+        return b"pyspark.daemon" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    return False
 
 
 def session_of(leader: int) -> list[int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import uuid
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -13,10 +14,14 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
 
+from chsink import failpoints
+from chsink.batch.model import Ack
 from chsink.mirror.control import Unanswered
 from chsink.mirror.coordinator import HANGS_AFTER_MS, Hanging
 from chsink.mirror.events import Event, StartCommit, encode
 from chsink.mirror.failures import as_error
+from chsink.mirror.lander import MirrorLander
+from chsink.mirror.task import Share
 from chsink.statemachine.ranges import OffsetRange
 from tests.integration.mirror.bench import Bench
 
@@ -73,3 +78,23 @@ def test_an_empty_range_moves_no_offset_while_the_broker_does_not_answer(make_be
         os.kill(bench.kafka.pid, signal.SIGCONT)
     assert worker.run(OffsetRange(start, end), lambda _: ()).decision.because == "NEXT"
     assert bench.group_at() == end
+
+
+def test_ranges_without_records_are_handed_over_together(
+    make_bench: MakeBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each waits for Kafka: one after the other, a job of many idle partitions would fall behind."""
+    bench = make_bench(partitions=3)
+    bench.coordinator()
+    together = threading.Barrier(3)
+
+    def reach(name: str) -> None:
+        if name == "worker.before_transaction":
+            together.wait(30)
+
+    monkeypatch.setattr(failpoints, "reach", reach)
+    lander = MirrorLander(bench.started)
+    shares = [Share(bench.tp(n), OffsetRange(0, 5)) for n in range(3)]
+    lander._confirmed(shares, [Ack(n, None, None) for n in range(3)])
+    lander.close()
+    assert [bench.group_at(n) for n in range(3)] == [5, 5, 5]
