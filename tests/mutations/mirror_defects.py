@@ -43,7 +43,7 @@ MIRROR_DEFECTS = (
             ),
         ),
         "group_follows",
-        seed=52,
+        seed=33,
     ),
     MirrorDefect(
         "mirror: events and offset in two transactions",
@@ -60,7 +60,13 @@ MIRROR_DEFECTS = (
     ),
     MirrorDefect(
         "mirror: records that Kafka deleted count as read",
-        (Patch(TASK, "        if start > piece.start:\n", "        if False:\n"),),
+        (
+            Patch(
+                TASK,
+                "        if start > max(piece.start, read_until) and read_until < piece.end:\n",
+                "        if False:\n",
+            ),
+        ),
         "chain_is_content",
         seed=1,
     ),
