@@ -53,7 +53,7 @@ class _Taken:
     def room(self) -> int:
         """How many messages more to ask for at once, so that large ones do not pile up."""
         if not self.messages:
-            return 50
+            return min(50, PART_RECORDS)
         by_size = (PART_BYTES - self.size) // max(1, self.size // len(self.messages))
         return max(1, min(MOST_AT_ONCE, PART_RECORDS - len(self.messages), by_size))
 

@@ -25,7 +25,7 @@ from chsink.statemachine.ranges import TopicPartition
 from chsink.verify.by_offset import LAG_S, PAUSE_S, Progress
 from chsink.verify.compare import I64, Digests
 from chsink.verify.content import I32, Placed, Sums, bucket_of, compare_content
-from chsink.verify.digests import Digester, Place
+from chsink.verify.digests import Digester, Place, takes_defaults
 from chsink.verify.report import PartitionReport, TableReport
 from chsink.verify.rows import RowMaker
 from chsink.verify.scope import Scope
@@ -122,7 +122,7 @@ def sums_of(places: Sequence[Place], digester: Digester) -> Sums:
 
 def comparable(columns: Sequence[Column]) -> tuple[list[Column], list[str]]:
     """The columns to compare; and the names of those of which the server chooses the values that records lack."""
-    chosen = [c for c in columns if c.has_default and not c.default_is_empty and not c.type.startswith("Nullable(")]
+    chosen = [c for c in columns if takes_defaults(c)]
     return [c for c in columns if c not in chosen], [c.name for c in chosen]
 
 

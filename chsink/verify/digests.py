@@ -171,11 +171,16 @@ def groups_of(columns: Sequence[Column], batch: pa.RecordBatch) -> tuple[list[Gr
 
 def own_cells(column: Column, array: pa.Array) -> Mask:
     """Where the value is the record's own; elsewhere it is null, and the server evaluates the column's DEFAULT."""
-    holds_null = column.type.startswith(("Nullable(", "LowCardinality(Nullable("))
-    if not column.has_default or holds_null or not array.null_count:
+    if not takes_defaults(column) or not array.null_count:
         return np.ones(len(array), np.bool_)
     own: Mask = array.is_valid().to_numpy(zero_copy_only=False)
     return own
+
+
+def takes_defaults(column: Column) -> bool:
+    """Whether a null that is inserted becomes the column's DEFAULT; an empty one is written by the decoder itself."""
+    holds_null = column.type.startswith(("Nullable(", "LowCardinality(Nullable("))
+    return column.has_default and not column.default_is_empty and not holds_null
 
 
 def _read(answer: bytes, groups: int) -> tuple[I64, list[Digests]]:

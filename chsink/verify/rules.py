@@ -11,10 +11,12 @@ from chsink.clickhouse.shards import RoutedTable, ShardTable
 from chsink.clickhouse.table import THE_TABLE
 from chsink.errors import preflight
 from chsink.notation.metadata_columns import PROBE_COLUMNS
+from chsink.notation.sql import IN_BACKTICKS, IN_QUOTES
 
 KEEPS_ROWS = "MergeTree"
 KEEPS_NEWEST = "ReplacingMergeTree"
 _TTL = re.compile(r"\bTTL\b")
+_QUOTED = re.compile(f"{IN_QUOTES}|{IN_BACKTICKS}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +40,14 @@ def rules_of(target: RoutedTable) -> Rules:
         raise preflight.VERIFY_ENGINE(table=target.name, engine=other[0])
     with asking_target():
         definitions = [_definition(shard) for shard in target.shards]
-    columns = [_TTL.search(ddl.removesuffix(engine)) is not None for ddl, engine in definitions]
+    columns = [_TTL.search(ddl.replace(engine, "")) is not None for ddl, engine in definitions]
     groups = [_TTL.search(engine) is not None and "GROUP BY" in engine for _, engine in definitions]
     expires = any(_TTL.search(engine) for _, engine in definitions)
     replaces = KEEPS_NEWEST in engines
     return Rules(
         rows_stay=not (replaces or expires),
         cells_stay=not (any(columns) or any(groups)),
-        by_offset=all({c.name for c in s.table.columns}.issuperset(PROBE_COLUMNS) for s in target.shards),
+        by_offset=all({c.name for c in s.table.insertable}.issuperset(PROBE_COLUMNS) for s in target.shards),
         replicated=any(shard.table.replicated for shard in target.shards),
         notes=tuple(_notes(target.name, replaces=replaces, expires=expires, columns=any(columns) or any(groups))),
     )
@@ -64,10 +66,10 @@ def removals(target: RoutedTable) -> int:
 
 
 def _definition(shard: ShardTable) -> tuple[str, str]:
-    """The statement that made the table, and its end from the engine on, without settings."""
+    """The statement that made the table, and its part from the engine on; both without names and texts in quotes."""
     sql = f"SELECT create_table_query, engine_full {THE_TABLE}"
     [(ddl, engine)] = shard.client.query(sql, {"database": shard.table.database, "name": shard.table.name})
-    return str(ddl), str(engine)
+    return _QUOTED.sub("", str(ddl)), _QUOTED.sub("", str(engine))
 
 
 def _notes(table: str, *, replaces: bool, expires: bool, columns: bool) -> Iterator[str]:
