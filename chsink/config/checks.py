@@ -17,6 +17,7 @@ from chsink.config.problems import Problem, problem
 from chsink.config.sections import ClickHouse, DeadLetters, Errors, Kafka, Route, SinkSection, Trigger
 from chsink.errors import job_file
 from chsink.fields import has_login, is_credential, reveal
+from chsink.formats.settings import Protobuf
 from chsink.notation.hash_functions import hash_function
 from chsink.notation.sql import parse_table
 from chsink.registry.settings import SchemaRegistry
@@ -158,6 +159,16 @@ def registry_is_whole(schema_registry: SchemaRegistry, routes: tuple[Route, ...]
         yield problem("schema_registry.key_file", job_file.REGISTRY_KEY_ALONE())
 
 
+def protobuf_is_named(routes: tuple[Route, ...], mirror: Mirror) -> Problems:
+    """A descriptor set holds many messages."""
+    places: list[tuple[str, Any]] = [(f"route[{at}]", route) for at, route in enumerate(routes)]
+    places += [(f"mirror.route[{at}]", route) for at, route in enumerate(mirror.routes)]
+    for place, route in places:
+        for key, each in (("format", route.format), ("key_format", route.key_format)):
+            if isinstance(each, Protobuf) and (each.schema_file is None) != (each.message is None):
+                yield problem(f"{place}.{key}", job_file.PROTOBUF_FILE_AND_MESSAGE())
+
+
 def interval_is_used(trigger: Trigger) -> Problems:
     """Only a running job has an interval."""
     if trigger.mode == "available_now" and "interval" in trigger.model_fields_set:
@@ -238,4 +249,5 @@ CHECKS: tuple[Callable[..., Problems], ...] = (
     dead_letters_have_a_place,
     dead_letters_of_the_mirror,
     registry_is_whole,
+    protobuf_is_named,
 )

@@ -25,7 +25,7 @@ Positions = npt.NDArray[np.int64]
 Words = npt.NDArray[np.uint64]
 
 MAX_DEPTH: Final = 100
-_PAD: Final = bytes(16)
+_PAD: Final = np.zeros(16, np.uint8)
 _STOPS: Final = np.uint64(0x8080808080808080)
 _BITS: Final = np.uint64(0x7F7F7F7F7F7F7F7F)
 _ONE: Final = np.uint64(1)
@@ -62,9 +62,19 @@ class Faults:
         """Whether one of them is wrong."""
         return len(self._reasons) > 1
 
+    def wrong(self, rows: Positions) -> Mask:
+        """Which of these messages are wrong."""
+        mask: Mask = self._codes[rows] != 0
+        return mask
+
     def good(self) -> Positions:
         """The messages nothing is wrong with."""
         return np.flatnonzero(self._codes == 0)
+
+    def of(self, reason: str) -> Positions:
+        """The messages that are wrong for this reason."""
+        code = self._reasons.index(reason) if reason in self._reasons else -1
+        return np.flatnonzero(self._codes == code)
 
     def reasons(self) -> dict[int, str]:
         """Why, by message."""
@@ -78,32 +88,47 @@ class Cursors:
 
     def __init__(self, records: Any, skip: int | Positions = 0) -> None:
         """At the beginning of each value of ``records``, a binary array without nulls, ``skip`` bytes into it."""
+        self.restart(records, skip)
+
+    def restart(self, records: Any, skip: int | Positions = 0) -> None:
+        """As new, over other records."""
         _, offsets, data = records.buffers()
-        bounds = np.frombuffer(offsets, np.int32)[records.offset : records.offset + len(records) + 1].astype(np.int64)
+        bounds = np.frombuffer(offsets or bytes(4), np.int32)[
+            records.offset : records.offset + len(records) + 1
+        ].astype(np.int64)
         start, end = int(bounds[0]), int(bounds[-1])
-        self.data = np.frombuffer((b"" if data is None else memoryview(data)[start:end].tobytes()) + _PAD, np.uint8)
-        self._words: Words = np.ndarray((len(self.data) - 7,), "<u8", self.data.data, 0, (1,))
+        self._over(np.frombuffer(data or b"", np.uint8)[start:end])
         self.pos: Positions = bounds[:-1] - start + skip
         self.end: Positions = bounds[1:] - start
         self.rows: Positions = np.arange(len(records))
         self.faults = Faults(len(records))
         self.depth = 0
 
+    def _over(self, data: npt.NDArray[np.uint8]) -> None:
+        self.data = np.concatenate((data, _PAD))
+        self._words: Words = np.ndarray((len(self.data) - 7,), "<u8", self.data.data, 0, (1,))
+
     def __len__(self) -> int:
         return len(self.pos)
 
-    def some(self, at: Positions) -> Self:
+    def some(self, at: Positions | slice) -> Self:
         """Cursors of their own at the positions of these."""
         part = object.__new__(type(self))
         part.data, part._words, part.faults, part.depth = self.data, self._words, self.faults, self.depth
-        part.pos, part.end, part.rows = self.pos[at], self.end[at], self.rows[at]
+        part.pos, part.end, part.rows = self.pos[at].copy(), self.end[at], self.rows[at]
         return part
 
-    def inside(self, at: Positions, lengths: Positions) -> Self:
-        """Cursors over the next ``lengths`` bytes of these; they end there, and the others go behind them."""
-        part = self.some(at)
-        part.end = part.pos + lengths
-        self.pos[at] = part.end
+    def inside(self, start: Positions, end: Positions) -> Self:
+        """Cursors of their own over ``data[start:end]`` of each of these."""
+        part = self.some(slice(None))
+        part.pos, part.end = start.copy(), end
+        return part
+
+    def within(self, owners: Positions, data: npt.NDArray[np.uint8], start: Positions, end: Positions) -> Self:
+        """Cursors over ``data[start:end]``, bytes of these messages; several may be of one: their ``owners``."""
+        part = self.some(owners)
+        part._over(data)
+        part.pos, part.end = start, end
         return part
 
     def fault(self, wrong: Mask, reason: str) -> None:

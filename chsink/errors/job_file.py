@@ -319,6 +319,13 @@ NO_REGISTRY = Entry(
     "it is missing, and a route with format {format} needs it",
     "set it to the registry's URL; or set the route's format.schema_file, if the records carry no schema id",
 )
+PROTOBUF_FILE_AND_MESSAGE = Entry(
+    "PROTOBUF_FILE_AND_MESSAGE",
+    "CHS-106",
+    ConfigError,
+    "schema_file and message go together",
+    "set both for records without a schema id, or neither for those of a Schema Registry",
+)
 TWO_REGISTRY_LOGINS = Entry(
     "TWO_REGISTRY_LOGINS",
     "CHS-106",

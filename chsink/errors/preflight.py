@@ -784,8 +784,9 @@ NO_REGISTRY_PACKAGES = Entry(
     "NO_REGISTRY_PACKAGES",
     "CHS-236",
     PreflightError,
-    "a format that uses a Schema Registry needs packages that are not installed for {python}: {missing}",
-    "run {python} -m pip install 'chsink[avro]' (or 'chsink[protobuf]'), also for the executors' Python",
+    "a format with schemas needs packages that are not installed for {python}: {missing}",
+    "install 'chsink[avro]', 'chsink[protobuf]' or 'chsink[json-schema]' with {python} -m pip, also for the executors' "
+    "Python",
 )
 SUBJECT_MISSING = Entry(
     "SUBJECT_MISSING",

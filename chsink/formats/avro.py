@@ -13,7 +13,8 @@ from chsink.decode.fields import Field
 from chsink.decode.messages import MessageDecoder
 from chsink.errors import preflight
 from chsink.formats.settings import Avro
-from chsink.formats.with_schema import HEADER, Schemas, values_of
+from chsink.formats.whole import as_binary
+from chsink.formats.with_schema import HEADER, Schemas, live_rows
 from chsink.ports import Decoded
 from chsink.registry.client import Registered
 
@@ -36,11 +37,11 @@ class AvroReader:
     def decode(self, records: pa.RecordBatch) -> Decoded:
         """See :class:`chsink.formats.readers.FormatReader`."""
         run = Collected(records.num_rows)
-        values, rows = values_of(records, run)
+        values, rows = live_rows(as_binary(records.column("value")), run.bad)
         if self._only is not None:
             self._decoder.decode(run, self._only, values, rows)
         else:
-            for message, some, theirs in self._schemas.split(values, rows, run):
+            for message, some, theirs in self._schemas.split(values, rows, run.bad):
                 self._decoder.decode(run, message, some, theirs, HEADER)
         return self._decoder.finish(run)
 

@@ -16,7 +16,7 @@ from chsink.decode.json_decoder import FieldDecoder
 from chsink.decode.places import Places
 from chsink.decode.values import MisfitError
 from chsink.errors import preflight
-from chsink.formats.settings import Constant, Json, JsonFields, names_of
+from chsink.formats.settings import Constant, JsonFields, JsonObjects, names_of
 from chsink.formats.whole import as_binary
 from chsink.ports import Decoded
 
@@ -26,7 +26,7 @@ class JsonReader:
 
     record_fields = ("value",)
 
-    def __init__(self, settings: Json, fields: Sequence[Field]) -> None:
+    def __init__(self, settings: JsonObjects, fields: Sequence[Field]) -> None:
         self._fields = ShapedFields(settings, fields)
         self._decoder = FieldDecoder(self._fields.read, Places(names_of(settings.envelope), settings.paths))
 

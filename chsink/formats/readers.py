@@ -15,8 +15,10 @@ from chsink.formats.avro import AvroReader
 from chsink.formats.delimited import DelimitedReader
 from chsink.formats.format_reader import FormatReader
 from chsink.formats.json import JsonReader
+from chsink.formats.json_schema import JsonSchemaReader
 from chsink.formats.keyed import KeyedReader
-from chsink.formats.settings import Avro, Csv, FormatSettings, Json, Keys, Raw, String, Tsv
+from chsink.formats.protobuf import ProtobufReader
+from chsink.formats.settings import Avro, Csv, FormatSettings, Json, JsonSchema, Keys, Protobuf, Raw, String, Tsv
 from chsink.formats.whole import WholeReader
 
 READERS: Mapping[type[FormatSettings], Callable[[Any, Sequence[Field]], FormatReader]] = MappingProxyType(
@@ -27,6 +29,8 @@ READERS: Mapping[type[FormatSettings], Callable[[Any, Sequence[Field]], FormatRe
         Csv: DelimitedReader,
         Tsv: DelimitedReader,
         Avro: AvroReader,
+        Protobuf: ProtobufReader,
+        JsonSchema: JsonSchemaReader,
     }
 )
 """By the class of the settings: the reader, made of the settings and the fields to fill."""

@@ -96,13 +96,18 @@ class JsonFields(FormatSettings):
         return {column: names_of(path) for column, path in self.fields.items()}
 
 
-class Json(JsonFields):
+class JsonObjects(JsonFields):
+    """Base of the formats whose values are one JSON object each, with any names."""
+
+    envelope: JsonPath = "$"
+    """Path of the object that has the fields: `"$.payload"`."""
+
+
+class Json(JsonObjects):
     """Each value is one JSON object. Its fields go to the columns of the same names."""
 
     type: Literal["json"]
     """Which format."""
-    envelope: JsonPath = "$"
-    """Path of the object that has the fields: `"$.payload"`."""
 
 
 class _Whole(FormatSettings):
@@ -242,11 +247,38 @@ class Avro(_WithFile):
     Default: the Schema Registry."""
 
 
+class Protobuf(_WithFile):
+    """Each value is a Protobuf message in Confluent's wire format: a zero byte, the schema's id in the Schema Registry,
+    which message of the schema it is, the message. Its fields go to the columns of the same names.
+    """
+
+    type: Literal["protobuf"]
+    """Which format."""
+    schema_file: NamedFile | None = None
+    """File with the schema of all records, which then consist of the message alone: a descriptor set that `protoc
+    --include_imports --descriptor_set_out` writes. Default: the Schema Registry."""
+    message: Text | None = None
+    """Full name of the message in `schema_file`: `"shop.Order"`."""
+
+
+class JsonSchema(WithSchema, JsonObjects):
+    """Each value is one JSON object in Confluent's wire format: a zero byte, the id of its JSON Schema in the Schema
+    Registry, the text. The columns decide what fits, not the schema.
+    """
+
+    type: Literal["json_schema"]
+    """Which format."""
+
+
 def _from_text(value: Any) -> Any:
     return {"type": value} if isinstance(value, str) else value
 
 
-AnyFormat = Annotated[Json | Raw | String | Csv | Tsv | Avro, Field(discriminator="type"), BeforeValidator(_from_text)]
+AnyFormat = Annotated[
+    Json | Raw | String | Csv | Tsv | Avro | Protobuf | JsonSchema,
+    Field(discriminator="type"),
+    BeforeValidator(_from_text),
+]
 """The settings of any format: what ``[[route]] format`` holds."""
 
 JSON = Json(type="json")

@@ -21,7 +21,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from chsink.decode.collected import Collected, Rows
+from chsink.decode.collected import Rows
 from chsink.decode.json_decoder import tombstone
 from chsink.ports import BadValue
 from chsink.registry.client import Registered, registry_of
@@ -34,14 +34,11 @@ OTHER_KIND: Final = "its schema id {} is of a schema of the kind {}"
 UNUSABLE: Final = "the schema of its id {} cannot be used: {}"
 
 
-def values_of(records: pa.RecordBatch, run: Collected) -> tuple[Any, Rows]:
-    """The records' values as binary, without null and empty ones, which are bad; and their rows."""
-    values = records.column("value")
-    if not pa.types.is_binary(values.type):
-        values = pc.cast(values, pa.binary())
+def live_rows(values: Any, bad: list[BadValue]) -> tuple[Any, Rows]:
+    """The binary ``values`` that are not null or empty, which are ``bad``; and their rows."""
     lengths = pc.binary_length(values).fill_null(0).to_numpy(zero_copy_only=False)
-    for row in np.flatnonzero(lengths == 0).tolist():
-        run.bad.append(BadValue(row, None, "the value is empty") if values[row].is_valid else tombstone(row))
+    empty = np.flatnonzero(lengths == 0).tolist()
+    bad.extend(BadValue(at, None, "the value is empty") if values[at].is_valid else tombstone(at) for at in empty)
     live = np.flatnonzero(lengths)
     return values if len(live) == len(values) else values.take(pa.array(live)), live
 
@@ -74,15 +71,15 @@ class Schemas:
         self._parsed[schema_id] = made
         return made
 
-    def split(self, values: Any, rows: Rows, run: Collected) -> Iterator[tuple[Any, Any, Rows]]:
+    def split(self, values: Any, rows: Rows, bad: list[BadValue]) -> Iterator[tuple[Any, Any, Rows]]:
         """What was parsed of each schema, with its values (header and all) and their rows.  The others are bad."""
         ids = _ids(values)
-        run.bad.extend(BadValue(int(row), None, NO_HEADER) for row in rows[ids < 0])
+        bad.extend(BadValue(int(row), None, NO_HEADER) for row in rows[ids < 0])
         for schema_id in np.unique(ids[ids >= 0]).tolist():
             parsed = self.of(schema_id)
             mine = np.flatnonzero(ids == schema_id)
             if isinstance(parsed, str):
-                run.bad.extend(BadValue(int(row), None, parsed) for row in rows[mine])
+                bad.extend(BadValue(int(row), None, parsed) for row in rows[mine])
             else:
                 yield parsed, values if len(mine) == len(values) else values.take(pa.array(mine)), rows[mine]
 

@@ -37,7 +37,7 @@ _REFUSED: Final = frozenset({401, 403})
 
 @dataclass(frozen=True, slots=True)
 class Registered:
-    """A schema: ``kind`` is ``AVRO``, ``PROTOBUF`` or ``JSON``.
+    """A schema: ``kind`` is ``AVRO``, ``PROTOBUF`` (as a descriptor in base64) or ``JSON``.
 
     ``references`` are the schemas it uses, by the names it uses them by, each behind those that it uses itself.
     """
@@ -90,22 +90,25 @@ class Registry:
         if found is None:
             self._unknown[schema_id] = time.monotonic() + UNKNOWN_S
             return None
+        kind, fmt = found.schema_type or "AVRO", None
+        if kind == "PROTOBUF":
+            fmt = "serialized"
+            found = self._asked(lambda client: _reread(client, schema_id)) or found
         references: dict[tuple[str, int], tuple[str, str]] = {}
-        self._collect(found, references)
-        kind = found.schema_type or "AVRO"
+        self._collect(found, references, fmt)
         self._known[schema_id] = Registered(kind, found.schema_str or "", tuple(references.values()))
         return self._known[schema_id]
 
-    def _collect(self, schema: Any, into: dict[tuple[str, int], tuple[str, str]]) -> None:
+    def _collect(self, schema: Any, into: dict[tuple[str, int], tuple[str, str]], fmt: str | None) -> None:
         for reference in schema.references or ():
             place = (reference.subject, reference.version)
             if place in into:
                 continue
-            used = self._asked(lambda client, at=place: client.get_version(*at))  # type: ignore[misc]
+            used = self._asked(lambda client, at=place: client.get_version(*at, fmt=fmt))  # type: ignore[misc]
             if used is None:
                 reason = f"it does not know version {reference.version} of the subject {reference.subject}"
                 raise services.REGISTRY_UNAVAILABLE(urls=self.urls, reason=reason)
-            self._collect(used.schema, into)
+            self._collect(used.schema, into, fmt)
             into[place] = (reference.name, used.schema.schema_str)
 
     def versions(self, subject: str) -> int | None:
@@ -159,6 +162,12 @@ class Registry:
                 reason = without_values(str(error))
                 raise services.REGISTRY_UNAVAILABLE(urls=self.urls, reason=reason) from None
         return self._opened
+
+
+def _reread(client: SchemaRegistryClient, schema_id: int) -> Any:
+    """A Protobuf schema as a descriptor: the registry gives it as text otherwise."""
+    client.clear_caches()  # type: ignore[no-untyped-call]  # the client remembers a schema by its id alone
+    return client.get_schema(schema_id, fmt="serialized")
 
 
 class _NotThere(Exception):

@@ -125,8 +125,6 @@ class RegistryService:
         schema = self.schemas.get(int(request.match_info["id"]))
         if schema is None:
             return _answer({"error_code": NO_SCHEMA, "message": "Schema not found"}, 404)
-        if request.query.get("format") == "serialized" and schema.get("schemaType") == "PROTOBUF":
-            return _answer({"error_code": 42201, "message": "not supported here"}, 422)
         return _answer(schema)
 
 

@@ -19,7 +19,8 @@ PROJECT = tomllib.loads((CHECKOUT / "pyproject.toml").read_text(encoding="utf-8"
 REQUIRED = {canonicalize_name(r.name): r for r in map(Requirement, PROJECT["dependencies"])}
 DEV = {canonicalize_name(r.name): r for r in map(Requirement, PROJECT["optional-dependencies"]["dev"])}
 MIRROR = {canonicalize_name(r.name): r for r in map(Requirement, PROJECT["optional-dependencies"]["mirror"])}
-DECLARED = REQUIRED | DEV | MIRROR
+PROTOBUF = {canonicalize_name(r.name): r for r in map(Requirement, PROJECT["optional-dependencies"]["protobuf"])}
+DECLARED = PROTOBUF | REQUIRED | DEV | MIRROR
 LOCK = {
     canonicalize_name(line.split("==")[0]): line.split("==")[1]
     for line in (CHECKOUT / "requirements.lock").read_text(encoding="utf-8").splitlines()
@@ -35,7 +36,7 @@ COMES_WITH = {
 }
 """Modules of distributions that the named one requires: its own version decides theirs."""
 NOT_IMPORTED_BY_US = {"pandas": "pyspark's mapInArrow imports it"}
-EXTRAS = {"chsink/embedded/clickhouse/": DEV, "chsink/mirror/": MIRROR}
+EXTRAS = {"chsink/embedded/clickhouse/": DEV, "chsink/mirror/": MIRROR, "chsink/decode/protobuf/": PROTOBUF}
 """What the files of a folder may use besides the required ones."""
 
 

@@ -150,6 +150,13 @@ CASES = {
         ),
         ('[schema_registry]\nkey_file = "/k.pem"', "schema_registry.key_file", "schema_registry.cert_file"),
     ],
+    "protobuf_is_named": [
+        (
+            '[[route]]\ntopic = "a"\ntable = "t"\nformat = { type = "protobuf", message = "a.B" }',
+            "route[0].format",
+            "set both",
+        ),
+    ],
     "mirror_is_apart": [
         ('[sink]\ncheckpoint = "/c/"\n[mirror]\ncheckpoint = "/c"', "mirror.checkpoint", "only the mirror"),
         ('[mirror]\ncontrol_topic = "flights"', "mirror.control_topic", "no route reads"),

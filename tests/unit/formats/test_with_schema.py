@@ -11,7 +11,10 @@ import pyarrow as pa
 import pytest
 from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroSerializer
+from confluent_kafka.schema_registry.json_schema import JSONSerializer
+from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format
 
 from chsink.decode.columns import Column
 from chsink.errors import PreflightError, UnavailableError
@@ -19,7 +22,7 @@ from chsink.fields import TextFile
 from chsink.formats.metadata import Columns
 from chsink.formats.pipeline import Untouched, fingerprint
 from chsink.formats.records import Records
-from chsink.formats.settings import Avro
+from chsink.formats.settings import Avro, JsonSchema, Protobuf
 from chsink.ports import Decoded
 from chsink.registry.client import registry_of
 from chsink.registry.settings import SchemaRegistry
@@ -134,6 +137,93 @@ def test_the_same_bytes_are_the_same_row_in_every_process(service: RegistryServi
     forget(service)
     assert later.parts() == first.parts()
     assert decode(later, values).batch.slice(0, 1).equals(row)
+
+
+def test_json_with_a_schema_is_the_json_behind_its_header(service: RegistryService) -> None:
+    schema = '{"title":"Order","type":"object","properties":{"id":{"type":"integer"},"to":{"type":"string"}}}'
+    with SchemaRegistryClient({"url": service.url}) as client:
+        serializer = JSONSerializer(schema, client)
+        values = [
+            serializer({"id": at, "to": f"t{at}"}, SerializationContext("json", MessageField.VALUE)) for at in range(5)
+        ]
+    [avro] = written(service, V1, {"id": 7, "to": "x"})
+    values = [values[0], None, avro, *values[1:], values[0][:-1], values[0][5:]]
+    form = JsonSchema(type="json_schema", fields={"price": "$.cost"})
+    form.use(settings(service))
+    for some in (values, values[:1]):
+        decoded = decode(Records(form, Columns(TABLE, (), "UTC")), some)
+        assert decoded.batch.column("id").to_pylist() == list(range(5))[: len(some)]
+    decoded = decode(Records(form, Columns(TABLE, (), "UTC")), values)
+    assert decoded.rows.to_pylist() == [0, 3, 4, 5, 6]
+    assert [one.row for one in decoded.bad] == [1, 2, 7, 8]
+    assert decoded.bad[1].reason.endswith("is of a schema of the kind AVRO")
+    assert decoded.bad[2].reason.startswith("not valid JSON at byte")
+    assert decode(Records(form, Columns(TABLE, (), "UTC")), []).batch.num_rows == 0
+
+
+def test_protobuf_messages_say_which_of_their_file_they_are(service: RegistryService) -> None:
+    """Confluent's serializer writes the indexes of the message; files may import others."""
+    files = {
+        "common.proto": 'package: "shop" message_type { name: "Address" field { name: "city" number: 1 type: TYPE_STRING label: LABEL_OPTIONAL } }',
+        "order.proto": """package: "shop" dependency: "common.proto"
+            message_type { name: "Other" field { name: "id" number: 1 type: TYPE_INT64 label: LABEL_OPTIONAL } }
+            message_type { name: "Order"
+              field { name: "id" number: 1 type: TYPE_INT64 label: LABEL_OPTIONAL }
+              field { name: "at" number: 2 type: TYPE_MESSAGE type_name: ".shop.Address" label: LABEL_OPTIONAL }
+              nested_type { name: "Inner" field { name: "id" number: 3 type: TYPE_INT64 label: LABEL_OPTIONAL } } }""",
+    }
+    pool = descriptor_pool.DescriptorPool()
+    for name, text in files.items():
+        pool.Add(text_format.Parse(f'name: "{name}" syntax: "proto3" {text}', descriptor_pb2.FileDescriptorProto()))
+    made = {
+        name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"shop.{name}"))
+        for name in ("Other", "Order", "Order.Inner", "Address")
+    }
+    sent: dict[str, bytes] = {}
+    with SchemaRegistryClient({"url": service.url}) as client:
+        for name, kind in made.items():
+            serializer = ProtobufSerializer(kind, client)
+            fields = {"city": "x"} if name == "Address" else {"id": len(sent) + 1}
+            sent[name] = serializer(kind(**fields), SerializationContext(name, MessageField.VALUE))
+        order = ProtobufSerializer(made["Order"], client)(
+            made["Order"](id=9, at=made["Address"](city="Köln")), SerializationContext("Order", MessageField.VALUE)
+        )
+    [avro] = _avro(service)
+    values = [
+        *sent.values(),
+        order,
+        None,
+        avro,
+        order[:5] + b"\x02\x12" + order[7:],
+        order[:5] + b"\x01" + order[7:],
+        order[:-1],
+    ]
+    form = Protobuf(type="protobuf")
+    form.use(settings(service))
+    decoder = Records(
+        form, Columns((Column("id", "Int64", "DEFAULT"), Column("at", "Tuple(city String)", "DEFAULT")), (), "UTC")
+    )
+    for times in (1, 20):
+        decoded = decode(decoder, values * times)
+        assert decoded.batch.column("id").to_pylist() == [1, 2, 3, None, 9] * times
+        assert decoded.batch.column("at").to_pylist()[:5] == [None, None, None, None, {"city": "Köln".encode()}]
+        assert [(one.row, one.reason) for one in decoded.bad if one.row < len(values)] == [
+            (5, "value is null (a tombstone)"),
+            (6, f"its schema id {int.from_bytes(avro[1:5], 'big')} is of a schema of the kind AVRO"),
+            (7, "its schema cannot be used: it has no message at [9]"),
+            (8, "it does not say which message of its schema it is"),
+            (9, "the record ends inside a value"),
+        ]
+    plain = descriptor_pb2.FileDescriptorSet()
+    for name in files:
+        pool.FindFileByName(name).CopyToProto(plain.file.add())
+    named = Protobuf(type="protobuf", schema_file=TextFile("o.desc", plain.SerializeToString()), message="shop.Order")
+    table = Columns((Column("id", "Int64"), Column("at", "Tuple(city String)")), (), "UTC")
+    assert decode(Records(named, table), [order[7:]]).batch.to_pylist() == [{"id": 9, "at": {"city": "Köln".encode()}}]
+
+
+def _avro(service: RegistryService) -> list[bytes]:
+    return written(service, V1, {"id": 7, "to": "x"})
 
 
 def test_a_registry_that_is_away_says_nothing_about_a_record(service: RegistryService) -> None:
