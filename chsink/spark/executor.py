@@ -1,11 +1,14 @@
 """What runs in Spark's Python worker: one call per task, Arrow batches in, acknowledgements out.
 
 Workers import it by name, so clients and decoders are cached per worker process, not per task.
+
+In a micro-batch, topic and partition of a record come as one number: the same text in every row costs the JVM more than
+all other fields of Kafka.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 from operator import itemgetter
@@ -13,6 +16,7 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark import TaskContext
 
 from chsink.batch.model import Ack
@@ -24,15 +28,25 @@ PART: Final = "_chsink_part"
 """The column with the number of the source's partition that a row of an exact read comes from."""
 
 
+PLACE: Final = "_chsink_place"
+"""The column with topic and partition: the number of the topic, then the partition in ``PLACE_BITS`` bits."""
+PLACE_BITS: Final = 32
+
+
 @dataclass(frozen=True, slots=True)
 class ExecutorTask:
-    """The function of ``mapInArrow``: the lander's ``body`` over the task's input, pickled once per task."""
+    """The function of ``mapInArrow``: the lander's ``body`` over the task's input, pickled once per task.
+
+    ``topics`` are those that ``PLACE`` numbers; none, if the input has topics and partitions as columns.
+    """
 
     body: TaskBody
+    topics: tuple[str, ...] = ()
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Land what the task holds; yield one row with the acknowledgement."""
-        yield _rows([self.body(_number(), to_the_end(batches, worker_input()))])
+        whole = to_the_end(batches, worker_input())
+        yield _rows([self.body(_number(), placed(whole, self.topics) if self.topics else whole)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +62,16 @@ class ExactTask:
         """Land what the task holds; yield one acknowledgement for each range that has a record, at least one."""
         number, whole = _number(), to_the_end(batches, worker_input())
         yield _rows([self.body(number, part) for part in by_part(whole)] or [self.body(number, iter(()))])
+
+
+def placed(batches: Iterable[pa.RecordBatch], topics: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """The batches with the columns topic and partition in place of ``PLACE``.  Both are null where that is null."""
+    names = pa.array(topics, pa.string())
+    for batch in batches:
+        place, rest = batch.column(PLACE), batch.drop_columns([PLACE])
+        topic = names.take(pc.shift_right(place, PLACE_BITS))
+        partition = pc.cast(pc.bit_wise_and(place, 2**PLACE_BITS - 1), pa.int32())
+        yield pa.RecordBatch.from_arrays([topic, partition, *rest.columns], ["topic", "partition", *rest.schema.names])
 
 
 def by_part(batches: Iterable[pa.RecordBatch]) -> Iterator[Iterator[pa.RecordBatch]]:

@@ -6,14 +6,14 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from pyspark.sql import DataFrame
-from pyspark.sql.functions import spark_partition_id
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812
 
 from chsink.batch.model import Ack, Assigned, PlannedBatch
 from chsink.batch.roles import Landing, Tasks
 from chsink.errors import services
 from chsink.errors import stream as errors
-from chsink.spark.executor import ACK_SCHEMA, PART, ExactTask, ExecutorTask
+from chsink.spark.executor import ACK_SCHEMA, PART, PLACE, PLACE_BITS, ExactTask, ExecutorTask
 from chsink.spark.stream_plan import StreamPlan
 from chsink.spark.task_check import check_tasks
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
@@ -21,6 +21,8 @@ from chsink.statemachine.ranges import OffsetRange, TopicPartition
 A = TypeVar("A", bound=Assigned)
 SMALL_OFFSETS, TASKS_PER_CORE = 65_536, 2
 """An exact read of no more offsets has at most so many tasks for each core: a task costs more than a small range."""
+NUMBERED_TOPICS = 16
+"""With more topics, a record's topic comes as text: each name is compared with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +37,7 @@ class SparkReads(Generic[A]):
         ranges = {a.topic_partition: a.held for a in assignments}
         frame = self.stream.exact(ranges)
         expected = check_tasks(frame, sum(not r.is_empty for r in ranges.values()))
-        chosen = frame.select(*_present(self.tasks.fields, frame), spark_partition_id().alias(PART))
+        chosen = frame.select(*_present(self.tasks.fields, frame), F.spark_partition_id().alias(PART))
         tasks = min(expected, _most_tasks(frame, ranges.values()))
         shared = chosen.coalesce(tasks) if tasks < expected else chosen
         return _of_ranges(_acks(shared, ExactTask(self.tasks.body(assignments, ranges))), tasks, expected)
@@ -75,11 +77,24 @@ def _run(
     tasks: Tasks[A], frame: DataFrame, assignments: Sequence[A], planned: Mapping[TopicPartition, OffsetRange]
 ) -> list[Ack]:
     expected = check_tasks(frame, sum(not r.is_empty for r in planned.values()))
-    chosen = frame.select(*_present(tasks.fields, frame))
-    acks = _acks(chosen, ExecutorTask(tasks.body(assignments, planned)))
+    topics = tuple(sorted({tp.topic for tp in planned}))
+    fields, body = _present(tasks.fields, frame), tasks.body(assignments, planned)
+    if 0 < len(topics) <= NUMBERED_TOPICS:
+        rest = [field for field in fields if field not in ("topic", "partition")]
+        acks = _acks(frame.select(_place(topics), *rest), ExecutorTask(body, topics))
+    else:
+        acks = _acks(frame.select(*fields), ExecutorTask(body))
     if len(acks) != expected:
         raise services.ANSWERS_MISSING(expected=expected, answers=len(acks))
     return acks
+
+
+def _place(topics: Sequence[str]) -> Column:
+    """Topic and partition as one number (see ``PLACE``); null for a topic that is not planned."""
+    partition, number = F.col("partition").cast("long"), F.lit(None).cast("long")
+    for at, topic in enumerate(topics):
+        number = F.when(F.col("topic") == topic, partition + (at << PLACE_BITS)).otherwise(number)
+    return number.alias(PLACE)
 
 
 def _acks(frame: DataFrame, task: ExecutorTask | ExactTask) -> list[Ack]:

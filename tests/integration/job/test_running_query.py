@@ -11,6 +11,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from chsink.errors import ConfigError, PreflightError
+from chsink.spark.executor import PLACE, PLACE_BITS
+from chsink.spark.runner import _place
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from tests.integration.job.conftest import MakeJob
 from tests.support.job import Row, await_query, command, eventually, select
@@ -209,3 +211,9 @@ def test_ranges_that_the_caller_passes_must_be_those_of_the_batch(make_job: Make
     )
     sink.close()
     job.check()
+
+
+def test_topic_and_partition_are_one_number_on_their_way_to_a_task(spark: SparkSession) -> None:
+    frame = spark.sql("SELECT * FROM VALUES ('a', 3), ('b', 2147483647), ('c', 1) AS rows(topic, partition)")
+    places = [row[PLACE] for row in frame.select(_place(("a", "b"))).collect()]
+    assert places == [3, (1 << PLACE_BITS) | 2147483647, None]
