@@ -52,6 +52,8 @@ def keys_have_columns(routes: tuple[Route, ...], mirror: Mirror) -> Problems:
         for index, route in enumerate(every):
             if route.key_format and not route.key_columns:
                 yield problem(f"{name}[{index}].key_format", job_file.KEY_WITHOUT_COLUMNS())
+            if route.key_format and route.key_format.type == "debezium":
+                yield problem(f"{name}[{index}].key_format", job_file.KEY_IS_NO_EVENT())
             if route.key_columns and not route.key_format:
                 yield problem(f"{name}[{index}].key_columns", job_file.KEY_WITHOUT_FORMAT())
             if len(set(route.key_columns)) < len(route.key_columns):

@@ -25,6 +25,11 @@ def shown(path: Path) -> str:
     return "$" + "".join(f".{name}" if name.isidentifier() else f"['{name}']" for name in path)
 
 
+def no_object(path: Path) -> str:
+    """The reason for a record without its envelope."""
+    return f"no object at {shown(path)}"
+
+
 @dataclass(frozen=True)
 class Places:
     """``paths`` are those of the fields that are not read by name in the object at ``envelope``."""
@@ -47,7 +52,7 @@ class Places:
             return members(record, known)
         around = _at(record, self.envelope)
         if around is None:
-            raise MisfitError(f"no object at {shown(self.envelope)}")
+            raise MisfitError(no_object(self.envelope))
         if not isinstance(around, Pairs):
             raise MisfitError(f"{kind_of(around)} at {shown(self.envelope)}, not an object")
         by_name = [name for name in known if name not in self.paths]

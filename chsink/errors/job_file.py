@@ -246,6 +246,13 @@ KEY_WITHOUT_COLUMNS = Entry(
     "the record's key has no columns to fill",
     "name them in `key_columns`, or remove key_format",
 )
+KEY_IS_NO_EVENT = Entry(
+    "KEY_IS_NO_EVENT",
+    "CHS-106",
+    ConfigError,
+    "a record's key is no change event",
+    'set format = {{ type = "debezium", primary_key = […] }} and remove key_format, or set key_format = "json"',
+)
 KEY_WITHOUT_FORMAT = Entry(
     "KEY_WITHOUT_FORMAT",
     "CHS-106",

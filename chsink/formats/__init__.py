@@ -3,7 +3,8 @@
 - :mod:`settings`: the formats as the job file names them, with their options;
 - :mod:`format_reader`, :mod:`readers`: what a reader is, and which one reads which format; a new format is its
   settings, its file, and one line there;
-- :mod:`json`, :mod:`delimited`, :mod:`whole`, :mod:`avro`: the readers; :mod:`keyed` joins those of key and value;
+- :mod:`json`, :mod:`debezium`, :mod:`delimited`, :mod:`whole`, :mod:`avro`, :mod:`protobuf`: the readers;
+- :mod:`keyed`: a reader of values and one of keys, side by side;
 - :mod:`filled`: whether the options fit the columns of a table;
 - :mod:`records`: :class:`chsink.ports.Decoder` of records in a format, for a ClickHouse table;
 - :mod:`columns`: :class:`chsink.ports.Decoder` of a transformed stream, whose own columns are the table's;

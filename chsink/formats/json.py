@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -38,7 +39,7 @@ class JsonReader:
 class ShapedFields:
     """The fields of a JSON format by its options: those to ``read``, with units, and those that are constant.
 
-    Raises PreflightError CHS-215 where an option does not fit its column.
+    Raises PreflightError CHS-280 where an option does not fit its column.
     """
 
     def __init__(self, settings: JsonFields, fields: Sequence[Field]) -> None:
@@ -47,14 +48,17 @@ class ShapedFields:
                 raise preflight.FORMAT_NESTED(column=field.name)
         self._names = [field.name for field in fields]
         self.read = [_with_unit(f, settings.epoch.get(f.name)) for f in fields if f.name not in settings.constants]
-        self._constant = {f.name: _constant(f, settings.constants) for f in fields if f.name in settings.constants}
+        self._constant = {
+            f.name: constant_of(f, settings.constants[f.name]) for f in fields if f.name in settings.constants
+        }
 
-    def whole(self, decoded: Decoded) -> Decoded:
-        """With the constants, in the order of all fields."""
-        if not self._constant:
+    def whole(self, decoded: Decoded, more: Mapping[str, Any] = MappingProxyType({})) -> Decoded:
+        """With the constants and ``more`` (each an array of one value), in the order of all fields."""
+        once = {**self._constant, **more}
+        if not once:
             return decoded
         rows = pa.array(np.zeros(decoded.batch.num_rows, np.int64))
-        arrays = {name: value.take(rows) for name, value in self._constant.items()}
+        arrays = {name: value.take(rows) for name, value in once.items()}
         arrays |= {name: decoded.batch.column(name) for name in decoded.batch.schema.names}
         batch = pa.RecordBatch.from_pydict({name: arrays[name] for name in self._names})
         return replace(decoded, batch=batch)
@@ -69,8 +73,9 @@ def _with_unit(field: Field, unit: str | None) -> Field:
     return replace(field, codec=codec)
 
 
-def _constant(field: Field, constants: Mapping[str, Constant]) -> Any:
+def constant_of(field: Field, value: Constant) -> Any:
+    """An array of the one value.  Raises PreflightError CHS-280 where it does not fit."""
     try:
-        return field.codec.array([field.codec.exact(json_value(constants[field.name], None))])
+        return field.codec.array([field.codec.exact(json_value(value, None))])
     except MisfitError as misfit:
         raise preflight.FORMAT_CONSTANT(column=field.name, reason=misfit.reason) from None

@@ -12,18 +12,32 @@ from typing import Any
 
 from chsink.decode.fields import Field
 from chsink.formats.avro import AvroReader
+from chsink.formats.debezium import DebeziumReader
 from chsink.formats.delimited import DelimitedReader
 from chsink.formats.format_reader import FormatReader
 from chsink.formats.json import JsonReader
 from chsink.formats.json_schema import JsonSchemaReader
 from chsink.formats.keyed import KeyedReader
 from chsink.formats.protobuf import ProtobufReader
-from chsink.formats.settings import Avro, Csv, FormatSettings, Json, JsonSchema, Keys, Protobuf, Raw, String, Tsv
+from chsink.formats.settings import (
+    Avro,
+    Csv,
+    Debezium,
+    FormatSettings,
+    Json,
+    JsonSchema,
+    Keys,
+    Protobuf,
+    Raw,
+    String,
+    Tsv,
+)
 from chsink.formats.whole import WholeReader
 
 READERS: Mapping[type[FormatSettings], Callable[[Any, Sequence[Field]], FormatReader]] = MappingProxyType(
     {
         Json: JsonReader,
+        Debezium: DebeziumReader,
         Raw: WholeReader,
         String: WholeReader,
         Csv: DelimitedReader,

@@ -247,6 +247,31 @@ class Avro(_WithFile):
     Default: the Schema Registry."""
 
 
+class Debezium(JsonFields):
+    """Each value is a change of one row in Debezium's JSON envelope. The paths of `fields` start at the event, below
+    `payload` if there is one; those into `after` lead into `before` for a delete.
+    """
+
+    type: Literal["debezium"]
+    """Which format."""
+    version_column: Text | None = None
+    """The column that tells later changes of a row from earlier ones: `version` of ReplacingMergeTree."""
+    version_path: Annotated[JsonPath, AfterValidator(_below_root)] = "$.source.lsn"
+    """What `version_column` takes: a number that grows with each change, such as `$.source.lsn` of PostgreSQL. With
+    `$.source.ts_ms`, two changes in one millisecond have the same version."""
+    deleted_column: Text | None = None
+    """The column that is 1 for a delete and else 0: `is_deleted` of ReplacingMergeTree."""
+    primary_key: Annotated[tuple[Text, ...], AsTuple] = ()
+    """Columns of the row's primary key. A delete then needs no other columns: what its `before` does not have gets the
+    DEFAULT or zero. If there is no `before`, the record's key has the primary key."""
+
+    @property
+    def named(self) -> frozenset[str]:
+        """Those with a meaning of their own, too."""
+        own = (self.version_column, self.deleted_column, *self.primary_key)
+        return super().named | frozenset(name for name in own if name)
+
+
 class Protobuf(_WithFile):
     """Each value is a Protobuf message in Confluent's wire format: a zero byte, the schema's id in the Schema Registry,
     which message of the schema it is, the message. Its fields go to the columns of the same names.
@@ -275,7 +300,7 @@ def _from_text(value: Any) -> Any:
 
 
 AnyFormat = Annotated[
-    Json | Raw | String | Csv | Tsv | Avro | Protobuf | JsonSchema,
+    Json | Debezium | Csv | Tsv | Raw | String | Avro | Protobuf | JsonSchema,
     Field(discriminator="type"),
     BeforeValidator(_from_text),
 ]

@@ -40,6 +40,11 @@ CASES = {
         ("route = []", "route", "[[route]]"),
     ],
     "keys_have_columns": [
+        (
+            '[[route]]\ntopic = "a"\ntable = "t"\nkey_format = "debezium"\nkey_columns = "a"',
+            "route[0].key_format",
+            "primary_key",
+        ),
         ('[[route]]\ntopic = "a"\ntable = "t"\nkey_format = "json"', "route[0].key_format", "key_columns"),
         ('[[route]]\ntopic = "a"\ntable = "t"\nkey_columns = "a"', "route[0].key_columns", "key_format"),
         (

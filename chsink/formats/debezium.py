@@ -1,0 +1,183 @@
+"""``format = "debezium"``: each value is a change of one row, in Debezium's JSON envelope.
+
+Rules:
+- The event is the record, or its ``payload`` where the converter wrote a schema beside it.  ``op`` says what it is.
+- A create, a read of a snapshot and an update are rows of ``after``.  A delete is a row of ``before``, or of the
+  record's key where there is no ``before``.  Everything else has no row.
+- A delete must not look like a present row: a column says that it is deleted, or which ``op`` it was.
+- A delete must have the primary key, if it is declared; all other columns may then be filled in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+from types import MappingProxyType
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from chsink.decode.codec import mask_of, valid_of
+from chsink.decode.columns import Column
+from chsink.decode.conform import Conformer
+from chsink.decode.containers import ArrayCodec, MapCodec, TupleCodec
+from chsink.decode.documents import JsonCodec
+from chsink.decode.fields import MISSING, UNREACHABLE, Field, fields_of
+from chsink.decode.json_decoder import FieldDecoder
+from chsink.decode.places import Path, Places, no_object
+from chsink.decode.selected import beside, gathered, rows_of
+from chsink.formats.json import ShapedFields, constant_of
+from chsink.formats.settings import Debezium, names_of
+from chsink.formats.whole import as_binary
+from chsink.ports import BadValue, Decoded
+
+PLACEHOLDER: Final = "__debezium_unavailable_value"
+NO_EVENT = "no change event of Debezium: it has no op"
+NOT_SENT = "holds Debezium's placeholder for a value that the database did not send"
+NO_KEY = "a delete without `before`, whose key is no primary key"
+UNMARKED = "a delete, and the route's format names no deleted_column"
+NO_PRIMARY_KEY = "missing or null, and the primary key of a delete"
+ROWLESS: Final[Mapping[str, str]] = MappingProxyType(
+    {"t": "a truncate, which is no row", "m": "a message, which is no row"}
+)
+_OPS = fields_of([Column("op", "Nullable(String)"), Column("wrapped", "Nullable(String)")], "UTC")
+_PAYLOAD: Final[Path] = ("payload",)
+
+
+class DebeziumReader:
+    """:class:`chsink.formats.format_reader.FormatReader` of change events."""
+
+    def __init__(self, settings: Debezium, fields: Sequence[Field]) -> None:
+        self._shaped = ShapedFields(settings, fields)
+        self._names = [field.name for field in fields]
+        self._read = [field for field in self._shaped.read if field.name != settings.deleted_column]
+        self._deleted = next((field for field in fields if field.name == settings.deleted_column), None)
+        self._paths = dict(settings.paths)
+        if settings.version_column:
+            self._paths[settings.version_column] = names_of(settings.version_path)
+        self._marks_deletes = self._deleted is not None or ("op",) in self._paths.values()
+        self._primary_key = frozenset(settings.primary_key)
+        self._ops = FieldDecoder(_OPS, Places((), {"op": ("op",), "wrapped": (*_PAYLOAD, "op")}))
+        self._of_rows = cache(self._new_decoder)
+        if self._deleted is not None:
+            self._marks = [constant_of(self._deleted, mark) for mark in (0, 1)]
+
+    @property
+    def record_fields(self) -> tuple[str, ...]:
+        """The value, and the key where a delete may need it."""
+        return ("value", "key") if self._primary_key else ("value",)
+
+    def decode(self, records: pa.RecordBatch) -> Decoded:
+        """See :class:`chsink.formats.format_reader.FormatReader`."""
+        values = as_binary(records.column("value"))
+        keys = as_binary(records.column("key")) if self._primary_key else None
+        ops = self._ops.decode(values)
+        origin, bad, parts = rows_of(ops, len(values)), list(ops.bad), []
+        plain, wrapped = (column.cast(pa.string()) for column in ops.batch.columns)
+        letter, is_wrapped = pc.coalesce(plain, wrapped), valid_of(wrapped)
+        present, delete = (mask_of(pc.is_in(letter, pa.array(kinds))) for kinds in (["c", "r", "u"], ["d"]))
+        unsent = mask_of(pc.match_substring(values.take(pa.array(origin)), PLACEHOLDER))
+        taken = ~(is_wrapped & valid_of(plain)) & ~unsent & (present | (delete & self._marks_deletes))
+        for in_payload in (False, True):
+            for deleted in (False, True):
+                rows = origin[taken & (is_wrapped == in_payload) & (delete == deleted)]
+                if len(rows):
+                    parts += self._changes(rows, values, keys, wrapped=in_payload, deleted=deleted)
+        for at in np.flatnonzero(~taken).tolist():
+            reason = NOT_SENT if unsent[at] else UNMARKED if delete[at] else ROWLESS.get(letter[at].as_py(), NO_EVENT)
+            bad.append(BadValue(int(origin[at]), None, reason))
+        if not parts:
+            parts = self._changes(origin[:0], values, keys, wrapped=False, deleted=False)
+        return gathered(len(values), parts, sorted(bad, key=lambda one: one.row))
+
+    def _changes(self, rows: Any, values: Any, keys: Any, *, wrapped: bool, deleted: bool) -> list[tuple[Any, Decoded]]:
+        """The changes of one kind; deletes without ``before`` by their keys."""
+        read = self._of_rows(wrapped=wrapped, deleted=deleted)
+        found, lost = read.decode(values.take(pa.array(rows))), []
+        if deleted and self._primary_key:
+            absent = no_object(_row_at(wrapped=wrapped, deleted=True))
+            lost = [one.row for one in found.bad if one.column is None and one.reason == absent]
+        if not lost:
+            return [(rows, self._whole(found, deleted=deleted))]
+        kept, by_key = np.delete(rows, lost), rows[lost]
+        found = read.decode(values.take(pa.array(kept)))
+        of_keys = self._by_key(values.take(pa.array(by_key)), keys.take(pa.array(by_key)), wrapped=wrapped)
+        return [(kept, self._whole(found, deleted=True)), (by_key, self._whole(of_keys, deleted=True))]
+
+    def _by_key(self, values: Any, keys: Any, *, wrapped: bool) -> Decoded:
+        """Deletes of which only the key is known, and what their events say outside of the row."""
+        size = len(values)
+        of_key = [_of_key(field) for field in self._read if field.name in self._primary_key]
+        of_event = [field for field in self._read if not self._in_row(field.name)]
+        known = {field.name for field in (*of_key, *of_event)}
+        rest = [_filled(field) for field in self._read if field.name not in known]
+        found = self._keys(keys, of_key)
+        if of_event:
+            found = beside(size, FieldDecoder(of_event, self._event_places(wrapped=wrapped)).decode(values), found)
+        if rest:
+            found = beside(size, found, Conformer(rest).conform(pa.RecordBatch.from_pydict({"": pa.nulls(size)})))
+        return replace(found, batch=found.batch.select([field.name for field in self._read]))
+
+    def _keys(self, keys: Any, fields: Sequence[Field]) -> Decoded:
+        """The primary keys of keys without and with a schema beside them."""
+        names = {field.name: self._paths.get(field.name, ("", field.name))[1:] for field in fields}
+        plain = FieldDecoder(fields, Places((), names)).decode(keys)
+        bad = [one.row for one in plain.bad]
+        if not bad:
+            return plain
+        rows = np.arange(len(keys))
+        kept, again = np.delete(rows, bad), rows[bad]
+        wrapped = FieldDecoder(fields, Places(_PAYLOAD, {name: (*_PAYLOAD, *path) for name, path in names.items()}))
+        second = wrapped.decode(keys.take(pa.array(again)))
+        second = replace(second, bad=[BadValue(one.row, None, NO_KEY) for one in second.bad])
+        plain = FieldDecoder(fields, Places((), names)).decode(keys.take(pa.array(kept)))
+        return gathered(len(keys), [(kept, plain), (again, second)])
+
+    def _in_row(self, name: str) -> bool:
+        """Whether the row has the column, not the event around it."""
+        return name not in self._paths or self._paths[name][0] == "after"
+
+    def _new_decoder(self, *, wrapped: bool, deleted: bool) -> FieldDecoder:
+        """Reads ``after``, or for deletes ``before``."""
+        fields = self._read
+        if deleted and self._primary_key:
+            read = [_filled(field) if self._in_row(field.name) else field for field in fields]
+            fields = [_of_key(field) if field.name in self._primary_key else field for field in read]
+        places = self._event_places(wrapped=wrapped, deleted=deleted)
+        return FieldDecoder(fields, replace(places, envelope=_row_at(wrapped=wrapped, deleted=deleted)))
+
+    def _event_places(self, *, wrapped: bool, deleted: bool = False) -> Places:
+        """Where an event has the columns with paths.  A path into ``after`` leads into ``before`` for a delete."""
+        around = _PAYLOAD if wrapped else ()
+        paths = {
+            name: (*around, "before", *path[1:]) if deleted and path[0] == "after" else (*around, *path)
+            for name, path in self._paths.items()
+        }
+        return Places(around, paths)
+
+    def _whole(self, found: Decoded, *, deleted: bool) -> Decoded:
+        """With the mark of a delete and the constants, in the order of all fields."""
+        marks = {} if self._deleted is None else {self._deleted.name: self._marks[deleted]}
+        return self._shaped.whole(found, marks)
+
+
+def _row_at(*, wrapped: bool, deleted: bool) -> Path:
+    return (*(_PAYLOAD if wrapped else ()), "before" if deleted else "after")
+
+
+def _filled(field: Field) -> Field:
+    """The field, with nulls that ClickHouse fills in where nothing else may be null: by a DEFAULT, by zero, by an empty
+    array, map or object.  It does not do so for a Tuple, and Iceberg never does.
+    """
+    if field.null_reason not in (MISSING, UNREACHABLE) or isinstance(field.codec, TupleCodec):
+        return field
+    empty: Any = [] if isinstance(field.codec, ArrayCodec | MapCodec) else None
+    return replace(field, null_reason=None, empty="{}" if isinstance(field.codec, JsonCodec) else empty)
+
+
+def _of_key(field: Field) -> Field:
+    """The field, which a delete must have: without it, another row would be deleted."""
+    return replace(field, null_reason=NO_PRIMARY_KEY, empty=None)
