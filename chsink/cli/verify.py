@@ -171,8 +171,13 @@ def _lines(partition: PartitionReport) -> Iterator[str]:
             yield f"{tp}: {words}; {folded}"
     if partition.different_columns:
         named = ", ".join(f"{name} ({count:,})" for name, count in partition.different_columns.most_common())
-        yield f"{tp}: columns of the first {partition.named_rows:,} rows that differ: {named}"
+        some = (
+            f" (of the first {partition.named_rows:,} rows)"
+            if partition.different.offsets > partition.named_rows
+            else ""
+        )
+        yield f"{tp}: columns that differ{some}: {named}"
     if partition.without_row:
-        yield f"{tp}: {partition.without_row:,} records do not fit the table and have no row"
+        yield f"{tp}: records that do not fit the table and have no row: {partition.without_row:,}"
     for left_out in partition.unjudged:
         yield f"{tp}: not judged {left_out.range}: {left_out.why}"

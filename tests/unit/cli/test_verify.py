@@ -1,0 +1,53 @@
+"""What ``chsink verify`` prints, and which options belong together."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from chsink.cli.main import app
+from chsink.cli.verify import _print
+from chsink.statemachine.ranges import OffsetRange, TopicPartition
+from chsink.verify.report import PartitionReport, Report, TableReport
+from chsink.verify.scope import Unjudged, Why
+
+MORE = "further rows differ, which were not compared one by one"
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["--partition", "1"], "--partition needs --topic"),
+        (["--topic", "t", "--from", "1"], "--from and --to need --partition"),
+        (["--topic", "t", "--partition", "0", "--from", "5", "--to", "5"], "--to must be greater than --from"),
+    ],
+)
+def test_a_part_of_what_is_not_named_is_refused_before_the_file_is_read(options: list[str], sentence: str) -> None:
+    answer = CliRunner().invoke(app, ["verify", "-c", "nowhere.toml", *options], env={"TERM": "dumb", "COLUMNS": "200"})
+    assert answer.exit_code == 2
+    assert sentence in answer.stderr
+
+
+def test_it_prints_every_category_with_its_offsets(capsys: pytest.CaptureFixture[str]) -> None:
+    first = PartitionReport(TopicPartition("t", 0), "d.t", (OffsetRange(0, 90),), records=88, rows=87, without_row=1)
+    first.missing.add(np.array([4, 5, 6, 9]))
+    first.different.add(np.array([11]))
+    first.different_columns["text"] = 1
+    first.named_rows = 1
+    second = PartitionReport(TopicPartition("p", 1), "d.p", (), [Unjudged(OffsetRange(3, 7), Why.IN_DOUBT)])
+    tables = [TableReport("d.p", 50, unexpected=2, more=True)]
+    _print(Report("flights", [first, second], tables, ["a note"]))
+    assert capsys.readouterr().out.splitlines() == [
+        "topic  partition  table  offsets  records  rows  result",
+        "t      0          d.t    90       88       87    4 missing, 1 different",
+        "p      1          d.p    0        0        -     not judged",
+        "t-0: missing: a record without its row; 4 offsets: 4-6, 9",
+        "t-0: different: the row is not what the record becomes; 1 offset: 11",
+        "t-0: columns that differ: text (1)",
+        "t-0: records that do not fit the table and have no row: 1",
+        "p-1: not judged [3, 7): in doubt: the job settles them first",
+        f"d.p: 50 rows; 2 unexpected: no record makes them, or not so often; {MORE}",
+        "note: a note",
+        "sink flights: 90 offsets judged, differences found",
+    ]
