@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from chsink.statemachine.commit import chain, handover, plan, units
 from chsink.statemachine.commit.chain import Chain, Link, Links, Reading, TableView
@@ -13,16 +13,7 @@ from chsink.statemachine.commit.rules import CommitHalt
 from chsink.statemachine.commit.units import Part, Unit
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from tests.mirror_model.rules import Rules
-
-
-@dataclass(frozen=True, slots=True)
-class Control:
-    """``rules`` are wrong; ``invariant`` breaks in ``world``."""
-
-    name: str
-    rules: Rules
-    world: str
-    invariant: str
+from tests.model.explored import Control
 
 
 def _taking(view: TableView, held: Chain, found: Iterable[Unit], below: int, beyond: int) -> TablePlan:

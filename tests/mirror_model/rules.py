@@ -14,6 +14,7 @@ from chsink.statemachine.commit.plan import TablePlan
 from chsink.statemachine.commit.units import Part, Unit
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from tests.mirror_model.space import State
+from tests.model.explored import Bounds
 
 INVARIANTS = {
     "at_most_once": "no record is in a table twice",
@@ -56,16 +57,11 @@ class Rules:
 
 
 @dataclass(frozen=True)
-class World:
+class World(Bounds):
     """Bounds: offsets ``[0, end)`` of each topic-partition, of which ``records`` (bits) are records; tables; parts of a
-    unit; each fault at most so often, and ``any`` of them together.  Plans end at any offset, or with ``wide`` only one
-    further or at the end.
+    unit; attempts.
     """
 
-    name: str
-    about: str
-    faults: Mapping[str, int]
-    any: int
     end: int = 3
     records: int = 0b101
     tps: int = 1

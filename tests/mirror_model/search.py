@@ -3,34 +3,14 @@
 from __future__ import annotations
 
 import gc
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from tests.mirror_model import coordinators, faults, workers
 from tests.mirror_model.rules import Model, Rules, Violation, World
 from tests.mirror_model.space import Control, State, Table, bits, of_life
 from tests.mirror_model.workers import Step
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """A violation, and the way to it."""
-
-    invariant: str
-    what: str
-    trace: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Explored:
-    """What a search saw: distinct states, steps and faults by name, whether all of the world was seen."""
-
-    world: str
-    states: int
-    counts: Counter[str]
-    found: Found | None
-    whole: bool
+from tests.model.explored import Explored, Found
 
 
 def first(world: World) -> State:

@@ -5,25 +5,16 @@ These are defects of the protocol as the model runs it; ``tests/mutations`` has 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from chsink.statemachine import table, writes
 from chsink.statemachine.ranges import OffsetRange
 from chsink.statemachine.records import Phase, StateRecord
 from chsink.statemachine.table import Decision, Facts, Policy
 from chsink.statemachine.tokens import piece_token
+from tests.model.explored import Control
 from tests.model.protocol import KEY, Rules
 from tests.model.space import mask, offsets
-
-
-@dataclass(frozen=True, slots=True)
-class Control:
-    """``rules`` are wrong; ``invariant`` breaks in ``world``."""
-
-    name: str
-    rules: Rules
-    world: str
-    invariant: str
 
 
 def _planned_token(record: StateRecord, planned: OffsetRange, index: int, shard: int) -> str:

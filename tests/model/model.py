@@ -8,6 +8,7 @@ from typing import Literal
 
 from chsink.clickhouse.table import TargetTable
 from tests.model.events import Event, events_of
+from tests.model.explored import Bounds
 from tests.model.protocol import Protocol, Rules
 from tests.model.space import Checkpoint, Kafka, State, Store, Target, mask
 from tests.sim.hub import Violation
@@ -18,18 +19,14 @@ GENEROUS = 100
 
 
 @dataclass(frozen=True, slots=True)
-class World:
-    """What one small world is made of.  ``faults``: how often each may happen, ``any``: how many in all.
+class World(Bounds):
+    """What one small world is made of.
 
     ``eager``: a driver claims and settles at its start; else with its first batch.
     ``claims_only``: and does no more.  ``limits``: offsets a batch, the usual first; ``round_offsets``: offsets a round.  ``holes``: offsets without a record.
     ``window`` (of a replicated table) and ``margin`` are in ticks; ``known``: whether brokers tell topic ids at first; ``split``: which port calls are taken apart (loads of the store, questions to Kafka, reads and sends).
     """
 
-    name: str
-    about: str
-    faults: dict[str, int]
-    any: int
     end: int = 4
     holes: int = 0
     start: int = 0

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import gc
-from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from tests.model.driver import moves
+from tests.model.explored import Explored, Found
 from tests.model.model import Model, World
 from tests.model.protocol import Rules
 from tests.model.services import arrivals
@@ -17,28 +16,6 @@ from tests.sim.hub import Violation
 
 Move = tuple[str, str, State]
 Entry = tuple[State, tuple[str, str], Iterator[Move]]
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """A violation, and the way to it."""
-
-    invariant: str
-    what: str
-    trace: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Explored:
-    """What a search saw.  ``states``: distinct ones; ``counts``: steps by name, faults, cells, halts.  ``whole``: all of the
-    world was seen.
-    """
-
-    world: str
-    states: int
-    counts: Counter[str]
-    found: Found | None
-    whole: bool
 
 
 def successors(model: Model, state: State) -> Iterator[Move]:

@@ -68,7 +68,7 @@ MIRROR_DEFECTS = (
             ),
         ),
         "chain_is_content",
-        seed=1,
+        seed=43,
     ),
     # --- tables -------------------------------------------------------------------------------------------------------
     MirrorDefect(
@@ -82,7 +82,7 @@ MIRROR_DEFECTS = (
             ),
         ),
         "at_most_once",
-        seed=46,
+        seed=67,
     ),
     MirrorDefect(
         "mirror: the chain is not checked",
