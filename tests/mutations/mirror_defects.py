@@ -92,7 +92,7 @@ MIRROR_DEFECTS = (
             ),
         ),
         "at_most_once",
-        seed=2,
+        seed=5,
     ),
     MirrorDefect(
         "mirror: part of a split unit is committed",
@@ -110,7 +110,7 @@ MIRROR_DEFECTS = (
             ),
         ),
         "at_most_once",
-        seed=3,
+        seed=11,
     ),
     MirrorDefect(
         "mirror: an unknown outcome is taken for applied",
@@ -122,7 +122,7 @@ MIRROR_DEFECTS = (
             ),
         ),
         "what_is_said_is_so",
-        seed=5,
+        seed=2,
     ),
     MirrorDefect(
         "mirror: an origin is not stored",
@@ -146,7 +146,7 @@ MIRROR_DEFECTS = (
         "mirror: an idle round makes a snapshot",
         (Patch(PLAN, "        return Kind.MOVE if self.taken", "        return Kind.APPEND if self.taken"),),
         "snapshot_has_files",
-        seed=3,
+        seed=6,
     ),
     # --- rounds -------------------------------------------------------------------------------------------------------
     MirrorDefect(
