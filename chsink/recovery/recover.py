@@ -337,7 +337,13 @@ class _Partition:
         return halts.ROWS_PROVE_NOTHING(tp=self._tp, table=self._target.name, reason=why, fix=fix)
 
     def _delete_from(self, offset: int) -> str:
-        return (
-            f"DELETE FROM {quote_table(self._target.name)} WHERE _kafka_topic = {quote_string(self._tp.topic)} "
-            f"AND _kafka_partition = {self._tp.partition} AND _kafka_offset >= {offset}"
+        which = (
+            f"WHERE _kafka_topic = {quote_string(self._tp.topic)} AND _kafka_partition = {self._tp.partition} "
+            f"AND _kafka_offset >= {offset}"
         )
+        letters = self._services.clickhouse.letters
+        kept = ""
+        if letters is not None:
+            name = quote_table(letters.table.canonical)
+            kept = f", and its dead letters: DELETE FROM {name} {which} {only_of(self._key)}"
+        return f"DELETE FROM {quote_table(self._target.name)} {which}{kept}"

@@ -46,6 +46,7 @@ DRIVER, TASK, LEDGER = "chsink/batch/driver.py", "chsink/batch/task.py", "chsink
 PROBE, KEEPERMAP = "chsink/clickhouse/probe.py", "chsink/state/keepermap.py"
 STARTING, RECOVER = "chsink/spark/starting.py", "chsink/recovery/recover.py"
 READER, PIECES = "chsink/batch/reader.py", "chsink/clickhouse/pieces.py"
+LETTERS = "chsink/clickhouse/dead_letters.py"
 RECHECK, CONFIRM = "chsink/batch/recheck.py", "chsink/batch/confirm.py"
 WRITER, WINDOW, DEDUP_MARK = (
     "chsink/clickhouse/writer.py",
@@ -189,6 +190,53 @@ DEFECTS = (
         ),
         "after_means_landed",
         seed=4,
+    ),
+    Defect(
+        "dead letters are counted and not delivered",
+        (
+            Patch(
+                PIECES,
+                "            self.letters_for(assignment, writer).deliver(assignment, chunk.index, offsets, letters)\n",
+                "            del letters\n",
+            ),
+        ),
+        "after_means_landed",
+        seed=3,
+    ),
+    Defect(
+        "dead letters have a token for all chunks",
+        (Patch(TOKENS, '_token(key, record, chunk_index, "dead-letters")', '_token(key, record, 0, "dead-letters")'),),
+        "token_is_content",
+        seed=3,
+    ),
+    Defect(
+        "dead letters are not looked for",
+        (
+            Patch(
+                LETTERS,
+                "        if record.probe and self._are_there(key, offsets, letters):\n            return NOTHING\n",
+                "",
+            ),
+        ),
+        "at_most_once",
+        seed=15,
+    ),
+    Defect(
+        "dead letters are sent whatever their table remembers",
+        (
+            Patch(
+                WRITER,
+                "            self._check_remembered(shard, token)\n",
+                "            if shard == 0:\n                self._check_remembered(shard, token)\n",
+            ),
+        ),
+        "at_most_once",
+        seed=11,
+    ),
+    Defect(
+        "a range gains dead letters without being announced again",
+        (Patch(DRIVER, "        self._gain_dead_letters(keys)\n", ""),),
+        test="tests/unit/batch/test_take_up.py::test_a_range_gains_dead_letters_before_any_is_sent",
     ),
     Defect(
         "a task keeps its error to itself, and acknowledgements need not tile the range",

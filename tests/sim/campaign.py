@@ -18,10 +18,11 @@ HALTED_BEFORE = {
 counted.
 """
 CELLS = [f"cell {name}" for name in table.CELLS if name not in HALTED_BEFORE]
-FAILPOINTS = [f"failpoint {name}" for name in failpoints.NAMES]
+NAMES = (*failpoints.NAMES, "task.after_dead_letters")
+FAILPOINTS = [f"failpoint {name}" for name in NAMES]
 FAULTS = [
     *(f"fault {name}" for name in (*HAPPENINGS.names, *CHECKPOINT_FAULTS, *SPECIAL, *DISASTERS)),
-    *(f"fault killed at {name}" for name in failpoints.NAMES),
+    *(f"fault killed at {name}" for name in NAMES),
     *(
         f"fault insert {what}"
         for what in ("refused", "request lost", "arrives late", "answer lost", "error after data")
@@ -49,6 +50,7 @@ OUTCOMES = [
     "outcome store load unavailable",
     "outcome probed",
     "outcome record skipped",
+    "outcome record kept as a dead letter",
 ]
 COMMANDS = [
     *(f"command resolve {verdict}" for verdict in ("landed", "resend", "expired", "lost")),

@@ -35,6 +35,8 @@ RESTART_MS = 3_000
 """No server is killed and back within this."""
 
 
+LETTERS = "db.dead"
+"""The table of dead letters, on the first server only."""
 Rows = dict[tuple[str, int], list[int]]
 """Uids by topic and partition."""
 
@@ -154,6 +156,8 @@ class Server:
 
     def remove(self, name: str, tp: TopicPartition, gone: OffsetRange) -> None:
         """A DELETE that is done: rows go, tokens stay."""
+        if name not in self.tables:  # of dead letters
+            return
         table = self.tables[name]
         table.mutations += 1
         self.oracle.deleted(name, _cut_out(table.rows, tp, gone))
@@ -336,6 +340,10 @@ def _cut_out(rows: Rows, tp: TopicPartition, gone: OffsetRange) -> list[int]:
 
 
 def _rows(body: pa.Buffer) -> list[int]:
+    """The uids of an insert; the value of a dead letter is its uid."""
     with pa.ipc.open_stream(body) as reader:
-        uids: list[int] = reader.read_next_batch().column(0).to_pylist()
+        batch = reader.read_next_batch()
+    if "reason" in batch.schema.names:
+        return [int(value) for value in batch.column("value").to_pylist()]
+    uids: list[int] = batch.column(0).to_pylist()
     return uids

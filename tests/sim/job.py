@@ -44,8 +44,10 @@ class Watcher:
         return nullcontext()
 
     def landed(self, acks: Sequence[Ack]) -> None:
-        """Skipped records are counted here, and only here."""
-        self.world.hub.counts["outcome record skipped"] += sum(c.skipped for a in acks for c in a.chunks)
+        """Records without a row are counted here, and only here."""
+        counts, chunks = self.world.hub.counts, [c for a in acks for c in a.chunks]
+        counts["outcome record skipped"] += sum(c.skipped for c in chunks)
+        counts["outcome record kept as a dead letter"] += sum(c.dead_letters for c in chunks)
 
     def decided(self, batch: PlannedBatch, decisions: Mapping[TopicPartition, Decision]) -> None:
         """Which cells decided."""

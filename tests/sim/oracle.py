@@ -12,6 +12,7 @@ state_forward       epochs, incarnations and ranges of a stored row never move b
 one_slot            BEFORE is never stored over a range in doubt
 halt_justified      production code halts only where the world gave it a reason
 no_defect           production code raises nothing but errors it declares
+one_fate            a record is in its table, or a dead letter, or neither; never what it should not be
 complete_at_rest    when all is quiet, every record is in the table, or skipped and counted, or lost by Kafka
 progress            a calm world comes to rest
 ==================  ==================================================================================
@@ -33,7 +34,7 @@ from tests.sim.kafka import PARTITION, SERIAL, Kafka, id_of, serial_of
 
 INVARIANTS = (
     "at_most_once", "announced_first", "token_is_content", "right_shard", "after_means_landed", "state_forward",
-    "one_slot", "halt_justified", "no_defect", "complete_at_rest", "progress",
+    "one_slot", "halt_justified", "one_fate", "no_defect", "complete_at_rest", "progress",
 )  # fmt: skip
 
 
@@ -61,6 +62,7 @@ class Oracle:
         self.landed: set[tuple[str, int]] = set()
         self.viewed: set[tuple[str, int]] = set()
         self.with_views: set[str] = set()
+        self.letters: str | None = None
         self.announced: dict[tuple[str, int], list[Announced]] = {}
         self.epochs: dict[str, int] = {}
         self.given_up: list[tuple[TopicPartition, str | None, OffsetRange]] = []
@@ -92,7 +94,9 @@ class Oracle:
             if name in landed:
                 raise Violation("at_most_once", f"{_say(uid)} is in {table} twice")
             landed.add(name)
-            self._check_announced(topic, uid, shard)
+            if self.accepts(uid) == (table == self.letters):
+                raise Violation("one_fate", f"{_say(uid)} is in {table}")
+            self._check_announced(topic, uid, uid if table == self.letters else shard)
 
     def deduplicated(self, stored: frozenset[int], dropped: Iterable[int], token: str) -> None:
         """An insert was dropped because its token was known."""
@@ -128,7 +132,7 @@ class Oracle:
         said = [a for a in self.announced.get((topic, partition), ()) if a.range.start <= offset < a.range.end]
         if not said:
             raise Violation("announced_first", f"{_say(uid)} landed, and no stored BEFORE covers it")
-        if all(uid % a.shards != shard for a in said):
+        if all(uid % a.shards != shard % a.shards for a in said):
             raise Violation("right_shard", f"{_say(uid)} is on shard {shard}, announced for {said[-1].shards} shards")
         if all(a.topic_id not in (None, id_of(serial_of(uid))) for a in said):
             raise Violation("announced_first", f"{_say(uid)} landed under the range of topic {said[-1].topic_id}")
@@ -197,7 +201,7 @@ class Oracle:
         held = self.kafka.alive(tp, record.range) if rebuilt else self.kafka.held(tp, record.topic_id, record.range)
         for uid in held:
             given_up = any(gap.start <= uid % PARTITION < gap.end for gap in record.gaps)
-            if self.accepts(uid) and (table, uid) not in self.landed and not given_up:
+            if self.misses(table, uid) and not given_up:
                 raise Violation("after_means_landed", f"AFTER {record.range} of {tp} is stored without {_say(uid)}")
 
     # --- at rest --------------------------------------------------------------------------------------------------
@@ -215,12 +219,17 @@ class Oracle:
                 raise Violation("complete_at_rest", f"{tp} is recorded as {record}, its log ends at {log.end}")
             table = table_of[tp.topic]
             for uid in self.kafka.alive(tp, OffsetRange(log.start, log.end)):
-                if not self.accepts(uid) or self._gave_up(tp, uid):
+                if self._gave_up(tp, uid):
                     continue
-                if (table, uid) not in self.landed:
+                if self.misses(table, uid):
                     raise Violation("complete_at_rest", f"{_say(uid)} is nowhere")
-                if table in self.with_views and (table, uid) not in self.viewed:
+                if self.accepts(uid) and table in self.with_views and (table, uid) not in self.viewed:
                     raise Violation("complete_at_rest", f"{_say(uid)} is in {table}, and not in its view")
+
+    def misses(self, table: str, uid: int) -> bool:
+        """Whether the record is not where it belongs."""
+        place = table if self.accepts(uid) else self.letters
+        return place is not None and (place, uid) not in self.landed
 
     def _gave_up(self, tp: TopicPartition, uid: int) -> bool:
         """Whether a person gave the record up."""

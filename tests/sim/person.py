@@ -21,7 +21,7 @@ from chsink.recovery.decide import Verdict, plan_reset, plan_resolve
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from chsink.statemachine.records import Phase, StateRecord
 from tests.sim.checkpoint import Checkpoint
-from tests.sim.clickhouse import URLS
+from tests.sim.clickhouse import LETTERS, URLS
 from tests.sim.hub import Group, Violation
 from tests.sim.kafka import PARTITION, serial_of
 from tests.sim.services import STREAM, services_of
@@ -213,7 +213,7 @@ def _follow_rows(world: World, refused: Sequence[ChsinkError], accepted: dict[st
         if "--accept-removed" not in error.hint:
             raise CannotHelp
         accepted["removed"] = True
-        on_each_shard(world, _delete_of(world, tp, OffsetRange(offset, BEYOND)), views="view" in error.hint)
+        _remove(world, tp, OffsetRange(offset, BEYOND), views="view" in error.hint)
 
 
 def delete(world: World, error: ChsinkError) -> None:
@@ -223,12 +223,15 @@ def delete(world: World, error: ChsinkError) -> None:
     on_each_shard(world, found[0], views="views" in error.hint)
 
 
-def _delete_of(world: World, tp: TopicPartition, gone: OffsetRange) -> str:
-    """What an operator types to remove the rows of these offsets."""
-    return (
-        f"DELETE FROM `{world.routes[tp.topic].replace('.', '`.`')}` WHERE _kafka_topic = '{tp.topic}' "
-        f"AND _kafka_partition = {tp.partition} AND _kafka_offset >= {gone.start} AND _kafka_offset < {gone.end}"
+def _remove(world: World, tp: TopicPartition, gone: OffsetRange, *, views: bool) -> None:
+    """An operator removes the rows of these offsets, and their dead letters."""
+    which = (
+        f"WHERE _kafka_topic = '{tp.topic}' AND _kafka_partition = {tp.partition} "
+        f"AND _kafka_offset >= {gone.start} AND _kafka_offset < {gone.end}"
     )
+    on_each_shard(world, f"DELETE FROM `{world.routes[tp.topic].replace('.', '`.`')}` {which}", views=views)
+    if world.letters:
+        on_each_shard(world, f"DELETE FROM `{LETTERS.replace('.', '`.`')}` {which}", views=False)
 
 
 def on_each_shard(world: World, sql: str, *, views: bool) -> None:
@@ -293,7 +296,7 @@ def missing(world: World, tp: TopicPartition, record: StateRecord) -> bool:
     """Whether the table lacks a record of the range."""
     kafka = world.kafka
     held = kafka.alive(tp, record.range) if record.expired else kafka.held(tp, record.topic_id, record.range)
-    return any(world.accepts(uid) and not world.oracle.has(world.routes[tp.topic], uid) for uid in held)
+    return any(world.oracle.misses(world.routes[tp.topic], uid) for uid in held)
 
 
 def first_lost(world: World, tp: TopicPartition) -> int | None:
@@ -301,9 +304,7 @@ def first_lost(world: World, tp: TopicPartition) -> int | None:
     table, log = world.routes[tp.topic], world.kafka.log(tp)
     alive = world.kafka.alive(tp, OffsetRange(log.start, log.end))
     lost = [
-        uid % PARTITION
-        for uid in alive
-        if world.accepts(uid) and world.oracle.asked_for(tp.topic, uid) and not world.oracle.has(table, uid)
+        uid % PARTITION for uid in alive if world.oracle.asked_for(tp.topic, uid) and world.oracle.misses(table, uid)
     ]
     held = [server.tables[table].rows.get((tp.topic, tp.partition), []) for server in world.servers]
     there = max((uid % PARTITION for rows in held for uid in rows), default=-1)
@@ -340,7 +341,7 @@ def decide_range(world: World, error: ChsinkError) -> None:
         verdicts[tp] = "resend" if missing(world, tp, record) else "landed"
         if verdicts[tp] == "resend" and not world.tables_tell:  # chsink cannot count rows: --resend says there are none
             world.stop_executors()
-            on_each_shard(world, _delete_of(world, tp, record.range), views=True)
+            _remove(world, tp, record.range, views=True)
     decide_all(world, verdicts)
 
 
@@ -374,7 +375,7 @@ def log_shrank(world: World, error: ChsinkError) -> None:
         tps = partitions_of(error)
         reset(world, tps[0].topic, [tp.partition for tp in tps])
         for tp in tps:
-            on_each_shard(world, _delete_of(world, tp, OffsetRange(world.kafka.log(tp).start, BEYOND)), views=True)
+            _remove(world, tp, OffsetRange(world.kafka.log(tp).start, BEYOND), views=True)
             world.forgiven.discard(tp)
             world.kafka.shrunk.discard(tp)
     world.checkpoint = Checkpoint()

@@ -16,7 +16,7 @@ from chsink.config import Config
 from chsink.connect import Services
 from chsink.formats.pipeline import Untouched
 from chsink.sharding import Layout
-from tests.sim.clickhouse import REQUEST_TIMEOUT_S, URLS, Client
+from tests.sim.clickhouse import LETTERS, REQUEST_TIMEOUT_S, URLS, Client
 from tests.sim.hub import Hub
 from tests.sim.store import StoreClient
 
@@ -83,8 +83,9 @@ def config_of(world: World) -> Config:
         (
             ("on_gap", world.on_gap),
             ("on_rewind", world.on_rewind),
-            ("on_bad_value", "halt" if world.halt_on_bad_value else "skip"),
+            ("on_bad_value", str(world.fate)),
         ),
+        LETTERS if world.letters else None,
     )
 
 
@@ -95,6 +96,7 @@ def _config(
     shards: int,
     chunk_offsets: int,
     errors: Iterable[tuple[str, str]],
+    letters: str | None = None,
 ) -> Config:
     clickhouse = {
         "endpoints": URLS[:shards],
@@ -111,6 +113,7 @@ def _config(
             "clickhouse": clickhouse,
             "state": {"store": "memory", "timeout_s": STORE_TIMEOUT_S},
             "errors": dict(errors),
+            "dead_letters": {"table": letters} if letters else {},
             "in_doubt": {"margin_s": MARGIN_S},
         },
         environ={},

@@ -15,14 +15,17 @@ import pyarrow as pa
 from chsink.batch.model import Ack, Assignment, PlannedBatch
 from chsink.batch.reader import ReadPlan, Span
 from chsink.batch.task import run_task
+from chsink.clickhouse.dead_letters import TableLetters
 from chsink.clickhouse.pieces import Piece, PieceLander, Prepared
+from chsink.clickhouse.probe import only_of
 from chsink.clickhouse.shards import InsertShard
 from chsink.clickhouse.writer import ShardWriter
-from chsink.dlq.fates import Fate, Fates
+from chsink.dlq.fates import Fates
+from chsink.dlq.letters import HEADERS, RECORD_FIELDS, DeadLetters
 from chsink.ports import BadValue, BlockWriter, Clock
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from tests.sim.checkpoint import SparkDied
-from tests.sim.clickhouse import REQUEST_TIMEOUT_S, Client, Server
+from tests.sim.clickhouse import LETTERS, REQUEST_TIMEOUT_S, Client, Server
 from tests.sim.events import recreate
 from tests.sim.hub import NEVER, Actor, Group, Hub
 from tests.sim.kafka import PARTITION, Kafka, uid_of
@@ -94,6 +97,7 @@ class Runner:
         self.clock = clock
         assert self.hub.current is not None
         self.driver = self.hub.current.group
+        self.fates = Fates(world.fate)
         self.waiting: Actor | None = None
 
     def from_batch(self, batch: PlannedBatch, assignments: Sequence[Assignment]) -> list[Ack]:
@@ -134,8 +138,8 @@ class Runner:
             try:
                 spans = {tp: Span(a.range, a.record.chunk_offsets) for tp, a in assigned.items()}
                 plan = ReadPlan(planned, spans, max_chunk_bytes=10**9)
-                fates = Fates(Fate.HALT if self.world.halt_on_bad_value else Fate.SKIP)
-                land = PieceLander(assigned, self.world.prepare, self._writer, self.world.kafka, fates)
+                world = self.world
+                land = PieceLander(assigned, world.prepare, self._writer, world.kafka, self.fates, self._letters)
                 ack = run_task(task.number, self._read(task), plan, land, lambda: OneActor(self.hub))
             except SparkDied as error:
                 task.error = error
@@ -173,9 +177,16 @@ class Runner:
         table, marks = assignment.key.table, assignment.record.marks
         shards = [
             InsertShard(Client(server), server.describe(table), mark)
-            for server, mark in zip(servers, marks, strict=True)
+            for server, mark in zip(servers, marks[: len(servers)], strict=True)
         ]
+        if self.fates.dead_letters:
+            first = self.world.servers[0]
+            place = InsertShard(Client(first), first.describe(LETTERS), marks[len(servers)], only_of(assignment.key))
+            shards.append(place)
         return ShardWriter(shards, {}, self.clock, RETRY_FOR_S, REQUEST_TIMEOUT_S)
+
+    def _letters(self, assignment: Assignment, writer: BlockWriter) -> DeadLetters:
+        return TableLetters(writer, shards_of(assignment.layout))
 
     def _disturb(self, task: Task) -> None:
         """What is worst while a task reads: that its records go."""
@@ -210,10 +221,12 @@ def batch_of(tp: TopicPartition, offsets: list[int], serial: int) -> pa.RecordBa
     """Records as a task gets them; ``uid`` is the payload."""
     n = len(offsets)
     numbers = np.array(offsets, np.int64)
+    uids = pa.array(numbers + uid_of(serial, tp.partition, 0))
     return pa.RecordBatch.from_arrays(
-        [pa.array([tp.topic] * n), pa.array([tp.partition] * n, pa.int32()), pa.array(numbers),
-         pa.array(numbers + uid_of(serial, tp.partition, 0))],
-        names=["topic", "partition", "offset", "uid"],
+        [pa.array([tp.topic] * n), pa.array([tp.partition] * n, pa.int32()), pa.array(numbers), uids,
+         pa.nulls(n, pa.binary()), uids.cast(pa.string()).cast(pa.binary()), pa.nulls(n, HEADERS),
+         pa.array([0] * n, pa.timestamp("us", "UTC")), pa.array([0] * n, pa.int32())],
+        names=["topic", "partition", "offset", "uid", *RECORD_FIELDS],
     )  # fmt: skip
 
 

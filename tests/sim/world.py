@@ -17,6 +17,7 @@ from typing import Literal
 
 from chsink import failpoints
 from chsink.batch.ledger import parse_key
+from chsink.dlq.fates import Fate
 from chsink.errors import ChsinkError, FencedError, UnavailableError
 from chsink.ports import Row
 from chsink.recovery import recover
@@ -24,7 +25,7 @@ from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from chsink.statemachine.records import StateKey, StateRecord, decode
 from tests.sim import operator
 from tests.sim.checkpoint import Checkpoint, SparkDied
-from tests.sim.clickhouse import REQUEST_TIMEOUT_S, Server, TableKind
+from tests.sim.clickhouse import LETTERS, REQUEST_TIMEOUT_S, Server, Table, TableKind
 from tests.sim.events import HAPPENINGS, while_down
 from tests.sim.hub import Group, Hub, Violation
 from tests.sim.job import drive
@@ -72,6 +73,8 @@ DISASTERS = ("state lost in a batch", "state restored")
 ranges in doubt; then the state is gone, or an earlier backup of it is back.
 """
 DISASTER_SHARE = 0.1
+LETTERS_SHARE = 0.5
+"""Of the worlds with bad values: those that keep dead letters, in a table on the first server."""
 
 
 def _draw_kind(shape: Random, seed: int) -> TableKind:
@@ -102,6 +105,7 @@ class World:
         self.oracle.with_views.update(self.kinds if kind.views else ())
         self.shards = shape.randint(1, 3)
         self.servers = [Server(hub, self.oracle, n, self.kinds, self.kafka.names) for n in range(3)]
+        self.letters = self._draw_letters(seed, kind)
         self.chunk_offsets = shape.randint(2, 6)
         self.limit = shape.randint(3, 12)
         shape.choice([0, 1])  # not used: without it, every seed would make another world
@@ -125,17 +129,31 @@ class World:
         hub.factors.update(shape.choice(THEMES))
         if kind.parts > 1 or kind.views:  # where an insert can land in part
             hub.factors["server killed with an insert"] = 5.0
-        if not kind.can_probe:  # elsewhere the rows that are there stop the start before the state is decided by
+        if (
+            not kind.can_probe and not self.letters
+        ):  # elsewhere the rows that are there stop the start before the state is decided by
             hub.factors["state lost"] = 5.0
+        hub.factors.update({"state lost": 0.0} if self.letters else {})
         self._draw_events(seed, rare=allowed is None or bool(allowed))
         small = Random(f"rounds {seed}")
         self.round_offsets = small.randint(1, 8) if small.random() < ROUNDS_SHARE else None
         hub.died = self.died
 
+    def _draw_letters(self, seed: int, kind: TableKind) -> bool:
+        """Whether the world keeps dead letters.  Then its state is not lost: a partition that has dead letters and no
+        row does not show that it was (a stated limit).
+        """
+        if self.bad >= 100 or Random(f"letters {seed}").random() >= LETTERS_SHARE:
+            return False
+        self.servers[0].tables[LETTERS] = Table(TableKind(False, kind.window_blocks, kind.window_s))
+        self.oracle.letters = LETTERS
+        return True
+
     def _draw_events(self, seed: int, *, rare: bool) -> None:
         """What happens in a few worlds only, and when."""
         apart = Random(f"special {seed}")
         self.special = apart.choice([*SPECIAL, *[""] * 20]) if rare else ""
+        self.special = "" if self.letters and self.special == "everything removed" else self.special
         self.special_at = int(apart.random() * WORLD_STEPS)
         self.kafka.ids_hidden = self.special == "brokers gain topic ids"
         self.store.lags = self.special == "reads lag"
@@ -143,7 +161,7 @@ class World:
             self.reasons.add("reads lag")
         worse = Random(f"disaster {seed}")
         chosen = worse.choice(DISASTERS) if worse.random() < DISASTER_SHARE and rare else ""
-        self.disaster = chosen if self.tables_tell else ""
+        self.disaster = chosen if self.tables_tell and not self.letters else ""
         self.backup_at, self.disaster_at = sorted(worse.sample(range(WORLD_STEPS), 2))
         self.backup: dict[str, Row] = {}
         self.acts_before = 0
@@ -392,6 +410,13 @@ class World:
     def shows_all_rows(self) -> bool:
         """Whether no server holds rows that is no shard any more: who rebuilds the state looks at the present ones."""
         return not any(server.holds_rows for server in self.servers[self.shards :])
+
+    @property
+    def fate(self) -> Fate:
+        """What becomes of a bad value, by the job file as it is now."""
+        if self.halt_on_bad_value:
+            return Fate.HALT
+        return Fate.DEAD_LETTER if self.letters else Fate.SKIP
 
     def accepts(self, uid: int) -> bool:
         """Whether the record's value fits its column."""

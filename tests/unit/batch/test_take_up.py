@@ -11,7 +11,7 @@ import pytest
 from chsink.batch.driver import Driver
 from chsink.batch.halts import Halts
 from chsink.errors import HaltError, halts
-from chsink.statemachine.records import Phase, StateKey, StateRecord
+from chsink.statemachine.records import Mark, Phase, StateKey, StateRecord
 
 KEYS = [StateKey("s", "t", n, "db.t") for n in range(3)]
 RECORD = StateRecord(Phase.BEFORE, 1, "a", "id", start=10, end=20, chunk_offsets=4)
@@ -37,18 +37,21 @@ class Window:
     def wait_for_inserts(self, key: StateKey, record: StateRecord) -> None:
         self.waited.append(key.partition)
 
+    def letters_mark(self) -> Mark:
+        return Mark(7, 7)
+
     def marks(self, table: str, layout: str | None) -> tuple[()]:
         self.looks += 1
         return ()
 
 
-def take_up(window: Window, **changes: Any) -> tuple[dict[StateKey, StateRecord], Halts]:
+def take_up(window: Window, pipeline: str = "", **changes: Any) -> tuple[dict[StateKey, StateRecord], Halts]:
     written: dict[StateKey, StateRecord] = {}
     records = {**dict.fromkeys(KEYS, RECORD), KEYS[2]: replace(RECORD, **changes)}
     ledger = SimpleNamespace(records=records, epoch=1, attempt=lambda: "b", write=written.update)
     clock = SimpleNamespace(now_ms=lambda: 5)
     unused: Any = None
-    pipeline_of = lambda *_: ""  # noqa: E731 - a name for its type
+    pipeline_of = lambda *_: pipeline  # noqa: E731 - a name for its type
     driver = Driver(ledger, {}, unused, window, clock, unused, unused, pipeline_of)  # type: ignore[arg-type]
     halted = Halts()
     assert driver._take_up(KEYS, halted) == [k for k in KEYS if k not in halted]
@@ -78,3 +81,13 @@ def test_all_inserts_are_waited_for_before_any_range_is_announced_again() -> Non
     assert all(r.probe for r in written.values())
     assert window.waited == [0, 1, 2]
     assert window.looks == 1, "one look at the table for all of its ranges"
+
+
+def test_a_range_gains_dead_letters_before_any_is_sent() -> None:
+    """⚑ Announced without dead letters, settled with: from then on the record says so, and what their table held."""
+    window = Window()
+    window.must_probe = lambda *_: False  # type: ignore[method-assign]
+    written, halted = take_up(window, "dead_letters=x")
+    halted.raise_all()
+    assert {(r.pipeline, r.marks) for r in written.values()} == {("dead_letters=x", (Mark(7, 7),))}
+    assert written.keys() == set(KEYS)
