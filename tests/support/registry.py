@@ -24,12 +24,14 @@ NO_SUBJECT, NO_VERSION, NO_SCHEMA = 40401, 40402, 40403
 class RegistryService:
     """Use as a context manager; ``url`` is where it listens then.
 
-    ``login`` (``user:password``) or ``token`` is asked for; ``broken`` is the status of every answer, 0 for none.
+    ``login`` (``user:password``) or ``token`` is asked for; ``broken`` is the status of every answer, 0 for none, to
+    what is asked below the path ``where``.
     """
 
     login: str = ""
     token: str = ""
     broken: int = 0
+    where: str = "/"
     asked: list[str] = field(default_factory=list)
     schemas: dict[int, dict[str, Any]] = field(default_factory=dict)
     subjects: dict[str, list[int]] = field(default_factory=dict)
@@ -83,7 +85,7 @@ class RegistryService:
         wanted = basic if self.login else f"Bearer {self.token}" if self.token else ""
         if wanted and request.headers.get("Authorization") != wanted:
             return _answer({"error_code": 401, "message": "Unauthorized"}, 401)
-        if self.broken:
+        if self.broken and request.path.startswith(self.where):
             return _answer({"error_code": 50001, "message": "Error in the backend data store"}, self.broken)
         return await handler(request)
 
