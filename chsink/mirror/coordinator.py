@@ -177,6 +177,7 @@ class Coordinator:
         self._topic_ids: dict[str, str] = {}
         self._open: _Round | None = None
         self._held_up: dict[int, tuple[int, int]] = {}
+        self._found: frozenset[TopicPartition] = frozenset()
         self._closing = ExitStack()
         self._by_reference = {(t.reference.namespace, t.reference.name): name for name, t in targets.items()}
 
@@ -230,7 +231,7 @@ class Coordinator:
     def _check_ends(self) -> None:
         """Halt, after a last commit, if a log ends before what a table holds of it: its offsets will be used again."""
         held = [(name, tp, link) for name, links in self._links.items() for tp, link in links.items()]
-        known = [(name, tp, link) for name, tp, link in held if tp in self.assigned]
+        known = [(name, tp, link) for name, tp, link in held if tp in self.assigned and tp in self._found]
         ends = self.source.log_ends(sorted({tp for _, tp, _ in known}))
         shrunk = [(name, tp, link) for name, tp, link in known if ends[tp] < link.until]
         if not shrunk:
@@ -259,6 +260,7 @@ class Coordinator:
     def _settle(self) -> None:
         topics = sorted({topic for target in self.targets.values() for topic in target.topics})
         found = tuple(self.source.partitions(topics))
+        self._found = frozenset(found)
         group = self.group.committed(found)
         new = [tp for tp in found if tp not in self.assigned or group[tp] is None]
         if not new:
