@@ -109,17 +109,24 @@ def produce(
     topic: Annotated[str, typer.Argument(help="Kafka topic; created if it does not exist.")],
     file: Annotated[Path, typer.Argument(help="One record per line.", exists=True, dir_okay=False)],
     partitions: Annotated[int, typer.Option(help="Number of partitions for a new topic.", min=1, max=1000)] = 4,
+    key_separator: Annotated[
+        str | None,
+        typer.Option(
+            help="Text between a line's key and its value; a line that ends with it is a tombstone. Default: no keys."
+        ),
+    ] = None,
     root: RootOption = DEFAULT_ROOT,
 ) -> None:
     """Send each line of a file as one record to a topic on the Kafka of `chsink dev up`.
 
     \b
     chsink dev produce flights flights.jsonl
+    chsink dev produce orders orders.txt --key-separator "|"
     """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
     from chsink.embedded.feed import send_lines
 
     stack, sent = running(root), 0
-    for sent in send_lines(stack.kafka, topic, file, partitions):
+    for sent in send_lines(stack.kafka, topic, file, partitions, key_separator):
         if sys.stderr.isatty():
             typer.echo(f"\r{sent:,} records", err=True, nl=False)
     typer.echo(f"sent {sent:,} records to topic {topic}")

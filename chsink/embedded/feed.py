@@ -37,10 +37,13 @@ def run_sql(address: str, statement: str) -> str:
     return text
 
 
-def send_lines(bootstrap: str, topic: str, path: Path, partitions: int) -> Iterator[int]:
+def send_lines(
+    bootstrap: str, topic: str, path: Path, partitions: int, key_separator: str | None = None
+) -> Iterator[int]:
     """Send each line of the file as one record, in turn to each partition; yields how many were sent so far.
 
-    A topic that is not there is created with ``partitions`` partitions.  Lines without text are left out.  Raises
+    With ``key_separator``, what is before it in a line is the record's key; a line with nothing behind it is a
+    tombstone.  A topic that is not there is created with ``partitions`` partitions.  Empty lines are left out.  Raises
     CHS-905 when Kafka does not take all of them.
     """
     there = topics.partition_count(bootstrap, topic)
@@ -50,8 +53,8 @@ def send_lines(bootstrap: str, topic: str, path: Path, partitions: int) -> Itera
     failed: list[str] = []
     sent = 0
     with path.open("rb") as lines:
-        for line in filter(None, map(bytes.strip, lines)):
-            _send(producer, topic, line, sent % (there or partitions), failed)
+        for line in filter(None, (line.rstrip(b"\r\n") for line in lines)):
+            _send(producer, topic, _record(line, key_separator), sent % (there or partitions), failed)
             sent += 1
             if sent % _REPORT_EVERY == 0:
                 yield sent
@@ -71,11 +74,19 @@ def _note(failed: list[str]) -> Callable[[KafkaError | None, object], None]:
     return note
 
 
-def _send(producer: Producer, topic: str, value: bytes, partition: int, failed: list[str]) -> None:
+def _record(line: bytes, key_separator: str | None) -> tuple[bytes | None, bytes | None]:
+    """The key and the value in a line."""
+    key, found, value = line.partition(key_separator.encode()) if key_separator else (b"", b"", line)
+    return (key, value or None) if found else (None, line)
+
+
+def _send(
+    producer: Producer, topic: str, record: tuple[bytes | None, bytes | None], partition: int, failed: list[str]
+) -> None:
     """Queue one record; waits while the queue is full."""
     while True:
         try:
-            producer.produce(topic, value, partition=partition, on_delivery=_note(failed))
+            producer.produce(topic, record[1], record[0], partition=partition, on_delivery=_note(failed))
         except BufferError:
             producer.poll(0.1)
         except KafkaException as error:
