@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import cache, cached_property
+from typing import Final
 
 from chsink.batch.halts import asking_target
 from chsink.clickhouse.client import ClickHouseClient, Connection
@@ -23,6 +24,9 @@ from chsink.notation.sql import parse_table, quote_string
 from chsink.ports import Clock, Queries
 from chsink.sharding import Layout, Shard
 from chsink.statemachine.records import StateKey
+
+WHOLE_TABLE_S: Final = 3_600.0
+"""How long a statement may take that reads a whole table."""
 
 
 class Cluster:
@@ -55,9 +59,15 @@ class Cluster:
         """One client per configured shard."""
         return tuple(self.client(e.urls) for e in self.config.clickhouse.endpoints)
 
-    def client(self, urls: Sequence[str]) -> ClickHouseClient:
-        """A client of these replicas."""
-        client = ClickHouseClient(replace(self.access, urls=tuple(urls)))
+    @cached_property
+    def patient_clients(self) -> tuple[ClickHouseClient, ...]:
+        """The same for statements that read whole tables."""
+        return tuple(self.client(e.urls, WHOLE_TABLE_S) for e in self.config.clickhouse.endpoints)
+
+    def client(self, urls: Sequence[str], answer_within_s: float | None = None) -> ClickHouseClient:
+        """A client of these replicas; a statement may take as long as an insert, or ``answer_within_s``."""
+        timeout_s = answer_within_s or self.access.send_receive_timeout_s
+        client = ClickHouseClient(replace(self.access, urls=tuple(urls), send_receive_timeout_s=timeout_s))
         self._closing.callback(client.close)
         return client
 

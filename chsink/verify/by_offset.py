@@ -1,6 +1,6 @@
 """Tables with ``_kafka_*`` columns: record against row, a window of offsets at a time.
 
-Memory is bounded by a part of Kafka's records (:mod:`chsink.kafka.exact`) and by ``WINDOW`` offsets of the table,
+Memory is bounded by a part of Kafka's records (:mod:`chsink.kafka.exact`) and by the digests of ``WINDOW`` offsets,
 whatever the range.
 """
 
@@ -16,23 +16,38 @@ import pyarrow as pa
 from chsink.kafka.exact import ExactReader, Part
 from chsink.ports import Clock
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
-from chsink.verify.compare import I64, Differences, Expected, Found, compare, excusing
+from chsink.verify.compare import Differences, Expected, Found, compare, excusing, joined
 from chsink.verify.digests import WIDTH, Digester, Group, Place, groups_of, own_cells
 from chsink.verify.letters import Letters
 from chsink.verify.report import PartitionReport
-from chsink.verify.rows import RowMaker, Rows
+from chsink.verify.rows import RowMaker
 from chsink.verify.rules import Rules
 from chsink.verify.scope import Scope, Unjudged, Why, without
 
-WINDOW: Final = 250_000
-"""Offsets of the table that are read at once."""
-NAMED_ROWS: Final = 200
+WINDOW: Final = 1_000_000
+"""Offsets of the table that are read at once: each time, a table that is not sorted by offset is read whole."""
+NAMED_ROWS: Final = 50
 """Differing rows of a topic-partition whose columns are named."""
 LAG_S: Final = 30.0
 """How long a replica may take to hold what another one confirmed."""
 PAUSE_S: Final = 1.0
 Progress = Callable[[TopicPartition, int], None]
 """Given how many more offsets are done."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Made:
+    """What the records of one part become: rows, by digests of these groups of columns, and dead letters."""
+
+    range: OffsetRange
+    groups: Sequence[Group]
+    rows: Expected
+    dead: Expected | None
+
+    def joins(self, others: Sequence[_Made]) -> bool:
+        """Whether these parts may be compared with the table at once."""
+        length = self.range.end - others[0].range.start
+        return self.groups == others[0].groups and length * len(self.groups) <= WINDOW
 
 
 @dataclass(slots=True)
@@ -55,27 +70,43 @@ class OffsetCheck:
         """Compare all that is judged."""
         report = PartitionReport(tp, self.maker.target.name, scope.judged, list(scope.unjudged))
         for judged in scope.judged:
+            waiting: list[_Made] = []
             for part in self.reader.read(tp, judged):
                 if part.gone:
                     report.unjudged.append(Unjudged(part.range, Why.DELETED))
                     report.judged = tuple(r for kept in report.judged for r in without(kept, [part.range]))
+                    made = None
                 else:
-                    self._part(report, part, scope.older_end)
+                    made = self._made(report, part)
+                if waiting and not (made and made.joins(waiting)):
+                    self._window(report, waiting, scope.older_end)
+                    waiting = []
+                waiting += [made] if made else []
                 self.progress(tp, part.range.length)
+            if waiting:
+                self._window(report, waiting, scope.older_end)
+        self._name_columns(report)
         return report
 
-    def _part(self, report: PartitionReport, part: Part, older_end: int) -> None:
+    def _made(self, report: PartitionReport, part: Part) -> _Made:
+        """What the part's records become, by digest."""
         rows = self.maker.rows(part.records)
         groups, known = groups_of(self.digester.columns, rows.batch)
         if rows.batch.num_rows:
             digests = self.digester.of_rows(self.places[0].client, rows.batch, groups)
         else:
             digests = [np.empty(0, f"V{WIDTH}") for _ in groups]
-        expected = Expected(rows.offsets, rows.shards, digests, known)
         report.records += part.records.num_rows
         report.without_row += len(rows.rejected)
         dead = self.letters.expected(part.records, rows.rejected) if self.letters else None
-        for window in windows(part.range):
+        return _Made(part.range, groups, Expected(rows.offsets, rows.shards, digests, known), dead)
+
+    def _window(self, report: PartitionReport, made: Sequence[_Made], older_end: int) -> None:
+        """Compare parts that follow one another with the table."""
+        groups = made[0].groups
+        expected = joined([one.rows for one in made])
+        dead = joined([one.dead for one in made if one.dead is not None]) if self.letters else None
+        for window in windows(OffsetRange(made[0].range.start, made[-1].range.end), len(groups)):
             wanted = expected.part(window.start, window.end)
             found = self._found(report.topic_partition, window, groups)
             differences = compare(wanted, found, older_end)
@@ -87,7 +118,6 @@ class OffsetCheck:
                 differences = excusing(differences, self.letters.check(report, window, bad, found.offsets, older_end))
             report.rows += len(found.offsets)
             self._add(report, differences)
-            self._name_columns(report, rows, differences.different)
 
     def _found(
         self, tp: TopicPartition, offsets: OffsetRange, groups: Sequence[Group], only: Sequence[int] = ()
@@ -124,27 +154,43 @@ class OffsetCheck:
                 unproven.append(offsets)
         report.unproven.add(np.unique(np.concatenate(unproven)))
 
-    def _name_columns(self, report: PartitionReport, rows: Rows, different: I64) -> None:
-        """In which columns rows differ, as long as few were named."""
-        different = different[: NAMED_ROWS - report.named_rows]
-        if not len(different):
+    def _name_columns(self, report: PartitionReport) -> None:
+        """In which columns the first rows differ: their records are read once more."""
+        offsets = [o for r in report.different.ranges for o in range(r.start, min(r.end, r.start + NAMED_ROWS))]
+        records = [
+            part.records
+            for run in runs_of(offsets[:NAMED_ROWS])
+            for part in self.reader.read(report.topic_partition, run)
+        ]
+        rows = self.maker.rows(pa.Table.from_batches(records).combine_chunks().to_batches()[0]) if records else None
+        if rows is None or not rows.batch.num_rows:
             return
-        report.named_rows += len(different)
-        columns = self.digester.columns
-        single: list[Group] = [(at,) for at in range(len(columns))]
-        batch = rows.batch.take(pa.array(np.searchsorted(rows.offsets, different)))
-        wanted = self.digester.of_rows(self.places[0].client, batch, single)
-        near = OffsetRange(int(different[0]), int(different[-1]) + 1)
-        found = self._found(report.topic_partition, near, single, different.tolist())
+        report.named_rows = rows.batch.num_rows
+        single: list[Group] = [(at,) for at in range(len(self.digester.columns))]
+        wanted = self.digester.of_rows(self.places[0].client, rows.batch, single)
+        near = OffsetRange(int(rows.offsets[0]), int(rows.offsets[-1]) + 1)
+        found = self._found(report.topic_partition, near, single, rows.offsets.tolist())
         there, first = np.unique(found.offsets, return_index=True)
-        row = np.searchsorted(different, there)
-        for at, column in enumerate(columns):
-            differs = (wanted[at][row] != found.digests[at][first]) & own_cells(column, batch.column(at))[row]
+        row = np.searchsorted(rows.offsets, there)
+        for at, column in enumerate(self.digester.columns):
+            own = own_cells(column, rows.batch.column(column.name))
+            differs = (wanted[at][row] != found.digests[at][first]) & own[row]
             if differs.any():
                 report.different_columns[column.name] += int(differs.sum())
 
 
-def windows(whole: OffsetRange) -> Iterator[OffsetRange]:
-    """Pieces of a range that are read from the table at once."""
-    for start in range(whole.start, whole.end, WINDOW):
-        yield OffsetRange(start, min(start + WINDOW, whole.end))
+def windows(whole: OffsetRange, groups: int) -> Iterator[OffsetRange]:
+    """Pieces of a range that are read from the table at once, with so many digests a row."""
+    step = WINDOW // max(1, groups)
+    for start in range(whole.start, whole.end, step):
+        yield OffsetRange(start, min(start + step, whole.end))
+
+
+def runs_of(offsets: Sequence[int]) -> Iterator[OffsetRange]:
+    """Ascending offsets as ranges."""
+    start = None
+    for offset, following in zip(offsets, [*offsets, -1][1:], strict=True):
+        start = offset if start is None else start
+        if following != offset + 1:
+            yield OffsetRange(start, offset + 1)
+            start = None

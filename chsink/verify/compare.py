@@ -47,6 +47,23 @@ class Expected:
         return Expected(self.offsets[cut], self.shards[cut], [d[cut] for d in self.digests], known)
 
 
+def joined(parts: Sequence[Expected]) -> Expected:
+    """Parts (at least one) of ascending offsets as one; all have the same groups."""
+    first = parts[0]
+    return Expected(
+        np.concatenate([part.offsets for part in parts]),
+        np.concatenate([part.shards for part in parts]),
+        [np.concatenate([part.digests[at] for part in parts]) for at in range(len(first.digests))],
+        [_joined_mask([(part.known[at], len(part.offsets)) for part in parts]) for at in range(len(first.known))],
+    )
+
+
+def _joined_mask(masks: Sequence[tuple[Mask | None, int]]) -> Mask | None:
+    if all(mask is None for mask, _ in masks):
+        return None
+    return np.concatenate([np.ones(rows, np.bool_) if mask is None else mask for mask, rows in masks])
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Found:
     """The rows of the tables, in any order: offset, the shard each was read from, and its digests per group."""

@@ -53,8 +53,8 @@ class CheckedRoute:
 
     def places(self, services: Services) -> list[Place]:
         """The table on each shard."""
-        shards = zip(services.clickhouse.clients, self.target.shards, strict=True)
-        return [Place(client, shard.table.canonical) for client, shard in shards]
+        clients = services.clickhouse.patient_clients
+        return [Place(c, shard.table.canonical) for c, shard in zip(clients, self.target.shards, strict=True)]
 
     def digester(self, services: Services, columns: Iterable[Column] | None = None) -> Digester:
         """Digests of these columns, or of all that a record fills."""

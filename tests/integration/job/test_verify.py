@@ -32,7 +32,8 @@ from tests.support.job import DATABASE, WINDOW, Job, command, connect
 SHAPES = (("{}", "{}"), ("Map(String, Array({}))", '{{"b": [{0}, {0}], "a": []}}'))
 NULLABLE = [(kind, good) for kind, good, _ in CASES if kind != "Dynamic" and "LowCardinality" not in kind]
 TYPES = [
-    *((kind.format(case[0]), [text.format(v) for v, _ in case[1]]) for case in CASES for kind, text in SHAPES),
+    *((kind.format(case[0]), [text.format(v) for v, _ in case[1]]) for case in CASES for kind, text in SHAPES[:1]),
+    *((kind.format(case[0]), [text.format(v) for v, _ in case[1]]) for case in CASES[::4] for kind, text in SHAPES[1:]),
     *((f"Nullable({kind})", ["null", good[0][0]]) for kind, good in NULLABLE),
     *((f"{kind} DEFAULT CAST('{good[-1][1]}' AS {kind})", ["null", good[0][0]]) for kind, good in NULLABLE[:12]),
     ("String DEFAULT toString(now64(9))", ["null", '"own"']),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy.typing as npt
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chsink.verify.compare import Differences, Digests, Expected, Found, compare, excusing
+from chsink.verify.compare import Differences, Digests, Expected, Found, compare, excusing, joined
 
 Row = tuple[int, int, bytes, bytes]
 """Offset, shard, and the digests of two groups of columns."""
@@ -116,3 +117,20 @@ def test_an_offset_that_is_excused_may_have_a_row_or_not() -> None:
     assert as_lists(found) == {"missing": [0, 1, 2], "duplicated": [3], "unexpected": [4, 5]}
     excused = excusing(found, np.array([1, 3, 5, 9], np.int64))
     assert as_lists(excused) == {"missing": [0, 2], "duplicated": [3], "unexpected": [4]}
+
+
+@given(ROWS, st.lists(st.booleans(), min_size=40, max_size=40), st.integers(0, 30), st.booleans())
+def test_parts_that_are_joined_are_the_whole(records: list[Row], knows: list[bool], cut: int, every: bool) -> None:
+    records = sorted({row[0]: row for row in records}.values())
+    known = knows[: len(records)]
+    whole = expected_of(records, known)
+    at = sum(row[0] < cut for row in records)
+    first, second = expected_of(records[:at], known[:at]), expected_of(records[at:], known[at:])
+    if every and all(known[:at]):
+        first = replace(first, known=[None, None])
+    again = joined([first, second])
+    assert again.offsets.tolist() == whole.offsets.tolist() and again.shards.tolist() == whole.shards.tolist()
+    assert [d.tolist() for d in again.digests] == [d.tolist() for d in whole.digests]
+    assert again.known[0] is None
+    assert again.known[1] is None or again.known[1].tolist() == known
+    assert again.known[1] is not None or all(known)
