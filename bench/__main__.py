@@ -9,6 +9,7 @@ Parts:
   mirror    four ways to drain one topic, in turns: (a) Spark to a noop sink, (p) plain Parquet files,
             (s) Spark's own Iceberg sink, (m) the Iceberg mirror; rows are checked after each run.  Then ClickHouse
             without and with a mirror; hand-overs of 1 to 512 partitions; commits of 10 to 10,000 files; memory
+  dead_letters  the same records without bad ones, and with 1 % of them as dead letters in a table and in a topic
 
 Examples:
   make bench                                                         everything at full size, about 15 minutes
@@ -34,14 +35,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from bench import memory, mirror, recovery, speed, state
+from bench import dead_letters, memory, mirror, recovery, speed, state
 from bench.measured import MeasuredError, Place
 from bench.speed import WrongRowsError
 from chsink.embedded import jars
 from chsink.embedded.stack import Stack
 from chsink.errors import ChsinkError
 
-PARTS = ("speed", "state", "memory", "recovery", "mirror")
+PARTS = ("speed", "state", "memory", "recovery", "mirror", "dead_letters")
 MIRROR_ROUNDS = 3
 """At most: six variants take turns there."""
 
@@ -88,6 +89,8 @@ def _measure(part: str, place: Place, arguments: argparse.Namespace) -> dict[str
             return state.measure(place)
         case "mirror":
             return mirror.measure(place, arguments.records, min(arguments.rounds, MIRROR_ROUNDS), arguments.large)
+        case "dead_letters":
+            return dead_letters.measure(place, arguments.records, arguments.rounds)
         case "memory":
             return memory.measure(place, arguments.large)
         case _:
@@ -95,7 +98,14 @@ def _measure(part: str, place: Place, arguments: argparse.Namespace) -> dict[str
 
 
 def _lines(part: str, figures: dict[str, Any]) -> list[str]:
-    modules = {"speed": speed, "state": state, "memory": memory, "recovery": recovery, "mirror": mirror}
+    modules = {
+        "speed": speed,
+        "state": state,
+        "memory": memory,
+        "recovery": recovery,
+        "mirror": mirror,
+        "dead_letters": dead_letters,
+    }
     lines: list[str] = modules[part].lines(figures)
     return lines
 

@@ -58,6 +58,7 @@ def _chsink(settings: Answer) -> Callable[[Answer], Answer]:
                 "trigger": {"mode": "available_now"},
                 "observe": {"progress": "never"},
                 "spark": {"master": settings["master"], "conf": settings["conf"]},
+                **(command.get("keep") or {}),
             }
         )
 

@@ -129,12 +129,13 @@ class Measured:
         max_offsets: int | None = None,
         lake: Mapping[str, str] | None = None,
         mirrored: str = "",
+        keep: Mapping[str, Any] | None = None,
     ) -> None:
         """Have it drain the topic into the table, of the Iceberg catalog ``lake`` if it is the mirror, and into the
-        Iceberg table ``mirrored`` if it is both.
+        Iceberg table ``mirrored`` if it is both.  ``keep`` are the job's sections about bad values.
         """
         command = {"topic": topic, "table": table, "checkpoint": checkpoint, "sink": sink, "max_offsets": max_offsets,
-                   "lake": lake, "mirrored": mirrored}  # fmt: skip
+                   "lake": lake, "mirrored": mirrored, "keep": keep}  # fmt: skip
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(command) + "\n")
         self._process.stdin.flush()
@@ -144,12 +145,19 @@ class Measured:
         return self._answer()
 
     def drain(
-        self, topic: str, table: str, *, lake: Mapping[str, str] | None = None, mirrored: str = ""
+        self,
+        topic: str,
+        table: str,
+        *,
+        lake: Mapping[str, str] | None = None,
+        mirrored: str = "",
+        keep: Mapping[str, Any] | None = None,
     ) -> tuple[dict[str, Any], Usage]:
         """Drain once with a new checkpoint; the answer and what was used by whom."""
         checkpoint = self.place.checkpoint()
         with Watch(self.pid, self.place.services) as watch:
-            self.begin(topic, table, checkpoint, sink=f"bench-{Path(checkpoint).name}", lake=lake, mirrored=mirrored)
+            sink = f"bench-{Path(checkpoint).name}"
+            self.begin(topic, table, checkpoint, sink=sink, lake=lake, mirrored=mirrored, keep=keep)
             answer = self.result()
         return answer, watch.usage
 

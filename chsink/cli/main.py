@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from chsink.cli.dev import dev
+from chsink.cli.dlq import dlq
 from chsink.cli.doctor import doctor
 from chsink.cli.init import init
 from chsink.cli.jars import jars
@@ -97,6 +98,7 @@ app.command()(verify)
 app.command()(jars)
 app.add_typer(mirror)
 app.add_typer(state)
+app.add_typer(dlq)
 app.add_typer(sql)
 app.add_typer(dev)
 

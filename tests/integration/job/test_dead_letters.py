@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+from typer.testing import CliRunner
 
+from chsink.cli.main import app
 from chsink.dlq.letters import create_table
 from chsink.errors import HaltError, UnavailableError
 from tests.integration.job.conftest import MakeJob
@@ -89,6 +91,13 @@ def flags(settings: Mapping[str, Any]) -> list[str]:
     return [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
 
 
+def dlq(job: Job, *arguments: str) -> str:
+    """What ``chsink dlq …`` prints."""
+    result = CliRunner().invoke(app, ["dlq", *arguments, "-c", str(job.file())])
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
 def deletes(said: str) -> list[str]:
     """The statements that a refusal names."""
     return re.findall(r"DELETE FROM .*?(?=; or, if all rows)", " ".join(said.split()))
@@ -155,5 +164,11 @@ def test_dead_letters_are_delivered_once(
     count = len(expected(job))
     assert (job.status()["dead_letters"], job.status()["skipped"]) == (count, 0)
     assert sink.metrics.registry.get_sample_value("chsink_dead_letters_total", {"sink": job.name}) == len(BAD)
+    listed = json.loads(dlq(job, "list", "--json", *flags(keeps)))
+    assert sorted((k["partition"], k["offset"]) for k in listed) == [row[:2] for row in expected(job)]
+    assert "secret" not in json.dumps(listed)
+    [shown] = json.loads(dlq(job, "show", job.topic, "0", "13", *flags(keeps)))
+    assert (shown["value"], shown["key"]) == ({"hex": BAD[1].hex()}, {"hex": "fe"})
+    assert [name for name, _ in shown["headers"]] == [name for name, _ in HEADERS]
     said = capsys.readouterr().err
     assert "records kept as dead letters" in said and "secret" not in said

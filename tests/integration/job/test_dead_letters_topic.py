@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any
@@ -16,7 +17,7 @@ from chsink.embedded.stack import Stack
 from chsink.errors import HaltError, UnavailableError
 from tests.integration.job.conftest import MakeJob
 from tests.integration.job.faults import Failpoints
-from tests.integration.job.test_dead_letters import BAD, HEADERS, fits
+from tests.integration.job.test_dead_letters import BAD, HEADERS, dlq, fits, flags
 from tests.support.job import Job
 from tests.support.kafka import Record, read_all
 
@@ -95,6 +96,10 @@ def test_dead_letters_are_delivered_once(
         job.drain(spark, {"errors.on_bad_value": "skip"})
     job.drain(spark, keeps)
     check(job, topic)
+    listed = json.loads(dlq(job, "list", "--json", *flags(keeps)))
+    assert sorted((k["partition"], k["offset"]) for k in listed) == sorted(row[:2] for row in expected(job))
+    [shown] = json.loads(dlq(job, "show", job.topic, "1", "13", *flags(keeps)))
+    assert (shown["value"], shown["table"]) == ({"hex": BAD[1].hex()}, job.tables[job.topic])
     assert job.status()["dead_letters"] == len(BAD) * 3
     assert "secret" not in capsys.readouterr().err
 

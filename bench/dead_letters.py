@@ -1,0 +1,85 @@
+"""What do dead letters cost?  The same records, without bad ones and with 1 % of them, landed in turns by one process.
+
+Bad records come on top of the good ones, so that the same rows land.  With them, they go to a table or to a topic.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping
+from typing import Any
+
+from confluent_kafka import Producer
+
+from bench import topic
+from bench.measured import Measured, Place
+from bench.speed import WARM_UPS, WrongRowsError
+from bench.topic import PARTITIONS
+from chsink.dlq.letters import create_table
+
+BAD_IN = 100
+GOAL = 0.8
+TABLE, TOPIC = "dead_letters", "dead-letters"
+KEEP: Mapping[str, Mapping[str, Any]] = {
+    "clean": {},
+    "table": {"errors": {"on_bad_value": "dead_letter"}, "dead_letters": {"table": TABLE}},
+    "topic": {"errors": {"on_bad_value": "dead_letter"}, "dead_letters": {"topic": TOPIC}},
+}
+
+
+def measure(place: Place, records: int, rounds: int) -> dict[str, Any]:
+    """Seconds of each way, and its rate as a part of the rate without bad records."""
+    kafka, bad = place.stack.kafka, records // BAD_IN
+    for name in ("clean", "bad", TOPIC):
+        kafka.create_topic(name, PARTITIONS)
+    topic.produce(kafka.bootstrap, "clean", 0, records, place.say)
+    _produce_mixed(kafka.bootstrap, records)
+    client = place.client()
+    seconds: dict[str, list[float]] = {way: [] for way in KEEP}
+    with Measured(place, "c") as process:
+        process.session_s()
+        for number in range(1 - WARM_UPS, rounds + 1):
+            for way, keep in KEEP.items():
+                place.empty_table(client, "letters_rows", deduplicated=True)
+                client.command(f"DROP TABLE IF EXISTS {TABLE} SYNC")
+                client.command(create_table(TABLE))
+                answer, _ = process.drain("clean" if way == "clean" else "bad", "letters_rows", keep=keep)
+                fault = topic.wrong(client, "letters_rows", records)
+                kept = client.query(f"SELECT count(), uniqExact(value) FROM {TABLE}").result_rows[0]
+                if fault or (way == "table" and kept != (bad, bad)):
+                    raise WrongRowsError(f"{way}, run {number}: {fault or f'{kept} dead letters, {bad} were sent'}")
+                if number > 0:
+                    seconds[way].append(answer["seconds"])
+                place.say(f"dead letters: run {number} ({way}) {answer['seconds']:.2f} s")
+    client.close()
+    medians = {way: statistics.median(runs) for way, runs in seconds.items()}
+    rates = {way: medians["clean"] / median for way, median in medians.items()}
+    met = all(rate >= GOAL for rate in rates.values())
+    return {"records": records, "bad": bad, "seconds": seconds, "rates": rates, "goal": {"rate": GOAL, "met": met}}
+
+
+def _produce_mixed(bootstrap: str, records: int) -> None:
+    """The same records, and after every hundredth one that does not fit."""
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 50, "queue.buffering.max.messages": 500_000})
+    for index in range(records):
+        values = [topic.record(index)]
+        if index % BAD_IN == 0:
+            values.append(b'{"id":"none","name":"user%d"}' % index)
+        for value in values:
+            while True:
+                try:
+                    producer.produce("bad", value=value, partition=index % PARTITIONS)
+                    break
+                except BufferError:
+                    producer.poll(0.1)
+    left = producer.flush(120)
+    assert left == 0, f"{left} records were not delivered"
+
+
+def lines(figures: Mapping[str, Any]) -> list[str]:
+    """For people."""
+    out = [f"dead letters: {figures['records']:,} records, {figures['bad']:,} bad ones on top; medians of warm runs"]
+    for way, rate in figures["rates"].items():
+        out.append(f"  {way:<6} {statistics.median(figures['seconds'][way]):7.2f} s   x {rate:.2f} of the rate without")
+    goal = figures["goal"]
+    return [*out, f"  goal: at least x {goal['rate']:.2f}: {'met' if goal['met'] else 'NOT met'}"]
