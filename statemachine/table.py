@@ -121,11 +121,13 @@ class Situation:
 
 DEAD_LETTERS = "dead_letters"
 """The part of a fingerprint that says where dead letters go; it has none where there are none."""
+FATES = ("on_bad_value", "on_tombstone")
+"""The parts beside it: what becomes of a record without a row."""
 
 
-def gains_dead_letters(recorded: str, now: str) -> bool:
-    """Whether there are dead letters now and were none: then no sender of the range in doubt delivered any."""
-    return has_dead_letters(now) and not has_dead_letters(recorded)
+def fates_change(recorded: str, now: str) -> bool:
+    """Whether records without a row now have other fates, with dead letters among them.  See ``forbidden_changes``."""
+    return has_dead_letters(now) and not {DEAD_LETTERS, *FATES}.isdisjoint(changed_parts(recorded, now))
 
 
 def has_dead_letters(pipeline: str) -> bool:
@@ -134,15 +136,29 @@ def has_dead_letters(pipeline: str) -> bool:
 
 
 def forbidden_changes(recorded: str, now: str) -> list[str]:
-    """The parts that differ and must not, while a range is in doubt."""
-    gained = gains_dead_letters(recorded, now)
-    return [name for name in changed_parts(recorded, now) if not (gained and name == DEAD_LETTERS)]
+    """The parts that differ and must not, while a range is in doubt.
+
+    Where there were no dead letters, no sender of the range delivered any.  Where a kind of record halted, no chunk
+    that holds one was sent.
+    """
+    changed = changed_parts(recorded, now)
+    if not has_dead_letters(now):
+        return changed
+    were = _parts(recorded)
+    free = (
+        {name for name in FATES if were.get(name) == "halt"} if has_dead_letters(recorded) else {DEAD_LETTERS, *FATES}
+    )
+    return [name for name in changed if name not in free]
 
 
 def changed_parts(recorded: str, now: str) -> list[str]:
     """The names of the ``name=digest`` parts in which two fingerprints differ."""
-    then_by, now_by = (dict(part.partition("=")[::2] for part in text.split(",")) for text in (recorded, now))
+    then_by, now_by = _parts(recorded), _parts(now)
     return [name for name in {**then_by, **now_by} if then_by.get(name) != now_by.get(name)]
+
+
+def _parts(pipeline: str) -> dict[str, str]:
+    return dict(part.partition("=")[::2] for part in pipeline.split(","))
 
 
 # --- what comes out --------------------------------------------------------------------------------------------------

@@ -104,8 +104,8 @@ def renew(record: StateRecord, *, before_at: int, marks: tuple[Mark, ...], epoch
 def with_dead_letters(
     record: StateRecord, *, pipeline: str, mark: Mark | None, epoch: int, attempt: str
 ) -> StateRecord:
-    """Records of a range in doubt may become dead letters from now on; no older sender of the range delivered any.
-    ``mark`` is what their table holds now, None where they go elsewhere.
+    """Records of a range in doubt may become dead letters from now on that no older sender of the range delivered.
+    ``mark`` is what their table holds now, None where they go elsewhere, or where the record has that mark.
     """
     assert record.in_doubt and record.epoch <= epoch, record
     marks = record.marks if mark is None else (*record.marks, mark)

@@ -34,7 +34,17 @@ from chsink.ports import Clock, KafkaCluster
 from chsink.statemachine import rounds, writes
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from chsink.statemachine.records import Mark, StateKey, StateRecord
-from chsink.statemachine.table import Facts, Policy, Step, StepKind, Worklist, decide, gains_dead_letters, settle
+from chsink.statemachine.table import (
+    Facts,
+    Policy,
+    Step,
+    StepKind,
+    Worklist,
+    decide,
+    fates_change,
+    has_dead_letters,
+    settle,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,9 +330,9 @@ class Driver:
         for key in keys:
             record = self.ledger.records[key]
             pipeline = self._pipeline(key, record)
-            if gains_dead_letters(record.pipeline, pipeline):
+            if fates_change(record.pipeline, pipeline):
                 with asking_target():
-                    mark = self.window.letters_mark()
+                    mark = None if has_dead_letters(record.pipeline) else self.window.letters_mark()
                 changes[key] = partial(writes.with_dead_letters, record, pipeline=pipeline, mark=mark)
         if changes:
             attempt, epoch = self.ledger.attempt(), self.ledger.epoch

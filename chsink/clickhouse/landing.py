@@ -26,7 +26,7 @@ from chsink.dlq.fates import Fate, Fates, tolerance
 from chsink.dlq.letters import RECORD_FIELDS
 from chsink.dlq.place import LettersTopic
 from chsink.errors import preflight
-from chsink.formats.pipeline import fingerprint
+from chsink.formats.pipeline import Letters, fingerprint
 from chsink.formats.registry import decoder_of
 from chsink.notation.metadata_columns import METADATA_COLUMNS, SHARD_TYPES
 from chsink.ports import Decoder, KafkaCluster, StateStore, StreamShape
@@ -70,7 +70,7 @@ def assemble(
 
     def pipeline_of(topic: str, layout: str) -> str:
         shards = window.shards(cluster.targets[topic].name, layout)
-        return fingerprint(decoders[topic], stream, [s.table.identity for s in shards], letters_identity(cluster))
+        return fingerprint(decoders[topic], stream, [s.table.identity for s in shards], letters_of(cluster))
 
     destinations = {}
     for route in config.routes:
@@ -158,17 +158,19 @@ def decoder(cluster: Cluster, topic: str, stream: StreamShape) -> Decoder:
 def present_fingerprint(cluster: Cluster, topic: str, stream: StreamShape) -> str:
     """What an insert of the topic would carry now, under the present shard layout."""
     identities = [s.table.identity for s in cluster.targets[topic].shards]
-    return fingerprint(decoder(cluster, topic, stream), stream, identities, letters_identity(cluster))
+    return fingerprint(decoder(cluster, topic, stream), stream, identities, letters_of(cluster))
 
 
-def letters_identity(cluster: Cluster) -> str:
-    """The identity of where dead letters go, "" where there are none.  A topic is the same by its name: what was
-    delivered is known by the group, not by the topic.
+def letters_of(cluster: Cluster) -> Letters | None:
+    """The part of dead letters in a fingerprint.  A topic is the same by its name: what was delivered is known by the
+    group, not by the topic.
     """
+    fates = fates_of(cluster.config.errors)
+    by_key = {"on_bad_value": fates.bad_value.value, "on_tombstone": (fates.tombstone or fates.bad_value).value}
     if cluster.letters is not None:
-        return cluster.letters.table.identity
+        return Letters(cluster.letters.table.identity, by_key)
     place = letters_topic(cluster.config)
-    return "" if place is None else f"topic {place.topic}"
+    return None if place is None else Letters(f"topic {place.topic}", by_key)
 
 
 def letters_topic(config: Config) -> LettersTopic | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from chsink.formats.registry import KAFKA_COLUMNS
@@ -21,18 +21,27 @@ class Untouched:
     transform: str = ""
 
 
-def fingerprint(decoder: Decoder, stream: StreamShape, tables: Sequence[str], letters: str = "") -> str:
-    """``name=digest`` parts, so that a change can be named.  ``tables`` are the identities of the table's shards,
-    ``letters`` that of where dead letters go, "" where there are none.
+@dataclass(frozen=True, slots=True)
+class Letters:
+    """The identity of where dead letters go, and the ``fates`` of records without a row, by the key that sets them."""
+
+    place: str
+    fates: Mapping[str, str]
+
+
+def fingerprint(decoder: Decoder, stream: StreamShape, tables: Sequence[str], letters: Letters | None = None) -> str:
+    """``name=digest`` parts, so that a change can be named.  ``tables`` are the identities of the table's shards.  With
+    dead letters, where they go is a part, and the fates are parts as they are.
     """
     parts = (
         *decoder.parts(),
         ("transform", stream.transform),
         ("isolation", stream.isolation_level),
         ("table", list(tables)),
-        *([(DEAD_LETTERS, letters)] if letters else []),
+        *([] if letters is None else [(DEAD_LETTERS, letters.place)]),
     )
-    return ",".join(f"{name}={_digest(part)}" for name, part in parts)
+    fates = {} if letters is None else letters.fates
+    return ",".join([*(f"{name}={_digest(part)}" for name, part in parts), *(f"{k}={v}" for k, v in fates.items())])
 
 
 def _digest(value: object) -> str:

@@ -45,13 +45,13 @@ class Window:
         return ()
 
 
-def take_up(window: Window, pipeline: str = "", **changes: Any) -> tuple[dict[StateKey, StateRecord], Halts]:
+def take_up(window: Window, present: str = "", **changes: Any) -> tuple[dict[StateKey, StateRecord], Halts]:
     written: dict[StateKey, StateRecord] = {}
     records = {**dict.fromkeys(KEYS, RECORD), KEYS[2]: replace(RECORD, **changes)}
     ledger = SimpleNamespace(records=records, epoch=1, attempt=lambda: "b", write=written.update)
     clock = SimpleNamespace(now_ms=lambda: 5)
     unused: Any = None
-    pipeline_of = lambda *_: pipeline  # noqa: E731 - a name for its type
+    pipeline_of = lambda *_: present  # noqa: E731 - a name for its type
     driver = Driver(ledger, {}, unused, window, clock, unused, unused, pipeline_of)  # type: ignore[arg-type]
     halted = Halts()
     assert driver._take_up(KEYS, halted) == [k for k in KEYS if k not in halted]
@@ -91,3 +91,13 @@ def test_a_range_gains_dead_letters_before_any_is_sent() -> None:
     halted.raise_all()
     assert {(r.pipeline, r.marks) for r in written.values()} == {("dead_letters=x", (Mark(7, 7),))}
     assert written.keys() == set(KEYS)
+
+
+def test_a_range_whose_fates_change_is_announced_again() -> None:
+    """⚑ Else a later start would take the recorded fate for that of what was sent."""
+    window = Window()
+    window.must_probe = lambda *_: False  # type: ignore[method-assign]
+    was, now = "dead_letters=x,on_bad_value=halt", "dead_letters=x,on_bad_value=dead_letter"
+    written, halted = take_up(window, now, pipeline=was, marks=(Mark(1, 1),))
+    halted.raise_all()
+    assert (written[KEYS[2]].pipeline, written[KEYS[2]].marks) == (now, (Mark(1, 1),))
