@@ -46,7 +46,7 @@ DRIVER, TASK, LEDGER = "chsink/batch/driver.py", "chsink/batch/task.py", "chsink
 PROBE, KEEPERMAP = "chsink/clickhouse/probe.py", "chsink/state/keepermap.py"
 STARTING, RECOVER = "chsink/spark/starting.py", "chsink/recovery/recover.py"
 READER, PIECES = "chsink/batch/reader.py", "chsink/clickhouse/pieces.py"
-LETTERS = "chsink/clickhouse/dead_letters.py"
+LETTERS, LETTERS_TOPIC = "chsink/clickhouse/dead_letters.py", "chsink/dlq/topic.py"
 RECHECK, CONFIRM = "chsink/batch/recheck.py", "chsink/batch/confirm.py"
 WRITER, WINDOW, DEDUP_MARK = (
     "chsink/clickhouse/writer.py",
@@ -232,6 +232,22 @@ DEFECTS = (
         ),
         "at_most_once",
         seed=11,
+    ),
+    Defect(
+        "dead letters for a topic: the group is not asked",
+        (
+            Patch(
+                LETTERS_TOPIC,
+                "        reached = self._open.offset if self._is_ours(life, tp) else None\n",
+                "        reached = None\n",
+            ),
+        ),
+        test="tests/unit/test_dead_letters_sender.py::test_a_chunk_that_was_delivered_is_not_delivered_again",
+    ),
+    Defect(
+        "dead letters for a topic: an unknown outcome is taken for refused",
+        (Patch(LETTERS_TOPIC, "                self.close()\n                reason", "                reason"),),
+        test="tests/unit/test_dead_letters_sender.py::test_an_answer_that_was_lost_is_looked_up",
     ),
     Defect(
         "a range gains dead letters without being announced again",

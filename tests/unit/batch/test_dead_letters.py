@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 
 import pyarrow as pa
 import pytest
@@ -21,6 +20,7 @@ from chsink.ports import BadValue, InsertResult
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from chsink.statemachine.records import Phase, StateKey, StateRecord
 from chsink.statemachine.tokens import letters_token, piece_token
+from tests.support.records import TOMBSTONE, batch
 
 TP = TopicPartition("t", 1)
 KEY = StateKey("sink", "t", 1, "db.t")
@@ -28,26 +28,7 @@ RECORD = StateRecord(Phase.BEFORE, 1, "a", "id", start=10, end=20, chunk_offsets
 PLACE = 1
 """Of the dead letters: behind the only shard."""
 DEAD = Fates(Fate.DEAD_LETTER)
-BAD, TOMBSTONE = 12, 13
-
-
-def batch() -> pa.RecordBatch:
-    n = 10
-    return pa.record_batch(
-        {
-            "topic": pa.array(["t"] * n),
-            "partition": pa.array([1] * n, pa.int32()),
-            "offset": pa.array(range(10, 20), pa.int64()),
-            "key": pa.array([None, *[b"\xff\x00"] * 9], pa.binary()),
-            "value": pa.array([None if o == TOMBSTONE else b"\x80%d" % o for o in range(10, 20)], pa.binary()),
-            "headers": pa.array(
-                [None, None, [{"key": "h", "value": b"\x00"}, {"key": "h", "value": None}], *[None] * 7],
-                pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])),
-            ),
-            "timestamp": pa.array([datetime(2026, 1, 2, 3, 4, 5, 678_000, UTC)] * n, pa.timestamp("us", "UTC")),
-            "timestampType": pa.array([0] * n, pa.int32()),
-        }
-    )
+BAD = 12
 
 
 def prepare(records: pa.RecordBatch, assignment: Assignment) -> Prepared:
