@@ -143,6 +143,13 @@ COLUMN_REQUIRED = Entry(
     "the stream has no column {columns}, which table {table} requires",
     "add it in the transform, or give the table's column a DEFAULT",
 )
+STREAM_WITHOUT_KEY = Entry(
+    "STREAM_WITHOUT_KEY",
+    "CHS-213",
+    PreflightError,
+    "the stream has no column key, which the route to table {table} reads",
+    "keep Kafka's column key in the transform, or remove what reads it: key_format, primary_key or _kafka_key",
+)
 FORMAT_COLUMN_UNKNOWN = Entry(
     "FORMAT_COLUMN_UNKNOWN",
     "CHS-212",

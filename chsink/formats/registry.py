@@ -49,7 +49,8 @@ def decoder_of(
     if reads_value(columns, stream):
         check_filled(name, {c.name: _is_required(c) for c in payload}, value_format, keys)
         records = Records(value_format, Columns(payload, metadata, timezone), keys)
-        assert records.reader, "made here, where an option that does not fit the table stops the start"
+        if "key" in records.record_fields and "key" not in stream.columns:
+            raise preflight.STREAM_WITHOUT_KEY(table=name)
         return records
     _check_columns(name, columns, stream.columns, elsewhere)
     given = tuple(c for c in payload if c.name in stream.columns)

@@ -79,7 +79,7 @@ def _codec(kind: IcebergType) -> Codec | None:  # noqa: PLR0912 - one case for e
         case TimestampType() | TimestamptzType():
             return InstantCodec(6, _UTC, CALENDAR_DAYS)
         case StringType():
-            return StringCodec()
+            return TextCodec()
         case UUIDType():
             return UuidCodec()
         case FixedType():
@@ -118,8 +118,28 @@ class DayTimeCodec(Codec):
         return moments.view(pa.int64()).view(self.wire), None
 
 
+class TextCodec(StringCodec):
+    """``string``, whose bytes are UTF-8; a format may give it any bytes."""
+
+    def exact(self, value: Any) -> Any:
+        """As a String, if it is UTF-8."""
+        data: bytes = super().exact(value)
+        try:
+            data.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise MisfitError(f"not valid UTF-8 at byte {error.start}") from None
+        return data
+
+    def accept(self, source: Any) -> Reader | None:
+        """Byte strings that are UTF-8."""
+        reader = super().accept(source)
+        if reader is None or pa.types.is_string(source):
+            return reader
+        return Reader(source, lambda data: (data.cast(pa.string()).cast(pa.binary()), None))
+
+
 class BytesCodec(Codec):
-    """``binary``, and ``fixed`` of ``size`` bytes, from base64."""
+    """``binary``, and ``fixed`` of ``size`` bytes: bytes as they are, and text in base64."""
 
     def __init__(self, size: int | None) -> None:
         super().__init__("binary", pa.binary() if size is None else pa.binary(size))
@@ -127,6 +147,12 @@ class BytesCodec(Codec):
 
     def exact(self, value: Any) -> Any:
         """The bytes."""
+        data = value if isinstance(value, bytes) else self._decoded(value)
+        if self.size is not None and len(data) != self.size:
+            raise MisfitError(f"not as many bytes as {self.label} has")
+        return data
+
+    def _decoded(self, value: Any) -> bytes:
         if isinstance(value, Number) or not isinstance(value, str):
             raise self.misfit(value)
         text = encoded(value)
@@ -136,14 +162,16 @@ class BytesCodec(Codec):
             data = None
         if data is None or base64.b64encode(data) != text:
             raise MisfitError(f"a string that is no base64 in {self.label}")
-        if self.size is not None and len(data) != self.size:
-            raise MisfitError(f"not as many bytes as {self.label} has")
         return data
 
     def reader(self, samples: Sequence[Any]) -> Reader | None:
         """From text."""
         del samples
         return Reader(pa.string(), lambda texts: by_distinct(self, texts))
+
+    def accept(self, source: Any) -> Reader | None:
+        """Bytes of any number."""
+        return Reader(source, lambda data: (data, None)) if self.size is None and source == pa.binary() else None
 
 
 def beyond_calendar(moments: Any) -> Any:

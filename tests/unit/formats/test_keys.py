@@ -91,3 +91,10 @@ def test_the_mirror_takes_the_keys_of_the_topics_route() -> None:
     )
 
     assert [config.mirror_keys_of(route) for route in config.mirror.routes] == [Keys(JSON, ("id",)), None]
+
+
+def test_a_stream_without_the_key_is_refused() -> None:
+    columns = ("value", "topic", "partition", "offset", "timestamp", "timestampType")
+    with pytest.raises(PreflightError, match="key") as caught:
+        decoder_of("d.t", COLUMNS, "UTC", Untouched("read_committed", columns, "no key"), JSON, keys=KEYS)
+    assert caught.value.id == "CHS-213"
