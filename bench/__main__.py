@@ -12,8 +12,9 @@ Parts:
   dead_letters  the same records without bad ones, and with 1 % of them as dead letters in a table and in a topic
 
 Examples:
-  make bench                                                         everything at full size, about 15 minutes
+  make bench                                                         everything at full size, about 25 minutes
   make bench ARGS="--only speed --records 200000 --rounds 1"         does it work at all
+  make bench ARGS="--only mirror"                                    about 10 minutes
   make bench ARGS="--only speed --json" > speed.json                 for machines; progress goes to standard error
 
 Exit codes: 0 measured (a missed goal is said, and is no failure), 1 a run left other rows than were sent or failed.
