@@ -12,7 +12,7 @@ from chsink.formats.metadata import Columns
 from chsink.notation.metadata_columns import METADATA_COLUMNS
 from chsink.ports import Decoded
 
-VERSION = 1
+VERSION = 2
 """Part of the fingerprint: raised when the same record becomes another row."""
 
 

@@ -164,14 +164,18 @@ class BytesCodec(Codec):
             raise MisfitError(f"a string that is no base64 in {self.label}")
         return data
 
+    def accept(self, source: Any) -> Reader | None:
+        """Bytes, and text."""
+        if pa.types.is_string(source):
+            return self.reader(())
+        # A cast to a fixed size raises where one has another: then each is checked.
+        binary = pa.types.is_binary(source) or pa.types.is_fixed_size_binary(source)
+        return Reader(source, lambda array: (array.cast(pa.binary()).cast(self.wire), None)) if binary else None
+
     def reader(self, samples: Sequence[Any]) -> Reader | None:
         """From text."""
         del samples
         return Reader(pa.string(), lambda texts: by_distinct(self, texts))
-
-    def accept(self, source: Any) -> Reader | None:
-        """Bytes of any number."""
-        return Reader(source, lambda data: (data, None)) if self.size is None and source == pa.binary() else None
 
 
 def beyond_calendar(moments: Any) -> Any:
