@@ -190,18 +190,18 @@ MIRROR_DEFECTS = (
             ),
         ),
         "repair_justified",
-        seed=14,
+        seed=26,
     ),
     MirrorDefect(
         "mirror: files that were deleted are committed",
         (Patch(COORDINATOR, "            if reason := self._deleted(name, read, plan):\n                break\n", ""),),
         "chain_is_content",
-        seed=1,
+        seed=28,
     ),
     MirrorDefect(
         "mirror: what a failed table has not taken yet is a hole",
         (Patch(PLAN, "if start >= link.until)])", "if start > link.until)])"),),
         "repair_justified",
-        seed=24,
+        seed=119,
     ),
 )
