@@ -42,10 +42,10 @@ def verify(  # noqa: PLR0917 - options of a command
         int | None, typer.Option(help="Only this partition. Needs --topic.", metavar="N", min=0)
     ] = None,
     start: Annotated[
-        int | None, typer.Option("--from", help="Only offsets from this one on. Needs --partition.", min=0)
+        int | None, typer.Option("--from", help="Only offsets from this one on. Needs --partition.", metavar="N", min=0)
     ] = None,
     end: Annotated[
-        int | None, typer.Option("--to", help="Only offsets before this one. Needs --partition.", min=0)
+        int | None, typer.Option("--to", help="Only offsets before this one. Needs --partition.", metavar="N", min=0)
     ] = None,
     any_shard: Annotated[
         bool, typer.Option("--any-shard", help="Accept a row on any shard, as after the shard layout changed.")
