@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from operator import attrgetter
 from typing import Any, Final
 
 import msgspec
@@ -48,9 +49,15 @@ def _struct(tree: Object) -> type[msgspec.Struct]:
 
 
 def _collect(tree: Object, way: Path, rows: list[Any], into: dict[Path, list[bytes]]) -> None:
+    """Of each name in the tree, the texts of all rows; a row that is None has none."""
+    there = [row for row in rows if row is not None] if way else rows
     for at, (name, node) in enumerate(tree.items()):
-        column = [None if row is None else getattr(row, f"f{at}") for row in rows]
+        column: Iterable[Any] = map(attrgetter(f"f{at}"), there)
+        if len(there) < len(rows):
+            absent = _MISSING if node == _RAW else None
+            found = iter(column)
+            column = [absent if row is None else next(found) for row in rows]
         if node == _RAW:
-            into[*way, name] = [b"" if text is None else bytes(text) for text in column]
+            into[*way, name] = [bytes(text) for text in column]
         else:
-            _collect(node, (*way, name), column, into)
+            _collect(node, (*way, name), list(column), into)
