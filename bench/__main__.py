@@ -10,6 +10,7 @@ Parts:
             (s) Spark's own Iceberg sink, (m) the Iceberg mirror; rows are checked after each run.  Then ClickHouse
             without and with a mirror; hand-overs of 1 to 512 partitions; commits of 10 to 10,000 files; memory
   dead_letters  the same records without bad ones, and with 1 % of them as dead letters in a table and in a topic
+  formats   decoding alone: JSON, Avro and Protobuf of the same orders, in turns in one process
 
 Examples:
   make bench                                                         everything at full size, about 25 minutes
@@ -36,14 +37,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from bench import dead_letters, memory, mirror, recovery, speed, state
+from bench import dead_letters, formats, memory, mirror, recovery, speed, state
 from bench.measured import MeasuredError, Place
 from bench.speed import WrongRowsError
 from chsink.embedded import jars
 from chsink.embedded.stack import Stack
 from chsink.errors import ChsinkError
 
-PARTS = ("speed", "state", "memory", "recovery", "mirror", "dead_letters")
+PARTS = ("speed", "state", "memory", "recovery", "mirror", "dead_letters", "formats")
 MIRROR_ROUNDS = 3
 """At most: six variants take turns there."""
 
@@ -90,6 +91,8 @@ def _measure(part: str, place: Place, arguments: argparse.Namespace) -> dict[str
             return state.measure(place)
         case "mirror":
             return mirror.measure(place, arguments.records, min(arguments.rounds, MIRROR_ROUNDS), arguments.large)
+        case "formats":
+            return formats.measure(arguments.rounds)
         case "dead_letters":
             return dead_letters.measure(place, arguments.records, arguments.rounds)
         case "memory":
@@ -106,6 +109,7 @@ def _lines(part: str, figures: dict[str, Any]) -> list[str]:
         "recovery": recovery,
         "mirror": mirror,
         "dead_letters": dead_letters,
+        "formats": formats,
     }
     lines: list[str] = modules[part].lines(figures)
     return lines
