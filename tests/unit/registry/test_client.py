@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ import pytest
 from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient
 from pydantic import SecretStr
 
-from chsink.errors import UnavailableError
+from chsink.errors import PreflightError, UnavailableError
 from chsink.findings import Severity
 from chsink.registry.checks import registry_findings
 from chsink.registry.client import Registered, Registry
@@ -120,3 +121,10 @@ def test_doctor_names_a_topic_without_a_subject(service: RegistryService) -> Non
     findings = list(registry_findings(registry(service), [("order", "order-value"), ("other", "other-value")]))
     assert [found.severity for found in findings] == [Severity.OK, Severity.OK, Severity.WARNING]
     assert "no subject other-value" in findings[-1].sentence
+
+
+def test_missing_packages_are_named_with_their_extra(service: RegistryService, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "confluent_kafka.schema_registry", None)
+    with pytest.raises(PreflightError, match=r"chsink\[avro\]") as caught:
+        registry(service).schema(1)
+    assert caught.value.exit_code == 2
