@@ -64,7 +64,11 @@ def table() -> Iterator[str]:
     for case in CASES:
         short = (_short(case.json), "" if case.text is None else _short(case.text))
         written = "an empty field in `csv`, `\\N` in `tsv`" if case.text == NULL else f"`{short[1]}`"
-        yield f"| `{case.type}` | `{short[0]}` | {written if case.text else 'nothing'} | {'any bytes' if case.raw else 'nothing'} |"
+        yield f"| `{case.type}` | `{short[0]}` | {written if case.text else 'nothing'} | {_raw(case)} |"
+
+
+def _raw(case: Case) -> str:
+    return "nothing" if not case.raw else "at most two bytes" if case.type.startswith("Fixed") else "any bytes"
 
 
 def _short(text: str) -> str:
