@@ -27,6 +27,8 @@ from tests.support.registry import RegistryService
 if TYPE_CHECKING:
     from chsink.embedded.stack import Stack
 
+pytestmark = pytest.mark.slow
+
 FORMATS = ("avro", "protobuf", "json_schema")
 COLUMNS = """id Int64, name String, price Nullable(Decimal(9, 2)), tags Array(String),
     price_text Nullable(String) ALIAS toString(price)"""
