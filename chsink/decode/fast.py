@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any, Final
 
 import msgspec
@@ -32,6 +33,7 @@ from chsink.decode.nested import NestedForm, nested_form
 from chsink.decode.places import ANY_OBJECT, PLAIN, Places, Trees, shown
 from chsink.decode.prefilter import decimal_suspects, maybe_repeated, suspects_of, window, without_space
 from chsink.decode.raw_texts import RawTexts
+from chsink.decode.screen import Screen
 from chsink.decode.values import MisfitError, Pairs, kinds_of
 
 Refused = (pa.ArrowInvalid, MisfitError, msgspec.DecodeError, RecursionError)
@@ -60,6 +62,7 @@ class FastPlan:
             if field.group and self._nested[field.group].grouped:
                 continue
             parsed.extend(self._plan(field, [one.get(field.name) for one in found]))
+        self._screened = tuple(parsed) if places == PLAIN else ()
         self._trees = Trees()
         for field in parsed:
             self._trees.place(field.name, places.path(field.name), field.type)
@@ -109,6 +112,17 @@ class FastPlan:
         for name in self._unguarded:
             suspects = merge(suspects, maybe_repeated(records, self._places.path(name)[-1]))
         return arrays, merge(suspects, uneven(arrays, self._groups))
+
+    @cached_property
+    def _screen(self) -> Screen:
+        return Screen(self._screened)
+
+    def run_screened(self, records: Any) -> tuple[list[Any], Suspects]:
+        """The same for a block that was refused, without the records that look as if they were to blame."""
+        suspects = self._screen.suspects(records)
+        if not suspects.any():
+            raise MisfitError("no record looks as if it were to blame")
+        return self._around(records, suspects)
 
     def _around(self, records: Any, suspects: Mask) -> tuple[list[Any], Suspects]:
         """Run without the suspects, then give each of them a row of nulls."""

@@ -91,10 +91,21 @@ class FieldDecoder:
                 if len(records) <= LEAF_ROWS:
                     self._decide(run, records, rows)
                     continue
+                if len(records) > CUT_ROWS and self._screened(run, plan, records, rows):
+                    continue
                 cuts = _cuts(len(records), str(refusal))
                 todo.extend((records.slice(start, end - start), rows[start:end]) for start, end in reversed(cuts))
             else:
                 self._take(run, records, rows, arrays, suspects)
+
+    def _screened(self, run: Collected, plan: FastPlan, records: Any, rows: Rows) -> bool:
+        """Whether a refused block passes without the records that look as if they were to blame."""
+        try:
+            arrays, suspects = plan.run_screened(records)
+        except Refused:
+            return False
+        self._take(run, records, rows, arrays, suspects)
+        return True
 
     def _take(self, run: Collected, records: Any, rows: Rows, arrays: list[Any], suspects: Suspects) -> None:
         """Add the rows that passed, decide the suspects."""
