@@ -59,8 +59,9 @@ class SimCluster(Cluster):
         super().__init__(config, clock)
         self._world = world
 
-    def client(self, urls: Sequence[str]) -> ClickHouseClient:
-        """A client of the server with the first URL."""
+    def client(self, urls: Sequence[str], answer_within_s: float | None = None) -> ClickHouseClient:
+        """A client of the server with the first URL, which answers at once."""
+        del answer_within_s
         return cast("ClickHouseClient", Client(self._world.servers[URLS.index(urls[0])]))
 
 

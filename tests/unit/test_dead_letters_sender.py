@@ -5,7 +5,6 @@ The broker is a few fields; that the real one behaves so is tested in ``tests/in
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -79,7 +78,7 @@ class Clock:
 
 
 @pytest.fixture
-def broker(monkeypatch: pytest.MonkeyPatch) -> Iterator[Broker]:
+def broker(monkeypatch: pytest.MonkeyPatch) -> Broker:
     broker = Broker()
 
     def opened(_place: LettersTopic, _tp: TopicPartition) -> Opened:

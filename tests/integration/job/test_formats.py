@@ -92,5 +92,5 @@ def test_every_format_lands_every_cell(services: Stack, spark: SparkSession, tmp
     zero = "1970-01-01 00:00:00.000000"
     assert select(url, DELETED) == f"2\t\t{zero}\t13\n3\t\t{zero}\t14\n", "what a delete lacks is filled in"
     for name, fields in SHOWN.items():
-        rows = select(url, f"SELECT * FROM types_{name} FORMAT TSV").splitlines()
-        assert [row.split("\t") for row in rows] == [[case.shown for case in fields.values()]] * 2, name
+        lines = select(url, f"SELECT * FROM types_{name} FORMAT TSV").splitlines()
+        assert [line.split("\t") for line in lines] == [[case.shown for case in fields.values()]] * 2, name
