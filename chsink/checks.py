@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Collection, Iterator
+from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -20,7 +21,7 @@ from chsink.formats.registry import reads_value
 from chsink.kafka.checks import dead_letters_findings, topics_findings
 from chsink.ports import StreamShape
 from chsink.registry.checks import registry_findings
-from chsink.registry.client import registry_of
+from chsink.registry.client import Registry
 from chsink.state.checks import needed_grants, store_findings
 from chsink.state.keepermap import KeeperMapStore
 from chsink.statemachine.records import Phase
@@ -105,7 +106,8 @@ def _registry(services: Services) -> Iterator[Finding]:
     subjects = [(r.topic, f"{r.topic}-value") for r in config.routes if r.format.needs_registry]
     subjects += [(r.topic, f"{r.topic}-key") for r in config.routes if r.key_format and r.key_format.needs_registry]
     if subjects:
-        yield from registry_findings(registry_of(config.schema_registry), subjects)
+        with closing(Registry(config.schema_registry)) as registry:
+            yield from registry_findings(registry, subjects)
 
 
 def _records(services: Services) -> Records | None:

@@ -270,7 +270,7 @@ class Driver:
             keys = self._take_up(keys, halted)
         given_up = [k.topic_partition for k in keys if source.exact and self.ledger.records[k].expired]
         starts = self.kafka.log_starts(given_up) if given_up else {}
-        assigned = [self._assign(k, starts.get(k.topic_partition, 0)) for k in keys]
+        assigned = [self._assign(k, starts.get(k.topic_partition, 0), again=not fresh) for k in keys]
         assignments = [a for a in assigned if not a.held.is_empty]
         with self.observer.phase("insert" if fresh else "settle"):
             acks = source.run(assignments) if assignments else []
@@ -362,11 +362,11 @@ class Driver:
         record = self.ledger.records[key]
         return writes.after(record, epoch=epoch, attempt=attempt, log_start=start, skipped=skipped, dead_letters=dead)
 
-    def _assign(self, key: StateKey, log_start: int) -> Assignment:
+    def _assign(self, key: StateKey, log_start: int, *, again: bool) -> Assignment:
         record = self.ledger.records[key]
         layout = self._layout(key, record)
         with asking_target():
-            return Assignment(key, record, layout, self.window.deadline_ms(key, record), log_start)
+            return Assignment(key, record, layout, self.window.deadline_ms(key, record), log_start, again)
 
     def _layout(self, key: StateKey, record: StateRecord) -> str:
         """The recorded layout.  HaltError CHS-312 when it is not stored."""

@@ -45,7 +45,7 @@ class Assignment:
 
     ``layout`` is the recorded shard layout (JSON).  With ``record.probe``, tokens may have left the deduplication
     window: each piece is looked for by its offsets first.  No send starts after ``deadline_ms`` (wall clock).  What
-    lies below ``log_start`` is not asked of Kafka.
+    lies below ``log_start`` is not asked of Kafka.  ``again``: the range was in doubt, so others may have sent of it.
     """
 
     key: StateKey
@@ -53,6 +53,7 @@ class Assignment:
     layout: str
     deadline_ms: int
     log_start: int = 0
+    again: bool = False
 
     @property
     def topic_partition(self) -> TopicPartition:

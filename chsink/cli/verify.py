@@ -178,6 +178,9 @@ def _lines(partition: PartitionReport) -> Iterator[str]:
         )
         yield f"{tp}: columns that differ{some}: {named}"
     if partition.without_row:
-        yield f"{tp}: records that do not fit the table and have no row: {partition.without_row:,}"
+        yield (
+            f"{tp}: records that do not fit the table and have no row: {partition.without_row:,} "
+            "(dead letters in a topic are not compared)"
+        )
     for left_out in partition.unjudged:
         yield f"{tp}: not judged {left_out.range}: {left_out.why}"

@@ -29,8 +29,10 @@ class Letter:
     why: Mapping[str, str]
 
 
-def letters_in(place: LettersTopic) -> Iterator[Letter]:
-    """The dead letters that the topic holds now, of all sinks.  Raises KafkaException when Kafka stops answering."""
+def letters_in(place: LettersTopic, *, whole: bool = False) -> Iterator[Letter]:
+    """The dead letters that the topic holds now, of all sinks.  An open transaction hides those behind it: with
+    ``whole``, its end is waited for.  Raises KafkaException when Kafka stops answering, or the wait is too long.
+    """
     topic, timeout_s = place.topic, place.timeout_s
     settings = {**place.options, "group.id": place.group, "enable.auto.commit": False, "enable.partition.eof": True}
     consumer = Consumer({**settings, "isolation.level": "read_committed", "auto.offset.reset": "earliest"})
@@ -38,7 +40,9 @@ def letters_in(place: LettersTopic) -> Iterator[Letter]:
         found = consumer.list_topics(topic, timeout=timeout_s).topics[topic]
         if found.error is not None:
             raise KafkaException(found.error)
-        left = set(found.partitions)
+        left = dict.fromkeys(found.partitions, 0)
+        if whole:
+            left = {p: consumer.get_watermark_offsets(ClientPartition(topic, p), timeout_s)[1] for p in left}
         consumer.assign([ClientPartition(topic, p, 0) for p in left])
         give_up = time.monotonic() + timeout_s
         while left:
@@ -50,7 +54,9 @@ def letters_in(place: LettersTopic) -> Iterator[Letter]:
                 if error is None:
                     yield from _letter(message)
                 elif error.name() == "_PARTITION_EOF":
-                    left.discard(message.partition())
+                    partition, reached = message.partition(), message.offset()
+                    if partition in left and (reached or 0) >= left[partition]:
+                        del left[partition]
                 else:
                     raise KafkaException(error)
 
@@ -76,7 +82,7 @@ def delivered_offsets(place: LettersTopic, key: StateKey, nonce: str, offsets: O
     names = ("chsink.sink", "chsink.table", "chsink.topic", "chsink.partition", "chsink.nonce")
     found = (
         int(letter.why["chsink.offset"])
-        for letter in letters_in(place)
+        for letter in letters_in(place, whole=True)
         if tuple(letter.why.get(name) for name in names) == wanted
     )
     return frozenset(offset for offset in found if offsets.start <= offset < offsets.end)

@@ -8,8 +8,8 @@ Rules:
 - A transaction whose commit was not answered is unknown: open the id again, then read the group.
 - The offset carries a note: which life of the partition it is of (epoch, incarnation, nonce).  Of another life, the
   offset says nothing about this one; of a newer life, this sender is outdated and delivers nothing.
-- A group that holds no offset says nothing about a range that was announced long ago: Kafka forgets the offsets of a
-  group that is not used.  Then the topic itself is searched.
+- A group that holds no offset says nothing about a range in doubt: Kafka forgets the offsets of a group that is not
+  used, and a person may delete it.  Then the topic itself is searched.
 """
 
 from __future__ import annotations
@@ -35,8 +35,6 @@ from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from chsink.statemachine.records import StateRecord
 
 TRANSACTION_MS = 60_000
-REMEMBERED_S = 86_400
-"""Kafka keeps the offsets of an unused group for at least so long (seven days by default)."""
 ATTEMPTS = 5
 _log = logging.getLogger("chsink.librdkafka.dead_letters")
 _log.setLevel(logging.CRITICAL)  # what it has to say is raised
@@ -216,13 +214,11 @@ class TopicLetters:
         return noted.nonce == life.nonce
 
     def _done(self, assignment: Assignment, offsets: OffsetRange) -> frozenset[int]:
-        """Offsets whose dead letters the topic holds, where the group may have forgotten them."""
+        """Offsets whose dead letters the topic holds, where the group does not know."""
         assert self._open is not None
-        record = assignment.record
-        age_s = (self._clock.now_ms() - record.before_at) / 1000
-        if self._open.offset is not None or (age_s < REMEMBERED_S and not record.probe):
+        if self._open.offset is not None or not assignment.again:
             return frozenset()
-        return delivered_offsets(self._place, assignment.key, record.nonce, offsets)
+        return delivered_offsets(self._place, assignment.key, assignment.record.nonce, offsets)
 
 
 @contextmanager

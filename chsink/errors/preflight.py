@@ -810,6 +810,21 @@ SCHEMA_FILE_WRONG = Entry(
     "the schema file {path} cannot be used: {reason}",
     "correct the file, or the route's format.schema_file",
 )
+NO_DEAD_LETTERS_TOPIC = Entry(
+    "NO_DEAD_LETTERS_TOPIC",
+    "CHS-273",
+    PreflightError,
+    "Kafka has no topic {topic}, which dead_letters.topic names",
+    "create it with cleanup.policy=delete and retention.ms=-1, or correct dead_letters.topic",
+)
+DEAD_LETTERS_EXPIRE = Entry(
+    "DEAD_LETTERS_EXPIRE",
+    "CHS-274",
+    PreflightError,
+    "topic {topic} keeps dead letters for {hours} h after the timestamp of their record: Kafka deletes those of older "
+    "records at once",
+    "set retention.ms=-1 for the topic, or read dead letters before they expire",
+)
 DEAD_LETTERS_TOPIC = Entry(
     "DEAD_LETTERS_TOPIC",
     "CHS-272",

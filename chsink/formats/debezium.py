@@ -10,6 +10,8 @@ Rules:
 
 from __future__ import annotations
 
+import base64
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
@@ -34,7 +36,6 @@ from chsink.formats.settings import Debezium, names_of
 from chsink.formats.whole import as_binary
 from chsink.ports import BadValue, Decoded
 
-PLACEHOLDER: Final = "__debezium_unavailable_value"
 NO_EVENT = "no change event of Debezium: it has no op"
 NOT_SENT = "holds Debezium's placeholder for a value that the database did not send"
 NO_KEY = "a delete without `before`, whose key is no primary key"
@@ -60,6 +61,7 @@ class DebeziumReader:
             self._paths[settings.version_column] = names_of(settings.version_path)
         self._marks_deletes = self._deleted is not None or ("op",) in self._paths.values()
         self._primary_key = frozenset(settings.primary_key)
+        self._unsent = _written(settings.unavailable_value)
         self._ops = FieldDecoder(_OPS, Places((), {"op": ("op",), "wrapped": (*_PAYLOAD, "op")}))
         self._of_rows = cache(self._new_decoder)
         if self._deleted is not None:
@@ -79,7 +81,8 @@ class DebeziumReader:
         plain, wrapped = (column.cast(pa.string()) for column in ops.batch.columns)
         letter, is_wrapped = pc.coalesce(plain, wrapped), valid_of(wrapped)
         present, delete = (mask_of(pc.is_in(letter, pa.array(kinds))) for kinds in (["c", "r", "u"], ["d"]))
-        unsent = mask_of(pc.match_substring(values.take(pa.array(origin)), PLACEHOLDER))
+        whole = values.take(pa.array(origin))
+        unsent = np.logical_or.reduce([mask_of(pc.match_substring(whole, text)) for text in self._unsent])
         taken = ~(is_wrapped & valid_of(plain)) & ~unsent & (present | (delete & self._marks_deletes))
         for in_payload in (False, True):
             for deleted in (False, True):
@@ -162,6 +165,14 @@ class DebeziumReader:
         """With the mark of a delete and the constants, in the order of all fields."""
         marks = {} if self._deleted is None else {self._deleted.name: self._marks[deleted]}
         return self._shaped.whole(found, marks)
+
+
+def _written(placeholder: str) -> tuple[str, ...]:
+    """How Debezium writes it: as text; as bytes in base64, without the padding, or hex; as an array of numbers."""
+    sent = placeholder.encode()
+    encoded = (base64.b64encode(sent), base64.urlsafe_b64encode(sent))
+    numbers = (comma.join(map(str, sent)) for comma in (",", ", "))
+    return (json.dumps(placeholder)[1:-1], *{one.decode().rstrip("=") for one in encoded}, sent.hex(), *numbers)
 
 
 def _row_at(*, wrapped: bool, deleted: bool) -> Path:

@@ -264,6 +264,8 @@ class Debezium(JsonFields):
     primary_key: Annotated[tuple[Text, ...], AsTuple] = ()
     """Columns of the row's primary key. A delete then needs no other columns: what its `before` does not have gets the
     DEFAULT or zero. If there is no `before`, the record's key has the primary key."""
+    unavailable_value: Text = "__debezium_unavailable_value"
+    """What Debezium writes for a value that the database did not send: its `unavailable.value.placeholder`."""
 
     @property
     def named(self) -> frozenset[str]:

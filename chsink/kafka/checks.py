@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
-from chsink.errors import preflight, services
+from chsink.errors import ChsinkError, preflight, services
 from chsink.findings import Finding, Severity, found, guarded, passed
 from chsink.kafka.admin import KafkaAdmin
 from chsink.statemachine.ranges import TopicPartition
@@ -42,7 +42,16 @@ def topic_findings(kafka: KafkaAdmin, topic: str, records: Records, now_ms: int)
 
 def dead_letters_findings(kafka: KafkaAdmin, topic: str) -> Iterator[Finding]:
     """The topic of dead letters is there, and keeps them."""
-    kafka.topic_ids([topic])
+    try:
+        kafka.topic_ids([topic])
+    except ChsinkError as error:
+        if error.id != preflight.TOPIC_MISSING.id:
+            raise
+        yield found(Severity.ERROR, preflight.NO_DEAD_LETTERS_TOPIC, topic=topic)
+        return
+    retention_ms = kafka.retention_ms(topic)
+    if retention_ms >= 0:
+        yield found(Severity.WARNING, preflight.DEAD_LETTERS_EXPIRE, topic=topic, hours=f"{retention_ms / 3_600_000:g}")
     if kafka.may_be_compacted(topic):
         yield found(Severity.WARNING, preflight.DEAD_LETTERS_TOPIC, topic=topic)
     else:

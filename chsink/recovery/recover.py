@@ -279,10 +279,13 @@ class _Partition:
         left_out = "a filter"
         if "skip" in (errors.on_bad_value, errors.on_tombstone):
             left_out = "errors.on_bad_value, errors.on_tombstone or a filter"
+        dead = ""
+        if self._services.config.dead_letters.topic is not None:
+            dead = f", or it is a dead letter (`chsink dlq show {self._tp.topic} {self._tp.partition} {lost}`)"
         return (
             "look at the record at this offset. If "
-            f"{left_out} leaves it out, add --accept-holes; if it should have a row, delete the rows from there on, "
-            f"{delete}"
+            f"{left_out} leaves it out{dead}, add --accept-holes; if it should have a row, delete the rows from there "
+            f"on, {delete}"
         )
 
     def _next_record(self, after: int) -> int:

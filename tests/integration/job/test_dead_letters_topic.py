@@ -14,7 +14,7 @@ from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, Config
 from pyspark.sql import SparkSession
 
 from chsink.embedded.stack import Stack
-from chsink.errors import HaltError, UnavailableError
+from chsink.errors import HaltError, PreflightError, UnavailableError
 from tests.integration.job.conftest import MakeJob
 from tests.integration.job.faults import Failpoints
 from tests.integration.job.test_dead_letters import BAD, HEADERS, dlq, fits, flags
@@ -87,6 +87,9 @@ def test_dead_letters_are_delivered_once(
     assert not letters(job, topic), "aborted, or not yet: nobody sees them"
     crash(job, spark, failpoints, "task.after_dead_letters=kill", keeps)
     assert letters(job, topic)
+    group = f"chsink-{job.name}/dead-letters"
+    admin = AdminClient({"bootstrap.servers": job.bootstrap})
+    admin.delete_consumer_groups([group])[group].result(20)
     job.drain(spark, keeps)
     check(job, topic)
 
@@ -109,8 +112,10 @@ def test_dead_letters_are_delivered_once(
 def test_what_keeps_dead_letters_from_their_topic(job: Job, services: Stack, spark: SparkSession) -> None:
     """A topic that takes no record of this size; and a group that a newer run of the sink has used."""
     topic = f"{job.topic}-dead"
-    services.kafka.create_topic(topic, 1, {"max.message.bytes": "300"})
     keeps = {"errors.on_bad_value": "dead_letter", "dead_letters.topic": topic}
+    with pytest.raises(PreflightError, match=f"CHS-273.*{topic}"):
+        job.drain(spark, keeps)
+    services.kafka.create_topic(topic, 1, {"max.message.bytes": "300"})
     with pytest.raises(HaltError, match="CHS-334.*Message size too large") as refused:
         job.drain(spark, keeps)
     assert "max.message.bytes" in refused.value.hint
