@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from chsink.embedded import topics
+from chsink.errors import UnavailableError
 from tests.chaos.world import INSERT, World
 from tests.support.child import Child
 from tests.support.job import Job, command, eventually, select
@@ -57,7 +58,10 @@ class Storm:
         self.world.judge(self.job)
 
     def _is_calm(self) -> bool:
-        status = self.job.status()
+        try:
+            status = self.job.status()
+        except UnavailableError:  # the question met the fault, too
+            return False
         return bool(status["lag"] == status["in_doubt"] == 0)
 
 
