@@ -70,7 +70,7 @@ def assemble(
 
     def pipeline_of(topic: str, layout: str) -> str:
         shards = window.shards(cluster.targets[topic].name, layout)
-        return fingerprint(decoders[topic], stream, [s.table.identity for s in shards], letters_of(cluster))
+        return fingerprint(decoders[topic], stream, [s.table.identity for s in shards], letters_part(cluster))
 
     destinations = {}
     for route in config.routes:
@@ -158,10 +158,10 @@ def decoder(cluster: Cluster, topic: str, stream: StreamShape) -> Decoder:
 def present_fingerprint(cluster: Cluster, topic: str, stream: StreamShape) -> str:
     """What an insert of the topic would carry now, under the present shard layout."""
     identities = [s.table.identity for s in cluster.targets[topic].shards]
-    return fingerprint(decoder(cluster, topic, stream), stream, identities, letters_of(cluster))
+    return fingerprint(decoder(cluster, topic, stream), stream, identities, letters_part(cluster))
 
 
-def letters_of(cluster: Cluster) -> Letters | None:
+def letters_part(cluster: Cluster) -> Letters | None:
     """The part of dead letters in a fingerprint.  A topic is the same by its name: what was delivered is known by the
     group, not by the topic.
     """

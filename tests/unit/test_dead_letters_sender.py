@@ -65,12 +65,9 @@ class Opened:
         self.offset, self.note = end, str(life)
 
 
-@dataclass
 class Clock:
-    ms: int = 2_000
-
     def now_ms(self) -> int:
-        return self.ms
+        return 2_000
 
     def sleep(self, seconds: float) -> None:
         """At once."""

@@ -21,7 +21,7 @@ from chsink.clickhouse.cluster import Cluster
 from chsink.clickhouse.dead_letters import letters_findings
 from chsink.clickhouse.dedup_mark import usable_blocks
 from chsink.clickhouse.distributed import sharding_expression
-from chsink.clickhouse.landing import decoder, letters_of
+from chsink.clickhouse.landing import decoder, letters_part
 from chsink.clickhouse.shards import RoutedTable, ShardTable
 from chsink.clickhouse.writer import bounded
 from chsink.config import Route
@@ -77,7 +77,7 @@ class ClickHouseChecks:
                 if not shards:  # a layout that is not stored: CHS-312 says so
                     return record.pipeline
                 identities = [s.table.identity for s in shards]
-                return fingerprint(decoder(cluster, key.topic, bare), bare, identities, letters_of(cluster))
+                return fingerprint(decoder(cluster, key.topic, bare), bare, identities, letters_part(cluster))
 
             yield from in_doubt_findings(records, self._targets, window, cluster.clock.now_ms(), present_pipeline)
         present = {r.topic: cluster.layout(r).fingerprint() for r in self._config.routes}
