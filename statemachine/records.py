@@ -12,7 +12,7 @@ Rules that hold for every record, asserted on construction:
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Any
 
@@ -142,9 +142,12 @@ class StateRecord:
         return self.processed(asked) or (self.phase is Phase.AFTER and self.range.covers(asked))
 
 
+_FIELDS = tuple(field.name for field in fields(StateRecord))
+
+
 def encode(record: StateRecord) -> str:
     """The record as one line of JSON, keys sorted, with the codec's version."""
-    document = asdict(record) | {
+    document = {name: getattr(record, name) for name in _FIELDS} | {
         "gaps": [[g.start, g.end] for g in record.gaps],
         "marks": [[m.blocks, m.started_s] for m in record.marks],
         "version": CODEC_VERSION,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -219,15 +220,27 @@ class Runner:
 
 def batch_of(tp: TopicPartition, offsets: list[int], serial: int) -> pa.RecordBatch:
     """Records as a task gets them; ``uid`` is the payload."""
-    n = len(offsets)
     numbers = np.array(offsets, np.int64)
     uids = pa.array(numbers + uid_of(serial, tp.partition, 0))
+    topic, partition, key, headers, time, kind = _same_in_all(tp, len(offsets))
+    value = uids.cast(pa.string()).cast(pa.binary())
     return pa.RecordBatch.from_arrays(
-        [pa.array([tp.topic] * n), pa.array([tp.partition] * n, pa.int32()), pa.array(numbers), uids,
-         pa.nulls(n, pa.binary()), uids.cast(pa.string()).cast(pa.binary()), pa.nulls(n, HEADERS),
-         pa.array([0] * n, pa.timestamp("us", "UTC")), pa.array([0] * n, pa.int32())],
+        [topic, partition, pa.array(numbers), uids, key, value, headers, time, kind],
         names=["topic", "partition", "offset", "uid", *RECORD_FIELDS],
-    )  # fmt: skip
+    )
+
+
+@lru_cache(maxsize=512)
+def _same_in_all(tp: TopicPartition, n: int) -> tuple[pa.Array, ...]:
+    """Topic, partition, key, headers, timestamp and its type of ``n`` records."""
+    return (
+        pa.array([tp.topic] * n),
+        pa.array([tp.partition] * n, pa.int32()),
+        pa.nulls(n, pa.binary()),
+        pa.nulls(n, HEADERS),
+        pa.array([0] * n, pa.timestamp("us", "UTC")),
+        pa.array([0] * n, pa.int32()),
+    )
 
 
 def prepare(records: pa.RecordBatch, assignment: Assignment, *, bad: int) -> Prepared:
