@@ -9,7 +9,8 @@ from __future__ import annotations
 from chsink.config.load import load
 from chsink.config.model import Config
 from chsink.config.problems import InvalidConfigError, Problem
-from chsink.config.sections import Errors, Route
+from chsink.config.routes import Route
+from chsink.config.sections import Errors
 from chsink.config.show import Setting, settings
 
 __all__ = ["Config", "Errors", "InvalidConfigError", "Problem", "Route", "Setting", "load", "settings"]

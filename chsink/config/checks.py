@@ -14,7 +14,8 @@ from typing import Any
 
 from chsink.config.mirror import Mirror, MirrorRoute
 from chsink.config.problems import Problem, problem
-from chsink.config.sections import ClickHouse, DeadLetters, Errors, Kafka, Route, SinkSection, Trigger
+from chsink.config.routes import Route, RouteSection, Routing
+from chsink.config.sections import ClickHouse, DeadLetters, Errors, Kafka, SinkSection, Trigger
 from chsink.errors import job_file
 from chsink.fields import has_login, is_credential, reveal
 from chsink.formats.settings import Protobuf
@@ -29,25 +30,51 @@ _PROTOCOLS = {"sasl": '"SASL_SSL" or "SASL_PLAINTEXT"', "ssl": '"SSL" or "SASL_S
 
 
 def contradictions(sections: Mapping[str, Any]) -> Problems:
-    """What the checks find that need only these sections."""
+    """What the checks find that need only these sections.  Without ``routes``, they are those of the topics that the
+    file names.
+    """
+    if "route_sections" in sections and "routes" not in sections:
+        routes, _ = Routing(sections["route_sections"], frozenset()).routes()
+        sections = {**sections, "routes": tuple(routes)}
     for check in CHECKS:
         needed = inspect.signature(check).parameters
         if needed.keys() <= sections.keys():
             yield from check(**{name: sections[name] for name in needed})
 
 
-def one_route_per_topic(routes: tuple[Route, ...]) -> Problems:
-    """A topic lands in one table."""
-    if not routes:
+def routing_of(route_sections: tuple[RouteSection, ...], dead_letters: DeadLetters, mirror: Mirror) -> Routing:
+    """The routes of a job file."""
+    topics = (mirror.control_topic, dead_letters.topic)
+    return Routing(route_sections, frozenset(topic for topic in topics if topic is not None))
+
+
+def routes_are_whole(route_sections: tuple[RouteSection, ...]) -> Problems:
+    """A route says in one way which topics it has; its table's placeholders have values."""
+    if not route_sections:
         yield problem("route", job_file.NO_ROUTE())
-    for topic, count in Counter(route.topic for route in routes).items():
+    for index, route in enumerate(route_sections):
+        keys = [key for key in ("topic", "topics", "topic_pattern") if getattr(route, key)]
+        if not keys:
+            yield problem(f"route[{index}]", job_file.NO_TOPIC())
+        if len(keys) > 1:
+            yield problem(f"route[{index}]", job_file.TWO_KINDS_OF_TOPICS(keys=" and ".join(keys)))
+        for name in route.unknown_placeholders:
+            yield problem(f"route[{index}].table", job_file.UNKNOWN_PLACEHOLDER(name=name))
+
+
+def one_route_per_topic(route_sections: tuple[RouteSection, ...]) -> Problems:
+    """A topic lands in one table."""
+    for topic, count in Counter(topic for route in route_sections for topic in route.named).items():
         if count > 1:
             yield problem("route", job_file.TOPIC_TWICE(topic=repr(topic), count=count))
 
 
-def keys_have_columns(routes: tuple[Route, ...], mirror: Mirror) -> Problems:
+def keys_have_columns(route_sections: tuple[RouteSection, ...], mirror: Mirror) -> Problems:
     """A key's format and its columns go together."""
-    both: tuple[tuple[str, Sequence[Route | MirrorRoute]], ...] = (("route", routes), ("mirror.route", mirror.routes))
+    both: tuple[tuple[str, Sequence[RouteSection | MirrorRoute]], ...] = (
+        ("route", route_sections),
+        ("mirror.route", mirror.routes),
+    )
     for name, every in both:
         for index, route in enumerate(every):
             if route.key_format and not route.key_columns:
@@ -102,23 +129,30 @@ def endpoints_are_distinct(clickhouse: ClickHouse, routes: tuple[Route, ...]) ->
         yield problem(key, job_file.WEIGHTS_TOO_LARGE())
 
 
-def shard_keys_fit(clickhouse: ClickHouse, routes: tuple[Route, ...]) -> Problems:
-    """Each table has one shard key, which the hash function takes."""
+def shard_keys_fit(clickhouse: ClickHouse, route_sections: tuple[RouteSection, ...]) -> Problems:
+    """The hash function takes each shard key."""
     function = hash_function(clickhouse.hash_function)
-    seen: dict[str, tuple[str, ...]] = {}
-    for index, route in enumerate(routes):
+    for index, route in enumerate(route_sections):
         columns, key = clickhouse.shard_key, "clickhouse.shard_key"
         if route.shard_key is not None:
             columns, key = route.shard_key, f"route[{index}].shard_key"
-        table = route.table_name.within(clickhouse.database).canonical
         if not columns and len(clickhouse.endpoints) > 1 and not function.takes(0):
-            yield problem(key, job_file.NO_SHARD_KEY(table=table))
+            yield problem(key, job_file.NO_SHARD_KEY(table=route.table))
         if len(set(columns)) < len(columns):
             yield problem(key, job_file.SHARD_COLUMN_TWICE())
         if columns and not function.takes(len(columns)):
             takes = f"takes {function.columns} column"
             yield problem(key, job_file.SHARD_KEY_TOO_WIDE(function=function.name, takes=takes, count=len(columns)))
+
+
+def tables_have_one_shard_key(clickhouse: ClickHouse, routes: tuple[Route, ...]) -> Problems:
+    """Topics that share a table share its shard key."""
+    seen: dict[str, tuple[str, ...]] = {}
+    for route in routes:
+        columns = clickhouse.shard_key if route.shard_key is None else route.shard_key
+        table = route.table_name.within(clickhouse.database).canonical
         if seen.setdefault(table, columns) != columns:
+            key = "clickhouse.shard_key" if route.shard_key is None else f"{route.at}.shard_key"
             yield problem(key, job_file.SHARD_KEYS_DIFFER(table=table))
 
 
@@ -148,9 +182,11 @@ def state_is_no_target(state: StoreSettings, clickhouse: ClickHouse, routes: tup
             yield problem("state.table", job_file.STATE_TABLE_IS_TARGET())
 
 
-def registry_is_whole(schema_registry: SchemaRegistry, routes: tuple[Route, ...], mirror: Mirror) -> Problems:
+def registry_is_whole(
+    schema_registry: SchemaRegistry, route_sections: tuple[RouteSection, ...], mirror: Mirror
+) -> Problems:
     """Records with schema ids have a registry, which has one login."""
-    formats = [*(each for r in routes for each in (r.format, r.key_format))]
+    formats = [*(each for r in route_sections for each in (r.format, r.key_format))]
     formats += [each for r in mirror.routes for each in (r.format, r.key_format)]
     needing = [each.type for each in formats if each is not None and each.needs_registry]
     if needing and not schema_registry.url:
@@ -161,9 +197,9 @@ def registry_is_whole(schema_registry: SchemaRegistry, routes: tuple[Route, ...]
         yield problem("schema_registry.key_file", job_file.REGISTRY_KEY_ALONE())
 
 
-def protobuf_is_named(routes: tuple[Route, ...], mirror: Mirror) -> Problems:
+def protobuf_is_named(route_sections: tuple[RouteSection, ...], mirror: Mirror) -> Problems:
     """A descriptor set holds many messages."""
-    places: list[tuple[str, Any]] = [(f"route[{at}]", route) for at, route in enumerate(routes)]
+    places: list[tuple[str, Any]] = [(f"route[{at}]", route) for at, route in enumerate(route_sections)]
     places += [(f"mirror.route[{at}]", route) for at, route in enumerate(mirror.routes)]
     for place, route in places:
         for key, each in (("format", route.format), ("key_format", route.key_format)):
@@ -223,17 +259,19 @@ def dead_letters_have_a_place(
 
 
 def dead_letters_of_the_mirror(
-    errors: Errors, dead_letters: DeadLetters, mirror: Mirror, routes: tuple[Route, ...]
+    errors: Errors, dead_letters: DeadLetters, mirror: Mirror, route_sections: tuple[RouteSection, ...]
 ) -> Problems:
     """What ClickHouse does not receive has no dead letters; the mirror neither reads them nor writes where they go."""
     if dead_letters.topic in {mirror.control_topic, *mirror.topics} and mirror.enabled:
         yield problem("dead_letters.topic", job_file.DEAD_LETTERS_TOPIC_READ())
-    alone = [topic for topic in mirror.topics if topic not in {route.topic for route in routes}]
+    routing = routing_of(route_sections, dead_letters, mirror)
+    alone = [topic for topic in mirror.topics if not routing.covers(topic)]
     if mirror.enabled and alone and "dead_letter" in (errors.on_bad_value, errors.on_tombstone):
         yield problem("mirror.route", job_file.MIRROR_WITHOUT_DEAD_LETTERS(topic=alone[0]))
 
 
 CHECKS: tuple[Callable[..., Problems], ...] = (
+    routes_are_whole,
     one_route_per_topic,
     keys_have_columns,
     no_credentials,
@@ -241,6 +279,7 @@ CHECKS: tuple[Callable[..., Problems], ...] = (
     protocol_is_used,
     endpoints_are_distinct,
     shard_keys_fit,
+    tables_have_one_shard_key,
     tls_is_used,
     timeouts_nest,
     state_is_no_target,

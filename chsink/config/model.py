@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -18,10 +18,11 @@ from typing import Annotated, Any, Self
 from pydantic import ConfigDict, Field, PrivateAttr, ValidationError, ValidationInfo, field_validator, model_validator
 from pydantic_core import ErrorDetails
 
-from chsink.config.checks import contradictions
+from chsink.config.checks import contradictions, routing_of
 from chsink.config.mirror import Mirror, MirrorRoute
 from chsink.config.options import flat_items
 from chsink.config.problems import InvalidConfigError, Problem, closest, problem
+from chsink.config.routes import Route, RouteSection, Routing
 from chsink.config.schema import Schema, tag_of
 from chsink.config.sections import (
     ClickHouse,
@@ -30,7 +31,6 @@ from chsink.config.sections import (
     InDoubt,
     Kafka,
     Observe,
-    Route,
     SinkSection,
     Spark,
     Trigger,
@@ -61,7 +61,7 @@ class Config(Section):
 
     sink: SinkSection
     kafka: Kafka
-    routes: Annotated[tuple[Route, ...], AsTuple] = Field(alias="route")
+    route_sections: Annotated[tuple[RouteSection, ...], AsTuple] = Field(alias="route")
     clickhouse: ClickHouse
     state: AnyStore = KeeperMap()
     errors: Errors = Errors()
@@ -75,11 +75,12 @@ class Config(Section):
 
     model_config = ConfigDict(validate_default=True)
     _origins: dict[str, str] = PrivateAttr(default_factory=dict)
+    _routes: tuple[Route, ...] | None = PrivateAttr(default=None)
 
     @model_validator(mode="after")
     def _share(self) -> Self:
         """Give the registry to the formats that use it."""
-        formats = [each for route in self.routes for each in (route.format, route.key_format)]
+        formats = [each for route in self.route_sections for each in (route.format, route.key_format)]
         formats += [each for route in self.mirror.routes for each in (route.format, route.key_format)]
         for each in formats:
             if each is not None:
@@ -123,7 +124,42 @@ class Config(Section):
         if problems or found:
             raise InvalidConfigError([*problems, *(_with_origin(each, origins) for each in found)])
         config._origins = origins
+        if config.topic_pattern is None:
+            config._routes = tuple(config._routing.routes()[0])
         return config
+
+    # --- routes -------------------------------------------------------------------------------------------------------
+
+    def expanded(self, topics: Collection[str]) -> Config:
+        """The configuration with a route for each of ``topics``, those that Kafka has, that a pattern matches.
+
+        Raises InvalidConfigError where routes contradict each other now.
+        """
+        if self.topic_pattern is None:
+            return self
+        routes, problems = self._routing.routes(topics)
+        sections = {name: getattr(self, name) for name in type(self).model_fields}
+        problems += contradictions(sections | {"routes": tuple(routes)})
+        if problems:
+            raise InvalidConfigError(problems)
+        config = self.model_copy()
+        config._routes = tuple(routes)
+        return config
+
+    @property
+    def topic_pattern(self) -> str | None:
+        """The pattern, for Java, that matches the topics of all routes; None where every topic is named."""
+        return self._routing.java_pattern
+
+    @property
+    def routes(self) -> tuple[Route, ...]:
+        """The routes, one for each topic: in the order of the file, then those of topics that patterns match."""
+        assert self._routes is not None, "a configuration with patterns has routes once it is expanded"
+        return self._routes
+
+    @property
+    def _routing(self) -> Routing:
+        return routing_of(self.route_sections, self.dead_letters, self.mirror)
 
     def origin(self, key: str) -> str:
         """Where the value of a dotted key came from: a file's name, ``environment variable X``, … or ``default``."""
@@ -131,22 +167,26 @@ class Config(Section):
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """The topics, in the order of the routes."""
+        """The topics of :attr:`routes`, in their order."""
         return tuple(route.topic for route in self.routes)
 
     def route_of(self, topic: str) -> Route:
-        """The one route of a topic (KeyError when there is none)."""
-        return {route.topic: route for route in self.routes}[topic]
+        """The one route of a topic, which Kafka need not have (KeyError when there is none)."""
+        for route in self._routing.of(topic):
+            return route
+        raise KeyError(topic)
 
     def mirror_format_of(self, route: MirrorRoute) -> FormatSettings:
         """How the mirror reads the route's values."""
-        same = {each.topic: each.format for each in self.routes}
-        return route.format or same.get(route.topic, JSON)
+        same = next(iter(self._routing.of(route.topic)), None)
+        return route.format or (same.format if same else JSON)
 
     def mirror_keys_of(self, route: MirrorRoute) -> Keys | None:
         """How the mirror reads the route's keys."""
-        same = {each.topic: each.keys for each in self.routes}
-        return route.keys if route.format or route.keys else same.get(route.topic)
+        if route.format or route.keys:
+            return route.keys
+        same = next(iter(self._routing.of(route.topic)), None)
+        return same.keys if same else None
 
     def table_of(self, route: Route) -> TableName:
         """The route's table with its database."""

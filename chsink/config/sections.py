@@ -11,9 +11,7 @@ from chsink.config.librdkafka import Refused, translate
 from chsink.config.options import ClientOptions, KafkaOptions, Settings, SparkConf, reserved
 from chsink.errors import job_file
 from chsink.fields import AsTuple, HostPorts, Password, Section, Table, Text, Topic, Url, matching, reveal
-from chsink.formats.settings import JSON, AnyFormat, Keys
 from chsink.notation.hash_functions import HashName
-from chsink.notation.sql import TableName, parse_table
 
 _MIB = 1024 * 1024
 _INTERVAL = r"([0-9]{1,9}) (millisecond|second|minute|hour)s?"
@@ -33,34 +31,6 @@ class SinkSection(Section):
     """Name of the sink, under which its state is kept. Sinks with different names share no state."""
     checkpoint: Text | None = None
     """Directory or URI of Spark's checkpoint, accessible from the driver. Required by `chsink run`."""
-
-
-class Route(Section):
-    """One topic and the table its records land in. Several topics can share a table; a topic has exactly one route."""
-
-    topic: Topic
-    """Kafka topic."""
-    table: Table
-    """`"table"` or `"database.table"`, with backticks around a name that has other characters."""
-    shard_key: Annotated[tuple[Text, ...], AsTuple] | None = None
-    """Columns that choose the shard, instead of `clickhouse.shard_key`."""
-    format: AnyFormat = JSON
-    """[Format](formats.md) of the record's value: its name, or a table `{ type = "…", … }` with its options. Not used
-    if your transform makes the table's columns."""
-    key_format: AnyFormat | None = None
-    """Format of the record's key, like `format`. The key then fills `key_columns`."""
-    key_columns: Annotated[tuple[Text, ...], AsTuple] = ()
-    """Columns that the record's key fills; the value fills all others."""
-
-    @property
-    def keys(self) -> Keys | None:
-        """How keys are read, if they are."""
-        return Keys.of(self.key_format, self.key_columns)
-
-    @property
-    def table_name(self) -> TableName:
-        """The table, by its bare names; without a database where the default is meant."""
-        return parse_table(self.table)
 
 
 class Kafka(Section):

@@ -107,7 +107,15 @@ NOT_A_TOPIC = Entry(
     "CHS-104",
     ConfigError,
     "{value} is not a topic name",
-    "use 1 to 249 letters, digits, dots, dashes and underscores; patterns are not supported",
+    "use 1 to 249 letters, digits, dots, dashes and underscores; a [[route]] takes a pattern as `topic_pattern`",
+)
+NOT_A_TOPIC_PATTERN = Entry(
+    "NOT_A_TOPIC_PATTERN",
+    "CHS-104",
+    ConfigError,
+    "{value} is not a pattern of topic names: {reason}",
+    "write a regular expression that matches whole names, such as 'events\\..*', of letters, digits, `_ - .`, "
+    "`\\. \\d \\w`, classes, groups, `|`, `* + ?` and `{{n,m}}`",
 )
 NOT_A_SINK_NAME = Entry(
     "NOT_A_SINK_NAME",
@@ -231,6 +239,41 @@ OPTION_TWICE = Entry(
     ConfigError,
     "{option} is set twice",
     "keep one of the two spellings and remove the other",
+)
+NO_TOPIC = Entry(
+    "NO_TOPIC",
+    "CHS-103",
+    ConfigError,
+    "it names no topic",
+    'set one of topic = "…", topics = ["…", "…"] and topic_pattern = "…"',
+)
+TWO_KINDS_OF_TOPICS = Entry(
+    "TWO_KINDS_OF_TOPICS",
+    "CHS-106",
+    ConfigError,
+    "it sets {keys}",
+    "set only one of them; write another [[route]] for the other topics",
+)
+UNKNOWN_PLACEHOLDER = Entry(
+    "UNKNOWN_PLACEHOLDER",
+    "CHS-106",
+    ConfigError,
+    "there is no value for {{{name}}}",
+    "use {{topic}}, or name a group of the route's topic_pattern: (?<{name}>…)",
+)
+NO_TABLE_NAME = Entry(
+    "NO_TABLE_NAME",
+    "CHS-106",
+    ConfigError,
+    "the table's name is empty for topic {topic}: a group of topic_pattern matches nothing there",
+    "let the group match at least one character, or give the topic a route of its own",
+)
+TWO_PATTERNS = Entry(
+    "TWO_PATTERNS",
+    "CHS-106",
+    ConfigError,
+    "topic {topic} matches topic_pattern of {routes}",
+    "narrow one of the patterns, for example with (?!…), or give the topic a route of its own: its name has priority",
 )
 TOPIC_TWICE = Entry(
     "TOPIC_TWICE",

@@ -35,9 +35,17 @@ CASES = {
             "add a [[route]]",
         )
     ],
-    "one_route_per_topic": [
-        ('[[route]]\ntopic = "a"\ntable = "t"\n[[route]]\ntopic = "a"\ntable = "u"', "route", "materialized view"),
+    "routes_are_whole": [
+        ('[[route]]\ntable = "t"', "route[0]", "topic_pattern"),
+        ('[[route]]\ntopic = "a"\ntopic_pattern = "b"\ntable = "t"', "route[0]", "only one"),
+        ('[[route]]\ntopics = ["a"]\ntopic_pattern = "b"\ntable = "t"', "route[0]", "only one"),
+        ('[[route]]\ntopic = "a"\ntable = "{db}.t"', "route[0].table", "(?<db>…)"),
+        ('[[route]]\ntopic_pattern = "(?<x>a+)"\ntable = "{y}"', "route[0].table", "(?<y>…)"),
         ("route = []", "route", "[[route]]"),
+    ],
+    "one_route_per_topic": [
+        ('[[route]]\ntopics = ["a", "a"]\ntable = "t"', "route", "materialized view"),
+        ('[[route]]\ntopic = "a"\ntable = "t"\n[[route]]\ntopic = "a"\ntable = "u"', "route", "materialized view"),
     ],
     "keys_have_columns": [
         (
@@ -109,12 +117,14 @@ CASES = {
             "clickhouse.shard_key",
             "which takes several columns",
         ),
+        (f'[clickhouse]\n{TWO}\nshard_key = "k"\n{ROUTES}shard_key = []', "route[1].shard_key", ""),
+    ],
+    "tables_have_one_shard_key": [
         (
             f'[clickhouse]\n{TWO}\nshard_key = "k"\n{ROUTES}shard_key = ["l"]',
             "route[1].shard_key",
             "one shard key for all routes",
         ),
-        (f'[clickhouse]\n{TWO}\nshard_key = "k"\n{ROUTES}shard_key = []', "route[1].shard_key", ""),
     ],
     "tls_is_used": [
         ('[clickhouse.tls]\nca_file = "/ca"', "clickhouse.tls", "https://"),

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from chsink.config import mirror, sections
+from chsink.config import mirror, routes, sections
 from chsink.formats.readers import READERS as FORMATS
 from chsink.formats.settings import JsonFields
 from chsink.registry.settings import SchemaRegistry
@@ -26,7 +26,7 @@ READS_NOTHING = {"config/checks.py", "config/page.py", "config/schema.py", "conf
 MODELS: dict[str, tuple[type[BaseModel], ...]] = {
     "sink": (sections.SinkSection,),
     "kafka": (sections.Kafka,),
-    "routes": (sections.Route, mirror.MirrorRoute),
+    "route_sections": (routes.RouteSection, mirror.MirrorRoute),
     "settings": (*FORMATS, JsonFields, SchemaRegistry),
     "clickhouse": (sections.ClickHouse,),
     "endpoints": (sections.Endpoint,),

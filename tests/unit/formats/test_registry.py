@@ -6,7 +6,7 @@ from typing import get_args
 
 import pytest
 
-from chsink.config.sections import Route
+from chsink.config.routes import RouteSection
 from chsink.decode.columns import Column
 from chsink.errors import PreflightError
 from chsink.formats.columns import ColumnRecords
@@ -24,7 +24,7 @@ def transformed(*columns: str) -> Untouched:
 
 
 def test_the_job_file_takes_the_registered_formats() -> None:
-    assert set(get_args(Route.model_fields["format"].annotation)) == READERS.keys()
+    assert set(get_args(RouteSection.model_fields["format"].annotation)) == READERS.keys()
 
 
 def test_kafkas_value_is_read_by_the_routes_format() -> None:

@@ -1,0 +1,55 @@
+r"""Patterns of topic names: regular expressions that match the whole name, here and in Spark's Kafka source.
+
+This process matches with Python's ``re``, the source with Java's ``Pattern``.  If the two disagreed about one topic,
+its records would be lost, or would have no table.  So a pattern is made of what both read alike: letters, digits,
+``_ - .``, escapes ``\. \- \d \w \D \W``, classes, groups, named groups, lookaheads, ``|``, quantifiers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+INTERNAL = "__"
+"""How the names of topics begin that Kafka keeps for itself."""
+
+_TOKEN = re.compile(
+    r"""
+    [A-Za-z0-9_.-] | \\[.dwDW-]                            # a character, any character, a kind of characters
+    | \[\^?(?:[A-Za-z0-9_.-]|\\[.dwDW-])+\]                # one of several
+    | \((?:\?P?<(?P<name>[A-Za-z_][A-Za-z0-9_]*)>|\?[:=!]|(?!\?)) | \) | \| | \^ | \$
+    | (?:[*+?]|\{\d+(?:,\d*)?\})\??
+    """,
+    re.VERBOSE,
+)
+
+
+def parse_pattern(text: str) -> re.Pattern[str]:
+    """The pattern for Python.  ValueError says what is wrong with it."""
+    compiled = re.compile("".join(_tokens(text, "(?P<{}>")))
+    if "topic" in compiled.groupindex:
+        raise ValueError("a group is named topic, which stands for the topic's whole name")
+    return compiled
+
+
+def java_pattern(patterns: Iterable[str], excluded: Iterable[str], names: Iterable[str]) -> str:
+    """One pattern for Java: whatever a pattern matches and is neither internal nor ``excluded``, and the ``names``."""
+    left_out = "|".join((INTERNAL, *(f"{_quoted(name)}$" for name in sorted(excluded))))
+    matching = "|".join(f"(?:{''.join(_tokens(text, '(?:'))})" for text in patterns)
+    return "|".join((f"(?!{left_out})(?:{matching})", *map(_quoted, names)))
+
+
+def _tokens(text: str, named_group: str) -> Sequence[str]:
+    """The parts of a pattern, named groups written as ``named_group``."""
+    tokens, at = [], 0
+    while at < len(text):
+        token = _TOKEN.match(text, at)
+        if token is None:
+            raise ValueError(f"{text[at]!r} at position {at + 1} begins nothing that is supported here")
+        tokens.append(named_group.format(token["name"]) if token["name"] else token[0])
+        at = token.end()
+    return tokens
+
+
+def _quoted(name: str) -> str:
+    return name.replace(".", r"\.")

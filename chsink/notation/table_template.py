@@ -1,0 +1,56 @@
+"""Names of tables with placeholders: ``raw.{topic}``.
+
+Rules:
+- A placeholder is a part of a name.  What it stands for never ends that name, whatever characters it has: the topic
+  ``orders.v1`` in ``raw.{topic}`` is the table ``orders.v1`` of the database ``raw``.
+- ``{topic:_}`` is the same with ``_`` in place of each character that a plain name cannot have: ``orders_v1``.
+- All else is read as :func:`chsink.notation.sql.parse_table` reads it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from chsink.notation.sql import IN_BACKTICKS, TableName, unquote
+
+_HOLE = r"\{[A-Za-z_][A-Za-z0-9_]*(?::_)?\}"
+_PART = re.compile(rf"{IN_BACKTICKS}|(?:[A-Za-z_]|{_HOLE})(?:[A-Za-z0-9_]|{_HOLE})*", re.DOTALL)
+_PLACEHOLDER = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)(:_)?\}")
+_NOT_PLAIN = re.compile(r"[^A-Za-z0-9_]")
+
+
+@dataclass(frozen=True, slots=True)
+class TableTemplate:
+    """``table`` or ``database.table`` by its bare parts, with placeholders in them."""
+
+    parts: tuple[str, ...]
+
+    @property
+    def placeholders(self) -> tuple[str, ...]:
+        """The names in braces, each once."""
+        return tuple(dict.fromkeys(found[1] for part in self.parts for found in _PLACEHOLDER.finditer(part)))
+
+    def filled(self, values: Mapping[str, str]) -> TableName:
+        """The table.  ValueError if a part of its name would be empty; KeyError if a value is missing."""
+        parts = [_PLACEHOLDER.sub(lambda found: _value(values, found), part) for part in self.parts]
+        if not all(parts):
+            raise ValueError("a name cannot be empty")
+        return TableName(parts[0] if len(parts) == 2 else "", parts[-1])
+
+
+def parse_template(text: str) -> TableTemplate:
+    """Read a table's name with placeholders.  ValueError when it is none."""
+    parts = [found[0] for found in _PART.finditer(text)]
+    if not 1 <= len(parts) <= 2 or ".".join(parts) != text:
+        raise ValueError(f"{text!r} is not a table name")
+    bare = tuple(unquote(part) if part.startswith("`") else part for part in parts)
+    if not all(bare):
+        raise ValueError(f"{text!r} holds an empty name")
+    return TableTemplate(bare)
+
+
+def _value(values: Mapping[str, str], found: re.Match[str]) -> str:
+    value = values[found[1]]
+    return _NOT_PLAIN.sub("_", value) if found[2] else value

@@ -1,0 +1,157 @@
+"""Routes of several topics: lists, patterns, and tables named after topics."""
+
+from __future__ import annotations
+
+import pickle
+import re
+from collections.abc import Callable
+
+import pytest
+
+from chsink.config import Config, InvalidConfigError, Problem
+from chsink.config.topic_pattern import java_pattern, parse_pattern
+
+Build = Callable[..., Config]
+Problems = Callable[..., dict[str, Problem]]
+
+EVENTS = r"""[[route]]
+topic_pattern = '(?<team>\w+)\.(?<entity>.+)'
+table = "{team}.{entity}"
+format = "string"
+[[route]]
+topics = ["shop.orders", "clicks"]
+table = "raw.{topic:_}"
+"""
+BROKER = ("clicks", "air.flights-v1", "shop.orders", "shop.users", "other", "__consumer.offsets", "dead.letters")
+
+
+def tables(config: Config) -> dict[str, str]:
+    """Table by topic."""
+    return {route.topic: config.table_of(route).canonical for route in config.routes}
+
+
+def test_a_list_and_a_template_make_one_route_for_each_topic(build: Build) -> None:
+    config = build(
+        '[[route]]\ntopics = ["a", "b.c-d"]\ntable = "{topic}"\n[[route]]\ntopic = "e"\ntable = "`x-{topic}`"'
+    )
+
+    assert tables(config) == {"a": "default.a", "b.c-d": "default.`b.c-d`", "e": "default.`x-e`"}
+    assert [route.at for route in config.routes] == ["route[0]", "route[0]", "route[1]"]
+    assert config.topic_pattern is None
+    assert config.expanded(["new"]) is config
+
+
+def test_a_pattern_takes_the_topics_that_kafka_has(build: Build) -> None:
+    written = build(EVENTS + '[dead_letters]\ntopic = "dead.letters"')
+    config = written.expanded(BROKER)
+
+    assert tables(config) == {
+        "shop.orders": "raw.shop_orders",  # named: the pattern that matches it, too, has no say
+        "clicks": "raw.clicks",
+        "air.flights-v1": "air.`flights-v1`",
+        "shop.users": "shop.users",
+    }
+    assert config.topics == ("shop.orders", "clicks", "air.flights-v1", "shop.users")
+    assert config.route_of("shop.users").format.type == "string"
+    assert tables(written.expanded(())) == {"shop.orders": "raw.shop_orders", "clicks": "raw.clicks"}
+    assert pickle.loads(pickle.dumps(config)).topics == config.topics
+
+
+def test_the_route_of_a_topic_is_known_without_kafka(build: Build) -> None:
+    config = build(EVENTS)
+
+    assert config.route_of("air.x").table == "air.x"
+    with pytest.raises(KeyError):
+        config.route_of("none")
+    with pytest.raises(KeyError):
+        config.route_of("__consumer.offsets")
+    with pytest.raises(AssertionError, match="expanded"):
+        assert config.routes
+
+
+def test_java_gets_the_same_patterns(build: Build) -> None:
+    config = build(EVENTS + '[dead_letters]\ntopic = "dead.letters"')
+
+    assert config.topic_pattern == (r"(?!__|chsink-mirror$|dead\.letters$)(?:(?:(?:\w+)\.(?:.+)))|shop\.orders|clicks")
+    read = [topic for topic in BROKER if re.fullmatch(config.topic_pattern, topic)]
+    assert sorted(read) == sorted(config.expanded(BROKER).topics)
+    assert re.fullmatch(java_pattern(["a|b"], [], []), "b")
+
+
+def test_two_patterns_that_match_one_topic_are_refused(build: Build) -> None:
+    config = build("[[route]]\ntopic_pattern = 'a.*'\ntable = 't'\n[[route]]\ntopic_pattern = '.*b'\ntable = 'u'")
+
+    assert tables(config.expanded(["ax", "xb"])) == {"ax": "default.t", "xb": "default.u"}
+    with pytest.raises(InvalidConfigError, match=r"'ab' matches topic_pattern of route\[0\] and route\[1\]") as caught:
+        config.expanded(["ax", "ab"])
+    assert "its name has priority" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("changes", "topics", "words"),
+    [
+        (
+            "[[route]]\ntopic_pattern = 'a(?<n>x?)'\ntable = '{n}'",
+            ["a"],
+            "'a': a group of topic_pattern matches nothing",
+        ),
+        ("[[route]]\ntopic_pattern = '.*'\ntable = '{topic}'", ["chsink_state"], "state"),
+        (
+            "[dead_letters]\ntable = 'dead'\n[[route]]\ntopic_pattern = '.*'\ntable = '{topic}'",
+            ["dead"],
+            "dead letters",
+        ),
+    ],
+)
+def test_what_only_the_topics_show_is_refused_then(build: Build, changes: str, topics: list[str], words: str) -> None:
+    config = build(changes)
+
+    with pytest.raises(InvalidConfigError, match=words):
+        config.expanded(topics)
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "events.*",
+        r"events\..*",
+        "(?P<a>x)(?<b>y)|z",
+        "[a-z_.-]+",
+        r"\w{2,3}?",
+        "a(?!b).*",
+        r"[^\d]*",
+        "(?:a|b)?c",
+        "^a$",
+    ],
+)
+def test_what_python_and_java_read_alike_is_a_pattern(pattern: str) -> None:
+    parse_pattern(pattern)
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    ["(", "[z-a]", "a**", "(?i)a", r"\p{Alpha}", r"(a)\1", "[a-z&&[^b]]", "[[a]b]", "x{,3}", "(?<=a)b", "events/*",
+     "(?<topic>a)", r"\Qa\E", "(?(1)a|b)", "(?a)b", " a"],
+)  # fmt: skip
+def test_what_they_may_read_differently_is_refused(problems: Problems, pattern: str) -> None:
+    found = problems(f"[[route]]\ntopic_pattern = '{pattern}'\ntable = 't'")
+
+    assert found["route[0].topic_pattern"].id == "CHS-104"
+    assert "regular expression" in found["route[0].topic_pattern"].hint
+
+
+@pytest.mark.parametrize("table", ["{topic", "{}", "a.{topic}.b", "{a-b}", "1{topic}", "{topic:-}"])
+def test_what_is_no_template_is_refused(problems: Problems, table: str) -> None:
+    assert problems(f"[[route]]\ntopic = 'a'\ntable = '{table}'")["route[0].table"].id == "CHS-104"
+
+
+def test_a_mirror_has_no_patterns(problems: Problems) -> None:
+    found = problems("[[mirror.route]]\ntopic_pattern = 'a.*'\ntable = 's.t'")
+
+    assert "one [[mirror.route]] for each topic" in found["mirror.route[0].topic_pattern"].hint
+
+
+def test_a_mirrored_topic_is_read_as_its_pattern_says(build: Build) -> None:
+    config = build(EVENTS + "[[mirror.route]]\ntopic = 'air.x'\ntable = 's.t'")
+
+    assert config.mirror_format_of(config.mirror.routes[0]).type == "string"
