@@ -68,8 +68,12 @@ class Source:
 
 @dataclass(slots=True)
 class Driver:
-    """Drives one sink.  ``routes`` is by topic; ``pipeline_of(topic, layout)`` is the fingerprint of an insert made now
-    under that shard layout.  Not thread-safe: Spark runs one batch at a time.
+    """Drives one sink.  ``routes`` is by topic.
+
+    ``pipeline_of(topic, layout, recorded)`` is the fingerprint of an insert made now under that shard layout, for a
+    range that was announced under ``recorded``.
+
+    Not thread-safe: Spark runs one batch at a time.
     """
 
     ledger: Ledger
@@ -79,7 +83,7 @@ class Driver:
     clock: Clock
     policy: Policy
     observer: Observer
-    pipeline_of: Callable[[str, str], str]
+    pipeline_of: Callable[[str, str, str], str]
     pace: Pace = field(default_factory=Pace)
 
     # --- start ----------------------------------------------------------------------------------------------------
@@ -419,7 +423,9 @@ class Driver:
     def _pipeline(self, key: StateKey, record: StateRecord) -> str:
         """The fingerprint of an insert made now: under the recorded layout if the range is in doubt."""
         with asking_target():
-            return self.pipeline_of(key.topic, record.layout) if record.in_doubt else self.routes[key.topic].pipeline
+            if record.in_doubt:
+                return self.pipeline_of(key.topic, record.layout, record.pipeline)
+            return self.routes[key.topic].pipeline
 
     @contextmanager
     def _halting_as_owner(self) -> Iterator[None]:

@@ -20,7 +20,7 @@ from chsink.batch.roles import Landing, Observer, TaskBody
 from chsink.clickhouse.cluster import Cluster
 from chsink.clickhouse.dead_letters import LettersTable
 from chsink.clickhouse.pieces import PieceTask
-from chsink.clickhouse.window import DedupWindow
+from chsink.clickhouse.pipelines import Pipelines
 from chsink.config import Config, Errors
 from chsink.dlq.fates import Fate, Fates, tolerance
 from chsink.dlq.letters import RECORD_FIELDS
@@ -67,11 +67,12 @@ def assemble(
     ledger = new_ledger(cluster, store, driver_name())
     window = cluster.window(lambda name: ledger.owner.layout(name))  # noqa: PLW0108 - there is no owner yet
     decoders = {topic: decoder(cluster, topic, stream) for topic in cluster.targets}
-
-    def pipeline_of(topic: str, layout: str) -> str:
-        shards = window.shards(cluster.targets[topic].name, layout)
-        return fingerprint(decoders[topic], stream, [s.table.identity for s in shards], letters_part(cluster))
-
+    pipelines = Pipelines(
+        decoders,
+        stream,
+        lambda topic, layout: window.shards(cluster.targets[topic].name, layout),
+        letters_part(cluster),
+    )
     destinations = {}
     for route in config.routes:
         layout = cluster.layout(route).fingerprint()
@@ -80,11 +81,11 @@ def assemble(
             cluster.targets[route.topic].name,
             config.clickhouse.chunk_offsets,
             layout,
-            pipeline_of(route.topic, layout),
+            pipelines.fingerprint(route.topic, layout),
         )
     policy = Policy(on_gap=config.errors.on_gap, on_rewind=config.errors.on_rewind)
-    driver = Driver(ledger, destinations, kafka, window, cluster.clock, policy, observer, pipeline_of)
-    return driver, PieceTasks(cluster, kafka, decoders, window, lambda: dict(ledger.owner.layouts))
+    driver = Driver(ledger, destinations, kafka, window, cluster.clock, policy, observer, pipelines.fingerprint)
+    return driver, PieceTasks(cluster, kafka, pipelines, lambda: dict(ledger.owner.layouts))
 
 
 @dataclass(frozen=True)
@@ -93,8 +94,7 @@ class PieceTasks:
 
     cluster: Cluster
     kafka: KafkaCluster
-    decoders: Mapping[str, Decoder]
-    window: DedupWindow
+    pipelines: Pipelines
     layouts: Callable[[], Mapping[str, str]]
     """The layouts that are kept, by fingerprint: of the configuration, and of ranges in doubt."""
 
@@ -103,7 +103,7 @@ class PieceTasks:
         """What the decoders of all topics read, together, what layouts hash of the record itself, and what dead letters
         hold.
         """
-        decoded = [f for d in self.decoders.values() for f in d.record_fields]
+        decoded = [f for d in self.pipelines.decoders.values() for f in d.record_fields]
         hashed = {k for text in self.layouts().values() for k in Layout.from_json(text).hashed}
         keys = [METADATA_COLUMNS[k].source for k in SHARD_TYPES if k in hashed]
         kept = RECORD_FIELDS if self.cluster.config.keeps_dead_letters else ()
@@ -120,9 +120,9 @@ class PieceTasks:
         return PieceTask(
             ReadPlan(dict(planned), spans, ch.max_chunk_bytes),
             {a.topic_partition: a for a in assignments},
-            dict(self.decoders),
+            {a.topic_partition: self.pipelines.decoder(a.key.topic, a.record.pipeline) for a in assignments},
             {
-                a.topic_partition: tuple(s.table for s in self.window.shards(a.key.table, a.record.layout))
+                a.topic_partition: self.pipelines.tables(a.key.topic, a.record.layout, a.record.pipeline)
                 for a in assignments
             },
             self.cluster.access,
