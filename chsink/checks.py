@@ -24,6 +24,7 @@ from chsink.registry.checks import registry_findings
 from chsink.registry.client import Registry
 from chsink.state.checks import needed_grants, store_findings
 from chsink.state.keepermap import KeeperMapStore
+from chsink.statemachine.ranges import TopicPartition
 from chsink.statemachine.records import Phase
 from chsink.versions import package_findings
 
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 def all_findings(services: Services, written: Written | None = None) -> Iterator[Finding]:
     """Every check, in an order in which each may rely on the ones before; a service that is gone costs only its own.
 
-    ``written`` names, by topic, the columns that the stream has, where it is known.
+    ``written`` names, by topic and table, the columns that the stream has, where it is known.
     """
     config = services.config
     yield from package_findings()
@@ -62,8 +63,8 @@ def all_findings(services: Services, written: Written | None = None) -> Iterator
 
 def check_start(services: Services, stream: StreamShape) -> None:
     """The checks of a start.  Logs warnings; raises the first error, after logging the others."""
-    targets = services.clickhouse.targets.values()
-    written = {t.topic: stream.columns for t in targets if not reads_value(t.table.insertable, stream)}
+    targets = services.clickhouse.targets.items()
+    written = {leads: stream.columns for leads, t in targets if not reads_value(t.table.insertable, stream)}
     stop_at_errors(all_findings(services, written), services.log)
 
 
@@ -124,7 +125,10 @@ def _chunks(services: Services, records: Records, topics: Collection[str]) -> tu
     partitions = kafka.partitions(topics)
     most = services.config.kafka.max_offsets_per_trigger
     bound = None if most is None else most // size + len(partitions)
-    recorded = {k.topic_partition: r.end for k, r in records.items() if r.phase is not Phase.EMPTY}
+    recorded: dict[TopicPartition, int] = {}
+    for key, record in records.items():
+        if record.phase is not Phase.EMPTY:  # of several tables, the one that lacks most
+            recorded[key.topic_partition] = min(record.end, recorded.get(key.topic_partition, record.end))
     starts, ends = kafka.log_starts(partitions), kafka.log_ends(partitions)
     waiting = (max(0, ends[tp] - recorded.get(tp, starts[tp])) for tp in partitions)
     return bound, sum(-(-n // size) for n in waiting)

@@ -20,6 +20,8 @@ from .ranges import OffsetRange, TopicPartition
 
 CODEC_VERSION = 2
 MAX_GAPS = 64
+TopicTable = tuple[str, str]
+"""Topic and table: a topic may lead to several tables, several topics to one."""
 
 
 class CodecError(ValueError):
@@ -49,6 +51,11 @@ class StateKey:
     @property
     def topic_partition(self) -> TopicPartition:
         return TopicPartition(self.topic, self.partition)
+
+    @property
+    def topic_table(self) -> TopicTable:
+        """Which table of which topic."""
+        return self.topic, self.table
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,7 @@ from chsink.errors import HaltError, PreflightError, halts
 from chsink.ports import Clock, KafkaCluster
 from chsink.statemachine import rounds, writes
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
-from chsink.statemachine.records import Mark, StateKey, StateRecord
+from chsink.statemachine.records import Mark, StateKey, StateRecord, TopicTable
 from chsink.statemachine.table import (
     Facts,
     Policy,
@@ -68,12 +68,9 @@ class Source:
 
 @dataclass(slots=True)
 class Driver:
-    """Drives one sink.  ``routes`` is by topic.
-
-    ``pipeline_of(topic, layout, recorded)`` is the fingerprint of an insert made now under that shard layout, for a
-    range that was announced under ``recorded``.
-
-    Not thread-safe: Spark runs one batch at a time.
+    """Drives one lane of a sink (:mod:`chsink.batch.lanes`).  ``routes`` is by topic; ``pipeline_of(topic, layout)`` is
+    the fingerprint of an insert made now under that shard layout.  ``answers_for`` says of which tables of which
+    topics this driver settles what is in doubt.  Not thread-safe: Spark runs one batch at a time.
     """
 
     ledger: Ledger
@@ -83,39 +80,37 @@ class Driver:
     clock: Clock
     policy: Policy
     observer: Observer
-    pipeline_of: Callable[[str, str, str], str]
+    pipeline_of: Callable[[str, str], str]
     pace: Pace = field(default_factory=Pace)
+    answers_for: Callable[[TopicTable], bool] = lambda _: True
 
     # --- start ----------------------------------------------------------------------------------------------------
 
-    def claim(self, layouts: Mapping[str, str]) -> None:
-        """Claim the sink, with a row for every partition of its topics.
+    def keys_of(self, partitions: Iterable[TopicPartition]) -> list[StateKey]:
+        """The keys of those partitions that are of this driver's topics."""
+        return [self._key(tp) for tp in partitions if tp.topic in self.routes]
+
+    def check_claimed(self, keys: Iterable[StateKey]) -> None:
+        """Called once the ledger has claimed the sink with these keys.
 
         PreflightError when a table has rows of a partition of which nothing was ever announced: the state was lost.
         """
-        partitions = self.kafka.partitions(self.routes)
-        self.ledger.claim([self._key(tp) for tp in partitions], layouts)
         with self._halting_as_owner():
-            self._check_nothing_landed(partitions)
-        self.observer.state(self.ledger.records)
+            self._check_nothing_landed(keys)
 
-    def _check_nothing_landed(self, partitions: Iterable[TopicPartition]) -> None:
+    def _check_nothing_landed(self, keys: Iterable[StateKey]) -> None:
         """Asked once the sink is ours: from here on only we announce, and a lost state would cost us the claim."""
         unknown: dict[str, list[int]] = {}
-        for tp in partitions:
-            if self.ledger.records[self._key(tp)].known_end == 0:
-                unknown.setdefault(tp.topic, []).append(tp.partition)
+        for key in keys:
+            if self.ledger.records[key].known_end == 0:
+                unknown.setdefault(key.topic, []).append(key.partition)
         with asking_target():
             for topic, numbers in unknown.items():
                 self.window.check_nothing_landed(topic, self.routes[topic].table, numbers)
 
-    def check_owned(self) -> None:
-        """FencedError CHS-801 when a newer driver owns the sink."""
-        self.ledger.check_owned()
-
     def in_doubt(self) -> dict[StateKey, StateRecord]:
         """Ranges that were announced and not confirmed."""
-        return {k: r for k, r in self.ledger.records.items() if r.in_doubt}
+        return {k: r for k, r in self.ledger.records.items() if r.in_doubt and self.answers_for(k.topic_table)}
 
     def settle_all(self, runner: ExactReads[Assignment], except_for: Iterable[StateKey] = ()) -> None:
         """Settle every in-doubt range of the sink by exact reads.  Raises all halts as one, when others are settled."""
@@ -147,17 +142,20 @@ class Driver:
 
     # --- one batch ------------------------------------------------------------------------------------------------
 
-    def process(self, batch: PlannedBatch, runner: PieceRunner) -> None:
-        """Land the batch.  Idempotent: the same batch again changes nothing that landed."""
+    def process(self, batch: PlannedBatch, runner: PieceRunner, *, framed: bool = True) -> None:
+        """Land the batch.  Idempotent: the same batch again changes nothing that landed.
+
+        Not ``framed``: the frame holds records of other topics, too, so the batch is read from Kafka exactly.
+        """
         with self._halting_as_owner():
-            self._process(batch, runner)
+            self._process(batch, runner, framed=framed)
 
-    def _process(self, batch: PlannedBatch, runner: PieceRunner) -> None:
-        rest = self._round(batch, runner, first=True)
+    def _process(self, batch: PlannedBatch, runner: PieceRunner, *, framed: bool) -> None:
+        rest = self._round(batch, runner, first=True, framed=framed)
         while any(not r.is_empty for r in rest.ranges.values()):
-            rest = self._round(rest, runner, first=False)
+            rest = self._round(rest, runner, first=False, framed=False)
 
-    def _round(self, batch: PlannedBatch, runner: PieceRunner, *, first: bool) -> PlannedBatch:
+    def _round(self, batch: PlannedBatch, runner: PieceRunner, *, first: bool, framed: bool) -> PlannedBatch:
         """Decide the batch, and land what one round may hold of it.  Returns what remains, for the next round."""
         with self.observer.phase("plan"):
             self._check_unchanged(batch)
@@ -175,7 +173,7 @@ class Driver:
             writing = rounds.writes_of(decisions)
             taken = rounds.next_round(writing, cuts, bound)
         readable = not any(_expired(facts[tp], r) for tp, r in batch.ranges.items())
-        whole = first and readable and bound.holds(batch.ranges, cuts)
+        whole = framed and readable and bound.holds(batch.ranges, cuts)
         todo = Worklist(rounds.cut_writes(decisions, taken))
         self._pass_over(todo, keys)
         settling, at_hand = todo.take(StepKind.SETTLE), [keys[tp] for tp in todo.take(StepKind.REINSERT)]
@@ -423,9 +421,7 @@ class Driver:
     def _pipeline(self, key: StateKey, record: StateRecord) -> str:
         """The fingerprint of an insert made now: under the recorded layout if the range is in doubt."""
         with asking_target():
-            if record.in_doubt:
-                return self.pipeline_of(key.topic, record.layout, record.pipeline)
-            return self.routes[key.topic].pipeline
+            return self.pipeline_of(key.topic, record.layout) if record.in_doubt else self.routes[key.topic].pipeline
 
     @contextmanager
     def _halting_as_owner(self) -> Iterator[None]:

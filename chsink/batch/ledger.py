@@ -21,13 +21,11 @@ from chsink.ports import Clock, Row, StateStore, StoreUnavailable, Swap
 from chsink.statemachine import owner as owners
 from chsink.statemachine import writes
 from chsink.statemachine.owner import Owner
-from chsink.statemachine.records import CodecError, StateKey, StateRecord, decode, encode
+from chsink.statemachine.records import CodecError, StateKey, StateRecord, TopicTable, decode, encode
 
 CLAIM_ROUNDS = 50
 PAUSE_S = 0.1
 T = TypeVar("T")
-Topic = tuple[str, str]
-"""Topic and table."""
 
 
 def parse_key(text: str) -> StateKey:
@@ -69,10 +67,10 @@ class Ledger:
         Raises FencedError if a newer driver claims in the meantime, UnavailableError if the store does not respond.
         """
         self._claim_owner()
-        known: frozenset[Topic] | None = None
+        known: frozenset[TopicTable] | None = None
         for _ in range(CLAIM_ROUNDS):
             rows = self._load_owned()
-            known = _topics(rows) if known is None else known  # as it was before this claim made rows
+            known = _topic_tables(rows) if known is None else known  # as it was before this claim made rows
             if not self._take_over(rows, keys, known):
                 break
             self.clock.sleep(PAUSE_S)
@@ -115,10 +113,12 @@ class Ledger:
                 raise _changed(key)
         return records
 
-    def _take_over(self, rows: dict[StateKey, StateRecord], keys: Iterable[StateKey], known: Collection[Topic]) -> bool:
+    def _take_over(
+        self, rows: dict[StateKey, StateRecord], keys: Iterable[StateKey], known: Collection[TopicTable]
+    ) -> bool:
         """Rewrite older rows under our epoch and create missing ones.  False if there was nothing to do.
 
-        A partition of a topic in ``known`` came late: the sink ran before it was there.
+        A partition of a topic and table in ``known`` came late: the sink ran before it was there.
         """
         older = {k: r for k, r in rows.items() if r.epoch < self.epoch}
         missing = [k for k in keys if k not in rows]
@@ -130,7 +130,7 @@ class Ledger:
             taken = {k: writes.adopt(r, epoch=self.epoch, attempt=attempt) for k, r in older.items()}
             self.store.swap([_swap(k, older[k], r) for k, r in taken.items()])
         if missing:
-            made = {k: writes.empty(self.epoch, attempt, late=(k.topic, k.table) in known) for k in missing}
+            made = {k: writes.empty(self.epoch, attempt, late=k.topic_table in known) for k in missing}
             self.store.create([_row(k, r) for k, r in made.items()])
         return True
 
@@ -154,7 +154,9 @@ class Ledger:
         """Create rows for topic-partitions that appeared since the claim.  What is cached is what we wrote last."""
         missing = [k for k in keys if k not in self.records]
         for _ in range(CLAIM_ROUNDS):
-            if not missing or not self._take_over(self._load_owned() | self.records, missing, _topics(self.records)):
+            if not missing or not self._take_over(
+                self._load_owned() | self.records, missing, _topic_tables(self.records)
+            ):
                 return
         raise services.ROWS_NOT_CREATED(sink=self.sink)
 
@@ -245,8 +247,8 @@ class Ledger:
         self.clock.sleep(PAUSE_S)
 
 
-def _topics(keys: Iterable[StateKey]) -> frozenset[Topic]:
-    return frozenset((k.topic, k.table) for k in keys)
+def _topic_tables(keys: Iterable[StateKey]) -> frozenset[TopicTable]:
+    return frozenset(k.topic_table for k in keys)
 
 
 def read_records(store: StateStore, sink: str) -> dict[StateKey, StateRecord]:

@@ -17,21 +17,21 @@ def check_logs(kafka: KafkaCluster, topics: Collection[str], records: Mapping[St
     whether the log is the same.
     """
     ids = kafka.topic_ids(topics)
-    announced = {k.topic_partition: r for k, r in records.items() if r.end and k.topic in ids}
+    announced = {k: r for k, r in records.items() if r.end and k.topic in ids}
     raise_all(
         [
-            halts.TOPIC_ID_KNOWN_UNKNOWN(tp=tp, detail=f"recorded topic id {r.topic_id}, now None")
-            for tp, r in announced.items()
-            if r.topic_id is not None and ids[tp.topic] is None
+            halts.TOPIC_ID_KNOWN_UNKNOWN(tp=k.topic_partition, detail=f"recorded topic id {r.topic_id}, now None")
+            for k, r in announced.items()
+            if r.topic_id is not None and ids[k.topic] is None
         ]
     )
-    same = {tp: r for tp, r in announced.items() if ids[tp.topic] == r.topic_id}
-    ends = kafka.log_ends(same) if same else {}
+    same = {k: r for k, r in announced.items() if ids[k.topic] == r.topic_id}
+    ends = kafka.log_ends(dict.fromkeys(k.topic_partition for k in same)) if same else {}
     raise_all(
         [
-            halts.LOG_SHRANK(tp=tp, detail=f"it ends at {end}, the recorded range is {same[tp].range}")
-            for tp, end in ends.items()
-            if end < same[tp].end
+            halts.LOG_SHRANK(tp=tp, detail=f"it ends at {ends[tp]}, the recorded range is {r.range}")
+            for k, r in same.items()
+            if ends[tp := k.topic_partition] < r.end
         ]
     )
 

@@ -120,7 +120,7 @@ def resolve(  # noqa: PLR0917 - arguments and options of a command
             partitions or [],
             verdict,
             table=table,
-            pipeline=lambda t: pipeline or present_fingerprint(services.clickhouse, t, bare),
+            pipeline=lambda leads: pipeline or present_fingerprint(services.clickhouse, leads, bare),
             senders_gone=senders_gone,
             say=_progress,
         )

@@ -23,7 +23,7 @@ from chsink.config import Config, Route
 from chsink.notation.sql import parse_table, quote_string
 from chsink.ports import Clock, Queries
 from chsink.sharding import Layout, Shard
-from chsink.statemachine.records import StateKey
+from chsink.statemachine.records import StateKey, TopicTable
 
 WHOLE_TABLE_S: Final = 3_600.0
 """How long a statement may take that reads a whole table."""
@@ -78,13 +78,18 @@ class Cluster:
     # --- tables -----------------------------------------------------------------------------------------------------
 
     @cached_property
-    def targets(self) -> dict[str, RoutedTable]:
-        """By topic: the routed table as each shard described it at first use, or after :meth:`refresh`."""
-        return {r.topic: self.target(r) for r in self.config.routes}
+    def targets(self) -> dict[TopicTable, RoutedTable]:
+        """By topic and table: the routed table as each shard described it at first use, or after :meth:`refresh`."""
+        return {leads: self.target(route) for leads, route in self.routes.items()}
+
+    @cached_property
+    def routes(self) -> dict[TopicTable, Route]:
+        """The routes by topic and table, as state records name them."""
+        return {(r.topic, self.config.table_of(r).canonical): r for r in self.config.routes}
 
     def refresh(self) -> None:
         """Forget the descriptions: the tables may have been altered."""
-        for name in ("targets", "letters"):
+        for name in ("targets", "routes", "letters"):
             vars(self).pop(name, None)
 
     @cached_property
@@ -109,10 +114,7 @@ class Cluster:
 
     def is_routed(self, key: StateKey) -> bool:
         """Whether a route still leads the record's topic to its table."""
-        if key.topic not in self.config.topics:
-            return False
-        name = self.config.table_of(self.config.route_of(key.topic))
-        return name.canonical == key.table
+        return key.topic_table in self.routes
 
     def layout(self, route: Route) -> Layout:
         """The configured shard layout of the route."""

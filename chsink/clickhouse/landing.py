@@ -12,6 +12,7 @@ from functools import cached_property
 import structlog
 
 from chsink.batch.driver import Destination, Driver
+from chsink.batch.lanes import Lanes, answering, in_lanes
 from chsink.batch.ledger import Ledger
 from chsink.batch.model import Assignment
 from chsink.batch.reader import ReadPlan, Span
@@ -20,7 +21,7 @@ from chsink.batch.roles import Landing, Observer, TaskBody
 from chsink.clickhouse.cluster import Cluster
 from chsink.clickhouse.dead_letters import LettersTable
 from chsink.clickhouse.pieces import PieceTask
-from chsink.clickhouse.pipelines import Pipelines
+from chsink.clickhouse.window import DedupWindow
 from chsink.config import Config, Errors
 from chsink.dlq.fates import Fate, Fates, tolerance
 from chsink.dlq.letters import RECORD_FIELDS
@@ -32,6 +33,7 @@ from chsink.notation.metadata_columns import METADATA_COLUMNS, SHARD_TYPES
 from chsink.ports import Decoder, KafkaCluster, StateStore, StreamShape
 from chsink.sharding import Layout
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
+from chsink.statemachine.records import TopicTable
 from chsink.statemachine.table import Policy
 
 IDENTITY_FIELDS = ("topic", "partition", "offset")
@@ -50,42 +52,52 @@ def open_landing(
 
     Raises ChsinkError when the sink cannot be claimed, or Kafka's log ends before what was landed.
     """
-    driver, tasks = assemble(cluster, store, kafka, stream, observer)
-    driver.claim(cluster.layouts)
-    owner = driver.ledger.owner
+    lanes, tasks = assemble(cluster, store, kafka, stream, observer)
+    lanes.claim(cluster.layouts)
+    owner = lanes.ledger.owner
     log.info("claimed", epoch=owner.epoch, driver=owner.driver, store=store.name)
-    check_logs(kafka, driver.routes, driver.ledger.records)
-    return Landing(driver, tasks)
+    check_logs(kafka, lanes.topics, lanes.ledger.records)
+    return Landing(lanes, tasks)
 
 
 def assemble(
     cluster: Cluster, store: StateStore, kafka: KafkaCluster, stream: StreamShape, observer: Observer
-) -> tuple[Driver, PieceTasks]:
-    """A driver that owns nothing yet, and its tasks."""
+) -> tuple[Lanes, PieceTasks]:
+    """Drivers that own nothing yet, and their tasks."""
     config = cluster.config
     check_stream(cluster, stream)
     ledger = new_ledger(cluster, store, driver_name())
     window = cluster.window(lambda name: ledger.owner.layout(name))  # noqa: PLW0108 - there is no owner yet
-    decoders = {topic: decoder(cluster, topic, stream) for topic in cluster.targets}
-    pipelines = Pipelines(
-        decoders,
-        stream,
-        lambda topic, layout: window.shards(cluster.targets[topic].name, layout),
-        letters_part(cluster),
-    )
-    destinations = {}
-    for route in config.routes:
+    decoders = {leads: decoder(cluster, leads, stream) for leads in cluster.targets}
+
+    def pipeline(leads: TopicTable, layout: str) -> str:
+        shards = window.shards(leads[1], layout)
+        return fingerprint(decoders[leads], stream, [s.table.identity for s in shards], letters_part(cluster))
+
+    destinations = []
+    for leads, route in cluster.routes.items():
         layout = cluster.layout(route).fingerprint()
-        destinations[route.topic] = Destination(
-            route.topic,
-            cluster.targets[route.topic].name,
-            config.clickhouse.chunk_offsets,
-            layout,
-            pipelines.fingerprint(route.topic, layout),
-        )
+        destinations.append(Destination(*leads, config.clickhouse.chunk_offsets, layout, pipeline(leads, layout)))
     policy = Policy(on_gap=config.errors.on_gap, on_rewind=config.errors.on_rewind)
-    driver = Driver(ledger, destinations, kafka, window, cluster.clock, policy, observer, pipelines.fingerprint)
-    return driver, PieceTasks(cluster, kafka, pipelines, lambda: dict(ledger.owner.layouts))
+    lanes = in_lanes(destinations)
+
+    def driver(lane: int) -> Driver:
+        routes = lanes[lane]
+        pipeline_of = lambda topic, layout: pipeline((topic, routes[topic].table), layout)  # noqa: E731 - an argument
+        return Driver(
+            ledger,
+            routes,
+            kafka,
+            window,
+            cluster.clock,
+            policy,
+            observer,
+            pipeline_of,
+            answers_for=answering(lanes, lane),
+        )
+
+    tasks = PieceTasks(cluster, kafka, decoders, window, lambda: dict(ledger.owner.layouts))
+    return Lanes([driver(lane) for lane in range(len(lanes))]), tasks
 
 
 @dataclass(frozen=True)
@@ -94,16 +106,17 @@ class PieceTasks:
 
     cluster: Cluster
     kafka: KafkaCluster
-    pipelines: Pipelines
+    decoders: Mapping[TopicTable, Decoder]
+    window: DedupWindow
     layouts: Callable[[], Mapping[str, str]]
     """The layouts that are kept, by fingerprint: of the configuration, and of ranges in doubt."""
 
     @cached_property
     def fields(self) -> tuple[str, ...]:
-        """What the decoders of all topics read, together, what layouts hash of the record itself, and what dead letters
+        """What the decoders of all routes read, together, what layouts hash of the record itself, and what dead letters
         hold.
         """
-        decoded = [f for d in self.pipelines.decoders.values() for f in d.record_fields]
+        decoded = [f for d in self.decoders.values() for f in d.record_fields]
         hashed = {k for text in self.layouts().values() for k in Layout.from_json(text).hashed}
         keys = [METADATA_COLUMNS[k].source for k in SHARD_TYPES if k in hashed]
         kept = RECORD_FIELDS if self.cluster.config.keeps_dead_letters else ()
@@ -120,9 +133,9 @@ class PieceTasks:
         return PieceTask(
             ReadPlan(dict(planned), spans, ch.max_chunk_bytes),
             {a.topic_partition: a for a in assignments},
-            {a.topic_partition: self.pipelines.decoder(a.key.topic, a.record.pipeline) for a in assignments},
+            {a.key.topic_table: self.decoders[a.key.topic_table] for a in assignments},
             {
-                a.topic_partition: self.pipelines.tables(a.key.topic, a.record.layout, a.record.pipeline)
+                a.topic_partition: tuple(s.table for s in self.window.shards(a.key.table, a.record.layout))
                 for a in assignments
             },
             self.cluster.access,
@@ -147,18 +160,18 @@ def check_stream(cluster: Cluster, stream: StreamShape) -> None:
         raise preflight.DEAD_LETTERS_FIELDS(columns=", ".join(missing))
 
 
-def decoder(cluster: Cluster, topic: str, stream: StreamShape) -> Decoder:
-    """What turns the topic's records into rows of its table."""
-    target, route = cluster.targets[topic], cluster.config.route_of(topic)
+def decoder(cluster: Cluster, leads: TopicTable, stream: StreamShape) -> Decoder:
+    """What turns the topic's records into rows of the table."""
+    target, route = cluster.targets[leads], cluster.routes[leads]
     elsewhere = {c.name for t in cluster.targets.values() if t is not target for c in t.table.insertable}
     columns, timezone = target.table.insertable, target.table.timezone
     return decoder_of(target.name, columns, timezone, stream, route.format, keys=route.keys, elsewhere=elsewhere)
 
 
-def present_fingerprint(cluster: Cluster, topic: str, stream: StreamShape) -> str:
-    """What an insert of the topic would carry now, under the present shard layout."""
-    identities = [s.table.identity for s in cluster.targets[topic].shards]
-    return fingerprint(decoder(cluster, topic, stream), stream, identities, letters_part(cluster))
+def present_fingerprint(cluster: Cluster, leads: TopicTable, stream: StreamShape) -> str:
+    """What an insert of the topic into the table would carry now, under the present shard layout."""
+    identities = [s.table.identity for s in cluster.targets[leads].shards]
+    return fingerprint(decoder(cluster, leads, stream), stream, identities, letters_part(cluster))
 
 
 def letters_part(cluster: Cluster) -> Letters | None:

@@ -3,8 +3,9 @@
 Rules:
 - A transaction holds a chunk's dead letters, and moves the offset of the source's topic-partition in a group of its own
   to the chunk's end.  So the group says up to which offset they were delivered; nobody joins it.
-- A transactional id stands for one topic-partition.  Opening it ends the open transaction of every older sender and
-  refuses its later ones.  Only after that is the group read: nobody older can move it any more.
+- Group and transactional id are of one table: a record may be a dead letter of one table and a row of another.
+- A transactional id stands for one topic-partition and table.  Opening it ends the open transaction of every older
+  sender and refuses its later ones.  Only after that is the group read: nobody older can move it any more.
 - A transaction whose commit was not answered is unknown: open the id again, then read the group.
 - The offset carries a note: which life of the partition it is of (epoch, incarnation, nonce).  Of another life, the
   offset says nothing about this one; of a newer life, this sender is outdated and delivers nothing.
@@ -31,8 +32,8 @@ from chsink.dlq.place import LettersTopic
 from chsink.dlq.search import delivered_offsets
 from chsink.errors import halts, services
 from chsink.ports import Clock, InsertResult
-from chsink.statemachine.ranges import OffsetRange, TopicPartition
-from chsink.statemachine.records import StateRecord
+from chsink.statemachine.ranges import OffsetRange
+from chsink.statemachine.records import StateKey, StateRecord
 
 TRANSACTION_MS = 60_000
 ATTEMPTS = 5
@@ -80,20 +81,21 @@ class Life:
 
 
 class _Open:
-    """An open producer of one topic-partition's id, and the group's offset as it has been since."""
+    """An open producer of one topic-partition and table, and the group's offset as it has been since."""
 
-    def __init__(self, place: LettersTopic, tp: TopicPartition) -> None:
+    def __init__(self, place: LettersTopic, key: StateKey) -> None:
         """Fence every older sender, then read the group.  Raises KafkaException."""
-        self._place, self._tp = place, tp
+        self._place, self._tp = place, key.topic_partition
+        group, tp = place.group_of(key.table), self._tp
         common = {"reconnect.backoff.ms": 20, **place.options}
         self._consumer = Consumer(
-            {**common, "group.id": place.group, "enable.auto.commit": False, "isolation.level": "read_committed"}
+            {**common, "group.id": group, "enable.auto.commit": False, "isolation.level": "read_committed"}
         )
         self._group = self._consumer.consumer_group_metadata()
         self._producer = Producer(
             {
                 **common,
-                "transactional.id": place.transactional_id(tp),
+                "transactional.id": place.transactional_id(key),
                 "transaction.timeout.ms": TRANSACTION_MS,
                 "message.max.bytes": 1_000_000_000,
             },
@@ -183,12 +185,12 @@ class TopicLetters:
         raise services.DEAD_LETTERS_UNSENT(tp=tp, topic=self._place.topic, tries=ATTEMPTS, reason=reason)
 
     def _deliver(self, assignment: Assignment, offsets: OffsetRange, letters: pa.RecordBatch) -> InsertResult:
-        tp, life = assignment.topic_partition, Life.of(assignment.record)
+        life = Life.of(assignment.record)
         if self._open is None:
-            self._open = _Open(self._place, tp)
+            self._open = _Open(self._place, assignment.key)
         done = self._done(assignment, offsets)
         rows = [row for row in letters.to_pylist() if row["_kafka_offset"] not in done]
-        reached = self._open.offset if self._is_ours(life, tp) else None
+        reached = self._open.offset if self._is_ours(life, assignment.key) else None
         if reached is not None and reached >= offsets.end:
             return InsertResult(0, 0, 0)
         if reached is not None:
@@ -197,20 +199,21 @@ class TopicLetters:
         self._open.send(sent, offsets.end, life)
         return InsertResult(len(sent), sum(len(s["value"] or b"") for s in sent), 0)
 
-    def _is_ours(self, life: Life, tp: TopicPartition) -> bool:
+    def _is_ours(self, life: Life, key: StateKey) -> bool:
         """Whether the group's offset is of this life.  HaltError CHS-335 where it is of a newer one."""
         assert self._open is not None
+        tp, group = key.topic_partition, self._place.group_of(key.table)
         if self._open.offset is None:
             return False
         try:
             noted = Life.read(self._open.note)
         except ValueError:
-            raise halts.DEAD_LETTERS_GROUP(tp=tp, group=self._place.group, note="another program wrote it") from None
+            raise halts.DEAD_LETTERS_GROUP(tp=tp, group=group, note="another program wrote it") from None
         if noted.outdates(life):
             note = (
                 f"epoch {noted.epoch}, incarnation {noted.incarnation}; this sender: {life.epoch}, {life.incarnation}"
             )
-            raise halts.DEAD_LETTERS_GROUP(tp=tp, group=self._place.group, note=note)
+            raise halts.DEAD_LETTERS_GROUP(tp=tp, group=group, note=note)
         return noted.nonce == life.nonce
 
     def _done(self, assignment: Assignment, offsets: OffsetRange) -> frozenset[int]:

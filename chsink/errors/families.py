@@ -26,7 +26,8 @@ class ChsinkError(Exception):
     """Base of all errors shown to a user: ``id`` (``CHS-nnn``), ``message`` (what), ``hint`` (the fix).
 
     ``name`` and ``params`` say which catalogue entry made it, and with what: this is how an error crosses processes.
-    ``parts`` are the errors that this one combines (:func:`chsink.errors.several.several`).
+    ``parts`` are the errors that this one combines, each with its own fix, and ``single`` all of them as they were
+    raised (:func:`chsink.errors.several.several`).
     """
 
     exit_code = 2
@@ -41,6 +42,7 @@ class ChsinkError(Exception):
         self.name = name
         self.params = dict(params or {})
         self.parts: tuple[ChsinkError, ...] = ()
+        self.single: tuple[ChsinkError, ...] = ()
 
     def __str__(self) -> str:
         if self.parts:

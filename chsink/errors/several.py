@@ -17,7 +17,8 @@ SPELLED_OUT = 5
 
 
 def several(errors: Sequence[ChsinkError]) -> ChsinkError:
-    """The errors (at least one) as one, of the first one's family and id."""
+    """The errors (at least one) as one, of the first one's family and id.  They may be results of this function."""
+    errors = [one for error in errors for one in error.single or (error,)]
     groups: dict[tuple[str, str], list[ChsinkError]] = defaultdict(list)
     for error in errors:
         entry = CATALOGUE.get(error.name)
@@ -30,7 +31,7 @@ def several(errors: Sequence[ChsinkError]) -> ChsinkError:
     message = "; ".join(f"[{p.id}] {p.message}" for p in parts)
     hint = "; ".join(f"[{p.id}] {p.hint}" for p in parts)
     whole = type(first)(first.id, message, hint, first.name, first.params)
-    whole.parts = tuple(parts)
+    whole.parts, whole.single = tuple(parts), tuple(errors)
     return whole
 
 
@@ -50,4 +51,6 @@ def _merged(alike: Sequence[ChsinkError]) -> ChsinkError:
         message += f"; and in the same way: {', '.join(more)}"
     entry = CATALOGUE.get(first.name)
     hint = first.hint if entry is None else entry.hint_for([e.params for e in alike])
-    return type(first)(first.id, message, hint, first.name, first.params)
+    merged = type(first)(first.id, message, hint, first.name, first.params)
+    merged.single = tuple(alike)
+    return merged

@@ -30,14 +30,15 @@ def topic_findings(kafka: KafkaAdmin, topic: str, records: Records, now_ms: int)
     """The topic is there, is the recorded one, and holds what is unread long enough."""
     topic_id = kafka.topic_ids([topic])[topic]
     partitions = kafka.partitions([topic])
-    mine = {k.topic_partition: r for k, r in records.items() if k.topic == topic and r.phase is not Phase.EMPTY}
+    mine = {k: r for k, r in records.items() if k.topic == topic and r.phase is not Phase.EMPTY}
     if topic_id is None:
         yield found(Severity.WARNING, preflight.TOPIC_WITHOUT_ID, topic=topic)
     else:
         yield passed(preflight.TOPIC_MISSING, topic=topic, partitions=len(partitions), id=topic_id)
     yield from _recreated(topic, topic_id, mine)
-    yield from _gone(topic, sorted(mine.keys() - set(partitions)))
-    yield from _retention(kafka, topic, {tp: mine[tp] for tp in partitions if tp in mine}, now_ms)
+    yield from _gone(topic, sorted({k.topic_partition for k in mine}.difference(partitions)))
+    there = {k: r for k, r in mine.items() if k.topic_partition in partitions}
+    yield from _retention(kafka, topic, there, now_ms)
 
 
 def dead_letters_findings(kafka: KafkaAdmin, topic: str) -> Iterator[Finding]:
@@ -58,8 +59,8 @@ def dead_letters_findings(kafka: KafkaAdmin, topic: str) -> Iterator[Finding]:
         yield passed(preflight.DEAD_LETTERS_TOPIC, topic=topic)
 
 
-def _recreated(topic: str, topic_id: str | None, mine: Mapping[TopicPartition, StateRecord]) -> Iterator[Finding]:
-    other = sorted(tp.partition for tp, r in mine.items() if not r.may_belong_to(topic_id))
+def _recreated(topic: str, topic_id: str | None, mine: Records) -> Iterator[Finding]:
+    other = sorted({key.partition for key, r in mine.items() if not r.may_belong_to(topic_id)})
     if other and topic_id is not None:
         yield found(Severity.WARNING, preflight.TOPIC_IS_ANOTHER, topic=topic, partitions=", ".join(map(str, other)))
 
@@ -76,15 +77,17 @@ def _gone(topic: str, partitions: Sequence[TopicPartition]) -> Iterator[Finding]
         )
 
 
-def _retention(
-    kafka: KafkaAdmin, topic: str, mine: Mapping[TopicPartition, StateRecord], now_ms: int
-) -> Iterator[Finding]:
+def _retention(kafka: KafkaAdmin, topic: str, mine: Records, now_ms: int) -> Iterator[Finding]:
     retention_ms = kafka.retention_ms(topic)
-    ends, starts = kafka.log_ends(mine), kafka.log_starts(mine)
-    for tp, record in mine.items():
+    partitions = {key.topic_partition for key in mine}
+    ends, starts = kafka.log_ends(partitions), kafka.log_starts(partitions)
+    unread: dict[TopicPartition, int] = {}
+    for key, record in sorted(mine.items()):
+        tp = key.topic_partition
         if record.in_doubt and starts[tp] > record.start and not record.expired:
             yield found(Severity.WARNING, preflight.DOUBT_EXPIRED, tp=tp, range=record.range, start=starts[tp])
-    unread = {tp: r.end for tp, r in mine.items() if ends[tp] > r.end}
+        if ends[tp] > record.end:  # of several tables, the one that lacks most
+            unread[tp] = min(record.end, unread.get(tp, record.end))
     expired = sum(max(0, starts[tp] - end) for tp, end in unread.items())
     old = 0
     if retention_ms > 0 and unread:

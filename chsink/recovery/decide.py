@@ -26,7 +26,7 @@ from chsink.recovery.landed_rows import (
 )
 from chsink.statemachine import writes
 from chsink.statemachine.ranges import TopicPartition
-from chsink.statemachine.records import Phase, StateKey, StateRecord
+from chsink.statemachine.records import Phase, StateKey, StateRecord, TopicTable
 from chsink.statemachine.table import has_dead_letters
 
 GAP_IN_BATCH = (
@@ -79,7 +79,7 @@ def plan_resolve(
     verdict: Verdict,
     *,
     table: str | None = None,
-    pipeline: Callable[[str], str],
+    pipeline: Callable[[TopicTable], str],
     senders_gone: bool = False,
     say: Say = lambda _: None,
 ) -> Change:
@@ -106,7 +106,7 @@ def plan_resolve(
         says.append(f"these dependent views may lack rows: compare them with the table first: {', '.join(views)}")
     if verdict == "resend":
         says += _says_again(services, views)
-        present = pipeline(topic)
+        present = pipeline(next(iter(doubtful)).topic_table)
     make: dict[StateKey, Make] = {}
     for key in doubtful:
         match verdict:
@@ -187,7 +187,7 @@ def _resend(  # noqa: PLR0917 - the last three are given by who carries it out
     said = writes.Announcement(
         ids[key.topic],
         chunk_offsets,
-        services.clickhouse.layout(services.config.route_of(key.topic)).fingerprint(),
+        services.clickhouse.layout(services.clickhouse.routes[key.topic_table]).fingerprint(),
         pipeline,
         services.clock.now_ms(),
         marks,

@@ -48,7 +48,7 @@ def count_landed_rows(services: Services, key: StateKey, record: StateRecord) ->
     if not services.clickhouse.is_routed(key):
         return LandedRows(key.table)
     try:
-        target = services.clickhouse.target(services.config.route_of(key.topic))
+        target = services.clickhouse.target(services.clickhouse.routes[key.topic_table])
         shards = _recorded(services, key, record)[1]
         with asking_target():
             views, tp, kept = tuple(views_of(shards)), key.topic_partition, services.clickhouse.letters

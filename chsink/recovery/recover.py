@@ -143,7 +143,7 @@ def write(services: Services, found: list[Recovered]) -> dict[StateKey, StateRec
     attempt, now = ledger.attempt(), services.clock.now_ms()
     changes: dict[StateKey, StateRecord] = {}
     for one in found:
-        layout = services.clickhouse.layout(services.config.route_of(one.key.topic)).fingerprint()
+        layout = services.clickhouse.layout(services.clickhouse.routes[one.key.topic_table]).fingerprint()
         said = writes.Announcement(one.topic_id, services.config.clickhouse.chunk_offsets, layout, "", now)
         record = ledger.records[one.key]
         if one.replaced is None and record.phase is not Phase.EMPTY:

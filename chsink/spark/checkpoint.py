@@ -19,7 +19,7 @@ from chsink.errors import HaltError, PreflightError, halts, preflight
 from chsink.findings import Finding, Severity, found, of_error, passed
 from chsink.spark.offset_log import Files, Unreadable, check_readable, first_offsets, last_batch, planned_ends
 from chsink.statemachine.ranges import TopicPartition
-from chsink.statemachine.records import Phase, StateKey, StateRecord
+from chsink.statemachine.records import Phase, StateKey, StateRecord, TopicTable
 
 DEFAULT_FS = ("spark.hadoop.fs.defaultFS", "spark.hadoop.fs.default.name")
 
@@ -75,11 +75,14 @@ def local_folder(checkpoint: str, conf: Mapping[str, Any]) -> LocalFolder | None
 
 
 def checkpoint_findings(
-    folder: Folder, topics: Collection[str], records: Mapping[StateKey, StateRecord] | None
+    folder: Folder,
+    topics: Collection[str],
+    records: Mapping[StateKey, StateRecord] | None,
+    routes: Collection[TopicTable] = (),
 ) -> Iterator[Finding]:
     """Whether the folder can be written, and belongs to a query of these topics and to the recorded state.
 
-    ``records`` are the sink's; None where they cannot be known.
+    ``records`` are the sink's; None where they cannot be known.  ``routes`` are its topics with their tables.
     """
     problem = folder.write_problem()
     if problem is not None:
@@ -101,7 +104,7 @@ def checkpoint_findings(
         yield found(Severity.ERROR, preflight.CHECKPOINT_FOREIGN, checkpoint=folder.where, reason=reason)
     elif records is not None and not records and read:
         yield found(Severity.ERROR, halts.CHECKPOINT_WITHOUT_STATE, checkpoint=folder.where)
-    elif before := sorted(read & _reset(records or {})):
+    elif before := sorted(read & _reset(records or {}, routes)):
         named = ", ".join(map(str, before))
         yield found(Severity.ERROR, halts.CHECKPOINT_BEFORE_RESET, checkpoint=folder.where, tps=named)
     else:
@@ -117,10 +120,10 @@ def _read(folder: Folder) -> set[TopicPartition]:
     return {tp for tp, offset in planned_ends(folder, last).items() if offset > starts.get(tp, 0)}
 
 
-def _reset(records: Mapping[StateKey, StateRecord]) -> set[TopicPartition]:
-    """The topic-partitions that were reset and have landed nothing since."""
-    landed = {key.topic_partition for key, record in records.items() if record.phase is not Phase.EMPTY}
-    return {key.topic_partition for key, record in records.items() if record.incarnation} - landed
+def _reset(records: Mapping[StateKey, StateRecord], routes: Collection[TopicTable]) -> set[TopicPartition]:
+    """The topic-partitions that were reset for one of their tables and have landed nothing in it since."""
+    mine = {key: record for key, record in records.items() if key.topic_table in routes}
+    return {key.topic_partition for key, r in mine.items() if r.incarnation and r.phase is Phase.EMPTY}
 
 
 def not_writable(checkpoint: str, reason: str) -> Finding:

@@ -45,4 +45,4 @@ def configured_checkpoint_findings(services: Services) -> Iterator[Finding]:
     if folder is None:
         yield found(Severity.INFO, preflight.CHECKPOINT_NOT_CHECKED, checkpoint=checkpoint)
     else:
-        yield from checkpoint_findings(folder, config.topics, recorded(services))
+        yield from checkpoint_findings(folder, config.topics, recorded(services), services.clickhouse.routes)

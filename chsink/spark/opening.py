@@ -21,7 +21,8 @@ from chsink.spark.starting import starting_offsets
 
 def check_checkpoint(services: Services, folder: Folder) -> None:
     """Raise the first error of the checkpoint: damaged, another query's, or without the state it belongs to."""
-    raise_first(checkpoint_findings(folder, services.config.topics, recorded(services)))
+    config, routes = services.config, services.clickhouse.routes
+    raise_first(checkpoint_findings(folder, config.topics, recorded(services), routes))
 
 
 def source_offsets(services: Services) -> str:
@@ -32,10 +33,9 @@ def source_offsets(services: Services) -> str:
     """
     kafka, topics = services.kafka, services.config.topics
     stored = read_records(services.store, services.config.sink.name)
-    routed = {(t.topic, t.name) for t in services.clickhouse.targets.values()}
-    records = {k.topic_partition: r for k, r in stored.items() if (k.topic, k.table) in routed}
-    held = kafka.log_starts(kafka.partitions(topics))
-    return json.dumps(starting_offsets(records, kafka.topic_ids(topics), held, services.config.kafka.starting_offsets))
+    records = {k: r for k, r in stored.items() if services.clickhouse.is_routed(k)}
+    held, configured = kafka.log_starts(kafka.partitions(topics)), services.config.kafka.starting_offsets
+    return json.dumps(starting_offsets(records, services.clickhouse.routes, kafka.topic_ids(topics), held, configured))
 
 
 def open_for(

@@ -63,7 +63,7 @@ class CheckedRoute:
 
     def scopes(self, services: Services, recorded: Recorded, selection: Selection) -> dict[TopicPartition, Scope]:
         """What is judged of each selected partition, by the state as it was recorded."""
-        mine = {k.topic_partition: r for k, r in recorded.items() if (k.topic, k.table) == (self.topic, self.table)}
+        mine = {k.topic_partition: r for k, r in recorded.items() if k.topic_table == (self.topic, self.table)}
         existing = services.kafka.partitions([self.topic])
         wanted = [tp for tp in existing if selection.partition in (None, tp.partition)]
         if not wanted:
@@ -78,12 +78,13 @@ class CheckedRoute:
 
 def examine(services: Services, route: Route, recorded: Recorded) -> CheckedRoute:
     """PreflightError CHS-290 or CHS-291 for a route that cannot be checked."""
-    target = services.clickhouse.targets[route.topic]
+    leads = route.topic, services.config.table_of(route).canonical
+    target = services.clickhouse.targets[leads]
     rules = rules_of(target)
     shape = Untouched(services.config.kafka.isolation_level)
-    decodes = decoder(services.clickhouse, route.topic, shape)
+    decodes = decoder(services.clickhouse, leads, shape)
     untouched = _transform(fingerprint(decodes, shape, []))
-    mine = [r for k, r in recorded.items() if (k.topic, k.table) == (route.topic, target.name)]
+    mine = [r for k, r in recorded.items() if k.topic_table == leads]
     if any(r.pipeline and _transform(r.pipeline) != untouched for r in mine):
         raise preflight.VERIFY_TRANSFORM(topic=route.topic, table=target.name)
     maker = RowMaker(decodes, target, services.clickhouse.layout(route).to_json())

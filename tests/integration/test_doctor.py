@@ -108,7 +108,9 @@ class Bench:
                 topic_id or services.kafka.topic_ids([self.topic])[self.topic],
                 10,
                 services.clickhouse.layout(services.config.routes[0]).fingerprint(),
-                present_fingerprint(services.clickhouse, self.topic, Untouched("read_committed")),
+                present_fingerprint(
+                    services.clickhouse, (self.topic, f"{self.database}.t"), Untouched("read_committed")
+                ),
                 int((time.time() - age_s) * 1000),
                 tuple(
                     Mark(m.blocks, m.started_s - int(age_s))  # the server of that time had been started before it

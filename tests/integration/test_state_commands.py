@@ -249,7 +249,7 @@ def test_resend_names_the_other_routes_table_that_is_missing(doubtful: Job) -> N
 def test_resend_after_the_table_changed(doubtful: Job, spark: SparkSession) -> None:
     """CHS-309 and its way out: the range is sent by the pipeline of today."""
     table = doubtful.tables[doubtful.topic]
-    command(doubtful.shards[0], f"ALTER TABLE {table} ADD COLUMN more Nullable(UInt8) FIRST")
+    command(doubtful.shards[0], f"ALTER TABLE {table} ADD COLUMN more Nullable(UInt8)")
     with pytest.raises(HaltError, match="CHS-309"):
         doubtful.drain(spark)
 
@@ -367,12 +367,12 @@ def test_a_running_driver_is_fenced(doubtful: Job) -> None:
     """It learns who took the sink, and writes nothing any more."""
     with quietly_connected(doubtful) as opened:
         observer = JobObserver(opened.log, Metrics(doubtful.name), opened.clock)
-        driver, _ = assemble(opened.clickhouse, opened.store, opened.kafka, Untouched("read_committed"), observer)
-        driver.claim(opened.clickhouse.layouts)
+        lanes, _ = assemble(opened.clickhouse, opened.store, opened.kafka, Untouched("read_committed"), observer)
+        lanes.claim(opened.clickhouse.layouts)
         assert run(doubtful, "resolve", doubtful.topic, "0", "--landed", "--yes").exit_code == 0
 
         with pytest.raises(FencedError, match=r"CHS-801.*`chsink state resolve --landed` on "):
-            driver.ledger.write(driver.in_doubt())
+            lanes.ledger.write(lanes.in_doubt())
 
     assert doubtful.phases() == {0: ("AFTER", 10, 25)}
 

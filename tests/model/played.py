@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from chsink.batch.lanes import Lanes
 from chsink.batch.model import Ack, Assignment, PlannedBatch
 from chsink.batch.rounds import Pace
 from chsink.clickhouse.landing import assemble
@@ -182,22 +183,23 @@ def _drive(recorder: Recorder, group: Group) -> None:
     services = services_of(scene, 0)
     store: Any = Store(StoreClient(scene.store), recorder)
     kafka: Any = Port("kafka", scene.kafka, recorder)
-    driver, _ = assemble(services.clickhouse, store, kafka, STREAM, Watcher(scene))
+    lanes, _ = assemble(services.clickhouse, store, kafka, STREAM, Watcher(scene))
+    [driver] = lanes.drivers
     window: Any = Port("window", driver.window, recorder)
-    driver = replace(driver, window=window, pace=Steady(recorder.story.round_offsets))
+    lanes = Lanes([replace(driver, window=window, pace=Steady(recorder.story.round_offsets))])
     jobs = Jobs(scene, services.clock)
     jobs.recorder = recorder
     query = Query(hub, scene.kafka, scene.checkpoint, recorder.run.limit)
     try:
-        driver.claim(services.clickhouse.layouts)
-        driver.settle_all(jobs)
+        lanes.claim(services.clickhouse.layouts)
+        lanes.settle_all(jobs)
         query.start(json.dumps({TP.topic: {str(TP.partition): 0}}))
         while True:
             recorder.call("spark.plan")
             batch = query.next_batch()
             if batch is None:
                 break
-            driver.process(batch, jobs)
+            lanes.process(batch, jobs)
             recorder.call("spark.commit")
             query.commit()
     except HaltError as halt:

@@ -427,7 +427,7 @@ DEFECTS = (
     ),
     Defect(
         "a claim does not look for rows of what was never announced",
-        (Patch(DRIVER, "            self._check_nothing_landed(partitions)", "            pass"),),
+        (Patch(DRIVER, "            self._check_nothing_landed(keys)", "            pass"),),
         "at_most_once",
         seed=218,
         often={"state lost": 60.0, "driver frozen": 12.0, "driver killed": 3.0, "second driver": 3.0},

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from chsink.batch.driver import Driver
+from chsink.batch.lanes import Lanes
 from chsink.batch.ledger import read_records
 from chsink.batch.loop import BatchLoop
 from chsink.batch.model import Ack, Assignment, PlannedBatch
@@ -109,11 +109,12 @@ def drive(world: World, skew_ms: int, limit: int) -> bool:
 
 def _open(world: World, services: Services, stream: StreamShape) -> Landing[Assignment]:
     landing = open_for(services, stream, Watcher(world), _check_existing_rows)
-    driver = landing.lander
-    assert isinstance(driver, Driver)
-    driver.pace = Pace(world.round_offsets)
-    for route in driver.routes.values():
-        world.versions_of[route.pipeline] = world.servers[0].tables[route.table].version
+    lanes = landing.lander
+    assert isinstance(lanes, Lanes)
+    for driver in lanes.drivers:
+        driver.pace = Pace(world.round_offsets)
+        for route in driver.routes.values():
+            world.versions_of[route.pipeline] = world.servers[0].tables[route.table].version
     return landing
 
 

@@ -46,7 +46,7 @@ def announce(job: Job, ranges: Mapping[int, tuple[int, int]]) -> None:
             opened.kafka.topic_ids([job.topic])[job.topic],
             job.config().clickhouse.chunk_offsets,
             next(iter(layouts)),
-            present_fingerprint(opened.clickhouse, job.topic, Untouched("read_committed")),
+            present_fingerprint(opened.clickhouse, (job.topic, job.tables[job.topic]), Untouched("read_committed")),
             opened.clock.now_ms(),
             opened.clickhouse.window(lambda _: None).marks(job.tables[job.topic]),
         )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from chsink.dlq.place import LettersTopic
 from chsink.dlq.topic import Life, letter_of
-from chsink.statemachine.ranges import TopicPartition
+from chsink.statemachine.records import StateKey
 
 ROW = {
     "sink": "s",
@@ -52,6 +54,8 @@ def test_a_sender_is_outdated_by_a_later_life_only(noted: Life, mine: Life, outd
 
 
 def test_no_two_roles_share_a_transactional_id() -> None:
-    place = LettersTopic({}, "dead", "s", 1)
-    assert place.transactional_id(TopicPartition("t", 3)) == "chsink-s/dead-letters/t/3"
-    assert place.transactional_id(TopicPartition("t", 3)).startswith(f"{place.group}/")
+    """⚑ A record may be a dead letter of one table and a row of another."""
+    place, key = LettersTopic({}, "dead", "s", 1), StateKey("s", "t", 3, "d.t")
+    assert place.transactional_id(key) == "chsink-s/dead-letters/t/3/d.t"
+    assert place.transactional_id(replace(key, table="d.u")) != place.transactional_id(key)
+    assert place.group_of("d.t") == "chsink-s/dead-letters/d.t" != place.group_of("d.u")

@@ -30,21 +30,23 @@ from chsink.findings import Finding, Severity, guarded, of_error
 from chsink.formats.pipeline import Untouched, fingerprint
 from chsink.ports import Unanswered
 from chsink.statemachine.owner import Owner
-from chsink.statemachine.records import StateKey, StateRecord
+from chsink.statemachine.records import StateKey, StateRecord, TopicTable
 
-Written = Mapping[str, Collection[str]]
+Written = Mapping[TopicTable, Collection[str]]
 Records = Mapping[StateKey, StateRecord]
 NO_ANSWER = (services.CLICKHOUSE_UNAVAILABLE.id, preflight.LOGIN_REFUSED.id)
 
 
 class ClickHouseChecks:
-    """One run of all of them.  ``written`` names, by topic, the columns that the stream has, where it is known."""
+    """One run of all of them.  ``written`` names, by topic and table, the columns that the stream has, where it is
+    known.
+    """
 
     def __init__(self, cluster: Cluster, written: Written) -> None:
         self._cluster = cluster
         self._config = cluster.config
         self._written = written
-        self._targets: dict[str, RoutedTable] = {}
+        self._targets: dict[TopicTable, RoutedTable] = {}
         self.answering: list[ClickHouseClient] = []
         self.login_refused = False
 
@@ -60,15 +62,15 @@ class ClickHouseChecks:
 
     def tables(self) -> Iterator[Finding]:
         """Each route's table on every shard."""
-        for route in self._config.routes:
-            yield from self._target(route)
+        for leads, route in self._cluster.routes.items():
+            yield from self._target(leads, route)
         if self._config.keeps_dead_letters and self._config.dead_letters_table is not None:
             yield from guarded("the table of dead letters", self._letters)
 
     def state(self, records: Records, owner: Owner | None) -> Iterator[Finding]:
         """What is recorded, against the tables and the configured layout."""
         cluster = self._cluster
-        if len(self._targets) == len(self._config.routes):
+        if self._targets.keys() == cluster.routes.keys():
             window = cluster.window(owner.layout if owner else lambda _: None)
             bare = Untouched(self._config.kafka.isolation_level)
 
@@ -77,10 +79,10 @@ class ClickHouseChecks:
                 if not shards:  # a layout that is not stored: CHS-312 says so
                     return record.pipeline
                 identities = [s.table.identity for s in shards]
-                return fingerprint(decoder(cluster, key.topic, bare), bare, identities, letters_part(cluster))
+                return fingerprint(decoder(cluster, key.topic_table, bare), bare, identities, letters_part(cluster))
 
             yield from in_doubt_findings(records, self._targets, window, cluster.clock.now_ms(), present_pipeline)
-        present = {r.topic: cluster.layout(r).fingerprint() for r in self._config.routes}
+        present = {leads: cluster.layout(route).fingerprint() for leads, route in cluster.routes.items()}
         yield from layout_findings(records, owner, present)
 
     def existing_rows(self, records: Records, latest: Callable[[], Records]) -> Iterator[Finding]:
@@ -118,19 +120,19 @@ class ClickHouseChecks:
             self.answering.append(client)
         yield from found
 
-    def _target(self, route: Route) -> Iterator[Finding]:
+    def _target(self, leads: TopicTable, route: Route) -> Iterator[Finding]:
         try:
             target = self._cluster.target(route)
         except ChsinkError as raised:
             yield of_error(raised)
             return
-        self._targets[route.topic] = target
+        self._targets[leads] = target
         found = list(target_findings(target))
         yield from found
         if any(f.id == preflight.NOT_MERGE_TREE.id and f.severity is Severity.ERROR for f in found):
             return
         layout = self._cluster.layout(route)
-        yield from guarded(target.name, lambda: column_findings(target, layout, self._written.get(route.topic)))
+        yield from guarded(target.name, lambda: column_findings(target, layout, self._written.get(leads)))
         expression = sharding_expression(self._config, route)
         for shard in target.shards:
             yield from guarded(shard.url, partial(self._table, target, shard))

@@ -9,13 +9,13 @@ from chsink.clickhouse.window import DedupWindow
 from chsink.errors import halts, preflight
 from chsink.findings import Finding, Severity, found, passed
 from chsink.statemachine.owner import Owner
-from chsink.statemachine.records import Phase, StateKey, StateRecord
+from chsink.statemachine.records import Phase, StateKey, StateRecord, TopicTable
 from chsink.statemachine.table import forbidden_changes
 
 
 def in_doubt_findings(
     records: Mapping[StateKey, StateRecord],
-    targets: Mapping[str, RoutedTable],
+    targets: Mapping[TopicTable, RoutedTable],
     window: DedupWindow,
     now_ms: int,
     present: Callable[[StateKey, StateRecord], str],
@@ -24,14 +24,13 @@ def in_doubt_findings(
 
     ``present`` gives the fingerprint under which a range would be sent now, where nothing transforms the stream.
     """
-    by_table = {t.name: t for t in targets.values()}
     doubtful = {k: r for k, r in records.items() if r.in_doubt}
     for key, record in doubtful.items():
-        target = by_table.get(key.table)
+        target = targets.get(key.topic_table)
         age_s = (now_ms - record.before_at) / 1000
         resolve = f"chsink state resolve {key.topic} {key.partition}"
         what = f"{key.topic_partition} {record.range} has been in doubt for {age_s:.0f} s"
-        if target is None or key.topic not in targets or targets[key.topic].name != key.table:
+        if target is None:
             yield found(Severity.WARNING, preflight.DOUBT_NOT_ROUTED, what=what, table=key.table, resolve=resolve)
         elif changed := known_changes(record.pipeline, present(key, record)):
             yield found(
@@ -59,11 +58,13 @@ def known_changes(recorded: str, present: str) -> list[str]:
 
 
 def layout_findings(
-    records: Mapping[StateKey, StateRecord], owner: Owner | None, present: Mapping[str, str]
+    records: Mapping[StateKey, StateRecord], owner: Owner | None, present: Mapping[TopicTable, str]
 ) -> Iterator[Finding]:
-    """``present``: by topic, the fingerprint of the configured shard layout."""
+    """``present``: by topic and table, the fingerprint of the configured shard layout."""
     other = {
-        k: r for k, r in records.items() if r.phase is not Phase.EMPTY and r.layout != present.get(k.topic, r.layout)
+        k: r
+        for k, r in records.items()
+        if r.phase is not Phase.EMPTY and r.layout != present.get(k.topic_table, r.layout)
     }
     for key, record in other.items():
         if not record.in_doubt:

@@ -87,7 +87,7 @@ def test_dead_letters_are_delivered_once(
     assert not letters(job, topic), "aborted, or not yet: nobody sees them"
     crash(job, spark, failpoints, "task.after_dead_letters=kill", keeps)
     assert letters(job, topic)
-    group = f"chsink-{job.name}/dead-letters"
+    group = f"chsink-{job.name}/dead-letters/{job.tables[job.topic]}"
     admin = AdminClient({"bootstrap.servers": job.bootstrap})
     admin.delete_consumer_groups([group])[group].result(20)
     job.drain(spark, keeps)
@@ -125,7 +125,7 @@ def test_what_keeps_dead_letters_from_their_topic(job: Job, services: Stack, spa
     [changed] = admin.incremental_alter_configs([resource]).values()
     changed.result(20)
 
-    group = f"chsink-{job.name}/dead-letters"
+    group = f"chsink-{job.name}/dead-letters/{job.tables[job.topic]}"
     newer = TopicPartition(job.topic, 0, 5, "99 0 another")
     consumer = Consumer({"bootstrap.servers": job.bootstrap, "group.id": group})
     consumer.commit(offsets=[newer], asynchronous=False)

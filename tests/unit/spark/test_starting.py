@@ -26,11 +26,15 @@ def landed(end: int, topic_id: str = "id") -> StateRecord:
     )
 
 
+def key(partition: int, topic: str = "t", table: str = "d.t") -> StateKey:
+    return StateKey("s", topic, partition, table)
+
+
 def start_of(record: StateRecord | None, configured: Configured, *, log_start: int = 0, others: bool = True) -> int:
     """Where partition 1 of a topic starts; partition 0 has landed something, if there are ``others``."""
     tp, other = TopicPartition("t", 1), TopicPartition("t", 0)
-    records = {**({other: landed(7)} if others else {}), **({} if record is None else {tp: record})}
-    offsets = starting_offsets(records, {"t": "id"}, {other: 0, tp: log_start}, configured)
+    records = {**({key(0): landed(7)} if others else {}), **({} if record is None else {key(1): record})}
+    offsets = starting_offsets(records, [("t", "d.t")], {"t": "id"}, {other: 0, tp: log_start}, configured)
     return offsets["t"]["1"]
 
 
@@ -73,15 +77,40 @@ def test_brokers_that_hide_ids_do_not_make_a_topic_look_recreated(configured: Co
     """⚑ Read from its first offset, it would halt for good: offsets that `latest` passed over are in no processed region."""
     tp = TopicPartition("t", 0)
 
-    assert starting_offsets({tp: landed(5)}, {"t": None}, {tp: 0}, configured) == {"t": {"0": 5}}
+    starts = starting_offsets({key(0): landed(5)}, [("t", "d.t")], {"t": None}, {tp: 0}, configured)
+
+    assert starts == {"t": {"0": 5}}
 
 
 def test_a_new_topic_of_an_old_sink_keeps_to_the_configuration() -> None:
-    records = {TopicPartition("old", 0): landed(7)}
+    records, routes = {key(0, "old"): landed(7)}, [("old", "d.t"), ("new", "d.t")]
 
-    offsets = starting_offsets(records, {"new": "id"}, {TopicPartition("new", 0): 0}, "latest")
+    offsets = starting_offsets(records, routes, {"new": "id"}, {TopicPartition("new", 0): 0}, "latest")
 
     assert offsets == {"new": {"0": NEXT}}
+
+
+@pytest.mark.parametrize(
+    ("second", "configured", "start"),
+    [
+        (landed(3), "latest", 3),
+        (landed(9), "latest", 5),
+        (None, "latest", 5),
+        (None, "earliest", FIRST),
+        (writes.empty(1, "a", late=True), "latest", FIRST),
+        (landed(7, "another id"), "latest", FIRST),
+    ],
+)
+def test_a_topic_starts_where_the_first_of_its_tables_needs_it(
+    second: StateRecord | None, configured: Configured, start: int
+) -> None:
+    """⚑ One record for each table: what one of them has says nothing about the other."""
+    records = {key(0): landed(5), **({key(0, table="d.u"): second} if second else {})}
+    routes = [("t", "d.t"), ("t", "d.u")]
+
+    assert starting_offsets(records, routes, {"t": "id"}, {TopicPartition("t", 0): 0}, configured) == {
+        "t": {"0": start}
+    }
 
 
 def test_a_claim_records_which_partitions_came_late() -> None:

@@ -1,0 +1,105 @@
+"""One topic to several tables: a driver for each *lane*, one lane after the other, all on one ledger.
+
+A lane holds at most one route of each topic: lane 0 the first route of each, lane 1 the second, and so on.  So within a
+lane a topic-partition has one table, one record and one range, and the protocol is the same as without further tables.
+
+Rules:
+- One claim for all lanes: they share the ledger, and with it the epoch.
+- A batch is done when each lane has landed it.  A lane decides from its own records alone, so a crash between two lanes
+  is nothing new: the first one finds the batch landed, the second one lands it.
+- A halt of one lane does not keep the others from landing.  All halts are raised as one.
+- Another error ends the batch at once: the next start meets the halts again.
+- Lane 0 has every topic, so it takes the records of the batch at hand.  A lane with fewer topics reads its own ranges
+  from Kafka exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from chsink.batch.driver import Destination, Driver
+from chsink.batch.ledger import Ledger
+from chsink.batch.model import Assignment, PlannedBatch
+from chsink.batch.roles import ExactReads, PieceRunner
+from chsink.errors import HaltError
+from chsink.errors.several import raise_all
+from chsink.statemachine.records import StateKey, StateRecord, TopicTable
+
+
+def in_lanes(destinations: Iterable[Destination]) -> list[dict[str, Destination]]:
+    """The destinations of each lane by topic, in the given order; one empty lane where there are none."""
+    lanes: list[dict[str, Destination]] = [{}]
+    for destination in destinations:
+        free = next((lane for lane in lanes if destination.topic not in lane), None)
+        if free is None:
+            lanes.append(free := {})
+        free[destination.topic] = destination
+    return lanes
+
+
+def answering(lanes: Sequence[Mapping[str, Destination]], lane: int) -> Callable[[TopicTable], bool]:
+    """For which tables of which topics a lane answers: its own; lane 0 also for those that no route leads to now."""
+    own, *others = ({(d.topic, d.table) for d in each.values()} for each in (lanes[lane], *lanes))
+    return lambda leads: leads in own or (lane == 0 and not any(leads in each for each in others))
+
+
+@dataclass(frozen=True, slots=True)
+class Lanes:
+    """:class:`chsink.batch.roles.Lander` over at least one driver, all on the same ``ledger``."""
+
+    drivers: Sequence[Driver]
+
+    @property
+    def ledger(self) -> Ledger:
+        """The state rows of all lanes."""
+        return self.drivers[0].ledger
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """Every topic, which lane 0 has."""
+        return tuple(self.drivers[0].routes)
+
+    def claim(self, layouts: Mapping[str, str]) -> None:
+        """Claim the sink, with a row for every partition and table of its topics.
+
+        PreflightError when a table has rows of a partition of which nothing was ever announced: the state was lost.
+        """
+        first = self.drivers[0]
+        partitions = first.kafka.partitions(first.routes)
+        keys = [driver.keys_of(partitions) for driver in self.drivers]
+        self.ledger.claim([key for of_lane in keys for key in of_lane], layouts)
+        for driver, of_lane in zip(self.drivers, keys, strict=True):
+            driver.check_claimed(of_lane)
+        first.observer.state(self.ledger.records)
+
+    def check_owned(self) -> None:
+        """FencedError CHS-801 when a newer driver owns the sink."""
+        self.ledger.check_owned()
+
+    def in_doubt(self) -> dict[StateKey, StateRecord]:
+        """Ranges that were announced and not confirmed."""
+        return {k: r for k, r in self.ledger.records.items() if r.in_doubt}
+
+    def settle_all(self, runner: ExactReads[Assignment]) -> None:
+        """Settle every in-doubt range of the sink by exact reads.  Raises all halts as one, when others are settled."""
+        self._each(lambda driver: driver.settle_all(runner))
+
+    def process(self, batch: PlannedBatch, runner: PieceRunner) -> None:
+        """Land the batch.  Idempotent: the same batch again changes nothing that landed."""
+        read = {tp for tp, offsets in batch.ranges.items() if not offsets.is_empty}
+
+        def land(driver: Driver) -> None:
+            mine = {tp: offsets for tp, offsets in batch.ranges.items() if tp.topic in driver.routes}
+            driver.process(replace(batch, ranges=mine), runner, framed=read <= mine.keys())
+
+        self._each(land)
+
+    def _each(self, act: Callable[[Driver], None]) -> None:
+        halted = []
+        for driver in self.drivers:
+            try:
+                act(driver)
+            except HaltError as error:
+                halted.append(error)
+        raise_all(halted)

@@ -1,0 +1,92 @@
+"""One topic to several tables: lanes that share a ledger, of which none answers for another one's ranges."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from chsink.batch.driver import Destination, Driver
+from chsink.batch.lanes import Lanes, answering, in_lanes
+from chsink.batch.model import PlannedBatch
+from chsink.errors import ChsinkError, HaltError, halts, services
+from chsink.statemachine.ranges import OffsetRange, TopicPartition
+from chsink.statemachine.records import Phase, StateKey, StateRecord
+
+T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
+
+
+def to(topic: str, table: str) -> Destination:
+    return Destination(topic, table, 10, "layout", "pipeline")
+
+
+LANES = in_lanes([to("t", "d.a"), to("u", "d.a"), to("t", "d.b"), to("t", "d.c")])
+
+
+def test_a_lane_has_one_table_of_a_topic() -> None:
+    tables = [{topic: d.table for topic, d in lane.items()} for lane in LANES]
+    assert tables == [{"t": "d.a", "u": "d.a"}, {"t": "d.b"}, {"t": "d.c"}]
+    assert in_lanes([]) == [{}]
+
+
+def test_a_range_in_doubt_is_of_one_lane() -> None:
+    """⚑ Each lane settles its own; what no route leads to any more is lane 0's, which halts."""
+    unused: Any = None
+    in_doubt = StateRecord(Phase.BEFORE, 1, "a", "id", start=10, end=20, chunk_offsets=4)
+    keys = [StateKey("s", "t", 0, table) for table in ("d.a", "d.b", "d.c", "d.gone")]
+    ledger: Any = SimpleNamespace(records=dict.fromkeys(keys, in_doubt))
+    drivers = [
+        Driver(ledger, lane, unused, unused, unused, unused, unused, unused, answers_for=answering(LANES, at))
+        for at, lane in enumerate(LANES)
+    ]
+    mine = [[key.table for key in driver.in_doubt()] for driver in drivers]
+    assert mine == [["d.a", "d.gone"], ["d.b"], ["d.c"]]
+
+
+@dataclass
+class Lane:
+    """A driver that records what it was asked, and raises what it is told to."""
+
+    routes: dict[str, Destination]
+    error: ChsinkError | None = None
+    asked: list[tuple[set[TopicPartition], bool]] = field(default_factory=list)
+
+    def process(self, batch: PlannedBatch, _runner: object, *, framed: bool = True) -> None:
+        self.asked.append((set(batch.ranges), framed))
+        if self.error:
+            raise self.error
+
+    def settle_all(self, _runner: object) -> None:
+        self.process(PlannedBatch(0, {}), None)
+
+
+def lanes(*errors: ChsinkError | None) -> tuple[Lanes, list[Lane]]:
+    made = [Lane(lane, error) for lane, error in zip(LANES, errors, strict=True)]
+    return Lanes(cast("list[Driver]", made)), made
+
+
+@pytest.mark.parametrize(("length", "framed"), [(5, False), (0, True)])
+def test_a_lane_takes_the_batch_at_hand_if_it_has_all_topics_with_records(length: int, framed: bool) -> None:
+    together, each = lanes(None, None, None)
+    batch = PlannedBatch(1, {T0: OffsetRange(0, 5), T1: OffsetRange(0, 0), U0: OffsetRange(0, length)})
+    together.process(batch, cast("Any", None))
+    assert [lane.asked for lane in each] == [[({T0, T1, U0}, True)], [({T0, T1}, framed)], [({T0, T1}, framed)]]
+
+
+def test_a_halt_keeps_no_other_lane_and_all_are_raised_as_one() -> None:
+    """⚑ With one command for each of the partitions, whichever lane they halted in."""
+    gone = [halts.LAYOUT_LOST(tp=tp, table=table, layout="x") for tp, table in ((T0, "d.a"), (T1, "d.c"))]
+    together, each = lanes(gone[0], None, gone[1])
+    with pytest.raises(HaltError) as raised:
+        together.settle_all(cast("Any", None))
+    assert all(lane.asked for lane in each)
+    assert all(part in raised.value.message for part in (gone[0].message, gone[1].message))
+
+
+def test_another_error_ends_the_batch() -> None:
+    together, each = lanes(None, services.TARGET_UNANSWERED(error="x"), None)
+    with pytest.raises(ChsinkError, match="CHS-7"):
+        together.process(PlannedBatch(1, {T0: OffsetRange(0, 5)}), cast("Any", None))
+    assert [len(lane.asked) for lane in each] == [1, 1, 0]
