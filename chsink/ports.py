@@ -180,6 +180,10 @@ class Decoder(Protocol):
     def record_fields(self) -> tuple[str, ...]:
         """The stream's columns that :meth:`decode` reads."""
 
+    @property
+    def filled(self) -> frozenset[str]:
+        """The table's columns that it fills."""
+
     def parts(self) -> tuple[tuple[str, Any], ...]:
         """What decides what a record becomes, by name, as JSON documents: a part of the pipeline's fingerprint."""
 

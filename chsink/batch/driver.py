@@ -68,9 +68,13 @@ class Source:
 
 @dataclass(slots=True)
 class Driver:
-    """Drives one lane of a sink (:mod:`chsink.batch.lanes`).  ``routes`` is by topic; ``pipeline_of(topic, layout)`` is
-    the fingerprint of an insert made now under that shard layout.  ``answers_for`` says of which tables of which
-    topics this driver settles what is in doubt.  Not thread-safe: Spark runs one batch at a time.
+    """Drives one lane of a sink (:mod:`chsink.batch.lanes`).  ``routes`` is by topic.
+
+    ``pipeline_of(topic, layout, recorded)`` is the fingerprint of an insert made now under that shard layout, for a
+    range that was announced under ``recorded``.  ``answers_for`` says of which tables of which topics this driver
+    settles what is in doubt.
+
+    Not thread-safe: Spark runs one batch at a time.
     """
 
     ledger: Ledger
@@ -80,7 +84,7 @@ class Driver:
     clock: Clock
     policy: Policy
     observer: Observer
-    pipeline_of: Callable[[str, str], str]
+    pipeline_of: Callable[[str, str, str], str]
     pace: Pace = field(default_factory=Pace)
     answers_for: Callable[[TopicTable], bool] = lambda _: True
 
@@ -421,7 +425,9 @@ class Driver:
     def _pipeline(self, key: StateKey, record: StateRecord) -> str:
         """The fingerprint of an insert made now: under the recorded layout if the range is in doubt."""
         with asking_target():
-            return self.pipeline_of(key.topic, record.layout) if record.in_doubt else self.routes[key.topic].pipeline
+            if record.in_doubt:
+                return self.pipeline_of(key.topic, record.layout, record.pipeline)
+            return self.routes[key.topic].pipeline
 
     @contextmanager
     def _halting_as_owner(self) -> Iterator[None]:

@@ -13,7 +13,10 @@ shard; the growth since bounds the blocks that came.
 
 from __future__ import annotations
 
-from chsink.clickhouse.table import IDENTITY, THE_TABLE, TargetTable
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from chsink.clickhouse.table import DIGEST, IDENTITY, THE_TABLE, TargetTable, read_columns
 from chsink.errors import preflight
 from chsink.ports import Queries, Unanswered
 from chsink.statemachine.records import Mark
@@ -35,19 +38,43 @@ JITTER_S = 1
 """The server reports its start in whole seconds, computed from two clocks that tick apart."""
 
 
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What a table holds, and the digest of its definition (``TargetTable.definition``), as seen at one moment."""
+
+    mark: Mark
+    definition: str
+
+
 def read_mark(client: Queries, table: TargetTable) -> Mark:
-    """What the table holds now.  AlteredError when another one has taken its name; Unanswered when a Replicated table
-    has no session with its Keeper.
+    """What the table holds now.  Raises as :func:`look`."""
+    return look(client, table).mark
+
+
+def look(client: Queries, table: TargetTable) -> Look:
+    """What the table holds and is now.  AlteredError when another one has taken its name; Unanswered when a Replicated
+    table has no session with its Keeper.
     """
-    blocks, started_s, identity = client.query(
-        f"SELECT ({_count_of(table)}), {_STARTED}, (SELECT {IDENTITY} {THE_TABLE})",
+    blocks, started_s, identity, definition = client.query(
+        f"SELECT ({_count_of(table)}), {_STARTED}, (SELECT {IDENTITY} {THE_TABLE}), (SELECT {DIGEST} {THE_TABLE})",
         {"database": table.database, "name": table.name},
     )[0]
     if identity != table.identity:
         raise preflight.TABLE_CHANGED(table=f"{table.database}.{table.name}", url=client.url)
     if blocks is None:
         raise Unanswered(f"{client.url}: {table.database}.{table.name} has no session with its Keeper")
-    return Mark(int(blocks), int(started_s))
+    return Look(Mark(int(blocks), int(started_s)), str(definition))
+
+
+def check_columns(client: Queries, table: TargetTable, names: Collection[str]) -> None:
+    """AlteredError when one of these columns is not what it was: ClickHouse converts values of an Arrow stream to the
+    present type without a word, also where that changes them.  A column's place, and other columns, change no value.
+    """
+    now = {c.name: c for c in read_columns(client, table.database, table.name)}
+    altered = [c.name for c in table.columns if c.name in names and now.get(c.name) != c]
+    if altered:
+        name = f"{table.database}.{table.name}"
+        raise preflight.COLUMNS_ALTERED(table=name, url=client.url, columns=", ".join(altered))
 
 
 def _count_of(table: TargetTable) -> str:

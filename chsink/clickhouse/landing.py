@@ -21,7 +21,7 @@ from chsink.batch.roles import Landing, Observer, TaskBody
 from chsink.clickhouse.cluster import Cluster
 from chsink.clickhouse.dead_letters import LettersTable
 from chsink.clickhouse.pieces import PieceTask
-from chsink.clickhouse.window import DedupWindow
+from chsink.clickhouse.pipelines import Pipelines
 from chsink.config import Config, Errors
 from chsink.dlq.fates import Fate, Fates, tolerance
 from chsink.dlq.letters import RECORD_FIELDS
@@ -69,21 +69,21 @@ def assemble(
     ledger = new_ledger(cluster, store, driver_name())
     window = cluster.window(lambda name: ledger.owner.layout(name))  # noqa: PLW0108 - there is no owner yet
     decoders = {leads: decoder(cluster, leads, stream) for leads in cluster.targets}
-
-    def pipeline(leads: TopicTable, layout: str) -> str:
-        shards = window.shards(leads[1], layout)
-        return fingerprint(decoders[leads], stream, [s.table.identity for s in shards], letters_part(cluster))
-
+    pipelines = Pipelines(decoders, stream, window.shards, letters_part(cluster))
     destinations = []
     for leads, route in cluster.routes.items():
         layout = cluster.layout(route).fingerprint()
-        destinations.append(Destination(*leads, config.clickhouse.chunk_offsets, layout, pipeline(leads, layout)))
+        pipeline = pipelines.fingerprint(leads, layout)
+        destinations.append(Destination(*leads, config.clickhouse.chunk_offsets, layout, pipeline))
     policy = Policy(on_gap=config.errors.on_gap, on_rewind=config.errors.on_rewind)
     lanes = in_lanes(destinations)
 
     def driver(lane: int) -> Driver:
         routes = lanes[lane]
-        pipeline_of = lambda topic, layout: pipeline((topic, routes[topic].table), layout)  # noqa: E731 - an argument
+
+        def pipeline_of(topic: str, layout: str, recorded: str) -> str:
+            return pipelines.fingerprint((topic, routes[topic].table), layout, recorded)
+
         return Driver(
             ledger,
             routes,
@@ -96,7 +96,7 @@ def assemble(
             answers_for=answering(lanes, lane),
         )
 
-    tasks = PieceTasks(cluster, kafka, decoders, window, lambda: dict(ledger.owner.layouts))
+    tasks = PieceTasks(cluster, kafka, pipelines, lambda: dict(ledger.owner.layouts))
     return Lanes([driver(lane) for lane in range(len(lanes))]), tasks
 
 
@@ -106,8 +106,7 @@ class PieceTasks:
 
     cluster: Cluster
     kafka: KafkaCluster
-    decoders: Mapping[TopicTable, Decoder]
-    window: DedupWindow
+    pipelines: Pipelines
     layouts: Callable[[], Mapping[str, str]]
     """The layouts that are kept, by fingerprint: of the configuration, and of ranges in doubt."""
 
@@ -116,7 +115,7 @@ class PieceTasks:
         """What the decoders of all routes read, together, what layouts hash of the record itself, and what dead letters
         hold.
         """
-        decoded = [f for d in self.decoders.values() for f in d.record_fields]
+        decoded = [f for d in self.pipelines.decoders.values() for f in d.record_fields]
         hashed = {k for text in self.layouts().values() for k in Layout.from_json(text).hashed}
         keys = [METADATA_COLUMNS[k].source for k in SHARD_TYPES if k in hashed]
         kept = RECORD_FIELDS if self.cluster.config.keeps_dead_letters else ()
@@ -133,9 +132,9 @@ class PieceTasks:
         return PieceTask(
             ReadPlan(dict(planned), spans, ch.max_chunk_bytes),
             {a.topic_partition: a for a in assignments},
-            {a.key.topic_table: self.decoders[a.key.topic_table] for a in assignments},
+            {a.topic_partition: self.pipelines.decoder(a.key.topic_table, a.record.pipeline) for a in assignments},
             {
-                a.topic_partition: tuple(s.table for s in self.window.shards(a.key.table, a.record.layout))
+                a.topic_partition: self.pipelines.tables(a.key.topic_table, a.record.layout, a.record.pipeline)
                 for a in assignments
             },
             self.cluster.access,

@@ -36,7 +36,6 @@ from chsink.notation.metadata_columns import METADATA_COLUMNS, SHARD_TYPES
 from chsink.ports import BadValue, BlockWriter, Decoded, Decoder, InsertResult, TopicIds
 from chsink.sharding import NO_SHARD, Layout, Sharder, split
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
-from chsink.statemachine.records import TopicTable
 from chsink.statemachine.tokens import piece_token
 
 
@@ -232,14 +231,15 @@ def _field(records: pa.RecordBatch, decoded: Decoded, name: str) -> pa.Array:
 class PieceTask:
     """One task of a ClickHouse landing: :data:`chsink.batch.roles.TaskBody`.  All of it is small, and pickled.
 
-    A topic-partition has one assignment: all are of one lane.  ``tables`` holds the target on each shard of an
-    assignment's layout; ``access`` gives connection settings (credentials, TLS, timeouts) to which a shard's URLs are
-    added; ``kafka`` is picklable.  With a table of ``letters``, the records' marks hold one more: its own.
+    A topic-partition has one assignment: all are of one lane.  ``decoders`` and ``tables``, the target on each shard of
+    its layout, are for the columns of an assignment; ``access`` gives connection settings (credentials, TLS, timeouts)
+    to which a shard's URLs are added; ``kafka`` is picklable.  With a table of ``letters``, the records' marks hold one
+    more: its own.
     """
 
     plan: ReadPlan
     assignments: Mapping[TopicPartition, Assignment]
-    decoders: Mapping[TopicTable, Decoder]
+    decoders: Mapping[TopicPartition, Decoder]
     tables: Mapping[TopicPartition, tuple[TargetTable, ...]]
     access: Connection
     kafka: TopicIds
@@ -269,7 +269,7 @@ class PieceTask:
         return run_task(task, batches, self.plan, land)
 
     def _prepare(self, records: pa.RecordBatch, assignment: Assignment) -> Prepared:
-        decoded = self.decoders[assignment.key.topic_table].decode(records)
+        decoded = self.decoders[assignment.key.topic_partition].decode(records)
         return by_shard(records, decoded, assignment.layout, self.tables[assignment.key.topic_partition][0])
 
     def _writer_for(self, assignment: Assignment) -> ShardWriter:

@@ -18,7 +18,7 @@ IDENTITY = (
 )
 """The replicas of one table share its Keeper path; their UUIDs differ when each was created by itself."""
 _WITHOUT_REPLICA = "replaceRegexpOne(create_table_query, 'ENGINE = Replicated[A-Za-z]*[(]''[^'']*'', ''[^'']*''', '')"
-_DIGEST = f"hex(sipHash128({IDENTITY}, engine, {_WITHOUT_REPLICA}))"
+DIGEST = f"hex(sipHash128({IDENTITY}, engine, {_WITHOUT_REPLICA}))"
 THE_TABLE = "FROM system.tables WHERE database = {database:String} AND name = {name:String}"
 
 
@@ -78,24 +78,19 @@ class TargetTable:
 def read_table(client: Queries, database: str, name: str) -> TargetTable:
     """Read the table from the server's system tables.  PreflightError when it is not there."""
     rows = client.query(
-        f"SELECT {IDENTITY}, engine, partition_key, create_table_query, timezone(), {_DIGEST} {THE_TABLE}",
+        f"SELECT {IDENTITY}, engine, partition_key, create_table_query, timezone(), {DIGEST} {THE_TABLE}",
         {"database": database, "name": name},
     )
     if not rows:
         raise preflight.NO_TABLE(table=f"{database}.{name}", url=client.url)
     identity, engine, partition_key, ddl, timezone, digest = rows[0]
-    columns = client.query(
-        "SELECT name, type, default_kind, default_expression FROM system.columns "
-        "WHERE database = {database:String} AND table = {name:String} ORDER BY position",
-        {"database": database, "name": name},
-    )
     settings = _effective_settings(client, ddl, engine)
     return TargetTable(
         database,
         name,
         identity,
         engine,
-        tuple(Column(*c) for c in columns),
+        read_columns(client, database, name),
         partition_key,
         bool(re.search(r"\bTTL\b", ddl.split("SETTINGS")[0])),
         settings,
@@ -104,9 +99,19 @@ def read_table(client: Queries, database: str, name: str) -> TargetTable:
     )
 
 
+def read_columns(client: Queries, database: str, name: str) -> tuple[Column, ...]:
+    """The columns in their order, none where there is no such table."""
+    rows = client.query(
+        "SELECT name, type, default_kind, default_expression FROM system.columns "
+        "WHERE database = {database:String} AND table = {name:String} ORDER BY position",
+        {"database": database, "name": name},
+    )
+    return tuple(Column(*row) for row in rows)
+
+
 def definition(client: Queries, database: str, name: str) -> str:
     """A digest of what the table is: its identity and all of its CREATE statement.  "" when it is gone."""
-    rows = client.query(f"SELECT {_DIGEST} {THE_TABLE}", {"database": database, "name": name})
+    rows = client.query(f"SELECT {DIGEST} {THE_TABLE}", {"database": database, "name": name})
     return str(rows[0][0]) if rows else ""
 
 

@@ -9,6 +9,7 @@ Rules:
 - Every send first checks that the table still remembers everything sent since BEFORE.  If not, the piece is not sent,
   the range stays in doubt, and the next start probes for its rows.  An answer older than ``FRESH_MS`` proves nothing:
   the process may have been suspended with it in hand.
+- The same question tells whether the table was altered.  If a column of the piece is another now, it is not sent.
 - No send starts after the deadline, and the server itself ends an insert that takes longer than the client waits.
 """
 
@@ -21,7 +22,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from chsink.clickhouse.dedup_mark import read_mark, why_forgotten
+from chsink.clickhouse.dedup_mark import check_columns, look, why_forgotten
 from chsink.clickhouse.probe import dependent_views, rows_by_offset
 from chsink.clickhouse.retry import retrying, transient
 from chsink.clickhouse.shards import InsertShard
@@ -82,7 +83,7 @@ class ShardWriter:
         def send() -> None:
             nonlocal sends
             asked_ms = self.clock.now_ms()
-            self._check_remembered(shard, token)
+            self._check_table(shard, token, batch.schema.names)
             self._check_time(asked_ms, token, deadline_ms)  # last: what comes before it may take long
             sends += 1
             client.insert(sql, body, settings)
@@ -119,12 +120,17 @@ class ShardWriter:
         if now_ms - asked_ms > FRESH_MS:
             raise Unanswered(f"it took {(now_ms - asked_ms) / 1000:.1f} s to say what the table remembers")
 
-    def _check_remembered(self, shard: int, token: str) -> None:
-        """The piece may have been sent before: by this task, an older attempt of it, or an older driver."""
+    def _check_table(self, shard: int, token: str, columns: Sequence[str]) -> None:
+        """The piece may have been sent before: by this task, an older attempt of it, or an older driver.  And the table
+        may have been altered since the piece was made.
+        """
         at = self.shards[shard]
-        why = why_forgotten(at.table, at.mark, read_mark(at.client, at.table))
+        now = look(at.client, at.table)
+        why = why_forgotten(at.table, at.mark, now.mark)
         if why is not None:
             raise services.TOKEN_DOUBTFUL(url=at.url, token=token, reason=why)
+        if now.definition != at.table.definition:
+            check_columns(at.client, at.table, columns)
 
     def _refused(self, client: SqlClient, table: str, error: ServerRefused) -> ChsinkError:
         reason = without_values(error.message)

@@ -496,6 +496,13 @@ TABLE_CHANGED = Entry(
     "{table} at {url} was altered, dropped or recreated while the job ran",
     "start again: chsink settles what was in doubt for the earlier table, or halts and names the command to run",
 )
+COLUMNS_ALTERED = Entry(
+    "COLUMNS_ALTERED",
+    "CHS-233",
+    AlteredError,
+    "columns of {table} at {url} were altered or dropped while the job ran: {columns}",
+    "start again: chsink settles what was in doubt for the earlier columns, or halts and names the command to run",
+)
 WINDOW_TOO_SHORT = Entry(
     "WINDOW_TOO_SHORT",
     "CHS-234",

@@ -27,6 +27,11 @@ class ColumnRecords:
         """The table's columns that the stream has, and what the metadata columns need."""
         return (*(c.name for c in self.table.payload), *self.table.metadata_fields)
 
+    @property
+    def filled(self) -> frozenset[str]:
+        """See :class:`chsink.ports.Decoder`."""
+        return self.table.names
+
     def parts(self) -> tuple[tuple[str, Any], ...]:
         """See :class:`chsink.ports.Decoder`."""
         return (("decoder", [VERSION, "columns"]), self.table.part())

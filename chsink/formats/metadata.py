@@ -13,6 +13,9 @@ from chsink.decode.selected import beside
 from chsink.notation.metadata_columns import METADATA_COLUMNS
 from chsink.ports import Decoded
 
+COLUMNS = "columns"
+"""The part of a fingerprint that says which columns are inserted."""
+
 
 @dataclass(frozen=True, slots=True)
 class Columns:
@@ -25,9 +28,14 @@ class Columns:
     metadata: tuple[Column, ...]
     timezone: str
 
+    @property
+    def names(self) -> frozenset[str]:
+        """Their names."""
+        return frozenset(c.name for c in (*self.payload, *self.metadata))
+
     def part(self) -> tuple[str, Any]:
         """Their part of a fingerprint."""
-        return "columns", [[astuple(c) for c in (*self.payload, *self.metadata)], self.timezone]
+        return COLUMNS, [[astuple(c) for c in (*self.payload, *self.metadata)], self.timezone]
 
     @property
     def metadata_fields(self) -> tuple[str, ...]:

@@ -41,8 +41,14 @@ def fingerprint(decoder: Decoder, stream: StreamShape, tables: Sequence[str], le
         *([] if letters is None else [(DEAD_LETTERS, letters.place)]),
     )
     fates = {} if letters is None else letters.fates
-    return ",".join([*(f"{name}={_digest(part)}" for name, part in parts), *(f"{k}={v}" for k, v in fates.items())])
+    return ",".join([*(f"{name}={digest_of(part)}" for name, part in parts), *(f"{k}={v}" for k, v in fates.items())])
 
 
-def _digest(value: object) -> str:
+def part_of(fingerprint: str, name: str) -> str:
+    """A part of a fingerprint by its name, "" where it has none."""
+    return dict(part.partition("=")[::2] for part in fingerprint.split(",")).get(name, "")
+
+
+def digest_of(value: object) -> str:
+    """What a fingerprint says of a part that is this JSON document."""
     return hashlib.blake2b(json.dumps(value).encode(), digest_size=5).hexdigest()

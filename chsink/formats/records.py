@@ -37,6 +37,11 @@ class Records:
         """What the format reads, and what the metadata columns need."""
         return tuple(dict.fromkeys((*self.reader.record_fields, *self.table.metadata_fields)))
 
+    @property
+    def filled(self) -> frozenset[str]:
+        """See :class:`chsink.ports.Decoder`."""
+        return self.table.names
+
     def parts(self) -> tuple[tuple[str, Any], ...]:
         """See :class:`chsink.ports.Decoder`."""
         keys = (("keys", self.keys.part()),) if self.keys else ()

@@ -115,7 +115,7 @@ def test_shard_list_changes_in_doubt(world: World, tmp_path: Path, spark: SparkS
 def test_table_is_altered_in_doubt(world: World, tmp_path: Path, spark: SparkSession, failpoints: Failpoints) -> None:
     job = world.job(tmp_path)
     in_doubt_at("driver.after_before", job, spark, failpoints)
-    command(job.shards[0], f"ALTER TABLE {job.tables[job.topic]} ADD COLUMN more String")
+    command(job.shards[0], f"ALTER TABLE {job.tables[job.topic]} ADD COLUMN more String FIRST")
     assert stops(HaltError, "CHS-309", lambda: job.drain(spark)).exit_code == 3
     assert world.rows(job) == 0
     command(job.shards[0], f"ALTER TABLE {job.tables[job.topic]} DROP COLUMN more")

@@ -249,7 +249,7 @@ def test_resend_names_the_other_routes_table_that_is_missing(doubtful: Job) -> N
 def test_resend_after_the_table_changed(doubtful: Job, spark: SparkSession) -> None:
     """CHS-309 and its way out: the range is sent by the pipeline of today."""
     table = doubtful.tables[doubtful.topic]
-    command(doubtful.shards[0], f"ALTER TABLE {table} ADD COLUMN more Nullable(UInt8)")
+    command(doubtful.shards[0], f"ALTER TABLE {table} ADD COLUMN more Nullable(UInt8) FIRST")
     with pytest.raises(HaltError, match="CHS-309"):
         doubtful.drain(spark)
 

@@ -68,10 +68,11 @@ class TableKind:
         }
 
     def columns(self, version: int) -> list[tuple[str, str, str, str]]:
-        """What `system.columns` shows; each ALTER added one."""
+        """What `system.columns` shows; each ALTER added one, by turns behind the others and behind the first."""
         kafka = [("_kafka_topic", "String"), ("_kafka_partition", "Int32"), ("_kafka_offset", "Int64")]
         added = [(f"added{n}", "Nullable(Int64)") for n in range(version)]
-        return [(name, kind, "", "") for name, kind in [("uid", "Int64"), *(kafka if self.can_probe else []), *added]]
+        named = [("uid", "Int64"), *added[1::2][::-1], *(kafka if self.can_probe else []), *added[::2]]
+        return [(name, kind, "", "") for name, kind in named]
 
 
 @dataclass(frozen=True, slots=True)

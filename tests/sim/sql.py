@@ -61,7 +61,7 @@ def answer(server: Server, sql: str, said: Mapping[str, Any]) -> Rows:
         name = f"{said['database']}.{said['name']}"
         table = server.tables[name]
         if "uptime()" in sql:
-            return [(table.blocks, server.started // 1000, identity(server, name))]
+            return [(table.blocks, server.started // 1000, identity(server, name), digest(table))]
         if "dependencies_table" in sql:
             return [(table.kind.views,)]
         if "system.mutations" in sql:

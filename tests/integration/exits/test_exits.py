@@ -259,7 +259,7 @@ def test_the_topic_of_a_range_was_recreated(half: Job, spark: SparkSession, serv
 @pytest.mark.exit_of("PIPELINE_CHANGED")
 @pytest.mark.exit_of("RESEND_WOULD_DOUBLE")
 def test_the_pipeline_changed(half: Job, spark: SparkSession) -> None:
-    command(half.shards[0], f"ALTER TABLE {half.tables[half.topic]} ADD COLUMN more Nullable(UInt8)")
+    command(half.shards[0], f"ALTER TABLE {half.tables[half.topic]} ADD COLUMN more Nullable(UInt8) FIRST")
     error = halted("PIPELINE_CHANGED", half, spark)
     refused = run(half, "resolve", half.topic, "0", "1", "--resend", "--senders-gone", "--yes")
     assert refused.exit_code == 2

@@ -64,6 +64,7 @@ class Server:
     mark: Mark = MARK
     definition: str = "d"
     identity: str = "u"
+    columns: list[tuple[str, str, str, str]] = field(default_factory=list)
     answers: list[Exception] = field(default_factory=list)
     away: list[Exception] = field(default_factory=list)
     running: int = 0
@@ -80,7 +81,9 @@ class Server:
             self.running -= 1
             return [(int(self.running >= 0),)]
         if "uptime()" in sql:
-            return [(self.mark.blocks, self.mark.started_s, self.identity)]
+            return [(self.mark.blocks, self.mark.started_s, self.identity, self.definition)]
+        if "system.columns" in sql:
+            return list(self.columns)
         if "sipHash128" in sql:
             return [(self.definition,)] if self.definition else []
         return [(self.rows,)]

@@ -10,7 +10,7 @@ import pytest
 
 from chsink.clickhouse.shards import InsertShard
 from chsink.clickhouse.writer import FRESH_MS, ShardWriter
-from chsink.errors import HaltError, UnavailableError
+from chsink.errors import AlteredError, HaltError, UnavailableError
 from chsink.ports import InsertResult, ServerRefused, Unanswered
 from chsink.statemachine.records import Mark
 from tests.unit.clickhouse.server import MARK, NOW_MS, Server, StoppedClock, table
@@ -138,3 +138,17 @@ def test_retries_are_logged_without_values(server: Server, caplog: pytest.LogCap
     assert 2 <= len(lines) <= 7 < len(server.inserts)
     assert "secret" not in "".join(lines)
     assert {record.levelname for record in caplog.records} == {"WARNING"}
+
+
+def test_a_table_that_was_altered_elsewhere_takes_the_piece(server: Server) -> None:
+    server.definition = "altered"
+    server.columns = [("more", "String", "", ""), *((c.name, c.type, "", "") for c in reversed(table().columns))]
+    assert insert(server).rows == 3
+
+
+@pytest.mark.parametrize("now", [[], [("n", "Int8", "", "")], [("n", "String", "DEFAULT", "1")]])
+def test_a_piece_of_columns_that_were_altered_is_not_sent(server: Server, now: list[tuple[str, str, str, str]]) -> None:
+    server.definition, server.columns = "altered", now
+    with pytest.raises(AlteredError, match=r"CHS-233.*columns of db\.t at http://a were altered .*: n\n"):
+        insert(server)
+    assert server.inserts == []
