@@ -15,7 +15,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 from urllib.parse import urlsplit
 
 from pydantic import (
@@ -48,6 +48,9 @@ class Section(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False, hide_input_in_errors=True)
     model_config |= ConfigDict(use_attribute_docstrings=True)
+
+    inline: ClassVar[bool] = False
+    """Whether the table is the value of a key, ``key = { … }``, and is described apart from the table that holds it."""
 
 
 def matching(pattern: str, *, otherwise: Entry) -> AfterValidator:

@@ -162,12 +162,14 @@ class Decoded:
 
     ``batch`` is a ``pa.RecordBatch`` with the insertable columns in their given order; ``rows`` is a
     ``pa.Array[int64]`` with the input row of each batch row, or None when every input row is in it; ``bad``
-    holds one entry for every other input row, ascending.
+    holds one entry for every other input row, ascending.  ``others`` counts input rows that are none of the table's:
+    they are neither in the batch nor bad.
     """
 
     batch: Any
     rows: Any
     bad: list[BadValue] = field(default_factory=list)
+    others: int = 0
 
 
 class Decoder(Protocol):

@@ -161,7 +161,9 @@ def sample_findings(services: Services, count: int, progress: Progress) -> Itera
         for route in config.routes:
             target = services.clickhouse.target(route)
             columns, timezone = target.table.insertable, target.table.timezone
-            decoder = decoder_of(target.name, columns, timezone, shape, route.format, keys=route.keys)
+            decoder = decoder_of(
+                target.name, columns, timezone, shape, route.format, keys=route.keys, choice=route.choice
+            )
             layout = services.clickhouse.layout(route).to_json()
             sample = Sample(
                 route, target.table, target.name, layout, decoder, Misfits(config.errors.on_tombstone != "bad")

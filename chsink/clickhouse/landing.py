@@ -164,7 +164,17 @@ def decoder(cluster: Cluster, leads: TopicTable, stream: StreamShape) -> Decoder
     target, route = cluster.targets[leads], cluster.routes[leads]
     elsewhere = {c.name for t in cluster.targets.values() if t is not target for c in t.table.insertable}
     columns, timezone = target.table.insertable, target.table.timezone
-    return decoder_of(target.name, columns, timezone, stream, route.format, keys=route.keys, elsewhere=elsewhere)
+    elsewhere |= {r.choice.name for r in cluster.routes.values() if r.choice and r.choice.source == "column"}
+    return decoder_of(
+        target.name,
+        columns,
+        timezone,
+        stream,
+        route.format,
+        keys=route.keys,
+        choice=route.choice,
+        elsewhere=elsewhere,
+    )
 
 
 def present_fingerprint(cluster: Cluster, leads: TopicTable, stream: StreamShape) -> str:

@@ -49,10 +49,13 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A chunk made ready: its pieces in shard order, and the records that do not fit, ascending."""
+    """A chunk made ready: its pieces in shard order, and the records that do not fit, ascending.  ``others`` counts
+    records that are none of the table's.
+    """
 
     pieces: tuple[Piece, ...]
     rejected: tuple[BadValue, ...] = ()
+    others: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +87,7 @@ class PieceLander:
         prepared = self.prepare(records, assignment)
         rejected = self.fates.sort(prepared.rejected)
         self._check_tolerated(tp, offsets, records, prepared, rejected)
+        mine = records.num_rows - prepared.others
         writer = self.writer_for(assignment)
         if assignment.record.topic_id is not None:
             check_same_topics(self.kafka, {assignment.key: assignment.record})
@@ -98,7 +102,7 @@ class PieceLander:
         return ChunkAck(
             offsets.start,
             offsets.end,
-            records.num_rows,
+            mine,
             sum(result.rows for result in sent),
             len(rejected.skipped),
             sum(result.bytes for result in sent),
@@ -116,13 +120,13 @@ class PieceLander:
         """BadValueError where records halt the job by themselves, or by their number."""
         if rejected.halting:
             raise _bad_value(tp, _first(tp, records, rejected.halting), len(rejected.halting))
-        limit = self.fates.tolerance
-        if limit is not None and not limit.allows(rejected.bad, records.num_rows):
+        limit, mine = self.fates.tolerance, records.num_rows - prepared.others
+        if limit is not None and not limit.allows(rejected.bad, mine):
             raise values.TOO_MANY_BAD(
                 tp=tp,
                 offsets=offsets,
                 bad=rejected.bad,
-                records=records.num_rows,
+                records=mine,
                 tolerance=limit,
                 first=_first(tp, records, prepared.rejected),
             )
@@ -193,7 +197,7 @@ def by_shard(records: pa.RecordBatch, decoded: Decoded, layout_json: str, table:
     """
     batch = decoded.batch
     if batch.num_rows == 0:
-        return Prepared((), tuple(decoded.bad))
+        return Prepared((), tuple(decoded.bad), decoded.others)
     types = tuple((c.name, c.type) for c in table.insertable)
     layout, sharder = _sharder(layout_json, types)
     of_record = layout.of_record(dict(types))
@@ -201,12 +205,12 @@ def by_shard(records: pa.RecordBatch, decoded: Decoded, layout_json: str, table:
     assigned = sharder.assign(keys, batch.num_rows)
     pieces = tuple(Piece(shard, part) for shard, part in split(batch, assigned) if shard != NO_SHARD)
     if assigned.null_rows is None or layout.null_shard_key == "first_shard":
-        return Prepared(pieces, tuple(decoded.bad))
+        return Prepared(pieces, tuple(decoded.bad), decoded.others)
     rows = [int(i) for i in assigned.null_rows]
     at = rows if decoded.rows is None else [decoded.rows[i].as_py() for i in rows]
     column = layout.hashed[0] if len(layout.hashed) == 1 else None
     unrouted = [BadValue(i, column, "the shard key is null") for i in at]
-    return Prepared(pieces, tuple(sorted([*decoded.bad, *unrouted], key=lambda b: b.row)))
+    return Prepared(pieces, tuple(sorted([*decoded.bad, *unrouted], key=lambda b: b.row)), decoded.others)
 
 
 @lru_cache(maxsize=64)

@@ -58,15 +58,41 @@ def routes_are_whole(route_sections: tuple[RouteSection, ...]) -> Problems:
             yield problem(f"route[{index}]", job_file.NO_TOPIC())
         if len(keys) > 1:
             yield problem(f"route[{index}]", job_file.TWO_KINDS_OF_TOPICS(keys=" and ".join(keys)))
-        for name in route.unknown_placeholders:
-            yield problem(f"route[{index}].table", job_file.UNKNOWN_PLACEHOLDER(name=name))
+        for name, key in route.unknown_placeholders.items():
+            yield problem(f"route[{index}].{key}", job_file.UNKNOWN_PLACEHOLDER(name=name))
+        if (route.table is None) == (route.table_by is None):
+            yield problem(f"route[{index}]", job_file.TABLE_OR_TABLE_BY())
 
 
-def one_route_per_topic(route_sections: tuple[RouteSection, ...]) -> Problems:
-    """A topic lands in one table."""
-    for topic, count in Counter(topic for route in route_sections for topic in route.named).items():
-        if count > 1:
-            yield problem("route", job_file.TOPIC_TWICE(topic=repr(topic), count=count))
+def one_route_per_table(routes: tuple[Route, ...], clickhouse: ClickHouse) -> Problems:
+    """A topic lands in a table once."""
+    places: dict[tuple[str, str], list[str]] = {}
+    for route in routes:
+        table = route.table_name.within(clickhouse.database).canonical
+        places.setdefault((route.topic, table), []).append(route.at)
+    for (topic, table), at in places.items():
+        if len(at) > 1:
+            yield problem("route", job_file.TOPIC_TWICE(topic=repr(topic), table=table, routes=" and ".join(at)))
+
+
+def topics_are_named_once(route_sections: tuple[RouteSection, ...]) -> Problems:
+    """A list has no topic twice."""
+    for index, route in enumerate(route_sections):
+        for topic, count in Counter(route.named).items():
+            if count > 1:
+                yield problem(f"route[{index}].topics", job_file.TOPIC_LISTED_TWICE(topic=repr(topic), count=count))
+
+
+def records_name_tables(route_sections: tuple[RouteSection, ...]) -> Problems:
+    """One thing names the table of a record, and it can be read."""
+    for index, route in enumerate(route_sections):
+        by, key = route.table_by, f"route[{index}].table_by"
+        if by is None:
+            continue
+        if len(by.sources) != 1:
+            yield problem(key, job_file.TABLE_BY_WHAT(keys=" and ".join(by.sources) or "none of them"))
+        if by.field is not None and route.format.before_json is None:
+            yield problem(f"{key}.field", job_file.TABLE_BY_NO_JSON(format=route.format.type))
 
 
 def keys_have_columns(route_sections: tuple[RouteSection, ...], mirror: Mirror) -> Problems:
@@ -137,7 +163,7 @@ def shard_keys_fit(clickhouse: ClickHouse, route_sections: tuple[RouteSection, .
         if route.shard_key is not None:
             columns, key = route.shard_key, f"route[{index}].shard_key"
         if not columns and len(clickhouse.endpoints) > 1 and not function.takes(0):
-            yield problem(key, job_file.NO_SHARD_KEY(table=route.table))
+            yield problem(key, job_file.NO_SHARD_KEY(table=", ".join(route.templates.values())))
         if len(set(columns)) < len(columns):
             yield problem(key, job_file.SHARD_COLUMN_TWICE())
         if columns and not function.takes(len(columns)):
@@ -272,7 +298,9 @@ def dead_letters_of_the_mirror(
 
 CHECKS: tuple[Callable[..., Problems], ...] = (
     routes_are_whole,
-    one_route_per_topic,
+    one_route_per_table,
+    topics_are_named_once,
+    records_name_tables,
     keys_have_columns,
     no_credentials,
     translatable,

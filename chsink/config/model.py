@@ -153,7 +153,7 @@ class Config(Section):
 
     @property
     def routes(self) -> tuple[Route, ...]:
-        """The routes, one for each topic: in the order of the file, then those of topics that patterns match."""
+        """The routes, one for each topic and table: by the order of the file, then those of patterns."""
         assert self._routes is not None, "a configuration with patterns has routes once it is expanded"
         return self._routes
 
@@ -168,7 +168,7 @@ class Config(Section):
     @property
     def topics(self) -> tuple[str, ...]:
         """The topics of :attr:`routes`, in their order."""
-        return tuple(route.topic for route in self.routes)
+        return tuple(dict.fromkeys(route.topic for route in self.routes))
 
     def route_of(self, topic: str) -> Route:
         """The one route of a topic, which Kafka need not have (KeyError when there is none)."""

@@ -18,6 +18,7 @@ from chsink.config.librdkafka import JAVA_ONLY, translated_options
 from chsink.config.mirror import MirrorRoute
 from chsink.config.model import schema
 from chsink.config.options import reserved_by_reason
+from chsink.config.routes import TableBy
 from chsink.config.schema import Key, Table, rows, tag_of
 from chsink.config.sections import Endpoint
 from chsink.formats.settings import FormatSettings
@@ -42,6 +43,7 @@ def _tables(name: str) -> Iterator[str]:
         return
     yield from _section("## `[[route]]`" if name == "route" else f"## `[{name}]`", tables[0])
     if name == "route":
+        yield from _section("### `table_by = { … }`", TableBy)
         for table in schema().unions["route.format"]:
             yield from _section(f'### `format = {{ type = "{tag_of(table)[1]}" }}`', table)
     if name == "clickhouse":

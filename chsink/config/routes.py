@@ -1,26 +1,29 @@
 """Routes: as the job file has them, and as they are for the topics that Kafka has.
 
 Rules:
-- A :class:`RouteSection` names its topics, one or several, or by a pattern.  A :class:`Route` is of one topic.
-- A route that names a topic is its route, whatever patterns match.  Otherwise exactly one pattern may match it.
+- A :class:`RouteSection` names its topics, one or several, or by a pattern.  A :class:`Route` is of one topic and one
+  table.
+- A route that names a topic is its route, whatever patterns match.  Several may name it, to land it in several tables.
+- Of several patterns that match a topic, all must be the same: then they are meant to.
 - A pattern matches neither Kafka's internal topics nor those that chsink itself writes to.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Annotated
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import AfterValidator
+from pydantic import AfterValidator, Field
 
 from chsink.config.problems import Problem, problem
 from chsink.config.topic_pattern import INTERNAL, java_pattern, parse_pattern
 from chsink.errors import job_file
 from chsink.fields import AsTuple, Section, Text, Topic
-from chsink.formats.settings import JSON, AnyFormat, FormatSettings, Keys
+from chsink.formats.choice import Choice, Source
+from chsink.formats.settings import JSON, AnyFormat, FormatSettings, JsonPath, Keys
 from chsink.notation.sql import TableName, parse_table
 from chsink.notation.table_template import parse_template
 
@@ -44,9 +47,49 @@ def _check_pattern(text: str) -> str:
     return text
 
 
+Template = Annotated[str, AfterValidator(_check_template)]
+
+
+class TableBy(Section):
+    """Each record names its table. Set exactly one of `field`, `header` and `column`."""
+
+    inline: ClassVar[bool] = True
+
+    field: JsonPath | None = None
+    """Path of the field that names the table in a JSON record: `"$.type"`. For the formats `json`, `debezium` and
+    `json_schema`."""
+    header: Text | None = None
+    """Name of the Kafka header that names the table; if a record has several, the last one. For every format."""
+    column: Text | None = None
+    """Column of the stream that names the table: of a stream that your program transforms, or `"key"`, the record's
+    key."""
+    tables: dict[Text, Template] = Field(min_length=1)
+    """The table for each value: `{ order = "orders", refund = "refunds" }`. Several values can have the same table."""
+    unknown: Literal["bad", "ignore"] = "bad"
+    """What to do with a record that has another value, or none: treat it as a bad value (`errors.on_bad_value`), once
+    for all tables; or leave it out without counting it."""
+
+    @property
+    def sources(self) -> dict[Source, str]:
+        """What is set of the keys that say where the value is; more than one is a problem."""
+        given: dict[Source, str | None] = {"field": self.field, "header": self.header, "column": self.column}
+        return {source: name for source, name in given.items() if name is not None}
+
+    def choices(self, values: Mapping[str, str], header: int) -> Iterator[tuple[TableName, Choice]]:
+        """Each table, by the values of placeholders, and its records.  The first one answers for the unknown ones."""
+        by_table: dict[TableName, list[str]] = {}
+        for value, template in self.tables.items():
+            by_table.setdefault(parse_template(template).filled(values), []).append(value)
+        [(source, name), *_] = self.sources.items()
+        for at, (table, own) in enumerate(by_table.items()):
+            known = tuple(self.tables) if at == 0 and self.unknown == "bad" else None
+            yield table, Choice(source, name, tuple(own), known, header)
+
+
 class RouteSection(Section):
-    """Topics and the table their records land in. Set exactly one of `topic`, `topics` and `topic_pattern`. Several
-    topics can share a table; a topic has exactly one route. See [Routing](routing.md).
+    """Topics and the table their records land in. Set exactly one of `topic`, `topics` and `topic_pattern`, and one of
+    `table` and `table_by`. Several topics can share a table, and a topic can have several routes, to several tables.
+    See [Routing](routing.md).
     """
 
     topic: Topic | None = None
@@ -55,9 +98,12 @@ class RouteSection(Section):
     """Several Kafka topics."""
     topic_pattern: Annotated[Text, AfterValidator(_check_pattern)] | None = None
     """[Pattern](routing.md#patterns): a regular expression that matches the whole name of each topic of the route."""
-    table: Annotated[str, AfterValidator(_check_template)]
+    table: Template | None = None
     """`"table"` or `"database.table"`, with backticks around a name that has other characters. `{topic}` stands for
     the topic's name, `{name}` for a named group of `topic_pattern`."""
+    table_by: TableBy | None = None
+    """[Several tables](routing.md#the-table-that-a-record-names), of which each record names one:
+    `{ field = "$.type", tables = { order = "orders", refund = "refunds" } }`."""
     shard_key: Annotated[tuple[Text, ...], AsTuple] | None = None
     """Columns that choose the shard, instead of `clickhouse.shard_key`."""
     format: AnyFormat = JSON
@@ -74,27 +120,48 @@ class RouteSection(Section):
         return self.topics if self.topic is None else (self.topic, *self.topics)
 
     @property
-    def unknown_placeholders(self) -> list[str]:
-        """Placeholders of the table that stand for nothing."""
+    def templates(self) -> dict[str, str]:
+        """Each template of a table's name, by its key."""
+        one = {} if self.table is None else {"table": self.table}
+        by = {} if self.table_by is None else self.table_by.tables
+        return one | {f"table_by.tables.{value}": template for value, template in by.items()}
+
+    @property
+    def unknown_placeholders(self) -> dict[str, str]:
+        """Placeholders that stand for nothing, with the key of their template."""
         known = {TOPIC} if self.topic_pattern is None else {TOPIC, *parse_pattern(self.topic_pattern).groupindex}
-        return [name for name in parse_template(self.table).placeholders if name not in known]
+        return {
+            name: key
+            for key, template in self.templates.items()
+            for name in parse_template(template).placeholders
+            if name not in known
+        }
 
     def matches(self, topic: str) -> bool:
         """Whether its pattern matches the topic."""
         return self.topic_pattern is not None and _compiled(self.topic_pattern).fullmatch(topic) is not None
 
-    def route(self, topic: str, at: str) -> Route:
-        """The route of one of its topics.  ValueError where the table's name would be empty."""
+    def routes(self, topic: str, at: str) -> list[Route]:
+        """The routes of one of its topics, one for each table.  ValueError where a table's name would be empty."""
         values = {TOPIC: topic}
         if self.topic_pattern is not None and (match := _compiled(self.topic_pattern).fullmatch(topic)):
             values |= {name: value or "" for name, value in match.groupdict().items()}
-        table = parse_template(self.table).filled(values).canonical
-        return Route(topic, table, self.shard_key, self.format, self.key_format, self.key_columns, at)
+        chosen: list[tuple[TableName, Choice | None]] = []
+        if self.table is not None:
+            chosen.append((parse_template(self.table).filled(values), None))
+        if self.table_by is not None and self.table_by.sources:
+            chosen += self.table_by.choices(values, self.format.before_json or 0)
+        return [
+            Route(topic, table.canonical, self.shard_key, self.format, self.key_format, self.key_columns, choice, at)
+            for table, choice in chosen
+        ]
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One topic and the table its records land in.  ``at`` is where the job file says so, ``route[0]``."""
+    """One topic and the table its records land in, those of a ``choice`` if there is one.  ``at`` is where the job file
+    says so, ``route[0]``.
+    """
 
     topic: str
     table: str
@@ -102,6 +169,7 @@ class Route:
     format: FormatSettings = JSON
     key_format: FormatSettings | None = None
     key_columns: tuple[str, ...] = ()
+    choice: Choice | None = None
     at: str = "route"
 
     @property
@@ -123,8 +191,8 @@ class Routing:
     written_to: frozenset[str]
 
     def of(self, topic: str) -> list[Route]:
-        """The routes of a topic: one, none, or several, which is an error.  ValueError as of ``RouteSection.route``."""
-        return [section.route(topic, at) for at, section in self._sections_of(topic)]
+        """The routes of a topic: none, one, or one for each table.  ValueError as of ``RouteSection.routes``."""
+        return [route for at, section in self._sections_of(topic) for route in section.routes(topic, at)]
 
     def covers(self, topic: str) -> bool:
         """Whether the topic has a route."""
@@ -145,10 +213,11 @@ class Routing:
             except ValueError:
                 problems.append(problem("route", job_file.NO_TABLE_NAME(topic=repr(topic))))
                 continue
-            if len(found) > 1 and topic not in named:
-                places = " and ".join(route.at for route in found)
+            matching = {section.topic_pattern: at for at, section in reversed(self._sections_of(topic))}
+            if len(matching) > 1 and topic not in named:
+                places = " and ".join(sorted(matching.values()))
                 problems.append(problem("route", job_file.TWO_PATTERNS(topic=repr(topic), routes=places)))
-            routes += found[:1]
+            routes += found
         return routes, problems
 
     @property

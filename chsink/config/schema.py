@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-from pydantic import BaseModel, SecretStr
+from pydantic import SecretStr
 from pydantic.fields import FieldInfo
 
 from chsink.config.options import reserved
 from chsink.config.problems import closest
-from chsink.fields import TextFile
+from chsink.fields import Section, TextFile
 
-Table = type[BaseModel]
+Table = type[Section]
 _WORDS = {str: "text", int: "integer", float: "number", bool: "boolean", dict: "table of options", TextFile: "path"}
 _BOUNDS = {"ge": "≥", "gt": ">", "le": "≤"}
 # In these option tables an underscore is part of the names; elsewhere names have dots.
@@ -64,12 +64,13 @@ def rows(table: Table, prefix: str = "", *, listed: bool = False) -> Iterator[Ke
         path, plain = prefix + (field.alias or name), _plain(field.annotation)
         inner, in_list = tables(plain)
         named = len(inner) > 1 and tag_of(inner[0])[0] == "type"  # one of several tables, by its name or with options
-        if in_list or named or not inner:
+        inline = any(each.inline for each in inner)
+        if in_list or named or inline or not inner:
             choices = get_args(plain) if get_origin(plain) is Literal else ()
             choices = tuple(tag_of(each)[1] for each in inner) if named else choices
-            yield Key(path, field, str if choices else get_origin(plain) or plain, choices, listed)
+            yield Key(path, field, dict if inline else str if choices else get_origin(plain) or plain, choices, listed)
         for each in inner:
-            yield from rows(each, f"{path}.", listed=listed or in_list or named)
+            yield from rows(each, f"{path}.", listed=listed or in_list or named or inline)
 
 
 def tables(annotation: Any) -> tuple[tuple[Table, ...], bool]:
@@ -78,7 +79,7 @@ def tables(annotation: Any) -> tuple[tuple[Table, ...], bool]:
     if get_origin(plain) is tuple:
         return tables(get_args(plain)[0])[0], True
     members = get_args(plain) if get_origin(plain) in {Union, UnionType} else (plain,)
-    return tuple(each for each in members if isinstance(each, type) and issubclass(each, BaseModel)), False
+    return tuple(each for each in members if isinstance(each, type) and issubclass(each, Section)), False
 
 
 def _plain(annotation: Any) -> Any:

@@ -279,8 +279,36 @@ TOPIC_TWICE = Entry(
     "TOPIC_TWICE",
     "CHS-106",
     ConfigError,
-    "topic {topic} has {count} routes",
-    "keep one route for the topic, and fill other tables with materialized views",
+    "topic {topic} lands in table {table} more than once: {routes}",
+    "keep one of these routes; to land the topic in several tables, name another table in each",
+)
+TOPIC_LISTED_TWICE = Entry(
+    "TOPIC_LISTED_TWICE",
+    "CHS-106",
+    ConfigError,
+    "it lists topic {topic} {count} times",
+    "list the topic once",
+)
+TABLE_OR_TABLE_BY = Entry(
+    "TABLE_OR_TABLE_BY",
+    "CHS-106",
+    ConfigError,
+    "it must set either table or table_by",
+    'set table = "…" to land all records in one table, or table_by to let each record name its table',
+)
+TABLE_BY_WHAT = Entry(
+    "TABLE_BY_WHAT",
+    "CHS-106",
+    ConfigError,
+    "it must set one of field, header and column, but sets {keys}",
+    'set one of field = "$.…", header = "…" and column = "…"',
+)
+TABLE_BY_NO_JSON = Entry(
+    "TABLE_BY_NO_JSON",
+    "CHS-106",
+    ConfigError,
+    "a field can name the table in a JSON record only, and the format is {format}",
+    'name the table in a Kafka header, and set header = "…" instead',
 )
 KEY_WITHOUT_COLUMNS = Entry(
     "KEY_WITHOUT_COLUMNS",

@@ -150,6 +150,13 @@ STREAM_WITHOUT_KEY = Entry(
     "the stream has no column key, which the route to table {table} reads",
     "keep Kafka's column key in the transform, or remove what reads it: key_format, primary_key or _kafka_key",
 )
+STREAM_WITHOUT_CHOICE = Entry(
+    "STREAM_WITHOUT_CHOICE",
+    "CHS-213",
+    PreflightError,
+    "the stream has no column {column}: the route to table {table} chooses its records by the {choice}",
+    "keep the column {column} in the transform, or choose by another one in table_by",
+)
 FORMAT_COLUMN_UNKNOWN = Entry(
     "FORMAT_COLUMN_UNKNOWN",
     "CHS-212",

@@ -6,6 +6,8 @@ from collections.abc import Collection, Sequence
 
 from chsink.decode.columns import Column
 from chsink.errors import preflight
+from chsink.formats.choice import Choice
+from chsink.formats.chosen import ChosenRecords
 from chsink.formats.columns import ColumnRecords
 from chsink.formats.filled import check_filled
 from chsink.formats.metadata import Columns
@@ -36,14 +38,33 @@ def decoder_of(
     value_format: FormatSettings,
     *,
     keys: Keys | None = None,
+    choice: Choice | None = None,
     elsewhere: Collection[str] = (),
 ) -> Decoder:
     """The decoder from the stream to the insertable ``columns`` of the table ``name``.
 
-    ``elsewhere`` names the columns of the other routed tables: those of the stream that only they have are ignored.
+    ``choice`` says which of the topic's records are the table's, None if all are.  ``elsewhere`` names the columns of
+    the other routed tables: those of the stream that only they have are ignored.
     Raises PreflightError CHS-212 or CHS-213 when the stream's own columns, or those that the format fills, are not the
     table's; ConfigError CHS-5xx for a table that cannot be written.
     """
+    if choice is None:
+        return _whole(name, columns, timezone, stream, value_format, keys, elsewhere)
+    if choice.reads not in stream.columns and (stream.transform or choice.source != "column"):
+        raise preflight.STREAM_WITHOUT_CHOICE(table=name, column=choice.reads, choice=choice.words)
+    return ChosenRecords(choice, _whole(name, columns, timezone, stream, value_format, keys, elsewhere))
+
+
+def _whole(  # noqa: PLR0917 - as above
+    name: str,
+    columns: Sequence[Column],
+    timezone: str,
+    stream: StreamShape,
+    value_format: FormatSettings,
+    keys: Keys | None,
+    elsewhere: Collection[str],
+) -> Decoder:
+    """For all records of the topic."""
     metadata = tuple(c for c in columns if c.name in METADATA_COLUMNS)
     payload = tuple(c for c in columns if c.name not in METADATA_COLUMNS)
     if reads_value(columns, stream):

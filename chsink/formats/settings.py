@@ -36,6 +36,9 @@ class FormatSettings(Section):
     closed: ClassVar[bool] = False
     """Whether the format fills no columns besides those that its options name."""
 
+    before_json: ClassVar[int | None] = None
+    """How many bytes come before the JSON text of a record; None in a format of another kind."""
+
     @property
     def named(self) -> frozenset[str]:
         """The columns that the options name: the table must have them."""
@@ -75,6 +78,8 @@ JsonPath = Annotated[str, AfterValidator(_checked_path)]
 
 class JsonFields(FormatSettings):
     """Base of the formats whose values are JSON objects."""
+
+    before_json: ClassVar[int | None] = 0
 
     fields: dict[Text, Annotated[JsonPath, AfterValidator(_below_root)]] = Field(default_factory=dict)
     """Columns that are not read by their own name, each with the path of its value: `{ city = "$.address.city" }`. A
@@ -292,6 +297,8 @@ class JsonSchema(WithSchema, JsonObjects):
     """Each value is one JSON object in Confluent's wire format: a zero byte, the id of its JSON Schema in the Schema
     Registry, the text. The columns decide what fits, not the schema.
     """
+
+    before_json: ClassVar[int | None] = 5
 
     type: Literal["json_schema"]
     """Which format."""

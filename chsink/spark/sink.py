@@ -115,10 +115,11 @@ class Sink:
         return source_offsets(self._services)
 
     def needs_headers(self) -> bool:
-        """Whether a target table has a column for the records' headers, or dead letters hold them, so that the source
-        must read them.
+        """Whether a target table has a column for the records' headers, a header chooses the table, or dead letters
+        hold them, so that the source must read them.
         """
-        if self.config.keeps_dead_letters:
+        chosen = any(r.choice and r.choice.source == "header" for r in self.config.routes)
+        if chosen or self.config.keeps_dead_letters:
             return True
         targets = self._services.clickhouse.targets.values()
         return any(c.name == "_kafka_headers" for t in targets for c in t.table.insertable)

@@ -38,7 +38,13 @@ ROOMS: dict[str, set[str]] = {
     "chsink.fields": set(),
     "chsink.notation": set(),
     # [state] is what the stores say it is, and a format what the formats say
-    "chsink.config": {"chsink.fields", "chsink.formats.settings", "chsink.registry.settings", "chsink.state"},
+    "chsink.config": {
+        "chsink.fields",
+        "chsink.formats.choice",
+        "chsink.formats.settings",
+        "chsink.registry.settings",
+        "chsink.state",
+    },
     "chsink.sharding": set(),
     "chsink.decode": set(),
     "chsink.registry": {"chsink.fields"},

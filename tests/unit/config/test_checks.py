@@ -17,6 +17,7 @@ ROUTES = '[[route]]\ntopic = "a"\ntable = "t"\n[[route]]\ntopic = "b"\ntable = "
 ON_ONE = """endpoints = [{ url = "http://a", database = "x" }, { url = "http://a", database = "y" }]
 shard_key = "k"
 """
+BY, TO = '[[route]]\ntopic = "a"\ntable_by = { ', 'column = "c", tables = { x = "x" } }'
 DEAD = 'errors.on_bad_value = "dead_letter"'
 MIRRORED = '[[mirror.route]]\ntopic = "a"\ntable = "s.t"'
 
@@ -41,11 +42,23 @@ CASES = {
         ('[[route]]\ntopics = ["a"]\ntopic_pattern = "b"\ntable = "t"', "route[0]", "only one"),
         ('[[route]]\ntopic = "a"\ntable = "{db}.t"', "route[0].table", "(?<db>…)"),
         ('[[route]]\ntopic_pattern = "(?<x>a+)"\ntable = "{y}"', "route[0].table", "(?<y>…)"),
+        ('[[route]]\ntopic = "a"', "route[0]", "table_by to let each record"),
         ("route = []", "route", "[[route]]"),
     ],
-    "one_route_per_topic": [
-        ('[[route]]\ntopics = ["a", "a"]\ntable = "t"', "route", "materialized view"),
-        ('[[route]]\ntopic = "a"\ntable = "t"\n[[route]]\ntopic = "a"\ntable = "u"', "route", "materialized view"),
+    "one_route_per_table": [
+        (
+            '[[route]]\ntopic = "a"\ntable = "t"\n[[route]]\ntopic = "a"\ntable = "default.t"',
+            "route",
+            "name another table in each",
+        ),
+    ],
+    "topics_are_named_once": [
+        ('[[route]]\ntopics = ["a", "a"]\ntable = "t"', "route[0].topics", "once"),
+    ],
+    "records_name_tables": [
+        (f'{BY}header = "h", {TO}', "route[0].table_by", "set one of field"),
+        (f'{BY}tables = {{ x = "x" }} }}', "route[0].table_by", "set one of field"),
+        (f'{BY}field = "$.a", tables = {{ x = "x" }} }}\nformat = "raw"', "route[0].table_by.field", "Kafka header"),
     ],
     "keys_have_columns": [
         (

@@ -10,6 +10,7 @@ import pytest
 
 from chsink.config import Config, InvalidConfigError, Problem
 from chsink.config.topic_pattern import java_pattern, parse_pattern
+from chsink.formats.choice import Choice
 
 Build = Callable[..., Config]
 Problems = Callable[..., dict[str, Problem]]
@@ -155,3 +156,48 @@ def test_a_mirrored_topic_is_read_as_its_pattern_says(build: Build) -> None:
     config = build(EVENTS + "[[mirror.route]]\ntopic = 'air.x'\ntable = 's.t'")
 
     assert config.mirror_format_of(config.mirror.routes[0]).type == "string"
+
+
+def test_a_topic_may_have_several_tables(build: Build) -> None:
+    config = build(
+        '[[route]]\ntopic = "a"\ntable = "t"\nformat = "raw"\n[[route]]\ntopics = ["b", "a"]\ntable = "{topic}_raw"\n'
+        "[[route]]\ntopic_pattern = 'c.*'\ntable = 'one.{topic}'\n"
+        "[[route]]\ntopic_pattern = 'c.*'\ntable = 'two.{topic}'"
+    ).expanded(["c1"])
+
+    assert [(route.topic, config.table_of(route).canonical, route.at) for route in config.routes] == [
+        ("a", "default.t", "route[0]"),
+        ("a", "default.a_raw", "route[1]"),
+        ("b", "default.b_raw", "route[1]"),
+        ("c1", "one.c1", "route[2]"),
+        ("c1", "two.c1", "route[3]"),
+    ]
+    assert config.topics == ("a", "b", "c1")
+
+
+BY_TYPE = '[[route]]\ntopic = "a"\ntable_by = { field = "$.type", tables = { x = "one", y = "d.{topic}", z = "one" } }'
+
+
+def test_a_record_names_its_table(build: Build) -> None:
+    """The first table answers for records that name none."""
+    routes = build(BY_TYPE).routes
+
+    assert [(route.table, route.choice) for route in routes] == [
+        ("one", Choice("field", "$.type", ("x", "z"), ("x", "y", "z"))),
+        ("d.a", Choice("field", "$.type", ("y",))),
+    ]
+    ignoring = build(BY_TYPE.replace('$.type"', '$.type", unknown = "ignore"')).routes
+    assert [route.choice.known for route in ignoring if route.choice] == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("route", "key", "word"),
+    [
+        ('table = "t"\ntable_by = { header = "h", tables = { x = "x" } }', "route[0]", "either table or"),
+        ('table_by = { header = "h", tables = { x = "{y}" } }', "route[0].table_by.tables.x", "{y}"),
+        ('table_by = { header = "h", tables = { } }', "route[0].table_by.tables", "at least 1"),
+        ('table_by = { field = "type", tables = { x = "x" } }', "route[0].table_by.field", "not a path"),
+    ],
+)
+def test_what_names_tables_is_checked(problems: Problems, route: str, key: str, word: str) -> None:
+    assert word in str(problems(f'[[route]]\ntopic = "a"\n{route}\n')[key])

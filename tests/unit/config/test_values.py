@@ -49,7 +49,6 @@ Problems = Callable[..., dict[str, Problem]]
         ('[[route]]\ntopic = "a*"\ntable = "t"', "CHS-104", "route[0].topic", "not a topic name"),
         ('[[route]]\ntopic = ".."\ntable = "t"', "CHS-104", "route[0].topic", "not a topic name"),
         ('[[route]]\ntopic = "a"\ntable = "a.b.c"', "CHS-104", "route[0].table", "not a table name"),
-        ('[[route]]\ntopic = "a"', "CHS-103", "route[0].table", "it is missing"),
         ("route = []", "CHS-103", "route", "it is missing"),
         ("[clickhouse]\nendpoints = []", "CHS-104", "clickhouse.endpoints", "the list is empty"),
         ('[clickhouse]\nendpoints = ["localhost:8123"]', "CHS-104", "clickhouse.endpoints[0].url", "not the URL"),
@@ -139,7 +138,7 @@ def test_a_wrong_value_is_named_with_its_key(problems: Problems, changes: str, i
             "clickhouse.endpoints[0].weight",
             "takes: integer ≥ 1",
         ),
-        ('[[route]]\ntopic = "a"', "route[0].table", 'set it: `"table"` or'),
+        ('[[mirror.route]]\ntopic = "a"', "mirror.route[0].table", "set it:"),
         ("[clickhouse]\nport = 8123", "clickhouse.port", "into each URL"),
     ],
 )

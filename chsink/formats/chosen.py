@@ -1,0 +1,121 @@
+"""The records of one table among all of its topic: a decoder that sees only those which ``table_by`` gives the table.
+
+Rules:
+- A record of another table is neither a row nor bad here.
+- A record of no table is bad in the one table that answers for such records, and nothing anywhere else.
+- The choice depends on the record alone.  It is made by columns: records that have a table cost no Python of their own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from chsink.decode.fields import Field
+from chsink.decode.json_decoder import FieldDecoder
+from chsink.decode.places import Places
+from chsink.decode.selected import rows_of
+from chsink.decode.texts import StringCodec
+from chsink.formats.choice import Choice
+from chsink.formats.settings import names_of
+from chsink.formats.whole import as_binary
+from chsink.ports import BadValue, Decoded, Decoder
+
+NOTHING: Final = "no table for it: it has no {}"
+UNKNOWN: Final = "no table for what its {} says"
+_SAID: Final = "said"
+
+
+@dataclass(frozen=True)
+class ChosenRecords:
+    """:class:`chsink.ports.Decoder` of the records that ``choice`` gives one table; ``decoder`` decodes them."""
+
+    choice: Choice
+    decoder: Decoder
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ChosenRecords, (self.choice, self.decoder)
+
+    @property
+    def record_fields(self) -> tuple[str, ...]:
+        """What the table's decoder reads, and what the choice needs."""
+        return tuple(dict.fromkeys((*self.decoder.record_fields, self.choice.reads)))
+
+    @property
+    def filled(self) -> frozenset[str]:
+        """See :class:`chsink.ports.Decoder`."""
+        return self.decoder.filled
+
+    def parts(self) -> tuple[tuple[str, Any], ...]:
+        """See :class:`chsink.ports.Decoder`."""
+        return (*self.decoder.parts(), ("table_by", self.choice.part()))
+
+    def decode(self, records: pa.RecordBatch) -> Decoded:
+        """See :class:`chsink.ports.Decoder`."""
+        said, unreadable = self._said(records)
+        mine = _one_of(said, self.choice.values)
+        if mine.all():
+            return self.decoder.decode(records)
+        decoded = self.decoder.decode(records.filter(pa.array(mine)))
+        rows = np.flatnonzero(mine)
+        bad = [BadValue(int(rows[b.row]), b.column, b.reason, b.tombstone) for b in decoded.bad]
+        bad = sorted([*bad, *self._of_no_table(said, unreadable)], key=lambda one: one.row)
+        origin = pa.array(rows[rows_of(decoded, len(rows))], pa.int64())
+        others = records.num_rows - decoded.batch.num_rows - len(bad)
+        return Decoded(decoded.batch, origin, bad, others)
+
+    def _of_no_table(self, said: Any, unreadable: dict[int, BadValue]) -> list[BadValue]:
+        if self.choice.known is None:
+            return []
+        bad = []
+        for row in np.flatnonzero(~_one_of(said, self.choice.known)).tolist():
+            reason = UNKNOWN if said[row].is_valid else NOTHING
+            bad.append(unreadable.get(row) or BadValue(row, None, reason.format(self.choice.words)))
+        return bad
+
+    def _said(self, records: pa.RecordBatch) -> tuple[Any, dict[int, BadValue]]:
+        """What each record says, as binary, null where it says nothing; and the records that cannot be read."""
+        column = records.column(self.choice.reads)
+        if self.choice.source == "field":
+            return self._in_json(as_binary(column))
+        said = column if self.choice.source == "column" else last_headers(column, self.choice.name)
+        if not (pa.types.is_binary(said.type) or pa.types.is_string(said.type)):
+            said = pc.cast(said, pa.string())
+        return as_binary(said), {}
+
+    def _in_json(self, values: Any) -> tuple[Any, dict[int, BadValue]]:
+        if self.choice.header:
+            values = pc.binary_replace_slice(values, 0, self.choice.header, b"")
+        decoded = self._reader.decode(values)
+        said = decoded.batch.column(_SAID)
+        if not decoded.bad:
+            return said, {}
+        at = np.full(len(values), -1)
+        at[rows_of(decoded, len(values))] = np.arange(len(said))
+        return said.take(pa.array(at, mask=at < 0)), {bad.row: bad for bad in decoded.bad}
+
+    @cached_property
+    def _reader(self) -> FieldDecoder:
+        """Reads the one field: text as it is, any other value as it is written."""
+        return FieldDecoder([Field(_SAID, StringCodec(), None)], Places((), {_SAID: names_of(self.choice.name)}))
+
+
+def last_headers(headers: Any, name: str) -> Any:
+    """The value of each record's last header of this name, null where there is none.  ``headers``: lists of structs."""
+    keys, values = headers.flatten().flatten()
+    found = np.flatnonzero(pc.equal(keys, name).fill_null(False).to_numpy(zero_copy_only=False))
+    of = pc.list_parent_indices(headers).to_numpy()[found]
+    at = np.full(len(headers), -1)
+    at[of] = found  # in order, so that the last one stays
+    return values.take(pa.array(at, mask=at < 0))
+
+
+def _one_of(said: Any, values: tuple[str, ...]) -> Any:
+    """For each record, whether it says one of the values."""
+    wanted = pa.array([value.encode() for value in values], pa.binary())
+    return pc.is_in(said, value_set=wanted, skip_nulls=True).to_numpy(zero_copy_only=False)
