@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, fields
 from enum import StrEnum
+from itertools import accumulate, pairwise
 from typing import Any
 
 from .ranges import OffsetRange, TopicPartition
@@ -84,6 +85,8 @@ class StateRecord:
     person's word on a range in doubt: what Kafka no longer holds of it is given up, the rest lands.  ``skipped`` counts
     the records of this incarnation that were left out because they did not fit, ``dead_letters`` those that were kept
     as dead letters; nothing is decided by either.
+
+    ``only`` are the offsets of a replay of dead letters, ascending: of its range, nothing else is sent.
     """
 
     phase: Phase
@@ -107,6 +110,7 @@ class StateRecord:
     expired: bool = False
     skipped: int = 0
     dead_letters: int = 0
+    only: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         assert 0 <= self.first <= self.start <= self.end, self
@@ -115,7 +119,8 @@ class StateRecord:
         assert self.chunk_offsets >= 1 and self.epoch >= 0 and self.attempt, self
         assert self.skipped >= 0 and self.dead_letters >= 0, self
         assert len(self.gaps) <= MAX_GAPS, self
-        assert self.in_doubt or not (self.probe or self.expired), self
+        assert self.in_doubt or not (self.probe or self.expired or self.only), self
+        assert not self.only or (self.only[0], self.only[-1] + 1) == (self.start, self.end), self
 
     @property
     def range(self) -> OffsetRange:
@@ -159,6 +164,9 @@ def encode(record: StateRecord) -> str:
         "marks": [[m.blocks, m.started_s] for m in record.marks],
         "version": CODEC_VERSION,
     }
+    steps = [after - before for before, after in pairwise((0, *document.pop("only")))]
+    if steps:
+        document["only"] = steps
     return json.dumps(document, sort_keys=True, separators=(",", ":"))
 
 
@@ -172,6 +180,7 @@ def decode(text: str) -> StateRecord:
         document["phase"] = Phase(document["phase"])
         document["gaps"] = tuple(OffsetRange(a, b) for a, b in document["gaps"])
         document["marks"] = tuple(Mark(a, b) for a, b in document["marks"])
+        document["only"] = tuple(accumulate(document.pop("only", ())))
         return StateRecord(**document)
     except CodecError:
         raise

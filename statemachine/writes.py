@@ -77,6 +77,16 @@ def before(
     )
 
 
+def chosen(
+    record: StateRecord, offsets: tuple[int, ...], said: Announcement, *, epoch: int, attempt: str
+) -> StateRecord:
+    """Announce the replay of the dead letters at these offsets (ascending, at least one), as an incarnation of its own:
+    offsets of one replay may lie before or between those of another.
+    """
+    asked = OffsetRange(offsets[0], offsets[-1] + 1)
+    return replace(before(record, asked, said, epoch=epoch, attempt=attempt, fresh=True), only=offsets)
+
+
 def after(
     record: StateRecord, *, epoch: int, attempt: str, log_start: int = 0, skipped: int = 0, dead_letters: int = 0
 ) -> StateRecord:
@@ -87,7 +97,7 @@ def after(
     first, gaps = record.first, record.gaps
     if record.expired and log_start > record.start:
         first, gaps = _bounded(first, (*gaps, OffsetRange(record.start, min(log_start, record.end))))
-    settled = replace(record, phase=Phase.AFTER, probe=False, expired=False, first=first, gaps=gaps)
+    settled = replace(record, phase=Phase.AFTER, probe=False, expired=False, only=(), first=first, gaps=gaps)
     skipped, dead_letters = record.skipped + skipped, record.dead_letters + dead_letters
     return replace(settled, epoch=epoch, attempt=attempt, skipped=skipped, dead_letters=dead_letters)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -16,6 +16,8 @@ from chsink.errors import job_file, services
 
 if TYPE_CHECKING:
     from chsink.dlq.kept import Kept
+    from chsink.dlq.where import Where
+    from chsink.replay.report import Report
 
 dlq = typer.Typer(
     name="dlq",
@@ -23,32 +25,45 @@ dlq = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich" if sys.stdout.isatty() else None,
-    help="List dead letters, or show one. Changes nothing.",
+    help="List dead letters, show one, or replay them into their tables.",
 )
-COLUMNS = ("topic", "partition", "offset", "table", "column", "error_id", "reason")
-TopicOption = Annotated[str | None, typer.Option("--topic", help="Only dead letters of this source topic.")]
+COLUMNS = ("topic", "partition", "offset", "table", "column", "error_id", "replayed", "reason")
+LEFT = ("topic", "partition", "offset", "table", "column", "why")
+WhereOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--where",
+        help="Only these dead letters: topic=, table=, column=, error=, partition=, offset= (10, or 10..20 with both "
+        "ends), since= (of the record's timestamp, UTC), replayed=yes|no. Repeat it to combine: different names must "
+        "all match, the same name may match any.",
+        metavar="NAME=VALUE",
+    ),
+]
 
 
 @dlq.command("list")
 def list_letters(
     config: ConfigOption = DEFAULT_CONFIG,
     assignments: SetOption = None,
-    topic: TopicOption = None,
+    conditions: WhereOption = None,
     limit: Annotated[int, typer.Option(help="Maximum number of dead letters.", min=1)] = 100,
     as_json: JsonOption = False,
 ) -> None:
-    """List dead letters: where each record is in Kafka and why it has no row, never its content.
+    """List dead letters: where each record is in Kafka, why it has no row, and whether it was replayed since. Never its
+    content.
 
     \b
     chsink dlq list -c job.toml
-    chsink dlq list -c job.toml --topic flights --limit 1000 --json | jq -r '.[].reason' | sort | uniq -c
+    chsink dlq list -c job.toml --where topic=flights --where replayed=no
+    chsink dlq list -c job.toml --where column=city --limit 1000 --json | jq -r '.[].reason' | sort | uniq -c
     """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
+    wanted = _where(conditions)
     loaded = load_config(config, assignments)
-    found = [kept.without_record() for kept in islice(_kept(loaded, topic), limit)]
+    found = [kept.without_record() for kept in _kept(loaded, wanted, limit)]
     if as_json:
         print_json(found)
         return
-    print_table(COLUMNS, [[str(kept[name]) for name in COLUMNS] for kept in found])
+    print_table(COLUMNS, [[_cell(kept[name]) for name in COLUMNS] for kept in found])
     if len(found) == limit:
         typer.echo(f"There may be more than {limit}: raise --limit.", err=True)
 
@@ -68,16 +83,103 @@ def show(
     chsink dlq show flights 3 1024 -c job.toml
     """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
     loaded = load_config(config, assignments)
-    wanted = partition, offset
-    print_json([k.document() for k in _kept(loaded, topic, wanted) if (k.partition, k.offset) == wanted])
+    wanted = _where([f"topic={topic}", f"partition={partition}", f"offset={offset}"])
+    print_json([kept.document() for kept in _kept(loaded, wanted, MOST_OF_ONE, whole=True)])
 
 
-def _kept(config: Config, topic: str | None, place: tuple[int, int] | None = None) -> Iterator[Kept]:
-    """The sink's dead letters, of one source topic if it is given, and (in a table) of one record."""
+@dlq.command()
+def replay(  # noqa: PLR0917 - options of a command
+    conditions: WhereOption = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would land.")] = False,
+    landed: Annotated[
+        bool, typer.Option("--landed", help="Of a replay in doubt (CHS-336): confirm that all rows are there.")
+    ] = False,
+    resend: Annotated[
+        bool, typer.Option("--resend", help="Of a replay in doubt (CHS-336): confirm that no row is there.")
+    ] = False,
+    config: ConfigOption = DEFAULT_CONFIG,
+    assignments: SetOption = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Land dead letters whose records fit their table today, each once.
+
+    \b
+    chsink dlq replay -c job.toml --dry-run
+    chsink dlq replay -c job.toml --where column=city
+    chsink dlq replay -c job.toml --yes --json
+
+    It may run while the job runs, and be repeated or killed at any time: no record lands twice. A second replay stops
+    the first one. Records that still do not fit stay dead letters and are listed with the reason. It needs the dead
+    letters in a ClickHouse table.
+    """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
+    if landed and resend:
+        raise typer.BadParameter("pass --landed or --resend, not both")
+    if as_json and not (yes or dry_run):
+        raise typer.BadParameter("--json needs --yes or --dry-run: a program cannot be asked")
+    wanted = _where(conditions)
+    verdict: Literal["landed", "resend"] | None = "landed" if landed else "resend" if resend else None
+    from chsink.connect import connected
+    from chsink.observe.logs import configure
+    from chsink.replay.run import open_replay
+
+    loaded = load_config(config, assignments)
+    configure(loaded.observe.log_format, "error")
+    with connected(loaded) as opened:
+        replaying = open_replay(opened)
+        if dry_run or not yes:
+            report = replaying.survey(wanted)
+            _print_report(report, as_json=as_json)
+        if dry_run:
+            return
+        if not yes:
+            typer.confirm("Do it?", abort=True)
+        _print_report(replaying.run(wanted, verdict), as_json=as_json)
+
+
+MOST_OF_ONE = 1_000
+"""Dead letters of one record: one for each table and, after a reset, for each time that it was read."""
+
+
+def _where(conditions: list[str] | None) -> Where:
+    from chsink.dlq.where import where
+
+    try:
+        return where(conditions or [])
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+def _cell(value: object) -> str:
+    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
+
+
+def _print_report(report: Report, *, as_json: bool) -> None:
+    if as_json:
+        print_json(report.as_dict())
+        return
+    if report.named:
+        rows = [
+            [left.place.topic, str(left.place.partition), str(left.place.offset), left.place.table, left.column, why]
+            for left in report.named
+            for why in [f"{left.why}: {left.reason}" if left.reason else str(left.why)]
+        ]
+        print_table(LEFT, rows)
+    for why, count in report.left.items():
+        typer.echo(f"{count:,} stay dead letters: {why}")
+    if report.in_doubt:
+        typer.echo(f"{report.in_doubt:,} are in doubt from an earlier replay, which is settled first")
+    if report.settled:
+        typer.echo(f"{report.settled:,} of an earlier replay that was in doubt are settled")
+    typer.echo(f"sink {report.sink}: {report.landed:,} dead letters {'would land' if report.dry_run else 'landed'}")
+
+
+def _kept(config: Config, wanted: Where, limit: int, *, whole: bool = False) -> Iterator[Kept]:
+    """The sink's dead letters."""
     if config.dead_letters.topic is not None:
-        yield from (kept for kept in _of_topic(config) if topic in (None, kept.topic))
+        yield from islice((kept for kept in _of_topic(config) if wanted.holds(kept)), limit)
     elif config.dead_letters_table is not None:
-        yield from _of_table(config, topic, place)
+        yield from _of_table(config, wanted, limit, whole=whole)
     else:
         raise job_file.NO_DEAD_LETTERS()
 
@@ -96,20 +198,13 @@ def _of_topic(config: Config) -> Iterator[Kept]:
         raise services.KAFKA_UNAVAILABLE(bootstrap=kafka.bootstrap, reason=error.args[0].str()) from error
 
 
-def _of_table(config: Config, topic: str | None, place: tuple[int, int] | None) -> Iterator[Kept]:
+def _of_table(config: Config, wanted: Where, limit: int, *, whole: bool) -> list[Kept]:
     from chsink.batch.halts import asking_target
     from chsink.connect import connected
-    from chsink.dlq.kept import TABLE_COLUMNS, kept_row
+    from chsink.dlq.table import LettersInTable
     from chsink.observe.logs import configure
 
     configure(config.observe.log_format, "error")
-    conditions = ["sink = {sink:String}", "_kafka_topic = {topic:String}"][: 1 if topic is None else 2]
-    conditions += ["_kafka_partition = {partition:Int64}", "_kafka_offset = {offset:Int64}"] if place else []
-    sql = f"SELECT {TABLE_COLUMNS} FROM {config.dead_letters_table} WHERE {' AND '.join(conditions)}"
-    partition, offset = place or (0, 0)
-    bound = {"sink": config.sink.name, "topic": topic or "", "partition": partition, "offset": offset}
     with connected(config) as opened, asking_target():
-        rows = opened.clickhouse.clients[0].query(
-            f"{sql} ORDER BY _kafka_topic, _kafka_partition, _kafka_offset LIMIT 1000000", bound
-        )
-    yield from map(kept_row, rows)
+        letters = LettersInTable(opened.clickhouse.clients[0], str(config.dead_letters_table), config.sink.name)
+        return letters.listed(wanted, limit, whole=whole)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -13,7 +12,10 @@ from chsink.dlq.search import letters_in
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """Where the record is in Kafka, why it has no row in ``table``, and the record itself."""
+    """Where the record is in Kafka, why it has no row in ``table``, and the record itself.
+
+    ``timestamp_type``: 0 for the producer's time, 1 for the broker's, -1 for none.  ``replayed``: it has a row since.
+    """
 
     topic: str
     partition: int
@@ -23,6 +25,8 @@ class Kept:
     error_id: str
     reason: str
     timestamp_ms: int
+    timestamp_type: int
+    replayed: bool
     key: bytes | None
     value: bytes | None
     headers: tuple[tuple[str, bytes | None], ...]
@@ -36,6 +40,11 @@ class Kept:
         """All of it, for JSON."""
         headers = [[name, _text(value)] for name, value in self.headers]
         return {**self.without_record(), "key": _text(self.key), "value": _text(self.value), "headers": headers}
+
+
+def record_of(letter: Kept) -> tuple[object, ...]:
+    """What is the record's own: equal for two dead letters of one record."""
+    return letter.key, letter.value, letter.headers, letter.timestamp_ms
 
 
 def _text(content: bytes | None) -> str | dict[str, str] | None:
@@ -62,38 +71,14 @@ def kept_in_topic(place: LettersTopic) -> Iterator[Kept]:
                 why["chsink.error_id"],
                 why["chsink.reason"],
                 letter.timestamp_ms,
+                int(why["chsink.timestamp_type"]),
+                False,
                 letter.key,
                 letter.value,
                 letter.headers,
             )
 
 
-TABLE_COLUMNS = (
-    "_kafka_topic, toInt64(_kafka_partition), toInt64(_kafka_offset), `table`, column, error_id, reason, timestamp_ms, "
-    "toJSONString(tuple(hex(key), isNull(key), hex(value), isNull(value), "
-    "arrayMap(h -> (h.1, hex(h.2), isNull(h.2)), headers)))"
-)
-"""What is selected of a table of dead letters, for :func:`kept_row`."""
-
-
-def kept_row(row: tuple[Any, ...]) -> Kept:
-    """A row of a table of dead letters, selected as ``TABLE_COLUMNS``."""
-    topic, partition, offset, table, column, error_id, reason, timestamp_ms, record = row
-    key, no_key, value, no_value, headers = json.loads(record)
-    return Kept(
-        topic,
-        partition,
-        offset,
-        table,
-        column,
-        error_id,
-        reason,
-        timestamp_ms,
-        _bytes(key, no_key),
-        _bytes(value, no_value),
-        tuple((name, _bytes(content, absent)) for name, content, absent in headers),
-    )
-
-
-def _bytes(digits: str | None, is_null: int) -> bytes | None:
+def bytes_of(digits: str | None, is_null: int) -> bytes | None:
+    """Of hexadecimal digits."""
     return None if is_null or digits is None else bytes.fromhex(digits)

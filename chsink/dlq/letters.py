@@ -77,6 +77,29 @@ def letters_of(records: pa.RecordBatch, dead: Sequence[BadValue], assignment: As
     return pa.RecordBatch.from_pydict(columns)
 
 
+def marks_of(assignment: Assignment) -> pa.RecordBatch:
+    """For each dead letter of a replay's list: that it has a row.  Nothing in it is the record's but its place."""
+    key, offsets = assignment.key, assignment.record.only
+    n, nothing = len(offsets), pa.nulls(len(offsets), pa.binary())
+    columns = {
+        "sink": _same(key.sink, n),
+        "table": _same(key.table, n),
+        "_kafka_topic": _same(key.topic, n),
+        "_kafka_partition": pa.array([key.partition] * n, pa.uint32()),
+        "_kafka_offset": pa.array(offsets, pa.uint64()),
+        "timestamp_ms": pa.array([0] * n, pa.int64()),
+        "timestamp_type": pa.array([-1] * n, pa.int8()),
+        "key": nothing,
+        "value": nothing,
+        "headers": pa.array([[]] * n, HEADERS),
+        "column": _same("", n),
+        "error_id": _same("", n),
+        "reason": _same("replayed", n),
+    }
+    assert columns.keys() == COLUMNS.keys()
+    return pa.RecordBatch.from_pydict(columns)
+
+
 def _same(text: str, n: int) -> pa.Array:
     return pa.array([text] * n, pa.string())
 

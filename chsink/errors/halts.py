@@ -157,6 +157,26 @@ DEAD_LETTERS_GROUP = Entry(
     "stop every process of the job; if its state was removed or restored, delete the group (kafka-consumer-groups "
     "--delete --group {group}); then start again",
 )
+REPLAY_IN_DOUBT = Entry(
+    "REPLAY_IN_DOUBT",
+    "CHS-336",
+    HaltError,
+    "{tp}: an earlier `chsink dlq replay` of {letters} dead letters at offsets {offsets} into {table} is in doubt, and "
+    "chsink cannot settle it: {reason}",
+    "look for the rows of these records in the table; then run `chsink dlq replay --landed` if all of them are there, "
+    "or `chsink dlq replay --resend` if none is",
+    runbook="Only replays wait for this; the job goes on. If some of the rows are there, delete them first, also from "
+    "the targets of dependent views, and run it with --resend.",
+)
+REPLAY_ROWS_THERE = Entry(
+    "REPLAY_ROWS_THERE",
+    "CHS-337",
+    PreflightError,
+    "{table} holds {rows} rows of the {letters} dead letters of {tp} whose replay is in doubt: replayed again, they "
+    "would be there twice",
+    "if all of the rows are there, run `chsink dlq replay --landed`; if not, delete those that are there, then run the "
+    "command again",
+)
 STATE_UNREADABLE = Entry(
     "STATE_UNREADABLE",
     "CHS-311",

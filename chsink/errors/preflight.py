@@ -847,3 +847,11 @@ DEAD_LETTERS_TOPIC = Entry(
     "set cleanup.policy=delete for the topic",
     ok="topic {topic} takes dead letters",
 )
+REPLAY_FROM_TOPIC = Entry(
+    "REPLAY_FROM_TOPIC",
+    "CHS-275",
+    PreflightError,
+    "chsink dlq replay works for dead letters in a ClickHouse table, and those of this job go to Kafka topic {topic}",
+    'land topic {topic} itself: in a second job file with another sink.name, set [[route]] topic = "{topic}" and the '
+    "table, and another topic or table for its own dead letters",
+)

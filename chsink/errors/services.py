@@ -221,3 +221,11 @@ DEAD_LETTERS_UNSENT = Entry(
     "{tp}: dead letters could not be written to topic {topic} in {tries} tries: {reason}",
     "check the brokers, then start again: each dead letter is delivered once",
 )
+REPLICA_BEHIND = Entry(
+    "REPLICA_BEHIND",
+    "CHS-736",
+    UnavailableError,
+    "the replica of {table} at {url} did not catch up with the other replicas in {seconds} s, so chsink cannot tell "
+    "which dead letters were replayed",
+    "check system.replication_queue on this server, then run the command again",
+)

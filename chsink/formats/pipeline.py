@@ -11,6 +11,9 @@ from chsink.formats.registry import KAFKA_COLUMNS
 from chsink.ports import Decoder, StreamShape
 from chsink.statemachine.table import DEAD_LETTERS
 
+TRANSFORM = "transform"
+"""The part that names what was done to the records before they are decoded."""
+
 
 @dataclass(frozen=True, slots=True)
 class Untouched:
@@ -35,7 +38,7 @@ def fingerprint(decoder: Decoder, stream: StreamShape, tables: Sequence[str], le
     """
     parts = (
         *decoder.parts(),
-        ("transform", stream.transform),
+        (TRANSFORM, stream.transform),
         ("isolation", stream.isolation_level),
         ("table", list(tables)),
         *([] if letters is None else [(DEAD_LETTERS, letters.place)]),

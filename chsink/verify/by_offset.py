@@ -115,7 +115,7 @@ class OffsetCheck:
                 differences = compare(wanted, found, older_end)
             if self.letters and dead is not None:
                 bad = dead.part(window.start, window.end)
-                differences = excusing(differences, self.letters.check(report, window, bad, found.offsets, older_end))
+                differences = excusing(differences, *self.letters.check(report, window, bad, found.offsets, older_end))
             report.rows += len(found.offsets)
             self._add(report, differences)
 

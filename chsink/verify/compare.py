@@ -109,10 +109,10 @@ def compare(expected: Expected, found: Found, older_end: int = 0) -> Differences
     )
 
 
-def excusing(found: Differences, offsets: I64) -> Differences:
-    """The same for offsets at which there may be a row or not."""
-    missing, unexpected = (np.setdiff1d(given, offsets) for given in (found.missing, found.unexpected))
-    return replace(found, missing=missing, unexpected=unexpected)
+def excusing(found: Differences, offsets: I64, replayed: I64 = _NONE) -> Differences:
+    """The same for offsets at which there may be a row or not; at those of them that were ``replayed`` there is one."""
+    missing = np.setdiff1d(found.missing, np.setdiff1d(offsets, replayed))
+    return replace(found, missing=missing, unexpected=np.setdiff1d(found.unexpected, offsets))
 
 
 def _equal(expected: Expected, found: Found, row: I64, known: Mask) -> Mask:

@@ -1,27 +1,30 @@
 """Dead letters: a record that fits no row has one, whole, where the configuration says so.
 
 An offset with a dead letter may have a row or not: the record may fit since the table was changed, or somebody inserted
-what they corrected.
+what they corrected.  An offset whose dead letter was replayed has one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
+from chsink.batch.halts import asking_target
 from chsink.batch.model import Assignment
 from chsink.clickhouse.landing import fates_of
+from chsink.clickhouse.probe import only_of, rows_by_offset
 from chsink.connect import Services
 from chsink.decode import Column
 from chsink.dlq.fates import Fates
 from chsink.dlq.letters import COLUMNS, letters_of
+from chsink.dlq.table import replay_sink
 from chsink.notation.sql import quote_identifier, quote_string
 from chsink.ports import BadValue
-from chsink.statemachine.ranges import OffsetRange
+from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from chsink.statemachine.records import StateKey, StateRecord
 from chsink.verify.compare import I64, Expected, Found, compare
 from chsink.verify.digests import Digester, Place
@@ -33,12 +36,13 @@ COMPARED: Final = ("key", "value", "headers", "timestamp_ms", "timestamp_type")
 
 @dataclass(frozen=True, slots=True)
 class Letters:
-    """The dead letters of one topic-partition and table.  ``place`` selects them.
+    """The dead letters of one topic-partition and table.  ``place`` selects them, ``marks`` those of replays.
 
     ``complete``: nothing was ever skipped, so each bad record has a dead letter.
     """
 
     place: Place
+    marks: str
     digester: Digester
     fates: Fates
     assignment: Assignment
@@ -54,9 +58,11 @@ class Letters:
             digests = self.digester.of_rows(self.place.client, batch, [self.digester.all])
         return Expected(offsets, np.zeros(len(offsets), np.int32), digests)
 
-    def check(self, report: PartitionReport, window: OffsetRange, expected: Expected, rows: I64, older_end: int) -> I64:
+    def check(
+        self, report: PartitionReport, window: OffsetRange, expected: Expected, rows: I64, older_end: int
+    ) -> tuple[I64, I64]:
         """Report what differs within a window, whose table holds rows of the offsets ``rows``.  The offsets that have a
-        dead letter.
+        dead letter, and those whose dead letter was replayed.
         """
         tp = report.topic_partition
         offsets, digests = self.digester.of_table(self.place, tp, window, [self.digester.all])
@@ -66,7 +72,12 @@ class Letters:
             report.letter_missing.add(np.setdiff1d(found.missing, rows))
         report.letter_duplicated.add(found.duplicated)
         report.letter_different.add(found.different)
-        return np.unique(offsets)
+        return np.unique(offsets), self._replayed(tp, window)
+
+    def _replayed(self, tp: TopicPartition, window: OffsetRange) -> I64:
+        with asking_target():
+            marks = rows_by_offset(self.place.client, self.place.table, tp, window, self.marks)
+        return np.array(sorted(marks), np.int64)
 
 
 def letters_for(services: Services, key: StateKey, record: StateRecord) -> Letters | None:
@@ -78,6 +89,7 @@ def letters_for(services: Services, key: StateKey, record: StateRecord) -> Lette
     columns = tuple(Column(name, COLUMNS[name]) for name in COMPARED)
     return Letters(
         Place(services.clickhouse.clients[0], table.table.canonical, which),
+        only_of(replace(key, sink=replay_sink(key.sink))),
         Digester(columns, services.clock, config.clickhouse.retry_for_s),
         fates_of(config.errors),
         Assignment(key, record, "", 0),

@@ -11,7 +11,7 @@ from chsink.config import Route
 from chsink.connect import Services
 from chsink.decode import Column
 from chsink.errors import preflight
-from chsink.formats.pipeline import Untouched, fingerprint
+from chsink.formats.pipeline import TRANSFORM, Untouched, fingerprint, part_of
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from chsink.statemachine.records import StateKey, StateRecord
 from chsink.verify.digests import Digester, Place
@@ -83,18 +83,13 @@ def examine(services: Services, route: Route, recorded: Recorded) -> CheckedRout
     rules = rules_of(target)
     shape = Untouched(services.config.kafka.isolation_level)
     decodes = decoder(services.clickhouse, leads, shape)
-    untouched = _transform(fingerprint(decodes, shape, []))
+    untouched = part_of(fingerprint(decodes, shape, []), TRANSFORM)
     mine = [r for k, r in recorded.items() if k.topic_table == leads]
-    if any(r.pipeline and _transform(r.pipeline) != untouched for r in mine):
+    if any(r.pipeline and part_of(r.pipeline, TRANSFORM) != untouched for r in mine):
         raise preflight.VERIFY_TRANSFORM(topic=route.topic, table=target.name)
     maker = RowMaker(decodes, target, services.clickhouse.layout(route).to_json())
     [topic_id] = services.kafka.topic_ids([route.topic]).values()
     return CheckedRoute(route.topic, topic_id, target, rules, maker, services.kafka.may_be_compacted(route.topic))
-
-
-def _transform(pipeline: str) -> str | None:
-    """The part of a fingerprint that names what was done to the records before they were decoded."""
-    return dict(part.partition("=")[::2] for part in pipeline.split(",")).get("transform")
 
 
 def _asked(selection: Selection, record: StateRecord | None, log: OffsetRange) -> OffsetRange | None:

@@ -96,6 +96,15 @@ ROOMS: dict[str, set[str]] = {
         "chsink.mirror",
     },
     "chsink.recovery": {"chsink.batch", "chsink.clickhouse", "chsink.connect"},
+    "chsink.replay": {
+        "chsink.batch",
+        "chsink.clickhouse",
+        "chsink.connect",
+        "chsink.decode",
+        "chsink.dlq",
+        "chsink.formats",
+        "chsink.kafka",
+    },
     "chsink.verify": {
         "chsink.batch",
         "chsink.clickhouse",
@@ -133,6 +142,7 @@ CORE_MAY = {
     "dataclasses",
     "enum",
     "hashlib",
+    "itertools",
     "json",
     "types",
     "typing",

@@ -279,3 +279,23 @@ def test_only_another_id_shows_that_a_topic_was_deleted(recorded: str | None, no
     record = StateRecord(Phase.AFTER, 1, "a", recorded, start=0, end=5)
 
     assert record.is_of_another(now) is another
+
+
+def test_a_replay_holds_its_list_until_it_is_done() -> None:
+    """Each is an incarnation of its own, with tokens of its own, wherever its offsets lie."""
+    record = writes.empty(1, "a")
+    nonces = set()
+    for attempt, listed in (("b", (0, 7, 9)), ("c", (3,)), ("d", (8, 2**62))):
+        doubtful = writes.chosen(record, listed, SAID, epoch=1, attempt=attempt)
+        assert (doubtful.range, doubtful.only) == (OffsetRange(listed[0], listed[-1] + 1), listed)
+        assert decode(encode(doubtful)) == doubtful
+        renewed = writes.renew(doubtful, before_at=200, marks=(), epoch=2, attempt="r")
+        assert (renewed.only, renewed.nonce) == (listed, doubtful.nonce)
+        nonces.add(doubtful.nonce)
+        record = writes.after(doubtful, epoch=1, attempt=f"{attempt}2")
+        assert record.only == () and "only" not in encode(record)
+    assert nonces == {"b", "c", "d"}
+    with pytest.raises(AssertionError):
+        replace(doubtful, only=(8, 9))
+    with pytest.raises(AssertionError):
+        replace(record, only=(8,))

@@ -117,6 +117,8 @@ def test_an_offset_that_is_excused_may_have_a_row_or_not() -> None:
     assert as_lists(found) == {"missing": [0, 1, 2], "duplicated": [3], "unexpected": [4, 5]}
     excused = excusing(found, np.array([1, 3, 5, 9], np.int64))
     assert as_lists(excused) == {"missing": [0, 2], "duplicated": [3], "unexpected": [4]}
+    replayed = excusing(found, np.array([0, 1, 2], np.int64), np.array([1], np.int64))
+    assert as_lists(replayed)["missing"] == [1]
 
 
 @given(ROWS, st.lists(st.booleans(), min_size=40, max_size=40), st.integers(0, 30), st.booleans())

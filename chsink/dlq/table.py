@@ -1,0 +1,143 @@
+"""A table of dead letters as it is read again.
+
+A dead letter that was replayed has a mark: a row of the same table with the same place in Kafka, under the sink's name
+for replays and without a record.  So whoever asks for the dead letters of a sink does not see marks.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from chsink.dlq.kept import Kept, bytes_of
+from chsink.dlq.where import Where
+from chsink.notation.sql import quote_string
+from chsink.ports import Queries
+
+_PLACE = "_kafka_topic, _kafka_partition, _kafka_offset, `table`"
+_COLUMNS = (
+    "_kafka_topic, toInt64(_kafka_partition), toInt64(_kafka_offset), `table`, column, error_id, reason, timestamp_ms, "
+    "toInt32(timestamp_type)"
+)
+_RECORD = (
+    "toJSONString(tuple(hex(key), isNull(key), hex(value), isNull(value), "
+    "arrayMap(h -> (h.1, hex(h.2), isNull(h.2)), headers)))"
+)
+_NO_RECORD = "'[null,1,null,1,[]]'"
+_SIZE = (
+    "200 + ifNull(length(key), 0) + ifNull(length(value), 0) + "
+    "arraySum(h -> length(h.1) + ifNull(length(h.2), 0), headers)"
+)
+_WHOLE = "read_overflow_mode = 'throw', timeout_overflow_mode = 'throw', result_overflow_mode = 'throw'"
+
+
+def replay_sink(sink: str) -> str:
+    """The name under which a sink's replays keep their state and their marks.  No sink can be given such a name."""
+    return f"{sink}~replay"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class LetterPlace:
+    """What names a dead letter: where its record is in Kafka, and the table it was for."""
+
+    topic: str
+    partition: int
+    offset: int
+    table: str
+
+
+@dataclass(frozen=True, slots=True)
+class LettersInTable:
+    """The dead letters of one sink in ``table`` (quoted).  Errors are those of ``client``."""
+
+    client: Queries
+    table: str
+    sink: str
+    shared: bool = False
+    """Whether the table's engine is a Shared one, whose replicas are asked for their newest data by a setting."""
+
+    def listed(self, where: Where, limit: int, *, whole: bool = False) -> list[Kept]:
+        """The first of them by topic, partition and offset; with ``whole``, with their records."""
+        record = _RECORD if whole else _NO_RECORD
+        sql = f"{_COLUMNS}, {self._replayed}, {record} FROM {self.table} WHERE {self._mine}"
+        return self._kept(f"SELECT {sql}{where.sql(self._replayed)} ORDER BY {_PLACE} LIMIT {limit}")
+
+    def open_places(self, where: Where, after: LetterPlace | None, limit: int) -> list[tuple[LetterPlace, int]]:
+        """The first of those beyond ``after`` that were not replayed, each with about how many bytes it has."""
+        beyond = "" if after is None else f" AND ({_PLACE}) > ({_literal(after)})"
+        rows = self._query(
+            f"SELECT {_PLACE}, sum({_SIZE}) FROM {self.table} WHERE {self._mine} AND NOT ({self._replayed}){beyond}"
+            f"{where.sql(self._replayed)} GROUP BY {_PLACE} ORDER BY {_PLACE} LIMIT {limit}"
+        )
+        return [(LetterPlace(str(t), int(p), int(o), str(name)), int(size)) for t, p, o, name, size in rows]
+
+    def letters(self, topic: str, partition: int, table: str, offsets: Iterable[int]) -> list[Kept]:
+        """Those at these offsets, with their records, ascending."""
+        at = f"{self._of(topic, partition, table)} AND {offsets_in(offsets)}"
+        return self._kept(
+            f"SELECT {_COLUMNS}, {self._replayed}, {_RECORD} FROM {self.table} WHERE {self._mine} AND {at} "
+            "ORDER BY _kafka_offset, key, value, timestamp_ms"
+        )
+
+    def marked(self, topic: str, partition: int, table: str, offsets: Sequence[int]) -> int:
+        """How many of these offsets have a mark."""
+        at = f"{self._of(topic, partition, table)} AND {offsets_in(offsets)}"
+        [(count,)] = self._query(f"SELECT uniqExact(_kafka_offset) FROM {self.table} WHERE {self._marks} AND {at}")
+        return int(count)
+
+    @property
+    def _mine(self) -> str:
+        return f"sink = {quote_string(self.sink)}"
+
+    @property
+    def _marks(self) -> str:
+        return f"sink = {quote_string(replay_sink(self.sink))}"
+
+    @property
+    def _replayed(self) -> str:
+        return f"({_PLACE}) IN (SELECT {_PLACE} FROM {self.table} WHERE {self._marks})"
+
+    @staticmethod
+    def _of(topic: str, partition: int, table: str) -> str:
+        return (
+            f"_kafka_topic = {quote_string(topic)} AND _kafka_partition = {partition} "
+            f"AND `table` = {quote_string(table)}"
+        )
+
+    def _kept(self, sql: str) -> list[Kept]:
+        return [_kept(row) for row in self._query(sql)]
+
+    def _query(self, sql: str) -> list[tuple[Any, ...]]:
+        newest = ", select_sequential_consistency = 1" if self.shared else ""
+        return self.client.query(f"{sql} SETTINGS {_WHOLE}{newest}")
+
+
+def offsets_in(offsets: Iterable[int]) -> str:
+    """The condition of these offsets."""
+    return f"_kafka_offset IN ({','.join(map(str, offsets))})"
+
+
+def _literal(place: LetterPlace) -> str:
+    return f"{quote_string(place.topic)}, {place.partition}, {place.offset}, {quote_string(place.table)}"
+
+
+def _kept(row: tuple[Any, ...]) -> Kept:
+    topic, partition, offset, table, column, error_id, reason, time_ms, time_type, replayed, record = row
+    key, no_key, value, no_value, headers = json.loads(record)
+    return Kept(
+        topic,
+        partition,
+        offset,
+        table,
+        column,
+        error_id,
+        reason,
+        time_ms,
+        time_type,
+        bool(replayed),
+        bytes_of(key, no_key),
+        bytes_of(value, no_value),
+        tuple((name, bytes_of(content, absent)) for name, content, absent in headers),
+    )

@@ -1,0 +1,153 @@
+"""Which dead letters may be replayed: those that the job will never land itself, and whose records have a row today.
+
+Rules:
+- Only offsets below the end of what the job confirmed: a range in doubt may be sent again, and a record of a reset
+  partition may be read again.
+- Only one dead letter for each record.  Several of one offset are the same record, or nobody can choose.
+- Where the table can show it, no record that has a row already: a person may have inserted what they corrected.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Final
+
+from chsink.batch.halts import asking_target
+from chsink.batch.ledger import read_records
+from chsink.clickhouse.probe import rows_by_offset
+from chsink.connect import Services
+from chsink.dlq.kept import Kept, record_of
+from chsink.dlq.table import LetterPlace, LettersInTable, offsets_in, replay_sink
+from chsink.dlq.where import Where
+from chsink.notation.metadata_columns import PROBE_COLUMNS
+from chsink.replay.report import Left, Report, Why
+from chsink.replay.routes import Routes, records_of
+from chsink.statemachine.ranges import OffsetRange, TopicPartition
+from chsink.statemachine.records import StateKey, StateRecord
+
+ROUND_LETTERS: Final = 5_000
+ROUND_BYTES: Final = 64 << 20
+Chosen = dict[StateKey, tuple[int, ...]]
+"""By the key of the replay's state: the offsets, ascending."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chooser:
+    """``letters`` are those of the job's sink."""
+
+    services: Services
+    routes: Routes
+    letters: LettersInTable
+
+    def pages(self, where: Where) -> Iterator[list[LetterPlace]]:
+        """All that have no mark, by topic, partition and offset: as many at once as one round may hold."""
+        after: LetterPlace | None = None
+        while True:
+            with asking_target():
+                found = self.letters.open_places(where, after, ROUND_LETTERS)
+            page = bounded(found)
+            if not page:
+                return
+            yield page
+            after = page[-1]
+
+    def choose(self, page: Sequence[LetterPlace], report: Report, pending: Mapping[StateKey, StateRecord]) -> Chosen:
+        """Those of the page that may be replayed; ``report`` hears of the others.  ``pending`` lists are in doubt: a
+        dry run leaves their dead letters out.
+        """
+        sink = self.letters.sink
+        recorded = read_records(self.services.store, sink)
+        groups: dict[StateKey, list[LetterPlace]] = defaultdict(list)
+        for place in page:
+            groups[StateKey(sink, place.topic, place.partition, place.table)].append(place)
+        chosen: Chosen = {}
+        for key, places in groups.items():
+            own = StateKey(replay_sink(sink), key.topic, key.partition, key.table)
+            waiting = set(pending[own].only) if own in pending else set()
+            open_ = [p for p in places if p.offset not in waiting]
+            confirmed = list(self._confirmed(key, open_, recorded.get(key), report))
+            offsets = tuple(self._fitting(key, confirmed, report)) if confirmed else ()
+            if offsets:
+                chosen[own] = offsets
+        return chosen
+
+    def _confirmed(
+        self, key: StateKey, places: Sequence[LetterPlace], record: StateRecord | None, report: Report
+    ) -> Iterator[int]:
+        """The offsets that are the job's no more."""
+        for place in places:
+            why = self._why_not(key, place.offset, record)
+            if why is None:
+                yield place.offset
+            else:
+                report.leave(Left(place, why))
+
+    def _why_not(self, key: StateKey, offset: int, record: StateRecord | None) -> Why | None:
+        if not self.services.clickhouse.is_routed(key):
+            return Why.NOT_ROUTED
+        if record is None or not is_confirmed(record, offset):
+            return Why.NOT_CONFIRMED
+        if self.routes.is_transformed(key.topic, record):
+            return Why.TRANSFORMED
+        may_be_older = record.first <= offset < record.older_end
+        if may_be_older and not all(s.table.can_probe for s in self.services.clickhouse.targets[key.topic].shards):
+            return Why.EARLIER
+        return None
+
+    def _fitting(self, key: StateKey, offsets: Sequence[int], report: Report) -> Iterator[int]:
+        """The offsets of those whose records have a row today, and had none yet."""
+        with asking_target():
+            there = self._rows_there(key, offsets)
+            found = self.letters.letters(key.topic, key.partition, key.table, offsets)
+        letters: list[Kept] = []
+        for offset, some in groupby(found, key=lambda one: one.offset):
+            why = Why.HAS_ROW if offset in there else None
+            several = list(some)
+            if why is None and len({record_of(one) for one in several}) > 1:
+                why = Why.AMBIGUOUS
+            if why is None:
+                letters.append(several[0])
+            else:
+                report.leave(Left(_place(several[0]), why))
+        if not letters:
+            return
+        _, layout = self.routes.layout(key.topic)
+        bad = {b.row: b for b in self.routes.prepare(key, records_of(letters), layout).rejected}
+        for row, letter in enumerate(letters):
+            if row in bad:
+                report.leave(Left(_place(letter), Why.BAD, bad[row].column or "", bad[row].reason))
+            else:
+                yield letter.offset
+
+    def _rows_there(self, key: StateKey, offsets: Sequence[int]) -> set[int]:
+        """The offsets of which a shard has a row, as far as the table shows them."""
+        near, there = OffsetRange(offsets[0], offsets[-1] + 1), set[int]()
+        for shard in self.services.clickhouse.targets[key.topic].shards:
+            if {c.name for c in shard.table.insertable}.issuperset(PROBE_COLUMNS):
+                tp, only = TopicPartition(key.topic, key.partition), f"AND {offsets_in(offsets)}"
+                there |= rows_by_offset(shard.client, shard.table.canonical, tp, near, only).keys()
+        return there
+
+
+def is_confirmed(record: StateRecord, offset: int) -> bool:
+    """Whether the job will not send this offset any more."""
+    return offset < (record.start if record.in_doubt else record.end)
+
+
+def bounded(found: Sequence[tuple[LetterPlace, int]]) -> list[LetterPlace]:
+    """The first of them, at least one, that are not too many bytes."""
+    size = 0
+    page: list[LetterPlace] = []
+    for place, bytes_ in found:
+        size += bytes_
+        if page and size > ROUND_BYTES:
+            break
+        page.append(place)
+    return page
+
+
+def _place(letter: Kept) -> LetterPlace:
+    return LetterPlace(letter.topic, letter.partition, letter.offset, letter.table)

@@ -1,0 +1,110 @@
+"""Sends one announced list: the rows of its records, then the marks of its dead letters.
+
+What is sent depends on the recorded list, the recorded layout and the pipeline alone, so a list that is sent again is
+the same pieces under the same tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from chsink import failpoints
+from chsink.batch.halts import asking_target
+from chsink.batch.model import Assignment
+from chsink.batch.reader import Chunk
+from chsink.clickhouse.client import ClickHouseClient
+from chsink.clickhouse.dead_letters import TableLetters
+from chsink.clickhouse.pieces import PieceLander, Prepared
+from chsink.clickhouse.probe import only_of
+from chsink.clickhouse.shards import InsertShard, ShardTable
+from chsink.clickhouse.window import DedupWindow
+from chsink.clickhouse.writer import ShardWriter
+from chsink.connect import Services
+from chsink.decode import INSERT_SETTINGS
+from chsink.dlq.kept import Kept, record_of
+from chsink.dlq.letters import marks_of
+from chsink.dlq.table import LettersInTable, offsets_in
+from chsink.replay.routes import Routes, records_of
+from chsink.statemachine.records import Mark, StateKey, StateRecord
+
+
+class UnclearListError(Exception):
+    """The table no longer gives the records of a list; its text says why."""
+
+
+@dataclass(slots=True)
+class Sender:
+    """``letters`` are the dead letters of the job's sink, which ``window`` knows as the place behind the shards."""
+
+    services: Services
+    routes: Routes
+    letters: LettersInTable
+    window: DedupWindow
+    _clients: dict[tuple[str, ...], ClickHouseClient] = field(default_factory=dict)
+    _settings: dict[str, str | int] | None = None
+
+    def land(self, key: StateKey, record: StateRecord, layout: str) -> tuple[str, ...]:
+        """Insert the rows, then the marks.  Returns the views that may lack rows which the table already had; then no
+        mark was sent.  Raises UnclearListError, or ChsinkError.
+        """
+        with asking_target():
+            found = self.letters.letters(key.topic, key.partition, key.table, record.only)
+            deadline_ms = self.window.deadline_ms(key, record)
+        records = records_of(_one_each(found, record))
+        assignment = Assignment(key, record, layout, deadline_ms)
+        shards = self.window.shards(key.table, record.layout)
+        writer = self._writer(key, record, shards, record.marks)
+        lander = PieceLander({key.topic_partition: assignment}, self._prepare, lambda _: writer, self.services.kafka)
+        ack = lander(Chunk(key.topic_partition, 0, record.range, [records]))
+        if not ack.unproven:
+            self._mark(assignment, TableLetters(writer, len(shards)))
+        return ack.unproven
+
+    def mark(self, key: StateKey, record: StateRecord, mark: Mark) -> None:
+        """Insert the marks only, if they are not there; ``mark`` is what the table holds now."""
+        deadline_ms = self.services.clock.now_ms() + round(self.services.config.clickhouse.retry_for_s * 1000)
+        writer = self._writer(key, record, (), (mark,))
+        self._mark(Assignment(key, record, "", deadline_ms), TableLetters(writer, 0))
+
+    def _mark(self, assignment: Assignment, marks: TableLetters) -> None:
+        marks.deliver(assignment, 0, assignment.range, marks_of(assignment))
+        failpoints.reach("task.after_dead_letters")
+
+    def _prepare(self, records: pa.RecordBatch, assignment: Assignment) -> Prepared:
+        return self.routes.prepare(assignment.key, records, assignment.layout)
+
+    def _writer(
+        self, key: StateKey, record: StateRecord, shards: Sequence[ShardTable], marks: Sequence[Mark]
+    ) -> ShardWriter:
+        """To these shards and, behind them, to the table of dead letters.  Of others' rows it sees none."""
+        clickhouse, kept = self.services.clickhouse, self.window.letters
+        assert kept is not None, "made with one"
+        only = f"AND {offsets_in(record.only)}"
+        if self._settings is None:
+            self._settings = {**clickhouse.insert_settings(), **INSERT_SETTINGS}
+        places = [(shard, only) for shard in shards] + [(kept, f"{only_of(key)} {only}")]
+        to = [
+            InsertShard(self._client(shard.replicas), shard.table, mark, condition)
+            for (shard, condition), mark in zip(places, marks, strict=True)
+        ]
+        ch = self.services.config.clickhouse
+        timeout_s = clickhouse.access.send_receive_timeout_s
+        return ShardWriter(to, self._settings, self.services.clock, ch.retry_for_s, timeout_s)
+
+    def _client(self, urls: tuple[str, ...]) -> ClickHouseClient:
+        if urls not in self._clients:
+            self._clients[urls] = self.services.clickhouse.client(urls)
+        return self._clients[urls]
+
+
+def _one_each(found: Sequence[Kept], record: StateRecord) -> list[Kept]:
+    """One dead letter for each offset of the list."""
+    by_offset = {one.offset: one for one in found}
+    if len(by_offset) < len(record.only):
+        raise UnclearListError(f"the table of dead letters holds only {len(by_offset)} of them")
+    if any(record_of(one) != record_of(by_offset[one.offset]) for one in found):
+        raise UnclearListError("the table of dead letters now holds others at the same offsets")
+    return [by_offset[offset] for offset in record.only]

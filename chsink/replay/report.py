@@ -1,0 +1,71 @@
+"""What a replay did.  Its size is bounded whatever it met."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from typing import Any, Final
+
+from chsink.dlq.table import LetterPlace
+
+MOST_NAMED: Final = 1_000
+
+
+class Why(StrEnum):
+    """Why a dead letter stays one."""
+
+    BAD = "its record still does not fit the table"
+    NOT_CONFIRMED = "the job has not confirmed its range yet"
+    EARLIER = "it may be of an earlier incarnation, and the table cannot show whether its record has a row"
+    HAS_ROW = "the table already has a row of its record"
+    AMBIGUOUS = "there are dead letters of different records at this offset"
+    NOT_ROUTED = "no route of the job file leads its topic to its table"
+    TRANSFORMED = "the job transforms the records of its topic, which a replay cannot repeat"
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """One dead letter that stays one; ``column`` and ``reason`` say why its record does not fit."""
+
+    place: LetterPlace
+    why: Why
+    column: str = ""
+    reason: str = ""
+
+    def as_dict(self) -> dict[str, Any]:
+        """For a program."""
+        return {**asdict(self.place), "why": self.why.name.lower(), "column": self.column, "reason": self.reason}
+
+
+@dataclass(slots=True)
+class Report:
+    """``landed`` dead letters have a row now (or would have, in a ``dry_run``), ``settled`` are those of them that an
+    earlier replay had begun; ``in_doubt`` are those that a dry run leaves so.
+    """
+
+    sink: str
+    dry_run: bool = False
+    landed: int = 0
+    settled: int = 0
+    in_doubt: int = 0
+    left: Counter[Why] = field(default_factory=Counter)
+    named: list[Left] = field(default_factory=list)
+
+    def leave(self, one: Left) -> None:
+        """Count it, and name the first."""
+        self.left[one.why] += 1
+        if len(self.named) < MOST_NAMED:
+            self.named.append(one)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For a program."""
+        return {
+            "sink": self.sink,
+            "dry_run": self.dry_run,
+            "landed": self.landed,
+            "settled": self.settled,
+            "in_doubt": self.in_doubt,
+            "left": {why.name.lower(): self.left[why] for why in Why},
+            "letters": [one.as_dict() for one in self.named],
+        }

@@ -1,0 +1,39 @@
+"""Cuts what was chosen into rounds that the tables surely remember until their AFTER.
+
+Each list is one insert into its table and one into that of dead letters.  An insert makes a block for each partition of
+the table that it touches, at most one a row: so lists for a partitioned table are short.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from chsink.replay.choose import Chosen
+from chsink.statemachine.records import StateKey
+
+PARTITIONS_AT_ONCE: Final = 100
+"""The server's own limit for one insert, unless it was set."""
+
+
+def rounds_of(chosen: Chosen, room: int, partitioned: Mapping[str, bool]) -> Iterator[Chosen]:
+    """All of it, in order.  ``room`` is how many blocks one round may make in a table, ``partitioned`` is by table."""
+    assert room >= 1, room
+    taken: Chosen = {}
+    blocks = 0
+    for key, offsets in _lists(chosen, room, partitioned):
+        more = len(offsets) if partitioned[key.table] else 1
+        if taken and (key in taken or blocks + more > room):
+            yield taken
+            taken, blocks = {}, 0
+        taken[key] = offsets
+        blocks += more
+    if taken:
+        yield taken
+
+
+def _lists(chosen: Chosen, room: int, partitioned: Mapping[str, bool]) -> Iterator[tuple[StateKey, tuple[int, ...]]]:
+    for key, offsets in chosen.items():
+        most = min(PARTITIONS_AT_ONCE, room) if partitioned[key.table] else len(offsets)
+        for at in range(0, len(offsets), most):
+            yield key, offsets[at : at + most]

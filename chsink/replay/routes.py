@@ -1,0 +1,73 @@
+"""What the job file says about the tables that dead letters are for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from chsink.clickhouse.landing import decoder
+from chsink.clickhouse.pieces import Prepared, by_shard
+from chsink.clickhouse.pipelines import Pipelines
+from chsink.clickhouse.window import DedupWindow
+from chsink.connect import Services
+from chsink.dlq.kept import Kept
+from chsink.formats.pipeline import TRANSFORM, Untouched, part_of
+from chsink.kafka.records import SCHEMA
+from chsink.statemachine.records import StateRecord, TopicTable
+
+
+@dataclass(frozen=True, slots=True)
+class Routes:
+    """The routes by topic and table, and what makes rows of their records."""
+
+    services: Services
+    pipelines: Pipelines
+
+    def is_transformed(self, leads: TopicTable, record: StateRecord) -> bool:
+        """Whether the job's records were not those of Kafka when it announced its last range."""
+        layout, _ = self.layout(leads)
+        return part_of(record.pipeline, TRANSFORM) != part_of(self.pipelines.fingerprint(leads, layout), TRANSFORM)
+
+    def layout(self, leads: TopicTable) -> tuple[str, str]:
+        """The present shard layout of the table: its fingerprint, and its JSON."""
+        layout = self.services.clickhouse.layout(self.services.clickhouse.routes[leads])
+        return layout.fingerprint(), layout.to_json()
+
+    def present(self, leads: TopicTable) -> tuple[str, str]:
+        """The present shard layout and pipeline, by their fingerprints."""
+        layout, _ = self.layout(leads)
+        return layout, self.pipelines.fingerprint(leads, layout)
+
+    def prepare(
+        self, leads: TopicTable, records: pa.RecordBatch, layout: tuple[str, str], pipeline: str
+    ) -> Prepared:
+        """The records as rows of the table, on the shards of a layout (fingerprint, JSON), under a pipeline."""
+        fingerprint, document = layout
+        decoded = self.pipelines.decoder(leads, pipeline).decode(records)
+        return by_shard(records, decoded, document, self.pipelines.tables(leads, fingerprint, pipeline)[0])
+
+
+def routes_of(services: Services, window: DedupWindow) -> Routes:
+    """Those of the job file.  PreflightError for one whose table its format does not fit."""
+    shape, clickhouse = Untouched(services.config.kafka.isolation_level), services.clickhouse
+    decoders = {leads: decoder(clickhouse, leads, shape) for leads in clickhouse.targets}
+    return Routes(services, Pipelines(decoders, shape, window.shards, None))
+
+
+def records_of(letters: Sequence[Kept]) -> pa.RecordBatch:
+    """The records of dead letters, as Kafka gave them."""
+    times = pa.array([one.timestamp_ms for one in letters], pa.int64()).cast(pa.timestamp("ms", tz="UTC"))
+    headers = [[{"key": name, "value": value} for name, value in one.headers] or None for one in letters]
+    columns = [
+        pa.array([one.key for one in letters], pa.binary()),
+        pa.array([one.value for one in letters], pa.binary()),
+        pa.array([one.topic for one in letters], pa.string()),
+        pa.array([one.partition for one in letters], pa.int32()),
+        pa.array([one.offset for one in letters], pa.int64()),
+        times.cast(SCHEMA.field("timestamp").type),
+        pa.array([one.timestamp_type for one in letters], pa.int32()),
+        pa.array(headers, SCHEMA.field("headers").type),
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)

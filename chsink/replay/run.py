@@ -1,0 +1,295 @@
+"""A replay from its claim to its report: settle what is in doubt, then round after round.
+
+Every change of the recorded state is one of ``statemachine.writes``.  A crash anywhere leaves each list unannounced, in
+doubt, or done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from chsink import failpoints
+from chsink.batch.halts import Halts, asking_target
+from chsink.batch.ledger import Ledger, read_owner, read_records
+from chsink.clickhouse.dead_letters import letters_findings
+from chsink.clickhouse.landing import driver_name, new_ledger
+from chsink.clickhouse.probe import count_rows
+from chsink.clickhouse.shards import ShardTable
+from chsink.clickhouse.table import read_table
+from chsink.clickhouse.window import DedupWindow
+from chsink.connect import Services
+from chsink.dlq.table import LettersInTable, offsets_in, replay_sink
+from chsink.dlq.where import Where
+from chsink.errors import ChsinkError, halts, job_file, preflight, values
+from chsink.findings import raise_first
+from chsink.notation.metadata_columns import PROBE_COLUMNS
+from chsink.ports import Queries
+from chsink.replay.choose import Chooser, Chosen
+from chsink.replay.current import wait_until_current
+from chsink.replay.land import Sender, UnclearListError
+from chsink.replay.report import Report
+from chsink.replay.rounds import rounds_of
+from chsink.replay.routes import Routes
+from chsink.statemachine import writes
+from chsink.statemachine.records import StateKey, StateRecord
+from chsink.statemachine.tokens import token_head
+
+Verdict = Literal["landed", "resend"]
+"""What a person says of a list in doubt: all of its rows are there, or none is."""
+_DOUBTFUL = (halts.CANNOT_PROBE, halts.PIECE_INCOMPLETE, halts.DEAD_LETTERS_INCOMPLETE, values.BAD_VALUE)
+"""Of these, a replay's own halt says what to do."""
+
+
+@dataclass(slots=True)
+class Replay:
+    """One replay; made by :func:`open_replay`.  ``ledger`` holds the state of the sink's replays, ``kept`` is the table
+    of dead letters.
+    """
+
+    services: Services
+    ledger: Ledger
+    kept: ShardTable
+    routes: Routes
+    letters: LettersInTable
+    window: DedupWindow
+    chooser: Chooser
+    sender: Sender
+
+    # --- the command ------------------------------------------------------------------------------------------------
+
+    def survey(self, where: Where) -> Report:
+        """What :meth:`run` would do.  Claims nothing and changes nothing."""
+        report = Report(self.letters.sink, dry_run=True)
+        recorded = read_records(self.services.store, self.ledger.sink)
+        pending = {k: r for k, r in recorded.items() if r.in_doubt}
+        report.in_doubt = sum(len(r.only) for r in pending.values())
+        self._wait_until_current()
+        for page in self.chooser.pages(where):
+            chosen = self.chooser.choose(page, report, pending)
+            report.landed += sum(map(len, chosen.values()))
+        return report
+
+    def run(self, where: Where, verdict: Verdict | None = None) -> Report:
+        """Settle what an earlier replay left in doubt, by a person's ``verdict`` where there is one; then replay.
+
+        Raises HaltError CHS-336 for a list that a person must decide about, PreflightError CHS-337 for a verdict that
+        the table contradicts, FencedError when another replay of the sink has begun.
+        """
+        report = Report(self.letters.sink)
+        self.ledger.claim([], self.services.clickhouse.layouts)
+        self._wait_until_current()
+        report.settled = report.landed = self._settle_all(verdict)
+        for page in self.chooser.pages(where):
+            for chosen in self._rounds(self.chooser.choose(page, report, {})):
+                self._round(chosen)
+                report.landed += sum(map(len, chosen.values()))
+        return report
+
+    def _settle_all(self, verdict: Verdict | None) -> int:
+        """Settle every list in doubt; halts are raised as one, once the others are settled.  How many landed."""
+        landed, halted = 0, Halts()
+        for key, record in sorted(self.ledger.records.items()):
+            if not record.in_doubt:
+                continue
+            with halted.of(key):
+                if verdict == "resend":
+                    self._give_up(key, record)
+                    continue
+                if verdict == "landed":
+                    self._mark(key, record)
+                else:
+                    self._settle(key, record)
+                landed += len(record.only)
+        halted.raise_all()
+        return landed
+
+    def _rounds(self, chosen: Chosen) -> Iterator[Chosen]:
+        if not chosen:
+            return
+        tables = sorted({key.table for key in chosen})
+        with asking_target():
+            room = min(self.window.room(table).chunks for table in tables)
+            partitioned = {t: any(s.table.partition_key for s in self.window.shards(t, None)) for t in tables}
+        yield from rounds_of(chosen, room, partitioned)
+
+    def _round(self, chosen: Chosen) -> None:
+        """BEFORE, insert, AFTER for one list a topic-partition and table."""
+        self.ledger.ensure(chosen)
+        with asking_target():
+            for table in sorted({key.table for key in chosen}):
+                self.window.check_unchanged(table)
+        failpoints.reach("driver.before_before")
+        self._announce(chosen)
+        failpoints.reach("driver.after_before")
+        halted = Halts()
+        for key in chosen:
+            with halted.of(key):
+                self._land(key)
+        self._confirm([key for key in chosen if key not in halted])
+        halted.raise_all()
+        self._wait_until_current()
+
+    def _announce(self, chosen: Chosen) -> None:
+        attempt, now, changes = self.ledger.attempt(), self.services.clock.now_ms(), {}
+        with asking_target():
+            marks = {table: self.window.marks(table) for table in sorted({key.table for key in chosen})}
+        for key, offsets in chosen.items():
+            layout, _ = self.routes.layout(key.topic)
+            pipeline = self.routes.pipeline(key.topic, self.window.shards(key.table, layout))
+            length = offsets[-1] + 1 - offsets[0]
+            said = writes.Announcement(None, length, layout, pipeline, now, marks[key.table])
+            record = self.ledger.records[key]
+            changes[key] = writes.chosen(record, offsets, said, epoch=self.ledger.epoch, attempt=attempt)
+        self.ledger.write(changes)
+
+    def _land(self, key: StateKey) -> None:
+        record = self.ledger.records[key]
+        layout = self.ledger.owner.layout(record.layout)
+        if layout is None:
+            raise _doubt(key, record, f"the shard layout {record.layout} is not stored")
+        with _in_doubt_where_unclear(key, record):
+            unproven = self.sender.land(key, record, layout)
+        if unproven:
+            views = ", ".join(unproven)
+            raise _doubt(key, record, f"the table has the rows, but these dependent views may lack them: {views}")
+
+    def _confirm(self, keys: Sequence[StateKey]) -> None:
+        if not keys:
+            return
+        failpoints.reach("driver.before_after")
+        attempt, epoch = self.ledger.attempt(), self.ledger.epoch
+        self.ledger.write({k: writes.after(self.ledger.records[k], epoch=epoch, attempt=attempt) for k in keys})
+        failpoints.reach("driver.after_after")
+
+    # --- in doubt ---------------------------------------------------------------------------------------------------
+
+    def _settle(self, key: StateKey, record: StateRecord) -> None:
+        """Send the list again, unless its marks say that all of it is there."""
+        if not self._is_marked(key, record):
+            self._check_same(key, record)
+            with _in_doubt_where_unclear(key, record), asking_target():
+                probing = self.window.must_probe(key, record)
+            if probing:
+                self._renew(key, record)
+            self._land(key)
+        self._confirm([key])
+
+    def _check_same(self, key: StateKey, record: StateRecord) -> None:
+        """CHS-336 where the list would not become the rows that it was announced for."""
+        if not self.services.clickhouse.is_routed(replace(key, sink=self.letters.sink)):
+            raise _doubt(key, record, "no route of the job file leads the topic to this table")
+        with asking_target():
+            pipeline = self.routes.pipeline(key.topic, self.window.shards(key.table, record.layout))
+        if pipeline != record.pipeline:
+            changed = sorted(
+                dict.fromkeys(p.partition("=")[0] for p in {*pipeline.split(",")} ^ {*record.pipeline.split(",")})
+            )
+            raise _doubt(
+                key, record, f"the pipeline has changed since ({', '.join(changed)}); undo the change, or decide"
+            )
+
+    def _renew(self, key: StateKey, record: StateRecord) -> None:
+        """Its tokens may be forgotten: from now on its rows are looked for before they are sent."""
+        with asking_target():
+            self.window.wait_for_inserts(key, record)
+            marks = self.window.marks(key.table, record.layout)
+        now = max(self.services.clock.now_ms(), record.before_at)
+        attempt, epoch = self.ledger.attempt(), self.ledger.epoch
+        self.ledger.write({key: writes.renew(record, before_at=now, marks=marks, epoch=epoch, attempt=attempt)})
+
+    def _mark(self, key: StateKey, record: StateRecord) -> None:
+        """All rows of the list are there, as a person says."""
+        with asking_target():
+            self.window.wait_for_tokens(
+                token_head(key, record), f"{key.topic_partition} {record.range}", self.kept.client
+            )
+            mark = self.window.letters_mark()
+        assert mark is not None, "there is a table of dead letters"
+        now = max(self.services.clock.now_ms(), record.before_at)
+        attempt, epoch = self.ledger.attempt(), self.ledger.epoch
+        self.ledger.write({key: writes.renew(record, before_at=now, marks=(mark,), epoch=epoch, attempt=attempt)})
+        self.sender.mark(key, self.ledger.records[key], mark)
+        self._confirm([key])
+
+    def _give_up(self, key: StateKey, record: StateRecord) -> None:
+        """None of its rows is there, as a person says: what is chosen next may hold its dead letters again."""
+        if not self._is_marked(key, record):
+            rows = self._rows_there(key, record)
+            if rows:
+                raise halts.REPLAY_ROWS_THERE(
+                    table=key.table, rows=rows, letters=len(record.only), tp=key.topic_partition
+                )
+        self._confirm([key])
+
+    def _rows_there(self, key: StateKey, record: StateRecord) -> int:
+        """Rows of the list's records, as far as the table shows them."""
+        own = replace(key, sink=self.letters.sink)
+        shards = self.services.clickhouse.targets[key.topic].shards if self.services.clickhouse.is_routed(own) else ()
+        shown = [s for s in shards if {c.name for c in s.table.insertable}.issuperset(PROBE_COLUMNS)]
+        only = f"AND {offsets_in(record.only)}"
+        with asking_target():
+            for shard in shown:
+                self._wait_for_inserts(key, record, shard.client)
+            return sum(count_rows(s.client, s.table.canonical, key.topic_partition, record.range, only) for s in shown)
+
+    def _wait_for_inserts(self, key: StateKey, record: StateRecord, server: Queries) -> None:
+        self.window.wait_for_tokens(token_head(key, record), f"{key.topic_partition} {record.range}", server)
+
+    def _is_marked(self, key: StateKey, record: StateRecord) -> bool:
+        """Marks come last, in one insert: those of a list say that its rows are there."""
+        with asking_target():
+            return self.letters.marked(key.topic, key.partition, key.table, record.only) == len(record.only)
+
+    def _wait_until_current(self) -> None:
+        with asking_target():
+            wait_until_current(self.kept, self.services.clock)
+
+
+@contextmanager
+def _in_doubt_where_unclear(key: StateKey, record: StateRecord) -> Iterator[None]:
+    """What keeps a list from being sent again is a person's to decide."""
+    try:
+        yield
+    except UnclearListError as error:
+        raise _doubt(key, record, str(error)) from error
+    except ChsinkError as error:
+        if error.name not in {entry.name for entry in _DOUBTFUL}:
+            raise
+        raise _doubt(key, record, error.message) from error
+
+
+def _doubt(key: StateKey, record: StateRecord, reason: str) -> ChsinkError:
+    return halts.REPLAY_IN_DOUBT(
+        tp=key.topic_partition, table=key.table, letters=len(record.only), offsets=record.range, reason=reason
+    )
+
+
+def open_replay(services: Services) -> Replay:
+    """A replay for the job's table of dead letters.  Nothing is claimed yet.
+
+    Raises ConfigError CHS-115 where the job file names none, PreflightError CHS-275 where dead letters go to a topic,
+    CHS-320 where the sink has no state, and CHS-27x for a table that cannot take dead letters.
+    """
+    config, clickhouse = services.config, services.clickhouse
+    name, sink = config.dead_letters_table, config.sink.name
+    if config.dead_letters.topic is not None:
+        raise preflight.REPLAY_FROM_TOPIC(topic=config.dead_letters.topic)
+    if name is None:
+        raise job_file.NO_DEAD_LETTERS_TABLE()
+    services.store.prepare()
+    if read_owner(services.store, sink) is None:
+        raise halts.NO_STATE(sink=sink)
+    with asking_target():
+        table = read_table(clickhouse.clients[0], name.database, name.table)
+        kept = ShardTable(clickhouse.clients[0], table, config.clickhouse.endpoints[0].urls)
+        raise_first(letters_findings(kept))
+        ledger = new_ledger(clickhouse, services.store, f"`chsink dlq replay` on {driver_name()}", replay_sink(sink))
+        window = replace(clickhouse.window(lambda layout: ledger.owner.layout(layout)), letters=kept)  # noqa: PLW0108
+    letters = LettersInTable(kept.client, str(name), sink, shared=table.engine.startswith("Shared"))
+    routes = Routes(services)
+    chooser = Chooser(services, routes, letters)
+    sender = Sender(services, routes, letters, window)
+    return Replay(services, ledger, kept, routes, letters, window, chooser, sender)

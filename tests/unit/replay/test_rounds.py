@@ -1,0 +1,98 @@
+"""Rounds of a replay, what is confirmed, and when a replica is believed."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chsink.dlq.table import LetterPlace
+from chsink.errors import UnavailableError
+from chsink.replay.choose import ROUND_BYTES, bounded, is_confirmed
+from chsink.replay.current import wait_until_current
+from chsink.replay.report import MOST_NAMED, Left, Report, Why
+from chsink.replay.rounds import PARTITIONS_AT_ONCE, rounds_of
+from chsink.statemachine import writes
+from chsink.statemachine.ranges import OffsetRange
+from chsink.statemachine.records import StateKey
+
+SIZES = st.dictionaries(st.integers(0, 5), st.integers(1, 250), max_size=6)
+
+
+@given(SIZES, st.integers(1, 300), st.booleans())
+def test_rounds_hold_all_in_order_and_no_more_than_is_remembered(
+    sizes: dict[int, int], room: int, partitioned: bool
+) -> None:
+    chosen = {StateKey("s~replay", "t", p, "d.t"): tuple(range(n)) for p, n in sizes.items()}
+    rounds = list(rounds_of(chosen, room, {"d.t": partitioned}))
+    for key, offsets in chosen.items():
+        assert sum((one.get(key, ()) for one in rounds), ()) == offsets
+    for one in rounds:
+        blocks = [len(offsets) if partitioned else 1 for offsets in one.values()]
+        assert sum(blocks) <= room
+        assert max(blocks) <= PARTITIONS_AT_ONCE
+
+
+def test_only_what_the_job_confirmed() -> None:
+    said = writes.Announcement("id", 4, "L", "P", 1)
+    empty = writes.empty(1, "a")
+    doubtful = writes.before(empty, OffsetRange(5, 9), said, epoch=1, attempt="b", fresh=True)
+    after = writes.after(doubtful, epoch=1, attempt="c")
+    assert [is_confirmed(r, o) for r, o in ((empty, 0), (doubtful, 4), (doubtful, 5), (after, 8), (after, 9))] == [
+        False,
+        True,
+        False,
+        True,
+        False,
+    ]
+
+
+def test_a_page_has_at_least_one_and_not_too_many_bytes() -> None:
+    places = [LetterPlace("t", 0, n, "d.t") for n in range(3)]
+    assert bounded([]) == []
+    assert bounded([(places[0], 2 * ROUND_BYTES), (places[1], 1)]) == places[:1]
+    assert bounded([(place, ROUND_BYTES // 2) for place in places]) == places[:2]
+
+
+def test_a_report_names_the_first_and_counts_all() -> None:
+    report = Report("s")
+    for n in range(MOST_NAMED + 1):
+        report.leave(Left(LetterPlace("t", 0, n, "d.t"), Why.BAD, "c", "r"))
+    assert (len(report.named), report.as_dict()["left"]["bad"]) == (MOST_NAMED, MOST_NAMED + 1)
+
+
+class Clock:
+    """Time that passes only in sleep."""
+
+    ms = 0
+
+    def now_ms(self) -> int:
+        return self.ms
+
+    def sleep(self, seconds: float) -> None:
+        self.ms += round(seconds * 1000)
+
+
+@pytest.mark.parametrize(("engine", "behind", "asked"), [("MergeTree", [], 0), ("ReplicatedMergeTree", [2, 1, 0], 3)])
+def test_a_replica_that_lags_is_waited_for(engine: str, behind: list[int], asked: int) -> None:
+    answers = iter(behind)
+    questions = []
+
+    def query(*question: Any) -> list[tuple[int]]:
+        questions.append(question)
+        return [(next(answers),)]
+
+    kept: Any = SimpleNamespace(
+        table=SimpleNamespace(engine=engine, database="d", name="t", canonical="d.t"),
+        client=SimpleNamespace(query=query),
+        url="u",
+    )
+    wait_until_current(kept, Clock())
+    assert len(questions) == asked
+    kept.client.query = lambda *_: [(1,)]
+    if asked:
+        with pytest.raises(UnavailableError, match="CHS-736"):
+            wait_until_current(kept, Clock())
