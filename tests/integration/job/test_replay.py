@@ -6,20 +6,23 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import CliRunner
 
 from chsink import failpoints
 from chsink.cli.main import app
-from chsink.connect import connected
+from chsink.connect import Services, connected
 from chsink.dlq.letters import create_table
-from chsink.dlq.where import where
-from chsink.errors import FencedError
+from chsink.dlq.where import EVERY, where
+from chsink.errors import FencedError, HaltError, PreflightError
+from chsink.notation.metadata_columns import PROBE_COLUMNS
+from chsink.observe.logs import configure
 from chsink.replay.report import Report
-from chsink.replay.run import open_replay
+from chsink.replay.run import Replay, Verdict, open_replay
 from chsink.statemachine.records import Phase
 from tests.integration.job.conftest import MakeJob
 from tests.support.doubt import announce, edit, insert
@@ -33,10 +36,20 @@ GOOD, BAD = 10, 6
 STILL_BAD = b'{"id": "secret", "text": "x"}'
 
 
+def rows_of(record: Record) -> list[tuple[Any, ...]]:
+    """What a record becomes once the table is wide enough."""
+    if record.value == STILL_BAD:
+        return []
+    document = json.loads(record.value or b"{}")
+    return [(document["id"], document["text"])]
+
+
 class Kept:
     """A job that kept dead letters: two partitions, of which all is confirmed.  ``forgets`` makes the target table
     remember no more than a few blocks.
     """
+
+    services: Services
 
     def __init__(
         self, make_job: MakeJob, *, shards: int = 1, metadata: str | None = None, window: int = 10_000
@@ -84,48 +97,44 @@ class Kept:
         return {"errors.on_bad_value": "dead_letter", "dead_letters.table": self.table}
 
     def arguments(self, *words: str) -> list[str]:
+        """Of a command."""
         keeps = [word for name, value in self.keeps.items() for word in ("--set", f"{name}={value}")]
         return ["dlq", words[0], "-c", str(self.job.file()), *keeps, *words[1:]]
 
-    def invoke(self, *words: str) -> Result:
-        return CliRunner().invoke(app, self.arguments(*words))
+    def open(self) -> Replay:
+        """A replay that knows the tables as they are now."""
+        self.services.clickhouse.refresh()
+        return open_replay(self.services)
 
-    def replay(self, *words: str) -> dict[str, Any]:
+    def replay(self, *conditions: str, verdict: Verdict | None = None) -> dict[str, Any]:
         """What it reports."""
-        mode = [] if "--dry-run" in words else ["--yes"]
-        result = self.invoke("replay", *mode, "--json", *words)
-        assert result.exit_code == 0, result.output
-        document: dict[str, Any] = json.loads(result.stdout)
-        return document
+        return self.open().run(where(conditions), verdict).as_dict()
 
-    def crash(self, monkeypatch: pytest.MonkeyPatch, points: str, *words: str) -> None:
+    def survey(self) -> dict[str, Any]:
+        """What a dry run reports."""
+        return self.open().survey(EVERY).as_dict()
+
+    def crash(self, monkeypatch: pytest.MonkeyPatch, point: str, *conditions: str) -> None:
         """A replay that ends at a failpoint."""
         with monkeypatch.context() as armed:
-            armed.setattr(failpoints, "_ACTIVE", failpoints._parse(points))
-            result = self.invoke("replay", "--yes", *words)
-        assert isinstance(result.exception, failpoints.FailpointError), result.output
+            armed.setattr(failpoints, "_ACTIVE", failpoints._parse(f"{point}=fail"))
+            with pytest.raises(failpoints.FailpointError):
+                self.replay(*conditions)
 
     def others_insert(self, blocks: int) -> None:
         """Until the table may have forgotten our tokens."""
         for n in range(blocks):
             command(self.job.shards[0], f"INSERT INTO {self.target} (id, text) VALUES ({n}, 'other')")
 
-    def open(self) -> int:
-        listed = json.loads(self.invoke("list", "--json", "--where", "replayed=no").stdout)
-        return len(listed)
+    def left(self) -> int:
+        """How many dead letters were not replayed."""
+        return len(self.open().letters.listed(where(["replayed=no"]), 100))
 
     def check(self) -> None:
         """Every record but the one that never fits has one row, and its dead letter says so."""
-
-        def rows(record: Record) -> list[tuple[Any, ...]]:
-            if record.value == STILL_BAD:
-                return []
-            document = json.loads(record.value or b"{}")
-            return [(document["id"], document["text"])]
-
-        verdict = self.job.verdict(rows_of=rows)
+        verdict = self.job.verdict(rows_of=rows_of)
         assert verdict.exactly_once, str(verdict)
-        assert self.open() == 2
+        assert self.left() == 2
         marks = (
             f"SELECT count(), uniqExact(_kafka_partition, _kafka_offset) FROM {self.table} WHERE sink LIKE '%~replay'"
         )
@@ -141,73 +150,98 @@ POINTS = (
 )
 
 
-def test_a_replay_lands_each_dead_letter_once(make_job: MakeJob, monkeypatch: pytest.MonkeyPatch) -> None:
-    """⚑ It ends at every point of its way, once by SIGKILL, twice over; others replay in between."""
-    kept = Kept(make_job, shards=2)
-    first = kept.replay("--dry-run")
+@pytest.fixture
+def make_kept(make_job: MakeJob) -> Iterator[Callable[..., Kept]]:
+    """``Kept`` with services of its own."""
+    with ExitStack() as closing:
+
+        def make(**options: Any) -> Kept:
+            kept = Kept(make_job, **options)
+            configure("console", "error")
+            kept.services = closing.enter_context(connected(kept.job.config(kept.keeps)))
+            return kept
+
+        yield make
+
+
+def test_a_replay_lands_each_dead_letter_once(make_kept: Callable[..., Kept], monkeypatch: pytest.MonkeyPatch) -> None:
+    """⚑ It ends at every point of its way, once by SIGKILL; whoever replays next finishes it."""
+    kept = make_kept(shards=2)
+    first = kept.survey()
     assert (first["landed"], first["left"]["bad"]) == (0, 2 * (BAD + 1))
     kept.widen()
-    dry = kept.replay("--dry-run")
-    assert (dry["landed"], dry["left"]["bad"], kept.open()) == (2 * BAD, 2, 2 * (BAD + 1))
+    dry = kept.survey()
+    assert (dry["landed"], dry["left"]["bad"], kept.left()) == (2 * BAD, 2, 2 * (BAD + 1))
     child = [sys.executable, "-m", "chsink.cli.main", *kept.arguments("replay", "--yes", "--where", "partition=0")]
     killed = subprocess.run(child, env={**os.environ, "CHSINK_FAILPOINTS": "task.after_insert=kill"}, check=False)
     assert killed.returncode == -9
-    for point in POINTS:
-        kept.crash(monkeypatch, f"{point}=fail")
-    done = kept.replay()
-    assert done["left"]["bad"] == 2
+    assert kept.survey()["in_doubt"] == BAD
+    for at, point in enumerate(POINTS):
+        kept.crash(monkeypatch, point, f"offset={GOOD + at}")
+    result = CliRunner().invoke(app, kept.arguments("replay", "--yes", "--json"))
+    assert result.exit_code == 0, result.output
+    done = json.loads(result.stdout)
+    assert (done["left"]["bad"], {one["column"] for one in done["letters"]}) == (2, {"id"})
+    assert "secret" not in result.stdout
     kept.check()
     assert kept.replay()["landed"] == 0
     kept.check()
-    assert [one["reason"] for one in done["letters"]]
-    assert "secret" not in json.dumps(done)
 
 
-def test_forgotten_tokens_are_looked_for(make_job: MakeJob, monkeypatch: pytest.MonkeyPatch) -> None:
-    """⚑ Between a crash and the next replay, the tables forget every token.  Meanwhile another replay took over from one
-    that had chosen already; and letters of a range that the job has in doubt wait.
+def test_forgotten_tokens_are_looked_for(make_kept: Callable[..., Kept], monkeypatch: pytest.MonkeyPatch) -> None:
+    """⚑ Between a crash and the next replay, the table forgets every token.  Meanwhile others took over from a replay that
+    had chosen already.
     """
-    kept = Kept(make_job, window=20)
+    kept = make_kept(window=20)
     kept.widen()
-    with connected(kept.job.config(kept.keeps)) as opened:
-        slow = open_replay(opened)
-        slow.ledger.claim([], opened.clickhouse.layouts)
-        [page] = slow.chooser.pages(where(["offset=10"]))
-        chosen = slow.chooser.choose(page, Report(""), {})
-        assert sum(map(len, chosen.values())) == 2
-        for at, point in enumerate(("driver.after_before", "task.after_insert", "task.after_dead_letters")):
-            first = GOOD + 2 * at
-            kept.crash(monkeypatch, f"{point}=fail", "--where", f"offset={first}..{first + 1}")
-            kept.others_insert(25)
-            assert kept.replay("--where", "table=no")["settled"] == 4
-        with pytest.raises(FencedError, match="CHS-801"):
-            slow._round(chosen)
+    slow = kept.open()
+    slow.ledger.claim([], slow.services.clickhouse.layouts)
+    [page] = slow.chooser.pages(where(["offset=10"]))
+    chosen = slow.chooser.choose(page, Report(""), {})
+    assert sum(map(len, chosen.values())) == 2
+    for at, point in enumerate(("driver.after_before", "task.after_insert", "task.after_dead_letters")):
+        first = GOOD + 2 * at
+        kept.crash(monkeypatch, point, f"offset={first}..{first + 1}")
+        kept.others_insert(25)
+        assert kept.replay("table=no")["settled"] == 4
+    with pytest.raises(FencedError, match="CHS-801"):
+        slow._round(chosen)
     kept.check()
 
 
 @pytest.mark.exit_of("REPLAY_IN_DOUBT")
 @pytest.mark.exit_of("REPLAY_ROWS_THERE")
-def test_a_person_decides_where_nothing_can_be_known(make_job: MakeJob, monkeypatch: pytest.MonkeyPatch) -> None:
-    """⚑ A list whose pipeline changed is decided about, both ways; and what the job has in doubt is not replayed."""
-    kept = Kept(make_job)
+def test_a_person_decides_where_nothing_can_be_known(
+    make_kept: Callable[..., Kept], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """⚑ A list whose pipeline changed is decided about, both ways; what the job has in doubt is not replayed; and who
+    inserted a record has nothing doubled.
+    """
+    kept = make_kept()
     announce(kept.job, {1: (GOOD + 2, GOOD + BAD + 1)})
     kept.widen()
-    assert kept.replay("--dry-run")["left"]["not_confirmed"] == BAD - 1
-    kept.crash(monkeypatch, "task.after_insert=fail", "--where", "partition=0")
+    assert kept.survey()["left"]["not_confirmed"] == BAD - 1
+    kept.crash(monkeypatch, "task.after_insert", "partition=0")
     command(kept.job.shards[0], f"ALTER TABLE {kept.target} ADD COLUMN more String DEFAULT ''")
-    halted = kept.invoke("replay", "--yes")
-    assert halted.exit_code == 3
-    said = " ".join(halted.stderr.split())
-    assert "CHS-336" in said and "pipeline has changed" in said and "--landed" in said
-    refused = kept.invoke("replay", "--yes", "--resend")
-    assert refused.exit_code == 2 and "CHS-337" in refused.stderr and f"holds {BAD} rows" in refused.stderr
-    assert kept.replay("--landed", "--where", "table=no")["settled"] == BAD
+    with pytest.raises(HaltError, match="CHS-336.*pipeline has changed") as halted:
+        kept.replay()
+    assert "--landed" in halted.value.hint
+    with pytest.raises(PreflightError, match=f"CHS-337.*holds {BAD} rows"):
+        kept.replay(verdict="resend")
+    assert kept.replay("table=no", verdict="landed")["settled"] == BAD
 
-    kept.crash(monkeypatch, "driver.after_before=fail", "--where", "partition=1")
+    kept.crash(monkeypatch, "driver.after_before", "partition=1")
     command(kept.job.shards[0], f"ALTER TABLE {kept.target} ADD COLUMN yet String DEFAULT ''")
-    assert "CHS-336" in kept.invoke("replay", "--yes").stderr
-    assert kept.replay("--resend")["landed"] == 2
+    with pytest.raises(HaltError, match="CHS-336"):
+        kept.replay()
+    assert kept.replay(verdict="resend")["landed"] == 2
     edit(kept.job, phase=Phase.AFTER)
-    assert kept.replay()["landed"] == BAD - 2
-    kept.check()
-    assert "CHS-275" in kept.invoke("replay", "--set", "dead_letters.topic=x", "--set", "dead_letters.table=").stderr
+    row = f"(1002, '1:2', '{kept.job.topic}', 1, {GOOD + 2})"
+    command(kept.job.shards[0], f"INSERT INTO {kept.target} (id, text, {', '.join(PROBE_COLUMNS)}) VALUES {row}")
+    done = kept.replay()
+    assert (done["landed"], done["left"]["has_row"]) == (BAD - 3, 1)
+    assert kept.left() == 3
+    assert kept.job.verdict(rows_of=rows_of).exactly_once
+    of_topic = ["dlq", "replay", "--yes", "-c", str(kept.job.file()), "--set", "dead_letters.topic=x"]
+    refused = CliRunner().invoke(app, [*of_topic, "--set", "errors.on_bad_value=dead_letter"])
+    assert (refused.exit_code, "CHS-275" in refused.stderr) == (2, True)
