@@ -90,10 +90,12 @@ class Chooser:
             return Why.NOT_ROUTED
         if record is None or not is_confirmed(record, offset):
             return Why.NOT_CONFIRMED
-        if self.routes.is_transformed(key.topic, record):
+        if self.routes.is_transformed(key.topic_table, record):
             return Why.TRANSFORMED
         may_be_older = record.first <= offset < record.older_end
-        if may_be_older and not all(s.table.can_probe for s in self.services.clickhouse.targets[key.topic].shards):
+        if may_be_older and not all(
+            s.table.can_probe for s in self.services.clickhouse.targets[key.topic_table].shards
+        ):
             return Why.EARLIER
         return None
 
@@ -114,8 +116,9 @@ class Chooser:
                 report.leave(Left(_place(several[0]), why))
         if not letters:
             return
-        _, layout = self.routes.layout(key.topic)
-        bad = {b.row: b for b in self.routes.prepare(key, records_of(letters), layout).rejected}
+        layout, pipeline = self.routes.layout(key.topic_table), self.routes.present(key.topic_table)[1]
+        prepared = self.routes.prepare(key.topic_table, records_of(letters), layout, pipeline)
+        bad = {one.row: one for one in prepared.rejected}
         for row, letter in enumerate(letters):
             if row in bad:
                 report.leave(Left(_place(letter), Why.BAD, bad[row].column or "", bad[row].reason))
@@ -125,7 +128,7 @@ class Chooser:
     def _rows_there(self, key: StateKey, offsets: Sequence[int]) -> set[int]:
         """The offsets of which a shard has a row, as far as the table shows them."""
         near, there = OffsetRange(offsets[0], offsets[-1] + 1), set[int]()
-        for shard in self.services.clickhouse.targets[key.topic].shards:
+        for shard in self.services.clickhouse.targets[key.topic_table].shards:
             if {c.name for c in shard.table.insertable}.issuperset(PROBE_COLUMNS):
                 tp, only = TopicPartition(key.topic, key.partition), f"AND {offsets_in(offsets)}"
                 there |= rows_by_offset(shard.client, shard.table.canonical, tp, near, only).keys()

@@ -74,7 +74,9 @@ class Sender:
         failpoints.reach("task.after_dead_letters")
 
     def _prepare(self, records: pa.RecordBatch, assignment: Assignment) -> Prepared:
-        return self.routes.prepare(assignment.key, records, assignment.layout)
+        record = assignment.record
+        layout = record.layout, assignment.layout
+        return self.routes.prepare(assignment.key.topic_table, records, layout, record.pipeline)
 
     def _writer(
         self, key: StateKey, record: StateRecord, shards: Sequence[ShardTable], marks: Sequence[Mark]

@@ -40,9 +40,7 @@ class Routes:
         layout, _ = self.layout(leads)
         return layout, self.pipelines.fingerprint(leads, layout)
 
-    def prepare(
-        self, leads: TopicTable, records: pa.RecordBatch, layout: tuple[str, str], pipeline: str
-    ) -> Prepared:
+    def prepare(self, leads: TopicTable, records: pa.RecordBatch, layout: tuple[str, str], pipeline: str) -> Prepared:
         """The records as rows of the table, on the shards of a layout (fingerprint, JSON), under a pipeline."""
         fingerprint, document = layout
         decoded = self.pipelines.decoder(leads, pipeline).decode(records)

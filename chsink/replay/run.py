@@ -32,7 +32,7 @@ from chsink.replay.current import wait_until_current
 from chsink.replay.land import Sender, UnclearListError
 from chsink.replay.report import Report
 from chsink.replay.rounds import rounds_of
-from chsink.replay.routes import Routes
+from chsink.replay.routes import Routes, routes_of
 from chsink.statemachine import writes
 from chsink.statemachine.records import StateKey, StateRecord
 from chsink.statemachine.tokens import token_head
@@ -137,8 +137,7 @@ class Replay:
         with asking_target():
             marks = {table: self.window.marks(table) for table in sorted({key.table for key in chosen})}
         for key, offsets in chosen.items():
-            layout, _ = self.routes.layout(key.topic)
-            pipeline = self.routes.pipeline(key.topic, self.window.shards(key.table, layout))
+            layout, pipeline = self.routes.present(key.topic_table)
             length = offsets[-1] + 1 - offsets[0]
             said = writes.Announcement(None, length, layout, pipeline, now, marks[key.table])
             record = self.ledger.records[key]
@@ -179,10 +178,10 @@ class Replay:
 
     def _check_same(self, key: StateKey, record: StateRecord) -> None:
         """CHS-336 where the list would not become the rows that it was announced for."""
-        if not self.services.clickhouse.is_routed(replace(key, sink=self.letters.sink)):
+        if not self.services.clickhouse.is_routed(key):
             raise _doubt(key, record, "no route of the job file leads the topic to this table")
         with asking_target():
-            pipeline = self.routes.pipeline(key.topic, self.window.shards(key.table, record.layout))
+            pipeline = self.routes.pipelines.fingerprint(key.topic_table, record.layout, record.pipeline)
         if pipeline != record.pipeline:
             changed = sorted(
                 dict.fromkeys(p.partition("=")[0] for p in {*pipeline.split(",")} ^ {*record.pipeline.split(",")})
@@ -226,8 +225,8 @@ class Replay:
 
     def _rows_there(self, key: StateKey, record: StateRecord) -> int:
         """Rows of the list's records, as far as the table shows them."""
-        own = replace(key, sink=self.letters.sink)
-        shards = self.services.clickhouse.targets[key.topic].shards if self.services.clickhouse.is_routed(own) else ()
+        target = self.services.clickhouse.targets.get(key.topic_table)
+        shards = () if target is None else target.shards
         shown = [s for s in shards if {c.name for c in s.table.insertable}.issuperset(PROBE_COLUMNS)]
         only = f"AND {offsets_in(record.only)}"
         with asking_target():
@@ -289,7 +288,8 @@ def open_replay(services: Services) -> Replay:
         ledger = new_ledger(clickhouse, services.store, f"`chsink dlq replay` on {driver_name()}", replay_sink(sink))
         window = replace(clickhouse.window(lambda layout: ledger.owner.layout(layout)), letters=kept)  # noqa: PLW0108
     letters = LettersInTable(kept.client, str(name), sink, shared=table.engine.startswith("Shared"))
-    routes = Routes(services)
+    with asking_target():
+        routes = routes_of(services, window)
     chooser = Chooser(services, routes, letters)
     sender = Sender(services, routes, letters, window)
     return Replay(services, ledger, kept, routes, letters, window, chooser, sender)

@@ -222,7 +222,7 @@ def test_a_person_decides_where_nothing_can_be_known(
     kept.widen()
     assert kept.survey()["left"]["not_confirmed"] == BAD - 1
     kept.crash(monkeypatch, "task.after_insert", "partition=0")
-    command(kept.job.shards[0], f"ALTER TABLE {kept.target} ADD COLUMN more String DEFAULT ''")
+    command(kept.job.shards[0], f"ALTER TABLE {kept.target} MODIFY COLUMN id UInt32")
     with pytest.raises(HaltError, match="CHS-336.*pipeline has changed") as halted:
         kept.replay()
     assert "--landed" in halted.value.hint
@@ -231,7 +231,7 @@ def test_a_person_decides_where_nothing_can_be_known(
     assert kept.replay("table=no", verdict="landed")["settled"] == BAD
 
     kept.crash(monkeypatch, "driver.after_before", "partition=1")
-    command(kept.job.shards[0], f"ALTER TABLE {kept.target} ADD COLUMN yet String DEFAULT ''")
+    command(kept.job.shards[0], f"ALTER TABLE {kept.target} MODIFY COLUMN id UInt64")
     with pytest.raises(HaltError, match="CHS-336"):
         kept.replay()
     assert kept.replay(verdict="resend")["landed"] == 2
