@@ -16,7 +16,7 @@ from chsink.clickhouse.checks.servers import check_grants
 from chsink.connect import Services
 from chsink.doctor.run import stop_at_errors
 from chsink.errors import ChsinkError, preflight
-from chsink.findings import Finding, guarded
+from chsink.findings import Finding, Severity, found, guarded, passed
 from chsink.formats.registry import reads_value
 from chsink.kafka.checks import dead_letters_findings, topics_findings
 from chsink.ports import StreamShape
@@ -37,8 +37,10 @@ def all_findings(services: Services, written: Written | None = None) -> Iterator
 
     ``written`` names, by topic and table, the columns that the stream has, where it is known.
     """
-    config = services.config
     yield from package_findings()
+    if services.config.topic_pattern:
+        yield from guarded("the topics of the patterns", partial(_topics, services))
+    config = services.config
     clickhouse = ClickHouseChecks(services.clickhouse, written or {})
     yield from clickhouse.servers()
     if clickhouse.complete:
@@ -91,6 +93,19 @@ def _mirror(services: Services) -> Iterator[Finding]:
     mine = [topic for topic in config.mirror.topics if topic not in config.topics]
     yield from topics_findings(services.kafka, mine, {}, services.clock.now_ms())
     yield from checks.mirror_findings(config, services.kafka)
+
+
+def _topics(services: Services) -> Iterator[Finding]:
+    """The topics that match patterns, and whether a pattern matches none."""
+    services.take_up_topics()
+    matched = {services.config.route_of(topic).at for topic in services.config.matched_topics}
+    for at, section in enumerate(services.config.route_sections):
+        if section.topic_pattern is not None:
+            place = {"route": f"route[{at}]", "pattern": section.topic_pattern}
+            if f"route[{at}]" in matched:
+                yield passed(preflight.PATTERN_MATCHES_NOTHING, **place)
+            else:
+                yield found(Severity.WARNING, preflight.PATTERN_MATCHES_NOTHING, **place)
 
 
 def _store(services: Services, clickhouse_answers: bool) -> Iterator[Finding]:

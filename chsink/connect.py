@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 
 import structlog
 
+from chsink.batch.ledger import read_records
 from chsink.clickhouse.cluster import Cluster
 from chsink.clock import SystemClock
 from chsink.config import Config
+from chsink.errors import ChsinkError, UnavailableError
 from chsink.kafka.admin import KafkaAdmin, open_admin
 from chsink.observe.logs import logger
 from chsink.ports import Clock, StateStore
@@ -22,12 +24,33 @@ from chsink.state import ClickHouseAccess, open_store
 class Services:
     """What a sink talks to.  The store is opened at first use; Kafka and ClickHouse connect by themselves."""
 
-    config: Config
     clock: Clock
     log: structlog.typing.FilteringBoundLogger
     kafka: KafkaAdmin
     clickhouse: Cluster
     _closing: ExitStack
+
+    @property
+    def config(self) -> Config:
+        """The configuration, with a route for each topic that :meth:`take_up_topics` found."""
+        return self.clickhouse.config
+
+    def take_up_topics(self) -> None:
+        """Route the topics that match a pattern now, and forget what the tables were like: they may have been altered.
+
+        Raises InvalidConfigError if the routes contradict each other, UnavailableError if Kafka does not answer.
+        """
+        self.clickhouse.refresh(self.config.expanded(self.kafka.topics() if self.config.topic_pattern else ()))
+
+    def take_up_known_topics(self) -> None:
+        """The same; where Kafka does not answer, with the topics that are recorded, if these can be read."""
+        try:
+            self.take_up_topics()
+        except UnavailableError:
+            topics: set[str] = set()
+            with suppress(ChsinkError):
+                topics = {key.topic for key in read_records(self.store, self.config.sink.name)}
+            self.clickhouse.refresh(self.config.expanded(topics))
 
     @cached_property
     def store(self) -> StateStore:
@@ -48,9 +71,14 @@ class Services:
 
 @contextmanager
 def connected(config: Config) -> Iterator[Services]:
-    """The services of the configuration, until the block ends."""
+    """The services of the configuration, until the block ends.  They know the topics that match patterns, as far as
+    Kafka or the store answers.
+    """
     clock, log = SystemClock(), logger(config.sink.name)
     with ExitStack() as closing:
         cluster = Cluster(config, clock)
         closing.callback(cluster.close)
-        yield Services(config, clock, log, open_admin(config), cluster, closing)
+        services = Services(clock, log, open_admin(config), cluster, closing)
+        if config.topic_pattern:
+            services.take_up_known_topics()
+        yield services

@@ -1,7 +1,8 @@
 """One micro-batch after the other to one lander: when it is opened, opened again, and how it ends.
 
 Rules:
-- A lander is open for one run of one stream.  Another run, an error, or an altered table means to open it again.
+- A lander is open for one run of one stream.  Another run, an error, an altered table, or a topic that it does not know
+  means to open it again.
 - After an error nothing that is cached may be trusted: the next batch opens the lander again, and reads.
 - It ends between two batches; a start and a batch exclude each other.
 """
@@ -46,15 +47,15 @@ class MicroBatch(Protocol[A, S]):
 
 
 class BatchLoop(Generic[A, S]):
-    """``open_landing`` opens the lander for a stream; ``finished`` is called after a batch, ``failed`` after one that
-    raised.
+    """``open_landing`` opens the lander for a stream, ``topics`` are those that have a route since it was opened;
+    ``finished`` is called after a batch, ``failed`` after one that raised.
     """
 
     def __init__(
         self,
         open_landing: Callable[[S], Landing[A]],
         finished: Callable[[PlannedBatch], None],
-        topics: Collection[str],
+        topics: Callable[[], Collection[str]],
         log: structlog.typing.FilteringBoundLogger,
         failed: Callable[[BaseException], None],
     ) -> None:
@@ -104,13 +105,14 @@ class BatchLoop(Generic[A, S]):
                 self._landing.lander.check_owned()
 
     def _take(self, batch: MicroBatch[A, S]) -> None:
-        run = batch.run
+        run, planned = batch.run, batch.planned
         if self._landing is None or self._run not in (None, run):
             self._open(batch.stream())
+        elif appeared := self._unrouted(planned):
+            self._log.info("new topics", topics=appeared)
+            self._open(batch.stream())
         self._run = run
-        planned = batch.planned
-        unrouted = sorted({tp.topic for tp in planned.ranges} - set(self._topics))
-        if unrouted:
+        if unrouted := self._unrouted(planned):
             raise stream.TOPIC_NOT_ROUTED(topics=", ".join(unrouted))
         try:
             self._process(batch)
@@ -119,6 +121,9 @@ class BatchLoop(Generic[A, S]):
             self._open(batch.stream())
             self._process(batch)
         self._finished(planned)
+
+    def _unrouted(self, planned: PlannedBatch) -> list[str]:
+        return sorted({tp.topic for tp in planned.ranges} - set(self._topics()))
 
     def _process(self, batch: MicroBatch[A, S]) -> None:
         assert self._landing is not None

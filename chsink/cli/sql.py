@@ -44,13 +44,17 @@ def distributed(  # noqa: PLR0917 - options of a command
     secure_port: Annotated[
         int, typer.Option(help="Native port with TLS, for https:// endpoints.", min=1, max=65_535)
     ] = 9440,
+    topic: Annotated[
+        list[str] | None, typer.Option(help="A topic that a topic_pattern matches; may be repeated.", metavar="TOPIC")
+    ] = None,
     xml: Annotated[bool, typer.Option("--xml", help="Print only the cluster definition.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Print the Distributed tables that read what the job writes, and the cluster definition that they need.
 
     The cluster has the shards of the job file, in its order and with its weights. The sharding expression is the one
-    by which chsink chooses a shard, so queries with `optimize_skip_unused_shards` find all rows.
+    by which chsink chooses a shard, so queries with `optimize_skip_unused_shards` find all rows. Name the topics that
+    match a topic_pattern by --topic: the command does not ask Kafka.
 
     \b
     chsink sql distributed -c job.toml
@@ -59,7 +63,7 @@ def distributed(  # noqa: PLR0917 - options of a command
     """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
     from chsink.clickhouse.distributed import Naming, cluster_definition, distributed_tables
 
-    loaded = load_config(config, assignments)
+    loaded = load_config(config, assignments).expanded(topic or ())
     naming = Naming(cluster, suffix, (port, secure_port))
     tables, definition = distributed_tables(loaded, naming), cluster_definition(loaded, naming)
     if as_json:

@@ -147,6 +147,7 @@ def _logs(services: Services, recorded: Collection[TopicPartition]) -> tuple[dic
 
     existing: set[TopicPartition] = set()
     try:
+        services.take_up_topics()
         for topic in sorted({*services.config.topics, *(tp.topic for tp in recorded)}):
             with suppress(PreflightError):  # a topic that was deleted
                 existing.update(services.kafka.partitions([topic]))

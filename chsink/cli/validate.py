@@ -45,11 +45,14 @@ def validate(
 
 
 def _summary(config: Config) -> str:
-    tables = {config.table_of(route).canonical for route in config.routes}
+    named = config.expanded(())
+    tables = {named.table_of(route).canonical for route in named.routes}
+    patterns = sum(section.topic_pattern is not None for section in config.route_sections)
+    matched = f", {_count(patterns, 'topic pattern')}" if patterns else ""
     shards = len(config.clickhouse.endpoints)
     mirrored = f", mirrored to {_count(len(config.mirror.tables), 'Iceberg table')}" if config.mirror.enabled else ""
     return (
-        f"sink {config.sink.name}, {_count(len(config.routes), 'topic')} to {_count(len(tables), 'table')} "
+        f"sink {config.sink.name}, {_count(len(named.routes), 'topic')} to {_count(len(tables), 'table')}{matched} "
         f"on {_count(shards, 'shard')}, state in {config.state.store}{mirrored}"
     )
 

@@ -20,6 +20,7 @@ from chsink.clickhouse.table import read_table
 from chsink.clickhouse.window import DedupWindow
 from chsink.clickhouse.writer import PINNED_WHERE_KNOWN
 from chsink.config import Config, Route
+from chsink.errors import ChsinkError, preflight
 from chsink.notation.sql import parse_table, quote_string
 from chsink.ports import Clock, Queries
 from chsink.sharding import Layout, Shard
@@ -87,8 +88,9 @@ class Cluster:
         """The routes by topic and table, as state records name them."""
         return {(r.topic, self.config.table_of(r).canonical): r for r in self.config.routes}
 
-    def refresh(self) -> None:
-        """Forget the descriptions: the tables may have been altered."""
+    def refresh(self, config: Config) -> None:
+        """Forget the descriptions: the tables may have been altered.  ``config`` differs in its routes only."""
+        self.config = config
         for name in ("targets", "routes", "letters"):
             vars(self).pop(name, None)
 
@@ -105,11 +107,17 @@ class Cluster:
     def target(self, route: Route) -> RoutedTable:
         """The route's table, as each shard describes it now."""
         name, endpoints = self.config.table_of(route), self.config.clickhouse.endpoints
-        with asking_target():
-            shards = tuple(
-                ShardTable(client, read_table(client, own or name.database, name.table), endpoint.urls)
-                for client, endpoint, own in zip(self.clients, endpoints, self.config.databases_of(route), strict=True)
-            )
+        try:
+            with asking_target():
+                databases = (own or name.database for own in self.config.databases_of(route))
+                shards = tuple(
+                    ShardTable(client, read_table(client, database, name.table), endpoint.urls)
+                    for client, endpoint, database in zip(self.clients, endpoints, databases, strict=True)
+                )
+        except ChsinkError as error:
+            if error.name == preflight.NO_TABLE.name and route.topic in self.config.matched_topics:
+                raise preflight.NO_TABLE_OF_TOPIC(topic=route.topic, **error.params) from error
+            raise
         return RoutedTable(route.topic, name.canonical, shards, tuple(self.config.shard_key_of(route)))
 
     def is_routed(self, key: StateKey) -> bool:

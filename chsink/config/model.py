@@ -170,6 +170,12 @@ class Config(Section):
         """The topics of :attr:`routes`, in their order."""
         return tuple(dict.fromkeys(route.topic for route in self.routes))
 
+    @property
+    def matched_topics(self) -> tuple[str, ...]:
+        """Those of :attr:`topics` that no route names."""
+        named = {topic for section in self.route_sections for topic in section.named}
+        return tuple(topic for topic in self.topics if topic not in named)
+
     def route_of(self, topic: str) -> Route:
         """The one route of a topic, which Kafka need not have (KeyError when there is none)."""
         for route in self._routing.of(topic):

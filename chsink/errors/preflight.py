@@ -21,6 +21,23 @@ NO_TABLE = Entry(
     "the table {table} does not exist at {url}, or this user cannot see it",
     "create the table on every shard, grant SELECT and INSERT on it, or correct the route",
 )
+NO_TABLE_OF_TOPIC = Entry(
+    "NO_TABLE_OF_TOPIC",
+    "CHS-202",
+    PreflightError,
+    "topic {topic} has no table: {table} does not exist at {url}, or this user cannot see it",
+    "create the table on every shard, and grant SELECT and INSERT on it; or give the topic another table in a "
+    "[[route]] of its own; or exclude the topic from topic_pattern with (?!…)",
+)
+PATTERN_MATCHES_NOTHING = Entry(
+    "PATTERN_MATCHES_NOTHING",
+    "CHS-281",
+    PreflightError,
+    "no topic matches topic_pattern {pattern} of {route}",
+    "correct the pattern, or grant the Kafka user DESCRIBE on the topics; a topic that is created later is taken up "
+    "without a restart",
+    ok="topics match topic_pattern {pattern} of {route}",
+)
 NOT_MERGE_TREE = Entry(
     "NOT_MERGE_TREE",
     "CHS-203",

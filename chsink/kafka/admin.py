@@ -45,6 +45,13 @@ class KafkaAdmin:
         _check_reachable(self.bootstrap)
         return AdminClient(self._options, logger=logging.getLogger("chsink.librdkafka"))
 
+    def topics(self) -> list[str]:
+        """The names of all topics that this user may see."""
+        try:
+            return sorted(self._client.list_topics(timeout=self.timeout_s).topics)
+        except KafkaException as error:
+            raise self._unavailable(error.args[0].str()) from error
+
     def topic_ids(self, topics: Iterable[str]) -> dict[str, str | None]:
         """See :class:`chsink.ports.KafkaCluster`."""
         names = sorted(set(topics))

@@ -65,6 +65,8 @@ def survey(services: Services, say: Say, accepted: Accepted, *, replace: bool = 
 
     Raises PreflightError CHS-330 for tables that cannot tell, with all refusals of theirs: a person decides once.
     """
+    if services.config.topic_pattern:
+        services.take_up_topics()  # of the brokers: nothing recorded is trusted here
     stored = read_records(services.store, services.config.sink.name)
     found: list[Recovered] = []
     refused: list[ChsinkError] = []

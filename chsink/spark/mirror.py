@@ -89,7 +89,7 @@ class MirrorRun:
         self._coordination = Coordination(self._mirror, self._reread, SystemClock(), log, self._measure)
         self._lander = MirrorLander(feeds, self._coordination, landed=self._handed_over)
         self._loop: BatchLoop[Share, StreamPlan] = BatchLoop(
-            lambda _: self._lander.landing(), lambda _: None, config.mirror.topics, log, failed=lambda _: None
+            lambda _: self._lander.landing(), lambda _: None, lambda: config.mirror.topics, log, failed=lambda _: None
         )
 
     def __enter__(self) -> Self:

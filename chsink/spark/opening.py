@@ -35,7 +35,8 @@ def source_offsets(services: Services) -> str:
     stored = read_records(services.store, services.config.sink.name)
     records = {k: r for k, r in stored.items() if services.clickhouse.is_routed(k)}
     held, configured = kafka.log_starts(kafka.partitions(topics)), services.config.kafka.starting_offsets
-    return json.dumps(starting_offsets(records, services.clickhouse.routes, kafka.topic_ids(topics), held, configured))
+    routes, matched = services.clickhouse.routes, services.config.matched_topics
+    return json.dumps(starting_offsets(records, routes, kafka.topic_ids(topics), held, configured, matched))
 
 
 def open_for(
@@ -48,7 +49,7 @@ def open_for(
     isolation = services.config.kafka.isolation_level
     if stream.isolation_level != isolation:
         raise errors.ISOLATION_DIFFERS(stream=stream.isolation_level, job=isolation)
-    services.clickhouse.refresh()
+    services.take_up_topics()
     check(services, stream)
     return open_landing(
         services.clickhouse, services.store, services.kafka, stream, observer=observer, log=services.log

@@ -53,7 +53,9 @@ class Sink:
         self.metrics = Metrics(config.sink.name)
         self.observer = JobObserver(self.log, self.metrics, self._services.clock, config.observe.progress)
         self._closing.callback(self.observer.close)
-        self._loop = BatchLoop(self._open, self._finished, config.topics, self.log, failed=self.observer.failed)
+        self._loop = BatchLoop(
+            self._open, self._finished, lambda: self._services.config.topics, self.log, failed=self.observer.failed
+        )
 
     @property
     def failure(self) -> BaseException | None:
@@ -70,6 +72,7 @@ class Sink:
         checkpoint = self.config.sink.checkpoint
         if checkpoint is None:
             raise errors.CHECKPOINT_NOT_SET()
+        self._services.take_up_topics()
         check_checkpoint(self._services, SparkFolder(checkpoint, stream.sparkSession))
         self._loop.start(of_frame(stream), exact_reads)
         stream.sparkSession.conf.set(ARROW_ROWS, str(self.config.clickhouse.chunk_offsets))
@@ -108,10 +111,12 @@ class Sink:
 
     def stream(self, spark: SparkSession) -> DataFrame:
         """The Kafka source as the configuration describes it, starting where the sink stands."""
-        return kafka_stream(spark, self.config, self.starting_offsets(), headers=self.needs_headers())
+        starting_offsets = self.starting_offsets()
+        return kafka_stream(spark, self._services.config, starting_offsets, headers=self.needs_headers())
 
     def starting_offsets(self) -> str:
-        """``startingOffsets`` for the Kafka source (``chsink.spark.opening``)."""
+        """``startingOffsets`` for the Kafka source (``chsink.spark.opening``), for the topics that there are now."""
+        self._services.take_up_topics()
         return source_offsets(self._services)
 
     def needs_headers(self) -> bool:
@@ -156,11 +161,13 @@ def triggered(writer: DataStreamWriter, config: Config) -> DataStreamWriter:
 def kafka_stream(
     spark: SparkSession, config: Config, starting_offsets: str, *, headers: bool, topics: Sequence[str] = ()
 ) -> DataFrame:
-    """The Kafka source that the configuration describes, of the sink's topics or others."""
+    """The Kafka source that the configuration describes, of the sink's topics, also later ones, or of others."""
+    pattern = None if topics else config.topic_pattern
+    how, which = ("subscribe", ",".join(topics or config.topics)) if pattern is None else ("subscribePattern", pattern)
     reader = (
         spark.readStream.format("kafka")
         .options(**config.kafka.spark_options())
-        .option("subscribe", ",".join(topics or config.topics))
+        .option(how, which)
         .option("startingOffsets", starting_offsets)
         .option("failOnDataLoss", "true")
         .option("includeHeaders", str(headers).lower())

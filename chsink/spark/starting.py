@@ -11,12 +11,15 @@ For one table, the first rule that fits decides, from first to last:
 - a partition that appeared after the sink first ran: the first offset, as nothing of it was ever passed over.
 - a partition without a recorded range, of a topic that has landed others in the table: the first offset.  Where the
   first checkpoint began is not known any more; the newest offset could pass over records that came since.
-- else (the sink's first start, a new topic or table, or after ``chsink state reset``): ``kafka.starting_offsets``.
+- a topic that a pattern matches, and of which nothing is recorded, when the sink has run: the first offset, as the
+  topic is new, or its pattern is.
+- else (the sink's first start, a new table, a new topic that a route names, or after ``chsink state reset``):
+  ``kafka.starting_offsets``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from typing import Literal
 
 from chsink.statemachine.ranges import TopicPartition
@@ -28,15 +31,22 @@ FIRST, NEXT = -2, -1
 
 def starting_offsets(
     records: Mapping[StateKey, StateRecord],
-    routes: Iterable[TopicTable],
+    routes: Collection[TopicTable],
     topic_ids: Mapping[str, str | None],
     log_starts: Mapping[TopicPartition, int],
     configured: Literal["earliest", "latest"],
+    matched: Collection[str] = (),
 ) -> dict[str, dict[str, int]]:
-    """``startingOffsets`` of the Kafka source for every partition of ``log_starts``; ``records`` are the sink's."""
+    """``startingOffsets`` of the Kafka source for every partition of ``log_starts``; ``records`` are the sink's.
+
+    ``matched`` are the topics that a pattern matches.
+    """
     by_place = {(k.topic_partition, k.table): r for k, r in records.items()}
     known = {k.topic_table for k in records}
     landed = {k.topic_table for k, record in records.items() if record.phase is not Phase.EMPTY}
+    recorded = {k.topic for k in records}
+    if recorded:
+        known |= {leads for leads in routes if leads[0] in matched and leads[0] not in recorded}
     tables: dict[str, list[str]] = {}
     for topic, table in routes:
         tables.setdefault(topic, []).append(table)

@@ -85,7 +85,7 @@ def drive(world: World, skew_ms: int, limit: int) -> bool:
     hub, services = world.hub, services_of(world, skew_ms)
     runner = Runner(world, services.clock)
     loop: BatchLoop[Assignment, Untouched] = BatchLoop(
-        partial(_open, world, services), lambda _: None, services.config.topics, LOG, failed=lambda _: None
+        partial(_open, world, services), lambda _: None, lambda: services.config.topics, LOG, failed=lambda _: None
     )
     query = Query(hub, world.kafka, world.checkpoint, limit)
     settled = hub.calm or hub.random.random() < 0.5

@@ -69,7 +69,7 @@ def services_of(world: World, skew_ms: int) -> Services:
     """The services of a process that starts now, by the job file as it is now."""
     clock, config = HubClock(world.hub, skew_ms), config_of(world)
     cluster = SimCluster(config, clock, world)
-    services = Services(config, clock, LOG, cast("Any", world.kafka), cluster, ExitStack())
+    services = Services(clock, LOG, cast("Any", world.kafka), cluster, ExitStack())
     vars(services)["store"] = StoreClient(world.store)  # the place of a cached property
     return services
 

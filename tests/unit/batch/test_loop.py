@@ -93,6 +93,8 @@ class World:
 
     failing: list[ChsinkError] = field(default_factory=list)
     opened: list[str] = field(default_factory=list)
+    topics: list[str] = field(default_factory=lambda: ["t"])
+    appearing: list[str] = field(default_factory=list)
     landed: list[int] = field(default_factory=list)
     finished: list[int] = field(default_factory=list)
     failed: list[BaseException] = field(default_factory=list)
@@ -102,13 +104,14 @@ class World:
         self.loop = BatchLoop(
             self._open,
             lambda batch: self.finished.append(batch.batch_id),
-            ("t",),
+            lambda: self.topics,
             structlog.get_logger(),
             failed=self.failed.append,
         )
 
     def _open(self, stream: str) -> Landing[Wanted]:
         self.opened.append(stream)
+        self.topics += self.appearing
         return Landing(Files(self.failing, self.landed), Tasks())
 
     def batch(self, number: int, run: str = "a", topic: str = "t") -> Callable[[], Batch]:
@@ -152,6 +155,17 @@ def test_an_altered_table_opens_it_again_within_the_batch_once() -> None:
     world.failing += [ALTERED, ALTERED]
     with pytest.raises(AlteredError):
         world.loop.land(world.batch(1))
+
+
+def test_a_topic_that_appears_opens_the_lander_again() -> None:
+    world = World()
+    world.loop.land(world.batch(0))
+    world.appearing = ["new"]
+    world.loop.land(world.batch(1, topic="new"))
+    world.loop.land(world.batch(2, topic="new"))
+
+    assert world.opened == ["stream of a", "stream of a"]
+    assert world.finished == [0, 1, 2]
 
 
 def test_a_topic_without_a_route_is_refused() -> None:

@@ -113,6 +113,19 @@ def test_a_topic_starts_where_the_first_of_its_tables_needs_it(
     }
 
 
+def test_a_new_topic_that_a_pattern_matches_is_read_from_its_first_offset_once_the_sink_has_run() -> None:
+    new = {TopicPartition("new", 0): 0}
+
+    def start(records: dict[StateKey, StateRecord]) -> int:
+        return starting_offsets(records, [("new", "d.n")], {"new": "id"}, new, "latest", matched=["new"])["new"]["0"]
+
+    old = StateKey("s", "old", 0, "d.t")
+    assert start({old: landed(7)}) == FIRST
+    assert start({old: writes.empty(1, "a", late=False)}) == FIRST
+    assert start({}) == NEXT
+    assert start({StateKey("s", "new", 0, "d.n"): writes.empty(1, "a", late=False)}) == NEXT
+
+
 def test_a_claim_records_which_partitions_came_late() -> None:
     store = MemoryStore()
     keys = [StateKey("s", "t", 0, "d.t"), StateKey("s", "t", 1, "d.t"), StateKey("s", "new", 0, "d.n")]
