@@ -82,7 +82,7 @@ def read_table(client: Queries, database: str, name: str) -> TargetTable:
         {"database": database, "name": name},
     )
     if not rows:
-        raise preflight.NO_TABLE(table=f"{database}.{name}", url=client.url)
+        raise preflight.NO_TABLE(table=TableName(database, name).canonical, url=client.url)
     identity, engine, partition_key, ddl, timezone, digest = rows[0]
     settings = _effective_settings(client, ddl, engine)
     return TargetTable(
