@@ -48,7 +48,7 @@ def _summary(config: Config) -> str:
     named = config.expanded(())
     tables = {named.table_of(route).canonical for route in named.routes}
     patterns = sum(section.topic_pattern is not None for section in config.route_sections)
-    matched = f", {_count(patterns, 'topic pattern')}" if patterns else ""
+    matched = f" and the topics of {_count(patterns, 'pattern')}" if patterns else ""
     shards = len(config.clickhouse.endpoints)
     mirrored = f", mirrored to {_count(len(config.mirror.tables), 'Iceberg table')}" if config.mirror.enabled else ""
     return (

@@ -36,7 +36,8 @@ def source_offsets(services: Services) -> str:
     records = {k: r for k, r in stored.items() if services.clickhouse.is_routed(k)}
     held, configured = kafka.log_starts(kafka.partitions(topics)), services.config.kafka.starting_offsets
     routes, matched = services.clickhouse.routes, services.config.matched_topics
-    return json.dumps(starting_offsets(records, routes, kafka.topic_ids(topics), held, configured, matched))
+    ids = kafka.topic_ids(topics)
+    return json.dumps(starting_offsets(records, routes, ids, held, configured, matched=matched))
 
 
 def open_for(

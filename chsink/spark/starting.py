@@ -35,6 +35,7 @@ def starting_offsets(
     topic_ids: Mapping[str, str | None],
     log_starts: Mapping[TopicPartition, int],
     configured: Literal["earliest", "latest"],
+    *,
     matched: Collection[str] = (),
 ) -> dict[str, dict[str, int]]:
     """``startingOffsets`` of the Kafka source for every partition of ``log_starts``; ``records`` are the sink's.

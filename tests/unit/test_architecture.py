@@ -68,6 +68,7 @@ ROOMS: dict[str, set[str]] = {
     "chsink.observe": {"chsink.batch"},
     "chsink.doctor": set(),
     "chsink.connect": {
+        "chsink.batch",
         "chsink.clickhouse",
         "chsink.clock",
         "chsink.config",

@@ -40,6 +40,14 @@ def test_a_right_file_is_summed_up(job: Path) -> None:
     assert result.stdout == f"{job} is valid: sink flights, 1 topic to 1 table on 1 shard, state in keepermap\n"
 
 
+def test_patterns_are_counted(job: Path) -> None:
+    with job.open("a", encoding="utf-8") as file:
+        file.write("[[route]]\ntopic_pattern = 'a.*'\ntable = '{topic}'\n")
+
+    assert "1 topic to 1 table and the topics of 1 pattern on 1 shard" in run("validate", "-c", job).stdout
+    assert "CREATE TABLE `default`.`ab_all`" in run("sql", "distributed", "-c", job, "--topic", "ab").stdout
+
+
 def test_show_lists_values_and_origins(job: Path) -> None:
     result = run(
         "validate", "-c", job, "--show", "--set", "observe.metrics_port=9", environ={"CHSINK__SINK__NAME": "x"}
