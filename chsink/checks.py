@@ -98,7 +98,7 @@ def _mirror(services: Services) -> Iterator[Finding]:
 def _topics(services: Services) -> Iterator[Finding]:
     """The topics that match patterns, and whether a pattern matches none."""
     services.take_up_topics()
-    matched = {services.config.route_of(topic).at for topic in services.config.matched_topics}
+    matched = {route.at for route in services.config.routes if route.topic in services.config.matched_topics}
     for at, section in enumerate(services.config.route_sections):
         if section.topic_pattern is not None:
             place = {"route": f"route[{at}]", "pattern": section.topic_pattern}

@@ -52,7 +52,7 @@ def _summary(config: Config) -> str:
     shards = len(config.clickhouse.endpoints)
     mirrored = f", mirrored to {_count(len(config.mirror.tables), 'Iceberg table')}" if config.mirror.enabled else ""
     return (
-        f"sink {config.sink.name}, {_count(len(named.routes), 'topic')} to {_count(len(tables), 'table')}{matched} "
+        f"sink {config.sink.name}, {_count(len(named.topics), 'topic')} to {_count(len(tables), 'table')}{matched} "
         f"on {_count(shards, 'shard')}, state in {config.state.store}{mirrored}"
     )
 
