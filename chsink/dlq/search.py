@@ -76,8 +76,10 @@ def _letter(message: Message) -> Iterator[Letter]:
         yield Letter(partition, offset, key, value, time_ms, original, why)
 
 
-def delivered_offsets(place: LettersTopic, key: StateKey, nonce: str, offsets: OffsetRange) -> frozenset[int]:
-    """The offsets of a range whose dead letters of one life the topic holds."""
+def delivered_until(place: LettersTopic, key: StateKey, nonce: str, offsets: OffsetRange) -> int | None:
+    """The end of what was delivered of a range in one life, by the last of its dead letters that the topic holds; None
+    where it holds none.
+    """
     wanted = (key.sink, key.table, key.topic, str(key.partition), nonce)
     names = ("chsink.sink", "chsink.table", "chsink.topic", "chsink.partition", "chsink.nonce")
     found = (
@@ -85,4 +87,4 @@ def delivered_offsets(place: LettersTopic, key: StateKey, nonce: str, offsets: O
         for letter in letters_in(place, whole=True)
         if tuple(letter.why.get(name) for name in names) == wanted
     )
-    return frozenset(offset for offset in found if offsets.start <= offset < offsets.end)
+    return max((offset + 1 for offset in found if offsets.start <= offset < offsets.end), default=None)

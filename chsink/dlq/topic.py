@@ -10,7 +10,8 @@ Rules:
 - The offset carries a note: which life of the partition it is of (epoch, incarnation, nonce).  Of another life, the
   offset says nothing about this one; of a newer life, this sender is outdated and delivers nothing.
 - A group that holds no offset says nothing about a range in doubt: Kafka forgets the offsets of a group that is not
-  used, and a person may delete it.  Then the topic itself is searched.
+  used, and a person may delete it.  Then the topic itself is searched, for the whole range: its chunks were delivered
+  in their order, so the last dead letter that is there says how far they were.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from confluent_kafka import TopicPartition as ClientPartition
 from chsink import failpoints
 from chsink.batch.model import Assignment
 from chsink.dlq.place import LettersTopic
-from chsink.dlq.search import delivered_offsets
+from chsink.dlq.search import delivered_until
 from chsink.errors import halts, services
 from chsink.ports import Clock, InsertResult
 from chsink.statemachine.ranges import OffsetRange
@@ -132,7 +133,12 @@ class _Open:
         self._producer.send_offsets_to_transaction([moved], self._group, self._place.timeout_s)
         failpoints.reach("task.in_dead_letters")
         self._producer.commit_transaction(self._place.timeout_s)
-        self.offset, self.note = end, str(life)
+        self.remember(end, life)
+
+    def remember(self, end: int | None, life: Life) -> None:
+        """Up to where the dead letters of this life were delivered; None: nothing of it was."""
+        if end is not None:
+            self.offset, self.note = end, str(life)
 
 
 def _keep(refused: list[KafkaError]) -> Any:
@@ -188,13 +194,12 @@ class TopicLetters:
         life = Life.of(assignment.record)
         if self._open is None:
             self._open = _Open(self._place, assignment.key)
-        done = self._done(assignment, offsets)
-        rows = [row for row in letters.to_pylist() if row["_kafka_offset"] not in done]
+        if self._open.offset is None and assignment.again:
+            self._open.remember(delivered_until(self._place, assignment.key, life.nonce, assignment.record.range), life)
         reached = self._open.offset if self._is_ours(life, assignment.key) else None
         if reached is not None and reached >= offsets.end:
             return InsertResult(0, 0, 0)
-        if reached is not None:
-            rows = [row for row in rows if row["_kafka_offset"] >= reached]
+        rows = [row for row in letters.to_pylist() if reached is None or row["_kafka_offset"] >= reached]
         sent = [letter_of(row, life.nonce) for row in rows]
         self._open.send(sent, offsets.end, life)
         return InsertResult(len(sent), sum(len(s["value"] or b"") for s in sent), 0)
@@ -215,13 +220,6 @@ class TopicLetters:
             )
             raise halts.DEAD_LETTERS_GROUP(tp=tp, group=group, note=note)
         return noted.nonce == life.nonce
-
-    def _done(self, assignment: Assignment, offsets: OffsetRange) -> frozenset[int]:
-        """Offsets whose dead letters the topic holds, where the group does not know."""
-        assert self._open is not None
-        if self._open.offset is not None or not assignment.again:
-            return frozenset()
-        return delivered_offsets(self._place, assignment.key, assignment.record.nonce, offsets)
 
 
 @contextmanager

@@ -114,13 +114,13 @@ class Broker:
         transaction = self.producers[name].transaction
         return transaction is not None and bool(transaction.unmarked)
 
-    def begin(self, name: str) -> Transaction:
+    def begin(self, name: str, timeout_ms: int = control.TRANSACTION_MS) -> Transaction:
         """Open one; it ends by itself if nobody else ends it."""
         transaction = Transaction()
         producer = self.producers[name]
         producer.transaction = transaction
         self.transactions.append(transaction)
-        self.hub.after(control.TRANSACTION_MS, lambda: self._expire(producer, transaction))
+        self.hub.after(timeout_ms, lambda: self._expire(producer, transaction))
         return transaction
 
     def _expire(self, producer: _Producer, transaction: Transaction) -> None:

@@ -47,6 +47,7 @@ PROBE, KEEPERMAP = "chsink/clickhouse/probe.py", "chsink/state/keepermap.py"
 STARTING, RECOVER = "chsink/spark/starting.py", "chsink/recovery/recover.py"
 READER, PIECES = "chsink/batch/reader.py", "chsink/clickhouse/pieces.py"
 LETTERS, LETTERS_TOPIC = "chsink/clickhouse/dead_letters.py", "chsink/dlq/topic.py"
+LETTERS_SEARCH = "chsink/dlq/search.py"
 RECHECK, CONFIRM = "chsink/batch/recheck.py", "chsink/batch/confirm.py"
 WRITER, WINDOW, DEDUP_MARK = (
     "chsink/clickhouse/writer.py",
@@ -64,6 +65,13 @@ _AFTER = (
     "            self.ledger.write({k: self._done(k, starts, left_out, epoch, attempt) for k in keys})\n"
 )
 _TOKEN = "        token = piece_token(assignment.key, assignment.record, chunk.index, piece.shard)\n"
+_TOPIC_FAULTS = {
+    "killed at task.after_dead_letters": 10.0,
+    "dead letters answer lost": 10.0,
+    "group of dead letters forgotten": 3.0,
+    "marker slow": 10.0,
+    "speculative duplicate": 5.0,
+}
 
 DEFECTS = (
     # --- tokens -------------------------------------------------------------------------------------------------------
@@ -226,8 +234,8 @@ DEFECTS = (
         (
             Patch(
                 WRITER,
-                "            self._check_remembered(shard, token)\n",
-                "            if shard == 0:\n                self._check_remembered(shard, token)\n",
+                "            self._check_table(shard, token, batch.schema.names)\n",
+                "            if shard == 0:\n                self._check_table(shard, token, batch.schema.names)\n",
             ),
         ),
         "at_most_once",
@@ -238,16 +246,75 @@ DEFECTS = (
         (
             Patch(
                 LETTERS_TOPIC,
-                "        reached = self._open.offset if self._is_ours(life, tp) else None\n",
+                "        reached = self._open.offset if self._is_ours(life, assignment.key) else None\n",
                 "        reached = None\n",
             ),
         ),
-        test="tests/unit/test_dead_letters_sender.py::test_a_chunk_that_was_delivered_is_not_delivered_again",
+        "at_most_once",
+        seed=2,
+        often=_TOPIC_FAULTS,
     ),
     Defect(
         "dead letters for a topic: an unknown outcome is taken for refused",
         (Patch(LETTERS_TOPIC, "                self.close()\n                reason", "                reason"),),
-        test="tests/unit/test_dead_letters_sender.py::test_an_answer_that_was_lost_is_looked_up",
+        "at_most_once",
+        seed=2,
+        often=_TOPIC_FAULTS,
+    ),
+    Defect(
+        "dead letters for a topic: the group is read before older senders are fenced",
+        (
+            Patch(LETTERS_TOPIC, "        self._producer.init_transactions(place.timeout_s)\n", ""),
+            Patch(
+                LETTERS_TOPIC,
+                '        self.note = found.metadata or ""\n',
+                '        self.note = found.metadata or ""\n        self._producer.init_transactions(place.timeout_s)\n',
+            ),
+        ),
+        "at_most_once",
+        seed=42,
+        often={"speculative duplicate": 30.0},
+    ),
+    Defect(
+        "dead letters for a topic: the offset of another life counts",
+        (Patch(LETTERS_TOPIC, "        return noted.nonce == life.nonce\n", "        return True\n"),),
+        "after_means_landed",
+        seed=2,
+        often={"topic recreated": 20.0},
+    ),
+    Defect(
+        "dead letters for a topic: a group that forgot is believed",
+        (Patch(LETTERS_TOPIC, "        if self._open.offset is None and assignment.again:", "        if False:"),),
+        "at_most_once",
+        seed=2,
+        often=_TOPIC_FAULTS,
+    ),
+    Defect(
+        "dead letters for a topic: what was forgotten is searched for in one chunk only",
+        (Patch(LETTERS_TOPIC, "life.nonce, assignment.record.range), life)", "life.nonce, offsets), life)"),),
+        "at_most_once",
+        seed=248,
+        often=_TOPIC_FAULTS,
+    ),
+    Defect(
+        "dead letters for a topic: the search does not wait for open transactions",
+        (Patch(LETTERS_SEARCH, "for letter in letters_in(place, whole=True)", "for letter in letters_in(place)"),),
+        "at_most_once",
+        seed=299,
+        often=_TOPIC_FAULTS | {"killed at task.in_dead_letters": 20.0, "killed at driver.before_after": 10.0},
+    ),
+    Defect(
+        "dead letters for a topic: the transaction does not move the group",
+        (
+            Patch(
+                LETTERS_TOPIC,
+                "        self._producer.send_offsets_to_transaction([moved], self._group, self._place.timeout_s)\n",
+                "        del moved\n",
+            ),
+        ),
+        "at_most_once",
+        seed=2,
+        often=_TOPIC_FAULTS,
     ),
     Defect(
         "a range gains dead letters without being announced again",
@@ -462,10 +529,10 @@ DEFECTS = (
         (
             Patch(
                 WRITER,
-                "            self._check_remembered(shard, token)\n"
+                "            self._check_table(shard, token, batch.schema.names)\n"
                 "            self._check_time(asked_ms, token, deadline_ms)  # last: what comes before it may take long\n",
                 "            self._check_time(asked_ms, token, deadline_ms)\n"
-                "            self._check_remembered(shard, token)\n",
+                "            self._check_table(shard, token, batch.schema.names)\n",
             ),
         ),
         "at_most_once",
@@ -480,14 +547,14 @@ DEFECTS = (
                 "        why = self._forgotten(shards, record, {} if looked is None else looked)\n        if why is None:",
                 "        why = None\n        if why is None:",
             ),
-            Patch(WRITER, "            self._check_remembered(shard, token)\n", ""),
+            Patch(WRITER, "            self._check_table(shard, token, batch.schema.names)\n", ""),
         ),
         "at_most_once",
-        seed=6,
+        seed=11,
     ),
     Defect(
         "a send does not look what its table remembers",
-        (Patch(WRITER, "            self._check_remembered(shard, token)\n", ""),),
+        (Patch(WRITER, "            self._check_table(shard, token, batch.schema.names)\n", ""),),
         "at_most_once",
         seed=21,
     ),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from chsink import failpoints
 from chsink.statemachine import table
-from tests.sim.events import HAPPENINGS
+from tests.sim.events import HAPPENINGS, OF_LETTERS
+from tests.sim.letters import FAULTS as LETTERS_FAULTS
 from tests.sim.operator import CHECKPOINT_FAULTS, REASONS
 from tests.sim.runs import Runs
 from tests.sim.world import DISASTERS, SPECIAL, WORLD_STEPS, World
@@ -18,7 +19,7 @@ HALTED_BEFORE = {
 counted.
 """
 CELLS = [f"cell {name}" for name in table.CELLS if name not in HALTED_BEFORE]
-NAMES = (*failpoints.NAMES, "task.after_dead_letters")
+NAMES = (*failpoints.NAMES, *failpoints.DEAD_LETTERS)
 FAILPOINTS = [f"failpoint {name}" for name in NAMES]
 FAULTS = [
     *(f"fault {name}" for name in (*HAPPENINGS.names, *CHECKPOINT_FAULTS, *SPECIAL, *DISASTERS)),
@@ -36,9 +37,10 @@ FAULTS = [
     "fault operator interrupted",
     "fault retention under a read",
     "fault topic recreated under a read",
+    *(f"fault {name}" for name in (*OF_LETTERS.names, *LETTERS_FAULTS)),
 ]
-SELDOM = {"CHS-233"}
-"""Tables altered twice within moments."""
+SELDOM = {"CHS-233", "CHS-335"}
+"""Tables altered twice within moments; a sender of dead letters that slept through the end of its topic, after asking."""
 OUTCOMES = [
     *(f"outcome {verb} {what}" for verb in ("swap", "create") for what in ("applied", "refused", "unknown")),
     *(f"outcome late write {what}" for what in ("applied", "refused")),
@@ -51,6 +53,7 @@ OUTCOMES = [
     "outcome probed",
     "outcome record skipped",
     "outcome record kept as a dead letter",
+    *(f"outcome dead letters {what}" for what in ("fenced", "searched for", "known by the group")),
 ]
 COMMANDS = [
     *(f"command resolve {verdict}" for verdict in ("landed", "resend", "expired", "lost")),

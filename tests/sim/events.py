@@ -12,6 +12,9 @@ if TYPE_CHECKING:
 
 HAPPENINGS: Happenings[World] = Happenings()
 event = HAPPENINGS.event
+OF_LETTERS: Happenings[World] = Happenings()
+"""In worlds with a topic of dead letters only, so that the seeds of others keep their meaning."""
+letters_event = OF_LETTERS.event
 
 
 # --- processes -----------------------------------------------------------------------------------------------------
@@ -179,8 +182,25 @@ def _lose_state(world: World) -> None:
             world.forgiven.update(world.kafka.all())
 
 
+# --- a topic of dead letters ---------------------------------------------------------------------------------------
+
+
+@letters_event("brokers of dead letters away", 0.2)
+def _letters_away(world: World) -> None:
+    world.letters_topic.be_away()
+
+
+@letters_event("group of dead letters forgotten", 0.5)
+def _forget_group(world: World) -> None:
+    """While nothing of the job runs, not even a task that outlived its driver."""
+    if not world.drivers and not world.executors:
+        world.letters_topic.forget_group()
+
+
 def while_down(world: World) -> None:
     """What is worst between a crash and the next start."""
+    if world.letters == "topic" and world.hub.fault("group of dead letters forgotten", 0.3):
+        _forget_group(world)
     if world.hub.fault("compaction", 0.15):
         _compact(world)
     if world.hub.fault("window overflowed by other writers", 0.1):

@@ -63,6 +63,7 @@ class Oracle:
         self.viewed: set[tuple[str, int]] = set()
         self.with_views: set[str] = set()
         self.letters: str | None = None
+        self.letters_stay = False  # in a topic, from which nobody deletes
         self.announced: dict[tuple[str, int], list[Announced]] = {}
         self.epochs: dict[str, int] = {}
         self.given_up: list[tuple[TopicPartition, str | None, OffsetRange]] = []
@@ -159,6 +160,8 @@ class Oracle:
             check_forward(before, record, new.key, by_person=by_person)
         _, topic, partition, table = new.key.split("/", 3)
         tp = TopicPartition(topic, int(partition))
+        if by_person and self.letters_stay and before is not None:
+            self._letters_again(tp, before, record)
         if record.phase is Phase.BEFORE:
             said = Announced(record.topic_id, record.range, self.shards_of(record.layout))
             self.announced.setdefault((topic, tp.partition), []).append(said)
@@ -172,6 +175,19 @@ class Oracle:
                 if not by_person:  # who says that it landed, looked at the table
                     self._check_within_log(tp, record)
                 self._check_given_up(tp, before, record)
+
+    def _letters_again(self, tp: TopicPartition, old: StateRecord, new: StateRecord) -> None:
+        """A person has a range sent again, or all of the log read again: with the dead letters that are in the topic."""
+        if new.incarnation > old.incarnation:
+            again = OffsetRange(0, old.end)
+        elif new.nonce != old.nonce:
+            again = old.range
+        else:
+            return
+        for place, uid in list(self.landed):
+            of = TopicPartition(self.kafka.names[serial_of(uid)], uid % SERIAL // PARTITION)
+            if place == self.letters and of == tp and again.start <= uid % PARTITION < again.end:
+                self.landed.remove((place, uid))
 
     def _check_given_up(self, tp: TopicPartition, old: StateRecord, new: StateRecord) -> None:
         """A gap in a range that landed: a person gave it up, and Kafka does not hold it."""

@@ -18,6 +18,7 @@ from chsink.formats.pipeline import Untouched
 from chsink.sharding import Layout
 from tests.sim.clickhouse import LETTERS, REQUEST_TIMEOUT_S, URLS, Client
 from tests.sim.hub import Hub
+from tests.sim.letters import TOPIC
 from tests.sim.store import StoreClient
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ def config_of(world: World) -> Config:
             ("on_rewind", world.on_rewind),
             ("on_bad_value", str(world.fate)),
         ),
-        LETTERS if world.letters else None,
+        world.letters,
     )
 
 
@@ -97,7 +98,7 @@ def _config(
     shards: int,
     chunk_offsets: int,
     errors: Iterable[tuple[str, str]],
-    letters: str | None = None,
+    letters: str = "",
 ) -> Config:
     clickhouse = {
         "endpoints": URLS[:shards],
@@ -114,7 +115,7 @@ def _config(
             "clickhouse": clickhouse,
             "state": {"store": "memory", "timeout_s": STORE_TIMEOUT_S},
             "errors": dict(errors),
-            "dead_letters": {"table": letters} if letters else {},
+            "dead_letters": {letters: {"table": LETTERS, "topic": TOPIC}[letters]} if letters else {},
             "in_doubt": {"margin_s": MARGIN_S},
         },
         environ={},

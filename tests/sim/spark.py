@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -17,12 +18,14 @@ from chsink.batch.model import Ack, Assignment, PlannedBatch
 from chsink.batch.reader import ReadPlan, Span
 from chsink.batch.task import run_task
 from chsink.clickhouse.dead_letters import TableLetters
+from chsink.clickhouse.landing import letters_topic
 from chsink.clickhouse.pieces import Piece, PieceLander, Prepared
 from chsink.clickhouse.probe import only_of
 from chsink.clickhouse.shards import InsertShard
 from chsink.clickhouse.writer import ShardWriter
 from chsink.dlq.fates import Fates
 from chsink.dlq.letters import HEADERS, RECORD_FIELDS, DeadLetters
+from chsink.dlq.topic import open_letters
 from chsink.ports import BadValue, BlockWriter, Clock
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from tests.sim.checkpoint import SparkDied
@@ -30,7 +33,7 @@ from tests.sim.clickhouse import LETTERS, REQUEST_TIMEOUT_S, Client, Server
 from tests.sim.events import recreate
 from tests.sim.hub import NEVER, Actor, Group, Hub
 from tests.sim.kafka import PARTITION, Kafka, uid_of
-from tests.sim.services import shards_of
+from tests.sim.services import config_of, shards_of
 from tests.sim.tasks import MAX_ATTEMPTS, Attempt, Task
 
 if TYPE_CHECKING:
@@ -99,6 +102,7 @@ class Runner:
         assert self.hub.current is not None
         self.driver = self.hub.current.group
         self.fates = Fates(world.fate)
+        self.place = letters_topic(config_of(world))
         self.waiting: Actor | None = None
 
     def from_batch(self, batch: PlannedBatch, assignments: Sequence[Assignment]) -> list[Ack]:
@@ -140,8 +144,9 @@ class Runner:
                 spans = {tp: Span(a.range, a.record.chunk_offsets) for tp, a in assigned.items()}
                 plan = ReadPlan(planned, spans, max_chunk_bytes=10**9)
                 world = self.world
-                land = PieceLander(assigned, world.prepare, self._writer, world.kafka, self.fates, self._letters)
-                ack = run_task(task.number, self._read(task), plan, land, lambda: OneActor(self.hub))
+                with self._letters() as letters_for:
+                    land = PieceLander(assigned, world.prepare, self._writer, world.kafka, self.fates, letters_for)
+                    ack = run_task(task.number, self._read(task), plan, land, lambda: OneActor(self.hub))
             except SparkDied as error:
                 task.error = error
             else:
@@ -180,14 +185,20 @@ class Runner:
             InsertShard(Client(server), server.describe(table), mark)
             for server, mark in zip(servers, marks[: len(servers)], strict=True)
         ]
-        if self.fates.dead_letters:
+        if self.fates.dead_letters and self.place is None:
             first = self.world.servers[0]
             place = InsertShard(Client(first), first.describe(LETTERS), marks[len(servers)], only_of(assignment.key))
             shards.append(place)
         return ShardWriter(shards, {}, self.clock, RETRY_FOR_S, REQUEST_TIMEOUT_S)
 
-    def _letters(self, assignment: Assignment, writer: BlockWriter) -> DeadLetters:
-        return TableLetters(writer, shards_of(assignment.layout))
+    @contextmanager
+    def _letters(self) -> Iterator[Callable[[Assignment, BlockWriter], DeadLetters]]:
+        """Where the dead letters of a task go."""
+        if self.place is None:
+            yield lambda assignment, writer: TableLetters(writer, shards_of(assignment.layout))
+            return
+        with open_letters(self.place, self.clock) as kept:
+            yield lambda *_: kept
 
     def _disturb(self, task: Task) -> None:
         """What is worst while a task reads: that its records go."""

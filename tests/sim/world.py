@@ -26,10 +26,11 @@ from chsink.statemachine.records import StateKey, StateRecord, decode
 from tests.sim import operator
 from tests.sim.checkpoint import Checkpoint, SparkDied
 from tests.sim.clickhouse import LETTERS, REQUEST_TIMEOUT_S, Server, Table, TableKind
-from tests.sim.events import HAPPENINGS, while_down
+from tests.sim.events import HAPPENINGS, OF_LETTERS, while_down
 from tests.sim.hub import Group, Hub, Violation
 from tests.sim.job import drive
-from tests.sim.kafka import PARTITION, Kafka
+from tests.sim.kafka import PARTITION, Kafka, serial_of
+from tests.sim.letters import LettersTopic
 from tests.sim.oracle import Oracle
 from tests.sim.services import MARGIN_S, count_of
 from tests.sim.spark import prepare
@@ -73,8 +74,11 @@ DISASTERS = ("state lost in a batch", "state restored")
 ranges in doubt; then the state is gone, or an earlier backup of it is back.
 """
 DISASTER_SHARE = 0.1
-LETTERS_SHARE = 0.5
-"""Of the worlds with bad values: those that keep dead letters, in a table on the first server."""
+TABLE_SHARE, TOPIC_SHARE = 0.5, 0.25
+"""Of the worlds with bad values: those that keep dead letters in a table on the first server, and those in a topic."""
+LettersIn = Literal["", "table", "topic"]
+LETTERS_EVENTS = 0.15
+"""Of what happens in a world with a topic of dead letters: what happens to that."""
 
 
 def _draw_kind(shape: Random, seed: int) -> TableKind:
@@ -105,6 +109,7 @@ class World:
         self.oracle.with_views.update(self.kinds if kind.views else ())
         self.shards = shape.randint(1, 3)
         self.servers = [Server(hub, self.oracle, n, self.kinds, self.kafka.names) for n in range(3)]
+        self.letters_topic = LettersTopic(hub, self._letters_committed)
         self.letters = self._draw_letters(seed, kind)
         self.chunk_offsets = shape.randint(2, 6)
         self.limit = shape.randint(3, 12)
@@ -139,15 +144,24 @@ class World:
         self.round_offsets = small.randint(1, 8) if small.random() < ROUNDS_SHARE else None
         hub.died = self.died
 
-    def _draw_letters(self, seed: int, kind: TableKind) -> bool:
-        """Whether the world keeps dead letters.  Then its state is not lost: a partition that has dead letters and no
-        row does not show that it was (a stated limit).
+    def _draw_letters(self, seed: int, kind: TableKind) -> LettersIn:
+        """Where the world keeps dead letters.  If it does, its state is not lost: a partition that has dead letters and
+        no row does not show that it was (a stated limit).
         """
-        if self.bad >= 100 or Random(f"letters {seed}").random() >= LETTERS_SHARE:
-            return False
-        self.servers[0].tables[LETTERS] = Table(TableKind(False, kind.window_blocks, kind.window_s))
+        drawn = Random(f"letters {seed}").random()
+        if self.bad >= 100 or drawn >= TABLE_SHARE + TOPIC_SHARE:
+            return ""
         self.oracle.letters = LETTERS
-        return True
+        if drawn >= TABLE_SHARE:
+            self.oracle.letters_stay = True
+            return "topic"
+        self.servers[0].tables[LETTERS] = Table(TableKind(False, kind.window_blocks, kind.window_s))
+        return "table"
+
+    def _letters_committed(self, uids: list[int]) -> None:
+        """A transaction of dead letters."""
+        for uid in uids:
+            self.oracle.inserted(LETTERS, self.kafka.names[serial_of(uid)], [uid], 0)
 
     def _draw_events(self, seed: int, *, rare: bool) -> None:
         """What happens in a few worlds only, and when."""
@@ -191,7 +205,8 @@ class World:
         uuid.uuid4 = lambda: uuid.UUID(int=next(self.ids) << 104)  # ids, too, are the same in every run of a seed
         seed_jitter(f"jitter {self.hub.seed}")  # tenacity draws from the shared source
         try:
-            yield
+            with self.letters_topic.instead_of_kafka():
+                yield
         finally:
             failpoints.reach, uuid.uuid4, vars(recover)["first_unread"] = reach, uuid4, first_unread
             self._bury()
@@ -233,7 +248,7 @@ class World:
         if not self.disaster:
             return
         if self.hub.steps == self.backup_at:
-            self.backup, self.acts_before = dict(self.store.rows), self.hub.counts["operator acts"]
+            self.backup, self.acts_before = dict(self.store.rows), self.hub.counts["operator acts"] - self.hands_on
         if self.hub.steps == self.disaster_at and self._disaster_is_told():
             self.hub.counts[f"fault {self.disaster}"] += 1
             self.stop_drivers()
@@ -269,6 +284,8 @@ class World:
         hub = self.hub
         if hub.random.random() < 0.4:
             self.kafka.produce(hub.random.choice(self.kafka.all()))
+        elif self.letters == "topic" and hub.random.random() < LETTERS_EVENTS:
+            OF_LETTERS.one(self)
         else:
             HAPPENINGS.one(self)
 

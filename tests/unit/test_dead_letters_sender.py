@@ -62,7 +62,11 @@ class Opened:
         if self.broker.lose_answer:
             self.broker.lose_answer = False
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
-        self.offset, self.note = end, str(life)
+        self.remember(end, life)
+
+    def remember(self, end: int | None, life: Life) -> None:
+        if end is not None:
+            self.offset, self.note = end, str(life)
 
 
 class Clock:
@@ -82,7 +86,7 @@ def broker(monkeypatch: pytest.MonkeyPatch) -> Broker:
         return Opened(broker, broker.opened, broker.offset, broker.note)
 
     monkeypatch.setattr(under_test, "_Open", opened)
-    monkeypatch.setattr(under_test, "delivered_offsets", lambda *_: frozenset(broker.letters))
+    monkeypatch.setattr(under_test, "delivered_until", lambda *_: max(broker.letters, default=-1) + 1 or None)
     return broker
 
 
@@ -143,6 +147,18 @@ def test_a_group_that_may_have_forgotten_is_not_believed(broker: Broker) -> None
     broker.offset, broker.note = None, ""
     deliver(again=True)
     assert broker.letters == DEAD
+
+
+def test_what_was_forgotten_is_searched_for_the_whole_range(broker: Broker) -> None:
+    """⚑ Both chunks were delivered.  That the first one is settled says nothing about the second one."""
+    later = OffsetRange(15, 20)
+    deliver()
+    deliver(chunk=later)
+    broker.offset, broker.note = None, ""
+    sender = TopicLetters(LettersTopic({}, "dead", "sink", 1), Clock())
+    deliver(sender, again=True)
+    deliver(sender, chunk=later, again=True)
+    assert broker.letters == [*DEAD, 15]
 
 
 def test_what_kafka_refuses_is_a_halt(broker: Broker) -> None:
