@@ -20,11 +20,14 @@ class MirrorCount:
 
 @dataclass(slots=True)
 class Tally:
-    """Counts of one run.  ``records``, ``lost`` and ``surplus`` sum over every sink that was judged, once each."""
+    """Counts of one run.  ``records``, ``lost`` and ``surplus`` sum over every sink that was judged, once each;
+    ``letters`` are the dead letters of those that keep them, and lost or surplus ones count with the others.
+    """
 
     kills: Counter[str] = field(default_factory=Counter)
     faults: Counter[str] = field(default_factory=Counter)
     records: Counter[str] = field(default_factory=Counter)
+    letters: Counter[str] = field(default_factory=Counter)
     mirror: dict[str, MirrorCount] = field(default_factory=dict)
     lost: int = 0
     surplus: int = 0
@@ -44,6 +47,12 @@ class Tally:
         self.lost += lost
         self.surplus += surplus
 
+    def kept(self, sink: str, letters: int, lost: int, surplus: int) -> None:
+        """What the checker found of a sink's dead letters, replacing what it found before."""
+        self.letters[sink] = letters
+        self.lost += lost
+        self.surplus += surplus
+
     def mirrored(self, table: str, records: int, lost: int, surplus: int, snapshots: int) -> None:
         """What the checker found for an Iceberg table, replacing what it found before."""
         before = self.mirror.get(table, MirrorCount(0, 0, 0, 0))
@@ -51,7 +60,8 @@ class Tally:
 
     def as_plain(self) -> dict[str, Any]:
         """Builtin types only, for another process."""
-        counts = {"kills": dict(self.kills), "faults": dict(self.faults), "records": dict(self.records)}
+        names = ("kills", "faults", "records", "letters")
+        counts = {name: dict(getattr(self, name)) for name in names}
         mirror = {table: astuple(found) for table, found in self.mirror.items()}
         return {**counts, "mirror": mirror, "lost": self.lost, "surplus": self.surplus}
 
@@ -60,6 +70,7 @@ class Tally:
         self.kills.update(plain["kills"])
         self.faults.update(plain["faults"])
         self.records.update(plain["records"])
+        self.letters.update(plain["letters"])
         self.mirror |= {table: MirrorCount(*found) for table, found in plain["mirror"].items()}
         self.lost += plain["lost"]
         self.surplus += plain["surplus"]
@@ -70,6 +81,7 @@ class Tally:
             f"kills: {self.kills.total()} ({_listed(self.kills)})",
             f"faults: {self.faults.total()} ({_listed(self.faults)})",
             f"sinks: {len(self.records)}, records: {self.records.total()}",
+            f"of these with dead letters: {len(self.letters)}, dead letters: {self.letters.total()}",
             f"lost: {self.lost}, duplicated: {self.surplus}",
             self._mirror_line(),
         ]

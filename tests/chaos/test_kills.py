@@ -1,15 +1,18 @@
 """The real job dies at every step of a batch; each next run settles what the last one left, and dies further on.
 
-One sink, one checkpoint, one process after the other; new records come before every run.
+One sink, one checkpoint, one process after the other; new records come before every run.  Some are bad, and become dead
+letters in a topic.
 """
 
 from __future__ import annotations
 
 import signal
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tests.chaos.letters import send_bad
 from tests.chaos.world import INSERT, World
 from tests.support.child import Child
 from tests.support.job import Job, eventually
@@ -18,10 +21,15 @@ from tests.support.proxies import HttpFault
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+OUTAGE_S = 60
+
 
 def send(job: Job) -> None:
-    """New records in both partitions: several chunks in one, a part of one in the other."""
-    job.send(0, 25)
+    """New records in both partitions: several chunks in one, a part of one in the other; a bad one in each."""
+    job.send(0, 14)
+    send_bad(job, 0)
+    job.send(0, 11)
+    send_bad(job, 1)
     job.send(1, 7)
 
 
@@ -46,6 +54,28 @@ def worker_after_insert(world: World, job: Job) -> None:
         assert {f[0] for f in child.fired} == {"task.after_insert"}
         world.tally.kills["worker at task.after_insert"] += len(child.fired)
     assert job.in_doubt()
+
+
+def worker_in_dead_letters(world: World, job: Job) -> None:
+    """A Python worker dies with its transaction of dead letters open."""
+    with Child(job, traps="task.in_dead_letters=kill") as child:
+        assert child.end() == 5, child.said[-3000:]
+        world.tally.kills["worker at task.in_dead_letters"] += len(child.fired)
+        assert child.fired
+    assert job.in_doubt()
+
+
+def broker_in_dead_letters(world: World, job: Job) -> None:
+    """The broker is killed in a transaction of dead letters, and comes back.  A job that waits long for it dies, too."""
+    until = time.monotonic() + OUTAGE_S
+    with Child(job, traps="task.in_dead_letters=sleep:3@1") as child:
+        child.await_fired("task.in_dead_letters")
+        world.kafka.kill()
+        world.kafka.start()
+        while child.running and time.monotonic() < until:
+            time.sleep(0.1)
+        assert child.kill() if child.running else child.end() in {0, 5}, child.said[-3000:]
+    world.tally.killed("broker in a transaction of dead letters")
 
 
 def mid_body(world: World, job: Job) -> None:
@@ -105,7 +135,9 @@ BLOWS = [
     mid_body,
     lands_after_death,
     worker_after_insert,
+    worker_in_dead_letters,
     by_failpoint("driver.before_after", doubtful=True),
+    broker_in_dead_letters,
     by_failpoint("driver.after_settle_inserts", doubtful=True),
     before_spark_commits,
     sigterm,
@@ -113,7 +145,7 @@ BLOWS = [
 
 
 def test_chain_of_deaths_on_one_sink(world: World, tmp_path: Path, spark: SparkSession) -> None:
-    job = world.job(tmp_path)
+    job = world.job(tmp_path, letters="topic")
     for blow in BLOWS:
         send(job)
         blow(world, job)

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.chaos.letters import send_bad
 from tests.chaos.world import INSERT, World
 from tests.support.child import Child
 from tests.support.job import Job
@@ -31,6 +32,8 @@ KILLS = (
     "task.before_insert=kill@2",
     "task.after_insert=kill@2",
     "task.after_chunks=kill",
+    "task.in_dead_letters=kill",
+    "task.after_dead_letters=kill@2",
 )
 EXITS = (0, 5, -signal.SIGKILL)
 SETTINGS = {
@@ -44,11 +47,12 @@ SETTINGS = {
 @pytest.mark.skipif(not MINUTES, reason="MINUTES is not set")
 def test_soak(world: World, tmp_path: Path) -> None:
     chance = random.Random(SEED)
-    job = world.job(tmp_path, partitions=3, shards=2, settings=SETTINGS)
+    job = world.job(tmp_path, partitions=3, shards=2, letters="topic", settings=SETTINGS)
     until = time.monotonic() + MINUTES * 60
     while time.monotonic() < until:
         for partition in range(3):
             job.send(partition, chance.randrange(1, 200))
+            send_bad(job, partition)
         chance.choice((_dies_at_a_step, _dies_by_a_blow, _lives))(world, job, chance)
         world.heal()
         verdict = job.verdict()

@@ -1,7 +1,8 @@
 """One living job (``chsink run``, two shards, a batch whenever there is something) in a storm of faults.
 
 The job is one process for all tests of this file: it may stop for none of these faults.  Each test sends records into
-the fault, asserts that it fired, and has the judge look before the next one comes.
+the fault, asserts that it fired, and has the judge look before the next one comes.  Some records are bad, and become
+dead letters in a table.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import pytest
 
 from chsink.embedded import topics
 from chsink.errors import UnavailableError
+from tests.chaos.letters import send_bad
 from tests.chaos.world import INSERT, World
 from tests.support.child import Child
 from tests.support.job import Job, command, eventually, select
@@ -47,9 +49,10 @@ class Storm:
     child: Child
 
     def send(self, count: int = 25) -> None:
-        """Records for both shards in both partitions."""
-        self.job.send(0, count)
-        self.job.send(1, count)
+        """Records for both shards in both partitions, and a bad one in each."""
+        for partition in (0, 1):
+            self.job.send(partition, count)
+            send_bad(self.job, partition)
 
     def pass_over(self) -> None:
         """All that was sent has landed, exactly once, by the same process; nothing is in doubt."""
@@ -67,7 +70,7 @@ class Storm:
 
 @pytest.fixture(scope="module")
 def _storm(_world: World, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Storm]:
-    job = _world.job(tmp_path_factory.mktemp("storm"), shards=2, settings=SETTINGS)
+    job = _world.job(tmp_path_factory.mktemp("storm"), shards=2, letters="table", settings=SETTINGS)
     job.send(0, 1)
     with Child(job) as child:
         child.await_that("first batch", lambda: "landed" in child.said)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.chaos.letters import send_bad
 from tests.chaos.world import TINY_WINDOW, World, overflow
 from tests.support.child import Child
 from tests.support.job import Job
@@ -19,10 +20,11 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def job(world: World, tmp_path: Path) -> Job:
-    """A sink with three pieces in one partition and one in the other."""
-    job = world.job(tmp_path)
-    job.send(0, 25)
-    job.send(1, 7)
+    """A sink with three pieces in one partition and one in the other, and dead letters of both in a topic."""
+    job = world.job(tmp_path, letters="topic")
+    for partition, count in ((0, 24), (1, 6)):
+        job.send(partition, count)
+        send_bad(job, partition)
     return job
 
 

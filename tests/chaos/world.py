@@ -13,13 +13,15 @@ import re
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+from chsink.dlq.letters import create_table
 from chsink.embedded.clickhouse import EmbeddedClickHouse
 from chsink.embedded.kafka import EmbeddedKafka
 from chsink.embedded.zookeeper import EmbeddedZooKeeper
+from tests.chaos.letters import Letters, fits
 from tests.chaos.tally import Tally
 from tests.support.gate import Gate
 from tests.support.job import DATABASE, Job, command, select
@@ -44,6 +46,8 @@ class World:
     gates: Sequence[Gate]
     keeper: TcpProxy
     tally: Tally
+    letters: dict[str, Letters] = field(default_factory=dict)
+    """By the name of the sink."""
 
     def job(
         self,
@@ -52,11 +56,14 @@ class World:
         partitions: int = 2,
         shards: int = 1,
         shard: int = 0,
+        letters: Literal["", "table", "topic"] = "",
         settings: Mapping[str, Any] | None = None,
         topic_config: Mapping[str, str] | None = None,
         **table: Any,
     ) -> Job:
-        """A sink with a topic and a table of its own on ``shards`` servers from ``shard`` on, behind the proxies."""
+        """A sink with a topic and a table of its own on ``shards`` servers from ``shard`` on, behind the proxies, and with
+        a place of its own for dead ``letters``.
+        """
         name = re.sub(r"\W+", "-", folder.name)[:36].strip("-") + "-" + uuid.uuid4().hex[:6]
         (home := folder / name).mkdir()
         chosen = slice(shard, shard + shards)
@@ -67,19 +74,39 @@ class World:
         job = Job(name, home, self.kafka.bootstrap, urls, [1] * shards, shard_key=key, settings=through)
         self.kafka.create_topic(name, partitions, topic_config)
         job.make_table(name, **table)
+        if letters:
+            self.letters[name] = place = self._place(letters, job)
+            job.settings = {**through, **place.settings}
         return job
 
+    def _place(self, letters: str, job: Job) -> Letters:
+        if letters == "topic":
+            place = Letters(topic=f"{job.name}-dead")
+            self.kafka.create_topic(place.topic, 1)
+        else:
+            place = Letters(table=f"{job.tables[job.topic]}_dead")
+            command(job.shards[0], create_table(place.table))
+        return place
+
     def judge(self, job: Job) -> None:
-        """Exactly once, and nothing in doubt."""
-        verdict = job.verdict()
+        """Exactly once, and nothing in doubt; every record has one fate, if bad ones become dead letters."""
+        verdict = job.verdict(rows_of=fits)
         self.tally.judged(job.name, verdict.sent, verdict.lost.total(), verdict.surplus.total())
         assert verdict.exactly_once, str(verdict)
         assert not job.in_doubt()
+        if place := self.letters.get(job.name):
+            sent, held = place.expected(job), place.held(job)
+            self.tally.kept(job.name, sent.total(), (sent - held).total(), (held - sent).total())
+            assert sent == held, f"dead letters: lost {sent - held}, too many {held - sent}"
+            assert sent, "no record was bad"
 
     def judge_not_wrong(self, job: Job) -> None:
         """A job that had to stop: rows may be missing, none may be doubled or wrong."""
-        verdict = job.verdict()
+        verdict = job.verdict(rows_of=fits)
         assert not verdict.surplus, str(verdict)
+        if place := self.letters.get(job.name):
+            too_many = place.held(job) - place.expected(job)
+            assert not too_many, f"dead letters: too many {too_many}"
 
     def rows(self, job: Job) -> int:
         """How many rows the sink's table holds over its shards."""
