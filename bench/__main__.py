@@ -10,6 +10,7 @@ Parts:
             (s) Spark's own Iceberg sink, (m) the Iceberg mirror; rows are checked after each run.  Then ClickHouse
             without and with a mirror; hand-overs of 1 to 512 partitions; commits of 10 to 10,000 files; memory
   dead_letters  the same records without bad ones, and with 1 % of them as dead letters in a table and in a topic
+  routes    the same records of one topic with 300 partitions, and of 300 topics with a table each
   formats   decoding alone: JSON, Avro and Protobuf of the same orders, in turns in one process
 
 Examples:
@@ -37,16 +38,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from bench import dead_letters, formats, memory, mirror, recovery, speed, state
+from bench import dead_letters, formats, memory, mirror, recovery, routes, speed, state
 from bench.measured import MeasuredError, Place
 from bench.speed import WrongRowsError
 from chsink.embedded import jars
 from chsink.embedded.stack import Stack
 from chsink.errors import ChsinkError
 
-PARTS = ("speed", "state", "memory", "recovery", "mirror", "dead_letters", "formats")
+PARTS = ("speed", "state", "memory", "recovery", "mirror", "dead_letters", "routes", "formats")
 MIRROR_ROUNDS = 3
 """At most: six variants take turns there."""
+ROUTES_ROUNDS = 2
 
 
 def main() -> int:
@@ -95,6 +97,8 @@ def _measure(part: str, place: Place, arguments: argparse.Namespace) -> dict[str
             return formats.measure(arguments.rounds)
         case "dead_letters":
             return dead_letters.measure(place, arguments.records, arguments.rounds)
+        case "routes":
+            return routes.measure(place, arguments.routes, min(arguments.rounds, ROUTES_ROUNDS))
         case "memory":
             return memory.measure(place, arguments.large)
         case _:
@@ -109,6 +113,7 @@ def _lines(part: str, figures: dict[str, Any]) -> list[str]:
         "recovery": recovery,
         "mirror": mirror,
         "dead_letters": dead_letters,
+        "routes": routes,
         "formats": formats,
     }
     lines: list[str] = modules[part].lines(figures)
@@ -141,6 +146,7 @@ def _arguments() -> argparse.Namespace:
     sizes.add_argument(
         "--large", type=_count, default=10_000_000, help="memory, mirror: records of the large batch (10,000,000)"
     )
+    sizes.add_argument("--routes", type=_count, default=300, help="routes: topics, each with a table (300)")
     sizes.add_argument("--recovery-records", type=_count, default=1_000_000,
                        help="recovery: records, in four batches (1,000,000)")  # fmt: skip
     sizes.add_argument("--crashes", type=_count, default=3, help="recovery: how often it is killed (3)")

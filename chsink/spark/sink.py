@@ -123,7 +123,7 @@ class Sink:
         """Whether a target table has a column for the records' headers, a header chooses the table, or dead letters
         hold them, so that the source must read them.
         """
-        chosen = any(r.choice and r.choice.source == "header" for r in self.config.routes)
+        chosen = any(r.choice and r.choice.source == "header" for r in self._services.config.routes)
         if chosen or self.config.keeps_dead_letters:
             return True
         targets = self._services.clickhouse.targets.values()
