@@ -1,8 +1,7 @@
-"""What do routes cost?  The same records of one topic and of many, each topic with a table of its own, landed in turns by
-one process.
+"""What do routes cost?  The same records of one topic and of many topics with a table each, landed in turns.
 
-``one`` is a topic with as many partitions as there are topics otherwise, so the batches have the same tasks and records.
-A batch's time is that of its ``foreachBatch``; the start is what comes before the first batch: checks, claim, Spark.
+``one`` is a topic with as many partitions as there are topics otherwise, so that the batches have the same tasks.  A
+batch's time is that of its ``foreachBatch``; the start is what comes before the first batch: checks, claim, Spark.
 """
 
 from __future__ import annotations
@@ -49,11 +48,8 @@ def measure(place: Place, routes: int, rounds: int) -> dict[str, Any]:
             for way, (route, found_in, tables) in ways.items():
                 for table in tables:
                     place.empty_table(client, table, deduplicated=True)
-                keep = {
-                    "route": [route],
-                    "kafka": {"bootstrap": bootstrap, "max_offsets_per_trigger": records // BATCHES},
-                }
-                answer, _ = process.drain("", "", keep=keep)
+                kafka = {"bootstrap": bootstrap, "max_offsets_per_trigger": records // BATCHES}
+                answer, _ = process.drain("", "", keep={"route": [route], "kafka": kafka})
                 if fault := topic.wrong(client, found_in, records):
                     raise WrongRowsError(f"{way}, run {number}: {fault}")
                 run = _figures(answer)
@@ -97,8 +93,8 @@ def _produce(bootstrap: str, records: int, place: Callable[[int], tuple[str, int
 
 def lines(figures: Mapping[str, Any]) -> list[str]:
     """For people."""
-    out = [f"routes: {figures['records']:,} records in {BATCHES} batches, of one topic with {figures['routes']} partitions "
-           f"and of {figures['routes']} topics with a table each; medians of warm runs"]  # fmt: skip
+    many, records = figures["routes"], f"{figures['records']:,} records in {BATCHES} batches"
+    out = [f"routes: {records}, of one topic with {many} partitions and of {many} topics with a table each; medians"]
     for way, median in figures["medians"].items():
         phases = ", ".join(f"{name} {median[f'{name}_s']:.2f}" for name in PHASES)
         out.append(f"  {way:<5} {median['batch_s']:7.2f} s a batch ({phases}), start {median['start_s']:6.2f} s")
