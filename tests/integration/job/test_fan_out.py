@@ -1,0 +1,111 @@
+"""One topic to several tables of different shapes, two of which its records name: each record once in each of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from chsink.cli.verify import read_report
+from chsink.embedded.stack import Stack
+from chsink.errors import UnavailableError
+from chsink.verify.route import Selection
+from tests.integration.job.conftest import MakeJob
+from tests.integration.job.faults import Failpoints
+from tests.support.job import DATABASE, METADATA, WINDOW, Job, command, select
+from tests.support.kafka import read_all
+
+pytestmark = pytest.mark.slow
+
+SHAPES = {
+    "orders": "id Int64, text String",
+    "refunds": "id Int64, amount Decimal(9, 2), reason Nullable(String)",
+    "raw": "value String",
+}
+UNKNOWN, MISFIT = {"id": 1, "type": "secret"}, {"id": 2, "type": "refund", "amount": "secret"}
+
+
+def make_tables(job: Job) -> Mapping[str, Any]:
+    """The tables, and the settings that route the topic to them."""
+    names = {kind: f"{DATABASE}.{kind}_{job.name.replace('-', '_')}" for kind in SHAPES}
+    for kind, table in names.items():
+        how = f"ENGINE = MergeTree ORDER BY tuple() SETTINGS {WINDOW}"
+        command(job.shards[0], f"CREATE TABLE {table} ({SHAPES[kind]}, {METADATA}) {how}")
+    job.tables[job.name] = names["orders"]
+    choice = {"field": "$.type", "tables": {"order": names["orders"], "refund": names["refunds"]}}
+    return {
+        "route": [
+            {"topic": job.name, "table_by": choice},
+            {"topic": job.name, "table": names["raw"], "format": {"type": "raw", "column": "value"}},
+        ],
+        "errors.on_bad_value": "dead_letter",
+        "dead_letters.topic": f"{job.name}-dead",
+    }
+
+
+def send(job: Job, partition: int) -> None:
+    """Records of both kinds, one of no kind and one that does not fit, over two chunks."""
+    orders = [{"id": n, "type": "order", "text": f"x{n}"} for n in range(6)]
+    refunds = [{"id": n, "type": "refund", "amount": f"{n}.50"} for n in range(6)]
+    job.send_values(partition, [v for pair in zip(orders, refunds, strict=True) for v in pair] + [UNKNOWN, MISFIT])
+
+
+def check(job: Job, settings: Mapping[str, Any]) -> None:
+    """Every record has one row or one dead letter in each table that it is for, and nothing anywhere else."""
+    sent = {(r.partition, r.offset): json.loads(r.value or b"") for r in read_all(job.bootstrap, job.name)}
+    by, raw = settings["route"]
+    tables = {
+        "orders": by["table_by"]["tables"]["order"],
+        "refunds": by["table_by"]["tables"]["refund"],
+        "raw": raw["table"],
+    }
+    fits = {at: v for at, v in sent.items() if v not in (UNKNOWN, MISFIT)}
+    expected = {
+        "orders": {at: [v["id"], v["text"]] for at, v in fits.items() if v["type"] == "order"},
+        "refunds": {at: [v["id"], float(v["amount"])] for at, v in fits.items() if v["type"] == "refund"},
+        "raw": {at: [json.dumps(v, separators=(",", ":"))] for at, v in sent.items()},
+    }
+    columns = {"orders": "id, text", "refunds": "id, amount", "raw": "value"}
+    for kind, table in tables.items():
+        sql = f"SELECT _kafka_partition, _kafka_offset, {columns[kind]} FROM {table} FORMAT JSONCompactEachRow"
+        rows = [json.loads(line) for line in select(job.shards[0], sql).splitlines()]
+        assert sorted(rows) == sorted([*at, *row] for at, row in expected[kind].items()), kind
+    dead = [dict(r.headers) for r in read_all(job.bootstrap, f"{job.name}-dead")]
+    found = sorted((d["chsink.table"].decode(), int(d["chsink.partition"]), int(d["chsink.offset"])) for d in dead if d)
+    assert found == sorted(
+        (tables["orders" if v == UNKNOWN else "refunds"], *at) for at, v in sent.items() if at not in fits
+    )
+    assert not any(b"secret" in d["chsink.reason"] for d in dead), "the value is nobody's to read"
+    status = job.status()["partitions"]
+    assert {(p["table"], p["partition"], p["phase"], p["lag"]) for p in status} == {
+        (table, partition, "AFTER", 0) for table in tables.values() for partition in (0, 1)
+    }
+
+
+def test_each_table_has_its_records_whatever_ends_the_job(
+    make_job: MakeJob, services: Stack, spark: SparkSession, failpoints: Failpoints
+) -> None:
+    """⚑ The job ends between two tables of a batch, and in the second one of the next batch."""
+    job = make_job(table=False)
+    settings = make_tables(job)
+    job.settings = settings
+    services.kafka.create_topic(f"{job.name}-dead", 1, {"retention.ms": "-1"})
+    for crash in ("driver.after_after=fail", "driver.before_after=fail@2"):
+        send(job, 0)
+        send(job, 1)
+        failpoints.arm(crash)
+        with pytest.raises(UnavailableError, match="CHS-708"):
+            job.drain(spark)
+        failpoints.assert_fired(crash.partition("=")[0])
+        failpoints.disarm()
+        doubtful = {p["table"] for p in job.status()["partitions"] if p["phase"] == "BEFORE"}
+        refunds = settings["route"][0]["table_by"]["tables"]["refund"]
+        assert doubtful == (set() if crash.startswith("driver.after") else {refunds})
+        job.drain(spark)
+        check(job, settings)
+    report = read_report(job.config(), Selection())
+    assert report.ok
+    assert sum(p.rows for p in report.partitions) == 4 * (6 + 6 + 14)
