@@ -16,7 +16,7 @@ range unannounced, in doubt, or done: the next start decides from that.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -87,6 +87,7 @@ class Driver:
     pipeline_of: Callable[[str, str, str], str]
     pace: Pace = field(default_factory=Pace)
     answers_for: Callable[[TopicTable], bool] = lambda _: True
+    _again: frozenset[TopicPartition] = frozenset()
 
     # --- start ----------------------------------------------------------------------------------------------------
 
@@ -146,11 +147,20 @@ class Driver:
 
     # --- one batch ------------------------------------------------------------------------------------------------
 
-    def process(self, batch: PlannedBatch, runner: PieceRunner, *, framed: bool = True) -> None:
+    def process(
+        self,
+        batch: PlannedBatch,
+        runner: PieceRunner,
+        *,
+        framed: bool = True,
+        again: Collection[TopicPartition] = (),
+    ) -> None:
         """Land the batch.  Idempotent: the same batch again changes nothing that landed.
 
         Not ``framed``: the frame holds records of other topics, too, so the batch is read from Kafka exactly.
+        ``again``: topic-partitions that may be read again for another table, so what this one has is no rewind.
         """
+        self._again = frozenset(again)
         with self._halting_as_owner():
             self._process(batch, runner, framed=framed)
 
@@ -167,7 +177,7 @@ class Driver:
             self.ledger.ensure(keys.values())
             facts = self._batch_facts(batch, keys)
             decisions = {
-                tp: decide(self.ledger.records[keys[tp]], planned, facts[tp], self.policy)
+                tp: decide(self.ledger.records[keys[tp]], planned, facts[tp], self._policy(tp))
                 for tp, planned in batch.ranges.items()
             }
             if first:
@@ -197,6 +207,9 @@ class Driver:
         todo.check_done()
         self.observer.state(self.ledger.records)
         return replace(batch, ranges=rounds.rest_of(batch.ranges, writing, taken))
+
+    def _policy(self, tp: TopicPartition) -> Policy:
+        return replace(self.policy, on_rewind="skip") if tp in self._again else self.policy
 
     def _bound(self, tables: Iterable[str]) -> tuple[rounds.Bound, float]:
         """What one round of these tables may hold, and the seconds that its sends have."""
@@ -297,7 +310,15 @@ class Driver:
             attempt, epoch = self.ledger.attempt(), self.ledger.epoch
             self.ledger.write({k: self._done(k, starts, left_out, epoch, attempt) for k in keys})
         failpoints.reach("driver.after_after")
-        self.observer.landed([ack for ack in acks if ack.topic_partition not in unproven])
+        self.observer.landed(self._by_table(acks, unproven))
+
+    def _by_table(self, acks: Sequence[Ack], unproven: Collection[TopicPartition | None]) -> dict[str, list[Ack]]:
+        """The acks of what landed."""
+        tables: dict[str, list[Ack]] = {}
+        for ack in acks:
+            if ack.topic is not None and ack.topic_partition not in unproven:
+                tables.setdefault(self.routes[ack.topic].table, []).append(ack)
+        return tables
 
     def _take_up(self, keys: Sequence[StateKey], halted: Halts) -> list[StateKey]:
         """Announce ranges in doubt again, before anything is sent, if they must be probed.  Returns those that may be

@@ -7,6 +7,8 @@ Rules:
 - One claim for all lanes: they share the ledger, and with it the epoch.
 - A batch is done when each lane has landed it.  A lane decides from its own records alone, so a crash between two lanes
   is nothing new: the first one finds the batch landed, the second one lands it.
+- What one lane has landed may be planned for another one, of which the topic has been read again: it is skipped then,
+  and is no rewind.
 - A halt of one lane does not keep the others from landing.  All halts are raised as one.
 - Another error ends the batch at once: the next start meets the halts again.
 - Lane 0 has every topic, so it takes the records of the batch at hand.  A lane with fewer topics reads its own ranges
@@ -24,6 +26,7 @@ from chsink.batch.model import Assignment, PlannedBatch
 from chsink.batch.roles import ExactReads, PieceRunner
 from chsink.errors import HaltError
 from chsink.errors.several import raise_all
+from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from chsink.statemachine.records import StateKey, StateRecord, TopicTable
 
 
@@ -91,9 +94,16 @@ class Lanes:
 
         def land(driver: Driver) -> None:
             mine = {tp: offsets for tp, offsets in batch.ranges.items() if tp.topic in driver.routes}
-            driver.process(replace(batch, ranges=mine), runner, framed=read <= mine.keys())
+            again = {tp for tp, offsets in mine.items() if self._reads_for_another(tp, offsets, driver)}
+            driver.process(replace(batch, ranges=mine), runner, framed=read <= mine.keys(), again=again)
 
         self._each(land)
+
+    def _reads_for_another(self, tp: TopicPartition, planned: OffsetRange, lane: Driver) -> bool:
+        """Whether another lane has nothing beyond the plan: then it is, or was until now, planned for that one."""
+        records = self.ledger.records
+        others = [key for driver in self.drivers if driver is not lane for key in driver.keys_of([tp])]
+        return any(key not in records or records[key].end <= planned.end for key in others)
 
     def _each(self, act: Callable[[Driver], None]) -> None:
         halted = []

@@ -134,7 +134,7 @@ class Observer(Protocol):
     def phase(self, name: str) -> AbstractContextManager[None]:
         """Times a phase of the batch."""
 
-    def landed(self, acks: Sequence[Ack]) -> None:
+    def landed(self, by_table: Mapping[str, Sequence[Ack]]) -> None:
         """Pieces landed and are confirmed."""
 
     def decided(self, batch: PlannedBatch, decisions: Mapping[TopicPartition, Decision]) -> None:

@@ -132,6 +132,7 @@ def resolve(  # noqa: PLR0917 - arguments and options of a command
 def reset(  # noqa: PLR0917 - arguments and options of a command
     topic: TopicArgument,
     partitions: PartitionsArgument = None,
+    table: Annotated[str | None, typer.Option(help="Only this table, if the topic has several.")] = None,
     config: ConfigOption = DEFAULT_CONFIG,
     assignments: SetOption = None,
     yes: YesOption = False,
@@ -142,6 +143,7 @@ def reset(  # noqa: PLR0917 - arguments and options of a command
     \b
     chsink state reset flights        all partitions
     chsink state reset flights 3      one of them
+    chsink state reset flights --table air.flights_raw
 
     Rows stay in the table, and the next start inserts every record that it reads. After the reset and before the start,
     delete the rows of these records, or the table will hold them twice. Set sink.checkpoint to a new folder.
@@ -149,7 +151,7 @@ def reset(  # noqa: PLR0917 - arguments and options of a command
     from chsink.recovery.decide import plan_reset
 
     with _services(load_config(config, assignments)) as services:
-        change = plan_reset(services, topic, partitions or [])
+        change = plan_reset(services, topic, partitions or [], table=table)
         _confirm_and_carry_out(services, change, "reset", yes=yes, as_json=as_json)
 
 

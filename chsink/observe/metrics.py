@@ -26,24 +26,25 @@ class Metrics:
         self.registry = CollectorRegistry()
         self.sink = sink
 
-        def counter(name: str, text: str) -> Counter:
-            metric = Counter(f"chsink_{name}", text, ["sink"], registry=self.registry)
-            metric.labels(sink)
+        def counter(name: str, text: str, *labels: str) -> Counter:
+            metric = Counter(f"chsink_{name}", text, ["sink", *labels], registry=self.registry)
+            if not labels:
+                metric.labels(sink)
             return metric
 
         def gauge(name: str, text: str, *labels: str) -> Gauge:
             return Gauge(f"chsink_{name}", text, ["sink", *labels], registry=self.registry)
 
-        self.records = counter("records", "Kafka records read and landed")
-        self.rows = counter("rows", "rows inserted and confirmed")
-        self.skipped = counter("skipped_records", "records skipped because a value did not fit or was null")
-        self.dead_letters = counter("dead_letters", "records kept as dead letters")
+        self.records = counter("records", "Kafka records read and landed", "table")
+        self.rows = counter("rows", "rows inserted and confirmed", "table")
+        self.skipped = counter("skipped_records", "records skipped because a value did not fit or was null", "table")
+        self.dead_letters = counter("dead_letters", "records kept as dead letters", "table")
         self.bytes = counter("bytes", "bytes of confirmed inserts, before compression")
         self.inserts = counter("inserts", "pieces inserted (chunk x shard)")
         self.retries = counter("insert_retries", "sends beyond the first")
         self.batches = counter("batches", "micro-batches finished")
         self.halts = counter("halts", "times a person was needed")
-        self.in_doubt = gauge("in_doubt_partitions", "topic-partitions announced and not confirmed")
+        self.in_doubt = gauge("in_doubt_partitions", "topic-partitions announced and not confirmed, for each table")
         self.in_doubt_age = gauge("in_doubt_oldest_seconds", "age of the oldest announced and unconfirmed range")
         self.lag = gauge("lag_offsets", "offsets between the recorded end and Kafka's log end", "topic", "partition")
         self.phases = Histogram(
@@ -67,14 +68,17 @@ class Metrics:
         finally:
             self.phases.labels(self.sink, name).observe(perf_counter() - began)
 
-    def landed(self, acks: Sequence[Ack]) -> None:
-        """Count what was confirmed."""
+    def landed(self, table: str, acks: Sequence[Ack]) -> None:
+        """Count what was confirmed of a table."""
         sums = total(acks)
         for metric, amount in (
             (self.records, sums.records),
             (self.rows, sums.rows),
             (self.skipped, sums.skipped),
             (self.dead_letters, sums.dead_letters),
+        ):
+            metric.labels(self.sink, table).inc(amount)
+        for metric, amount in (
             (self.bytes, sums.bytes),
             (self.inserts, sums.inserts),
             (self.retries, sums.retries),

@@ -57,9 +57,11 @@ class JobObserver:
         odd = {str(tp): d.because for tp, d in decisions.items() if not d.because.startswith(("NEW/", "EMPTY"))}
         self.log.info("batch planned", batch=batch.batch_id, offsets=offsets, **({"unusual": odd} if odd else {}))
 
-    def landed(self, acks: Sequence[Ack]) -> None:
+    def landed(self, by_table: Mapping[str, Sequence[Ack]]) -> None:
         """See :class:`chsink.batch.roles.Observer`."""
-        self.metrics.landed(acks)
+        for table, mine in by_table.items():
+            self.metrics.landed(table, mine)
+        acks = [ack for mine in by_table.values() for ack in mine]
         sums = total(acks)
         phases = {f"{name}_s": round(seconds, 3) for name, seconds in self._times.items()}
         chunks = [c for ack in acks for c in ack.chunks]

@@ -41,14 +41,20 @@ Doubtful = Mapping[StateKey, StateRecord]
 Say = Callable[[str], None]
 
 
-def plan_reset(services: Services, topic: str, partitions: Collection[int]) -> Change:
-    """Start over: EMPTY rows of the next incarnation.  Without ``partitions``, all of the topic."""
-    found = find(services, topic, partitions)
+def plan_reset(services: Services, topic: str, partitions: Collection[int], *, table: str | None = None) -> Change:
+    """Start over: EMPTY rows of the next incarnation.  Without ``partitions``, all of the topic; without ``table``, for
+    all of its tables.
+    """
+    found = find(services, topic, partitions, table)
+    tables = sorted({key.table for key in found})
     in_doubt = [f"{k.topic_partition} {r.range}" for k, r in found.items() if r.in_doubt]
     doubtful = [f"these ranges are in doubt and are forgotten, too: {', '.join(in_doubt)}"] if in_doubt else []
     skipping = [SKIPPING] if services.config.kafka.starting_offsets == "latest" else []
     says = (
-        f"the recorded ranges of {topic} ({len(found)} partitions) are forgotten; rows in the tables stay as they are",
+        (
+            f"the recorded ranges of {topic} ({len({key.partition for key in found})} partitions) in "
+            f"{', '.join(tables)} are forgotten; rows in the tables stay as they are"
+        ),
         (
             "start with a new checkpoint: it reads these partitions from kafka.starting_offsets = "
             f"{services.config.kafka.starting_offsets!r}"

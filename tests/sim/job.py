@@ -43,9 +43,9 @@ class Watcher:
         """Not timed."""
         return nullcontext()
 
-    def landed(self, acks: Sequence[Ack]) -> None:
+    def landed(self, by_table: Mapping[str, Sequence[Ack]]) -> None:
         """Records without a row are counted here, and only here."""
-        counts, chunks = self.world.hub.counts, [c for a in acks for c in a.chunks]
+        counts, chunks = self.world.hub.counts, [c for acks in by_table.values() for a in acks for c in a.chunks]
         counts["outcome record skipped"] += sum(c.skipped for c in chunks)
         counts["outcome record kept as a dead letter"] += sum(c.dead_letters for c in chunks)
 

@@ -207,7 +207,8 @@ def test_every_kind_of_value_lands_as_it_was_sent_or_not_at_all(
     logged = capsys.readouterr().err
     sink = job.drain_sink(spark, lambda stream: stream, {"errors.on_bad_value": "skip"})
     job.check(rows_of=lambda r: expected(fits, job.topic, r), columns=[*SHOWN, *KAFKA])
-    assert sink.metrics.registry.get_sample_value("chsink_skipped_records_total", {"sink": job.name}) == len(BAD)
+    labels = {"sink": job.name, "table": job.tables[job.topic]}
+    assert sink.metrics.registry.get_sample_value("chsink_skipped_records_total", labels) == len(BAD)
     reported = capsys.readouterr().err
     assert f"skipped={len(BAD)}" in reported
     assert "records skipped" in reported
@@ -231,5 +232,6 @@ def test_a_tombstone_halts_until_the_job_is_set_to_skip_it(job: Job, spark: Spar
     sink = job.drain_sink(spark, lambda stream: stream, {"errors.on_tombstone": "skip"})
 
     job.check(rows_of=lambda r: expected(fits, job.topic, r), columns=[*SHOWN, *KAFKA])
-    assert sink.metrics.registry.get_sample_value("chsink_skipped_records_total", {"sink": job.name}) == 1
+    labels = {"sink": job.name, "table": job.tables[job.topic]}
+    assert sink.metrics.registry.get_sample_value("chsink_skipped_records_total", labels) == 1
     assert job.phases()[0] == ("AFTER", 0, 3)

@@ -163,7 +163,9 @@ def test_dead_letters_are_delivered_once(
     check(job, table)
     count = len(expected(job))
     assert (job.status()["dead_letters"], job.status()["skipped"]) == (count, 0)
-    assert sink.metrics.registry.get_sample_value("chsink_dead_letters_total", {"sink": job.name}) == len(BAD)
+    assert sink.metrics.registry.get_sample_value(
+        "chsink_dead_letters_total", {"sink": job.name, "table": job.tables[job.topic]}
+    ) == len(BAD)
     listed = json.loads(dlq(job, "list", "--json", *flags(keeps)))
     assert sorted((k["partition"], k["offset"]) for k in listed) == [row[:2] for row in expected(job)]
     assert "secret" not in json.dumps(listed)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -52,11 +53,20 @@ class Lane:
     routes: dict[str, Destination]
     error: ChsinkError | None = None
     asked: list[tuple[set[TopicPartition], bool]] = field(default_factory=list)
+    again: set[TopicPartition] = field(default_factory=set)
+    ledger: Any = field(default_factory=lambda: SimpleNamespace(records={}))
 
-    def process(self, batch: PlannedBatch, _runner: object, *, framed: bool = True) -> None:
+    def process(
+        self, batch: PlannedBatch, _runner: object, *, framed: bool = True, again: Collection[TopicPartition] = ()
+    ) -> None:
         self.asked.append((set(batch.ranges), framed))
+        self.again = set(again)
         if self.error:
             raise self.error
+
+    def keys_of(self, partitions: Iterable[TopicPartition]) -> list[StateKey]:
+        known = [tp for tp in partitions if tp.topic in self.routes]
+        return [StateKey("s", tp.topic, tp.partition, self.routes[tp.topic].table) for tp in known]
 
     def settle_all(self, _runner: object) -> None:
         self.process(PlannedBatch(0, {}), None)
@@ -90,3 +100,19 @@ def test_another_error_ends_the_batch() -> None:
     with pytest.raises(ChsinkError, match="CHS-7"):
         together.process(PlannedBatch(1, {T0: OffsetRange(0, 5)}), cast("Any", None))
     assert [len(lane.asked) for lane in each] == [1, 1, 0]
+
+
+@pytest.mark.parametrize(("end", "again"), [(0, True), (5, True), (6, False)])
+def test_what_is_read_again_for_another_table_is_no_rewind(end: int, again: bool) -> None:
+    """⚑ Nor after a crash between the two tables, when the other one has just landed it.  What all tables have passed is
+    a rewind as ever.
+    """
+    together, each = lanes(None, None, None)
+    landed = StateRecord(Phase.AFTER, 1, "a", "id", start=10, end=20, chunk_offsets=4)
+    keys = [key for lane in each for key in lane.keys_of([T0, T1])]
+    slow = replace(landed, start=0, end=end) if end else StateRecord(Phase.EMPTY, 1, "a", None)
+    records = dict.fromkeys(keys, landed) | {StateKey("s", "t", 0, "d.b"): slow}
+    for driver in each:
+        driver.ledger.records.update(records)
+    together.process(PlannedBatch(1, {T0: OffsetRange(0, 5), T1: OffsetRange(0, 5)}), cast("Any", None))
+    assert [lane.again for lane in each] == ([{T0}, set(), {T0}] if again else [set(), set(), set()])
