@@ -26,6 +26,7 @@ NAMES = (
     "task.after_insert",
     "task.after_chunks",
 )
+TABLES = ("tables.between_servers",)
 DEAD_LETTERS = ("task.in_dead_letters", "task.after_dead_letters")
 MIRROR = (
     "worker.before_transaction",
@@ -35,7 +36,7 @@ MIRROR = (
     "coordinator.between_tables",
     "coordinator.after_tables",
 )
-ALL = NAMES + DEAD_LETTERS + MIRROR
+ALL = NAMES + TABLES + DEAD_LETTERS + MIRROR
 
 
 class FailpointError(RuntimeError):

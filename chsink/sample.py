@@ -168,7 +168,7 @@ def sample_findings(services: Services, count: int, progress: Progress) -> Itera
             sample = Sample(
                 route, target.table, target.name, layout, decoder, Misfits(config.errors.on_tombstone != "bad")
             )
-            for records in _sampled(services, sampler, route.topic, count, progress):
+            for records in sampled(services, sampler, route.topic, count, progress):
                 sample.add(records)
             yield from sample.chunk_finding(config.clickhouse.chunk_offsets, config.clickhouse.max_chunk_bytes)
             yield from sample.findings({at: shard.url for at, shard in enumerate(target.shards)}, skips=skips)
@@ -189,7 +189,7 @@ def mirror_sample_findings(services: Services, count: int, progress: Progress) -
     with closing(open_sampler(config)) as sampler:
         for topic in config.mirror.topics:
             seen, total = [Misfits(config.errors.on_tombstone != "bad") for _ in readable[topic]], 0
-            for records in _sampled(services, sampler, topic, count, progress):
+            for records in sampled(services, sampler, topic, count, progress):
                 total += records.num_rows
                 for misfits, (_, columns) in zip(seen, readable[topic], strict=True):
                     misfits.add(columns.decode(records).bad, records)
@@ -201,9 +201,10 @@ def mirror_sample_findings(services: Services, count: int, progress: Progress) -
                 yield from misfits.findings(total, place, skips=skips)
 
 
-def _sampled(
-    services: Services, sampler: Sampler, topic: str, count: int, progress: Progress
+def sampled(
+    services: Services, sampler: Sampler, topic: str, count: int, progress: Progress = lambda *_: None
 ) -> Iterator[pa.RecordBatch]:
+    """The first and last ``count`` records of each of the topic's partitions."""
     logs = _logs(services, topic)
     for done, (tp, log) in enumerate(logs.items()):
         progress(topic, done, len(logs))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from chsink.batch.model import Ack, Assigned
-from chsink.errors import ChsinkError, HaltError, halts, stream
+from chsink.errors import AlteredError, ChsinkError, HaltError, halts, stream
 from chsink.errors.catalogue import from_wire
 from chsink.errors.several import several
 from chsink.statemachine.chunks import tiles
@@ -47,6 +47,15 @@ def confirm(acks: Sequence[Ack], assignments: Sequence[Assigned]) -> dict[TopicP
     return halted
 
 
+def _first_of(errors: Sequence[ChsinkError]) -> ChsinkError:
+    """The first one; of altered tables, with what every task found of them."""
+    altered = [error for error in errors if isinstance(error, AlteredError)]
+    if altered:
+        altered[0].parts = tuple(altered) if len(altered) > 1 else ()
+        return altered[0]
+    return errors[0]
+
+
 def _halted(acks: Sequence[Ack], assigned: Collection[TopicPartition]) -> dict[TopicPartition, ChsinkError]:
     """The halts that tasks report.  Raises if a task met another error, or the halt is of no assigned range."""
     halted: dict[TopicPartition, ChsinkError] = {}
@@ -61,5 +70,5 @@ def _halted(acks: Sequence[Ack], assigned: Collection[TopicPartition]) -> dict[T
         else:
             others.append(error)
     if others:
-        raise several(list(halted.values()) or others[:1])
+        raise several(list(halted.values())) if halted else _first_of(others)
     return halted

@@ -12,6 +12,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
+from itertools import count
 from typing import Generic, Protocol, TypeVar
 
 import structlog
@@ -20,6 +21,8 @@ from chsink.batch.model import Assigned, PlannedBatch
 from chsink.batch.roles import BatchTasks, ExactReads, Landing
 from chsink.errors import AlteredError, UnavailableError, stream
 
+MOST_ADAPTED = 100
+"""So often one batch may adapt its tables: tasks report what they find before their first piece of a chunk."""
 A = TypeVar("A", bound=Assigned)
 S = TypeVar("S")
 
@@ -48,7 +51,8 @@ class MicroBatch(Protocol[A, S]):
 
 class BatchLoop(Generic[A, S]):
     """``open_landing`` opens the lander for a stream, ``topics`` are those that have a route since it was opened;
-    ``finished`` is called after a batch, ``failed`` after one that raised.
+    ``finished`` is called after a batch, ``failed`` after one that raised.  ``adapt`` changes a table as the error asks
+    for; whether it did.
     """
 
     def __init__(
@@ -58,6 +62,8 @@ class BatchLoop(Generic[A, S]):
         topics: Callable[[], Collection[str]],
         log: structlog.typing.FilteringBoundLogger,
         failed: Callable[[BaseException], None],
+        *,
+        adapt: Callable[[AlteredError], bool] = lambda _: False,
     ) -> None:
         self.failure: BaseException | None = None
         self._open_landing = open_landing
@@ -65,6 +71,7 @@ class BatchLoop(Generic[A, S]):
         self._topics = topics
         self._log = log
         self._failed = failed
+        self._adapt = adapt
         self._landing: Landing[A] | None = None
         self._stream: S | None = None
         self._run: object = None
@@ -75,8 +82,8 @@ class BatchLoop(Generic[A, S]):
         """Open the lander and settle what is in doubt.  The next batch may be of any run."""
         self._ending = False
         with self._lock:
-            landing = self._open(stream)
-            landing.lander.settle_all(reads(landing, stream))
+            self._open(stream)
+            self._adapting(lambda: stream, lambda landing, stream: landing.lander.settle_all(reads(landing, stream)))
             self._run = None
 
     def land(self, at_hand: Callable[[], MicroBatch[A, S]]) -> None:
@@ -114,21 +121,28 @@ class BatchLoop(Generic[A, S]):
         self._run = run
         if unrouted := self._unrouted(planned):
             raise stream.TOPIC_NOT_ROUTED(topics=", ".join(unrouted))
-        try:
-            self._process(batch)
-        except AlteredError as altered:
-            self._log.warning(altered.message, id=altered.id, next="checking the table again")
-            self._open(batch.stream())
-            self._process(batch)
+        self._adapting(
+            batch.stream, lambda landing, stream: landing.lander.process(planned, batch.tasks(landing, stream))
+        )
         self._finished(planned)
 
     def _unrouted(self, planned: PlannedBatch) -> list[str]:
         return sorted({tp.topic for tp in planned.ranges} - set(self._topics()))
 
-    def _process(self, batch: MicroBatch[A, S]) -> None:
-        assert self._landing is not None
-        assert self._stream is not None
-        self._landing.lander.process(batch.planned, batch.tasks(self._landing, self._stream))
+    def _adapting(self, stream: Callable[[], S], act: Callable[[Landing[A], S], None]) -> None:
+        """Act; after an altered table, open the lander again and act again: once, or as often as it is adapted."""
+        for opened in count():
+            assert self._landing is not None and self._stream is not None
+            try:
+                act(self._landing, self._stream)
+            except AlteredError as altered:
+                self._log.warning(altered.message, id=altered.id, next="checking the table again")
+                most = MOST_ADAPTED if self._adapt(altered) else 1
+                if opened >= most:
+                    raise
+                self._open(stream())
+            else:
+                return
 
     def _open(self, stream: S) -> Landing[A]:
         self._landing = None

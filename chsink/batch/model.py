@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
@@ -77,6 +77,7 @@ class ChunkAck:
 
     ``skipped`` counts records without a row; ``first_skipped`` says which was the first of them, and why.
     ``dead_letters`` and ``first_dead_letter`` say the same of those that were kept as dead letters.
+    ``unknown`` counts fields without a column by name, over a sample of the records.
     ``unproven`` names the views of which it is not known whether they received rows that the table already had.
     """
 
@@ -92,6 +93,7 @@ class ChunkAck:
     unproven: tuple[str, ...] = ()
     dead_letters: int = 0
     first_dead_letter: str = ""
+    unknown: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""``chsink sql``: SQL for a job, made from its job file.  Connects to nothing and runs nothing."""
+"""``chsink sql``: SQL for a job, made from its job file.  Runs nothing; only ``create-table`` connects, to Kafka."""
 
 from __future__ import annotations
 
@@ -98,3 +98,37 @@ def dead_letters(
         print_json({"sql": statement})
     else:
         typer.echo(f"-- Run this on {loaded.clickhouse.endpoints[0].url}:\n{statement}")
+
+
+@sql.command("create-table")
+def new_tables(
+    config: ConfigOption = DEFAULT_CONFIG,
+    assignments: SetOption = None,
+    topics: Annotated[
+        list[str] | None, typer.Option("--topic", help="Only the table of this topic. May be repeated.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Print the statements that create the target tables, made from the records that the topics hold now.
+
+    The columns are those of the records' schema, or inferred from a sample (schema.sample_records). Sorting key,
+    partition key and engine are those of [schema] and [[route]]. Run the statements on every shard, or set
+    schema.auto_create = true: then chsink creates missing tables itself.
+
+    \b
+    chsink sql create-table -c job.toml
+    chsink sql create-table -c job.toml --topic flights --set schema.order_by=flight,at
+    """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
+    from chsink.connect import connected
+    from chsink.observe.logs import configure
+    from chsink.tables.create import statements
+
+    loaded = load_config(config, assignments)
+    configure(loaded.observe.log_format, "error")
+    with connected(loaded) as services:
+        made = statements(services, topics or [])
+    if as_json:
+        print_json({"sql": made})
+        return
+    for statement in made.values():
+        typer.echo(f"{statement};\n")

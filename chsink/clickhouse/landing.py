@@ -22,12 +22,14 @@ from chsink.clickhouse.cluster import Cluster
 from chsink.clickhouse.dead_letters import LettersTable
 from chsink.clickhouse.pieces import PieceTask
 from chsink.clickhouse.pipelines import Pipelines
+from chsink.clickhouse.unknown import FieldWatch, watch_of
 from chsink.config import Config, Errors
 from chsink.dlq.fates import Fate, Fates, tolerance
 from chsink.dlq.letters import RECORD_FIELDS
 from chsink.dlq.place import LettersTopic
 from chsink.errors import preflight
 from chsink.formats.pipeline import Letters, fingerprint
+from chsink.formats.records import Records
 from chsink.formats.registry import decoder_of
 from chsink.notation.metadata_columns import METADATA_COLUMNS, SHARD_TYPES
 from chsink.ports import Decoder, KafkaCluster, StateStore, StreamShape
@@ -69,7 +71,7 @@ def assemble(
     ledger = new_ledger(cluster, store, driver_name())
     window = cluster.window(lambda name: ledger.owner.layout(name))  # noqa: PLW0108 - there is no owner yet
     decoders = {leads: decoder(cluster, leads, stream) for leads in cluster.targets}
-    pipelines = Pipelines(decoders, stream, window.shards, letters_part(cluster))
+    pipelines = Pipelines(decoders, stream, window.shards, letters_part(cluster), growing(cluster))
     destinations = []
     for leads, route in cluster.routes.items():
         layout = cluster.layout(route).fingerprint()
@@ -143,7 +145,19 @@ class PieceTasks:
             ch.retry_for_s,
             fates_of(errors),
             letters_topic(self.cluster.config) if letters is None else LettersTable(letters.replicas, letters.table),
+            self._watches(assignments),
         )
+
+    def _watches(self, assignments: Sequence[Assignment]) -> dict[TopicPartition, FieldWatch]:
+        """What looks for fields without a column; not in a stream whose columns are the table's."""
+        watches = {}
+        for leads in {a.key.topic_table for a in assignments}:
+            target, route = self.cluster.targets[leads], self.cluster.routes[leads]
+            if isinstance(self.pipelines.decoders[leads], Records):
+                named = route.format.named | {*route.key_columns}
+                watches[leads] = watch_of(route.format, target, named, self.cluster.config.tables.max_columns)
+        of_key = {a.topic_partition: a.key.topic_table for a in assignments}
+        return {tp: watches[leads] for tp, leads in of_key.items() if leads in watches}
 
 
 def fates_of(errors: Errors) -> Fates:
@@ -180,7 +194,13 @@ def decoder(cluster: Cluster, leads: TopicTable, stream: StreamShape) -> Decoder
 def present_fingerprint(cluster: Cluster, leads: TopicTable, stream: StreamShape) -> str:
     """What an insert of the topic into the table would carry now, under the present shard layout."""
     identities = [s.table.identity for s in cluster.targets[leads].shards]
-    return fingerprint(decoder(cluster, leads, stream), stream, identities, letters_part(cluster))
+    grows = leads in growing(cluster)
+    return fingerprint(decoder(cluster, leads, stream), stream, identities, letters_part(cluster), growing=grows)
+
+
+def growing(cluster: Cluster) -> frozenset[TopicTable]:
+    """The routes whose tables gain columns for new fields."""
+    return frozenset(leads for leads, route in cluster.routes.items() if cluster.config.adds_columns(route))
 
 
 def letters_part(cluster: Cluster) -> Letters | None:

@@ -24,6 +24,7 @@ from chsink.clickhouse.dead_letters import LettersTable, TableLetters
 from chsink.clickhouse.probe import Presence, only_of, presence
 from chsink.clickhouse.shards import InsertShard
 from chsink.clickhouse.table import TargetTable
+from chsink.clickhouse.unknown import FieldWatch
 from chsink.clickhouse.writer import ShardWriter
 from chsink.clock import SystemClock
 from chsink.decode import INSERT_SETTINGS
@@ -32,6 +33,7 @@ from chsink.dlq.letters import DeadLetters, letters_of
 from chsink.dlq.place import LettersTopic
 from chsink.dlq.topic import open_letters
 from chsink.errors import ChsinkError, halts, values
+from chsink.formats.pipeline import grows
 from chsink.notation.metadata_columns import METADATA_COLUMNS, SHARD_TYPES
 from chsink.ports import BadValue, BlockWriter, Decoded, Decoder, InsertResult, TopicIds
 from chsink.sharding import NO_SHARD, Layout, Sharder, split
@@ -76,6 +78,8 @@ class PieceLander:
     kafka: TopicIds
     fates: Fates = field(default_factory=Fates)
     letters_for: Callable[[Assignment, BlockWriter], DeadLetters] | None = None
+    unknown: Callable[[pa.RecordBatch, Assignment], Mapping[str, int]] = lambda *_: {}
+    """Counts fields that have no column; raises where they are to have one."""
 
     def __call__(self, chunk: Chunk) -> ChunkAck:
         """Deliver the chunk's dead letters, then insert its pieces, each under its token."""
@@ -84,6 +88,7 @@ class PieceLander:
             return ChunkAck(offsets.start, offsets.end)
         assignment = self.assignments[tp]
         records = chunk.take()
+        unknown = self.unknown(records, assignment)
         prepared = self.prepare(records, assignment)
         rejected = self.fates.sort(prepared.rejected)
         self._check_tolerated(tp, offsets, records, prepared, rejected)
@@ -112,6 +117,7 @@ class PieceLander:
             tuple(sorted(unproven)),
             len(rejected.dead),
             _first(tp, records, rejected.dead),
+            unknown,
         )
 
     def _check_tolerated(
@@ -251,6 +257,7 @@ class PieceTask:
     retry_for_s: float
     fates: Fates
     letters: LettersTable | LettersTopic | None = None
+    watches: Mapping[TopicPartition, FieldWatch] = field(default_factory=dict)
 
     def __call__(self, task: int, batches: Iterable[pa.RecordBatch]) -> Ack:
         """Land what the task holds."""
@@ -269,8 +276,17 @@ class PieceTask:
             self.kafka,
             self.fates,
             letters_for,
+            self._unknown,
         )
         return run_task(task, batches, self.plan, land)
+
+    def _unknown(self, records: pa.RecordBatch, assignment: Assignment) -> Mapping[str, int]:
+        watch = self.watches.get(assignment.topic_partition)
+        if watch is None:
+            return {}
+        if grows(assignment.record.pipeline):
+            watch.check(records, assignment.topic_partition)
+        return watch.counts(records)
 
     def _prepare(self, records: pa.RecordBatch, assignment: Assignment) -> Prepared:
         decoded = self.decoders[assignment.key.topic_partition].decode(records)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from chsink.clickhouse.shards import ShardTable
 from chsink.clickhouse.table import TargetTable
 from chsink.formats.announced import as_announced
 from chsink.formats.metadata import COLUMNS
-from chsink.formats.pipeline import Letters, fingerprint, part_of
+from chsink.formats.pipeline import Letters, fingerprint, grows, part_of
 from chsink.ports import Decoder, StreamShape
 from chsink.statemachine.records import TopicTable
 
@@ -25,12 +25,17 @@ class Pipelines:
     stream: StreamShape
     shards_of: Callable[[str, str], Sequence[ShardTable]]
     letters: Letters | None
+    growing: Collection[TopicTable] = ()
+    """Those whose tables gain columns for new fields."""
     _announced: dict[tuple[TopicTable, str], Decoder] = field(default_factory=dict)
 
     def decoder(self, leads: TopicTable, recorded: str) -> Decoder:
         """The decoder for a range that was announced under the fingerprint ``recorded``: of the columns of that time,
-        where the table only gained others since.
+        where the table only gained others since.  A range that grows with its table takes all columns.
         """
+        return self.decoders[leads] if grows(recorded) else self._as_announced(leads, recorded)
+
+    def _as_announced(self, leads: TopicTable, recorded: str) -> Decoder:
         at = leads, part_of(recorded, COLUMNS)
         if at not in self._announced:
             self._announced[at] = as_announced(self.decoders[leads], recorded)
@@ -40,9 +45,10 @@ class Pipelines:
         """The fingerprint of an insert made now under that shard layout; with ``recorded``, of one for the range that
         was announced under it.
         """
-        decoder = self.decoder(leads, recorded) if recorded else self.decoders[leads]
+        decoder = self._as_announced(leads, recorded) if recorded else self.decoders[leads]
         identities = [s.table.identity for s in self.shards_of(leads[1], layout)]
-        return fingerprint(decoder, self.stream, identities, self.letters)
+        growing = grows(recorded) if recorded else leads in self.growing
+        return fingerprint(decoder, self.stream, identities, self.letters, growing=growing)
 
     def tables(self, leads: TopicTable, layout: str, recorded: str) -> tuple[TargetTable, ...]:
         """The table on the shards of the layout, with the columns of :meth:`decoder` only."""

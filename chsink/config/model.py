@@ -33,6 +33,7 @@ from chsink.config.sections import (
     Observe,
     SinkSection,
     Spark,
+    Tables,
     Trigger,
 )
 from chsink.errors import ChsinkError, job_file
@@ -64,6 +65,7 @@ class Config(Section):
     route_sections: Annotated[tuple[RouteSection, ...], AsTuple] = Field(alias="route")
     clickhouse: ClickHouse
     state: AnyStore = KeeperMap()
+    tables: Tables = Field(default=Tables(), alias="schema")
     errors: Errors = Errors()
     dead_letters: DeadLetters = DeadLetters()
     trigger: Trigger = Trigger()
@@ -197,6 +199,22 @@ class Config(Section):
     def table_of(self, route: Route) -> TableName:
         """The route's table with its database."""
         return route.table_name.within(self.clickhouse.database)
+
+    def adds_columns(self, route: Route) -> bool:
+        """Whether the route's table gains a column for a field that has none.  Where records choose among tables, no
+        table does: a record's fields are those of one of them.
+        """
+        return route.choice is None and (route.own.evolution or self.tables.evolution) == "add_columns"
+
+    def creates(self, route: Route) -> bool:
+        """Whether the route's table is created if it is missing.  Not where records choose among tables."""
+        if route.choice is not None:
+            return False
+        return self.tables.auto_create if route.own.auto_create is None else route.own.auto_create
+
+    def keys_of_new(self, route: Route) -> tuple[tuple[str, ...], str | None]:
+        """Sorting key and partition key of the route's table, if chsink creates it."""
+        return route.own.order_by or self.tables.order_by, route.own.partition_by or self.tables.partition_by
 
     @property
     def keeps_dead_letters(self) -> bool:

@@ -114,6 +114,15 @@ class RouteSection(Section):
     key_columns: Annotated[tuple[Text, ...], AsTuple] = ()
     """Columns that the record's key fills; the value fills all others."""
 
+    auto_create: bool | None = None
+    """Whether to create a missing table, instead of `schema.auto_create`."""
+    evolution: Literal["off", "add_columns"] | None = None
+    """What to do with a field that has no column, instead of `schema.evolution`."""
+    order_by: Annotated[tuple[Text, ...], AsTuple] | None = None
+    """Sorting key of a new table, instead of `schema.order_by`."""
+    partition_by: Text | None = None
+    """Partition key of a new table, instead of `schema.partition_by`."""
+
     @property
     def named(self) -> tuple[str, ...]:
         """The topics that it names."""
@@ -151,10 +160,23 @@ class RouteSection(Section):
             chosen.append((parse_template(self.table).filled(values), None))
         if self.table_by is not None and self.table_by.sources:
             chosen += self.table_by.choices(values, self.format.before_json or 0)
+        own = OwnRules(self.auto_create, self.evolution, self.order_by, self.partition_by)
         return [
-            Route(topic, table.canonical, self.shard_key, self.format, self.key_format, self.key_columns, choice, at)
+            Route(
+                topic, table.canonical, self.shard_key, self.format, self.key_format, self.key_columns, choice, at, own
+            )
             for table, choice in chosen
         ]
+
+
+@dataclass(frozen=True, slots=True)
+class OwnRules:
+    """What a route says of its table instead of ``[schema]``; None: nothing."""
+
+    auto_create: bool | None = None
+    evolution: Literal["off", "add_columns"] | None = None
+    order_by: tuple[str, ...] | None = None
+    partition_by: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +193,7 @@ class Route:
     key_columns: tuple[str, ...] = ()
     choice: Choice | None = None
     at: str = "route"
+    own: OwnRules = OwnRules()
 
     @property
     def keys(self) -> Keys | None:

@@ -195,6 +195,29 @@ class DeadLetters(Section):
     """ClickHouse table on the first endpoint. `chsink sql dead-letters` prints the statement that creates it."""
 
 
+class Tables(Section):
+    """How the target tables [follow the records](tables-that-change.md)."""
+
+    evolution: Literal["off", "add_columns"] = "off"
+    """What to do with a field that has no column: ignore it and count it, or add a column for it before the record
+    lands."""
+    auto_create: bool = False
+    """Whether to create a missing table from the records that the topic holds."""
+    max_columns: int = Field(default=1_000, ge=1, le=10_000)
+    """How many columns chsink lets a table have. Fields beyond that are ignored and counted."""
+    sample_records: int = Field(default=1_000, ge=1, le=100_000)
+    """How many of the first and of the last records of each partition decide about the columns of a new table."""
+    order_by: Annotated[tuple[Text, ...], AsTuple] = ("_kafka_topic", "_kafka_partition", "_kafka_offset")
+    """Sorting key of a new table: columns, in their order. They are not `Nullable`."""
+    partition_by: Text | None = None
+    """Partition key of a new table, an expression of columns. Default: none."""
+    engine: Text | None = None
+    """Engine of a new table. Default: `MergeTree`, or `ReplicatedMergeTree` if an endpoint has replicas."""
+    cluster: Text | None = None
+    """Name of the cluster for `ON CLUSTER`. Default: chsink runs each statement on every URL of
+    `clickhouse.endpoints`."""
+
+
 class Trigger(Section):
     """When Spark plans a micro-batch."""
 

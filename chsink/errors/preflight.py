@@ -520,6 +520,37 @@ TABLE_CHANGED = Entry(
     "{table} at {url} was altered, dropped or recreated while the job ran",
     "start again: chsink settles what was in doubt for the earlier table, or halts and names the command to run",
 )
+NO_COLUMNS = Entry(
+    "NO_COLUMNS",
+    "CHS-285",
+    PreflightError,
+    "the table {table} is missing, and the records of {topics} do not say what its columns are",
+    "send a record, then start again; or create the table yourself (`chsink sql create-table` helps once there are "
+    "records)",
+)
+TABLE_NOT_CREATED = Entry(
+    "TABLE_NOT_CREATED",
+    "CHS-286",
+    PreflightError,
+    "{url} refused to create the table {table}: {reason}",
+    "grant CREATE TABLE, correct [schema] or the route, or run what `chsink sql create-table` prints as an "
+    "administrator; then start again",
+)
+COLUMNS_MISSING = Entry(
+    "COLUMNS_MISSING",
+    "CHS-287",
+    AlteredError,
+    "{tp}: records have fields for which {table} has no column: {columns}",
+    'start again: with schema.evolution = "add_columns", chsink adds the columns and then lands the records',
+)
+COLUMNS_NOT_ADDED = Entry(
+    "COLUMNS_NOT_ADDED",
+    "CHS-288",
+    PreflightError,
+    "{url} refused to add columns to {table}: {reason}",
+    "grant ALTER ADD COLUMN on the table, or run this as an administrator: {sql}; then start again. To ignore such "
+    'fields, set schema.evolution = "off"',
+)
 COLUMNS_ALTERED = Entry(
     "COLUMNS_ALTERED",
     "CHS-233",

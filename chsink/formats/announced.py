@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from chsink.formats.chosen import ChosenRecords
+from chsink.formats.chosen import ChosenRecords
 from chsink.formats.columns import ColumnRecords
 from chsink.formats.metadata import COLUMNS, Columns
 from chsink.formats.pipeline import digest_of, part_of
@@ -22,6 +23,8 @@ def as_announced(decoder: Decoder, recorded: str) -> Decoder:
     """The decoder for the columns that ``recorded``, a fingerprint, was made for; unchanged where these cannot be found
     among the present ones.
     """
+    if isinstance(decoder, ChosenRecords):
+        return replace(decoder, decoder=as_announced(decoder.decoder, recorded))
     if isinstance(decoder, ChosenRecords):
         return replace(decoder, decoder=as_announced(decoder.decoder, recorded))
     if not isinstance(decoder, Records | ColumnRecords):

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import pyarrow as pa
 
 from chsink.decode.avro.schema import SchemaError, parse_schema
 from chsink.decode.avro.types import AvroMessage, RecordType
-from chsink.decode.collected import Collected
+from chsink.decode.collected import Collected, Rows
 from chsink.decode.fields import Field
 from chsink.decode.messages import MessageDecoder
 from chsink.errors import preflight
 from chsink.formats.settings import Avro
 from chsink.formats.whole import as_binary
 from chsink.formats.with_schema import HEADER, Schemas, live_rows
-from chsink.ports import Decoded
+from chsink.ports import BadValue, Decoded
 from chsink.registry.client import Registered
 
 
@@ -37,13 +38,18 @@ class AvroReader:
     def decode(self, records: pa.RecordBatch) -> Decoded:
         """See :class:`chsink.formats.readers.FormatReader`."""
         run = Collected(records.num_rows)
-        values, rows = live_rows(as_binary(records.column("value")), run.bad)
-        if self._only is not None:
-            self._decoder.decode(run, self._only, values, rows)
-        else:
-            for message, some, theirs in self._schemas.split(values, rows, run.bad):
-                self._decoder.decode(run, message, some, theirs, HEADER)
+        for message, some, theirs, skip in self.messages(as_binary(records.column("value")), run.bad):
+            self._decoder.decode(run, message, some, theirs, skip)
         return self._decoder.finish(run)
+
+    def messages(self, values: Any, bad: list[BadValue]) -> Iterator[tuple[AvroMessage, Any, Rows, int]]:
+        """By message type: its values, their rows, and how many bytes into them the message begins."""
+        values, rows = live_rows(values, bad)
+        if self._only is not None:
+            yield self._only, values, rows, 0
+            return
+        for message, some, theirs in self._schemas.split(values, rows, bad):
+            yield message, some, theirs, HEADER
 
 
 def _registered(schema: Registered) -> AvroMessage:

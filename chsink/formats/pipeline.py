@@ -32,7 +32,23 @@ class Letters:
     fates: Mapping[str, str]
 
 
-def fingerprint(decoder: Decoder, stream: StreamShape, tables: Sequence[str], letters: Letters | None = None) -> str:
+GROWS = "evolution=add_columns"
+"""A part as it is, where no piece with a field that has no column is sent: more columns change no piece that was."""
+
+
+def grows(fingerprint: str) -> bool:
+    """Whether a range that was announced under it may be sent again with more columns."""
+    return GROWS in fingerprint.split(",")
+
+
+def fingerprint(
+    decoder: Decoder,
+    stream: StreamShape,
+    tables: Sequence[str],
+    letters: Letters | None = None,
+    *,
+    growing: bool = False,
+) -> str:
     """``name=digest`` parts, so that a change can be named.  ``tables`` are the identities of the table's shards.  With
     dead letters, where they go is a part, and the fates are parts as they are.
     """
@@ -44,7 +60,8 @@ def fingerprint(decoder: Decoder, stream: StreamShape, tables: Sequence[str], le
         *([] if letters is None else [(DEAD_LETTERS, letters.place)]),
     )
     fates = {} if letters is None else letters.fates
-    return ",".join([*(f"{name}={digest_of(part)}" for name, part in parts), *(f"{k}={v}" for k, v in fates.items())])
+    plain = [*(f"{k}={v}" for k, v in fates.items()), *([GROWS] if growing else [])]
+    return ",".join([*(f"{name}={digest_of(part)}" for name, part in parts), *plain])
 
 
 def part_of(fingerprint: str, name: str) -> str:

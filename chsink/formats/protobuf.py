@@ -57,28 +57,39 @@ class ProtobufReader:
     def decode(self, records: pa.RecordBatch) -> Decoded:
         """See :class:`chsink.formats.format_reader.FormatReader`."""
         run = Collected(records.num_rows)
-        values, rows = live_rows(as_binary(records.column("value")), run.bad)
-        if self._only is not None:
-            self._decoder.decode(run, self._only, values, rows)
-        else:
-            for file, some, theirs in self._schemas.split(values, rows, run.bad):
-                self._of_file(run, file, some, theirs)
+        for message, some, theirs, skip in self.messages(as_binary(records.column("value")), run.bad):
+            self._decoder.decode(run, message, some, theirs, skip)
         return self._decoder.finish(run)
 
-    def _of_file(self, run: Collected, file: _File, values: Any, rows: Rows) -> None:
-        c = Cursors(values, HEADER)
-        begin = c.pos - HEADER
-        for path, at in _paths(c):
-            message = file.message(path)
-            if isinstance(message, str):
-                run.bad.extend(BadValue(int(row), None, message) for row in rows[at])
-            else:
-                some = values if len(at) == len(values) else values.take(pa.array(at))
-                self._decoder.decode(run, message, some, rows[at], (c.pos - begin)[at])
-        run.bad.extend(BadValue(int(rows[row]), None, NO_INDEXES) for row in c.faults.reasons())
+    def messages(
+        self, values: Any, bad: list[BadValue]
+    ) -> Iterator[tuple[ProtobufMessage, Any, Rows, int | Positions]]:
+        """By message type: its values, their rows, and how many bytes into them the message begins."""
+        values, rows = live_rows(values, bad)
+        if self._only is not None:
+            yield self._only, values, rows, 0
+            return
+        for file, some, theirs in self._schemas.split(values, rows, bad):
+            yield from _of_file(file, some, theirs, bad)
 
     def _file(self, schema: Registered) -> _File:
         return _File(self._descriptors, schema)
+
+
+def _of_file(
+    file: _File, values: Any, rows: Rows, bad: list[BadValue]
+) -> Iterator[tuple[ProtobufMessage, Any, Rows, Positions]]:
+    """The same of values whose messages are in one file."""
+    c = Cursors(values, HEADER)
+    begin = c.pos - HEADER
+    for path, at in _paths(c):
+        message = file.message(path)
+        if isinstance(message, str):
+            bad.extend(BadValue(int(row), None, message) for row in rows[at])
+        else:
+            some = values if len(at) == len(values) else values.take(pa.array(at))
+            yield message, some, rows[at], (c.pos - begin)[at]
+    bad.extend(BadValue(int(rows[row]), None, NO_INDEXES) for row in c.faults.reasons())
 
 
 class _File:

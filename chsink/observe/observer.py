@@ -16,6 +16,7 @@ from chsink.batch.model import Ack, PlannedBatch, total
 from chsink.errors import HaltError
 from chsink.observe.metrics import Metrics
 from chsink.observe.skipped import SkipReport
+from chsink.observe.unknown import UnknownFields
 from chsink.ports import Clock
 from chsink.statemachine.ranges import TopicPartition
 from chsink.statemachine.records import StateKey, StateRecord
@@ -37,6 +38,7 @@ class JobObserver:
         self._clock = clock
         self._skipped = SkipReport(log, clock)
         self._dead = SkipReport(log, clock, "records kept as dead letters")
+        self._unknown = UnknownFields(metrics.sink, log, metrics.registry)
         self._times: dict[str, float] = {}
         self._bar = _bar() if progress == "auto" and sys.stderr.isatty() else None
         self._task = self._bar.add_task("landing", total=None) if self._bar else None
@@ -67,6 +69,10 @@ class JobObserver:
         chunks = [c for ack in acks for c in ack.chunks]
         self._skipped.add_all((c.skipped, c.first_skipped) for c in chunks)
         self._dead.add_all((c.dead_letters, c.first_dead_letter) for c in chunks)
+        for ack in acks:
+            if ack.topic is not None:
+                for chunk in ack.chunks:
+                    self._unknown.add(ack.topic, chunk.unknown)
         odd = {"skipped": sums.skipped, "dead_letters": sums.dead_letters, "retries": sums.retries}
         self.log.info("landed", rows=sums.rows, inserts=sums.inserts, **{k: v for k, v in odd.items() if v}, **phases)
         if self._bar and self._task is not None:

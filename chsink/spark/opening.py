@@ -17,6 +17,8 @@ from chsink.ports import StreamShape
 from chsink.spark.checkpoint import Folder, checkpoint_findings
 from chsink.spark.checks import recorded
 from chsink.spark.starting import starting_offsets
+from chsink.tables.create import create_missing
+from chsink.tables.grow import level
 
 
 def check_checkpoint(services: Services, folder: Folder) -> None:
@@ -51,6 +53,8 @@ def open_for(
     if stream.isolation_level != isolation:
         raise errors.ISOLATION_DIFFERS(stream=stream.isolation_level, job=isolation)
     services.take_up_topics()
+    create_missing(services)
+    level(services)
     check(services, stream)
     return open_landing(
         services.clickhouse, services.store, services.kafka, stream, observer=observer, log=services.log

@@ -27,6 +27,7 @@ from chsink.batch.model import Assignment, PlannedBatch
 from chsink.batch.roles import Landing
 from chsink.config import Config
 from chsink.connect import connected
+from chsink.errors import AlteredError
 from chsink.errors import stream as errors
 from chsink.observe.metrics import Metrics
 from chsink.observe.observer import JobObserver
@@ -38,6 +39,8 @@ from chsink.spark.runner import SparkBatch, exact_reads
 from chsink.spark.stream_plan import StreamPlan, of_frame
 from chsink.spark.task_check import check_ranges
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
+from chsink.tables.create import create_missing
+from chsink.tables.grow import add_missing
 
 ARROW_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 
@@ -54,7 +57,12 @@ class Sink:
         self.observer = JobObserver(self.log, self.metrics, self._services.clock, config.observe.progress)
         self._closing.callback(self.observer.close)
         self._loop = BatchLoop(
-            self._open, self._finished, lambda: self._services.config.topics, self.log, failed=self.observer.failed
+            self._open,
+            self._finished,
+            lambda: self._services.config.topics,
+            self.log,
+            failed=self.observer.failed,
+            adapt=self._adapt,
         )
 
     @property
@@ -126,6 +134,7 @@ class Sink:
         chosen = any(r.choice and r.choice.source == "header" for r in self._services.config.routes)
         if chosen or self.config.keeps_dead_letters:
             return True
+        create_missing(self._services)
         targets = self._services.clickhouse.targets.values()
         return any(c.name == "_kafka_headers" for t in targets for c in t.table.insertable)
 
@@ -146,6 +155,9 @@ class Sink:
 
     def _open(self, stream: StreamPlan) -> Landing[Assignment]:
         return open_for(self._services, stream, self.observer)
+
+    def _adapt(self, altered: AlteredError) -> bool:
+        return add_missing(self._services, altered)
 
     def _finished(self, batch: PlannedBatch) -> None:
         self.observer.finished(batch, self._services.kafka.log_ends(batch.ranges))

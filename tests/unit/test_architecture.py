@@ -96,6 +96,16 @@ ROOMS: dict[str, set[str]] = {
         "chsink.kafka",
         "chsink.mirror",
     },
+    "chsink.tables": {
+        "chsink.batch",
+        "chsink.clickhouse",
+        "chsink.config",
+        "chsink.connect",
+        "chsink.decode",
+        "chsink.formats",
+        "chsink.kafka",
+        "chsink.sample",
+    },
     "chsink.recovery": {"chsink.batch", "chsink.clickhouse", "chsink.connect"},
     "chsink.replay": {
         "chsink.batch",
@@ -128,6 +138,7 @@ ROOMS: dict[str, set[str]] = {
         "chsink.kafka.admin",
         "chsink.mirror",
         "chsink.observe",
+        "chsink.tables",
     },
 }
 """Besides SHARED.  ``chsink.cli`` joins all of them."""

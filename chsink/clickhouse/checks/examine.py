@@ -22,12 +22,13 @@ from chsink.clickhouse.dead_letters import letters_findings
 from chsink.clickhouse.dedup_mark import usable_blocks
 from chsink.clickhouse.distributed import sharding_expression
 from chsink.clickhouse.landing import decoder, letters_part
+from chsink.clickhouse.pipelines import Pipelines
 from chsink.clickhouse.shards import RoutedTable, ShardTable
 from chsink.clickhouse.writer import bounded
 from chsink.config import Route
 from chsink.errors import ChsinkError, preflight, services
 from chsink.findings import Finding, Severity, guarded, of_error
-from chsink.formats.pipeline import Untouched, fingerprint
+from chsink.formats.pipeline import Untouched
 from chsink.ports import Unanswered
 from chsink.statemachine.owner import Owner
 from chsink.statemachine.records import StateKey, StateRecord, TopicTable
@@ -75,11 +76,13 @@ class ClickHouseChecks:
             bare = Untouched(self._config.kafka.isolation_level)
 
             def present_pipeline(key: StateKey, record: StateRecord) -> str:
-                shards = window.shards(key.table, record.layout)
-                if not shards:  # a layout that is not stored: CHS-312 says so
+                if not window.shards(key.table, record.layout):  # a layout that is not stored: CHS-312 says so
                     return record.pipeline
-                identities = [s.table.identity for s in shards]
-                return fingerprint(decoder(cluster, key.topic_table, bare), bare, identities, letters_part(cluster))
+                leads = key.topic_table
+                pipelines = Pipelines(
+                    {leads: decoder(cluster, leads, bare)}, bare, window.shards, letters_part(cluster)
+                )
+                return pipelines.fingerprint(leads, record.layout, record.pipeline)
 
             yield from in_doubt_findings(records, self._targets, window, cluster.clock.now_ms(), present_pipeline)
         present = {leads: cluster.layout(route).fingerprint() for leads, route in cluster.routes.items()}

@@ -32,6 +32,7 @@ MODELS: dict[str, tuple[type[BaseModel], ...]] = {
     "endpoints": (sections.Endpoint,),
     "tls": (sections.Tls,),
     "state": (KeeperMap, ZooKeeper, Memory),
+    "tables": (sections.Tables,),
     "errors": (sections.Errors,),
     "trigger": (sections.Trigger,),
     "in_doubt": (sections.InDoubt,),

@@ -1,0 +1,95 @@
+"""Fields of records that have no column: counted on a sample, or reported before anything of their chunk is sent.
+
+Rules:
+- Counting looks at the first ``SAMPLE`` records of a chunk, so it costs nothing that could be measured.
+- Where columns are added for fields, every record of the chunk is looked at, and a chunk with such a field is not sent:
+  neither its rows nor its dead letters.  So whatever was sent of a range lacks none of its values, and the range may be
+  sent again with more columns under the same tokens.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+import pyarrow as pa
+
+from chsink.clickhouse.shards import RoutedTable
+from chsink.decode.inferred import wider
+from chsink.errors import ChsinkError, preflight
+from chsink.formats.offered import Offered, offered_by
+from chsink.formats.settings import FormatSettings
+from chsink.notation.metadata_columns import METADATA_COLUMNS
+from chsink.statemachine.ranges import TopicPartition
+
+SAMPLE: Final = 1_000
+NAMED: Final = 100
+"""So many names are told of a chunk: records whose names are data would name thousands."""
+LONGEST_NAME: Final = 200
+
+
+def is_column_name(name: str) -> bool:
+    """Whether chsink makes a column of this name for a field: not one of Kafka's own fields or of a Nested column."""
+    if not 0 < len(name) <= LONGEST_NAME or "." in name or name in METADATA_COLUMNS:
+        return False
+    return name.isprintable()  # false for lone surrogates, too
+
+
+@dataclass(frozen=True)
+class FieldWatch:
+    """Looks for fields without a column in records of one format.
+
+    ``taken`` are the columns of the table, of any kind, and those that the job file names; ``room`` is how many more
+    the table may have.
+    """
+
+    format: FormatSettings
+    table: str
+    taken: frozenset[str]
+    room: int
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return FieldWatch, (self.format, self.table, self.taken, self.room)
+
+    @cached_property
+    def _offered(self) -> Offered | None:
+        return offered_by(self.format)
+
+    def counts(self, records: pa.RecordBatch) -> dict[str, int]:
+        """Fields without a column, with how many of the sampled records have them."""
+        if self._offered is None:
+            return {}
+        values = records.column("value").slice(0, SAMPLE)
+        return dict(self._offered.counts(values, self.taken).most_common(NAMED))
+
+    def check(self, records: pa.RecordBatch, tp: TopicPartition) -> None:
+        """AlteredError CHS-287 when a column can be added for a field of these records."""
+        if self._offered is None or self.room <= 0:
+            return
+        found = self._offered.columns(records.column("value"), self.taken)
+        missing = {name: kind for name, kind in found.items() if kind is not None and is_column_name(name)}
+        if missing:
+            first = dict(list(missing.items())[: self.room])
+            raise preflight.COLUMNS_MISSING(tp=tp, table=self.table, columns=json.dumps(first))
+
+
+def missing_columns(error: ChsinkError) -> dict[str, dict[str, str]]:
+    """By table: the columns that tasks reported as missing, each with its types."""
+    found: dict[str, dict[str, str]] = {}
+    for one in error.parts or (error,):
+        if one.name == preflight.COLUMNS_MISSING.name:
+            columns: Mapping[str, str] = json.loads(one.params["columns"])
+            for name, kind in columns.items():
+                kinds = found.setdefault(one.params["table"], {})
+                kinds[name] = wider(kinds.get(name, kind), kind)
+    return found
+
+
+def watch_of(settings: FormatSettings, target: RoutedTable, named: frozenset[str], most: int) -> FieldWatch:
+    """The watch for a table, which may have ``most`` columns; ``named`` are columns that the job file names."""
+    names = {c.name for c in target.table.columns}
+    groups = {name.partition(".")[0] for name in names}
+    return FieldWatch(settings, target.name, frozenset(names | groups | named), most - len(names))

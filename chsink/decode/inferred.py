@@ -1,0 +1,97 @@
+"""A column for a field of JSON records, inferred from its values.
+
+Rules, for the values of all records at hand:
+
+- nulls say nothing: a field with only nulls has no column yet, nor has one with only empty arrays;
+- booleans: ``Nullable(Bool)``; whole numbers: ``Nullable(Int64)``, or ``Nullable(Int256)`` where one needs it;
+- numbers of which some have a fraction or an exponent: ``Nullable(Float64)``;
+- arrays: ``Array`` of what their elements are by these rules, with the DEFAULT ``[]``;
+- text, objects, values of several kinds, and numbers beyond ``Int256``: ``Nullable(String)``, which keeps any value as
+  it was written.  Text is never taken for a time: one value that is none would not fit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import msgspec
+
+_RAW_LIST: Final[Any] = msgspec.json.Decoder(list[msgspec.Raw])
+_INT64: Final = 1 << 63
+_INT256: Final = 1 << 255
+DEEPEST: Final = 8
+"""Arrays in arrays beyond this are kept as text."""
+TEXT: Final = "Nullable(String)"
+
+
+@dataclass(slots=True)
+class Kinds:
+    """The kinds of values that were seen; ``items`` are those of the elements of arrays."""
+
+    seen: set[str] = field(default_factory=set)
+    items: Kinds | None = None
+
+    def add(self, raw: bytes, depth: int = 0) -> None:
+        """One value, as it is written, without space around it."""
+        kind = _kind(raw)
+        if kind == "array" and depth == DEEPEST:
+            kind = "text"
+        if kind == "array":
+            self.items = self.items or Kinds()
+            for item in _RAW_LIST.decode(raw):
+                self.items.add(bytes(item), depth + 1)
+        if kind != "null":
+            self.seen.add(kind)
+
+    def column(self) -> str | None:
+        """The column's type, with a DEFAULT where it is not Nullable; None where nothing can be said yet."""
+        found = self._type()
+        return f"{found} DEFAULT []" if found is not None and found.startswith("Array") else found
+
+    def _type(self) -> str | None:
+        if not self.seen:
+            return None
+        if self.seen == {"array"}:
+            inner = self.items._type() if self.items is not None else None
+            return None if inner is None else f"Array({inner})"
+        for kinds, found in _TYPES:
+            if self.seen <= kinds:
+                return found
+        return TEXT
+
+
+_TYPES: Final = (
+    ({"bool"}, "Nullable(Bool)"),
+    ({"int"}, "Nullable(Int64)"),
+    ({"int", "large"}, "Nullable(Int256)"),
+    ({"int", "large", "float"}, "Nullable(Float64)"),
+)
+
+
+def _kind(raw: bytes) -> str:
+    match raw[:1]:
+        case b'"' | b"{":
+            return "text"
+        case b"t" | b"f":
+            return "bool"
+        case b"n":
+            return "null"
+        case b"[":
+            return "array"
+    if any(mark in raw for mark in b".eE"):
+        return "float"
+    if len(raw) < 19:
+        return "int"
+    if len(raw) > 78:
+        return "text"
+    value = int(raw)
+    return "int" if -_INT64 <= value < _INT64 else "large" if -_INT256 <= value < _INT256 else "text"
+
+
+def wider(one: str, other: str) -> str:
+    """A column that takes the values of both."""
+    if one == other:
+        return one
+    numbers = [found for _, found in _TYPES[1:]]
+    return numbers[max(map(numbers.index, (one, other)))] if {one, other} <= set(numbers) else TEXT

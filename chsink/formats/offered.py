@@ -1,0 +1,161 @@
+"""What fields records offer, whether the table has columns for them or not: counted by name, and columns made of them.
+
+JSON has no schema, so columns are inferred from the values (:mod:`chsink.decode.inferred`); Avro and Protobuf name
+their fields and types (:mod:`chsink.formats.declared`).  Formats whose columns are set in the job file offer nothing.
+Names may be shown to people; values never leave this module.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+import msgspec
+import pyarrow as pa
+
+from chsink.decode.binary import Cursors
+from chsink.decode.inferred import Kinds
+from chsink.decode.messages import Message
+from chsink.formats.avro import AvroReader
+from chsink.formats.declared import column_of
+from chsink.formats.protobuf import ProtobufReader
+from chsink.formats.settings import Avro, FormatSettings, Json, JsonSchema, Protobuf, names_of
+from chsink.formats.whole import as_binary
+from chsink.formats.with_schema import HEADER
+from chsink.ports import BadValue
+
+_NOT_JSON: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+_MEMBERS: Final[Any] = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+class Offered(Protocol):
+    """What the values of records offer; a value that cannot be read offers nothing."""
+
+    def counts(self, values: pa.Array, known: Collection[str]) -> Counter[str]:
+        """How many of the values have each field, besides the ``known`` ones."""
+
+    def columns(self, values: pa.Array, known: Collection[str]) -> dict[str, str | None]:
+        """By field, besides the ``known`` ones: a column for it, as ``ADD COLUMN`` has it behind the name; None where
+        there is none yet, or where a person has to choose.
+        """
+
+
+def offered_by(settings: FormatSettings) -> Offered | None:
+    """What tells the fields of this format, None where its columns are set in the job file."""
+    if isinstance(settings, Json | JsonSchema):
+        skip = HEADER if isinstance(settings, JsonSchema) else 0
+        return _JsonFields(names_of(settings.envelope), frozenset(p[0] for p in settings.paths.values()), skip)
+    if isinstance(settings, Avro):
+        return _SchemaFields(AvroReader(settings, ()))
+    return _SchemaFields(ProtobufReader(settings, ())) if isinstance(settings, Protobuf) else None
+
+
+@dataclass(frozen=True)
+class _JsonFields:
+    """Members of the object at ``envelope``.  ``used`` are those that paths of the job file begin with.  The values
+    begin behind ``skip`` bytes.
+    """
+
+    envelope: tuple[str, ...]
+    used: frozenset[str]
+    skip: int
+
+    def counts(self, values: pa.Array, known: Collection[str]) -> Counter[str]:
+        """See :class:`Offered`."""
+        found: Counter[str] = Counter()
+        for members in self._with_more(values, known):
+            found.update(members.keys())
+        return found
+
+    def columns(self, values: pa.Array, known: Collection[str]) -> dict[str, str | None]:
+        """See :class:`Offered`."""
+        kinds: dict[str, Kinds] = {}
+        for members in self._with_more(values, known):
+            for name, raw in members.items():
+                kinds.setdefault(name, Kinds()).add(bytes(raw))
+        return {name: seen.column() for name, seen in kinds.items()}
+
+    def _with_more(self, values: pa.Array, known: Collection[str]) -> Iterator[dict[str, Any]]:
+        """The unknown members of the records that have any."""
+        names = frozenset(known) | self.used
+        plain = None if self.envelope or self.skip else _only(names)
+        for value in as_binary(values).to_pylist():
+            if value is None:
+                continue
+            if plain is not None:
+                try:
+                    plain(value)
+                    continue
+                except _NOT_JSON:
+                    pass
+            more = {name: raw for name, raw in self._members(value[self.skip :]).items() if name not in names}
+            if more:
+                yield more
+
+    def _members(self, value: bytes) -> dict[str, Any]:
+        try:
+            members: dict[str, Any] = _MEMBERS.decode(value)
+            for name in self.envelope:
+                members = _MEMBERS.decode(members[name])
+        except (*_NOT_JSON, KeyError):
+            return {}
+        return members
+
+
+def _only(names: Collection[str]) -> Any:
+    """Decodes objects with these members only; raises one of ``_NOT_JSON`` for any other."""
+    members = {f"f{number}": name for number, name in enumerate(sorted(names))}
+    fields: list[Any] = [(at, msgspec.Raw, msgspec.Raw()) for at in members]
+    return msgspec.json.Decoder(
+        msgspec.defstruct("Record", fields, rename=members, forbid_unknown_fields=True, gc=False)
+    ).decode
+
+
+class _Everything(Collection[str]):
+    """Any name is wanted."""
+
+    def __contains__(self, _: object) -> bool:
+        return True
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(())
+
+    def __len__(self) -> int:
+        return 0
+
+
+@dataclass(frozen=True)
+class _SchemaFields:
+    """Fields of the messages' types: those of the schema, whether a record has a value there or not."""
+
+    reader: AvroReader | ProtobufReader
+
+    def counts(self, values: pa.Array, known: Collection[str]) -> Counter[str]:
+        """See :class:`Offered`."""
+        found: Counter[str] = Counter()
+        for fields, records in self._types(values):
+            found.update({name: records for name in fields if name not in known})
+        return found
+
+    def columns(self, values: pa.Array, known: Collection[str]) -> dict[str, str | None]:
+        """See :class:`Offered`."""
+        found: dict[str, str | None] = {}
+        for fields, _ in self._types(values):
+            for name, kind in fields.items():
+                if name not in known:
+                    found[name] = found.get(name) or column_of(kind)
+        return found
+
+    def _types(self, values: pa.Array) -> Iterator[tuple[dict[str, pa.DataType], int]]:
+        """By field: its Arrow type; of each message type among the values, with the number of records that have it."""
+        bad: list[BadValue] = []
+        for message, some, _, skip in self.reader.messages(as_binary(values), bad):
+            start = skip if isinstance(skip, int) else skip[:1]
+            if len(some):
+                yield _types_of(message, Cursors(some.slice(0, 1), start)), len(some)
+
+
+def _types_of(message: Message, first: Cursors) -> dict[str, pa.DataType]:
+    return {name: array.type for name, array in message.columns(first, _Everything()).items()}

@@ -1,0 +1,150 @@
+"""Missing target tables, created from the records that their topics hold (``schema.auto_create``).
+
+The columns are those of the records' schema, or inferred from a sample.  A table that another shard already has is
+created like that one: a start that was interrupted goes on where it stopped.  Two jobs that create one table at once
+are harmless: the first statement wins, and the checks of a start compare the shards.  A table that is gone although the
+state says that rows landed in it is not created: a person has to know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+
+import pyarrow as pa
+
+from chsink.batch.halts import asking_target
+from chsink.batch.ledger import read_records
+from chsink.clickhouse.client import ClickHouseClient
+from chsink.clickhouse.table import read_columns
+from chsink.clickhouse.unknown import is_column_name
+from chsink.config import Route
+from chsink.connect import Services
+from chsink.decode.inferred import TEXT, wider
+from chsink.errors import preflight
+from chsink.findings import server_sentence
+from chsink.formats.offered import offered_by
+from chsink.formats.settings import FormatSettings, JsonFields
+from chsink.kafka.sample import open_sampler
+from chsink.notation.metadata_columns import METADATA_COLUMNS
+from chsink.ports import ServerRefused
+from chsink.sample import sampled
+from chsink.tables.statements import create_table, declared
+
+Columns = dict[str, str]
+
+
+def create_missing(services: Services) -> None:
+    """Create the tables that are missing on any server, of the routes that ask for it.  Does nothing otherwise.
+
+    Raises PreflightError CHS-285 where nothing says what the columns are, CHS-286 where a server refuses.
+    """
+    config = services.config
+    wanted: dict[str, list[Route]] = {}
+    for route in config.routes:
+        if config.creates(route):
+            wanted.setdefault(config.table_of(route).canonical, []).append(route)
+    for routes in wanted.values():
+        with asking_target():
+            _create(services, routes)
+
+
+def statements(services: Services, topics: Sequence[str] = ()) -> dict[str, str]:
+    """By table: the statement that would create it, made from the records of its topics."""
+    config = services.config
+    tables: dict[str, list[Route]] = {}
+    for route in config.routes:
+        if not topics or route.topic in topics:
+            tables.setdefault(config.table_of(route).canonical, []).append(route)
+    made = {}
+    for table, routes in tables.items():
+        columns = inferred(services, routes)
+        made[table] = create_table(config, routes[0], config.table_of(routes[0]).database, columns)
+    return made
+
+
+def _create(services: Services, routes: Sequence[Route]) -> None:
+    """One table, of one route or several."""
+    config, route = services.config, routes[0]
+    name = config.table_of(route)
+    there: Columns = {}
+    missing: list[tuple[ClickHouseClient, str]] = []
+    for endpoint, own in zip(config.clickhouse.endpoints, config.databases_of(route), strict=True):
+        for url in endpoint.urls:
+            client, database = services.clickhouse.client((url,)), own or name.database
+            found = {c.name: declared(c) for c in read_columns(client, database, name.table)}
+            there = there or found
+            if not found:
+                missing.append((client, database))
+    if not missing:
+        return
+    if not there and _has_landed(services, name.canonical):
+        return
+    columns = {n: kind for n, kind in there.items() if n not in METADATA_COLUMNS} or inferred(services, routes)
+    for client, database in missing:
+        statement = create_table(config, route, database, columns)
+        services.log.info("creating a table", table=name.canonical, url=client.url, sql=statement)
+        try:
+            client.command(statement, {"distributed_ddl_task_timeout": int(config.clickhouse.insert_timeout_s)})
+        except ServerRefused as refused:
+            reason = server_sentence(refused)
+            raise preflight.TABLE_NOT_CREATED(table=name.canonical, url=client.url, reason=reason) from refused
+
+
+def _has_landed(services: Services, table: str) -> bool:
+    """Whether the sink announced records for the table: it is gone, not new."""
+    records = read_records(services.store, services.config.sink.name)
+    return any(key.table == table and record.known_end for key, record in records.items())
+
+
+def inferred(services: Services, routes: Sequence[Route]) -> Columns:
+    """The columns for the records of these routes' topics.  PreflightError CHS-285 where there are none."""
+    columns: Columns = {}
+    for route in routes:
+        for name, kind in _of_route(services, route):
+            columns[name] = wider(columns[name], kind) if name in columns else kind
+    if not columns:
+        topics = ", ".join(route.topic for route in routes)
+        raise preflight.NO_COLUMNS(table=services.config.table_of(routes[0]).canonical, topics=topics)
+    if len(columns) > services.config.tables.max_columns:
+        columns = dict(list(columns.items())[: services.config.tables.max_columns])
+    return columns
+
+
+def _of_route(services: Services, route: Route) -> Iterator[tuple[str, str]]:
+    of_key = route.key_columns
+    yield from ((name, kind) for name, kind in _named(route.format).items() if name not in of_key)
+    values, keys = _values(services, route)
+    yield from _offered(route.format, values, exclude=of_key)
+    if route.key_format is not None:
+        found = dict(_offered(route.key_format, keys, exclude=()))
+        yield from ((name, found.get(name, TEXT)) for name in of_key)
+
+
+def _named(settings: FormatSettings) -> Mapping[str, str]:
+    """The columns that the job file names: text, which takes any value, or what a constant is."""
+    constants = settings.constants if isinstance(settings, JsonFields) else {}
+    kinds = {bool: "Nullable(Bool)", int: "Nullable(Int64)", float: "Nullable(Float64)"}
+    found = {name: kinds.get(type(constants[name]), TEXT) if name in constants else TEXT for name in settings.named}
+    return found or ({"value": TEXT} if settings.closed else {})
+
+
+def _values(services: Services, route: Route) -> tuple[list[pa.Array], list[pa.Array]]:
+    """Values and keys of the sampled records."""
+    values, keys = [], []
+    if offered_by(route.format) is not None or route.key_format is not None:
+        with closing(open_sampler(services.config)) as sampler:
+            for records in sampled(services, sampler, route.topic, services.config.tables.sample_records):
+                values.append(records.column("value"))
+                keys.append(records.column("key"))
+    return values, keys
+
+
+def _offered(settings: FormatSettings, values: Sequence[pa.Array], exclude: Sequence[str]) -> Iterator[tuple[str, str]]:
+    offered = offered_by(settings)
+    if offered is None or not values:
+        return
+    known = {*settings.named, *exclude}
+    for name, kind in offered.columns(pa.concat_arrays(values), known).items():
+        if kind is not None and is_column_name(name):
+            yield name, kind

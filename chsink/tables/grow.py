@@ -1,0 +1,89 @@
+"""Columns for fields that have none (``schema.evolution = "add_columns"``): added on every server, before a record with
+such a field is sent.
+
+``ADD COLUMN IF NOT EXISTS`` puts them behind the others, so a range that was announced earlier is still known by its
+columns (:mod:`chsink.formats.announced`), and two drivers that add the same column are harmless.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from chsink import failpoints
+from chsink.batch.halts import asking_target
+from chsink.clickhouse.client import ClickHouseClient
+from chsink.clickhouse.table import read_columns
+from chsink.clickhouse.unknown import missing_columns
+from chsink.config import Route
+from chsink.connect import Services
+from chsink.errors import AlteredError, preflight
+from chsink.findings import server_sentence
+from chsink.notation.sql import TableName
+from chsink.ports import ServerRefused
+from chsink.tables.statements import add_columns, declared
+
+Place = tuple[ClickHouseClient, str]
+"""A server, and the database of the table there."""
+
+
+def add_missing(services: Services, altered: AlteredError) -> bool:
+    """Add the columns that tasks reported as missing; whether they reported any."""
+    missing = missing_columns(altered)
+    for table, columns in missing.items():
+        [route, *_] = _routes(services, table)
+        with asking_target():
+            for client, database in _places(services, route):
+                _add(services, route, (client, database), columns)
+                failpoints.reach("tables.between_servers")
+    return bool(missing)
+
+
+def level(services: Services) -> None:
+    """Give each server the columns that another one has, of tables that gain columns: a driver may have ended between
+    two servers.
+    """
+    routes = {
+        services.config.table_of(r).canonical: r for r in services.config.routes if services.config.adds_columns(r)
+    }
+    with asking_target():
+        for route in routes.values():
+            _level(services, route)
+
+
+def _level(services: Services, route: Route) -> None:
+    table = services.config.table_of(route).table
+    found = [(place, read_columns(place[0], place[1], table)) for place in _places(services, route, one=True)]
+    every = {c.name: declared(c) for _, columns in found for c in columns if c.insertable}
+    for place, columns in found:
+        lacking = {n: kind for n, kind in every.items() if n not in {c.name for c in columns}}
+        if lacking and columns:
+            _add(services, route, place, lacking)
+
+
+def _routes(services: Services, table: str) -> list[Route]:
+    return [r for r in services.config.routes if services.config.table_of(r).canonical == table]
+
+
+def _places(services: Services, route: Route, *, one: bool = False) -> Iterable[Place]:
+    """Every server of every shard, or ``one`` of each shard."""
+    config = services.config
+    for endpoint, own in zip(config.clickhouse.endpoints, config.databases_of(route), strict=True):
+        for url in endpoint.urls[:1] if one else endpoint.urls:
+            yield services.clickhouse.client((url,)), own or config.table_of(route).database
+
+
+def _add(services: Services, route: Route, place: Place, columns: Mapping[str, str]) -> None:
+    client, database = place
+    name = TableName(database, services.config.table_of(route).table)
+    statement, wait_s = (
+        add_columns(services.config, str(name), columns),
+        int(services.config.clickhouse.insert_timeout_s),
+    )
+    services.log.info("adding columns", table=name.canonical, url=client.url, sql=statement)
+    try:
+        client.command(statement, {"alter_sync": 2, "distributed_ddl_task_timeout": wait_s})
+    except ServerRefused as refused:
+        reason = server_sentence(refused)
+        raise preflight.COLUMNS_NOT_ADDED(
+            table=name.canonical, url=client.url, reason=reason, sql=statement
+        ) from refused

@@ -1,0 +1,76 @@
+"""A table is created from the first records, and gains columns for fields that come later: no value is lost or doubled."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from chsink.errors import UnavailableError
+from tests.integration.job.conftest import MakeJob
+from tests.integration.job.faults import Failpoints
+from tests.support.job import DATABASE, Row, command, select
+from tests.support.kafka import Record
+
+pytestmark = pytest.mark.slow
+
+COLUMNS = ("id", "text", "more", "tags", "late", "inner")
+SETTINGS = {"schema.evolution": "add_columns", "schema.auto_create": True, "schema.order_by": "id"}
+
+
+def row(record: Record) -> list[Row]:
+    """What each record is to become: all of its fields, objects as text, nulls where it has none."""
+    value = json.loads(record.value or b"")
+    value["late"] = "true" if value.get("late") is True else value.get("late")
+    value["inner"] = json.dumps(value["inner"], separators=(",", ":")) if "inner" in value else None
+    return [
+        (*(value.get(name) for name in COLUMNS[:3]), tuple(value.get("tags", ())), value.get("late"), value["inner"])
+    ]
+
+
+def values(start: int, **more: Any) -> list[dict[str, Any]]:
+    return [{"id": n, "text": f"t{n}", **more} for n in range(start, start + 10)]
+
+
+def test_fields_that_come_later(make_job: MakeJob, spark: SparkSession, failpoints: Failpoints) -> None:
+    """⚑ The driver dies after one of two shards has the new columns, and the first chunk of the range has landed."""
+    job = make_job(partitions=2, shards=2, table=False, shard_key=["id"], settings=SETTINGS)
+    job.tables[job.name] = f"{DATABASE}.t_{job.name}".replace("-", "_")
+    table = job.tables[job.name]
+    for partition in (0, 1):
+        job.send_values(partition, values(100 * partition))
+    job.drain(spark)
+    assert len(job.landed(columns=["id", "text"])) == 20
+    assert select(job.shards[1], f"SHOW CREATE TABLE {table}").count("Nullable(String)") == 1, "id is in the key"
+
+    for partition, more in ((0, 7), (1, 0.5)):
+        at = 100 * partition
+        job.send_values(partition, values(at + 10, gone=None))
+        job.send_values(partition, values(at + 20, more=more, tags=["a", None]))
+        job.send_values(partition, values(at + 30, late="x" if partition else True, inner={"a": [1, 2.50]}))
+    failpoints.arm("tables.between_servers=fail")
+    with pytest.raises(UnavailableError, match="CHS-708"):
+        job.drain(spark)
+    failpoints.assert_fired("tables.between_servers")
+    failpoints.disarm()
+    assert job.in_doubt() == {0, 1}
+    described = [select(url, f"SELECT name FROM system.columns WHERE table = '{table[4:]}'") for url in job.shards]
+    assert ["more" in names for names in described] == [True, False]
+    assert len(job.landed(columns=["id", "text"])) == 40, "chunks without a new field landed before"
+
+    job.drain(spark)
+
+    types = f"SELECT name, type FROM system.columns WHERE table = '{table[4:]}' AND NOT startsWith(name, '_') ORDER BY position"
+    for url in job.shards:
+        assert dict(line.split("\t") for line in select(url, f"{types} FORMAT TSVRaw").splitlines()) == {
+            "id": "Int64",
+            "text": "Nullable(String)",
+            "more": "Nullable(Float64)",
+            "tags": "Array(Nullable(String))",
+            "late": "Nullable(String)",
+            "inner": "Nullable(String)",
+        }
+    job.check(columns=COLUMNS, rows_of=row)
+    command(job.shards[0], f"DROP TABLE {table} SYNC")
