@@ -11,7 +11,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from chsink.formats.chosen import ChosenRecords
-from chsink.formats.chosen import ChosenRecords
 from chsink.formats.columns import ColumnRecords
 from chsink.formats.metadata import COLUMNS, Columns
 from chsink.formats.pipeline import digest_of, part_of
