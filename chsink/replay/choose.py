@@ -117,13 +117,15 @@ class Chooser:
         if not letters:
             return
         layout, pipeline = self.routes.layout(key.topic_table), self.routes.present(key.topic_table)[1]
-        prepared = self.routes.prepare(key.topic_table, records_of(letters), layout, pipeline)
+        prepared, with_row = self.routes.prepare(key.topic_table, records_of(letters), layout, pipeline)
         bad = {one.row: one for one in prepared.rejected}
         for row, letter in enumerate(letters):
-            if row in bad:
+            if row in with_row:
+                yield letter.offset
+            elif row in bad:
                 report.leave(Left(_place(letter), Why.BAD, bad[row].column or "", bad[row].reason))
             else:
-                yield letter.offset
+                report.leave(Left(_place(letter), Why.OTHER_TABLE))
 
     def _rows_there(self, key: StateKey, offsets: Sequence[int]) -> set[int]:
         """The offsets of which a shard has a row, as far as the table shows them."""

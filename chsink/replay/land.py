@@ -76,7 +76,10 @@ class Sender:
     def _prepare(self, records: pa.RecordBatch, assignment: Assignment) -> Prepared:
         record = assignment.record
         layout = record.layout, assignment.layout
-        return self.routes.prepare(assignment.key.topic_table, records, layout, record.pipeline)
+        prepared, with_row = self.routes.prepare(assignment.key.topic_table, records, layout, record.pipeline)
+        if not prepared.rejected and len(with_row) < records.num_rows:  # what is rejected halts by itself
+            raise UnclearListError(f"only {len(with_row)} of its records belong to the table now")
+        return prepared
 
     def _writer(
         self, key: StateKey, record: StateRecord, shards: Sequence[ShardTable], marks: Sequence[Mark]

@@ -16,6 +16,7 @@ class Why(StrEnum):
     """Why a dead letter stays one."""
 
     BAD = "its record still does not fit the table"
+    OTHER_TABLE = "its record belongs to another table of its topic now"
     NOT_CONFIRMED = "the job has not confirmed its range yet"
     EARLIER = "it may be of an earlier incarnation, and the table cannot show whether its record has a row"
     HAS_ROW = "the table already has a row of its record"

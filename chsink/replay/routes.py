@@ -40,11 +40,17 @@ class Routes:
         layout, _ = self.layout(leads)
         return layout, self.pipelines.fingerprint(leads, layout)
 
-    def prepare(self, leads: TopicTable, records: pa.RecordBatch, layout: tuple[str, str], pipeline: str) -> Prepared:
-        """The records as rows of the table, on the shards of a layout (fingerprint, JSON), under a pipeline."""
+    def prepare(
+        self, leads: TopicTable, records: pa.RecordBatch, layout: tuple[str, str], pipeline: str
+    ) -> tuple[Prepared, frozenset[int]]:
+        """The records as rows of the table, on the shards of a layout (fingerprint, JSON), under a pipeline; and which
+        of the records these are.
+        """
         fingerprint, document = layout
         decoded = self.pipelines.decoder(leads, pipeline).decode(records)
-        return by_shard(records, decoded, document, self.pipelines.tables(leads, fingerprint, pipeline)[0])
+        prepared = by_shard(records, decoded, document, self.pipelines.tables(leads, fingerprint, pipeline)[0])
+        with_row = range(records.num_rows) if decoded.rows is None else decoded.rows.to_pylist()
+        return prepared, frozenset(with_row) - {bad.row for bad in prepared.rejected}
 
 
 def routes_of(services: Services, window: DedupWindow) -> Routes:

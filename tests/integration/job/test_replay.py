@@ -72,15 +72,14 @@ class Kept:
 
     def keep(self, records: Iterable[Record]) -> None:
         """Dead letters, as the job delivers them."""
+        names = "sink, `table`, _kafka_topic, _kafka_partition, _kafka_offset, timestamp_ms, key, value, headers"
+        rows = []
         for r in records:
             if r.offset >= GOOD:
-                names = (
-                    "sink, `table`, _kafka_topic, _kafka_partition, _kafka_offset, timestamp_ms, key, value, headers"
-                )
                 key, value = (f"unhex('{(part or b'').hex()}')" for part in (r.key, r.value))
                 where = f"'{self.job.name}', '{self.target}', '{self.job.topic}', {r.partition}, {r.offset}"
-                row = f"{where}, {r.timestamp}, {key}, {value}, [('h', unhex('00'))]"
-                command(self.job.shards[0], f"INSERT INTO {self.table} ({names}) VALUES ({row})")
+                rows.append(f"({where}, {r.timestamp}, {key}, {value}, [('h', unhex('00'))])")
+        command(self.job.shards[0], f"INSERT INTO {self.table} ({names}) VALUES {', '.join(rows)}")
 
     @property
     def target(self) -> str:

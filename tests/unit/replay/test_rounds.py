@@ -9,12 +9,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from chsink.clickhouse.table import TargetTable
+from chsink.decode import Column
+from chsink.dlq.kept import Kept
 from chsink.dlq.table import LetterPlace
 from chsink.errors import UnavailableError
+from chsink.formats.choice import Choice
+from chsink.formats.chosen import ChosenRecords
+from chsink.formats.metadata import Columns
+from chsink.formats.records import Records
+from chsink.formats.settings import JSON
 from chsink.replay.choose import ROUND_BYTES, bounded, is_confirmed
 from chsink.replay.current import wait_until_current
 from chsink.replay.report import MOST_NAMED, Left, Report, Why
 from chsink.replay.rounds import PARTITIONS_AT_ONCE, rounds_of
+from chsink.replay.routes import Routes, records_of
+from chsink.sharding import Layout, Shard
 from chsink.statemachine import writes
 from chsink.statemachine.ranges import OffsetRange
 from chsink.statemachine.records import StateKey
@@ -96,3 +106,21 @@ def test_a_replica_that_lags_is_waited_for(engine: str, behind: list[int], asked
     if asked:
         with pytest.raises(UnavailableError, match="CHS-736"):
             wait_until_current(kept, Clock())
+
+
+def test_a_record_of_another_table_has_no_row_in_this_one() -> None:
+    """``table_by`` may give it another table by now: it is neither a row here nor bad, and must not count as replayed."""
+    table = TargetTable("d", "t", "i", "MergeTree", (Column("n", "UInt8"),), "", False, {}, "UTC")
+    choice = Choice("field", "$.kind", ("mine",), ("mine", "other"))
+    columns = Columns(table.columns, (), "UTC")
+    pipelines: Any = SimpleNamespace(
+        decoder=lambda *_: ChosenRecords(choice, Records(JSON, columns)), tables=lambda *_: (table,)
+    )
+    letters = [
+        Kept("t", 0, n, "d.t", "", "", "", 0, 0, False, None, value, ())
+        for n, value in enumerate([b'{"n":1,"kind":"other"}', b'{"n":2,"kind":"mine"}', b'{"n":"x","kind":"mine"}'])
+    ]
+    services: Any = None
+    layout = "f", Layout((Shard(("http://h:1",)),)).to_json()
+    prepared, with_row = Routes(services, pipelines).prepare(("t", "d.t"), records_of(letters), layout, "p")
+    assert (with_row, [bad.row for bad in prepared.rejected], prepared.others) == ({1}, [2], 1)
