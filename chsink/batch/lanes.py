@@ -43,8 +43,8 @@ def in_lanes(destinations: Iterable[Destination]) -> list[dict[str, Destination]
 
 def answering(lanes: Sequence[Mapping[str, Destination]], lane: int) -> Callable[[TopicTable], bool]:
     """For which tables of which topics a lane answers: its own; lane 0 also for those that no route leads to now."""
-    own, *others = ({(d.topic, d.table) for d in each.values()} for each in (lanes[lane], *lanes))
-    return lambda leads: leads in own or (lane == 0 and not any(leads in each for each in others))
+    routed = {(d.topic, d.table): at for at, each in enumerate(lanes) for d in each.values()}
+    return lambda leads: routed.get(leads, 0) == lane
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +90,7 @@ class Lanes:
 
     def process(self, batch: PlannedBatch, runner: PieceRunner) -> None:
         """Land the batch.  Idempotent: the same batch again changes nothing that landed."""
+        assert {tp.topic for tp in batch.ranges} <= self.drivers[0].routes.keys(), "lane 0 has every topic"
         read = {tp for tp, offsets in batch.ranges.items() if not offsets.is_empty}
 
         def land(driver: Driver) -> None:

@@ -79,7 +79,7 @@ class ContentCheck:
                     raise preflight.VERIFY_INCOMPLETE(table=self.table, reason=f"Kafka deleted records of {tp}")
                 rows = self.makers[tp.topic].rows(part.records)
                 if counted:
-                    report.records += part.records.num_rows
+                    report.records += rows.records
                     report.without_row += len(rows.rejected)
                     self.progress(tp, part.range.length)
                 if rows.batch.num_rows:

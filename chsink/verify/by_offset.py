@@ -96,7 +96,7 @@ class OffsetCheck:
             digests = self.digester.of_rows(self.places[0].client, rows.batch, groups)
         else:
             digests = [np.empty(0, f"V{WIDTH}") for _ in groups]
-        report.records += part.records.num_rows
+        report.records += rows.records
         report.without_row += len(rows.rejected)
         dead = self.letters.expected(part.records, rows.rejected) if self.letters else None
         return _Made(part.range, groups, Expected(rows.offsets, rows.shards, digests, known), dead)

@@ -20,12 +20,15 @@ _ROW = "row_of_chsink"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rows:
-    """Decoded rows in the order of their offsets, and the shard of each; ``rejected`` records have none."""
+    """Decoded rows in the order of their offsets, and the shard of each; ``rejected`` records have none.  ``records``
+    counts those of the table: others of its topic may be of other tables.
+    """
 
     batch: pa.RecordBatch
     offsets: I64
     shards: npt.NDArray[np.int32]
     rejected: tuple[BadValue, ...]
+    records: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +48,7 @@ class RowMaker:
         """What the job would insert for the records, which ascend by offset."""
         decoded = self.decoder.decode(records)
         row = pa.array(np.arange(decoded.batch.num_rows)) if decoded.rows is None else decoded.rows
-        numbered = Decoded(decoded.batch.append_column(_ROW, row), decoded.rows, decoded.bad)
+        numbered = Decoded(decoded.batch.append_column(_ROW, row), decoded.rows, decoded.bad, decoded.others)
         prepared = by_shard(records, numbered, self.layout, self.target.table)
         batch = pa.concat_batches([piece.batch for piece in prepared.pieces] or [numbered.batch.slice(0, 0)])
         shards = [np.full(piece.batch.num_rows, piece.shard, np.int32) for piece in prepared.pieces]
@@ -54,4 +57,4 @@ class RowMaker:
         if len(prepared.pieces) > 1:
             batch, shard = batch.take(pa.array(order)), shard[order]
         offsets = records.column("offset").to_numpy()[batch.column(_ROW).to_numpy()]
-        return Rows(batch.drop_columns([_ROW]), offsets, shard, prepared.rejected)
+        return Rows(batch.drop_columns([_ROW]), offsets, shard, prepared.rejected, records.num_rows - prepared.others)

@@ -118,3 +118,4 @@ def test_each_table_has_its_records_whatever_ends_the_job(
     report = read_report(job.config(), Selection())
     assert report.ok
     assert sum(p.rows for p in report.partitions) == 4 * (6 + 6 + 14)
+    assert sum(p.records for p in report.partitions) == 4 * (7 + 7 + 14)
