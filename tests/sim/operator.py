@@ -107,8 +107,11 @@ def answer(world: World, why: str, error: Exception) -> None:
     if why == "CHS-304" and "topic ids hidden" not in known and not any(r.in_doubt for r in world.records().values()):
         raise Violation("halt_justified", f"{error} (brokers gained ids, and nothing is in doubt)")
     by_hand = [h for h in halts if h.id in BY_HAND and not world.store.lost_state and not _seems_only(world, h, known)]
-    if by_hand:
+    if by_hand and world.further:
+        world.over = why  # what a person does is the same for each table, and tried with one
+    elif by_hand:
         person.at_work(world, why, [partial(BY_HAND[h.id], world, h) for h in by_hand])
+    if by_hand:
         return
     act = ANSWERS.get(why)
     if act is None or (world.store.lost_state and act in (_new_checkpoint, _accept_loss)):

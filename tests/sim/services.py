@@ -79,7 +79,7 @@ def config_of(world: World) -> Config:
     """The job file as it is now."""
     return _config(
         world.sink,
-        tuple(world.routes.items()),
+        (*world.routes.items(), *world.further.items()),
         world.shards,
         world.chunk_offsets,
         (

@@ -105,6 +105,7 @@ class World:
         kind = _draw_kind(shape, seed)
         one_table = shape.random() < 0.5
         self.routes = {t: "db.t" if one_table else f"db.{t}" for t in topics}
+        self.further: dict[str, str] = {}
         self.kinds = dict.fromkeys(self.routes.values(), kind)
         self.oracle.with_views.update(self.kinds if kind.views else ())
         self.shards = shape.randint(1, 3)
@@ -231,10 +232,14 @@ class World:
                     break
                 self.start_driver()
         if self.over is None:
-            self.oracle.at_rest(self.routes, self.records(), self.forgiven)
+            self.check_rest()
             hub.counts["world at rest"] += 1
         else:
             hub.counts[f"world over {self.over}"] += 1
+
+    def check_rest(self) -> None:
+        """All is quiet: is everything where it belongs?"""
+        self.oracle.at_rest(self.routes, self.records(), self.forgiven)
 
     def _special(self) -> None:
         self.hub.counts[f"fault {self.special}"] += 1

@@ -1,0 +1,46 @@
+"""Worlds whose first topic lands in two tables: two lanes on one ledger, with all faults of the other worlds."""
+
+from __future__ import annotations
+
+from chsink.batch.ledger import parse_key
+from chsink.statemachine.ranges import TopicPartition
+from chsink.statemachine.records import StateRecord, decode
+from tests.sim.clickhouse import Table
+from tests.sim.world import World
+
+MORE = "db.more"
+
+
+class FanOut(World):
+    """Where only a person could decide, the world ends.  Nothing becomes a dead letter: one place takes those of all
+    tables, and the oracle knows a record there by its offset alone.
+    """
+
+    def __init__(self, seed: int, allowed: frozenset[int] | None = None) -> None:
+        super().__init__(seed, allowed)
+        first = next(iter(self.routes))
+        self.further = {first: MORE}
+        self.kinds[MORE] = kind = self.kinds[self.routes[first]]
+        for server in self.servers:
+            server.tables[MORE] = Table(kind)
+        self.oracle.with_views.update({MORE} if kind.views else ())
+        self.letters, self.oracle.letters, self.disaster = "", None, ""
+        self.hub.factors["state lost"] = 0.0
+
+    def check_rest(self) -> None:
+        """For both tables."""
+        super().check_rest()
+        elsewhere = {tp for tp in self.kafka.all() if tp.topic not in self.further}
+        self.oracle.at_rest(self.further, self._records(further=True), self.forgiven | elsewhere)
+
+    def records(self) -> dict[TopicPartition, StateRecord]:
+        """Of the table that lacks most."""
+        found = self._records(further=False)
+        for tp, record in self._records(further=True).items():
+            if record.in_doubt or record.end < found[tp].end:
+                found[tp] = record
+        return found
+
+    def _records(self, *, further: bool) -> dict[TopicPartition, StateRecord]:
+        keys = {parse_key(key): row for key, row in self.store.rows.items() if key.startswith(f"{self.sink}/")}
+        return {k.topic_partition: decode(row.body) for k, row in keys.items() if (k.table == MORE) is further}
