@@ -20,10 +20,10 @@ import numpy as np
 import pyarrow as pa
 
 from chsink.decode.accepting import branches, reader_of, together
+from chsink.decode.around import Refused
 from chsink.decode.codec import Mask, Suspects, python_values
 from chsink.decode.columns import Column
 from chsink.decode.documents import DynamicCodec, JsonCodec
-from chsink.decode.fast import Refused
 from chsink.decode.fields import LENGTHS, Field, fields_of, groups_of, uneven
 from chsink.decode.texts import is_text, raw_text
 from chsink.decode.values import MisfitError, Number, Pairs, RawNeededError, kind_of, parse_value, with_raw

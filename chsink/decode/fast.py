@@ -21,12 +21,12 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, Final
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
+from chsink.decode.around import converted
 from chsink.decode.codec import Mask, Reader, Suspects, merge, valid_of
 from chsink.decode.fields import Field, groups_of, uneven
 from chsink.decode.nested import NestedForm, nested_form
@@ -35,9 +35,6 @@ from chsink.decode.prefilter import decimal_suspects, maybe_repeated, suspects_o
 from chsink.decode.raw_texts import RawTexts
 from chsink.decode.screen import Screen
 from chsink.decode.values import MisfitError, Pairs, kinds_of
-
-Refused = (pa.ArrowInvalid, MisfitError, msgspec.DecodeError, RecursionError)
-
 
 _MARKER: Final = secrets.token_hex(8)
 
@@ -87,9 +84,9 @@ class FastPlan:
         return []
 
     def run(self, records: Any) -> tuple[list[Any], Suspects]:
-        """Wire arrays, one per field, and the rows to be decided by the reference.
+        """Wire arrays, one per field, without the rows that are suspects: those are decided by the reference.
 
-        Raises one of :data:`Refused` when the block holds something the parser does not take.
+        Raises one of :data:`chsink.decode.around.Refused` when the block holds something the parser does not take.
         """
         records = without_space(records)
         suspects = suspects_of(records)
@@ -111,7 +108,11 @@ class FastPlan:
             suspects = merge(suspects, ~valid_of(columns[shown(self._places.envelope)]))
         for name in self._unguarded:
             suspects = merge(suspects, maybe_repeated(records, self._places.path(name)[-1]))
-        return arrays, merge(suspects, uneven(arrays, self._groups))
+        suspects = merge(suspects, uneven(arrays, self._groups))
+        if suspects is None:
+            return arrays, None
+        kept = pa.array(~suspects)
+        return [array.filter(kept) for array in arrays], suspects
 
     @cached_property
     def _screen(self) -> Screen:
@@ -125,18 +126,15 @@ class FastPlan:
         return self._around(records, suspects)
 
     def _around(self, records: Any, suspects: Mask) -> tuple[list[Any], Suspects]:
-        """Run without the suspects, then give each of them a row of nulls."""
+        """Run without the suspects."""
         kept = np.flatnonzero(~suspects)
         if not len(kept):
             raise MisfitError("suspects only")
         arrays, more = self.run(records.take(pa.array(kept)))
-        back = np.full(len(records), -1, np.int64)
-        back[kept] = np.arange(len(kept))
-        index = pa.array(back, mask=suspects)
         if more is not None:
             suspects = suspects.copy()
             suspects[kept[more]] = True
-        return [array.take(index) for array in arrays], suspects
+        return arrays, suspects
 
     def _parse(self, records: Any) -> dict[str, Any]:
         """Parsed columns by name."""
@@ -165,4 +163,4 @@ class FastPlan:
         form = self._nested.get(field.group)
         if form is not None and form.grouped:
             return form.column(field, columns)
-        return self._readers[field.name].convert(columns[field.name])
+        return converted(field.codec, self._readers[field.name], columns[field.name])

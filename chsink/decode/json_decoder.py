@@ -19,11 +19,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from chsink.decode.around import Refused
 from chsink.decode.codec import Mask, Suspects, numpy_of
 from chsink.decode.collected import Collected, Rows, blocks
 from chsink.decode.columns import Column
 from chsink.decode.exact import ExactDecoder
-from chsink.decode.fast import FastPlan, Refused
+from chsink.decode.fast import FastPlan
 from chsink.decode.fields import Field, fields_of
 from chsink.decode.places import PLAIN, Places
 from chsink.decode.values import Pairs
@@ -112,8 +113,7 @@ class FieldDecoder:
         if suspects is None:
             run.add(arrays, rows)
             return
-        keep = pa.array(~suspects)
-        run.add([array.filter(keep) for array in arrays], rows[~suspects])
+        run.add(arrays, rows[~suspects])
         self._decide(run, records.filter(pa.array(suspects)), rows[suspects])
 
     def _decide(self, run: Collected, records: Any, rows: Rows) -> None:

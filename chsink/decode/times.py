@@ -221,10 +221,13 @@ class InstantCodec(Codec):
         return self._ranged(ticks, valid_of(array), ambiguous)
 
     def _from_texts(self, array: Any) -> tuple[Any, Suspects]:
+        first = array.slice(0, 1)  # a cast that fails makes a sentence for each text: it is tried with one
         for unit in ("us", "ns"):
             for zone in (None, "UTC"):
+                kind = pa.timestamp(unit, zone)
                 try:
-                    return self._from_timestamps(array.cast(pa.timestamp(unit, zone)))
+                    first.cast(kind)
+                    return self._from_timestamps(array.cast(kind))
                 except pa.ArrowInvalid:
                     continue
         return self._from_mixed(array)

@@ -10,8 +10,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from chsink.decode import Column, JsonDecoder
+from chsink.decode.around import Refused
 from chsink.decode.exact import ExactDecoder
-from chsink.decode.fast import FastPlan, Refused
+from chsink.decode.fast import FastPlan
 from chsink.decode.fields import fields_of
 
 COLUMNS = [Column("a", "Nullable(Int64)"), Column("s", "Nullable(String)")]

@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chsink.decode import Column, Decoded, JsonDecoder
+from chsink.decode.around import Refused
 from chsink.decode.exact import ExactDecoder
-from chsink.decode.fast import FastPlan, Refused
+from chsink.decode.fast import FastPlan
 from chsink.decode.fields import fields_of
 
 LEAVES = [
