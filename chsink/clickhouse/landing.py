@@ -150,12 +150,13 @@ class PieceTasks:
 
     def _watches(self, assignments: Sequence[Assignment]) -> dict[TopicPartition, FieldWatch]:
         """What looks for fields without a column; not in a stream whose columns are the table's."""
-        watches = {}
+        watches, config = {}, self.cluster.config
         for leads in {a.key.topic_table for a in assignments}:
             target, route = self.cluster.targets[leads], self.cluster.routes[leads]
             if isinstance(self.pipelines.decoders[leads], Records):
                 named = route.format.named | {*route.key_columns}
-                watches[leads] = watch_of(route.format, target, named, self.cluster.config.tables.max_columns)
+                most = config.tables.max_columns if config.adds_columns(route) else 0
+                watches[leads] = watch_of(route.format, target, named, most)
         of_key = {a.topic_partition: a.key.topic_table for a in assignments}
         return {tp: watches[leads] for tp, leads in of_key.items() if leads in watches}
 

@@ -43,7 +43,7 @@ class FieldWatch:
     """Looks for fields without a column in records of one format.
 
     ``taken`` are the columns of the table, of any kind, and those that the job file names; ``room`` is how many more
-    the table may have.
+    chsink may add.
     """
 
     format: FormatSettings
@@ -89,7 +89,7 @@ def missing_columns(error: ChsinkError) -> dict[str, dict[str, str]]:
 
 
 def watch_of(settings: FormatSettings, target: RoutedTable, named: frozenset[str], most: int) -> FieldWatch:
-    """The watch for a table, which may have ``most`` columns; ``named`` are columns that the job file names."""
+    """The watch for a table that may grow to ``most`` columns; ``named`` are columns that the job file names."""
     names = {c.name for c in target.table.columns}
     groups = {name.partition(".")[0] for name in names}
     return FieldWatch(settings, target.name, frozenset(names | groups | named), most - len(names))

@@ -51,7 +51,7 @@ COLUMNS_DIFFER = Entry(
     "CHS-204",
     PreflightError,
     "the columns of {table} differ between {first} and {url}: {columns}",
-    "give the table the same columns in the same order on every shard",
+    "give the table the same columns on every shard",
 )
 KEY_NOT_INSERTABLE = Entry(
     "KEY_NOT_INSERTABLE",

@@ -1,4 +1,4 @@
-"""Columns for fields that have none (``schema.evolution = "add_columns"``): added on every server, before a record with
+"""Columns for fields that have none (``schema.evolution = "add_columns"``): added on every shard, before a record with
 such a field is sent.
 
 ``ADD COLUMN IF NOT EXISTS`` puts them behind the others, so a range that was announced earlier is still known by its
@@ -7,7 +7,7 @@ columns (:mod:`chsink.formats.announced`), and two drivers that add the same col
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
 
 from chsink import failpoints
 from chsink.batch.halts import asking_target
@@ -32,8 +32,8 @@ def add_missing(services: Services, altered: AlteredError) -> bool:
     for table, columns in missing.items():
         [route, *_] = _routes(services, table)
         with asking_target():
-            for client, database in _places(services, route):
-                _add(services, route, (client, database), columns)
+            for place in _places(services, route):
+                _add(services, route, place, columns)
                 failpoints.reach("tables.between_servers")
     return bool(missing)
 
@@ -52,7 +52,7 @@ def level(services: Services) -> None:
 
 def _level(services: Services, route: Route) -> None:
     table = services.config.table_of(route).table
-    found = [(place, read_columns(place[0], place[1], table)) for place in _places(services, route, one=True)]
+    found = [(place, read_columns(*place, table)) for place in _places(services, route)]
     every = {c.name: declared(c) for _, columns in found for c in columns if c.insertable}
     for place, columns in found:
         lacking = {n: kind for n, kind in every.items() if n not in {c.name for c in columns}}
@@ -64,12 +64,11 @@ def _routes(services: Services, table: str) -> list[Route]:
     return [r for r in services.config.routes if services.config.table_of(r).canonical == table]
 
 
-def _places(services: Services, route: Route, *, one: bool = False) -> Iterable[Place]:
-    """Every server of every shard, or ``one`` of each shard."""
+def _places(services: Services, route: Route) -> Iterator[Place]:
+    """One server of each shard: replicas of a table share its columns."""
     config = services.config
-    for endpoint, own in zip(config.clickhouse.endpoints, config.databases_of(route), strict=True):
-        for url in endpoint.urls[:1] if one else endpoint.urls:
-            yield services.clickhouse.client((url,)), own or config.table_of(route).database
+    for client, own in zip(services.clickhouse.clients, config.databases_of(route), strict=True):
+        yield client, own or config.table_of(route).database
 
 
 def _add(services: Services, route: Route, place: Place, columns: Mapping[str, str]) -> None:
@@ -83,6 +82,10 @@ def _add(services: Services, route: Route, place: Place, columns: Mapping[str, s
     try:
         client.command(statement, {"alter_sync": 2, "distributed_ddl_task_timeout": wait_s})
     except ServerRefused as refused:
+        there = {c.name for c in read_columns(client, database, name.table)}
+        if there.issuperset(columns):  # what was refused is the wait for a replica that is away
+            services.log.warning("a replica does not have the columns yet", table=name.canonical, url=client.url)
+            return
         reason = server_sentence(refused)
         raise preflight.COLUMNS_NOT_ADDED(
             table=name.canonical, url=client.url, reason=reason, sql=statement

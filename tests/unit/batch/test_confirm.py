@@ -8,7 +8,18 @@ import pytest
 
 from chsink.batch.confirm import confirm
 from chsink.batch.model import Ack, Assignment, ChunkAck
-from chsink.errors import ChsinkError, HaltError, PreflightError, fencing, halts, services, stream, values
+from chsink.errors import (
+    AlteredError,
+    ChsinkError,
+    HaltError,
+    PreflightError,
+    fencing,
+    halts,
+    preflight,
+    services,
+    stream,
+    values,
+)
 from chsink.statemachine.ranges import TopicPartition
 from chsink.statemachine.records import Phase, StateKey, StateRecord
 
@@ -31,6 +42,14 @@ def test_views_that_may_lack_rows_halt_once_all_else_landed() -> None:
     acks[1] = ack((0, 2), partition=1)
     with pytest.raises(ChsinkError, match="do not cover"):
         confirm(acks, [assigned(), assigned(1, 0, 4)])
+
+
+def test_what_all_tasks_say_of_altered_tables_is_kept() -> None:
+    errors = [preflight.COLUMNS_MISSING(tp=f"t-{n}", table="db.t", columns="{}") for n in range(2)]
+    acks = [Ack(n, "t", n, error=(e.name, e.params)) for n, e in enumerate(errors)]
+    with pytest.raises(AlteredError) as raised:
+        confirm(acks, [assigned(), assigned(1, 0, 4)])
+    assert [part.params["tp"] for part in raised.value.parts] == ["t-0", "t-1"]
 
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)

@@ -95,6 +95,7 @@ class World:
     opened: list[str] = field(default_factory=list)
     topics: list[str] = field(default_factory=lambda: ["t"])
     appearing: list[str] = field(default_factory=list)
+    adapting: bool = False
     landed: list[int] = field(default_factory=list)
     finished: list[int] = field(default_factory=list)
     failed: list[BaseException] = field(default_factory=list)
@@ -107,6 +108,7 @@ class World:
             lambda: self.topics,
             structlog.get_logger(),
             failed=self.failed.append,
+            adapt=lambda _: self.adapting,
         )
 
     def _open(self, stream: str) -> Landing[Wanted]:
@@ -155,6 +157,30 @@ def test_an_altered_table_opens_it_again_within_the_batch_once() -> None:
     world.failing += [ALTERED, ALTERED]
     with pytest.raises(AlteredError):
         world.loop.land(world.batch(1))
+
+
+def test_a_table_that_is_adapted_opens_it_again_as_often_as_that_happens() -> None:
+    world = World([ALTERED] * 5, adapting=True)
+    world.loop.land(world.batch(0))
+    assert (len(world.opened), world.landed) == (6, [0])
+
+    world.failing += [ALTERED] * 1_000
+    with pytest.raises(AlteredError):
+        world.loop.land(world.batch(1))
+
+
+def test_a_table_that_is_adapted_while_a_start_settles() -> None:
+    world = World(adapting=True)
+
+    class Altering(Reads):
+        def from_kafka(self, assignments: Sequence[Wanted]) -> list[Ack]:
+            if len(world.opened) < 3:
+                raise ALTERED
+            return super().from_kafka(assignments)
+
+    reads = Altering()
+    world.loop.start("stream of a", lambda _landing, _stream: reads)
+    assert (len(world.opened), reads.read) == (3, [OffsetRange(0, 5)])
 
 
 def test_a_topic_that_appears_opens_the_lander_again() -> None:

@@ -1,0 +1,116 @@
+"""Fields without a column: counted, or reported before anything of their chunk is sent."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from chsink.batch.model import Ack, Assignment
+from chsink.batch.reader import Chunk
+from chsink.clickhouse.pieces import PieceLander, Prepared
+from chsink.clickhouse.shards import RoutedTable, ShardTable
+from chsink.clickhouse.unknown import NAMED, SAMPLE, FieldWatch, is_column_name, missing_columns, watch_of
+from chsink.decode.columns import Column
+from chsink.errors import AlteredError, preflight
+from chsink.errors.catalogue import from_wire
+from chsink.formats.settings import JSON
+from chsink.statemachine.ranges import OffsetRange, TopicPartition
+from chsink.statemachine.records import StateKey
+from tests.unit.clickhouse.server import Server, StoppedClock, in_doubt, table
+
+TP = TopicPartition("topic", 3)
+COLUMNS = (Column("id", "Int64"), Column("made", "String", "MATERIALIZED", "x"), Column("n.a", "Array(Int8)"))
+
+
+def watch(most: int = 100) -> FieldWatch:
+    target = RoutedTable("topic", "db.t", (ShardTable(Server(StoppedClock()), replace(table(), columns=COLUMNS)),))
+    return watch_of(JSON, target, frozenset({"named"}), most)
+
+
+def records(*values: Mapping[str, Any]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict({"value": pa.array([json.dumps(v).encode() for v in values], pa.binary())})
+
+
+KNOWN = {"id": 1, "made": "x", "n": [{"a": 1}], "named": 1}
+
+
+def test_counted_by_name_on_the_first_records() -> None:
+    some = records(KNOWN, *[{**KNOWN, "more": 1}] * SAMPLE)
+    assert watch().counts(some) == {"more": SAMPLE - 1}
+    assert pickle.loads(pickle.dumps(watch())).counts(some) == {"more": SAMPLE - 1}
+    assert len(watch().counts(records({f"f{n}": n for n in range(300)}))) == NAMED
+
+
+def reported(*values: Mapping[str, Any], most: int = 100) -> dict[str, str]:
+    with pytest.raises(AlteredError, match=r"CHS-287.*topic-3: .*db\.t") as raised:
+        watch(most).check(records(*values), TP)
+    crossed = from_wire(*(raised.value.name, raised.value.params))
+    [(name, columns)] = missing_columns(crossed).items()
+    assert name == "db.t"
+    return columns
+
+
+def test_every_record_is_looked_at_before_its_chunk_is_sent() -> None:
+    last = [KNOWN] * (SAMPLE * 2) + [{"more": 1, "gone": None, "a.b": 1, "_kafka_key": "x"}]
+    assert reported(*last) == {"more": "Nullable(Int64)"}
+
+
+def test_fields_that_get_no_column_do_not_keep_a_chunk_back() -> None:
+    watch().check(records(KNOWN, {"gone": None, "empty": [], "a.b": 1, "_kafka_key": "x", "": 1}), TP)
+    watch(most=len(COLUMNS)).check(records({"more": 1}), TP)
+    assert reported({"a": 1, "b": 1}, most=len(COLUMNS) + 1) == {"a": "Nullable(Int64)"}
+
+
+@pytest.mark.parametrize("name", ["", "a.b", "_kafka_offset", "x" * 201, "a\nb", "\ud800"])
+def test_names_without_a_column(name: str) -> None:
+    assert not is_column_name(name)
+    assert is_column_name("größe 1")
+
+
+def test_what_several_tasks_report_is_added_at_once() -> None:
+    def report(columns: Mapping[str, str]) -> AlteredError:
+        error = preflight.COLUMNS_MISSING(tp=TP, table="db.t", columns=json.dumps(columns))
+        assert isinstance(error, AlteredError)
+        return error
+
+    first = report({"a": "Nullable(Int64)", "b": "Nullable(Bool)"})
+    first.parts = (first, report({"a": "Nullable(Float64)", "c": "Nullable(String)"}))
+    assert missing_columns(first) == {
+        "db.t": {"a": "Nullable(Float64)", "b": "Nullable(Bool)", "c": "Nullable(String)"}
+    }
+    assert missing_columns(preflight.TABLE_CHANGED(table="db.t", url="u")) == {}
+
+
+def test_nothing_of_a_chunk_with_such_a_field_is_sent() -> None:
+    """⚑ Not its rows, and not its dead letters: whoever sent of the range sent none of the field's values."""
+
+    def never(*_: object) -> Any:
+        raise AssertionError("nothing may be prepared or sent")
+
+    def report(records: pa.RecordBatch, assignment: Assignment) -> Mapping[str, int]:
+        watch().check(records, assignment.topic_partition)
+        return {}
+
+    assignment = Assignment(StateKey("s", "topic", 3, "db.t"), in_doubt(1), "", 0)
+    lander = PieceLander({TP: assignment}, never, never, never, unknown=report)  # type: ignore[arg-type]
+    with pytest.raises(AlteredError, match="CHS-287"):
+        lander(Chunk(TP, 0, OffsetRange(10, 15), [records({"more": 1})]))
+
+
+def test_counts_cross_to_the_driver() -> None:
+    assignment = Assignment(StateKey("s", "topic", 3, "db.t"), replace(in_doubt(1), topic_id=None), "", 0)
+    lander = PieceLander(
+        {TP: assignment},
+        lambda *_: Prepared(()),
+        lambda _: Server(StoppedClock()),  # type: ignore[arg-type, return-value]
+        None,  # type: ignore[arg-type]
+        unknown=lambda *_: {"more": 2},
+    )
+    ack = Ack(0, "topic", 3, (lander(Chunk(TP, 0, OffsetRange(10, 15), [records({"more": 1})])),))
+    assert Ack.from_json(ack.to_json()).chunks[0].unknown == {"more": 2}

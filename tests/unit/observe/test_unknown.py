@@ -1,0 +1,25 @@
+"""Fields without a column in the log and in the metrics."""
+
+from __future__ import annotations
+
+import structlog
+from prometheus_client import CollectorRegistry
+from structlog.testing import capture_logs
+
+from chsink.observe.unknown import NAMES, OTHERS, UnknownFields
+
+
+def test_named_once_and_counted_always() -> None:
+    registry = CollectorRegistry()
+    with capture_logs() as logs:
+        fields = UnknownFields("s", structlog.get_logger(), registry)
+        for counts in ({"a": 2}, {}, {"a": 1, "b": 5}):
+            fields.add("t", counts)
+    assert [line["fields"] for line in logs] == [["a"], ["b"]]
+
+    def counted(name: str) -> float | None:
+        return registry.get_sample_value("chsink_unknown_fields_total", {"sink": "s", "topic": "t", "field": name})
+
+    assert (counted("a"), counted("b")) == (3, 5)
+    fields.add("t", {f"f{n}": 1 for n in range(NAMES)})
+    assert (counted("f97"), counted("f98"), counted(OTHERS)) == (1, None, 2)
