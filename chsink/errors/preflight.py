@@ -38,6 +38,14 @@ PATTERN_MATCHES_NOTHING = Entry(
     "without a restart",
     ok="topics match topic_pattern {pattern} of {route}",
 )
+NO_TABLE_YET = Entry(
+    "NO_TABLE_YET",
+    "CHS-202",
+    PreflightError,
+    "the table {table} does not exist at {url}; auto_create is set, so the next start creates it, unless records have "
+    "landed in it before",
+    "see the statement with `chsink sql create-table`",
+)
 NOT_MERGE_TREE = Entry(
     "NOT_MERGE_TREE",
     "CHS-203",

@@ -81,15 +81,17 @@ class _JsonFields:
         """The unknown members of the records that have any."""
         names = frozenset(known) | self.used
         plain = None if self.envelope or self.skip else _only(names)
+        tried = missed = 0
         for value in as_binary(values).to_pylist():
             if value is None:
                 continue
-            if plain is not None:
+            if plain is not None and missed * 4 <= tried:  # else it is not worth a try
+                tried += 1
                 try:
                     plain(value)
                     continue
                 except _NOT_JSON:
-                    pass
+                    missed += 1
             more = {name: raw for name, raw in self._members(value[self.skip :]).items() if name not in names}
             if more:
                 yield more

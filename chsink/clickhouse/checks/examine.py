@@ -27,7 +27,7 @@ from chsink.clickhouse.shards import RoutedTable, ShardTable
 from chsink.clickhouse.writer import bounded
 from chsink.config import Route
 from chsink.errors import ChsinkError, preflight, services
-from chsink.findings import Finding, Severity, guarded, of_error
+from chsink.findings import Finding, Severity, found, guarded, of_error
 from chsink.formats.pipeline import Untouched
 from chsink.ports import Unanswered
 from chsink.statemachine.owner import Owner
@@ -117,22 +117,25 @@ class ClickHouseChecks:
     def _server(self, client: ClickHouseClient) -> Iterator[Finding]:
         ch, margin_s = self._config.clickhouse, self._config.in_doubt.margin_s
         sent = {**ch.settings, **bounded(ch.insert_timeout_s)}
-        found = list(guarded(client.url, lambda: servers.server_findings(client, self._cluster.clock, margin_s, sent)))
-        self.login_refused |= any(f.id == preflight.LOGIN_REFUSED.id for f in found)
-        if not any(f.id in NO_ANSWER for f in found):
+        said = list(guarded(client.url, lambda: servers.server_findings(client, self._cluster.clock, margin_s, sent)))
+        self.login_refused |= any(f.id == preflight.LOGIN_REFUSED.id for f in said)
+        if not any(f.id in NO_ANSWER for f in said):
             self.answering.append(client)
-        yield from found
+        yield from said
 
     def _target(self, leads: TopicTable, route: Route) -> Iterator[Finding]:
         try:
             target = self._cluster.target(route)
         except ChsinkError as raised:
-            yield of_error(raised)
+            if raised.name == preflight.NO_TABLE.name and self._config.creates(route):
+                yield found(Severity.INFO, preflight.NO_TABLE_YET, **raised.params)
+            else:
+                yield of_error(raised)
             return
         self._targets[leads] = target
-        found = list(target_findings(target))
-        yield from found
-        if any(f.id == preflight.NOT_MERGE_TREE.id and f.severity is Severity.ERROR for f in found):
+        of_target = list(target_findings(target))
+        yield from of_target
+        if any(f.id == preflight.NOT_MERGE_TREE.id and f.severity is Severity.ERROR for f in of_target):
             return
         layout = self._cluster.layout(route)
         yield from guarded(target.name, lambda: column_findings(target, layout, self._written.get(leads)))

@@ -7,11 +7,15 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+from typer.testing import CliRunner
 
-from chsink.errors import UnavailableError
+from chsink.checks import all_findings
+from chsink.cli.main import app
+from chsink.errors import PreflightError, UnavailableError
 from tests.integration.job.conftest import MakeJob
 from tests.integration.job.faults import Failpoints
-from tests.support.job import DATABASE, Row, command, select
+from tests.support.doubt import quietly_connected
+from tests.support.job import DATABASE, Job, Row, command, select
 from tests.support.kafka import Record
 
 pytestmark = pytest.mark.slow
@@ -34,6 +38,11 @@ def values(start: int, **more: Any) -> list[dict[str, Any]]:
     return [{"id": n, "text": f"t{n}", **more} for n in range(start, start + 10)]
 
 
+def found_by_doctor(job: Job) -> list[dict[str, Any]]:
+    with quietly_connected(job) as services:
+        return [finding.as_dict() for finding in all_findings(services)]
+
+
 def test_fields_that_come_later(make_job: MakeJob, spark: SparkSession, failpoints: Failpoints) -> None:
     """⚑ The driver dies after one of two shards has the new columns, and the first chunk of the range has landed."""
     job = make_job(partitions=2, shards=2, table=False, shard_key=["id"], settings=SETTINGS)
@@ -41,6 +50,12 @@ def test_fields_that_come_later(make_job: MakeJob, spark: SparkSession, failpoin
     table = job.tables[job.name]
     for partition in (0, 1):
         job.send_values(partition, values(100 * partition))
+    printed = CliRunner().invoke(app, ["sql", "create-table", "-c", str(job.file()), "--set", "schema.order_by=id"])
+    assert printed.exit_code == 0, printed.output
+    command(job.shards[0], printed.output.strip().removesuffix(";"))
+    assert [f["id"] for f in found_by_doctor(job) if f["severity"] == "info" and table in f["sentence"]][:1] == [
+        "CHS-202"
+    ]
     job.drain(spark)
     assert len(job.landed(columns=["id", "text"])) == 20
     assert select(job.shards[1], f"SHOW CREATE TABLE {table}").count("Nullable(String)") == 1, "id is in the key"
@@ -73,4 +88,8 @@ def test_fields_that_come_later(make_job: MakeJob, spark: SparkSession, failpoin
             "inner": "Nullable(String)",
         }
     job.check(columns=COLUMNS, rows_of=row)
-    command(job.shards[0], f"DROP TABLE {table} SYNC")
+
+    for url in job.shards:
+        command(url, f"DROP TABLE {table} SYNC")
+    with pytest.raises(PreflightError, match=f"CHS-202.*{table}"):  # ⚑ it is lost, not new
+        job.drain(spark)
