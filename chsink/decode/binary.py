@@ -181,11 +181,12 @@ class Cursors:
         if (long := size == 0).any():
             at = np.flatnonzero(long)
             value[at], size[at] = self._long(self.pos[at], word[at])
-        beyond = size > 10
         start = self.pos
         self.pos = start + size
-        self._within(np.where(beyond, self.end, self.pos), TRUNCATED)
-        self.fault(beyond & (start < self.end), LONG_VARINT)
+        # Ten bytes make it too long only if all of them are the message's own, not those of the message behind it.
+        too_long = (size > 10) & (start + 10 <= self.end)
+        self._within(np.where(too_long, self.end, self.pos), TRUNCATED)
+        self.fault(too_long, LONG_VARINT)
         return value
 
     def _long(self, pos: Positions, word: Words) -> tuple[Words, Positions]:

@@ -244,6 +244,15 @@ def test_a_damaged_record_is_bad_by_itself(raw: bytes, reason: str) -> None:
     assert [(one.row, one.reason) for one in decoded.bad] == [(77, reason)]
 
 
+@pytest.mark.parametrize("cut", [b"\x08", b"\x08\x80", b"\x9a\x80\x80\x80"])
+def test_a_cut_integer_does_not_go_on_in_the_record_behind_it(cut: bytes) -> None:
+    """⚑ The record behind it begins with bytes that could belong to an integer."""
+    decoded = decode([cut, b"\x80" * 12, All(i64=1).SerializeToString()], Column("i64", "Int64"))
+    assert decoded.batch.column(0).to_pylist() == [1]
+    truncated, long = "the record ends inside a value", "an integer of more than 64 bits"
+    assert [(one.row, one.reason) for one in decoded.bad] == [(0, truncated), (1, long)]
+
+
 def test_fields_in_any_order_and_more_than_once_are_merged_as_protobuf_does() -> None:
     point = varint(17 << 3 | 2)
     values = [
