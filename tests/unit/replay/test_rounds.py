@@ -123,4 +123,4 @@ def test_a_record_of_another_table_has_no_row_in_this_one() -> None:
     services: Any = None
     layout = "f", Layout((Shard(("http://h:1",)),)).to_json()
     prepared, with_row = Routes(services, pipelines).prepare(("t", "d.t"), records_of(letters), layout, "p")
-    assert (with_row, [bad.row for bad in prepared.rejected], prepared.others) == ({1}, [2], 1)
+    assert (with_row, [bad.row for bad in prepared.rejected], prepared.others) == (frozenset({1}), [2], 1)
