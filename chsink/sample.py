@@ -24,6 +24,7 @@ from chsink.config import Route
 from chsink.connect import Services
 from chsink.errors import values
 from chsink.findings import Finding, Severity, found, passed
+from chsink.formats.chosen import own_records
 from chsink.formats.pipeline import Untouched
 from chsink.formats.registry import decoder_of
 from chsink.formats.settings import JSON
@@ -97,7 +98,7 @@ class Sample:
             self.rows[piece.shard] += piece.batch.num_rows
         self.misfits.add(prepared.rejected, records)
         if self.route.format == JSON:
-            self._fields(records)
+            self._fields(own_records(self.decoder, records))
 
     def _fields(self, records: pa.RecordBatch) -> None:
         known = {c.name for c in self.table.insertable}

@@ -24,7 +24,7 @@ from chsink.clickhouse.dead_letters import LettersTable, TableLetters
 from chsink.clickhouse.probe import Presence, only_of, presence
 from chsink.clickhouse.shards import InsertShard
 from chsink.clickhouse.table import TargetTable
-from chsink.clickhouse.unknown import FieldWatch
+from chsink.clickhouse.unknown import SAMPLE, FieldWatch
 from chsink.clickhouse.writer import ShardWriter
 from chsink.clock import SystemClock
 from chsink.decode import INSERT_SETTINGS
@@ -33,6 +33,7 @@ from chsink.dlq.letters import DeadLetters, letters_of
 from chsink.dlq.place import LettersTopic
 from chsink.dlq.topic import open_letters
 from chsink.errors import ChsinkError, halts, values
+from chsink.formats.chosen import own_records
 from chsink.formats.pipeline import grows
 from chsink.notation.metadata_columns import METADATA_COLUMNS, SHARD_TYPES
 from chsink.ports import BadValue, BlockWriter, Decoded, Decoder, InsertResult, TopicIds
@@ -284,9 +285,10 @@ class PieceTask:
         watch = self.watches.get(assignment.topic_partition)
         if watch is None:
             return {}
+        decoder = self.decoders[assignment.topic_partition]
         if grows(assignment.record.pipeline):
-            watch.check(records, assignment.topic_partition)
-        return watch.counts(records)
+            watch.check(own_records(decoder, records), assignment.topic_partition)
+        return watch.counts(own_records(decoder, records.slice(0, SAMPLE)))
 
     def _prepare(self, records: pa.RecordBatch, assignment: Assignment) -> Prepared:
         decoded = self.decoders[assignment.key.topic_partition].decode(records)

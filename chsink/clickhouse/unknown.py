@@ -59,10 +59,10 @@ class FieldWatch:
         return offered_by(self.format)
 
     def counts(self, records: pa.RecordBatch) -> dict[str, int]:
-        """Fields without a column, with how many of the sampled records have them."""
+        """Fields without a column, with how many of these records, a sample of a chunk's, have them."""
         if self._offered is None:
             return {}
-        values = records.column("value").slice(0, SAMPLE)
+        values = records.column("value")
         return dict(self._offered.counts(values, self.taken).most_common(NAMED))
 
     def check(self, records: pa.RecordBatch, tp: TopicPartition) -> None:

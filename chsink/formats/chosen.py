@@ -8,7 +8,7 @@ Rules:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final
 
@@ -31,6 +31,58 @@ UNKNOWN: Final = "no table for what its {} says"
 _SAID: Final = "said"
 
 
+class Chooser:
+    """Which records a choice is about."""
+
+    def __init__(self, choice: Choice) -> None:
+        self._choice = choice
+
+    def own(self, records: pa.RecordBatch) -> pa.RecordBatch:
+        """The records of the choice's table."""
+        said, _ = self.said(records)
+        return records.filter(pa.array(self.mine(said)))
+
+    def mine(self, said: Any) -> Any:
+        """For each record, whether it is of the choice's table."""
+        return _one_of(said, self._choice.values)
+
+    def of_no_table(self, said: Any, unreadable: dict[int, BadValue]) -> list[BadValue]:
+        """The records that no table takes, if the choice answers for them."""
+        if self._choice.known is None:
+            return []
+        bad = []
+        for row in np.flatnonzero(~_one_of(said, self._choice.known)).tolist():
+            reason = UNKNOWN if said[row].is_valid else NOTHING
+            bad.append(unreadable.get(row) or BadValue(row, None, reason.format(self._choice.words)))
+        return bad
+
+    def said(self, records: pa.RecordBatch) -> tuple[Any, dict[int, BadValue]]:
+        """What each record says, as binary, null where it says nothing; and the records that cannot be read."""
+        column = records.column(self._choice.reads)
+        if self._choice.source == "field":
+            return self._in_json(as_binary(column))
+        said = column if self._choice.source == "column" else last_headers(column, self._choice.name)
+        if not (pa.types.is_binary(said.type) or pa.types.is_string(said.type)):
+            said = pc.cast(said, pa.string())
+        return as_binary(said), {}
+
+    def _in_json(self, values: Any) -> tuple[Any, dict[int, BadValue]]:
+        if self._choice.header:
+            values = pc.binary_replace_slice(values, 0, self._choice.header, b"")
+        decoded = self._reader.decode(values)
+        said = decoded.batch.column(_SAID)
+        if not decoded.bad:
+            return said, {}
+        at = np.full(len(values), -1)
+        at[rows_of(decoded, len(values))] = np.arange(len(said))
+        return said.take(pa.array(at, mask=at < 0)), {bad.row: bad for bad in decoded.bad}
+
+    @cached_property
+    def _reader(self) -> FieldDecoder:
+        """Reads the one field: text as it is, any other value as it is written."""
+        return FieldDecoder([Field(_SAID, StringCodec(), None)], Places((), {_SAID: names_of(self._choice.name)}))
+
+
 @dataclass(frozen=True)
 class ChosenRecords:
     """:class:`chsink.ports.Decoder` of the records that ``choice`` gives one table; ``decoder`` decodes them."""
@@ -40,6 +92,11 @@ class ChosenRecords:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return ChosenRecords, (self.choice, self.decoder)
+
+    @cached_property
+    def chooser(self) -> Chooser:
+        """Reads what the choice is made by."""
+        return Chooser(self.choice)
 
     @property
     def record_fields(self) -> tuple[str, ...]:
@@ -57,52 +114,22 @@ class ChosenRecords:
 
     def decode(self, records: pa.RecordBatch) -> Decoded:
         """See :class:`chsink.ports.Decoder`."""
-        said, unreadable = self._said(records)
-        mine = _one_of(said, self.choice.values)
+        said, unreadable = self.chooser.said(records)
+        mine = self.chooser.mine(said)
         if mine.all():
             return self.decoder.decode(records)
         decoded = self.decoder.decode(records.filter(pa.array(mine)))
         rows = np.flatnonzero(mine)
-        bad = [BadValue(int(rows[b.row]), b.column, b.reason, b.tombstone) for b in decoded.bad]
-        bad = sorted([*bad, *self._of_no_table(said, unreadable)], key=lambda one: one.row)
+        bad = [replace(one, row=int(rows[one.row])) for one in decoded.bad]
+        bad = sorted([*bad, *self.chooser.of_no_table(said, unreadable)], key=lambda one: one.row)
         origin = pa.array(rows[rows_of(decoded, len(rows))], pa.int64())
         others = records.num_rows - decoded.batch.num_rows - len(bad)
         return Decoded(decoded.batch, origin, bad, others)
 
-    def _of_no_table(self, said: Any, unreadable: dict[int, BadValue]) -> list[BadValue]:
-        if self.choice.known is None:
-            return []
-        bad = []
-        for row in np.flatnonzero(~_one_of(said, self.choice.known)).tolist():
-            reason = UNKNOWN if said[row].is_valid else NOTHING
-            bad.append(unreadable.get(row) or BadValue(row, None, reason.format(self.choice.words)))
-        return bad
 
-    def _said(self, records: pa.RecordBatch) -> tuple[Any, dict[int, BadValue]]:
-        """What each record says, as binary, null where it says nothing; and the records that cannot be read."""
-        column = records.column(self.choice.reads)
-        if self.choice.source == "field":
-            return self._in_json(as_binary(column))
-        said = column if self.choice.source == "column" else last_headers(column, self.choice.name)
-        if not (pa.types.is_binary(said.type) or pa.types.is_string(said.type)):
-            said = pc.cast(said, pa.string())
-        return as_binary(said), {}
-
-    def _in_json(self, values: Any) -> tuple[Any, dict[int, BadValue]]:
-        if self.choice.header:
-            values = pc.binary_replace_slice(values, 0, self.choice.header, b"")
-        decoded = self._reader.decode(values)
-        said = decoded.batch.column(_SAID)
-        if not decoded.bad:
-            return said, {}
-        at = np.full(len(values), -1)
-        at[rows_of(decoded, len(values))] = np.arange(len(said))
-        return said.take(pa.array(at, mask=at < 0)), {bad.row: bad for bad in decoded.bad}
-
-    @cached_property
-    def _reader(self) -> FieldDecoder:
-        """Reads the one field: text as it is, any other value as it is written."""
-        return FieldDecoder([Field(_SAID, StringCodec(), None)], Places((), {_SAID: names_of(self.choice.name)}))
+def own_records(decoder: Decoder, records: pa.RecordBatch) -> pa.RecordBatch:
+    """The records that are of the decoder's table: all, unless it chooses."""
+    return decoder.chooser.own(records) if isinstance(decoder, ChosenRecords) else records
 
 
 def last_headers(headers: Any, name: str) -> Any:

@@ -24,6 +24,7 @@ from chsink.connect import Services
 from chsink.decode.inferred import TEXT, wider
 from chsink.errors import preflight
 from chsink.findings import server_sentence
+from chsink.formats.chosen import Chooser
 from chsink.formats.offered import offered_by
 from chsink.formats.settings import FormatSettings, JsonFields
 from chsink.kafka.sample import open_sampler
@@ -134,11 +135,13 @@ def _named(settings: FormatSettings) -> Mapping[str, str]:
 def _values(services: Services, route: Route) -> tuple[list[pa.Array], list[pa.Array]]:
     """Values and keys of the sampled records."""
     values, keys = [], []
+    chooser = Chooser(route.choice) if route.choice else None
     if offered_by(route.format) is not None or route.key_format is not None:
         with closing(open_sampler(services.config)) as sampler:
             for records in sampled(services, sampler, route.topic, services.config.tables.sample_records):
-                values.append(records.column("value"))
-                keys.append(records.column("key"))
+                mine = chooser.own(records) if chooser else records
+                values.append(mine.column("value"))
+                keys.append(mine.column("key"))
     return values, keys
 
 

@@ -13,6 +13,7 @@ from chsink.decode.columns import Column
 from chsink.errors import PreflightError
 from chsink.formats.announced import as_announced
 from chsink.formats.choice import Choice
+from chsink.formats.chosen import own_records
 from chsink.formats.pipeline import Untouched, fingerprint
 from chsink.formats.registry import decoder_of
 from chsink.formats.settings import JSON, JsonSchema
@@ -90,6 +91,13 @@ def test_a_table_that_has_all_records_or_none() -> None:
     assert fates(decoder(by_field(ORDERS)).decode(given)) == ([100, 101], [], 0)
     assert fates(decoder(by_field(REFUNDS, None)).decode(given)) == ([], [], 2)
     assert fates(decoder(by_field(ORDERS)).decode(given.slice(0, 0))) == ([], [], 0)
+
+
+def test_the_records_of_a_table() -> None:
+    """⚑ Columns are made and added for the fields of a table's own records only."""
+    given = records(said("order", "refund", "return"))
+    assert own_records(decoder(by_field(REFUNDS, None)), given).column("offset").to_pylist() == [101]
+    assert own_records(decoder(None), given) is given
 
 
 def test_the_last_header_of_a_name_chooses_for_every_format() -> None:
