@@ -45,7 +45,7 @@ class Query:
         self.loop: BatchLoop[Share, StreamPlan] = BatchLoop(
             lambda _: self.lander.landing(),
             lambda _: None,
-            lambda: lambda: [bench.topic],
+            lambda: [bench.topic],
             structlog.get_logger("mirror"),
             failed=lambda _: None,
         )
