@@ -67,11 +67,11 @@ def worker_in_dead_letters(world: World, job: Job) -> None:
 
 def broker_in_dead_letters(world: World, job: Job) -> None:
     """The broker is killed in a transaction of dead letters, and comes back.  A job that waits long for it dies, too."""
-    until = time.monotonic() + OUTAGE_S
     with Child(job, traps="task.in_dead_letters=sleep:3@1") as child:
         child.await_fired("task.in_dead_letters")
         world.kafka.kill()
         world.kafka.start()
+        until = time.monotonic() + OUTAGE_S
         while child.running and time.monotonic() < until:
             time.sleep(0.1)
         assert child.kill() if child.running else child.end() in {0, 5}, child.said[-3000:]

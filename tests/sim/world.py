@@ -242,6 +242,9 @@ class World:
         self.oracle.at_rest(self.routes, self.records(), self.forgiven)
 
     def _special(self) -> None:
+        """Nobody removes what somebody else is at work on."""
+        if self.special == "everything removed" and self.hands_on:
+            return
         self.hub.counts[f"fault {self.special}"] += 1
         if self.special == "everything removed":
             self.start_over()
