@@ -167,7 +167,12 @@ def sample_findings(services: Services, count: int, progress: Progress) -> Itera
             )
             layout = services.clickhouse.layout(route).to_json()
             sample = Sample(
-                route, target.table, target.name, layout, decoder, Misfits(config.errors.on_tombstone != "bad")
+                route,
+                target.table,
+                target.name,
+                layout,
+                decoder,
+                Misfits(config.errors.on_tombstone not in {"bad", "delete"}),
             )
             for records in sampled(services, sampler, route.topic, count, progress):
                 sample.add(records)
@@ -189,7 +194,7 @@ def mirror_sample_findings(services: Services, count: int, progress: Progress) -
     readable = open_mirror(config, services.kafka).readable()
     with closing(open_sampler(config)) as sampler:
         for topic in config.mirror.topics:
-            seen, total = [Misfits(config.errors.on_tombstone != "bad") for _ in readable[topic]], 0
+            seen, total = [Misfits(config.errors.on_tombstone not in {"bad", "delete"}) for _ in readable[topic]], 0
             for records in sampled(services, sampler, topic, count, progress):
                 total += records.num_rows
                 for misfits, (_, columns) in zip(seen, readable[topic], strict=True):

@@ -20,6 +20,7 @@ from chsink.batch.recheck import check_logs
 from chsink.batch.roles import Landing, Observer, TaskBody
 from chsink.clickhouse.cluster import Cluster
 from chsink.clickhouse.dead_letters import LettersTable
+from chsink.clickhouse.deletes import deletes_of
 from chsink.clickhouse.pieces import PieceTask
 from chsink.clickhouse.pipelines import Pipelines
 from chsink.clickhouse.unknown import FieldWatch, watch_of
@@ -163,7 +164,7 @@ class PieceTasks:
 
 def fates_of(errors: Errors) -> Fates:
     """What the job file says about records without a row."""
-    tombstone = None if errors.on_tombstone == "bad" else Fate(errors.on_tombstone)
+    tombstone = None if errors.on_tombstone in {"bad", "delete"} else Fate(errors.on_tombstone)
     return Fates(Fate(errors.on_bad_value), tombstone, tolerance(errors.tolerance))
 
 
@@ -189,6 +190,7 @@ def decoder(cluster: Cluster, leads: TopicTable, stream: StreamShape) -> Decoder
         keys=route.keys,
         choice=route.choice,
         elsewhere=elsewhere,
+        deletes=deletes_of(cluster, leads) if cluster.config.errors.on_tombstone == "delete" else None,
     )
 
 

@@ -284,6 +284,15 @@ def dead_letters_have_a_place(
             yield problem("dead_letters.table", job_file.DEAD_LETTERS_TABLE_TAKEN())
 
 
+def deletes_have_keys(errors: Errors, routes: tuple[Route, ...]) -> Problems:
+    """A record without a value says nothing but its key."""
+    for route in routes if errors.on_tombstone == "delete" else ():
+        wrong = "has none" if route.keys is None else "reads Debezium's own" if route.format.type == "debezium" else ""
+        if wrong:
+            yield problem("errors.on_tombstone", job_file.DELETES_NEED_KEYS(topic=route.topic, problem=wrong))
+            return
+
+
 def dead_letters_of_the_mirror(
     errors: Errors, dead_letters: DeadLetters, mirror: Mirror, route_sections: tuple[RouteSection, ...]
 ) -> Problems:
@@ -316,6 +325,7 @@ CHECKS: tuple[Callable[..., Problems], ...] = (
     mirror_has_no_credentials,
     mirror_is_apart,
     dead_letters_have_a_place,
+    deletes_have_keys,
     dead_letters_of_the_mirror,
     registry_is_whole,
     protobuf_is_named,

@@ -164,9 +164,9 @@ class Errors(Section):
     on_bad_value: Literal["halt", "skip", "dead_letter"] = "halt"
     """What to do with a record that does not fit its table: stop the job; skip, count and report it; or keep it whole
     as a [dead letter](dead-letters.md)."""
-    on_tombstone: Literal["bad", "skip", "dead_letter"] = "bad"
+    on_tombstone: Literal["bad", "skip", "dead_letter", "delete"] = "bad"
     """What to do with a record whose Kafka value is null: treat it as a bad value (`on_bad_value`), skip and
-    count it without stopping the job, or keep it as a dead letter."""
+    count it without stopping the job, keep it as a dead letter, or [delete](formats.md#deletes) the row of its key."""
     tolerance: Annotated[
         str, matching(r"none|all|[0-9]{1,9} per [1-9][0-9]{0,8}", otherwise=job_file.NOT_A_TOLERANCE)
     ] = "all"

@@ -593,6 +593,14 @@ NO_DEAD_LETTERS = Entry(
     'set dead_letters.topic = "…", or dead_letters.table = "…" (`chsink sql dead-letters` prints the statement that '
     "creates it)",
 )
+DELETES_NEED_KEYS = Entry(
+    "DELETES_NEED_KEYS",
+    "CHS-115",
+    ConfigError,
+    'errors.on_tombstone = "delete" needs the key of each record, and the route of topic {topic} {problem}',
+    'set key_format and key_columns for the route; with format = "debezium", which has deletes of its own, set '
+    'errors.on_tombstone = "skip"',
+)
 DEAD_LETTERS_TABLE_TAKEN = Entry(
     "DEAD_LETTERS_TABLE_TAKEN",
     "CHS-115",

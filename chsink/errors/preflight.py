@@ -911,3 +911,12 @@ REPLAY_FROM_TOPIC = Entry(
     'land topic {topic} itself: in a second job file with another sink.name, set [[route]] topic = "{topic}" and the '
     "table, and another topic or table for its own dead letters",
 )
+DELETES_UNKNOWN = Entry(
+    "DELETES_UNKNOWN",
+    "CHS-278",
+    PreflightError,
+    'errors.on_tombstone = "delete" cannot work for table {table}: {problem}',
+    "use a table with ENGINE = ReplacingMergeTree(_kafka_offset, is_deleted) for this topic alone, whose ORDER BY, "
+    "PARTITION BY and shard key use only the columns of key_columns; or set errors.on_tombstone to "
+    '"skip" or "dead_letter"',
+)

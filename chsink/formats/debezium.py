@@ -25,12 +25,11 @@ import pyarrow.compute as pc
 from chsink.decode.codec import mask_of, valid_of
 from chsink.decode.columns import Column
 from chsink.decode.conform import Conformer
-from chsink.decode.containers import ArrayCodec, MapCodec, TupleCodec
-from chsink.decode.documents import JsonCodec
-from chsink.decode.fields import MISSING, UNREACHABLE, Field, fields_of
+from chsink.decode.fields import Field, fields_of
 from chsink.decode.json_decoder import FieldDecoder
 from chsink.decode.places import Path, Places, no_object
 from chsink.decode.selected import beside, gathered, rows_of
+from chsink.formats.deletes import filled, of_deletion
 from chsink.formats.json import ShapedFields, constant_of
 from chsink.formats.settings import Debezium, names_of
 from chsink.formats.whole import as_binary
@@ -113,10 +112,10 @@ class DebeziumReader:
     def _by_key(self, values: Any, keys: Any, *, wrapped: bool) -> Decoded:
         """Deletes of which only the key is known, and what their events say outside of the row."""
         size = len(values)
-        of_key = [_of_key(field) for field in self._read if field.name in self._primary_key]
+        of_key = [of_deletion(field, NO_PRIMARY_KEY) for field in self._read if field.name in self._primary_key]
         of_event = [field for field in self._read if not self._in_row(field.name)]
         known = {field.name for field in (*of_key, *of_event)}
-        rest = [_filled(field) for field in self._read if field.name not in known]
+        rest = [filled(field) for field in self._read if field.name not in known]
         found = self._keys(keys, of_key)
         if of_event:
             found = beside(size, FieldDecoder(of_event, self._event_places(wrapped=wrapped)).decode(values), found)
@@ -147,8 +146,10 @@ class DebeziumReader:
         """Reads ``after``, or for deletes ``before``."""
         fields = self._read
         if deleted and self._primary_key:
-            read = [_filled(field) if self._in_row(field.name) else field for field in fields]
-            fields = [_of_key(field) if field.name in self._primary_key else field for field in read]
+            read = [filled(field) if self._in_row(field.name) else field for field in fields]
+            fields = [
+                of_deletion(field, NO_PRIMARY_KEY) if field.name in self._primary_key else field for field in read
+            ]
         places = self._event_places(wrapped=wrapped, deleted=deleted)
         return FieldDecoder(fields, replace(places, envelope=_row_at(wrapped=wrapped, deleted=deleted)))
 
@@ -177,18 +178,3 @@ def _written(placeholder: str) -> tuple[str, ...]:
 
 def _row_at(*, wrapped: bool, deleted: bool) -> Path:
     return (*(_PAYLOAD if wrapped else ()), "before" if deleted else "after")
-
-
-def _filled(field: Field) -> Field:
-    """The field, with nulls that ClickHouse fills in where nothing else may be null: by a DEFAULT, by zero, by an empty
-    array, map or object.  It does not do so for a Tuple, and Iceberg never does.
-    """
-    if field.null_reason not in (MISSING, UNREACHABLE) or isinstance(field.codec, TupleCodec):
-        return field
-    empty: Any = [] if isinstance(field.codec, ArrayCodec | MapCodec) else None
-    return replace(field, null_reason=None, empty="{}" if isinstance(field.codec, JsonCodec) else empty)
-
-
-def _of_key(field: Field) -> Field:
-    """The field, which a delete must have: without it, another row would be deleted."""
-    return replace(field, null_reason=NO_PRIMARY_KEY, empty=None)

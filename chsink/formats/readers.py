@@ -13,6 +13,7 @@ from typing import Any
 from chsink.decode.fields import Field
 from chsink.formats.avro import AvroReader
 from chsink.formats.debezium import DebeziumReader
+from chsink.formats.deletes import Deletes, DeletingReader, of_deletion
 from chsink.formats.delimited import DelimitedReader
 from chsink.formats.format_reader import FormatReader
 from chsink.formats.json import JsonReader
@@ -48,6 +49,15 @@ READERS: Mapping[type[FormatSettings], Callable[[Any, Sequence[Field]], FormatRe
     }
 )
 """By the class of the settings: the reader, made of the settings and the fields to fill."""
+
+
+def deleting_reader(settings: FormatSettings, fields: Sequence[Field], keys: Keys, deletes: Deletes) -> FormatReader:
+    """The reader of a format for these fields, of which records without a value are deletions of their keys."""
+    [mark] = [field for field in fields if field.name == deletes.column]
+    read = [field for field in fields if field is not mark]
+    of_key = [of_deletion(field) for field in read if field.name in keys.columns]
+    key = READERS[type(keys.format)](keys.format, of_key)
+    return DeletingReader(reader_of(settings, read, keys), key, frozenset(keys.columns), mark, fields)
 
 
 def reader_of(settings: FormatSettings, fields: Sequence[Field], keys: Keys | None = None) -> FormatReader:

@@ -9,9 +9,10 @@ from typing import Any
 import pyarrow as pa
 
 from chsink.decode.fields import fields_of
+from chsink.formats.deletes import Deletes
 from chsink.formats.format_reader import FormatReader
 from chsink.formats.metadata import Columns, beside_metadata
-from chsink.formats.readers import reader_of
+from chsink.formats.readers import deleting_reader, reader_of
 from chsink.formats.settings import FormatSettings, Keys
 from chsink.ports import Decoded
 
@@ -23,14 +24,20 @@ class Records:
     format: FormatSettings
     table: Columns
     keys: Keys | None = None
+    deletes: Deletes | None = None
+    """How a record without a value deletes its key, None where it does not."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Records, (self.format, self.table, self.keys)
+        return Records, (self.format, self.table, self.keys, self.deletes)
 
     @cached_property
     def reader(self) -> FormatReader:
         """Reads the table's payload.  Raises ConfigError CHS-5xx for a table that cannot be written."""
-        return reader_of(self.format, fields_of(self.table.payload, self.table.timezone), self.keys)
+        fields = fields_of(self.table.payload, self.table.timezone)
+        if self.deletes is None:
+            return reader_of(self.format, fields, self.keys)
+        assert self.keys is not None, "keys are deleted"
+        return deleting_reader(self.format, fields, self.keys, self.deletes)
 
     @property
     def record_fields(self) -> tuple[str, ...]:
@@ -45,7 +52,8 @@ class Records:
     def parts(self) -> tuple[tuple[str, Any], ...]:
         """See :class:`chsink.ports.Decoder`."""
         keys = (("keys", self.keys.part()),) if self.keys else ()
-        return (("decoder", self.format.part()), *keys, self.table.part())
+        deletes = (("deletes", self.deletes.part()),) if self.deletes else ()
+        return (("decoder", self.format.part()), *keys, *deletes, self.table.part())
 
     def decode(self, records: pa.RecordBatch) -> Decoded:
         """See :class:`chsink.ports.Decoder`."""

@@ -9,6 +9,7 @@ from chsink.errors import preflight
 from chsink.formats.choice import Choice
 from chsink.formats.chosen import ChosenRecords
 from chsink.formats.columns import ColumnRecords
+from chsink.formats.deletes import Deletes
 from chsink.formats.filled import check_filled
 from chsink.formats.metadata import Columns
 from chsink.formats.records import Records
@@ -40,19 +41,21 @@ def decoder_of(
     keys: Keys | None = None,
     choice: Choice | None = None,
     elsewhere: Collection[str] = (),
+    deletes: Deletes | None = None,
 ) -> Decoder:
     """The decoder from the stream to the insertable ``columns`` of the table ``name``.
 
     ``choice`` says which of the topic's records are the table's, None if all are.  ``elsewhere`` names the columns of
-    the other routed tables: those of the stream that only they have are ignored.
+    the other routed tables: those of the stream that only they have are ignored.  ``deletes``: records without a value
+    are deletions.
     Raises PreflightError CHS-212 or CHS-213 when the stream's own columns, or those that the format fills, are not the
     table's; ConfigError CHS-5xx for a table that cannot be written.
     """
     if choice is None:
-        return _whole(name, columns, timezone, stream, value_format, keys, elsewhere)
+        return _whole(name, columns, timezone, stream, value_format, keys, elsewhere, deletes)
     if choice.reads not in stream.columns and (stream.transform or choice.source != "column"):
         raise preflight.STREAM_WITHOUT_CHOICE(table=name, column=choice.reads, choice=choice.words)
-    return ChosenRecords(choice, _whole(name, columns, timezone, stream, value_format, keys, elsewhere))
+    return ChosenRecords(choice, _whole(name, columns, timezone, stream, value_format, keys, elsewhere, deletes))
 
 
 def _whole(  # noqa: PLR0917 - as above
@@ -63,16 +66,20 @@ def _whole(  # noqa: PLR0917 - as above
     value_format: FormatSettings,
     keys: Keys | None,
     elsewhere: Collection[str],
+    deletes: Deletes | None,
 ) -> Decoder:
     """For all records of the topic."""
     metadata = tuple(c for c in columns if c.name in METADATA_COLUMNS)
     payload = tuple(c for c in columns if c.name not in METADATA_COLUMNS)
     if reads_value(columns, stream):
-        check_filled(name, {c.name: _is_required(c) for c in payload}, value_format, keys)
-        records = Records(value_format, Columns(payload, metadata, timezone), keys)
+        marks = () if deletes is None else (deletes.column,)
+        check_filled(name, {c.name: _is_required(c) for c in payload if c.name not in marks}, value_format, keys)
+        records = Records(value_format, Columns(payload, metadata, timezone), keys, deletes)
         if "key" in records.record_fields and "key" not in stream.columns:
             raise preflight.STREAM_WITHOUT_KEY(table=name)
         return records
+    if deletes is not None:
+        raise preflight.DELETES_UNKNOWN(table=name, problem="a transform removed the records' values")
     _check_columns(name, columns, stream.columns, elsewhere)
     given = tuple(c for c in payload if c.name in stream.columns)
     return ColumnRecords(Columns(given, metadata, timezone))

@@ -55,7 +55,7 @@ class Mirror:
             tables,
             self.kafka,
             halt_on_bad_value=errors.on_bad_value == "halt",
-            skip_tombstones=errors.on_tombstone == "skip",
+            skip_tombstones=errors.on_tombstone in {"skip", "delete"},
         )
 
     def readable(self) -> dict[str, list[tuple[str, TableColumns]]]:

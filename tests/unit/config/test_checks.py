@@ -28,6 +28,7 @@ CASES = {
         ('[dead_letters]\ntable = "d"\ntopic = "d"', "dead_letters", "not both"),
         ('[dead_letters]\ntopic = "flights"', "dead_letters.topic", "of its own"),
     ],
+    "deletes_have_keys": [('[errors]\non_tombstone = "delete"\n' + ROUTES, "errors.on_tombstone", "key_columns")],
     "dead_letters_of_the_mirror": [
         (
             f'{DEAD}\ndead_letters.table = "dead"\n[mirror]\nenabled = true\ncatalog = {{ name = "x" }}\n'
