@@ -10,6 +10,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from chsink.embedded.topics import create_topic
 from chsink.errors import ConfigError, PreflightError
 from chsink.spark.executor import PLACE, PLACE_BITS
 from chsink.spark.runner import _place
@@ -52,18 +53,24 @@ def test_function_of_foreach_batch_with_a_transform_starts_where_the_sink_stands
     assert began == {job.topic: {"0": 25, "1": 0}}
 
 
-def test_table_altered_between_two_batches_of_a_running_query(
+def test_table_altered_and_topic_created_between_two_batches_of_a_running_query(
     make_job: MakeJob, spark: SparkSession, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A column is added: the next batch fills it.  The query runs on, with the trigger ``processing_time``."""
+    """A column is added: the next batch fills it.  A topic appears that the pattern of the route matches: the next batch
+    lands it, from its first record.  The query runs on, with the trigger ``processing_time``.
+    """
     job = make_job(partitions=1)
-    table = job.tables[job.topic]
-    sink = job.sink({"trigger.mode": "processing_time", "trigger.interval": "50 milliseconds"})
+    first, new = job.topic, f"{job.topic}.new"
+    table = job.tables[first]
+    route = f"[{{ topic_pattern = '{first}.*', table = 't_{{topic:_}}' }}]"
+    running = {"trigger.mode": "processing_time", "trigger.interval": "50 milliseconds", "route": route}
+    sink = job.sink(running)
     query = sink.start(job.stream(spark, sink))
 
-    def landed(rows: int) -> bool:
+    def landed(rows: int, topic: str = first) -> bool:
         assert query.isActive, sink.failure
-        return int(select(job.shards[0], f"SELECT count() FROM {table}")) >= rows and not job.in_doubt()
+        found = int(select(job.shards[0], f"SELECT count() FROM {job.tables[topic]}"))
+        return found >= rows and not job.in_doubt(topic)
 
     try:
         values = [{"id": n, "text": "x", "more": f"of {n}"} for n in range(40)]
@@ -75,6 +82,18 @@ def test_table_altered_between_two_batches_of_a_running_query(
         command(job.shards[0], f"ALTER TABLE {table} DROP COLUMN text")
         job.send_values(0, values[30:])
         eventually("third batch", lambda: landed(40))
+        job.make_table(new.replace(".", "_"))
+        job.tables[new] = job.tables.pop(new.replace(".", "_"))
+        create_topic(job.bootstrap, new, 2)
+        job.send(0, 12, topic=new)
+        job.send(1, 7, topic=new)
+        eventually("batch of the new topic", lambda: landed(19, new))
+        partitions = job.status({"route": route})["partitions"]
+        assert {(p["topic"], p["partition"], p["table"]) for p in partitions} == {
+            (first, 0, table),
+            (new, 0, job.tables[new]),
+            (new, 1, job.tables[new]),
+        }
     finally:
         query.stop()
         sink.close()
@@ -84,7 +103,10 @@ def test_table_altered_between_two_batches_of_a_running_query(
         return [(value["id"], value["more"] if record.offset >= 15 else "")]
 
     job.check(columns=["id", "more"], rows_of=filled)
-    assert capsys.readouterr().err.count("CHS-233") == 2
+    job.check(new)
+    said = capsys.readouterr().err
+    assert said.count("CHS-233") == 2
+    assert said.count("new topics") == 1
 
 
 @pytest.mark.parametrize("name", ["continuous", "realTime"])
