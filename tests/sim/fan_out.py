@@ -26,6 +26,8 @@ class FanOut(World):
         self.oracle.with_views.update({MORE} if kind.views else ())
         self.letters, self.oracle.letters, self.disaster = "", None, ""
         self.hub.factors["state lost"] = 0.0
+        if self.kafka.ids_hidden:  # one table may be in doubt, and the other one goes on with the id: a person decides
+            self.special, self.kafka.ids_hidden = "", False
 
     def check_rest(self) -> None:
         """For both tables."""
