@@ -123,7 +123,7 @@ def _registry(services: Services) -> Iterator[Finding]:
     subjects += [(r.topic, f"{r.topic}-key") for r in config.routes if r.key_format and r.key_format.needs_registry]
     if subjects:
         with closing(Registry(config.schema_registry)) as registry:
-            yield from registry_findings(registry, subjects)
+            yield from registry_findings(registry, list(dict.fromkeys(subjects)))
 
 
 def _records(services: Services) -> Records | None:
