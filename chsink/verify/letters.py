@@ -15,7 +15,8 @@ import pyarrow as pa
 
 from chsink.batch.halts import asking_target
 from chsink.batch.model import Assignment
-from chsink.clickhouse.landing import fates_of
+from chsink.clickhouse.client import ClickHouseClient
+from chsink.clickhouse.landing import fates_of, letters_topic
 from chsink.clickhouse.probe import only_of, rows_by_offset
 from chsink.connect import Services
 from chsink.decode import Column
@@ -26,9 +27,10 @@ from chsink.notation.sql import quote_identifier, quote_string
 from chsink.ports import BadValue
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from chsink.statemachine.records import StateKey, StateRecord
-from chsink.verify.compare import I64, Expected, Found, compare
+from chsink.verify.compare import I64, Digests, Expected, Found, compare
 from chsink.verify.digests import Digester, Place
 from chsink.verify.report import PartitionReport
+from chsink.verify.topic_letters import TopicLetters
 
 COMPARED: Final = ("key", "value", "headers", "timestamp_ms", "timestamp_type")
 """The record itself; why it has no row may be worded differently by another version."""
@@ -36,13 +38,12 @@ COMPARED: Final = ("key", "value", "headers", "timestamp_ms", "timestamp_type")
 
 @dataclass(frozen=True, slots=True)
 class Letters:
-    """The dead letters of one topic-partition and table.  ``place`` selects them, ``marks`` those of replays.
+    """The dead letters of one topic-partition and table, which are in ``source``.
 
     ``complete``: nothing was ever skipped, so each bad record has a dead letter.
     """
 
-    place: Place
-    marks: str
+    source: TableSource | TopicSource
     digester: Digester
     fates: Fates
     assignment: Assignment
@@ -55,7 +56,7 @@ class Letters:
         digests = [np.empty(0, "V16")]
         if dead:
             batch = letters_of(records, dead, self.assignment)
-            digests = self.digester.of_rows(self.place.client, batch, [self.digester.all])
+            digests = self.digester.of_rows(self.source.client, batch, [self.digester.all])
         return Expected(offsets, np.zeros(len(offsets), np.int32), digests)
 
     def check(
@@ -64,34 +65,94 @@ class Letters:
         """Report what differs within a window, whose table holds rows of the offsets ``rows``.  The offsets that have a
         dead letter, and those whose dead letter was replayed.
         """
-        tp = report.topic_partition
-        offsets, digests = self.digester.of_table(self.place, tp, window, [self.digester.all])
+        offsets, digests = self.source.found(window)
         found = compare(expected, Found(offsets, np.zeros(len(offsets), np.int32), digests), older_end)
         report.dead_letters += len(offsets)
         if self.complete:
             report.letter_missing.add(np.setdiff1d(found.missing, rows))
         report.letter_duplicated.add(found.duplicated)
         report.letter_different.add(found.different)
-        return np.unique(offsets), self._replayed(tp, window)
+        return np.unique(offsets), self.source.replayed(window)
 
-    def _replayed(self, tp: TopicPartition, window: OffsetRange) -> I64:
+
+@dataclass(frozen=True, slots=True)
+class TableSource:
+    """``place`` selects them, ``marks`` those of replays."""
+
+    place: Place
+    marks: str
+    digester: Digester
+    tp: TopicPartition
+
+    @property
+    def client(self) -> ClickHouseClient:
+        """Makes digests."""
+        return self.place.client
+
+    def found(self, window: OffsetRange) -> tuple[I64, list[Digests]]:
+        """Offsets and digests of the dead letters of a window."""
+        return self.digester.of_table(self.place, self.tp, window, [self.digester.all])
+
+    def replayed(self, window: OffsetRange) -> I64:
+        """The offsets of those that were replayed."""
         with asking_target():
-            marks = rows_by_offset(self.place.client, self.place.table, tp, window, self.marks)
+            marks = rows_by_offset(self.place.client, self.place.table, self.tp, window, self.marks)
         return np.array(sorted(marks), np.int64)
 
 
-def letters_for(services: Services, key: StateKey, record: StateRecord) -> Letters | None:
-    """None where no record becomes a dead letter."""
-    config, table = services.config, services.clickhouse.letters
-    if table is None:
-        return None
-    which = f" AND sink = {quote_string(key.sink)} AND {quote_identifier('table')} = {quote_string(key.table)}"
-    columns = tuple(Column(name, COLUMNS[name]) for name in COMPARED)
-    return Letters(
-        Place(services.clickhouse.clients[0], table.table.canonical, which),
-        only_of(replace(key, sink=replay_sink(key.sink))),
-        Digester(columns, services.clock, config.clickhouse.retry_for_s),
-        fates_of(config.errors),
-        Assignment(key, record, "", 0),
-        complete=not record.skipped and not record.incarnation,
-    )
+@dataclass(frozen=True, slots=True)
+class TopicSource:
+    """Of one topic-partition and table."""
+
+    letters: TopicLetters
+    key: StateKey
+    nonce: str
+
+    @property
+    def client(self) -> ClickHouseClient:
+        """Makes digests."""
+        return self.letters.client
+
+    def found(self, window: OffsetRange) -> tuple[I64, list[Digests]]:
+        """Offsets and digests of the dead letters of a window."""
+        return self.letters.of(self.key, self.nonce, window)
+
+    def replayed(self, window: OffsetRange) -> I64:
+        """None: only dead letters in a table are replayed."""
+        del window
+        return np.empty(0, np.int64)
+
+
+class LettersOfRun:
+    """Where the dead letters of a job are, for one run."""
+
+    def __init__(self, services: Services) -> None:
+        columns = tuple(Column(name, COLUMNS[name]) for name in COMPARED)
+        topic = letters_topic(services.config)
+        self._services = services
+        self._digester = Digester(columns, services.clock, services.config.clickhouse.retry_for_s)
+        self._in_topic = None if topic is None else TopicLetters(topic, services.clickhouse.clients[0], self._digester)
+
+    def of(self, key: StateKey, record: StateRecord) -> Letters | None:
+        """Those of a topic-partition and table; None where no record becomes a dead letter."""
+        source = self._source(key, record)
+        if source is None:
+            return None
+        return Letters(
+            source,
+            self._digester,
+            fates_of(self._services.config.errors),
+            Assignment(key, record, "", 0),
+            complete=not record.skipped and not record.incarnation,
+        )
+
+    def _source(self, key: StateKey, record: StateRecord) -> TableSource | TopicSource | None:
+        if self._in_topic is not None:
+            return TopicSource(self._in_topic, key, record.nonce)
+        table = self._services.clickhouse.letters
+        if table is None:
+            return None
+        which = f" AND sink = {quote_string(key.sink)} AND {quote_identifier('table')} = {quote_string(key.table)}"
+        place = Place(self._services.clickhouse.clients[0], table.table.canonical, which)
+        marks = only_of(replace(key, sink=replay_sink(key.sink)))
+        return TableSource(place, marks, self._digester, key.topic_partition)

@@ -16,7 +16,7 @@ from chsink.kafka.exact import ExactReader, open_exact_reader
 from chsink.statemachine.ranges import TopicPartition
 from chsink.statemachine.records import StateKey
 from chsink.verify.by_offset import OffsetCheck, Progress
-from chsink.verify.letters import letters_for
+from chsink.verify.letters import LettersOfRun
 from chsink.verify.report import PartitionReport, Report
 from chsink.verify.route import CheckedRoute, Recorded, Selection, examine
 from chsink.verify.rules import removals
@@ -51,9 +51,10 @@ class Audit:
         kafka = self.services.kafka
         report = Report(self.services.config.sink.name)
         with closing(open_exact_reader(self.services.config, lambda tp: kafka.log_starts([tp])[tp])) as reader:
+            letters = LettersOfRun(self.services)
             for route, scopes in self.by_offset:
                 for tp, scope in scopes.items():
-                    check = self._offset_check(route, tp, reader, progress)
+                    check = self._offset_check(route, tp, letters, reader, progress)
                     report.partitions.append(check.check(tp, scope))
             for whole in self.wholes:
                 partitions, table = whole.check(self.services, reader, self.selection, progress)
@@ -64,7 +65,7 @@ class Audit:
         return report
 
     def _offset_check(
-        self, route: CheckedRoute, tp: TopicPartition, reader: ExactReader, progress: Progress
+        self, route: CheckedRoute, tp: TopicPartition, letters: LettersOfRun, reader: ExactReader, progress: Progress
     ) -> OffsetCheck:
         key = self._key(tp, route.table)
         record = self.recorded.get(key)
@@ -78,7 +79,7 @@ class Audit:
             route.compacted,
             self.selection.any_shard,
             progress,
-            None if record is None else letters_for(self.services, key, record),
+            None if record is None else letters.of(key, record),
         )
 
     def _key(self, tp: TopicPartition, table: str) -> StateKey:

@@ -18,8 +18,10 @@ from chsink.errors import HaltError, PreflightError, UnavailableError
 from tests.integration.job.conftest import MakeJob
 from tests.integration.job.faults import Failpoints
 from tests.integration.job.test_dead_letters import BAD, HEADERS, dlq, fits, flags
+from tests.integration.job.test_verify import found
+from tests.integration.job.test_verify import run as verify
 from tests.support.job import Job
-from tests.support.kafka import Record, read_all
+from tests.support.kafka import Record, produce, read_all
 
 pytestmark = pytest.mark.slow
 
@@ -104,6 +106,17 @@ def test_dead_letters_are_delivered_once(
     [shown] = json.loads(dlq(job, "show", job.topic, "1", "13", *flags(keeps)))
     assert (shown["value"], shown["table"]) == ({"hex": BAD[1].hex()}, job.tables[job.topic])
     assert job.status()["dead_letters"] == len(BAD) * 3
+    code, report = verify(job, *flags(keeps))
+    assert (code, [p["dead_letters"] for p in report["partitions"]]) == (0, [len(BAD) * 2, len(BAD)]), report
+
+    one = read_all(job.bootstrap, topic)[0]
+    produce(job.bootstrap, topic, 0, [one.value], key=one.key, headers=one.headers)
+    doubled = int(own(one)["chsink.offset"])
+    code, report = verify(job, *flags(keeps))
+    assert (code, found(report, int(own(one)["chsink.partition"]))) == (
+        1,
+        {"letter_duplicated": [[doubled, doubled + 1]]},
+    )
     assert "secret" not in capsys.readouterr().err
 
 

@@ -1,0 +1,112 @@
+"""The dead letters that a topic holds of a sink, by digest.
+
+The topic is read once, to its present end.  Memory: about 40 bytes a dead letter.  A record is delivered again, under
+another nonce, only where a person had it sent or read again: of an offset with several nonces, those of the present one
+count, else those that were read last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+from confluent_kafka import KafkaException
+
+from chsink.clickhouse.client import ClickHouseClient
+from chsink.dlq.letters import HEADERS
+from chsink.dlq.place import LettersTopic
+from chsink.dlq.search import Letter, letters_in
+from chsink.errors import services
+from chsink.statemachine.ranges import OffsetRange
+from chsink.statemachine.records import StateKey
+from chsink.verify.compare import I64, Digests
+from chsink.verify.digests import WIDTH, Digester
+
+AT_ONCE: Final = 10_000
+Lane = tuple[str, str, int]
+"""Table, topic and partition."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Read:
+    """Dead letters in the order in which they were read; nonces by number."""
+
+    offsets: I64
+    nonces: I64
+    digests: Digests
+
+    def part(self, window: OffsetRange, present: int) -> tuple[I64, Digests]:
+        """Those of a window that count."""
+        inside = (self.offsets >= window.start) & (self.offsets < window.end)
+        offsets, nonces, digests = self.offsets[inside], self.nonces[inside], self.digests[inside]
+        order = np.lexsort((np.arange(len(offsets)), nonces == present, offsets))
+        last = np.append(np.diff(offsets[order]) != 0, np.ones(min(1, len(order)), np.bool_))
+        count = nonces[order][last][np.searchsorted(offsets[order][last], offsets)] == nonces
+        return offsets[count], digests[count]
+
+
+class TopicLetters:
+    """One run's look at the topic.  ``client`` makes the digests."""
+
+    def __init__(self, place: LettersTopic, client: ClickHouseClient, digester: Digester) -> None:
+        self.client = client
+        self._place = place
+        self._digester = digester
+        self._nonces: dict[str, int] = {}
+
+    def of(self, key: StateKey, nonce: str, window: OffsetRange) -> tuple[I64, list[Digests]]:
+        """Offsets and digests of the dead letters of a window.  ``nonce`` is the present one."""
+        read = self._by_lane.get((key.table, key.topic, key.partition))
+        if read is None:
+            return np.empty(0, np.int64), [np.empty(0, f"V{WIDTH}")]
+        offsets, digests = read.part(window, self._nonces.get(nonce, -1))
+        return offsets, [digests]
+
+    @cached_property
+    def _by_lane(self) -> dict[Lane, _Read]:
+        """UnavailableError CHS-702 when Kafka does not answer."""
+        parts: dict[Lane, list[_Read]] = {}
+        try:
+            mine = (one for one in letters_in(self._place, whole=True) if one.why["chsink.sink"] == self._place.sink)
+            while some := list(islice(mine, AT_ONCE)):
+                for lane, read in self._digested(some):
+                    parts.setdefault(lane, []).append(read)
+        except KafkaException as error:
+            bootstrap = self._place.options["bootstrap.servers"]
+            raise services.KAFKA_UNAVAILABLE(bootstrap=bootstrap, reason=error.args[0].str()) from error
+        return {lane: _joined(reads) for lane, reads in parts.items()}
+
+    def _digested(self, some: Sequence[Letter]) -> Iterator[tuple[Lane, _Read]]:
+        [digests] = self._digester.of_rows(self.client, _batch(some), [self._digester.all])
+        rows: dict[Lane, list[int]] = {}
+        for row, one in enumerate(some):
+            lane = one.why["chsink.table"], one.why["chsink.topic"], int(one.why["chsink.partition"])
+            rows.setdefault(lane, []).append(row)
+        offsets = np.array([int(one.why["chsink.offset"]) for one in some], np.int64)
+        nonces = [self._nonces.setdefault(one.why["chsink.nonce"], len(self._nonces)) for one in some]
+        for lane, at in rows.items():
+            yield lane, _Read(offsets[at], np.array(nonces, np.int64)[at], digests[at])
+
+
+def _joined(reads: Sequence[_Read]) -> _Read:
+    offsets, nonces, digests = zip(*((r.offsets, r.nonces, r.digests) for r in reads), strict=True)
+    return _Read(np.concatenate(offsets), np.concatenate(nonces), np.concatenate(digests))
+
+
+def _batch(some: Sequence[Letter]) -> pa.RecordBatch:
+    """The records themselves, as dead letters in a table hold them."""
+    headers = [[{"key": name, "value": value} for name, value in one.headers] for one in some]
+    return pa.RecordBatch.from_pydict(
+        {
+            "key": pa.array([one.key for one in some], pa.binary()),
+            "value": pa.array([one.value for one in some], pa.binary()),
+            "headers": pa.array(headers, HEADERS),
+            "timestamp_ms": pa.array([one.timestamp_ms for one in some], pa.int64()),
+            "timestamp_type": pa.array([int(one.why["chsink.timestamp_type"]) for one in some], pa.int8()),
+        }
+    )
