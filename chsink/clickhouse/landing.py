@@ -29,8 +29,8 @@ from chsink.dlq.fates import Fate, Fates, tolerance
 from chsink.dlq.letters import RECORD_FIELDS
 from chsink.dlq.place import LettersTopic
 from chsink.errors import preflight
+from chsink.formats.announced import reads_format
 from chsink.formats.pipeline import Letters, fingerprint
-from chsink.formats.records import Records
 from chsink.formats.registry import decoder_of
 from chsink.notation.metadata_columns import METADATA_COLUMNS, SHARD_TYPES
 from chsink.ports import Decoder, KafkaCluster, StateStore, StreamShape
@@ -151,15 +151,15 @@ class PieceTasks:
 
     def _watches(self, assignments: Sequence[Assignment]) -> dict[TopicPartition, FieldWatch]:
         """What looks for fields without a column; not in a stream whose columns are the table's."""
-        watches, config = {}, self.cluster.config
-        for leads in {a.key.topic_table for a in assignments}:
+        watches, most = {}, self.cluster.config.tables.max_columns
+        for a in assignments:
+            leads = a.key.topic_table
             target, route = self.cluster.targets[leads], self.cluster.routes[leads]
-            if isinstance(self.pipelines.decoders[leads], Records):
+            announced = self.pipelines.decoder(leads, a.record.pipeline)
+            if reads_format(announced):
                 named = route.format.named | {*route.key_columns}
-                most = config.tables.max_columns if config.adds_columns(route) else 0
-                watches[leads] = watch_of(route.format, target, named, most)
-        of_key = {a.topic_partition: a.key.topic_table for a in assignments}
-        return {tp: watches[leads] for tp, leads in of_key.items() if leads in watches}
+                watches[a.topic_partition] = watch_of(route.format, target, named, announced.filled, most)
+        return watches
 
 
 def fates_of(errors: Errors) -> Fates:

@@ -33,6 +33,7 @@ from chsink.dlq.letters import DeadLetters, letters_of
 from chsink.dlq.place import LettersTopic
 from chsink.dlq.topic import open_letters
 from chsink.errors import ChsinkError, halts, values
+from chsink.formats.announced import with_columns
 from chsink.formats.chosen import own_records
 from chsink.formats.pipeline import grows
 from chsink.notation.metadata_columns import METADATA_COLUMNS, SHARD_TYPES
@@ -80,7 +81,7 @@ class PieceLander:
     fates: Fates = field(default_factory=Fates)
     letters_for: Callable[[Assignment, BlockWriter], DeadLetters] | None = None
     unknown: Callable[[pa.RecordBatch, Assignment], Mapping[str, int]] = lambda *_: {}
-    """Counts fields that have no column; raises where they are to have one."""
+    """Counts fields that have no column."""
 
     def __call__(self, chunk: Chunk) -> ChunkAck:
         """Deliver the chunk's dead letters, then insert its pieces, each under its token."""
@@ -89,7 +90,6 @@ class PieceLander:
             return ChunkAck(offsets.start, offsets.end)
         assignment = self.assignments[tp]
         records = chunk.take()
-        unknown = self.unknown(records, assignment)
         prepared = self.prepare(records, assignment)
         rejected = self.fates.sort(prepared.rejected)
         self._check_tolerated(tp, offsets, records, prepared, rejected)
@@ -118,7 +118,7 @@ class PieceLander:
             tuple(sorted(unproven)),
             len(rejected.dead),
             _first(tp, records, rejected.dead),
-            unknown,
+            self.unknown(records, assignment),
         )
 
     def _check_tolerated(
@@ -286,12 +286,15 @@ class PieceTask:
         if watch is None:
             return {}
         decoder = self.decoders[assignment.topic_partition]
-        if grows(assignment.record.pipeline):
-            watch.check(own_records(decoder, records), assignment.topic_partition)
         return watch.counts(own_records(decoder, records.slice(0, SAMPLE)))
 
     def _prepare(self, records: pa.RecordBatch, assignment: Assignment) -> Prepared:
-        decoded = self.decoders[assignment.key.topic_partition].decode(records)
+        decoder = self.decoders[assignment.topic_partition]
+        watch = self.watches.get(assignment.topic_partition)
+        if watch is not None and grows(assignment.record.pipeline):
+            mine = own_records(decoder, records)
+            decoder = with_columns(decoder, watch.columns(mine, assignment.topic_partition))
+        decoded = decoder.decode(records)
         return by_shard(records, decoded, assignment.layout, self.tables[assignment.key.topic_partition][0])
 
     def _writer_for(self, assignment: Assignment) -> ShardWriter:

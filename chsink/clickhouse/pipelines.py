@@ -31,11 +31,8 @@ class Pipelines:
 
     def decoder(self, leads: TopicTable, recorded: str) -> Decoder:
         """The decoder for a range that was announced under the fingerprint ``recorded``: of the columns of that time,
-        where the table only gained others since.  A range that grows with its table takes all columns.
+        where the table only gained others since.
         """
-        return self.decoders[leads] if grows(recorded) else self._as_announced(leads, recorded)
-
-    def _as_announced(self, leads: TopicTable, recorded: str) -> Decoder:
         at = leads, part_of(recorded, COLUMNS)
         if at not in self._announced:
             self._announced[at] = as_announced(self.decoders[leads], recorded)
@@ -45,13 +42,14 @@ class Pipelines:
         """The fingerprint of an insert made now under that shard layout; with ``recorded``, of one for the range that
         was announced under it.
         """
-        decoder = self._as_announced(leads, recorded) if recorded else self.decoders[leads]
+        decoder = self.decoder(leads, recorded) if recorded else self.decoders[leads]
         identities = [s.table.identity for s in self.shards_of(leads[1], layout)]
-        growing = grows(recorded) if recorded else leads in self.growing
+        growing = leads in self.growing and (grows(recorded) or not recorded)
         return fingerprint(decoder, self.stream, identities, self.letters, growing=growing)
 
     def tables(self, leads: TopicTable, layout: str, recorded: str) -> tuple[TargetTable, ...]:
-        """The table on the shards of the layout, with the columns of :meth:`decoder` only."""
-        names = self.decoder(leads, recorded).filled
+        """The table on the shards of the layout, with the columns that the range may fill only."""
+        decoder = self.decoders[leads] if grows(recorded) else self.decoder(leads, recorded)
+        names = decoder.filled
         tables = [s.table for s in self.shards_of(leads[1], layout)]
         return tuple(replace(t, columns=tuple(c for c in t.columns if c.name in names)) for t in tables)

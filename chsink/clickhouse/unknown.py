@@ -2,15 +2,16 @@
 
 Rules:
 - Counting looks at the first ``SAMPLE`` records of a chunk, so it costs nothing that could be measured.
-- Where columns are added for fields, every record of the chunk is looked at, and a chunk with such a field is not sent:
-  neither its rows nor its dead letters.  So whatever was sent of a range lacks none of its values, and the range may be
-  sent again with more columns under the same tokens.
+- Where columns are added for fields, every record of the chunk is looked at, and a chunk with such a field is not sent
+  before the column is there: neither its rows nor its dead letters.
+- The columns of a chunk follow from those that its range was announced with, and from its records: whatever else was
+  added to the table meanwhile, each attempt sends the same columns under the same token.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
@@ -18,6 +19,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from chsink.clickhouse.shards import RoutedTable
+from chsink.decode.columns import Column
 from chsink.decode.inferred import wider
 from chsink.errors import ChsinkError, preflight
 from chsink.formats.offered import Offered, offered_by
@@ -42,17 +44,18 @@ def is_column_name(name: str) -> bool:
 class FieldWatch:
     """Looks for fields without a column in records of one format.
 
-    ``taken`` are the columns of the table, of any kind, and those that the job file names; ``room`` is how many more
-    chsink may add.
+    ``taken`` are the columns of the table, of any kind, and those that the job file names; ``added`` are columns of it
+    that were added since the range was announced, in their order.  ``room`` is how many more chsink may add.
     """
 
     format: FormatSettings
     table: str
     taken: frozenset[str]
+    added: tuple[Column, ...]
     room: int
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return FieldWatch, (self.format, self.table, self.taken, self.room)
+        return FieldWatch, (self.format, self.table, self.taken, self.added, self.room)
 
     @cached_property
     def _offered(self) -> Offered | None:
@@ -65,15 +68,22 @@ class FieldWatch:
         values = records.column("value")
         return dict(self._offered.counts(values, self.taken).most_common(NAMED))
 
-    def check(self, records: pa.RecordBatch, tp: TopicPartition) -> None:
-        """AlteredError CHS-287 when a column can be added for a field of these records."""
-        if self._offered is None or self.room <= 0:
-            return
-        found = self._offered.columns(records.column("value"), self.taken)
-        missing = {name: kind for name, kind in found.items() if kind is not None and is_column_name(name)}
+    def columns(self, records: pa.RecordBatch, tp: TopicPartition) -> tuple[Column, ...]:
+        """Columns for the fields of these records, besides those that the range was announced with.
+
+        AlteredError CHS-287 when such a column has to be added; PreflightError CHS-289 when the table may have no more.
+        """
+        if self._offered is None:
+            return ()
+        announced = self.taken - {c.name for c in self.added}
+        found = self._offered.columns(records.column("value"), announced)
+        fields = {name: kind for name, kind in found.items() if kind is not None and is_column_name(name)}
+        missing = {name: kind for name, kind in fields.items() if name not in self.taken}
+        if len(missing) > self.room:
+            raise preflight.TOO_MANY_COLUMNS(tp=tp, table=self.table, columns=", ".join(missing))
         if missing:
-            first = dict(list(missing.items())[: self.room])
-            raise preflight.COLUMNS_MISSING(tp=tp, table=self.table, columns=json.dumps(first))
+            raise preflight.COLUMNS_MISSING(tp=tp, table=self.table, columns=json.dumps(missing))
+        return tuple(c for c in self.added if c.name in fields)
 
 
 def missing_columns(error: ChsinkError) -> dict[str, dict[str, str]]:
@@ -88,8 +98,14 @@ def missing_columns(error: ChsinkError) -> dict[str, dict[str, str]]:
     return found
 
 
-def watch_of(settings: FormatSettings, target: RoutedTable, named: frozenset[str], most: int) -> FieldWatch:
-    """The watch for a table that may grow to ``most`` columns; ``named`` are columns that the job file names."""
-    names = {c.name for c in target.table.columns}
+def watch_of(
+    settings: FormatSettings, target: RoutedTable, named: frozenset[str], announced: Collection[str], most: int
+) -> FieldWatch:
+    """The watch for a table that may grow to ``most`` columns; ``named`` are columns that the job file names, and
+    ``announced`` those that the range was announced with.
+    """
+    columns = target.table.columns
+    names = {c.name for c in columns}
     groups = {name.partition(".")[0] for name in names}
-    return FieldWatch(settings, target.name, frozenset(names | groups | named), most - len(names))
+    added = tuple(c for c in columns if c.insertable and c.name not in {*announced, *METADATA_COLUMNS})
+    return FieldWatch(settings, target.name, frozenset(names | groups | named), added, max(0, most - len(names)))

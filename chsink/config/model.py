@@ -201,15 +201,11 @@ class Config(Section):
         return route.table_name.within(self.clickhouse.database)
 
     def adds_columns(self, route: Route) -> bool:
-        """Whether the route's table gains a column for a field that has none.  Where records choose among tables, no
-        table does: a record's fields are those of one of them.
-        """
-        return route.choice is None and (route.own.evolution or self.tables.evolution) == "add_columns"
+        """Whether the route's table gains a column for a field that has none."""
+        return (route.own.evolution or self.tables.evolution) == "add_columns"
 
     def creates(self, route: Route) -> bool:
-        """Whether the route's table is created if it is missing.  Not where records choose among tables."""
-        if route.choice is not None:
-            return False
+        """Whether the route's table is created if it is missing."""
         return self.tables.auto_create if route.own.auto_create is None else route.own.auto_create
 
     def keys_of_new(self, route: Route) -> tuple[tuple[str, ...], str | None]:

@@ -204,7 +204,7 @@ class Tables(Section):
     auto_create: bool = False
     """Whether to create a missing table from the records that the topic holds."""
     max_columns: int = Field(default=1_000, ge=1, le=10_000)
-    """How many columns chsink lets a table have. Fields beyond that are ignored and counted."""
+    """How many columns chsink lets a table have. With more fields, the job ends (CHS-289)."""
     sample_records: int = Field(default=1_000, ge=1, le=100_000)
     """How many of the first and of the last records of each partition decide about the columns of a new table."""
     order_by: Annotated[tuple[Text, ...], AsTuple] = ("_kafka_topic", "_kafka_partition", "_kafka_offset")

@@ -551,6 +551,13 @@ COLUMNS_MISSING = Entry(
     "{tp}: records have fields for which {table} has no column: {columns}",
     'start again: with schema.evolution = "add_columns", chsink adds the columns and then lands the records',
 )
+TOO_MANY_COLUMNS = Entry(
+    "TOO_MANY_COLUMNS",
+    "CHS-289",
+    PreflightError,
+    "{tp}: records have fields for which {table} has no column, and schema.max_columns allows no more: {columns}",
+    "raise schema.max_columns, then start again; or add columns for these fields yourself",
+)
 COLUMNS_NOT_ADDED = Entry(
     "COLUMNS_NOT_ADDED",
     "CHS-288",

@@ -8,8 +8,10 @@ are never left out: rows that landed before have none of their values, so a prob
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
+from chsink.decode.columns import Column
 from chsink.formats.chosen import ChosenRecords
 from chsink.formats.columns import ColumnRecords
 from chsink.formats.metadata import COLUMNS, Columns
@@ -30,6 +32,22 @@ def as_announced(decoder: Decoder, recorded: str) -> Decoder:
         return decoder
     columns = _announced(decoder.table, part_of(recorded, COLUMNS))
     return decoder if columns is None else replace(decoder, table=columns)
+
+
+def reads_format(decoder: Decoder) -> bool:
+    """Whether records are read by their format, not by the columns of a transform."""
+    return isinstance(decoder.decoder if isinstance(decoder, ChosenRecords) else decoder, Records)
+
+
+def with_columns(decoder: Decoder, columns: Sequence[Column]) -> Decoder:
+    """The decoder of records in a format with further columns behind its own."""
+    if not columns:
+        return decoder
+    if isinstance(decoder, ChosenRecords):
+        return replace(decoder, decoder=with_columns(decoder.decoder, columns))
+    assert isinstance(decoder, Records), decoder
+    table = decoder.table
+    return replace(decoder, table=replace(table, payload=(*table.payload, *columns)))
 
 
 def _announced(present: Columns, wanted: str) -> Columns | None:

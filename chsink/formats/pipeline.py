@@ -33,11 +33,13 @@ class Letters:
 
 
 GROWS = "evolution=add_columns"
-"""A part as it is, where no piece with a field that has no column is sent: more columns change no piece that was."""
+"""A part as it is: a chunk has the announced columns, and those of its own further fields, which are added before it is
+sent.  So its columns follow from the announcement and its records alone.
+"""
 
 
 def grows(fingerprint: str) -> bool:
-    """Whether a range that was announced under it may be sent again with more columns."""
+    """Whether chunks of a range that was announced under it have columns for all of their fields."""
     return GROWS in fingerprint.split(",")
 
 

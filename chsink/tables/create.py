@@ -109,8 +109,9 @@ def inferred(services: Services, routes: Sequence[Route]) -> Columns:
     if not columns:
         topics = ", ".join(route.topic for route in routes)
         raise preflight.NO_COLUMNS(table=services.config.table_of(routes[0]).canonical, topics=topics)
-    if len(columns) > services.config.tables.max_columns:
-        columns = dict(list(columns.items())[: services.config.tables.max_columns])
+    if beyond := list(columns)[services.config.tables.max_columns :]:
+        table, topics = services.config.table_of(routes[0]).canonical, ", ".join(route.topic for route in routes)
+        raise preflight.TOO_MANY_COLUMNS(tp=topics, table=table, columns=", ".join(beyond))
     return columns
 
 

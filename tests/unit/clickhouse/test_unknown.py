@@ -17,7 +17,7 @@ from chsink.clickhouse.pieces import PieceLander, Prepared
 from chsink.clickhouse.shards import RoutedTable, ShardTable
 from chsink.clickhouse.unknown import NAMED, SAMPLE, FieldWatch, is_column_name, missing_columns, watch_of
 from chsink.decode.columns import Column
-from chsink.errors import AlteredError, preflight
+from chsink.errors import AlteredError, PreflightError, preflight
 from chsink.errors.catalogue import from_wire
 from chsink.formats.settings import JSON
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
@@ -28,9 +28,11 @@ TP = TopicPartition("topic", 3)
 COLUMNS = (Column("id", "Int64"), Column("made", "String", "MATERIALIZED", "x"), Column("n.a", "Array(Int8)"))
 
 
-def watch(most: int = 100) -> FieldWatch:
-    target = RoutedTable("topic", "db.t", (ShardTable(Server(StoppedClock()), replace(table(), columns=COLUMNS)),))
-    return watch_of(JSON, target, frozenset({"named"}), most)
+def watch(most: int = 100, *added: Column) -> FieldWatch:
+    """Of a range that was announced with ``COLUMNS``, for a table that has gained others since."""
+    described = replace(table(), columns=(*COLUMNS, *added))
+    target = RoutedTable("topic", "db.t", (ShardTable(Server(StoppedClock()), described),))
+    return watch_of(JSON, target, frozenset({"named"}), {"id", "n.a"}, most)
 
 
 def records(*values: Mapping[str, Any]) -> pa.RecordBatch:
@@ -49,7 +51,7 @@ def test_counted_by_name_on_the_first_records() -> None:
 
 def reported(*values: Mapping[str, Any], most: int = 100) -> dict[str, str]:
     with pytest.raises(AlteredError, match=r"CHS-287.*topic-3: .*db\.t") as raised:
-        watch(most).check(records(*values), TP)
+        watch(most).columns(records(*values), TP)
     crossed = from_wire(*(raised.value.name, raised.value.params))
     [(name, columns)] = missing_columns(crossed).items()
     assert name == "db.t"
@@ -62,9 +64,39 @@ def test_every_record_is_looked_at_before_its_chunk_is_sent() -> None:
 
 
 def test_fields_that_get_no_column_do_not_keep_a_chunk_back() -> None:
-    watch().check(records(KNOWN, {"gone": None, "empty": [], "a.b": 1, "_kafka_key": "x", "": 1}), TP)
-    watch(most=len(COLUMNS)).check(records({"more": 1}), TP)
-    assert reported({"a": 1, "b": 1}, most=len(COLUMNS) + 1) == {"a": "Nullable(Int64)"}
+    assert watch().columns(records(KNOWN, {"gone": None, "empty": [], "a.b": 1, "_kafka_key": "x", "": 1}), TP) == ()
+
+
+def test_no_field_is_left_out_where_the_table_is_full() -> None:
+    with pytest.raises(PreflightError, match=r"CHS-289.*db\.t.*: a, b\n"):
+        watch(len(COLUMNS) + 1).columns(records({"a": 1, "b": 1}), TP)
+    assert reported({"a": 1}, most=len(COLUMNS) + 1) == {"a": "Nullable(Int64)"}
+
+
+MORE, BY_HAND = Column("more", "Nullable(Int64)"), Column("by_hand", "Int64")
+
+
+@pytest.mark.parametrize(
+    ("value", "columns"),
+    [
+        (KNOWN, ()),
+        ({**KNOWN, "more": None}, ()),
+        ({**KNOWN, "more": 5}, (MORE,)),
+        ({**KNOWN, "more": "not a number"}, (MORE,)),
+        ({**KNOWN, "by_hand": 1}, (BY_HAND,)),
+        ({**KNOWN, "more": 1, "by_hand": 1}, (BY_HAND, MORE)),
+    ],
+)
+def test_a_chunk_has_the_columns_of_its_own_fields_whatever_else_was_added(
+    value: Mapping[str, Any], columns: tuple[Column, ...]
+) -> None:
+    """⚑ A column that needs a value would make dead letters of records whose rows have landed without it."""
+    some = records(KNOWN, value)
+    assert watch(100, BY_HAND, MORE).columns(some, TP) == columns
+    if columns == (MORE,):
+        assert watch(100, MORE, BY_HAND, Column("third", "String")).columns(some, TP) == columns
+    if columns == ():
+        assert watch().columns(some, TP) == ()
 
 
 @pytest.mark.parametrize("name", ["", "a.b", "_kafka_offset", "x" * 201, "a\nb", "\ud800"])
@@ -91,14 +123,14 @@ def test_nothing_of_a_chunk_with_such_a_field_is_sent() -> None:
     """⚑ Not its rows, and not its dead letters: whoever sent of the range sent none of the field's values."""
 
     def never(*_: object) -> Any:
-        raise AssertionError("nothing may be prepared or sent")
+        raise AssertionError("nothing may be sent")
 
-    def report(records: pa.RecordBatch, assignment: Assignment) -> Mapping[str, int]:
-        watch().check(records, assignment.topic_partition)
-        return {}
+    def prepare(records: pa.RecordBatch, assignment: Assignment) -> Prepared:
+        watch().columns(records, assignment.topic_partition)
+        return Prepared(())
 
     assignment = Assignment(StateKey("s", "topic", 3, "db.t"), in_doubt(1), "", 0)
-    lander = PieceLander({TP: assignment}, never, never, never, unknown=report)  # type: ignore[arg-type]
+    lander = PieceLander({TP: assignment}, prepare, never, never)  # type: ignore[arg-type]
     with pytest.raises(AlteredError, match="CHS-287"):
         lander(Chunk(TP, 0, OffsetRange(10, 15), [records({"more": 1})]))
 

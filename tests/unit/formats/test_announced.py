@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from chsink.decode.columns import Column
-from chsink.formats.announced import as_announced
+from chsink.formats.announced import as_announced, reads_format, with_columns
+from chsink.formats.choice import Choice
+from chsink.formats.chosen import ChosenRecords
 from chsink.formats.columns import ColumnRecords
 from chsink.formats.metadata import Columns
 from chsink.formats.pipeline import Untouched, fingerprint
@@ -43,6 +45,17 @@ def test_a_column_for_kafkas_own_field_is_not_left_out() -> None:
     """Rows that landed before it was added have no offset, so a probe would not find them."""
     decoder = json(A, B, offset=True)
     assert as_announced(decoder, printed(json(A, B, offset=False))) is decoder
+
+
+def test_further_columns_behind_the_announced_ones() -> None:
+    choice = Choice("header", "kind", ("a",))
+    chosen = ChosenRecords(choice, json(A))
+    for decoder in (json(A), chosen):
+        assert with_columns(decoder, (C,)).filled == {"a", "c", "_kafka_offset"}
+        assert with_columns(decoder, ()) is decoder
+        assert reads_format(decoder)
+    assert not reads_format(ColumnRecords(Columns((A,), (), "UTC")))
+    assert as_announced(ChosenRecords(choice, json(A, B)), printed(chosen)).filled == {"a", "_kafka_offset"}
 
 
 def test_columns_of_a_transform() -> None:
