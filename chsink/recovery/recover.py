@@ -278,9 +278,11 @@ class _Partition:
         views = views_of(self._target.shards)
         delete = f"on each shard: {self._delete_from(lost)}{also_from(views)}, and add --accept-removed"
         errors = self._services.config.errors
-        left_out = "a filter"
-        if "skip" in (errors.on_bad_value, errors.on_tombstone):
-            left_out = "errors.on_bad_value, errors.on_tombstone or a filter"
+        skips = "skip" in (errors.on_bad_value, errors.on_tombstone)
+        chooses = self._services.clickhouse.routes[self._key.topic_table].choice is not None
+        others = ["errors.on_bad_value", "errors.on_tombstone"] if skips else []
+        others += ["table_by"] if chooses else []
+        left_out = f"{', '.join(others)} or a filter" if others else "a filter"
         dead = ""
         if self._services.config.dead_letters.topic is not None:
             dead = f", or it is a dead letter (`chsink dlq show {self._tp.topic} {self._tp.partition} {lost}`)"
