@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Final
 
@@ -32,6 +32,10 @@ ROUND_LETTERS: Final = 5_000
 ROUND_BYTES: Final = 64 << 20
 Chosen = dict[StateKey, tuple[int, ...]]
 """By the key of the replay's state: the offsets, ascending."""
+
+
+class UnconfirmedError(Exception):
+    """The job may read records of a list again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +77,17 @@ class Chooser:
             if offsets:
                 chosen[own] = offsets
         return chosen
+
+    def may_have_row(self, own: StateKey, offsets: Sequence[int]) -> bool:
+        """Whether the job may have landed records of a list since it was chosen, because their partition was reset.
+
+        Raises :class:`UnconfirmedError` where it may still land some.
+        """
+        key = replace(own, sink=self.letters.sink)
+        record = read_records(self.services.store, key.sink).get(key)
+        if record is None or not all(is_confirmed(record, offset) for offset in offsets):
+            raise UnconfirmedError
+        return any(record.first <= offset < record.older_end for offset in offsets)
 
     def _confirmed(
         self, key: StateKey, places: Sequence[LetterPlace], record: StateRecord | None, report: Report

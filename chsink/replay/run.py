@@ -27,7 +27,7 @@ from chsink.errors import ChsinkError, halts, job_file, preflight, values
 from chsink.findings import raise_first
 from chsink.notation.metadata_columns import PROBE_COLUMNS
 from chsink.ports import Queries
-from chsink.replay.choose import Chooser, Chosen
+from chsink.replay.choose import Chooser, Chosen, UnconfirmedError
 from chsink.replay.current import wait_until_current
 from chsink.replay.land import Sender, UnclearListError
 from chsink.replay.report import Report
@@ -171,7 +171,7 @@ class Replay:
             self._check_same(key, record)
             with _in_doubt_where_unclear(key, record), asking_target():
                 probing = self.window.must_probe(key, record)
-            if probing:
+            if self._was_reset(key, record) or probing:
                 self._renew(key, record)
             self._land(key)
         self._confirm([key])
@@ -189,6 +189,20 @@ class Replay:
             raise _doubt(
                 key, record, f"the pipeline has changed since ({', '.join(changed)}); undo the change, or decide"
             )
+
+    def _was_reset(self, key: StateKey, record: StateRecord) -> bool:
+        """Whether the job's partition was reset since, so that the job may have landed records of the list.  CHS-336
+        where it still may, or where the table cannot show whether it did.
+        """
+        try:
+            may_have_row = self.chooser.may_have_row(key, record.only)
+        except UnconfirmedError:
+            reason = "the partition was reset, and the job has not confirmed these offsets since; run the job first"
+            raise _doubt(key, record, reason) from None
+        if may_have_row and not all(s.table.can_probe for s in self.window.shards(key.table, record.layout)):
+            reason = "the partition was reset, and the table cannot show which of the records have landed"
+            raise _doubt(key, record, reason)
+        return may_have_row
 
     def _renew(self, key: StateKey, record: StateRecord) -> None:
         """Its tokens may be forgotten: from now on its rows are looked for before they are sent."""
