@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import structlog
@@ -18,6 +19,7 @@ from chsink.doctor.run import stop_at_errors
 from chsink.errors import ChsinkError, preflight
 from chsink.findings import Finding, Severity, found, guarded, passed
 from chsink.formats.registry import reads_value
+from chsink.formats.settings import FormatSettings, Keys
 from chsink.kafka.checks import dead_letters_findings, topics_findings
 from chsink.ports import StreamShape
 from chsink.registry.checks import registry_findings
@@ -30,6 +32,9 @@ from chsink.versions import package_findings
 
 if TYPE_CHECKING:
     from chsink.mirror.opening import Mirror
+
+Subject = tuple[str, str]
+"""A topic, and one of its subjects in the Schema Registry."""
 
 
 def all_findings(services: Services, written: Written | None = None) -> Iterator[Finding]:
@@ -50,7 +55,7 @@ def all_findings(services: Services, written: Written | None = None) -> Iterator
             yield finding
     records = _records(services)
     kafka_answers = yield from topics_findings(services.kafka, config.topics, records or {}, services.clock.now_ms())
-    yield from guarded("the Schema Registry", partial(_registry, services))
+    yield from guarded("the Schema Registry", partial(_registry, services, _subjects(services)))
     if kafka_answers and config.dead_letters.topic is not None and config.keeps_dead_letters:
         yield from guarded(
             "the topic of dead letters", partial(dead_letters_findings, services.kafka, config.dead_letters.topic)
@@ -80,7 +85,15 @@ def check_mirror(mirror: Mirror, log: structlog.typing.FilteringBoundLogger) -> 
     """The checks of the mirror's start.  Logs warnings; raises the first error, after logging the others."""
     from chsink.mirror.checks import findings_of
 
-    stop_at_errors(findings_of(mirror), log)
+    stop_at_errors(chain(findings_of(mirror), mirror_registry(mirror)), log)
+
+
+def mirror_registry(job: Services | Mirror, known: Collection[Subject] = ()) -> Iterator[Finding]:
+    """The Schema Registry, if the mirror needs it for more than the ``known`` subjects."""
+    config = job.config
+    reads = ((r.topic, config.mirror_format_of(r), config.mirror_keys_of(r)) for r in config.mirror.routes)
+    mine = [subject for read in reads for subject in _needed(*read) if subject not in known]
+    yield from guarded("the Schema Registry", partial(_registry, job, mine))
 
 
 def _mirror(services: Services) -> Iterator[Finding]:
@@ -93,6 +106,7 @@ def _mirror(services: Services) -> Iterator[Finding]:
     mine = [topic for topic in config.mirror.topics if topic not in config.topics]
     yield from topics_findings(services.kafka, mine, {}, services.clock.now_ms())
     yield from checks.mirror_findings(config, services.kafka)
+    yield from mirror_registry(services, _subjects(services))
 
 
 def _topics(services: Services) -> Iterator[Finding]:
@@ -117,12 +131,21 @@ def _store(services: Services, clickhouse_answers: bool) -> Iterator[Finding]:
     read_records(store, config.sink.name)
 
 
-def _registry(services: Services) -> Iterator[Finding]:
-    config = services.config
-    subjects = [(r.topic, f"{r.topic}-value") for r in config.routes if r.format.needs_registry]
-    subjects += [(r.topic, f"{r.topic}-key") for r in config.routes if r.key_format and r.key_format.needs_registry]
+def _subjects(services: Services) -> list[Subject]:
+    """What the routes of ClickHouse's side need of the Schema Registry."""
+    return [subject for r in services.config.routes for subject in _needed(r.topic, r.format, r.keys)]
+
+
+def _needed(topic: str, value: FormatSettings, keys: Keys | None) -> Iterator[Subject]:
+    if value.needs_registry:
+        yield topic, f"{topic}-value"
+    if keys is not None and keys.format.needs_registry:
+        yield topic, f"{topic}-key"
+
+
+def _registry(job: Services | Mirror, subjects: Sequence[Subject]) -> Iterator[Finding]:
     if subjects:
-        with closing(Registry(config.schema_registry)) as registry:
+        with closing(Registry(job.config.schema_registry)) as registry:
             yield from registry_findings(registry, list(dict.fromkeys(subjects)))
 
 
