@@ -13,6 +13,7 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import lru_cache
 from threading import Event
@@ -37,6 +38,10 @@ hand-over.
 POLL_S = 0.1
 """The client waits for many events: it is asked so often whether there are a few."""
 _FENCED = (KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED)
+
+
+AT_ONCE = 16
+"""Producers that one process opens at the same time: each mostly waits for Kafka."""
 
 
 class Fenced(Exception):
@@ -209,6 +214,11 @@ def _keep(refused: list[KafkaError]) -> Any:
             refused.append(error)
 
     return delivered
+
+
+def at_once() -> Executor:
+    """Threads for what several producers do."""
+    return ThreadPoolExecutor(AT_ONCE)
 
 
 class GroupOffsets:

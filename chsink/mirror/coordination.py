@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from concurrent.futures import Executor
 from contextlib import suppress
 from dataclasses import replace
 from time import monotonic
@@ -17,7 +18,7 @@ from time import monotonic
 import structlog
 
 from chsink.errors import ChsinkError, UnavailableError, fencing, services
-from chsink.mirror.control import Fenced, NotSent, Unanswered
+from chsink.mirror.control import Fenced, NotSent, Unanswered, at_once
 from chsink.mirror.coordinator import KEY, Coordinator, Hanging, Hole, Stuck
 from chsink.mirror.failures import as_error
 from chsink.mirror.opening import Mirror
@@ -40,7 +41,9 @@ KNOWN = (ChsinkError, CatalogFailed, Fenced, NotSent, Unanswered)
 
 
 class Coordination:
-    """``reread`` hands over a hole; ``after_round`` is called, in this thread, after each round."""
+    """``reread`` hands over a hole; ``after_round`` is called, in this thread, after each round.  ``pool`` is the
+    coordinators'.
+    """
 
     def __init__(
         self,
@@ -48,11 +51,13 @@ class Coordination:
         reread: Callable[[Hole], None],
         clock: Clock,
         log: structlog.typing.FilteringBoundLogger,
+        *,
         after_round: Callable[[], None] = lambda: None,
+        pool: Callable[[], Executor] = at_once,
     ) -> None:
         self.failure: ChsinkError | None = None
         self._mirror, self._reread, self._clock, self._log = mirror, reread, clock, log
-        self._after_round = after_round
+        self._after_round, self._pool = after_round, pool
         self._driver = new_driver()
         self._claimed: Owner | None = None
         self._owners = mirror.names.offsets(mirror.names.owner_group)
@@ -184,6 +189,7 @@ class Coordination:
             reread=self._reread,
             log=self._log,
             at_latest=mirror.config.kafka.starting_offsets == "latest",
+            pool=self._pool,
         )
         try:
             made.start()

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -24,7 +25,7 @@ import structlog
 
 from chsink import failpoints
 from chsink.mirror.buffer import Buffer
-from chsink.mirror.control import Names, Unanswered
+from chsink.mirror.control import Names, Unanswered, at_once
 from chsink.mirror.events import (
     Assignment,
     CommitComplete,
@@ -42,7 +43,7 @@ from chsink.mirror.events import (
 from chsink.mirror.tables import CatalogFailed, Committed, DamagedProperty, MirrorTable, TableRead
 from chsink.ports import Clock, Outcome
 from chsink.statemachine.commit.chain import Chain, Links, read_chain, with_origin
-from chsink.statemachine.commit.handover import begin
+from chsink.statemachine.commit.handover import Beginning, begin
 from chsink.statemachine.commit.plan import Kind, TablePlan, holes, plan_commit
 from chsink.statemachine.commit.rounds import Clock as RoundClock
 from chsink.statemachine.commit.rounds import (
@@ -64,6 +65,8 @@ STUCK_AFTER = 5
 """Rounds in a row in which a table could not be committed."""
 HANGS_AFTER_MS = 300_000
 """A transaction of a mirror ends within 20 s, its broker sees to that."""
+TOGETHER = 64
+"""Topic-partitions that start in one commit of each table.  A producer is open for each of them."""
 KEY = "coordinator"
 
 
@@ -149,7 +152,7 @@ class Hole:
 
 class Coordinator:
     """One coordinator.  ``reread`` hands over a hole; ``targets`` are by the tables' identifiers.  A topic that neither
-    the group nor a table knows begins at its ends if ``at_latest``.
+    the group nor a table knows begins at its ends if ``at_latest``.  ``pool`` opens producers at the same time.
     """
 
     def __init__(
@@ -163,10 +166,11 @@ class Coordinator:
         reread: Callable[[Hole], None],
         log: structlog.typing.FilteringBoundLogger,
         at_latest: bool = False,
+        pool: Callable[[], Executor] = at_once,
     ) -> None:
         self.names, self.targets, self.source = names, targets, source
         self.clock, self.pace, self.reread, self.log = clock, pace, reread, log
-        self.at_latest = at_latest
+        self.at_latest, self._pool = at_latest, pool
         self.assigned: tuple[TopicPartition, ...] = ()
         self.buffer = Buffer()
         self.commits = 0
@@ -271,18 +275,14 @@ class Coordinator:
             known = {tp.topic for tp, at in group.items() if at is not None}
             known |= {tp.topic for name in self.targets for tp in self._read(name)[1].links}
             starts |= self.source.log_ends([tp for tp in new if tp.topic not in known])
+        known_ids = {topic: found_id or "" for topic, found_id in ids.items()}
         recreated: dict[TopicPartition, Halted] = {}
-        for tp in new:
-            try:
-                self._begin(tp, ids[tp.topic] or "", starts[tp])
-            except Halted as halted:
-                if halted.why is not CommitHalt.TOPIC_RECREATED:
-                    raise
-                recreated[tp] = halted
+        for at in range(0, len(new), TOGETHER):
+            recreated |= self._begin(new[at : at + TOGETHER], known_ids, starts)
         self.assigned = tuple(tp for tp in found if tp not in recreated)
         for why in recreated.values():
             raise why
-        self._topic_ids = {topic: found_id or "" for topic, found_id in ids.items()} | self._topic_ids
+        self._topic_ids = known_ids | self._topic_ids
 
     def behind(self) -> bool:
         """Whether something was handed over that a table does not hold yet, as far as this coordinator knows."""
@@ -295,32 +295,68 @@ class Coordinator:
         """Release connections, also after a start that failed."""
         self._closing.close()
 
-    def _begin(self, tp: TopicPartition, topic_id: str, starting: int) -> None:
-        """Where a topic-partition starts: in the tables that lack it, then in the group."""
-        with self.names.sender(self.names.worker_id(tp), self.names.group) as fenced:
-            committed = fenced.committed([tp])[tp]
-            mine = {name: self._read(name) for name, t in self.targets.items() if tp.topic in t.topics}
-            older = [name for name, (_, chain) in mine.items() if _knows_another(chain.links, tp.topic, topic_id)]
-            if older:  # perhaps by another partition: this one may be new
-                raise self._halted(" ".join(older), CommitHalt.TOPIC_RECREATED, str(tp))
-            links = {name: chain.links.get(tp) for name, (_, chain) in mine.items()}
-            decided = begin(topic_id, committed, links.values(), starting)
-            if decided.halt is not None:
-                lacking = [name for name, link in links.items() if link is None]
-                raise self._halted(" ".join(lacking), decided.halt, str(tp))
-            for name in mine:
-                if decided.origin is not None:
-                    self._store_origin(name, tp, topic_id, decided.origin)
-            if decided.group is not None:
-                fenced.send(str(tp), [], {tp: decided.group})
+    def _begin(
+        self, tps: Sequence[TopicPartition], ids: Mapping[str, str], starts: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, Halted]:
+        """Where topic-partitions start: in the tables that lack them, then in the group.  What a person has to decide
+        about those of a topic that was recreated.
 
-    def _store_origin(self, name: str, tp: TopicPartition, topic_id: str, origin: int) -> None:
+        Each is fenced before the group is read, and moved by the producer that fenced it.
+        """
+        with ExitStack() as closing, self._pool() as pool:
+            opened = pool.map(lambda tp: self.names.sender(self.names.worker_id(tp), self.names.group), tps)
+            fenced = {tp: closing.enter_context(sender) for tp, sender in zip(tps, opened, strict=True)}
+            committed = fenced[tps[0]].committed(tps)
+            begun: dict[TopicPartition, Beginning] = {}
+            recreated: dict[TopicPartition, Halted] = {}
+            chains = self._chains_of(tps)
+            for tp in tps:
+                try:
+                    begun[tp] = self._begun(tp, ids[tp.topic], committed[tp], starts[tp], chains)
+                except Halted as halted:
+                    if halted.why is not CommitHalt.TOPIC_RECREATED:
+                        raise
+                    recreated[tp] = halted
+            origins = {tp: (ids[tp.topic], found.origin) for tp, found in begun.items() if found.origin is not None}
+            for name in chains:
+                mine = {tp: origin for tp, origin in origins.items() if tp.topic in self.targets[name].topics}
+                if mine:
+                    self._store_origins(name, mine)
+            moved = {tp: found.group for tp, found in begun.items() if found.group is not None}
+            for sent in [pool.submit(fenced[tp].send, str(tp), [], {tp: group}) for tp, group in moved.items()]:
+                sent.result()
+            fenced[tps[0]].committed(list(moved))  # others see a transaction a little later: now they do
+        return recreated
+
+    def _chains_of(self, tps: Sequence[TopicPartition]) -> dict[str, Chain]:
+        """The chains of the tables that take these topic-partitions."""
+        topics = {tp.topic for tp in tps}
+        return {name: self._read(name)[1] for name, t in self.targets.items() if not topics.isdisjoint(t.topics)}
+
+    def _begun(
+        self, tp: TopicPartition, topic_id: str, committed: int | None, starting: int, chains: Mapping[str, Chain]
+    ) -> Beginning:
+        """Where one starts, decided from what the group and the tables say.  Raises :class:`Halted`."""
+        mine = {name: chain.links for name, chain in chains.items() if tp.topic in self.targets[name].topics}
+        older = [name for name, links in mine.items() if _knows_another(links, tp.topic, topic_id)]
+        if older:  # perhaps by another partition: this one may be new
+            raise self._halted(" ".join(older), CommitHalt.TOPIC_RECREATED, str(tp))
+        decided = begin(topic_id, committed, [links.get(tp) for links in mine.values()], starting)
+        if decided.halt is not None:
+            lacking = [name for name, links in mine.items() if tp not in links]
+            raise self._halted(" ".join(lacking), decided.halt, str(tp))
+        return decided
+
+    def _store_origins(self, name: str, origins: Mapping[TopicPartition, tuple[str, int]]) -> None:
+        """In one commit, for those that the table lacks: the topic's id and the first offset."""
         for _ in range(ATTEMPTS):
             read, chain = self._read(name)
-            if tp in chain.links:
+            lacking = [tp for tp in origins if tp not in chain.links]
+            if not lacking:
                 return
-            moved = with_origin(chain, tp, topic_id, origin)
-            self.targets[name].table.begin(read, moved, tp)
+            for tp in lacking:
+                chain = with_origin(chain, tp, *origins[tp])
+            self.targets[name].table.begin(read, chain, lacking)
         raise Stuck(name, 1, "others keep changing the table")
 
     def _where_to_read(self) -> dict[int, int]:

@@ -10,7 +10,7 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import Executor
 from time import sleep
 from typing import Protocol
 
@@ -19,7 +19,7 @@ from chsink.batch.model import Ack, PlannedBatch
 from chsink.batch.roles import BatchTasks, ExactReads, Landing
 from chsink.errors import halts, services
 from chsink.errors.several import raise_all
-from chsink.mirror.control import Unanswered
+from chsink.mirror.control import Unanswered, at_once
 from chsink.mirror.coordinator import Hole
 from chsink.mirror.task import Feeds, MirrorTasks, Share
 from chsink.statemachine.commit.handover import hand_over
@@ -27,9 +27,6 @@ from chsink.statemachine.ranges import TopicPartition
 
 SETTLE_S, POLL_S = 30.0, 0.5
 """How long a batch waits for the coordinator to settle a new topic-partition, and between two checks."""
-
-AT_ONCE = 16
-"""Ranges without records that the driver hands over at the same time: each mostly waits for Kafka."""
 
 
 class Beside(Protocol):
@@ -55,7 +52,7 @@ class MirrorLander:
         beside: Beside | None = None,
         *,
         landed: Callable[[Sequence[Ack]], None] = lambda _: None,
-        pool: Callable[[], Executor] = lambda: ThreadPoolExecutor(AT_ONCE),
+        pool: Callable[[], Executor] = at_once,
     ) -> None:
         self.feeds, self._beside, self._landed = feeds, beside, landed
         self._group = feeds.names.offsets()

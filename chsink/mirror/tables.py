@@ -182,11 +182,11 @@ class MirrorTable:
         """The chain alone, without a snapshot: what it names stays the newest own snapshot."""
         return self._commit(read, (self._property(replace(chain, commit_id=str(commit_id))),))
 
-    def begin(self, read: TableRead, chain: Chain, tp: TopicPartition) -> Committed:
-        """The chain, in which a topic-partition begins."""
-        link = chain.links[tp]
-        origin = SetPropertiesUpdate(updates={self.keys.origin(tp): json.dumps([link.topic_id, link.origin])})
-        return self._commit(read, (origin, self._property(chain)))
+    def begin(self, read: TableRead, chain: Chain, tps: Sequence[TopicPartition]) -> Committed:
+        """The chain, in which these topic-partitions begin."""
+        links = {self.keys.origin(tp): chain.links[tp] for tp in tps}
+        origins = {name: json.dumps([link.topic_id, link.origin]) for name, link in links.items()}
+        return self._commit(read, (SetPropertiesUpdate(updates=origins), self._property(chain)))
 
     def decide(self, read: TableRead, chain: Chain, commit_id: UUID) -> Committed:
         """The chain that a person decided on: it knows every topic-partition, so origins of earlier ones go."""

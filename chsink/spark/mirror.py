@@ -86,7 +86,7 @@ class MirrorRun:
         feeds = self._mirror.feeds()
         self._query: StreamingQuery | None = None
         self._skipped = SkipReport(log, SystemClock())
-        self._coordination = Coordination(self._mirror, self._reread, SystemClock(), log, self._measure)
+        self._coordination = Coordination(self._mirror, self._reread, SystemClock(), log, after_round=self._measure)
         self._lander = MirrorLander(feeds, self._coordination, landed=self._handed_over)
         self._loop: BatchLoop[Share, StreamPlan] = BatchLoop(
             lambda _: self._lander.landing(), lambda _: None, lambda: config.mirror.topics, log, failed=lambda _: None

@@ -98,7 +98,7 @@ def _coordination(world: World, reread: Callable[[Hole], None]) -> Coordination:
     }
     names = names_of(world.broker)
     mirror = Mirror(cast("Any", CONFIG), world.kafka, names, world.pace, cast("Any", world.catalog), targets)
-    made = Coordination(mirror, reread, HubClock(world.hub, 0), LOG)
+    made = Coordination(mirror, reread, HubClock(world.hub, 0), LOG, pool=lambda: OneActor(world.hub))
     vars(made)["_wake"] = _Wake(world.hub)
     return made
 

@@ -126,7 +126,13 @@ MIRROR_DEFECTS = (
     ),
     MirrorDefect(
         "mirror: an origin is not stored",
-        (Patch(COORDINATOR, "                if decided.origin is not None:\n", "                if False:\n"),),
+        (
+            Patch(
+                COORDINATOR,
+                "                if mine:\n",
+                "                if False:\n",
+            ),
+        ),
         "halt_justified",
         seed=1,
     ),
@@ -135,7 +141,7 @@ MIRROR_DEFECTS = (
         (
             Patch(
                 TABLES,
-                "        return self._commit(read, (origin, self._property(chain)))\n",
+                "        return self._commit(read, (SetPropertiesUpdate(updates=origins), self._property(chain)))\n",
                 "        return self._commit(read, (self._property(chain),))\n",
             ),
         ),

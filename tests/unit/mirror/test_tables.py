@@ -115,8 +115,8 @@ def test_a_late_commit_of_the_property_takes_no_topic_partition_away(table: Mirr
     """⚑ It requires a head that did not change.  Without its origin, the table would halt: CHAIN_MISSING."""
     other = TopicPartition("or.ders", 1)
     stale = read(table)
-    assert table.begin(stale, BEGUN, TP).outcome is Outcome.APPLIED
-    assert table.begin(read(table), with_origin(BEGUN, other, "id2", 3), other).outcome is Outcome.APPLIED
+    assert table.begin(stale, BEGUN, [TP]).outcome is Outcome.APPLIED
+    assert table.begin(read(table), with_origin(BEGUN, other, "id2", 3), [other]).outcome is Outcome.APPLIED
     assert table.move(stale, BEGUN, uuid4()).outcome is Outcome.APPLIED
     chain = chain_of(table).chain
     assert chain is not None and chain.links == {TP: Link("id", 5, 5), other: Link("id2", 3, 3)}
