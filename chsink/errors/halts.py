@@ -238,8 +238,9 @@ VIEWS_DOUBTFUL = Entry(
     HaltError,
     "the table holds all rows of {tp} {range}, but ClickHouse may have forgotten their deduplication tokens, and "
     "chsink cannot tell whether these dependent views received the rows too: {views}",
-    "compare each view with the table for these offsets and insert the rows that the view lacks; then run "
-    "`chsink state resolve {arguments} --landed`",
+    "stop the job's executors, too, as a task that still runs may insert into the views; wait for "
+    "clickhouse.insert_timeout_s; compare each view with the table for these offsets and insert the rows that the view "
+    "lacks; then run `chsink state resolve {arguments} --landed`",
 )
 FOREIGN_ROWS = Entry(
     "FOREIGN_ROWS",

@@ -109,7 +109,11 @@ def plan_resolve(
         says.append(GAP_IN_BATCH)
     views = sorted({view for one in seen.values() for view in one.views})
     if verdict == "landed" and views:
-        says.append(f"these dependent views may lack rows: compare them with the table first: {', '.join(views)}")
+        says.append(
+            f"these dependent views may lack rows: {', '.join(views)}; stop the job's executors, wait for "
+            "clickhouse.insert_timeout_s, and compare the views with the table: a task that still runs may insert "
+            "what they lack, too"
+        )
     if verdict == "resend":
         says += _says_again(services, views)
         present = pipeline(next(iter(doubtful)).topic_table)

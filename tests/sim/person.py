@@ -21,7 +21,7 @@ from chsink.recovery.decide import Verdict, plan_reset, plan_resolve
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from chsink.statemachine.records import Phase, StateRecord
 from tests.sim.checkpoint import Checkpoint
-from tests.sim.clickhouse import LETTERS, URLS
+from tests.sim.clickhouse import LETTERS, REQUEST_TIMEOUT_S, URLS
 from tests.sim.hub import Group, Violation
 from tests.sim.kafka import PARTITION, serial_of
 from tests.sim.services import STREAM, services_of
@@ -118,6 +118,7 @@ def resolve(world: World, topic: str, partitions: Sequence[int], verdict: Verdic
             senders_gone=verdict == "resend",
         )
         if verdict == "landed" and any("dependent views" in line for line in change.says):
+            end_senders(world)
             for key, record in change.found.items():
                 complete_views(world, key.topic_partition, record.range)
         with world.oracle.consent(change.found, given_up=verdict == "lost"):
@@ -250,6 +251,12 @@ def on_each_shard(world: World, sql: str, *, views: bool) -> None:
             remove(world.servers[number], sql, views=True)
 
 
+def end_senders(world: World) -> None:
+    """Nothing of the job runs any more, and nothing that it sent is under way."""
+    world.stop_executors()
+    world.hub.sleep(REQUEST_TIMEOUT_S + 1)
+
+
 def complete_views(world: World, tp: TopicPartition, offsets: OffsetRange) -> None:
     """Insert what a view lacks of these offsets: INSERT INTO its target SELECT … FROM the table."""
     table = world.routes[tp.topic]
@@ -335,6 +342,8 @@ def decide_range(world: World, error: ChsinkError) -> None:
     """Landed, if all rows are there; else sent again, under new tokens."""
     world.stop_drivers()
     verdicts: dict[TopicPartition, Verdict] = {}
+    if error.name == "VIEWS_DOUBTFUL":
+        end_senders(world)
     for tp, record in in_doubt(world, error).items():
         if error.name == "VIEWS_DOUBTFUL":
             complete_views(world, tp, record.range)
