@@ -422,7 +422,7 @@ def test_a_topic_with_fewer_partitions_than_are_recorded(bench: Bench) -> None:
 def test_in_doubt_while_the_table_was_altered(bench: Bench) -> None:
     bench.make_table()
     bench.announced(landed=False)
-    bench.client.command(f"ALTER TABLE {bench.database}.t ADD COLUMN more String")
+    bench.client.command(f"ALTER TABLE {bench.database}.t ADD COLUMN more String FIRST")
 
     [finding] = bench.doctor().of("CHS-227")
 
