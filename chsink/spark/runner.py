@@ -8,6 +8,7 @@ from typing import Generic, TypeVar
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import ArrayType
 
 from chsink.batch.model import Ack, Assigned, PlannedBatch
 from chsink.batch.roles import Landing, Tasks
@@ -37,7 +38,7 @@ class SparkReads(Generic[A]):
         ranges = {a.topic_partition: a.held for a in assignments}
         frame = self.stream.exact(ranges)
         expected = check_tasks(frame, sum(not r.is_empty for r in ranges.values()))
-        chosen = frame.select(*_present(self.tasks.fields, frame), F.spark_partition_id().alias(PART))
+        chosen = frame.select(*columns_of(self.tasks.fields, frame).values(), F.spark_partition_id().alias(PART))
         tasks = min(expected, _most_tasks(frame, ranges.values()))
         shared = chosen.coalesce(tasks) if tasks < expected else chosen
         return _of_ranges(_acks(shared, ExactTask(self.tasks.body(assignments, ranges))), tasks, expected)
@@ -78,12 +79,12 @@ def _run(
 ) -> list[Ack]:
     expected = check_tasks(frame, sum(not r.is_empty for r in planned.values()))
     topics = tuple(sorted({tp.topic for tp in planned}))
-    fields, body = _present(tasks.fields, frame), tasks.body(assignments, planned)
+    columns, body = columns_of(tasks.fields, frame), tasks.body(assignments, planned)
     if 0 < len(topics) <= NUMBERED_TOPICS:
-        rest = [field for field in fields if field not in ("topic", "partition")]
+        rest = [column for name, column in columns.items() if name not in ("topic", "partition")]
         acks = _acks(frame.select(_place(topics), *rest), ExecutorTask(body, topics))
     else:
-        acks = _acks(frame.select(*fields), ExecutorTask(body))
+        acks = _acks(frame.select(*columns.values()), ExecutorTask(body))
     if len(acks) != expected:
         raise services.ANSWERS_MISSING(expected=expected, answers=len(acks))
     return acks
@@ -120,9 +121,16 @@ def _of_ranges(acks: Sequence[Ack], tasks: int, ranges: int) -> list[Ack]:
     return [*seen, *(Ack(number, None, None) for number in range(len(seen), ranges))]
 
 
-def _present(fields: Sequence[str], frame: DataFrame) -> Sequence[str]:
-    """The columns that the tasks need; ConfigError CHS-607 where the stream has one of them not."""
+def columns_of(fields: Sequence[str], frame: DataFrame) -> dict[str, Column]:
+    """The columns that the tasks need, by name; ConfigError CHS-607 where the stream has one of them not.
+
+    Records without headers have an empty list of them, not null.  After each row, Spark asks how large its Arrow batch
+    is, and a list column answers by going through all nulls since its last list: a batch would cost rows squared.
+    """
     missing = [f for f in fields if f not in frame.columns]
     if missing:
         raise errors.STREAM_COLUMN_MISSING(columns=", ".join(missing))
-    return fields
+    columns = {name: F.col(name) for name in fields}
+    if "headers" in columns and isinstance(kind := frame.schema["headers"].dataType, ArrayType):
+        columns["headers"] = F.coalesce(F.col("headers"), F.array().cast(kind)).alias("headers")
+    return columns
