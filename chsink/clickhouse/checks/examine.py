@@ -21,7 +21,7 @@ from chsink.clickhouse.cluster import Cluster
 from chsink.clickhouse.dead_letters import letters_findings
 from chsink.clickhouse.dedup_mark import usable_blocks
 from chsink.clickhouse.distributed import sharding_expression
-from chsink.clickhouse.landing import decoder, letters_part
+from chsink.clickhouse.landing import decoder, growing, letters_part
 from chsink.clickhouse.pipelines import Pipelines
 from chsink.clickhouse.shards import RoutedTable, ShardTable
 from chsink.clickhouse.writer import bounded
@@ -79,9 +79,8 @@ class ClickHouseChecks:
                 if not window.shards(key.table, record.layout):  # a layout that is not stored: CHS-312 says so
                     return record.pipeline
                 leads = key.topic_table
-                pipelines = Pipelines(
-                    {leads: decoder(cluster, leads, bare)}, bare, window.shards, letters_part(cluster)
-                )
+                decoders, letters = {leads: decoder(cluster, leads, bare)}, letters_part(cluster)
+                pipelines = Pipelines(decoders, bare, window.shards, letters, growing(cluster))
                 return pipelines.fingerprint(leads, record.layout, record.pipeline)
 
             yield from in_doubt_findings(records, self._targets, window, cluster.clock.now_ms(), present_pipeline)

@@ -71,6 +71,8 @@ def test_fields_that_come_later(make_job: MakeJob, spark: SparkSession, failpoin
     failpoints.assert_fired("tables.between_servers")
     failpoints.disarm()
     assert job.in_doubt() == {0, 1}
+    doubts = [f["severity"] for f in found_by_doctor(job) if f["id"] == "CHS-227"]
+    assert doubts == ["info", "info"], "the next start settles both"
     described = [select(url, f"SELECT name FROM system.columns WHERE table = '{table[4:]}'") for url in job.shards]
     assert ["more" in names for names in described] == [True, False]
     assert len(job.landed(columns=["id", "text"])) == 40, "chunks without a new field landed before"
