@@ -36,6 +36,10 @@ SKIPPING = (
     "records that Kafka holds now are skipped, also those that never landed: to read them, set "
     'kafka.starting_offsets = "earliest" for the next start'
 )
+VIEWS_MAY_LACK = (
+    "these dependent views may lack rows: {}; stop the job's executors, wait for clickhouse.insert_timeout_s, and "
+    "compare the views with the table: a task that still runs may insert what they lack, too"
+)
 Verdict = Literal["landed", "resend", "lost", "expired"]
 Doubtful = Mapping[StateKey, StateRecord]
 Say = Callable[[str], None]
@@ -109,11 +113,7 @@ def plan_resolve(
         says.append(GAP_IN_BATCH)
     views = sorted({view for one in seen.values() for view in one.views})
     if verdict == "landed" and views:
-        says.append(
-            f"these dependent views may lack rows: {', '.join(views)}; stop the job's executors, wait for "
-            "clickhouse.insert_timeout_s, and compare the views with the table: a task that still runs may insert "
-            "what they lack, too"
-        )
+        says.append(VIEWS_MAY_LACK.format(", ".join(views)))
     if verdict == "resend":
         says += _says_again(services, views)
         present = pipeline(next(iter(doubtful)).topic_table)
