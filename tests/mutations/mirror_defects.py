@@ -43,7 +43,7 @@ MIRROR_DEFECTS = (
             ),
         ),
         "group_follows",
-        seed=33,
+        seed=7,
     ),
     MirrorDefect(
         "mirror: events and offset in two transactions",
@@ -82,7 +82,7 @@ MIRROR_DEFECTS = (
             ),
         ),
         "at_most_once",
-        seed=67,
+        seed=103,
     ),
     MirrorDefect(
         "mirror: the chain is not checked",
@@ -98,7 +98,7 @@ MIRROR_DEFECTS = (
         "mirror: part of a split unit is committed",
         (Patch(PLAN, "lambda x: not x.unit.whole, Fate.WAIT", "lambda x: False, Fate.WAIT"),),
         "chain_is_content",
-        seed=54,
+        seed=9,
     ),
     MirrorDefect(
         "mirror: an unknown outcome is taken for refused",
@@ -110,7 +110,7 @@ MIRROR_DEFECTS = (
             ),
         ),
         "at_most_once",
-        seed=11,
+        seed=5,
     ),
     MirrorDefect(
         "mirror: an unknown outcome is taken for applied",
@@ -122,7 +122,7 @@ MIRROR_DEFECTS = (
             ),
         ),
         "what_is_said_is_so",
-        seed=2,
+        seed=16,
     ),
     MirrorDefect(
         "mirror: an origin is not stored",
@@ -152,7 +152,7 @@ MIRROR_DEFECTS = (
         "mirror: an idle round makes a snapshot",
         (Patch(PLAN, "        return Kind.MOVE if self.taken", "        return Kind.APPEND if self.taken"),),
         "snapshot_has_files",
-        seed=6,
+        seed=5,
     ),
     # --- rounds -------------------------------------------------------------------------------------------------------
     MirrorDefect(
@@ -172,7 +172,7 @@ MIRROR_DEFECTS = (
         "mirror: the low watermark ignores what waits",
         (Patch(COORDINATOR, "self.buffer.all_units(), self.stored)", "[], self.stored)"),),
         "nothing_forgotten",
-        seed=36,
+        seed=2,
     ),
     MirrorDefect(
         "mirror: late events are dropped with their round",
@@ -184,7 +184,7 @@ MIRROR_DEFECTS = (
             ),
         ),
         "repair_justified",
-        seed=119,
+        seed=8,
     ),
     MirrorDefect(
         "mirror: holes are looked for before all events are read",
@@ -196,18 +196,18 @@ MIRROR_DEFECTS = (
             ),
         ),
         "repair_justified",
-        seed=26,
+        seed=47,
     ),
     MirrorDefect(
         "mirror: files that were deleted are committed",
         (Patch(COORDINATOR, "            if reason := self._deleted(name, read, plan):\n                break\n", ""),),
         "chain_is_content",
-        seed=28,
+        seed=42,
     ),
     MirrorDefect(
         "mirror: what a failed table has not taken yet is a hole",
         (Patch(PLAN, "if start >= link.until)])", "if start > link.until)])"),),
         "repair_justified",
-        seed=119,
+        seed=8,
     ),
 )
