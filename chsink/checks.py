@@ -110,8 +110,8 @@ def _mirror(services: Services) -> Iterator[Finding]:
 
 
 def _topics(services: Services) -> Iterator[Finding]:
-    """The topics that match patterns, and whether a pattern matches none."""
-    services.take_up_topics()
+    """Whether Kafka tells which topics there are, and whether a pattern matches none of them."""
+    services.kafka.topics()
     matched = {route.at for route in services.config.routes if route.topic in services.config.matched_topics}
     for at, section in enumerate(services.config.route_sections):
         if section.topic_pattern is not None:

@@ -37,6 +37,7 @@ class Cluster:
         self.config = config
         self.clock = clock
         self._closing = ExitStack()
+        self._described: dict[tuple[str, tuple[str, ...]], RoutedTable] = {}
 
     @cached_property
     def access(self) -> Connection:
@@ -80,8 +81,8 @@ class Cluster:
 
     @cached_property
     def targets(self) -> dict[TopicTable, RoutedTable]:
-        """By topic and table: the routed table as each shard described it at first use, or after :meth:`refresh`."""
-        return {leads: self.target(route) for leads, route in self.routes.items()}
+        """By topic and table: the routed table, as :meth:`described`."""
+        return {leads: self.described(route) for leads, route in self.routes.items()}
 
     @cached_property
     def routes(self) -> dict[TopicTable, Route]:
@@ -91,6 +92,7 @@ class Cluster:
     def refresh(self, config: Config) -> None:
         """Forget the descriptions: the tables may have been altered.  ``config`` differs in its routes only."""
         self.config = config
+        self._described.clear()
         for name in ("targets", "routes", "letters"):
             vars(self).pop(name, None)
 
@@ -103,6 +105,16 @@ class Cluster:
         with asking_target():
             table = read_table(self.clients[0], name.database, name.table)
         return ShardTable(self.clients[0], table, self.config.clickhouse.endpoints[0].urls)
+
+    def described(self, route: Route) -> RoutedTable:
+        """The route's table, as each shard described it at first use, or after :meth:`refresh`.  Topics that share a
+        table share its description.
+        """
+        name, databases = self.config.table_of(route).canonical, self.config.databases_of(route)
+        known = self._described.get((name, databases))
+        if known is None:
+            known = self._described[name, databases] = self.target(route)
+        return replace(known, topic=route.topic, shard_key=tuple(self.config.shard_key_of(route)))
 
     def target(self, route: Route) -> RoutedTable:
         """The route's table, as each shard describes it now."""

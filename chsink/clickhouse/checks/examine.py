@@ -29,7 +29,7 @@ from chsink.config import Route
 from chsink.errors import ChsinkError, preflight, services
 from chsink.findings import Finding, Severity, found, guarded, of_error
 from chsink.formats.pipeline import Untouched
-from chsink.ports import Unanswered
+from chsink.ports import Queries, Unanswered
 from chsink.statemachine.owner import Owner
 from chsink.statemachine.records import StateKey, StateRecord, TopicTable
 
@@ -47,6 +47,7 @@ class ClickHouseChecks:
         self._cluster = cluster
         self._config = cluster.config
         self._written = written
+        self._settings: dict[tuple[str, str], str] = {}
         self._targets: dict[TopicTable, RoutedTable] = {}
         self.answering: list[ClickHouseClient] = []
         self.login_refused = False
@@ -108,7 +109,7 @@ class ClickHouseChecks:
             for shard in (s for s in targets[0].shards if s.table.window_blocks):  # else CHS-210 says so
                 per_block = self._config.clickhouse.settings.get("max_partitions_per_insert_block")
                 if per_block is None:
-                    per_block = servers.setting(shard.client, "max_partitions_per_insert_block")
+                    per_block = self._setting(shard.client, "max_partitions_per_insert_block")
                 touched = servers.table_partitions(shard.client, shard.table)
                 load = Load(bound, backlog, bool(shard.table.partition_key), touched, int(per_block or 0))
                 yield from rules.window(name, shard.url, usable_blocks(shard.table), load)
@@ -124,7 +125,7 @@ class ClickHouseChecks:
 
     def _target(self, leads: TopicTable, route: Route) -> Iterator[Finding]:
         try:
-            target = self._cluster.target(route)
+            target = self._cluster.described(route)
         except ChsinkError as raised:
             if raised.name == preflight.NO_TABLE.name and self._config.creates(route):
                 yield found(Severity.INFO, preflight.NO_TABLE_YET, **raised.params)
@@ -161,8 +162,15 @@ class ClickHouseChecks:
         if replicated is not None:
             yield replicated
 
+    def _setting(self, client: Queries, name: str) -> str:
+        """The same for all tables of a server, of which there may be hundreds."""
+        at = client.url, name
+        if at not in self._settings:
+            self._settings[at] = servers.setting(client, name)
+        return self._settings[at]
+
     def _replication(self, target: RoutedTable, shard: ShardTable) -> Finding | None:
-        total, _ = servers.total_replicas(shard.client, shard.table)
+        total = servers.total_replicas(shard.client, shard.table)[0] if shard.table.replicated else 1
         paths: dict[str, str] = {}
         for url in shard.replicas if shard.table.replicated else ():
             try:
@@ -170,5 +178,5 @@ class ClickHouseChecks:
             except Unanswered:
                 continue
         own = self._config.clickhouse.settings.get("insert_quorum")
-        quorum = servers.setting(shard.client, "insert_quorum") if own is None else str(own)
+        quorum = self._setting(shard.client, "insert_quorum") if own is None else str(own)
         return rules.replication(target.name, Replication(shard.table.replicated, shard.replicas, total, quorum, paths))
