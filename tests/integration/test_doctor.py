@@ -368,6 +368,21 @@ def test_no_topic(bench: Bench) -> None:
     assert "CHS-201" in bench.doctor().errors
 
 
+def test_patterns_that_match_and_that_match_nothing(bench: Bench) -> None:
+    """A topic that a pattern matches is named where its table is missing."""
+    patterns = (
+        f"[{{topic_pattern = '{bench.topic}', table = 't_{{topic:_}}'}}, {{topic_pattern = 'none', table = 'n'}}]"
+    )
+    report = bench.doctor(f"route={patterns}")
+
+    assert [(f["severity"], "route[1]" in f["sentence"]) for f in report.of("CHS-281")] == [
+        ("ok", False),
+        ("warning", True),
+    ]
+    [missing] = report.of("CHS-202")
+    assert missing["sentence"].startswith(f"topic {bench.topic} has no table")
+
+
 def test_unread_offsets_that_kafka_dropped(bench: Bench) -> None:
     bench.make_table()
     produce(bench.bootstrap, bench.topic, 0, ["{}"] * 20)
