@@ -39,6 +39,9 @@ class Metrics:
         self.rows = counter("rows", "rows inserted and confirmed", "table")
         self.skipped = counter("skipped_records", "records skipped because a value did not fit or was null", "table")
         self.dead_letters = counter("dead_letters", "records kept as dead letters", "table")
+        self.unknown_fields = counter(
+            "unknown_fields", "sampled records with a field that has no column", "topic", "field"
+        )
         self.bytes = counter("bytes", "bytes of confirmed inserts, before compression")
         self.inserts = counter("inserts", "pieces inserted (chunk x shard)")
         self.retries = counter("insert_retries", "sends beyond the first")

@@ -38,7 +38,7 @@ class JobObserver:
         self._clock = clock
         self._skipped = SkipReport(log, clock)
         self._dead = SkipReport(log, clock, "records kept as dead letters")
-        self._unknown = UnknownFields(metrics.sink, log, metrics.registry)
+        self._unknown = UnknownFields(metrics, log)
         self._times: dict[str, float] = {}
         self._bar = _bar() if progress == "auto" and sys.stderr.isatty() else None
         self._task = self._bar.add_task("landing", total=None) if self._bar else None

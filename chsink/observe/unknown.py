@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Final
 
 import structlog
-from prometheus_client import CollectorRegistry, Counter
+
+from chsink.observe.metrics import Metrics
 
 NAMES: Final = 100
 """So many names of a topic are told; the others are counted together as ``OTHERS``."""
@@ -16,16 +17,10 @@ OTHERS: Final = "(others)"
 class UnknownFields:
     """What the tasks of a sink found on samples of their chunks."""
 
-    def __init__(self, sink: str, log: structlog.typing.FilteringBoundLogger, registry: CollectorRegistry) -> None:
-        self._sink = sink
+    def __init__(self, metrics: Metrics, log: structlog.typing.FilteringBoundLogger) -> None:
+        self._metrics = metrics
         self._log = log
         self._names: dict[str, set[str]] = {}
-        self._counter = Counter(
-            "chsink_unknown_fields",
-            "sampled records with a field that has no column",
-            ["sink", "topic", "field"],
-            registry=registry,
-        )
 
     def add(self, topic: str, counts: Mapping[str, int]) -> None:
         """Count the fields of one chunk of the topic; names that are new are logged."""
@@ -37,4 +32,5 @@ class UnknownFields:
                 "fields without a column are ignored", topic=topic, fields=new, fix="docs/tables-that-change.md"
             )
         for name, count in counts.items():
-            self._counter.labels(self._sink, topic, name if name in known else OTHERS).inc(count)
+            shown = name if name in known else OTHERS
+            self._metrics.unknown_fields.labels(self._metrics.sink, topic, shown).inc(count)

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import structlog
-from prometheus_client import CollectorRegistry
 from structlog.testing import capture_logs
 
+from chsink.observe.metrics import Metrics
 from chsink.observe.unknown import NAMES, OTHERS, UnknownFields
 
 
 def test_named_once_and_counted_always() -> None:
-    registry = CollectorRegistry()
+    metrics = Metrics("s")
     with capture_logs() as logs:
-        fields = UnknownFields("s", structlog.get_logger(), registry)
+        fields = UnknownFields(metrics, structlog.get_logger())
         for counts in ({"a": 2}, {}, {"a": 1, "b": 5}):
             fields.add("t", counts)
     assert [line["fields"] for line in logs] == [["a"], ["b"]]
 
     def counted(name: str) -> float | None:
-        return registry.get_sample_value("chsink_unknown_fields_total", {"sink": "s", "topic": "t", "field": name})
+        labels = {"sink": "s", "topic": "t", "field": name}
+        return metrics.registry.get_sample_value("chsink_unknown_fields_total", labels)
 
     assert (counted("a"), counted("b")) == (3, 5)
     fields.add("t", {f"f{n}": 1 for n in range(NAMES)})
