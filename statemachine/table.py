@@ -121,6 +121,8 @@ class Situation:
 
 DEAD_LETTERS = "dead_letters"
 """The part of a fingerprint that says where dead letters go; it has none where there are none."""
+TABLE_BY = "table_by"
+"""The part that says which records of a topic are the table's; there is none where all are."""
 FATES = ("on_bad_value", "on_tombstone")
 """The parts beside it: what becomes of a record without a row."""
 

@@ -9,6 +9,8 @@ Rules:
   is nothing new: the first one finds the batch landed, the second one lands it.
 - What one lane has landed may be planned for another one, of which the topic has been read again: it is skipped then,
   and is no rewind.
+- Between two lanes of a batch, records must not change their table (``table_by``): nothing is in doubt then, so no lane
+  notices by itself.
 - A halt of one lane does not keep the others from landing.  All halts are raised as one.
 - Another error ends the batch at once: the next start meets the halts again.
 - Lane 0 has every topic, so it takes the records of the batch at hand.  A lane with fewer topics reads its own ranges
@@ -24,10 +26,11 @@ from chsink.batch.driver import Destination, Driver
 from chsink.batch.ledger import Ledger
 from chsink.batch.model import Assignment, PlannedBatch
 from chsink.batch.roles import ExactReads, PieceRunner
-from chsink.errors import HaltError
+from chsink.errors import HaltError, halts
 from chsink.errors.several import raise_all
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from chsink.statemachine.records import StateKey, StateRecord, TopicTable
+from chsink.statemachine.table import TABLE_BY, changed_parts
 
 
 def in_lanes(destinations: Iterable[Destination]) -> list[dict[str, Destination]]:
@@ -91,6 +94,7 @@ class Lanes:
     def process(self, batch: PlannedBatch, runner: PieceRunner) -> None:
         """Land the batch.  Idempotent: the same batch again changes nothing that landed."""
         assert {tp.topic for tp in batch.ranges} <= self.drivers[0].routes.keys(), "lane 0 has every topic"
+        self._check_choices(batch.ranges)
         read = {tp for tp, offsets in batch.ranges.items() if not offsets.is_empty}
 
         def land(driver: Driver) -> None:
@@ -105,6 +109,29 @@ class Lanes:
         records = self.ledger.records
         others = [key for driver in self.drivers if driver is not lane for key in driver.keys_of([tp])]
         return any(key not in records or records[key].end <= planned.end for key in others)
+
+    def _check_choices(self, planned: Mapping[TopicPartition, OffsetRange]) -> None:
+        """HaltError where a range is announced for one table and not for another one, and both have other records now.
+
+        A table that no route leads to any more counts, too, unless it was left behind before this batch.
+        """
+        changed: dict[TopicPartition, list[tuple[int, StateKey, OffsetRange]]] = {}
+        pipelines = {(d.topic, d.table): d.pipeline for driver in self.drivers for d in driver.routes.values()}
+        for key, record in self.ledger.records.items():
+            tp, now = key.topic_partition, pipelines.get(key.topic_table)
+            left_behind = now is None and tp in planned and record.end < planned[tp].start
+            if (
+                TABLE_BY in record.pipeline
+                and TABLE_BY in changed_parts(record.pipeline, now or "")
+                and not left_behind
+            ):
+                changed.setdefault(tp, []).append((record.end, key, record.range))
+        halted = []
+        for tp in planned.keys() & changed.keys():
+            (end, behind, _), (_, ahead, last) = min(changed[tp]), max(changed[tp])
+            if end < last.end and max(end, planned[tp].start) == last.start < planned[tp].end:
+                halted.append(halts.CHOICE_CHANGED(tp=tp, range=last, ahead=ahead.table, behind=behind.table))
+        raise_all(halted)
 
     def _each(self, act: Callable[[Driver], None]) -> None:
         halted = []

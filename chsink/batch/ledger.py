@@ -36,7 +36,10 @@ def parse_key(text: str) -> StateKey:
 
 @dataclass(slots=True)
 class Ledger:
-    """State rows of one sink.  ``new_attempt`` returns unique ids; ``driver`` names this process in messages."""
+    """State rows of one sink.  ``new_attempt`` returns unique ids; ``driver`` names this process in messages.
+
+    ``matched`` are the topics that a pattern matches.
+    """
 
     store: StateStore
     sink: str
@@ -44,6 +47,7 @@ class Ledger:
     clock: Clock
     new_attempt: Callable[[], str]
     retry_for_ms: int = 30_000
+    matched: Collection[str] = ()
     records: dict[StateKey, StateRecord] = field(default_factory=dict)
     _owner: Owner | None = None
 
@@ -118,7 +122,9 @@ class Ledger:
     ) -> bool:
         """Rewrite older rows under our epoch and create missing ones.  False if there was nothing to do.
 
-        A partition of a topic and table in ``known`` came late: the sink ran before it was there.
+        A partition of a topic and table in ``known`` came late: the sink ran before it was there.  So did a topic that
+        a pattern matches, if the sink knew others.  A new checkpoint then begins at its first record, also if none of
+        it landed before.
         """
         older = {k: r for k, r in rows.items() if r.epoch < self.epoch}
         missing = [k for k in keys if k not in rows]
@@ -130,7 +136,10 @@ class Ledger:
             taken = {k: writes.adopt(r, epoch=self.epoch, attempt=attempt) for k, r in older.items()}
             self.store.swap([_swap(k, older[k], r) for k, r in taken.items()])
         if missing:
-            made = {k: writes.empty(self.epoch, attempt, late=k.topic_table in known) for k in missing}
+            topics = {topic for topic, _ in known}
+            new = {k.topic for k in missing if topics and k.topic in self.matched} - topics
+            late = {k for k in missing if k.topic in new or k.topic_table in known}
+            made = {k: writes.empty(self.epoch, attempt, late=k in late) for k in missing}
             self.store.create([_row(k, r) for k, r in made.items()])
         return True
 

@@ -229,8 +229,11 @@ def letters_topic(config: Config) -> LettersTopic | None:
 def new_ledger(cluster: Cluster, store: StateStore, driver: str, sink: str = "") -> Ledger:
     """The state rows of the configured sink, or of another name, for a driver of this name.  Nothing is claimed yet."""
     new_attempt: Callable[[], str] = lambda: uuid.uuid4().hex  # noqa: E731 - a name for its type
-    timeout_ms = int(cluster.config.state.timeout_s * 1000)
-    return Ledger(store, sink or cluster.config.sink.name, driver, cluster.clock, new_attempt, timeout_ms)
+    config = cluster.config
+    timeout_ms = int(config.state.timeout_s * 1000)
+    return Ledger(
+        store, sink or config.sink.name, driver, cluster.clock, new_attempt, timeout_ms, config.matched_topics
+    )
 
 
 def driver_name() -> str:

@@ -133,6 +133,14 @@ PIPELINE_CHANGED = Entry(
     "undo the change, start the job until the range is settled, then make the change again; to keep the change, run "
     "`chsink state resolve {arguments} --resend`, which names the rows to delete first",
 )
+CHOICE_CHANGED = Entry(
+    "CHOICE_CHANGED",
+    "CHS-309",
+    HaltError,
+    "{tp}: {range} was announced for {ahead} and not yet for {behind}, and table_by has changed since: a record whose "
+    "table changed would land twice or not at all",
+    "undo the change of table_by, start the job until one batch has landed in all tables, then make the change again",
+)
 DEAD_LETTERS_INCOMPLETE = Entry(
     "DEAD_LETTERS_INCOMPLETE",
     "CHS-333",

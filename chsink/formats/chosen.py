@@ -25,6 +25,7 @@ from chsink.formats.choice import Choice
 from chsink.formats.settings import names_of
 from chsink.formats.whole import as_binary
 from chsink.ports import BadValue, Decoded, Decoder
+from chsink.statemachine.table import TABLE_BY
 
 NOTHING: Final = "no table for it: it has no {}"
 UNKNOWN: Final = "no table for what its {} says"
@@ -110,7 +111,7 @@ class ChosenRecords:
 
     def parts(self) -> tuple[tuple[str, Any], ...]:
         """See :class:`chsink.ports.Decoder`."""
-        return (*self.decoder.parts(), ("table_by", self.choice.part()))
+        return (*self.decoder.parts(), (TABLE_BY, self.choice.part()))
 
     def decode(self, records: pa.RecordBatch) -> Decoded:
         """See :class:`chsink.ports.Decoder`."""

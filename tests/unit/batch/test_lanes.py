@@ -116,3 +116,69 @@ def test_what_is_read_again_for_another_table_is_no_rewind(end: int, again: bool
         driver.ledger.records.update(records)
     together.process(PlannedBatch(1, {T0: OffsetRange(0, 5), T1: OffsetRange(0, 5)}), cast("Any", None))
     assert [lane.again for lane in each] == ([{T0}, set(), {T0}] if again else [set(), set(), set()])
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "planned", "halts"),
+    [
+        ((20, "old"), (10, "old"), (10, 20), True),
+        ((10, "old"), (20, "old"), (10, 20), True),
+        ((20, "old"), (10, "old"), (10, 15), True),
+        ((20, "old"), (5, "old"), (10, 20), True),
+        ((20, "old"), (20, "old"), (20, 30), False),
+        ((20, "old"), (20, "old"), (10, 20), False),
+        ((20, "old"), (10, "a2"), (10, 20), False),
+        ((20, "a1"), (10, "a2"), (10, 20), False),
+        ((20, "old"), (2, "old"), (2, 9), False),
+        ((20, "old"), (0, ""), (0, 20), False),
+    ],
+)
+def test_records_do_not_change_their_table_between_two_lanes(
+    a: tuple[int, str], b: tuple[int, str], planned: tuple[int, int], halts: bool
+) -> None:
+    """⚑ One lane has landed the batch under one ``table_by``.  Under another one, a record that moved to the other
+    lane's table would land twice, and one that moved from there would be nowhere.  Nothing is in doubt.
+    """
+    routes = [{"t": Destination("t", f"d.a{n}", 10, "layout", f"decoder=1,table_by=a{n},table=2")} for n in (1, 2)]
+    records = {}
+    for n, (end, choice) in enumerate((a, b), 1):
+        landed = (
+            StateRecord(
+                Phase.AFTER,
+                1,
+                "a",
+                "id",
+                start=max(end - 10, 0),
+                end=end,
+                pipeline=f"decoder=0,table_by={choice},table=2",
+            )
+            if end
+            else StateRecord(Phase.EMPTY, 1, "a", None)
+        )
+        records[StateKey("s", "t", 0, f"d.a{n}")] = landed
+    ledger = SimpleNamespace(records=records)
+    each = [Lane(route, ledger=ledger) for route in routes]
+    together = Lanes(cast("list[Driver]", each))
+    batch = PlannedBatch(1, {T0: OffsetRange(*planned)})
+    if not halts:
+        together.process(batch, cast("Any", None))
+        return
+    with pytest.raises(HaltError, match="table_by has changed") as raised:
+        together.process(batch, cast("Any", None))
+    assert raised.value.id == "CHS-309"
+    assert not any(lane.asked for lane in each)
+
+
+def test_a_table_that_was_left_behind_long_ago_waits_for_nothing() -> None:
+    """Nor does its record, of which nobody is asked any more, when ``table_by`` changes."""
+    pipeline = "table_by={}"
+    last = StateRecord(Phase.AFTER, 1, "a", "id", start=10, end=20, pipeline=pipeline.format("old"))
+    long_ago = replace(last, start=0, end=5)
+    records = {StateKey("s", "t", 0, "d.a"): last, StateKey("s", "t", 0, "d.gone"): long_ago}
+    lane = Lane({"t": replace(to("t", "d.a"), pipeline=pipeline.format("new"))})
+    lane.ledger.records = records
+    together = Lanes(cast("list[Driver]", [lane]))
+    together.process(PlannedBatch(1, {T0: OffsetRange(10, 20)}), cast("Any", None))
+    records[StateKey("s", "t", 0, "d.gone")] = replace(last, start=0, end=10)
+    with pytest.raises(HaltError, match="d.gone"):
+        together.process(PlannedBatch(1, {T0: OffsetRange(10, 20)}), cast("Any", None))

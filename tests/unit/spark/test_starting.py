@@ -136,3 +136,18 @@ def test_a_claim_records_which_partitions_came_late() -> None:
     second.claim(keys, {})
 
     assert [second.records[k].late for k in keys] == [False, True, False]
+
+
+@pytest.mark.parametrize("first", [[], ["old"]])
+def test_a_new_topic_of_a_pattern_begins_at_its_first_record_also_if_it_was_claimed_and_nothing_landed(
+    first: list[str],
+) -> None:
+    """⚑ A crash, or a halt of another topic in the batch, after the claim and before anything of the new topic."""
+    store = MemoryStore()
+    new, ids = StateKey("s", "new", 0, "d.n"), iter("abcdefghijklmnop")
+    for topics in (first, [*first, "new"]):
+        ledger = Ledger(store, "s", "one", SystemClock(), ids.__next__, matched=topics)
+        ledger.claim([StateKey("s", topic, 0, f"d.{topic[0]}") for topic in topics], {})
+    routes, held = [("new", "d.n"), ("old", "d.o")], {new.topic_partition: 0}
+    offsets = starting_offsets(ledger.records, routes, {"new": "id"}, held, "latest", matched=["new", "old"])
+    assert offsets["new"]["0"] == (FIRST if first else NEXT)
