@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from chsink.cli.verify import read_report
 from chsink.embedded.stack import Stack
-from chsink.errors import UnavailableError
+from chsink.errors import HaltError, UnavailableError
 from chsink.verify.route import Selection
 from tests.integration.job.conftest import MakeJob
 from tests.integration.job.faults import Failpoints
@@ -45,6 +45,14 @@ def make_tables(job: Job) -> Mapping[str, Any]:
         "errors.on_bad_value": "dead_letter",
         "dead_letters.topic": f"{job.name}-dead",
     }
+
+
+def swapped(settings: Mapping[str, Any]) -> list[Any]:
+    """The routes with each kind of record in the other one's table."""
+    by, raw = settings["route"]
+    tables = by["table_by"]["tables"]
+    other = {"order": tables["refund"], "refund": tables["order"]}
+    return [{**by, "table_by": {**by["table_by"], "tables": other}}, raw]
 
 
 def send(job: Job, partition: int) -> None:
@@ -86,17 +94,18 @@ def check(job: Job, settings: Mapping[str, Any]) -> None:
     }
 
 
+@pytest.mark.exit_of("CHOICE_CHANGED")
 def test_each_table_has_its_records_whatever_ends_the_job(
     make_job: MakeJob, services: Stack, spark: SparkSession, failpoints: Failpoints
 ) -> None:
-    """⚑ The job ends between two tables of a batch, and in the second one of the next batch.  Then one of the tables
-    starts over, in small batches: the others skip what they have.
+    """⚑ The job ends in the second table of a batch, and between two tables of the next one, where its records must not
+    change their tables.  Then one of the tables starts over, in small batches: the others skip what they have.
     """
     job = make_job(table=False)
     settings = make_tables(job)
     job.settings = settings
     services.kafka.create_topic(f"{job.name}-dead", 1, {"retention.ms": "-1"})
-    for crash in ("driver.after_after=fail", "driver.before_after=fail@2"):
+    for crash in ("driver.before_after=fail@2", "driver.after_after=fail"):
         send(job, 0)
         send(job, 1)
         failpoints.arm(crash)
@@ -107,6 +116,8 @@ def test_each_table_has_its_records_whatever_ends_the_job(
         doubtful = {p["table"] for p in job.status()["partitions"] if p["phase"] == "BEFORE"}
         refunds = settings["route"][0]["table_by"]["tables"]["refund"]
         assert doubtful == (set() if crash.startswith("driver.after") else {refunds})
+        with pytest.raises(HaltError, match="CHS-309.*" + ("changed since: .*table_by" if doubtful else "not yet for")):
+            job.drain(spark, {"route": swapped(settings)})
         job.drain(spark)
         check(job, settings)
     raw = settings["route"][1]["table"]
