@@ -55,6 +55,10 @@ class Policy:
 
     on_gap: Literal["halt", "record"] = "halt"
     on_rewind: Literal["halt", "skip"] = "halt"
+    read_for_another: bool = False
+    """The plan may be there for another table of the topic: what this one passed is no rewind, whether or not it has
+    all of it.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -360,14 +364,14 @@ TABLE: tuple[Row, ...] = (
     ),
     Row(
         "OUTSIDE_PROCESSED",
-        "`a < s`, `[a, min(b,s))` not all in `[first,s)` without its gaps",
-        lambda x: x.a < x.s and not x.r.processed(x.below),
+        "`a < s`, `[a, min(b,s))` not all in `[first,s)` without its gaps, and not read for another table",
+        lambda x: x.a < x.s and not x.policy.read_for_another and not x.r.processed(x.below),
         {AFTER: (_OUTSIDE,), BEFORE: (_OUTSIDE,)},
     ),
     Row(
         "REWOUND_TOLERATED",
-        '`b <= s`, `on_rewind = "skip"`',
-        lambda x: x.b <= x.s and x.policy.on_rewind == "skip",
+        '`b <= s`, `on_rewind = "skip"` or read for another table',
+        lambda x: x.b <= x.s and (x.policy.on_rewind == "skip" or x.policy.read_for_another),
         {AFTER: (SKIP,), BEFORE: (SETTLE, SKIP)},
     ),
     Row("REWOUND", "`b <= s`", lambda x: x.b <= x.s, {AFTER: (_BACK,), BEFORE: (SETTLE, _BACK)}),

@@ -29,6 +29,24 @@ def empty(epoch: int, attempt: str, incarnation: int = 0, *, older_end: int = 0,
     return StateRecord(Phase.EMPTY, epoch, attempt, incarnation=incarnation, older_end=older_end, late=late)
 
 
+def joined(sibling: StateRecord, *, epoch: int, attempt: str) -> StateRecord:
+    """The row of a table that begins where ``sibling``, another table of the topic-partition, ends."""
+    assert sibling.phase is not Phase.EMPTY and sibling.epoch <= epoch, sibling
+    last = sibling.end - 1
+    return StateRecord(
+        Phase.AFTER,
+        epoch,
+        attempt,
+        topic_id=sibling.topic_id,
+        first=last,
+        start=last,
+        end=sibling.end,
+        chunk_offsets=sibling.chunk_offsets,
+        layout=sibling.layout,
+        nonce=attempt,
+    )
+
+
 def before(
     record: StateRecord,
     asked: OffsetRange,

@@ -29,7 +29,7 @@ from chsink.batch.roles import ExactReads, PieceRunner
 from chsink.errors import HaltError, halts
 from chsink.errors.several import raise_all
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
-from chsink.statemachine.records import StateKey, StateRecord, TopicTable
+from chsink.statemachine.records import Phase, StateKey, StateRecord, TopicTable
 from chsink.statemachine.table import TABLE_BY, changed_parts
 
 
@@ -55,6 +55,8 @@ class Lanes:
     """:class:`chsink.batch.roles.Lander` over at least one driver, all on the same ``ledger``."""
 
     drivers: Sequence[Driver]
+    from_first: bool = False
+    """Whether a new table gets what Kafka still holds of its topics (``kafka.starting_offsets``)."""
 
     @property
     def ledger(self) -> Ledger:
@@ -100,9 +102,28 @@ class Lanes:
         def land(driver: Driver) -> None:
             mine = {tp: offsets for tp, offsets in batch.ranges.items() if tp.topic in driver.routes}
             again = {tp for tp, offsets in mine.items() if self._reads_for_another(tp, offsets, driver)}
-            driver.process(replace(batch, ranges=mine), runner, framed=read <= mine.keys(), again=again)
+            history = batch.history | self._passed(mine, driver)
+            todo = replace(batch, ranges=mine, history=history)
+            driver.process(todo, runner, framed=read <= mine.keys(), again=again)
 
         self._each(land)
+
+    def _passed(self, planned: Mapping[TopicPartition, OffsetRange], lane: Driver) -> frozenset[TopicPartition]:
+        """Where the plan passes records over that a table without any still has to get: another table of the topic had
+        them, so they lie before the checkpoint's beginning.
+        """
+        if not self.from_first or len(self.drivers) == 1:
+            return frozenset()
+        records, suspects = self.ledger.records, []
+        for key in lane.keys_of(planned):
+            others = [records.get(k) for d in self.drivers for k in d.keys_of([key.topic_partition]) if k != key]
+            had = [r for r in others if r is not None and r.phase is not Phase.EMPTY]
+            mine = records.get(key)
+            begins = planned[key.topic_partition].start
+            if (mine is None or mine.phase is Phase.EMPTY) and any(r.first < begins for r in had):
+                suspects.append(key.topic_partition)
+        starts = lane.kafka.log_starts(suspects) if suspects else {}
+        return frozenset(tp for tp in suspects if starts[tp] < planned[tp].start)
 
     def _reads_for_another(self, tp: TopicPartition, planned: OffsetRange, lane: Driver) -> bool:
         """Whether another lane has nothing beyond the plan: then it is, or was until now, planned for that one."""
@@ -120,7 +141,8 @@ class Lanes:
         for key, record in self.ledger.records.items():
             tp, now = key.topic_partition, pipelines.get(key.topic_table)
             left_behind = now is None and tp in planned and record.end < planned[tp].start
-            if (
+            never = record.phase is Phase.EMPTY and now is not None and TABLE_BY in now
+            if never or (
                 TABLE_BY in record.pipeline
                 and TABLE_BY in changed_parts(record.pipeline, now or "")
                 and not left_behind

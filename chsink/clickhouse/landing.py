@@ -100,7 +100,8 @@ def assemble(
         )
 
     tasks = PieceTasks(cluster, kafka, pipelines, lambda: dict(ledger.owner.layouts))
-    return Lanes([driver(lane) for lane in range(len(lanes))]), tasks
+    from_first = config.kafka.starting_offsets == "earliest"
+    return Lanes([driver(lane) for lane in range(len(lanes))], from_first), tasks
 
 
 @dataclass(frozen=True)
@@ -232,8 +233,21 @@ def new_ledger(cluster: Cluster, store: StateStore, driver: str, sink: str = "")
     config = cluster.config
     timeout_ms = int(config.state.timeout_s * 1000)
     return Ledger(
-        store, sink or config.sink.name, driver, cluster.clock, new_attempt, timeout_ms, config.matched_topics
+        store,
+        sink or config.sink.name,
+        driver,
+        cluster.clock,
+        new_attempt,
+        timeout_ms,
+        config.matched_topics,
+        {} if sink else siblings(cluster),
     )
+
+
+def siblings(cluster: Cluster) -> dict[TopicTable, list[str]]:
+    """By topic and table: the other tables of a topic whose records name their table."""
+    chosen = [leads for leads, route in cluster.routes.items() if route.choice]
+    return {leads: [table for topic, table in chosen if topic == leads[0] and table != leads[1]] for leads in chosen}
 
 
 def driver_name() -> str:

@@ -9,7 +9,7 @@ from chsink.batch.ledger import read_records
 from chsink.batch.model import Assignment
 from chsink.batch.roles import Landing, Observer
 from chsink.checks import check_start
-from chsink.clickhouse.landing import open_landing
+from chsink.clickhouse.landing import open_landing, siblings
 from chsink.connect import Services
 from chsink.errors import stream as errors
 from chsink.findings import raise_first
@@ -39,7 +39,9 @@ def source_offsets(services: Services) -> str:
     held, configured = kafka.log_starts(kafka.partitions(topics)), services.config.kafka.starting_offsets
     routes, matched = services.clickhouse.routes, services.config.matched_topics
     ids = kafka.topic_ids(topics)
-    return json.dumps(starting_offsets(records, routes, ids, held, configured, matched=matched))
+    beside = siblings(services.clickhouse)
+    found = starting_offsets(records, routes, ids, held, configured, matched=matched, siblings=beside)
+    return json.dumps(found)
 
 
 def open_for(

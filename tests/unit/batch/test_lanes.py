@@ -54,13 +54,15 @@ class Lane:
     error: ChsinkError | None = None
     asked: list[tuple[set[TopicPartition], bool]] = field(default_factory=list)
     again: set[TopicPartition] = field(default_factory=set)
+    history: set[TopicPartition] = field(default_factory=set)
     ledger: Any = field(default_factory=lambda: SimpleNamespace(records={}))
+    kafka: Any = None
 
     def process(
         self, batch: PlannedBatch, _runner: object, *, framed: bool = True, again: Collection[TopicPartition] = ()
     ) -> None:
         self.asked.append((set(batch.ranges), framed))
-        self.again = set(again)
+        self.again, self.history = set(again), set(batch.history)
         if self.error:
             raise self.error
 
@@ -119,6 +121,24 @@ def test_what_is_read_again_for_another_table_is_no_rewind(end: int, again: bool
 
 
 @pytest.mark.parametrize(
+    ("began", "log_start", "from_first", "lacks"),
+    [(0, 0, True, True), (0, 50, True, False), (0, 0, False, False), (50, 0, True, False)],
+)
+def test_a_new_table_does_not_begin_behind_records_that_kafka_holds(
+    began: int, log_start: int, from_first: bool, lacks: bool
+) -> None:
+    """⚑ The checkpoint's first offset may lie behind what the topic's other tables had before: it shows no history."""
+    kafka: Any = SimpleNamespace(log_starts=lambda tps: dict.fromkeys(tps, log_start))
+    together, each = lanes(None, None, None)
+    landed = StateRecord(Phase.AFTER, 1, "a", "id", first=began, start=began, end=90, chunk_offsets=4)
+    for lane in each:
+        lane.kafka = kafka
+        lane.ledger.records |= dict.fromkeys(each[0].keys_of([T0]), landed)
+    replace(together, from_first=from_first).process(PlannedBatch(1, {T0: OffsetRange(50, 95)}), cast("Any", None))
+    assert [lane.history for lane in each] == [set(), *[{T0} if lacks else set()] * 2]
+
+
+@pytest.mark.parametrize(
     ("a", "b", "planned", "halts"),
     [
         ((20, "old"), (10, "old"), (10, 20), True),
@@ -131,6 +151,8 @@ def test_what_is_read_again_for_another_table_is_no_rewind(end: int, again: bool
         ((20, "a1"), (10, "a2"), (10, 20), False),
         ((20, "old"), (2, "old"), (2, 9), False),
         ((20, "old"), (0, ""), (0, 20), False),
+        ((10, "old"), (0, ""), (0, 10), True),
+        ((10, "a1"), (0, ""), (0, 10), False),
     ],
 )
 def test_records_do_not_change_their_table_between_two_lanes(

@@ -238,6 +238,21 @@ def test_a_late_copy_of_an_older_claim_cannot_bring_its_epoch_back() -> None:
     assert store.owner().epoch == 4
 
 
+def test_a_table_that_records_name_only_now_begins_where_its_siblings_are() -> None:
+    """⚑ Not at the first record: each one before has landed in a table, or was kept, under the earlier ``table_by``."""
+    store = Store()
+    one = claimed(store)
+    one.write(announce(one))
+    new, other = replace(K0, table="d.new"), replace(K1, table="d.new")
+    two = ledger(store, "two")
+    two.siblings = {new.topic_table: [K0.table]}
+    two.claim([K0, K1, new, other], {"L": "{}"})
+    record = two.records[new]
+    assert (record.phase, record.start, record.end, record.in_doubt) == (Phase.AFTER, 9, 10, False)
+    assert two.records[K0].in_doubt
+    assert two.records[other].phase is Phase.EMPTY
+
+
 def test_an_old_drivers_create_after_the_claim_is_taken_over() -> None:
     store = Store()
     one, two = claimed(store), claimed(store, "two")

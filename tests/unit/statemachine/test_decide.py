@@ -328,3 +328,11 @@ def test_a_range_in_doubt_may_gain_dead_letters_and_nothing_else(recorded: str, 
     facts = Facts("id", 0, 30, pipeline=now)
     record = StateRecord(Phase.BEFORE, 1, "a", "id", 0, 0, 10, 20, pipeline=recorded)
     assert (settle(record, facts).halt is not None) is halts
+
+
+def test_what_is_read_for_another_table_is_passed_over() -> None:
+    """⚑ Also below the first range of this one, and over what a person gave up: the other table may need all of it."""
+    record, policy = replace(AFTER, gaps=(rng(5, 6),)), Policy(read_for_another=True)
+    assert decide(record, rng(0, 4), FACTS, policy).steps == (Step(StepKind.SKIP, rng(0, 4)),)
+    decision = decide(record, rng(0, 30), FACTS, policy)
+    assert decision.halt is None and decision.steps[-1] == Step(StepKind.WRITE, rng(20, 30))
