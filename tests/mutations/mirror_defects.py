@@ -146,7 +146,8 @@ MIRROR_DEFECTS = (
             ),
         ),
         "halt_justified",
-        seed=4,
+        seed=64,
+        often={"table commit late": 25.0},
     ),
     MirrorDefect(
         "mirror: an idle round makes a snapshot",
