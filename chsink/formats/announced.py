@@ -26,8 +26,6 @@ def as_announced(decoder: Decoder, recorded: str) -> Decoder:
     """
     if isinstance(decoder, ChosenRecords):
         return replace(decoder, decoder=as_announced(decoder.decoder, recorded))
-    if isinstance(decoder, ChosenRecords):
-        return replace(decoder, decoder=as_announced(decoder.decoder, recorded))
     if not isinstance(decoder, Records | ColumnRecords):
         return decoder
     columns = _announced(decoder.table, part_of(recorded, COLUMNS))
