@@ -134,14 +134,15 @@ class Lanes:
     def _check_choices(self, planned: Mapping[TopicPartition, OffsetRange]) -> None:
         """HaltError where a range is announced for one table and not for another one, and both have other records now.
 
-        A table that no route leads to any more counts, too, unless it was left behind before this batch.
+        A table that no route leads to any more counts, too, unless it was left behind before this batch.  So does
+        one that joined where another one stands that has landed the batch.
         """
         changed: dict[TopicPartition, list[tuple[int, StateKey, OffsetRange]]] = {}
         pipelines = {(d.topic, d.table): d.pipeline for driver in self.drivers for d in driver.routes.values()}
         for key, record in self.ledger.records.items():
             tp, now = key.topic_partition, pipelines.get(key.topic_table)
             left_behind = now is None and tp in planned and record.end < planned[tp].start
-            never = record.phase is Phase.EMPTY and now is not None and TABLE_BY in now
+            never = now is not None and TABLE_BY in now and TABLE_BY not in record.pipeline
             if never or (
                 TABLE_BY in record.pipeline
                 and TABLE_BY in changed_parts(record.pipeline, now or "")
@@ -151,7 +152,9 @@ class Lanes:
         halted = []
         for tp in planned.keys() & changed.keys():
             (end, behind, _), (_, ahead, last) = min(changed[tp]), max(changed[tp])
-            if end < last.end and max(end, planned[tp].start) == last.start < planned[tp].end:
+            begins = max(end, planned[tp].start)
+            joined = not self.ledger.records[ahead].pipeline and begins < last.end <= planned[tp].end
+            if end < last.end and (joined or begins == last.start < planned[tp].end):
                 halted.append(halts.CHOICE_CHANGED(tp=tp, range=last, ahead=ahead.table, behind=behind.table))
         raise_all(halted)
 

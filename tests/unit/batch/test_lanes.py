@@ -13,6 +13,7 @@ from chsink.batch.driver import Destination, Driver
 from chsink.batch.lanes import Lanes, answering, in_lanes
 from chsink.batch.model import PlannedBatch
 from chsink.errors import ChsinkError, HaltError, halts, services
+from chsink.statemachine import writes
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from chsink.statemachine.records import Phase, StateKey, StateRecord
 
@@ -204,3 +205,26 @@ def test_a_table_that_was_left_behind_long_ago_waits_for_nothing() -> None:
     records[StateKey("s", "t", 0, "d.gone")] = replace(last, start=0, end=10)
     with pytest.raises(HaltError, match="d.gone"):
         together.process(PlannedBatch(1, {T0: OffsetRange(10, 20)}), cast("Any", None))
+
+
+@pytest.mark.parametrize(("moved_from", "halts"), [("d.a", False), ("d.b", True)])
+def test_a_table_that_joins_between_two_lanes_doubles_and_loses_nothing(moved_from: str, halts: bool) -> None:
+    """⚑ Table a has landed the batch, table b has not, and records of one of them now belong to the new table c.  It
+    begins where a is, so it must not take what b has not landed.
+    """
+    last = StateRecord(Phase.AFTER, 1, "a", "id", start=10, end=20, pipeline="table_by=old")
+    behind = replace(last, start=0, end=10)
+    joined = writes.joined(last, epoch=1, attempt="j")
+    tables = ("d.a", "d.b", "d.c")
+    now = {table: "table_by=new" if table in {moved_from, "d.c"} else "table_by=old" for table in tables}
+    each = [Lane({"t": replace(to("t", table), pipeline=now[table])}) for table in tables]
+    records = dict(zip((StateKey("s", "t", 0, table) for table in tables), (last, behind, joined), strict=True))
+    for lane in each:
+        lane.ledger.records = records
+    together, batch = Lanes(cast("list[Driver]", each)), PlannedBatch(1, {T0: OffsetRange(10, 20)})
+    if halts:
+        with pytest.raises(HaltError, match=r"announced for d\.c and not yet for d\.b"):
+            together.process(batch, cast("Any", None))
+    else:
+        together.process(batch, cast("Any", None))
+    assert all(bool(lane.asked) is not halts for lane in each)
