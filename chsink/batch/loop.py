@@ -116,7 +116,7 @@ class BatchLoop(Generic[A, S]):
         if self._landing is None or self._run not in (None, run):
             self._open(batch.stream())
         elif appeared := self._unrouted(planned):
-            self._log.info("new topics", topics=appeared)
+            self._log.info("new topics found", topics=appeared)
             self._open(batch.stream())
         self._run = run
         if unrouted := self._unrouted(planned):

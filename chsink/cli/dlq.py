@@ -33,9 +33,10 @@ WhereOption = Annotated[
     list[str] | None,
     typer.Option(
         "--where",
-        help="Only these dead letters: topic=, table=, column=, error=, partition=, offset= (10, or 10..20 with both "
-        "ends), since= (of the record's timestamp, UTC), replayed=yes|no. Repeat it to combine: different names must "
-        "all match, the same name may match any.",
+        help="Only dead letters that match. NAME is topic, table, column, error (the id), partition or offset (10, or "
+        "10..20 with both ends), since (a date or time in UTC, compared with the record's timestamp), or replayed "
+        "(yes or no). Repeat the option to combine conditions: those with different names must all match; of those "
+        "with the same name, one must match.",
         metavar="NAME=VALUE",
     ),
 ]
@@ -49,8 +50,8 @@ def list_letters(
     limit: Annotated[int, typer.Option(help="Maximum number of dead letters.", min=1)] = 100,
     as_json: JsonOption = False,
 ) -> None:
-    """List dead letters: where each record is in Kafka, why it has no row, and whether it was replayed since. Never its
-    content.
+    """List dead letters: where each record is in Kafka, why it has no row, and whether it was replayed. The content of
+    the record is not shown.
 
     \b
     chsink dlq list -c job.toml
@@ -90,12 +91,12 @@ def show(
 @dlq.command()
 def replay(  # noqa: PLR0917 - options of a command
     conditions: WhereOption = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would land.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would land. Changes nothing.")] = False,
     landed: Annotated[
-        bool, typer.Option("--landed", help="Of a replay in doubt (CHS-336): confirm that all rows are there.")
+        bool, typer.Option("--landed", help="For a replay in doubt (CHS-336): confirm that all rows are in the table.")
     ] = False,
     resend: Annotated[
-        bool, typer.Option("--resend", help="Of a replay in doubt (CHS-336): confirm that no row is there.")
+        bool, typer.Option("--resend", help="For a replay in doubt (CHS-336): confirm that no row is in the table.")
     ] = False,
     config: ConfigOption = DEFAULT_CONFIG,
     assignments: SetOption = None,
@@ -109,14 +110,14 @@ def replay(  # noqa: PLR0917 - options of a command
     chsink dlq replay -c job.toml --where column=city
     chsink dlq replay -c job.toml --yes --json
 
-    It may run while the job runs, and be repeated or killed at any time: no record lands twice. A second replay stops
-    the first one. Records that still do not fit stay dead letters and are listed with the reason. It needs the dead
-    letters in a ClickHouse table.
+    You can run it while the job runs, kill it and repeat it at any time: no record lands twice. A second replay stops
+    the first one. Records that still do not fit stay dead letters, and the report gives the reason for each. Replay
+    works only for dead letters in a ClickHouse table (dead_letters.table).
     """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
     if landed and resend:
-        raise typer.BadParameter("pass --landed or --resend, not both")
+        raise typer.BadParameter("pass either --landed or --resend, not both")
     if as_json and not (yes or dry_run):
-        raise typer.BadParameter("--json needs --yes or --dry-run: a program cannot be asked")
+        raise typer.BadParameter("--json needs --yes or --dry-run, because a program cannot answer the prompt")
     wanted = _where(conditions)
     verdict: Literal["landed", "resend"] | None = "landed" if landed else "resend" if resend else None
     from chsink.connect import connected
@@ -168,9 +169,9 @@ def _print_report(report: Report, *, as_json: bool) -> None:
     for why, count in report.left.items():
         typer.echo(f"{count:,} stay dead letters: {why}")
     if report.in_doubt:
-        typer.echo(f"{report.in_doubt:,} are in doubt from an earlier replay, which is settled first")
+        typer.echo(f"{report.in_doubt:,} are in doubt from an earlier replay, which the next replay settles first")
     if report.settled:
-        typer.echo(f"{report.settled:,} of an earlier replay that was in doubt are settled")
+        typer.echo(f"{report.settled:,} that an earlier replay had left in doubt are settled")
     typer.echo(f"sink {report.sink}: {report.landed:,} dead letters {'would land' if report.dry_run else 'landed'}")
 
 

@@ -45,7 +45,7 @@ def distributed(  # noqa: PLR0917 - options of a command
         int, typer.Option(help="Native port with TLS, for https:// endpoints.", min=1, max=65_535)
     ] = 9440,
     topic: Annotated[
-        list[str] | None, typer.Option(help="A topic that a topic_pattern matches; may be repeated.", metavar="TOPIC")
+        list[str] | None, typer.Option(help="A topic that a topic_pattern matches. May be repeated.", metavar="TOPIC")
     ] = None,
     xml: Annotated[bool, typer.Option("--xml", help="Print only the cluster definition.")] = False,
     as_json: JsonOption = False,
@@ -53,8 +53,8 @@ def distributed(  # noqa: PLR0917 - options of a command
     """Print the Distributed tables that read what the job writes, and the cluster definition that they need.
 
     The cluster has the shards of the job file, in its order and with its weights. The sharding expression is the one
-    by which chsink chooses a shard, so queries with `optimize_skip_unused_shards` find all rows. Name the topics that
-    match a topic_pattern by --topic: the command does not ask Kafka.
+    by which chsink chooses a shard, so queries with `optimize_skip_unused_shards` find all rows. The command does not
+    connect to Kafka: if a route has a topic_pattern, name each matching topic with --topic.
 
     \b
     chsink sql distributed -c job.toml
@@ -109,11 +109,11 @@ def new_tables(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Print the statements that create the target tables, made from the records that the topics hold now.
+    """Print the statements that create the target tables for the records that the topics hold now.
 
-    The columns are those of the records' schema, or inferred from a sample (schema.sample_records). Sorting key,
-    partition key and engine are those of [schema] and [[route]]. Run the statements on every shard, or set
-    schema.auto_create = true: then chsink creates missing tables itself.
+    The columns come from the records' schema, or chsink infers them from a sample (schema.sample_records). The sorting
+    key, partition key and engine come from [schema] and [[route]]. Run the statements on every shard, or set
+    schema.auto_create = true and let chsink create missing tables.
 
     \b
     chsink sql create-table -c job.toml

@@ -132,7 +132,7 @@ def resolve(  # noqa: PLR0917 - arguments and options of a command
 def reset(  # noqa: PLR0917 - arguments and options of a command
     topic: TopicArgument,
     partitions: PartitionsArgument = None,
-    table: Annotated[str | None, typer.Option(help="Only this table, if the topic has several.")] = None,
+    table: Annotated[str | None, typer.Option(help="Only this table, if the topic lands in several.")] = None,
     config: ConfigOption = DEFAULT_CONFIG,
     assignments: SetOption = None,
     yes: YesOption = False,

@@ -39,7 +39,7 @@ def deletes_of(cluster: Cluster, leads: TopicTable) -> Deletes:
     target, route = cluster.targets[leads], cluster.routes[leads]
     others = sorted({topic for topic, table in cluster.routes if table == target.name and topic != route.topic})
     if others:
-        raise _unknown(target, f"topic {others[0]} lands there, too")
+        raise _unknown(target, f"topic {others[0]} lands in it, too")
     of_key = FOLLOW_FROM_KEY.union(route.key_columns)
     if len(target.shards) > 1:
         random = cluster.config.clickhouse.hash_function == "rand"
@@ -52,12 +52,14 @@ def deletes_of(cluster: Cluster, leads: TopicTable) -> Deletes:
             version, mark = _engine(target, shard)
             keys = {str(name) for (name,) in shard.client.query(_KEYS, _named(shard))}
         if version != OFFSET:
-            raise _unknown(target, f"its engine takes the newest row by {version}, not by {OFFSET}")
+            raise _unknown(target, f"the version column of its engine is {version}, not {OFFSET}")
         if keys - of_key:
-            raise _unknown(target, f"its ORDER BY or PARTITION BY uses {min(keys - of_key)}")
+            raise _unknown(
+                target, f"its ORDER BY or PARTITION BY uses {min(keys - of_key)}, which is not a column of the key"
+            )
         marks.add(mark)
     if len(marks) > 1:
-        raise _unknown(target, "its engines differ between shards")
+        raise _unknown(target, "its engine differs between shards")
     return Deletes(marks.pop())
 
 
@@ -66,7 +68,9 @@ def _engine(target: RoutedTable, shard: ShardTable) -> tuple[str, str]:
     [(engine,)] = shard.client.query(f"SELECT engine_full {THE_TABLE}", _named(shard))
     arguments = list(engine_arguments(str(engine)))
     if not shard.table.engine.endswith("ReplacingMergeTree") or len(arguments) != 2:
-        raise _unknown(target, f"its engine {shard.table.engine} has no version and no mark of deleted rows")
+        raise _unknown(
+            target, f"its engine {shard.table.engine} does not name both a version column and an is_deleted column"
+        )
     return arguments[0], arguments[1]
 
 

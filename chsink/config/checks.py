@@ -287,7 +287,13 @@ def dead_letters_have_a_place(
 def deletes_have_keys(errors: Errors, routes: tuple[Route, ...]) -> Problems:
     """A record without a value says nothing but its key."""
     for route in routes if errors.on_tombstone == "delete" else ():
-        wrong = "has none" if route.keys is None else "reads Debezium's own" if route.format.type == "debezium" else ""
+        wrong = (
+            "sets no key_format"
+            if route.keys is None
+            else 'has format = "debezium"'
+            if route.format.type == "debezium"
+            else ""
+        )
         if wrong:
             yield problem("errors.on_tombstone", job_file.DELETES_NEED_KEYS(topic=route.topic, problem=wrong))
             return

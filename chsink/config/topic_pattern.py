@@ -28,7 +28,7 @@ def parse_pattern(text: str) -> re.Pattern[str]:
     """The pattern for Python.  ValueError says what is wrong with it."""
     compiled = re.compile("".join(_tokens(text, "(?P<{}>")))
     if "topic" in compiled.groupindex:
-        raise ValueError("a group is named topic, which stands for the topic's whole name")
+        raise ValueError("a group must not be named topic, because {topic} stands for the whole name of the topic")
     return compiled
 
 
@@ -45,7 +45,7 @@ def _tokens(text: str, named_group: str) -> Sequence[str]:
     while at < len(text):
         token = _TOKEN.match(text, at)
         if token is None:
-            raise ValueError(f"{text[at]!r} at position {at + 1} begins nothing that is supported here")
+            raise ValueError(f"chsink does not support what begins with {text[at]!r} at position {at + 1}")
         tokens.append(named_group.format(token["name"]) if token["name"] else token[0])
         at = token.end()
     return tokens

@@ -74,7 +74,7 @@ def where(conditions: Iterable[str]) -> Where:
         name, equals, value = text.partition("=")
         name = name.strip()
         if not equals or name not in NAMES:
-            raise ValueError(f"{text!r} is no condition: write NAME=VALUE, where NAME is one of {', '.join(NAMES)}")
+            raise ValueError(f"{text!r} is not a condition: write NAME=VALUE, where NAME is one of {', '.join(NAMES)}")
         read: Callable[[str, str], Condition] = _READ.get(name, _equal)
         found[name] = (*found.get(name, ()), read(name, value.strip()))
     return Where(found)
@@ -87,7 +87,7 @@ def _equal(name: str, value: str) -> Condition:
 def _between(name: str, value: str) -> Condition:
     match = _RANGE.fullmatch(value)
     if match is None:
-        raise ValueError(f"{name}={value}: write a number, or a range such as 10..20, which includes both")
+        raise ValueError(f"{name}={value}: write a number, or a range such as 10..20, which includes both ends")
     return Condition(name, int(match[1]), int(match[2] or match[1]))
 
 

@@ -137,9 +137,9 @@ CHOICE_CHANGED = Entry(
     "CHOICE_CHANGED",
     "CHS-309",
     HaltError,
-    "{tp}: {range} was announced for {ahead} and not yet for {behind}, and table_by has changed since: a record whose "
-    "table changed would land twice or not at all",
-    "undo the change of table_by, start the job until one batch has landed in all tables, then make the change again",
+    "{tp}: the batch with offsets {range} was announced for table {ahead} but not yet for table {behind}, and table_by "
+    "has changed since: a record whose table changed would land twice or not at all",
+    "undo the change of table_by, run the job until a batch has landed in all tables, then make the change again",
 )
 DEAD_LETTERS_INCOMPLETE = Entry(
     "DEAD_LETTERS_INCOMPLETE",
@@ -171,19 +171,19 @@ REPLAY_IN_DOUBT = Entry(
     HaltError,
     "{tp}: an earlier `chsink dlq replay` of {letters} dead letters at offsets {offsets} into {table} is in doubt, and "
     "chsink cannot settle it: {reason}",
-    "look for the rows of these records in the table; then run `chsink dlq replay --landed` if all of them are there, "
+    "look in the table for the rows of these records; then run `chsink dlq replay --landed` if all of them are there, "
     "or `chsink dlq replay --resend` if none is",
-    runbook="Only replays wait for this; the job goes on. If some of the rows are there, delete them first, also from "
-    "the targets of dependent views, and run it with --resend.",
+    runbook="This stops only replays; the job goes on. If only some of the rows are there, delete them, also from the "
+    "targets of dependent views, then run it with --resend.",
 )
 REPLAY_ROWS_THERE = Entry(
     "REPLAY_ROWS_THERE",
     "CHS-337",
     PreflightError,
-    "{table} holds {rows} rows of the {letters} dead letters of {tp} whose replay is in doubt: replayed again, they "
-    "would be there twice",
-    "if all of the rows are there, run `chsink dlq replay --landed`; if not, delete those that are there, then run the "
-    "command again",
+    "{tp}: an earlier replay of {letters} dead letters is in doubt, and {table} already holds {rows} of their rows; "
+    "sending these again would duplicate them",
+    "if all of the rows are there, run `chsink dlq replay --landed`; if not, delete those that are there, then run "
+    "`chsink dlq replay --resend` again",
 )
 STATE_UNREADABLE = Entry(
     "STATE_UNREADABLE",
@@ -246,9 +246,9 @@ VIEWS_DOUBTFUL = Entry(
     HaltError,
     "the table holds all rows of {tp} {range}, but ClickHouse may have forgotten their deduplication tokens, and "
     "chsink cannot tell whether these dependent views received the rows too: {views}",
-    "stop the job's executors, too, as a task that still runs may insert into the views; wait for "
-    "clickhouse.insert_timeout_s; compare each view with the table for these offsets and insert the rows that the view "
-    "lacks; then run `chsink state resolve {arguments} --landed`",
+    "make sure that the job's executors have stopped, because a running task may still insert into the views; wait "
+    "clickhouse.insert_timeout_s seconds; compare each view with the table for these offsets and insert the rows that "
+    "the view lacks; then run `chsink state resolve {arguments} --landed`",
 )
 FOREIGN_ROWS = Entry(
     "FOREIGN_ROWS",

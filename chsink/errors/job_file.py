@@ -107,15 +107,16 @@ NOT_A_TOPIC = Entry(
     "CHS-104",
     ConfigError,
     "{value} is not a topic name",
-    "use 1 to 249 letters, digits, dots, dashes and underscores; a [[route]] takes a pattern as `topic_pattern`",
+    "use 1 to 249 letters, digits, dots, dashes and underscores; to match several topics, set topic_pattern in a "
+    "[[route]]",
 )
 NOT_A_TOPIC_PATTERN = Entry(
     "NOT_A_TOPIC_PATTERN",
     "CHS-104",
     ConfigError,
     "{value} is not a pattern of topic names: {reason}",
-    "write a regular expression that matches whole names, such as 'events\\..*', of letters, digits, `_ - .`, "
-    "`\\. \\d \\w`, classes, groups, `|`, `* + ?` and `{{n,m}}`",
+    "write a regular expression that matches the whole topic name, such as 'events\\..*'; it may contain letters, "
+    "digits, `_ - .`, `\\. \\d \\w`, classes, groups, `|`, `* + ?` and `{{n,m}}`",
 )
 NOT_A_SINK_NAME = Entry(
     "NOT_A_SINK_NAME",
@@ -244,43 +245,44 @@ NO_TOPIC = Entry(
     "NO_TOPIC",
     "CHS-103",
     ConfigError,
-    "it names no topic",
+    "it does not say which topics it takes",
     'set one of topic = "…", topics = ["…", "…"] and topic_pattern = "…"',
 )
 TWO_KINDS_OF_TOPICS = Entry(
     "TWO_KINDS_OF_TOPICS",
     "CHS-106",
     ConfigError,
-    "it sets {keys}",
-    "set only one of them; write another [[route]] for the other topics",
+    "it sets {keys}, but a route takes only one of these keys",
+    "keep only one of them, and write another [[route]] for the other topics",
 )
 UNKNOWN_PLACEHOLDER = Entry(
     "UNKNOWN_PLACEHOLDER",
     "CHS-106",
     ConfigError,
-    "there is no value for {{{name}}}",
+    "nothing defines the placeholder {{{name}}}",
     "use {{topic}}, or name a group of the route's topic_pattern: (?<{name}>…)",
 )
 NO_TABLE_NAME = Entry(
     "NO_TABLE_NAME",
     "CHS-106",
     ConfigError,
-    "the table's name is empty for topic {topic}: a group of topic_pattern matches nothing there",
+    "the table name is empty for topic {topic}, because a group of topic_pattern matches no character of it",
     "let the group match at least one character, or give the topic a route of its own",
 )
 TWO_PATTERNS = Entry(
     "TWO_PATTERNS",
     "CHS-106",
     ConfigError,
-    "topic {topic} matches topic_pattern of {routes}",
-    "narrow one of the patterns, for example with (?!…), or give the topic a route of its own: its name has priority",
+    "topic {topic} matches the topic_pattern of {routes}",
+    "narrow one of the patterns, for example with (?!…), or name the topic in a [[route]] of its own, which has "
+    "priority over patterns",
 )
 TOPIC_TWICE = Entry(
     "TOPIC_TWICE",
     "CHS-106",
     ConfigError,
     "topic {topic} lands in table {table} more than once: {routes}",
-    "keep one of these routes; to land the topic in several tables, name another table in each",
+    "keep one of these routes; to land the topic in several tables, name a different table in each",
 )
 TOPIC_LISTED_TWICE = Entry(
     "TOPIC_LISTED_TWICE",
@@ -300,15 +302,15 @@ TABLE_BY_WHAT = Entry(
     "TABLE_BY_WHAT",
     "CHS-106",
     ConfigError,
-    "it must set one of field, header and column, but sets {keys}",
+    "it must set exactly one of field, header and column, but sets {keys}",
     'set one of field = "$.…", header = "…" and column = "…"',
 )
 TABLE_BY_NO_JSON = Entry(
     "TABLE_BY_NO_JSON",
     "CHS-106",
     ConfigError,
-    "a field can name the table in a JSON record only, and the format is {format}",
-    'name the table in a Kafka header, and set header = "…" instead',
+    "only a JSON record can name its table by a field, and the format is {format}",
+    'let a Kafka header name the table: set header = "…" instead of field',
 )
 KEY_WITHOUT_COLUMNS = Entry(
     "KEY_WITHOUT_COLUMNS",
@@ -597,7 +599,7 @@ DELETES_NEED_KEYS = Entry(
     "DELETES_NEED_KEYS",
     "CHS-115",
     ConfigError,
-    'errors.on_tombstone = "delete" needs the key of each record, and the route of topic {topic} {problem}',
+    'errors.on_tombstone = "delete" reads the key of each record, but the route of topic {topic} {problem}',
     'set key_format and key_columns for the route; with format = "debezium", which has deletes of its own, set '
     'errors.on_tombstone = "skip"',
 )

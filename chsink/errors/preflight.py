@@ -34,17 +34,17 @@ PATTERN_MATCHES_NOTHING = Entry(
     "CHS-281",
     PreflightError,
     "no topic matches topic_pattern {pattern} of {route}",
-    "correct the pattern, or grant the Kafka user DESCRIBE on the topics; a topic that is created later is taken up "
-    "without a restart",
+    "correct the pattern, or grant the Kafka user DESCRIBE on the topics; if the topics do not exist yet, ignore this: "
+    "the job finds them without a restart",
     ok="topics match topic_pattern {pattern} of {route}",
 )
 NO_TABLE_YET = Entry(
     "NO_TABLE_YET",
     "CHS-202",
     PreflightError,
-    "the table {table} does not exist at {url}; auto_create is set, so the next start creates it, unless records have "
+    "the table {table} does not exist at {url}; auto_create is set, so the next start creates it, unless records "
     "landed in it before",
-    "see the statement with `chsink sql create-table`",
+    "to see the statement, run `chsink sql create-table`",
 )
 NOT_MERGE_TREE = Entry(
     "NOT_MERGE_TREE",
@@ -179,15 +179,15 @@ STREAM_WITHOUT_CHOICE = Entry(
     "STREAM_WITHOUT_CHOICE",
     "CHS-213",
     PreflightError,
-    "the stream has no column {column}: the route to table {table} chooses its records by the {choice}",
-    "keep the column {column} in the transform, or choose by another one in table_by",
+    "the stream has no column {column}: table_by of the route to table {table} reads the {choice} from it",
+    "keep the column {column} in the transform, or change table_by",
 )
 FORMAT_COLUMN_UNKNOWN = Entry(
     "FORMAT_COLUMN_UNKNOWN",
     "CHS-212",
     PreflightError,
     "table {table} has no column {columns}, which {options} of its route names",
-    "correct the name in the route, or add the column to the table; a column of the key is none of the value",
+    "correct the name in the route, or add the column to the table; do not name columns of key_columns in format",
 )
 FORMAT_COLUMN_REQUIRED = Entry(
     "FORMAT_COLUMN_REQUIRED",
@@ -532,9 +532,8 @@ NO_COLUMNS = Entry(
     "NO_COLUMNS",
     "CHS-285",
     PreflightError,
-    "the table {table} is missing, and the records of {topics} do not say what its columns are",
-    "send a record, then start again; or create the table yourself (`chsink sql create-table` helps once there are "
-    "records)",
+    "the table {table} does not exist, and chsink found no record in {topics} from which to derive its columns",
+    "send a record, then start again; or create the table yourself",
 )
 TABLE_NOT_CREATED = Entry(
     "TABLE_NOT_CREATED",
@@ -555,7 +554,8 @@ TOO_MANY_COLUMNS = Entry(
     "TOO_MANY_COLUMNS",
     "CHS-289",
     PreflightError,
-    "{tp}: records have fields for which {table} has no column, and schema.max_columns allows no more: {columns}",
+    "{tp}: records have fields for which {table} has no column, and schema.max_columns allows no more columns: "
+    "{columns}",
     "raise schema.max_columns, then start again; or add columns for these fields yourself",
 )
 COLUMNS_NOT_ADDED = Entry(
@@ -571,7 +571,7 @@ COLUMNS_ALTERED = Entry(
     "CHS-233",
     AlteredError,
     "columns of {table} at {url} were altered or dropped while the job ran: {columns}",
-    "start again: chsink settles what was in doubt for the earlier columns, or halts and names the command to run",
+    "start again: chsink settles the ranges in doubt with the earlier columns, or halts and names the command to run",
 )
 WINDOW_TOO_SHORT = Entry(
     "WINDOW_TOO_SHORT",
@@ -914,7 +914,8 @@ REPLAY_FROM_TOPIC = Entry(
     "REPLAY_FROM_TOPIC",
     "CHS-275",
     PreflightError,
-    "chsink dlq replay works for dead letters in a ClickHouse table, and those of this job go to Kafka topic {topic}",
+    "`chsink dlq replay` reads dead letters from a ClickHouse table only, and this job sends them to Kafka topic "
+    "{topic}",
     'land topic {topic} itself: in a second job file with another sink.name, set [[route]] topic = "{topic}" and the '
     "table, and another topic or table for its own dead letters",
 )

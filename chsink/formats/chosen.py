@@ -27,8 +27,8 @@ from chsink.formats.whole import as_binary
 from chsink.ports import BadValue, Decoded, Decoder
 from chsink.statemachine.table import TABLE_BY
 
-NOTHING: Final = "no table for it: it has no {}"
-UNKNOWN: Final = "no table for what its {} says"
+NOTHING: Final = "names no table: it has no {}"
+UNKNOWN: Final = "names no table: table_by.tables lacks the value of its {}"
 _SAID: Final = "said"
 
 

@@ -26,7 +26,7 @@ from chsink.ports import Decoded
 
 VERSION: Final = 1
 """Part of the fingerprint: raised when the same record becomes another row."""
-NO_KEY: Final = "missing or null, and a part of the key of a deletion"
+NO_KEY: Final = "missing or null, and a delete needs every column of the key"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class DeletingReader:
     def _deletions(self, keys: Any) -> Decoded:
         size = len(keys)
         found = self._key.decode(pa.RecordBatch.from_pydict({"value": keys}))
-        bad = [replace(one, reason=f"the key of a deletion: {one.reason}", tombstone=True) for one in found.bad]
+        bad = [replace(one, reason=f"cannot delete by this key: {one.reason}", tombstone=True) for one in found.bad]
         found = replace(found, bad=bad)
         if self._others is not None:
             others = self._others.conform(pa.RecordBatch.from_pydict({"": pa.nulls(size)}))

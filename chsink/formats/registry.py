@@ -79,7 +79,9 @@ def _whole(  # noqa: PLR0917 - as above
             raise preflight.STREAM_WITHOUT_KEY(table=name)
         return records
     if deletes is not None:
-        raise preflight.DELETES_UNKNOWN(table=name, problem="a transform removed the records' values")
+        raise preflight.DELETES_UNKNOWN(
+            table=name, problem="the stream no longer has the column value, which says whether a record is a tombstone"
+        )
     _check_columns(name, columns, stream.columns, elsewhere)
     given = tuple(c for c in payload if c.name in stream.columns)
     return ColumnRecords(Columns(given, metadata, timezone))

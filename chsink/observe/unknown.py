@@ -10,7 +10,7 @@ import structlog
 from chsink.observe.metrics import Metrics
 
 NAMES: Final = 100
-"""So many names of a topic are told; the others are counted together as ``OTHERS``."""
+"""At most this many names of a topic are shown; the others are counted together as ``OTHERS``."""
 OTHERS: Final = "(others)"
 
 
@@ -29,7 +29,10 @@ class UnknownFields:
         known.update(new)
         if new:
             self._log.warning(
-                "fields without a column are ignored", topic=topic, fields=new, fix="docs/tables-that-change.md"
+                "fields without a column are ignored",
+                topic=topic,
+                fields=new,
+                fix="add columns for them (docs/tables-that-change.md)",
             )
         for name, count in counts.items():
             shown = name if name in known else OTHERS

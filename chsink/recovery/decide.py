@@ -37,8 +37,8 @@ SKIPPING = (
     'kafka.starting_offsets = "earliest" for the next start'
 )
 VIEWS_MAY_LACK = (
-    "these dependent views may lack rows: {}; stop the job's executors, wait for clickhouse.insert_timeout_s, and "
-    "compare the views with the table: a task that still runs may insert what they lack, too"
+    "these dependent views may lack rows: {}; make sure that the job's executors have stopped, because a running task "
+    "may still insert these rows; wait clickhouse.insert_timeout_s seconds, then compare the views with the table"
 )
 Verdict = Literal["landed", "resend", "lost", "expired"]
 Doubtful = Mapping[StateKey, StateRecord]

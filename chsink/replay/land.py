@@ -78,7 +78,7 @@ class Sender:
         layout = record.layout, assignment.layout
         prepared, with_row = self.routes.prepare(assignment.key.topic_table, records, layout, record.pipeline)
         if not prepared.rejected and len(with_row) < records.num_rows:  # what is rejected halts by itself
-            raise UnclearListError(f"only {len(with_row)} of its records belong to the table now")
+            raise UnclearListError(f"table_by now leads only {len(with_row)} of the records to this table")
         return prepared
 
     def _writer(
@@ -109,7 +109,7 @@ def _one_each(found: Sequence[Kept], record: StateRecord) -> list[Kept]:
     """One dead letter for each offset of the list."""
     by_offset = {one.offset: one for one in found}
     if len(by_offset) < len(record.only):
-        raise UnclearListError(f"the table of dead letters holds only {len(by_offset)} of them")
+        raise UnclearListError(f"the table of dead letters holds only {len(by_offset)} of these dead letters")
     if any(record_of(one) != record_of(by_offset[one.offset]) for one in found):
-        raise UnclearListError("the table of dead letters now holds others at the same offsets")
+        raise UnclearListError("the table of dead letters now holds other dead letters at these offsets")
     return [by_offset[offset] for offset in record.only]

@@ -15,14 +15,14 @@ MOST_NAMED: Final = 1_000
 class Why(StrEnum):
     """Why a dead letter stays one."""
 
-    BAD = "its record still does not fit the table"
-    OTHER_TABLE = "its record belongs to another table of its topic now"
-    NOT_CONFIRMED = "the job has not confirmed its range yet"
-    EARLIER = "it may be of an earlier incarnation, and the table cannot show whether its record has a row"
-    HAS_ROW = "the table already has a row of its record"
+    BAD = "the record still does not fit the table"
+    OTHER_TABLE = "table_by no longer leads the record to this table"
+    NOT_CONFIRMED = "the job has not confirmed the range yet"
+    EARLIER = "the partition was reset or recreated, and the table cannot show whether the record has a row"
+    HAS_ROW = "the table already has a row of the record"
     AMBIGUOUS = "there are dead letters of different records at this offset"
-    NOT_ROUTED = "no route of the job file leads its topic to its table"
-    TRANSFORMED = "the job transforms the records of its topic, which a replay cannot repeat"
+    NOT_ROUTED = "no [[route]] leads from the topic to the table any more"
+    TRANSFORMED = "your program transforms the records, which a replay cannot repeat"
 
 
 @dataclass(frozen=True, slots=True)

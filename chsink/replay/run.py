@@ -148,7 +148,7 @@ class Replay:
         record = self.ledger.records[key]
         layout = self.ledger.owner.layout(record.layout)
         if layout is None:
-            raise _doubt(key, record, f"the shard layout {record.layout} is not stored")
+            raise _doubt(key, record, f"the shard layout {record.layout} under which it was announced is not stored")
         with _in_doubt_where_unclear(key, record):
             unproven = self.sender.land(key, record, layout)
         if unproven:
@@ -187,7 +187,9 @@ class Replay:
                 dict.fromkeys(p.partition("=")[0] for p in {*pipeline.split(",")} ^ {*record.pipeline.split(",")})
             )
             raise _doubt(
-                key, record, f"the pipeline has changed since ({', '.join(changed)}); undo the change, or decide"
+                key,
+                record,
+                f"the pipeline has changed since ({', '.join(changed)}); undo the change and replay again, or decide",
             )
 
     def _was_reset(self, key: StateKey, record: StateRecord) -> bool:
@@ -197,7 +199,10 @@ class Replay:
         try:
             may_have_row = self.chooser.may_have_row(key, record.only)
         except UnconfirmedError:
-            reason = "the partition was reset, and the job has not confirmed these offsets since; run the job first"
+            reason = (
+                "the partition was reset, and the job has not confirmed these offsets since; start the job, then "
+                "replay again"
+            )
             raise _doubt(key, record, reason) from None
         if may_have_row and not all(s.table.can_probe for s in self.window.shards(key.table, record.layout)):
             reason = "the partition was reset, and the table cannot show which of the records have landed"

@@ -106,7 +106,7 @@ def test_table_altered_and_topic_created_between_two_batches_of_a_running_query(
     job.check(new)
     said = capsys.readouterr().err
     assert said.count("CHS-233") == 2
-    assert said.count("new topics") == 1
+    assert said.count("new topics found") == 1
 
 
 @pytest.mark.parametrize("name", ["continuous", "realTime"])

@@ -50,7 +50,7 @@ CASES = {
         (
             '[[route]]\ntopic = "a"\ntable = "t"\n[[route]]\ntopic = "a"\ntable = "default.t"',
             "route",
-            "name another table in each",
+            "name a different table in each",
         ),
     ],
     "topics_are_named_once": [
