@@ -310,6 +310,14 @@ RESEND_NOT_ROUTED = Entry(
     "{tp}: no route leads to {table}",
     "restore the [[route]] from this topic to the table, then run the command again",
 )
+RESEND_OTHER_RECORDS = Entry(
+    "RESEND_OTHER_RECORDS",
+    "CHS-322",
+    PreflightError,
+    "{tp} {range}: table_by has changed since the range was announced for {table}: a record whose table changed could "
+    "land in two tables, or in none",
+    "undo the change of table_by and start the job until the range is settled; then make the change again",
+)
 RESEND_NOT_COUNTED = Entry(
     "RESEND_NOT_COUNTED",
     "CHS-322",

@@ -27,7 +27,7 @@ from chsink.recovery.landed_rows import (
 from chsink.statemachine import writes
 from chsink.statemachine.ranges import TopicPartition
 from chsink.statemachine.records import Phase, StateKey, StateRecord, TopicTable
-from chsink.statemachine.table import has_dead_letters
+from chsink.statemachine.table import TABLE_BY, changed_parts, has_dead_letters
 
 GAP_IN_BATCH = (
     "if a later start halts with CHS-305, start with a new checkpoint: the sink continues from its recorded state"
@@ -105,7 +105,7 @@ def plan_resolve(
     doubtful = _in_doubt(services, topic, partitions, table)
     seen = dict(_count_all(services, doubtful, say))
     if verdict == "resend":
-        _check_resend(services, doubtful, seen, senders_gone=senders_gone)
+        _check_resend(services, doubtful, seen, pipeline, senders_gone=senders_gone)
     if verdict == "expired":
         _check_same_topic(services, doubtful)
     says = [sentence for key, record in doubtful.items() for sentence in _says(verdict, key, record, seen[key])]
@@ -210,13 +210,23 @@ def _resend(  # noqa: PLR0917 - the last three are given by who carries it out
 
 
 def _check_resend(
-    services: Services, doubtful: Doubtful, seen: Mapping[StateKey, LandedRows], *, senders_gone: bool
+    services: Services,
+    doubtful: Doubtful,
+    seen: Mapping[StateKey, LandedRows],
+    pipeline: Callable[[TopicTable], str],
+    *,
+    senders_gone: bool,
 ) -> None:
     """A range may be resent only if it can be read, no other process can still send it, and none of it is there."""
     refused = [
         halts.RESEND_NOT_ROUTED(tp=k.topic_partition, table=k.table)
         for k in doubtful
         if not services.clickhouse.is_routed(k)
+    ]
+    refused = refused or [
+        halts.RESEND_OTHER_RECORDS(tp=k.topic_partition, range=r.range, table=k.table)
+        for k, r in doubtful.items()
+        if TABLE_BY in changed_parts(r.pipeline, pipeline(k.topic_table))
     ]
     refused = refused or list(_unreadable(services, doubtful))
     # last: nobody is to delete rows of what cannot be sent again

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
 from chsink.cli.verify import read_report
+from chsink.clickhouse.landing import present_fingerprint
+from chsink.connect import connected
 from chsink.embedded.stack import Stack
-from chsink.errors import HaltError, UnavailableError
+from chsink.errors import HaltError, PreflightError, UnavailableError
+from chsink.formats.pipeline import Untouched
+from chsink.recovery.decide import plan_resolve
 from chsink.verify.route import Selection
 from tests.integration.job.conftest import MakeJob
 from tests.integration.job.faults import Failpoints
@@ -95,6 +100,7 @@ def check(job: Job, settings: Mapping[str, Any]) -> None:
 
 
 @pytest.mark.exit_of("CHOICE_CHANGED")
+@pytest.mark.exit_of("RESEND_OTHER_RECORDS")
 def test_each_table_has_its_records_whatever_ends_the_job(
     make_job: MakeJob, services: Stack, spark: SparkSession, failpoints: Failpoints
 ) -> None:
@@ -118,6 +124,13 @@ def test_each_table_has_its_records_whatever_ends_the_job(
         assert doubtful == (set() if crash.startswith("driver.after") else {refunds})
         with pytest.raises(HaltError, match="CHS-309.*" + ("changed since: .*table_by" if doubtful else "not yet for")):
             job.drain(spark, {"route": swapped(settings)})
+        if doubtful:
+            with connected(job.config({"route": swapped(settings)})) as services_now:
+                fingerprint = partial(present_fingerprint, services_now.clickhouse, stream=Untouched("read_committed"))
+                with pytest.raises(PreflightError, match="CHS-322.*table_by has changed"):
+                    plan_resolve(
+                        services_now, job.name, (), "resend", table=refunds, pipeline=fingerprint, senders_gone=True
+                    )
         job.drain(spark)
         check(job, settings)
     raw = settings["route"][1]["table"]
