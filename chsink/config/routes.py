@@ -61,13 +61,12 @@ class TableBy(Section):
     header: Text | None = None
     """Name of the Kafka header that names the table; if a record has several, the last one. For every format."""
     column: Text | None = None
-    """Column of the stream that names the table: of a stream that your program transforms, or `"key"`, the record's
-    key."""
+    """Column that names the table, in a stream that your program transforms; or `"key"`, for the record's key."""
     tables: dict[Text, Template] = Field(min_length=1)
     """The table for each value: `{ order = "orders", refund = "refunds" }`. Several values can have the same table."""
     unknown: Literal["bad", "ignore"] = "bad"
-    """What to do with a record that has another value, or none: treat it as a bad value (`errors.on_bad_value`), once
-    for all tables; or leave it out without counting it."""
+    """What to do with a record that has another value, or none: treat it as one bad value (`errors.on_bad_value`), not
+    one for each table; or leave it out without counting it."""
 
     @property
     def sources(self) -> dict[Source, str]:

@@ -204,9 +204,10 @@ class Tables(Section):
     auto_create: bool = False
     """Whether to create a missing table from the records that the topic holds."""
     max_columns: int = Field(default=1_000, ge=1, le=10_000)
-    """How many columns chsink lets a table have. With more fields, the job ends (CHS-289)."""
+    """Maximum number of columns in a table. If records need more, the job ends with CHS-289."""
     sample_records: int = Field(default=1_000, ge=1, le=100_000)
-    """How many of the first and of the last records of each partition decide about the columns of a new table."""
+    """How many records chsink reads at the beginning, and again at the end, of each partition to derive a new table's
+    columns."""
     order_by: Annotated[tuple[Text, ...], AsTuple] = ("_kafka_topic", "_kafka_partition", "_kafka_offset")
     """Sorting key of a new table: columns, in their order. They are not `Nullable`."""
     partition_by: Text | None = None
