@@ -46,7 +46,7 @@ STATE_LOST = Entry(
     HaltError,
     "{tp}: the recorded state is gone, but the checkpoint shows that records landed ({detail})",
     "restore the state store from a backup, or rebuild the state with `chsink state recover`; if recover finds no rows "
-    "of this partition, " + _NEW_CHECKPOINT,
+    "of this partition, or if you have added this table to a topic that has others, " + _NEW_CHECKPOINT,
     runbook="See [lost state](#lost-state).",
 )
 CHECKPOINT_WITHOUT_STATE = Entry(

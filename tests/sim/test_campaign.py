@@ -78,7 +78,7 @@ def test_a_run_that_reached_nothing_fails() -> None:
 
 def test_a_failing_world_is_shrunk_and_can_be_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A sink that never asks what its table remembers: few of the faults that happened are needed to show it."""
-    monkeypatch.setattr("chsink.clickhouse.writer.ShardWriter._check_remembered", lambda *_: None)
+    monkeypatch.setattr("chsink.clickhouse.writer.ShardWriter._check_table", lambda *_: None)
     monkeypatch.setattr("chsink.clickhouse.window.DedupWindow.must_probe", lambda *_: False)
     report = RUNS.campaign(21, 150_000, max_failures=4)
     doubled = [failure for failure in report.failures if failure.invariant == "at_most_once"]
