@@ -471,8 +471,8 @@ DEFECTS = (
             Patch(TABLE, "return self.r.is_of_another(self.facts.topic_id)", "return self.r.topic_id == 0"),
             Patch(RECHECK, "        if now != record.topic_id:", "        if now == 0:"),
         ),
-        "after_means_landed",
-        seed=124,
+        "announced_first",
+        seed=11,
     ),
     Defect(
         "the topic's id is not asked again after reading",
@@ -536,7 +536,7 @@ DEFECTS = (
             ),
         ),
         "at_most_once",
-        seed=212,
+        seed=460,
         often={"executor frozen": 50.0, "insert answer lost": 20.0},
     ),
     Defect(
