@@ -166,6 +166,8 @@ def _print_report(report: Report, *, as_json: bool) -> None:
             for why in [f"{left.why}: {left.reason}" if left.reason else str(left.why)]
         ]
         print_table(LEFT, rows)
+        if len(report.named) < report.left.total():
+            typer.echo(f"The table names the first {len(report.named):,} of {report.left.total():,} that stay.")
     for why, count in report.left.items():
         typer.echo(f"{count:,} stay dead letters: {why}")
     if report.in_doubt:

@@ -179,8 +179,8 @@ def _lines(partition: PartitionReport) -> Iterator[str]:
         yield f"{tp}: columns that differ{some}: {named}"
     if partition.without_row:
         yield (
-            f"{tp}: records that do not fit the table and have no row: {partition.without_row:,} "
-            "(dead letters in a topic are not compared)"
+            f"{tp}: records that do not fit the table and have no row: {partition.without_row:,}; "
+            f"dead letters: {partition.dead_letters:,}"
         )
     for left_out in partition.unjudged:
         yield f"{tp}: not judged {left_out.range}: {left_out.why}"

@@ -84,9 +84,10 @@ class Digester:
         """
         hashed = self._hashed([quote_identifier(c.name) for c in self.columns], groups)
         listed = f" AND _kafka_offset IN ({', '.join(map(str, only))})" if only else ""
+        # No alias: ClickHouse would take it for a column of that name.
         sql = (
-            f"SELECT toInt64(assumeNotNull(_kafka_offset)) AS {AT}, {hashed} FROM {quote_table(place.table)} "
-            f"WHERE {_ROWS}{place.where}{listed} LIMIT {MOST_ROWS_AT_AN_OFFSET} BY {AT} FORMAT RowBinary"
+            f"SELECT toInt64(assumeNotNull(_kafka_offset)), {hashed} FROM {quote_table(place.table)} "
+            f"WHERE {_ROWS}{place.where}{listed} LIMIT {MOST_ROWS_AT_AN_OFFSET} BY _kafka_offset FORMAT RowBinary"
         )
         which = {"topic": tp.topic, "partition": tp.partition, "start": offsets.start, "end": offsets.end}
         return _read(self.send(place.client, sql, which, _WHOLE), len(groups))

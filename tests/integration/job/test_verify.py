@@ -45,7 +45,9 @@ TYPES = [
     ("Variant(Bool, Float64, Int64, String)", ["1", '"1"', "true", "1.5", "null"]),
     ("Array(Variant(Int64, String))", ['[1, "x", null]']),
 ]
-COLUMNS = "id UInt64, " + ", ".join(f"c{at} {kind}" for at, (kind, _) in enumerate(TYPES))
+NAMES = ["c0", "at", "h", "low", "bucket", "rows", *(f"c{at}" for at in range(6, len(TYPES)))]
+"""Some are what the questions of ``verify`` could call things of their own."""
+COLUMNS = "id UInt64, " + ", ".join(f"{name} {kind}" for name, (kind, _) in zip(NAMES, TYPES, strict=True))
 ALLOWED = {
     "enable_time_time64_type": 1,
     "allow_suspicious_low_cardinality_types": 1,
@@ -58,7 +60,7 @@ def records(first: int, count: int) -> Iterator[bytes]:
     """Every column's values in turn."""
     columns = [islice(cycle(values), first, first + count) for _, values in TYPES]
     for number, tokens in zip(range(first, first + count), zip(*columns, strict=True), strict=True):
-        fields = "".join(f', "c{at}": {token}' for at, token in enumerate(tokens))
+        fields = "".join(f', "{name}": {token}' for name, token in zip(NAMES, tokens, strict=True))
         yield f'{{"id": {number}{fields}}}'.encode()
 
 

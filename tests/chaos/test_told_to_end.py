@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 import signal
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from pyspark.sql import SparkSession
 
-from tests.integration.job.conftest import MakeJob
+from tests.chaos.world import World
 from tests.support.child import Child, session_of
 
-pytestmark = pytest.mark.slow
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 OFTEN = {"trigger.mode": "processing_time", "trigger.interval": "200 milliseconds"}
 
@@ -24,11 +25,11 @@ def java_of(child: Child) -> int:
 
 
 @pytest.mark.parametrize("blow", ["all", "java"])
-def test_told_to_end_in_a_batch(blow: str, make_job: MakeJob, spark: SparkSession) -> None:
+def test_told_to_end_in_a_batch(blow: str, world: World, tmp_path: Path, spark: SparkSession) -> None:
     """SIGTERM to all of its processes, as supervisors do: exit 0, and the batch at hand is confirmed (to the driver
-    alone: ``make chaos``).  Spark killed under it: exit 5, and the batch is settled by the next start.
+    alone: ``test_kills``).  Spark killed under it: exit 5, and the batch is settled by the next start.
     """
-    job = make_job(partitions=2)
+    job = world.job(tmp_path)
     job.send(0, 25)
     job.send(1, 7)
     with Child(job, traps="driver.before_after=sleep:2@2", settings=OFTEN) as child:
@@ -44,7 +45,8 @@ def test_told_to_end_in_a_batch(blow: str, make_job: MakeJob, spark: SparkSessio
         assert ("CHS-708" in child.said) == (blow == "java")
         assert "chsink/spark/job.py" not in child.said, "no trace of the driver's"
     assert job.in_doubt() == ({0} if blow == "java" else set())
+    world.tally.fired("SIGTERM to all processes in a batch" if blow == "all" else "Spark killed in a batch")
     job.send(0, 5)
     job.send(1, 5)
     job.drain(spark)
-    job.check()
+    world.judge(job)
