@@ -226,7 +226,8 @@ def _check_resend(
     refused = refused or [
         halts.RESEND_OTHER_RECORDS(tp=k.topic_partition, range=r.range, table=k.table)
         for k, r in doubtful.items()
-        if TABLE_BY in changed_parts(r.pipeline, pipeline(k.topic_table))
+        if (TABLE_BY in r.pipeline or services.clickhouse.routes[k.topic_table].choice)
+        and TABLE_BY in changed_parts(r.pipeline, pipeline(k.topic_table))
     ]
     refused = refused or list(_unreadable(services, doubtful))
     # last: nobody is to delete rows of what cannot be sent again

@@ -110,8 +110,9 @@ def test_digests_agree_however_rows_are_stored_and_differ_in_one_bit(client: Cli
     for _ in range(2):
         offsets, [stored] = digester.of_table(place, TopicPartition("t", 0), OffsetRange(0, 5), groups)
         order = np.argsort(offsets, kind="stable")
-        same = stored[order][:5] == wanted[:5]
-        assert same.all() and len(set(wanted[:5].tolist())) == 5
+        same = stored[order][:4] == wanted[:4]  # two rows are of the last offset, in no order
+        assert same.all() and set(stored[order][4:].tolist()) == set(wanted[4:].tolist())
+        assert len(set(wanted[:5].tolist())) == 5
         for some, differing in ((wanted, 0), (wanted[:5], 1)):
             sums = Sums.empty(1)
             sums.add(some, np.zeros(len(some), np.int32))

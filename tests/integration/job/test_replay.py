@@ -235,7 +235,7 @@ def test_a_person_decides_where_nothing_can_be_known(
     with pytest.raises(HaltError, match="CHS-336.*pipeline has changed") as halted:
         kept.replay()
     assert "--landed" in halted.value.hint
-    with pytest.raises(PreflightError, match=f"CHS-337.*holds {BAD - 1} rows"):
+    with pytest.raises(PreflightError, match=f"CHS-337.*holds {BAD - 1} of their rows"):
         kept.replay(verdict="resend")
     assert kept.replay("table=no", verdict="landed")["settled"] == BAD - 1
 

@@ -223,7 +223,7 @@ def test_a_table_that_joins_between_two_lanes_doubles_and_loses_nothing(moved_fr
         lane.ledger.records = records
     together, batch = Lanes(cast("list[Driver]", each)), PlannedBatch(1, {T0: OffsetRange(10, 20)})
     if halts:
-        with pytest.raises(HaltError, match=r"announced for d\.c and not yet for d\.b"):
+        with pytest.raises(HaltError, match=r"announced for table d\.c but not yet for table d\.b"):
             together.process(batch, cast("Any", None))
     else:
         together.process(batch, cast("Any", None))
