@@ -136,8 +136,8 @@ BLOWS = [
     lands_after_death,
     worker_after_insert,
     worker_in_dead_letters,
-    by_failpoint("driver.before_after", doubtful=True),
     broker_in_dead_letters,
+    by_failpoint("driver.before_after", doubtful=True),  # what it leaves in doubt is settled by the next one
     by_failpoint("driver.after_settle_inserts", doubtful=True),
     before_spark_commits,
     sigterm,
