@@ -110,9 +110,10 @@ class Lanes:
 
     def _passed(self, planned: Mapping[TopicPartition, OffsetRange], lane: Driver) -> frozenset[TopicPartition]:
         """Where the plan passes records over that a table without any still has to get: another table of the topic had
-        them, so they lie before the checkpoint's beginning.
+        them, so they lie before the checkpoint's beginning.  Or the table was reset, and the checkpoint begins where it
+        was before: a state store that lags can say so.
         """
-        if not self.from_first or len(self.drivers) == 1:
+        if not self.from_first:
             return frozenset()
         records, suspects = self.ledger.records, []
         for key in lane.keys_of(planned):
@@ -120,7 +121,9 @@ class Lanes:
             had = [r for r in others if r is not None and r.phase is not Phase.EMPTY]
             mine = records.get(key)
             begins = planned[key.topic_partition].start
-            if (mine is None or mine.phase is Phase.EMPTY) and any(r.first < begins for r in had):
+            was_reset = mine is not None and mine.incarnation > 0
+            never = mine is None or mine.phase is Phase.EMPTY
+            if never and begins and (was_reset or any(r.first < begins for r in had)):
                 suspects.append(key.topic_partition)
         starts = lane.kafka.log_starts(suspects) if suspects else {}
         return frozenset(tp for tp in suspects if starts[tp] < planned[tp].start)
