@@ -109,30 +109,34 @@ class Lanes:
         self._each(land)
 
     def _passed(self, planned: Mapping[TopicPartition, OffsetRange], lane: Driver) -> frozenset[TopicPartition]:
-        """Where the plan passes records over that a table without any still has to get: another table of the topic had
-        them, so they lie before the checkpoint's beginning.  Or the table was reset, and the checkpoint begins where it
-        was before: a state store that lags can say so.
+        """Where a table has no range yet, and the plan begins behind records that it should get.
+
+        Either another table of the topic had them before this checkpoint, or the table was reset and the checkpoint
+        began at its old end: a state store whose reads lag can still give that.
         """
         if not self.from_first:
             return frozenset()
         records, suspects = self.ledger.records, []
         for key in lane.keys_of(planned):
-            others = [records.get(k) for d in self.drivers for k in d.keys_of([key.topic_partition]) if k != key]
-            had = [r for r in others if r is not None and r.phase is not Phase.EMPTY]
-            mine = records.get(key)
-            begins = planned[key.topic_partition].start
-            was_reset = mine is not None and mine.incarnation > 0
-            never = mine is None or mine.phase is Phase.EMPTY
-            if never and begins and (was_reset or any(r.first < begins for r in had)):
-                suspects.append(key.topic_partition)
+            mine, tp = records.get(key), key.topic_partition
+            begins = planned[tp].start
+            if not begins or (mine is not None and mine.phase is not Phase.EMPTY):
+                continue
+            others = [records[other] for other in self._others(tp, lane) if other in records]
+            had = any(r.phase is not Phase.EMPTY and r.first < begins for r in others)
+            if had or (mine is not None and mine.incarnation > 0):
+                suspects.append(tp)
         starts = lane.kafka.log_starts(suspects) if suspects else {}
         return frozenset(tp for tp in suspects if starts[tp] < planned[tp].start)
 
     def _reads_for_another(self, tp: TopicPartition, planned: OffsetRange, lane: Driver) -> bool:
         """Whether another lane has nothing beyond the plan: then it is, or was until now, planned for that one."""
         records = self.ledger.records
-        others = [key for driver in self.drivers if driver is not lane for key in driver.keys_of([tp])]
-        return any(key not in records or records[key].end <= planned.end for key in others)
+        return any(key not in records or records[key].end <= planned.end for key in self._others(tp, lane))
+
+    def _others(self, tp: TopicPartition, lane: Driver) -> list[StateKey]:
+        """The keys of the topic-partition's tables in the other lanes."""
+        return [key for driver in self.drivers if driver is not lane for key in driver.keys_of([tp])]
 
     def _check_choices(self, planned: Mapping[TopicPartition, OffsetRange]) -> None:
         """HaltError where a range is announced for one table and not for another one, and both have other records now.
