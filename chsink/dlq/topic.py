@@ -4,9 +4,8 @@ Rules:
 - A transaction holds a chunk's dead letters, and moves the offset of the source's topic-partition in a group of its own
   to the chunk's end.  So the group says up to which offset they were delivered; nobody joins it.
 - Group and transactional id are of one table: a record may be a dead letter of one table and a row of another.
-- A transactional id stands for one topic-partition and table.  Opening it ends the open transaction of every older
-  sender and refuses its later ones.  Only after that is the group read: nobody older can move it any more.
-- A transaction whose commit was not answered is unknown: open the id again, then read the group.
+- A transactional id stands for one topic-partition and table.  What opening one means, and a commit without an answer:
+  :mod:`chsink.kafka.transactions`.
 - The offset carries a note: which life of the partition it is of (epoch, incarnation, nonce).  Of another life, the
   offset says nothing about this one; of a newer life, this sender is outdated and delivers nothing.
 - A group that holds no offset says nothing about a range in doubt: Kafka forgets the offsets of a group that is not
@@ -17,14 +16,13 @@ Rules:
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as ClientPartition
 
 from chsink import failpoints
@@ -32,6 +30,7 @@ from chsink.batch.model import Assignment
 from chsink.dlq.place import LettersTopic
 from chsink.dlq.search import delivered_until
 from chsink.errors import halts, services
+from chsink.kafka.transactions import TransactionalProducer, consumer_options, group_offsets
 from chsink.ports import Clock, InsertResult
 from chsink.statemachine.ranges import OffsetRange
 from chsink.statemachine.records import StateKey, StateRecord
@@ -86,26 +85,11 @@ class _Open:
 
     def __init__(self, place: LettersTopic, key: StateKey) -> None:
         """Fence every older sender, then read the group.  Raises KafkaException."""
-        self._place, self._tp = place, key.topic_partition
-        group, tp = place.group_of(key.table), self._tp
-        common = {"reconnect.backoff.ms": 20, **place.options}
-        self._consumer = Consumer(
-            {**common, "group.id": group, "enable.auto.commit": False, "isolation.level": "read_committed"}
-        )
+        self._tp = tp = key.topic_partition
+        self._consumer = Consumer(consumer_options(place.options, place.group_of(key.table)))
         self._group = self._consumer.consumer_group_metadata()
-        self._producer = Producer(
-            {
-                **common,
-                "transactional.id": place.transactional_id(key),
-                "transaction.timeout.ms": TRANSACTION_MS,
-                "message.max.bytes": 1_000_000_000,
-            },
-            logger=_log,
-        )
-        self._producer.init_transactions(place.timeout_s)
-        [found] = self._consumer.committed([ClientPartition(tp.topic, tp.partition)], timeout=place.timeout_s)
-        if found.error is not None:
-            raise KafkaException(found.error)
+        self._producer = _producer(place, key)
+        found = group_offsets(self._consumer, [tp], place.timeout_s)[tp]
         self.offset = found.offset if found.offset >= 0 else None
         self.note = found.metadata or ""
 
@@ -115,24 +99,11 @@ class _Open:
 
     def send(self, letters: list[dict[str, Any]], end: int, life: Life) -> None:
         """The letters and the group's offset in one transaction.  Raises KafkaException."""
-        refused: list[KafkaError] = []
-        give_up = time.monotonic() + self._place.timeout_s
-        self._producer.begin_transaction()
-        for letter in letters:
-            while True:
-                try:
-                    self._producer.produce(self._place.topic, on_delivery=_keep(refused), **letter)
-                    break
-                except BufferError:
-                    if time.monotonic() > give_up:
-                        raise KafkaException(KafkaError(KafkaError._TIMED_OUT)) from None
-                    self._producer.poll(0.1)
-        if self._producer.flush(self._place.timeout_s) or refused:
-            raise KafkaException(refused[0] if refused else KafkaError(KafkaError._TIMED_OUT))
+        self._producer.begin(letters)
         moved = ClientPartition(self._tp.topic, self._tp.partition, end, str(life))
-        self._producer.send_offsets_to_transaction([moved], self._group, self._place.timeout_s)
+        self._producer.move([moved], self._group)
         failpoints.reach("task.in_dead_letters")
-        self._producer.commit_transaction(self._place.timeout_s)
+        self._producer.commit()
         self.remember(end, life)
 
     def remember(self, end: int | None, life: Life) -> None:
@@ -141,14 +112,16 @@ class _Open:
             self.offset, self.note = end, str(life)
 
 
-def _keep(refused: list[KafkaError]) -> Any:
-    """A delivery report that remembers failures."""
-
-    def delivered(error: KafkaError | None, _message: object) -> None:
-        if error is not None:
-            refused.append(error)
-
-    return delivered
+def _producer(place: LettersTopic, key: StateKey) -> TransactionalProducer:
+    """Fence every older sender."""
+    return TransactionalProducer(
+        {**place.options, "message.max.bytes": 1_000_000_000},  # the topic says which are too large
+        place.transactional_id(key),
+        place.topic,
+        timeout_s=place.timeout_s,
+        transaction_ms=TRANSACTION_MS,
+        logger=_log,
+    )
 
 
 class TopicLetters:
@@ -177,13 +150,10 @@ class TopicLetters:
         for attempt in range(ATTEMPTS):
             try:
                 return self._deliver(assignment, offsets, letters)
-            except (KafkaException, SystemError) as error:
-                cause = error if isinstance(error, KafkaException) else error.__cause__
-                if not isinstance(cause, KafkaException):
-                    raise
+            except KafkaException as error:
                 self.close()
-                reason = cause.args[0].str()
-                if cause.args[0].code() in _REFUSALS:
+                reason = error.args[0].str()
+                if error.args[0].code() in _REFUSALS:
                     raise halts.DEAD_LETTER_REFUSED(
                         tp=tp, offsets=offsets, topic=self._place.topic, reason=reason
                     ) from error

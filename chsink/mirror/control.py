@@ -1,11 +1,9 @@
 """The control topic and the sink's groups: every write is a Kafka transaction, every read sees committed ones only.
 
 Rules:
-- A transactional id stands for one role: a topic-partition's worker, its re-reader, the coordinator.  Opening a
-  producer of an id ends the open transaction of every older one and refuses its later ones.  Only after that may the
-  group's offset be read: nobody older can move it any more.
+- A transactional id stands for one role: a topic-partition's worker, its re-reader, the coordinator.  What opening one
+  means, and a commit without an answer: :mod:`chsink.kafka.transactions`.
 - The group has no members, so only these producers move it.
-- A transaction whose commit was not answered is unknown: open the id again, then read the group.
 - Producers are opened for each hand-over, since opening is what fences.  Who reads a group fences nobody: one client of
   a process reads for all of them.
 """
@@ -20,21 +18,18 @@ from threading import Event
 from time import monotonic
 from typing import Any, Self
 
-from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Message, Producer
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec
 
 from chsink import failpoints
+from chsink.kafka.transactions import TransactionalProducer, consumer_options, group_offsets
 from chsink.mirror.ports import EventReader, EventSender, GroupReader
 from chsink.statemachine.ranges import TopicPartition
 
 TRANSACTION_MS = 20_000
 """Others wait at most so long for a transaction that hangs: less than a round waits for answers by default."""
-RECONNECT_MS = 20
-"""librdkafka waits half of this, 50 ms by default, before it connects to the next broker, and a producer lives for one
-hand-over.
-"""
 POLL_S = 0.1
 """The client waits for many events: it is asked so often whether there are a few."""
 _FENCED = (KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED)
@@ -116,21 +111,14 @@ class Sender:
         self._role = "coordinator" if group == names.control_group else "worker"
         self._consumer = _of_process(tuple(sorted(names.options.items())), group)
         self._group = self._consumer.consumer_group_metadata()
-        self._producer = Producer(
-            {
-                "reconnect.backoff.ms": RECONNECT_MS,
-                **names.options,
-                "transactional.id": transactional_id,
-                "transaction.timeout.ms": TRANSACTION_MS,
-                "linger.ms": 0,
-            }
-        )
         try:
-            # A question for the coordinator is lost with the bootstrap connection, which ends once the brokers are
-            # known, and repeated after 500 ms.  The second answer here comes over a connection that stays.
-            for _ in range(2):
-                self._producer.list_topics(names.topic, timeout=names.timeout_s)
-            self._producer.init_transactions(names.timeout_s)
+            self._producer = TransactionalProducer(
+                {**names.options, "linger.ms": 0},
+                transactional_id,
+                names.topic,
+                timeout_s=names.timeout_s,
+                transaction_ms=TRANSACTION_MS,
+            )
         except KafkaException as error:
             raise Unanswered(str(error)) from error
 
@@ -154,20 +142,11 @@ class Sender:
         """
         moved = [ClientPartition(tp.topic, tp.partition, offset, self.note) for tp, offset in offsets.items()]
         try:
-            self._producer.begin_transaction()
-            refused: list[KafkaError] = []
-            for value in values:
-                self._producer.produce(self._names.topic, value, key, on_delivery=_keep(refused))
-            if self._producer.flush(self._names.timeout_s) or refused:
-                raise KafkaException(refused[0] if refused else KafkaError(KafkaError._TIMED_OUT))
+            self._producer.begin({"value": value, "key": key} for value in values)
             if moved:
-                self._producer.send_offsets_to_transaction(moved, self._group, self._names.timeout_s)
-        except (KafkaException, BufferError) as error:
+                self._producer.move(moved, self._group)
+        except KafkaException as error:
             raise self._aborted(error) from error
-        except SystemError as error:  # the client raises a fatal error in the midst of a delivery report
-            if not isinstance(error.__cause__, KafkaException):
-                raise
-            raise self._aborted(error.__cause__) from error
         if values:  # a start that settles the group reports nothing
             failpoints.reach(f"{self._role}.in_transaction")
         self._commit()
@@ -176,7 +155,7 @@ class Sender:
         """Ask again while Kafka says that this may help: the answer to the second question is the first one's."""
         for attempt in range(3):
             try:
-                self._producer.commit_transaction(self._names.timeout_s)
+                self._producer.commit()
             except KafkaException as error:
                 cause = error.args[0]
                 if cause.txn_requires_abort():
@@ -188,13 +167,12 @@ class Sender:
             else:
                 return
 
-    def _aborted(self, error: KafkaException | BufferError) -> Exception:
+    def _aborted(self, error: KafkaException) -> Exception:
         """End a transaction that cannot be committed."""
-        cause = error.args[0] if isinstance(error, KafkaException) else None
-        if cause is not None and cause.code() in _FENCED:
+        if error.args[0].code() in _FENCED:
             return Fenced(str(error))
         try:
-            self._producer.abort_transaction(self._names.timeout_s)
+            self._producer.abort()
         except KafkaException as second:
             return Fenced(str(second)) if second.args[0].code() in _FENCED else Unanswered(str(second))
         return NotSent(str(error))
@@ -203,17 +181,7 @@ class Sender:
 @lru_cache(maxsize=8)
 def _of_process(options: tuple[tuple[str, str], ...], group: str) -> Consumer:
     """The one client of a group in this process: to connect takes longer than to ask."""
-    return Consumer({**dict(options), **_reading(group)})
-
-
-def _keep(refused: list[KafkaError]) -> Any:
-    """A delivery report that remembers failures."""
-
-    def delivered(error: KafkaError | None, _message: Message) -> None:
-        if error is not None:
-            refused.append(error)
-
-    return delivered
+    return Consumer(consumer_options(dict(options), group))
 
 
 def at_once() -> Executor:
@@ -226,7 +194,7 @@ class GroupOffsets:
 
     def __init__(self, names: Names, group: str) -> None:
         # reads no record: this level makes the broker answer with the last committed offsets at once
-        self._consumer = Consumer({**consumer_options(names, group), "isolation.level": "read_uncommitted"})
+        self._consumer = Consumer({**consumer_options(names.options, group), "isolation.level": "read_uncommitted"})
         self._timeout_s = names.timeout_s
 
     def close(self) -> None:
@@ -254,29 +222,10 @@ def _notes(consumer: Consumer, tps: Iterable[TopicPartition], timeout_s: float) 
 def _asked(
     consumer: Consumer, tps: Iterable[TopicPartition], timeout_s: float
 ) -> dict[TopicPartition, ClientPartition]:
-    asked = [ClientPartition(tp.topic, tp.partition) for tp in tps]
     try:
-        found = consumer.committed(asked, timeout=timeout_s)
+        return group_offsets(consumer, tps, timeout_s)
     except KafkaException as error:
         raise Unanswered(str(error)) from error
-    for each in found:
-        if each.error is not None:
-            raise Unanswered(str(each.error))
-    return {TopicPartition(f.topic, f.partition): f for f in found}
-
-
-def consumer_options(names: Names, group: str) -> dict[str, Any]:
-    """Librdkafka's options of a consumer that joins no group and commits nothing."""
-    return {"reconnect.backoff.ms": RECONNECT_MS, **names.options, **_reading(group)}
-
-
-def _reading(group: str) -> dict[str, Any]:
-    return {
-        "group.id": group,
-        "enable.auto.commit": False,
-        "isolation.level": "read_committed",
-        "auto.offset.reset": "error",
-    }
 
 
 class ControlReader:
@@ -284,7 +233,7 @@ class ControlReader:
 
     def __init__(self, names: Names) -> None:
         self._names = names
-        self._consumer = Consumer(consumer_options(names, names.control_group))
+        self._consumer = Consumer(consumer_options(names.options, names.control_group))
         self._woken = Event()
         self._admin = AdminClient(dict(names.options))
 
@@ -344,7 +293,7 @@ class ControlReader:
 
     def uncommitted(self, partition: int, offset: int) -> tuple[str, bytes] | None:
         """Key and value at an offset, also of an open transaction, if there are any.  Raises :class:`Unanswered`."""
-        options = consumer_options(self._names, self._names.control_group)
+        options = consumer_options(self._names.options, self._names.control_group)
         consumer = Consumer({**options, "isolation.level": "read_uncommitted"})
         try:
             consumer.assign([ClientPartition(self._names.topic, partition, offset)])

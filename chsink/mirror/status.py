@@ -16,7 +16,8 @@ from confluent_kafka import TopicPartition as ClientPartition
 from pyiceberg.table.snapshots import Snapshot
 
 from chsink.config import Config
-from chsink.mirror.control import Names, Unanswered, consumer_options
+from chsink.kafka.transactions import consumer_options
+from chsink.mirror.control import Names, Unanswered
 from chsink.mirror.coordinator import Halted, Source, Target
 from chsink.mirror.events import DamagedEvent, DataWritten, decode
 from chsink.mirror.failures import as_error, in_words
@@ -235,7 +236,7 @@ def _lag_s(names: Names, partitions: Sequence[PartitionStatus], now_ms: int) -> 
     behind = [p for p in partitions if (p.until or 0) < p.end]
     if not behind:
         return 0.0
-    consumer = Consumer(consumer_options(names, names.control_group) | {"auto.offset.reset": "earliest"})
+    consumer = Consumer(consumer_options(names.options, names.control_group) | {"auto.offset.reset": "earliest"})
     try:
         consumer.assign([ClientPartition(p.topic, p.partition, p.until or 0) for p in behind])
         waiting, found, until = {(p.topic, p.partition) for p in behind}, [], monotonic() + READ_S

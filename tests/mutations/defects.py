@@ -264,11 +264,11 @@ DEFECTS = (
     Defect(
         "dead letters for a topic: the group is read before older senders are fenced",
         (
-            Patch(LETTERS_TOPIC, "        self._producer.init_transactions(place.timeout_s)\n", ""),
+            Patch(LETTERS_TOPIC, "        self._producer = _producer(place, key)\n", ""),
             Patch(
                 LETTERS_TOPIC,
                 '        self.note = found.metadata or ""\n',
-                '        self.note = found.metadata or ""\n        self._producer.init_transactions(place.timeout_s)\n',
+                '        self.note = found.metadata or ""\n        self._producer = _producer(place, key)\n',
             ),
         ),
         "at_most_once",
@@ -308,7 +308,7 @@ DEFECTS = (
         (
             Patch(
                 LETTERS_TOPIC,
-                "        self._producer.send_offsets_to_transaction([moved], self._group, self._place.timeout_s)\n",
+                "        self._producer.move([moved], self._group)\n",
                 "        del moved\n",
             ),
         ),

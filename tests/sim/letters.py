@@ -16,6 +16,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import TopicPartition as ClientPartition
 
 from chsink.dlq import search, topic
+from chsink.kafka import transactions
 from chsink.mirror.control import Unanswered as NoAnswer
 from chsink.statemachine.ranges import TopicPartition
 from tests.mirror_sim.broker import Broker, Log, Transaction
@@ -86,7 +87,10 @@ class LettersTopic:
         """What chsink opens meanwhile is of this topic, and waits by the hub's clock."""
         mine = {"Producer": partial(Producer, self), "Consumer": partial(Consumer, self), "time": _Time(self.hub)}
         before = [
-            (module, name, vars(module)[name]) for module in (topic, search) for name in mine if name in vars(module)
+            (module, name, vars(module)[name])
+            for module in (topic, search, transactions)
+            for name in mine
+            if name in vars(module)
         ]
         for module, name, _ in before:
             vars(module)[name] = mine[name]
@@ -135,6 +139,9 @@ class Producer:
             self._epoch = self._broker.fence(self._id)
             self._broker.wait(lambda: self._broker.finishing(self._id))
             self._broker.ask()
+
+    def list_topics(self, name: str, timeout: float) -> None:
+        """Only to connect."""
 
     def begin_transaction(self) -> None:
         """Asks nobody: the broker hears of it with the first request."""

@@ -53,7 +53,7 @@ ROOMS: dict[str, set[str]] = {
     "chsink.batch": set(),
     "chsink.kafka": {"chsink.config"},
     "chsink.state": {"chsink.fields"},
-    "chsink.dlq": {"chsink.batch"},
+    "chsink.dlq": {"chsink.batch", "chsink.kafka.transactions"},
     # a lander stands on batch, which knows no lander
     "chsink.clickhouse": {
         "chsink.batch",
@@ -64,7 +64,13 @@ ROOMS: dict[str, set[str]] = {
         "chsink.formats",
         "chsink.sharding",
     },
-    "chsink.mirror": {"chsink.batch", "chsink.config", "chsink.decode", "chsink.formats"},
+    "chsink.mirror": {
+        "chsink.batch",
+        "chsink.config",
+        "chsink.decode",
+        "chsink.formats",
+        "chsink.kafka.transactions",
+    },
     "chsink.observe": {"chsink.batch"},
     "chsink.doctor": set(),
     "chsink.connect": {

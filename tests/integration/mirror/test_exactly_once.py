@@ -223,10 +223,7 @@ def test_a_worker_that_dies_inside_its_transaction_leaves_nothing(make_bench: Ma
     start, end = bench.produce(range(4))
     dead = Sender(bench.names, bench.names.worker_id(bench.tp()), bench.group)
     written = bench.worker()._written(OffsetRange(start, end), bench.records(), [bench.work("orders")], {})
-    dead._producer.begin_transaction()
-    for value in written:
-        dead._producer.produce(bench.control_topic, value, "dead")
-    assert dead._producer.flush(20) == 0
+    dead._producer.begin({"value": value, "key": "dead"} for value in written)
     assert bench.group_at() == 0
     bench.hand_over(start, end)
     bench.round(coordinator)

@@ -1,0 +1,131 @@
+"""Transactions of one transactional id, and the offsets of the group that they move.
+
+Rules:
+- Opening a producer ends the open transaction of every older producer of its id and refuses its later ones.  Only after
+  that may the group be read: nobody older can move it any more.
+- A transaction whose commit was not answered is unknown: open the id again, then read the group.
+- A group has no members: who reads its offsets joins nothing and commits nothing.
+- Every failure is a KafkaException, also one that the client raises as SystemError in the midst of a delivery report.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka import TopicPartition as ClientPartition
+
+from chsink.statemachine.ranges import TopicPartition
+
+RECONNECT_MS = 20
+"""librdkafka waits half of this, 50 ms by default, before it connects to the next broker."""
+POLL_S = 0.1
+"""How often a full queue is tried again."""
+
+
+class TransactionalProducer:
+    """An open producer of ``topic``.  ``options`` are librdkafka's, each question waits at most ``timeout_s``, and a
+    transaction that its producer leaves open is ended by Kafka after ``transaction_ms``.
+    """
+
+    def __init__(
+        self,
+        options: Mapping[str, Any],
+        transactional_id: str,
+        topic: str,
+        *,
+        timeout_s: float,
+        transaction_ms: int,
+        logger: logging.Logger | None = None,
+    ) -> None:
+        """Fence every older producer of the id.  Raises KafkaException."""
+        self._topic, self._timeout_s = topic, timeout_s
+        own = {"transactional.id": transactional_id, "transaction.timeout.ms": transaction_ms}
+        self._producer = Producer({"reconnect.backoff.ms": RECONNECT_MS, **options, **own}, logger=logger)
+        # A question for the coordinator is lost with the bootstrap connection, which ends once the brokers are known,
+        # and repeated after 500 ms.  The second answer here comes over a connection that stays.
+        for _ in range(2):
+            self._producer.list_topics(topic, timeout=timeout_s)
+        self._producer.init_transactions(timeout_s)
+
+    def begin(self, messages: Iterable[Mapping[str, Any]]) -> None:
+        """Begin a transaction with these messages, each given as arguments of ``Producer.produce``.  Kafka has all of
+        them when this returns.  Raises KafkaException.
+        """
+        refused: list[KafkaError] = []
+
+        def delivered(error: KafkaError | None, _message: object) -> None:
+            if error is not None:
+                refused.append(error)
+
+        with _client_errors():
+            self._producer.begin_transaction()
+            give_up = time.monotonic() + self._timeout_s
+            for message in messages:
+                while not self._queued(message, delivered):
+                    if time.monotonic() > give_up:
+                        raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+                    self._producer.poll(POLL_S)
+            if self._producer.flush(self._timeout_s) or refused:
+                raise KafkaException(refused[0] if refused else KafkaError(KafkaError._TIMED_OUT))
+
+    def _queued(self, message: Mapping[str, Any], delivered: Any) -> bool:
+        """False where the queue is full."""
+        try:
+            self._producer.produce(self._topic, on_delivery=delivered, **message)
+        except BufferError:
+            return False
+        return True
+
+    def move(self, offsets: Sequence[ClientPartition], group: Any) -> None:
+        """The group's offsets become these with the commit.  ``group`` is a consumer's metadata of it."""
+        with _client_errors():
+            self._producer.send_offsets_to_transaction(list(offsets), group, self._timeout_s)
+
+    def commit(self) -> None:
+        """Show the messages and move the group.  KafkaException: not known, unless the error says otherwise."""
+        with _client_errors():
+            self._producer.commit_transaction(self._timeout_s)
+
+    def abort(self) -> None:
+        """End the transaction: nothing of it is visible, ever."""
+        with _client_errors():
+            self._producer.abort_transaction(self._timeout_s)
+
+
+@contextmanager
+def _client_errors() -> Iterator[None]:
+    try:
+        yield
+    except SystemError as error:
+        if not isinstance(error.__cause__, KafkaException):
+            raise
+        raise error.__cause__ from error
+
+
+def consumer_options(options: Mapping[str, str], group: str) -> dict[str, Any]:
+    """Librdkafka's options of a consumer that joins no group, commits nothing and sees what was committed."""
+    return {
+        "reconnect.backoff.ms": RECONNECT_MS,
+        **options,
+        "group.id": group,
+        "enable.auto.commit": False,
+        "isolation.level": "read_committed",
+        "auto.offset.reset": "error",
+    }
+
+
+def group_offsets(
+    consumer: Consumer, tps: Iterable[TopicPartition], timeout_s: float
+) -> dict[TopicPartition, ClientPartition]:
+    """What the group of a consumer holds of each topic-partition, notes included.  Raises KafkaException."""
+    asked = [ClientPartition(tp.topic, tp.partition) for tp in tps]
+    found = consumer.committed(asked, timeout=timeout_s)
+    for each in found:
+        if each.error is not None:
+            raise KafkaException(each.error)
+    return {TopicPartition(f.topic, f.partition): f for f in found}
