@@ -18,9 +18,10 @@ import pyarrow as pa
 from chsink.decode.binary import Cursors
 from chsink.decode.inferred import Kinds
 from chsink.decode.messages import Message
-from chsink.formats.avro import AvroReader
+from chsink.formats.avro import avro_reader
 from chsink.formats.declared import column_of
-from chsink.formats.protobuf import ProtobufReader
+from chsink.formats.message_reader import MessageReader
+from chsink.formats.protobuf import protobuf_reader
 from chsink.formats.settings import Avro, FormatSettings, Json, JsonSchema, Protobuf, names_of
 from chsink.formats.whole import as_binary
 from chsink.formats.with_schema import HEADER
@@ -48,8 +49,8 @@ def offered_by(settings: FormatSettings) -> Offered | None:
         skip = HEADER if isinstance(settings, JsonSchema) else 0
         return _JsonFields(names_of(settings.envelope), frozenset(p[0] for p in settings.paths.values()), skip)
     if isinstance(settings, Avro):
-        return _SchemaFields(AvroReader(settings, ()))
-    return _SchemaFields(ProtobufReader(settings, ())) if isinstance(settings, Protobuf) else None
+        return _SchemaFields(avro_reader(settings, ()))
+    return _SchemaFields(protobuf_reader(settings, ())) if isinstance(settings, Protobuf) else None
 
 
 @dataclass(frozen=True)
@@ -132,7 +133,7 @@ class _Everything(Collection[str]):
 class _SchemaFields:
     """Fields of the messages' types: those of the schema, whether a record has a value there or not."""
 
-    reader: AvroReader | ProtobufReader
+    reader: MessageReader
 
     def counts(self, values: pa.Array, known: Collection[str]) -> Counter[str]:
         """See :class:`Offered`."""

@@ -16,14 +16,13 @@ import numpy as np
 import pyarrow as pa
 
 from chsink.decode.binary import Cursors, Positions
-from chsink.decode.collected import Collected, Rows
+from chsink.decode.collected import Rows
 from chsink.decode.fields import Field
-from chsink.decode.messages import MessageDecoder
 from chsink.errors import preflight
+from chsink.formats.message_reader import MessageReader, Typed, type_in
 from chsink.formats.settings import Protobuf
-from chsink.formats.whole import as_binary
-from chsink.formats.with_schema import HEADER, Schemas, live_rows
-from chsink.ports import BadValue, Decoded
+from chsink.formats.with_schema import HEADER, Schemas
+from chsink.ports import BadValue
 from chsink.registry.client import Registered
 
 if TYPE_CHECKING:
@@ -33,53 +32,21 @@ DEEPEST: Final = 32
 NO_INDEXES: Final = "it does not say which message of its schema it is"
 
 
-class ProtobufReader:
-    """:class:`chsink.formats.format_reader.FormatReader` of Protobuf messages."""
-
-    record_fields = ("value",)
-
-    def __init__(self, settings: Protobuf, fields: Sequence[Field]) -> None:
-        self._decoder = MessageDecoder(fields)
-        try:
-            from chsink.decode.protobuf import descriptors
-        except ImportError as error:
-            missing = error.name or "protobuf"
-            raise preflight.NO_REGISTRY_PACKAGES(missing=missing, python=sys.executable) from None
-        self._descriptors = descriptors
-        self._schemas = Schemas(settings.registry, "PROTOBUF", self._file)
-        self._only: ProtobufMessage | None = None
-        if file := settings.schema_file:
-            try:
-                self._only = descriptors.message_in_set(file.content, settings.message or "")
-            except ValueError as error:
-                raise preflight.SCHEMA_FILE_WRONG(path=file.path, reason=error) from None
-
-    def decode(self, records: pa.RecordBatch) -> Decoded:
-        """See :class:`chsink.formats.format_reader.FormatReader`."""
-        run = Collected(records.num_rows)
-        for message, some, theirs, skip in self.messages(as_binary(records.column("value")), run.bad):
-            self._decoder.decode(run, message, some, theirs, skip)
-        return self._decoder.finish(run)
-
-    def messages(
-        self, values: Any, bad: list[BadValue]
-    ) -> Iterator[tuple[ProtobufMessage, Any, Rows, int | Positions]]:
-        """By message type: its values, their rows, and how many bytes into them the message begins."""
-        values, rows = live_rows(values, bad)
-        if self._only is not None:
-            yield self._only, values, rows, 0
-            return
-        for file, some, theirs in self._schemas.split(values, rows, bad):
-            yield from _of_file(file, some, theirs, bad)
-
-    def _file(self, schema: Registered) -> _File:
-        return _File(self._descriptors, schema)
+def protobuf_reader(settings: Protobuf, fields: Sequence[Field]) -> MessageReader:
+    """The reader of Protobuf messages for these fields."""
+    try:
+        from chsink.decode.protobuf import descriptors
+    except ImportError as error:
+        missing = error.name or "protobuf"
+        raise preflight.NO_REGISTRY_PACKAGES(missing=missing, python=sys.executable) from None
+    named = settings.message or ""
+    only = type_in(settings.schema_file, lambda content: descriptors.message_in_set(content, named))
+    schemas = Schemas(settings.registry, "PROTOBUF", lambda schema: _File(descriptors, schema))
+    return MessageReader(fields, only, schemas, _typed)
 
 
-def _of_file(
-    file: _File, values: Any, rows: Rows, bad: list[BadValue]
-) -> Iterator[tuple[ProtobufMessage, Any, Rows, Positions]]:
-    """The same of values whose messages are in one file."""
+def _typed(file: _File, values: Any, rows: Rows, bad: list[BadValue]) -> Iterator[Typed]:
+    """A schema is a file of types."""
     c = Cursors(values, HEADER)
     begin = c.pos - HEADER
     for path, at in _paths(c):

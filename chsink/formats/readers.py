@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from chsink.decode.fields import Field
-from chsink.formats.avro import AvroReader
+from chsink.formats.avro import avro_reader
 from chsink.formats.debezium import DebeziumReader
 from chsink.formats.deletes import Deletes, DeletingReader, of_deletion
 from chsink.formats.delimited import DelimitedReader
@@ -19,7 +19,7 @@ from chsink.formats.format_reader import FormatReader
 from chsink.formats.json import JsonReader
 from chsink.formats.json_schema import JsonSchemaReader
 from chsink.formats.keyed import KeyedReader
-from chsink.formats.protobuf import ProtobufReader
+from chsink.formats.protobuf import protobuf_reader
 from chsink.formats.settings import (
     Avro,
     Csv,
@@ -43,8 +43,8 @@ READERS: Mapping[type[FormatSettings], Callable[[Any, Sequence[Field]], FormatRe
         String: WholeReader,
         Csv: DelimitedReader,
         Tsv: DelimitedReader,
-        Avro: AvroReader,
-        Protobuf: ProtobufReader,
+        Avro: avro_reader,
+        Protobuf: protobuf_reader,
         JsonSchema: JsonSchemaReader,
     }
 )

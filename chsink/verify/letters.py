@@ -6,8 +6,9 @@ what they corrected.  An offset whose dead letter was replayed has one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -36,14 +37,21 @@ COMPARED: Final = ("key", "value", "headers", "timestamp_ms", "timestamp_type")
 """The record itself; why it has no row may be worded differently by another version."""
 
 
+Digested = tuple[I64, list[Digests]]
+"""Offsets and digests of dead letters."""
+
+
 @dataclass(frozen=True, slots=True)
 class Letters:
-    """The dead letters of one topic-partition and table, which are in ``source``.
+    """The dead letters of one topic-partition and table: ``found`` gives those of a window, ``replayed`` the offsets of
+    those that were replayed.
 
     ``complete``: nothing was ever skipped, so each bad record has a dead letter.
     """
 
-    source: TableSource | TopicSource
+    found: Callable[[OffsetRange], Digested]
+    replayed: Callable[[OffsetRange], I64]
+    client: ClickHouseClient
     digester: Digester
     fates: Fates
     assignment: Assignment
@@ -56,7 +64,7 @@ class Letters:
         digests = [np.empty(0, "V16")]
         if dead:
             batch = letters_of(records, dead, self.assignment)
-            digests = self.digester.of_rows(self.source.client, batch, [self.digester.all])
+            digests = self.digester.of_rows(self.client, batch, [self.digester.all])
         return Expected(offsets, np.zeros(len(offsets), np.int32), digests)
 
     def check(
@@ -65,62 +73,14 @@ class Letters:
         """Report what differs within a window, whose table holds rows of the offsets ``rows``.  The offsets that have a
         dead letter, and those whose dead letter was replayed.
         """
-        offsets, digests = self.source.found(window)
+        offsets, digests = self.found(window)
         found = compare(expected, Found(offsets, np.zeros(len(offsets), np.int32), digests), older_end)
         report.dead_letters += len(offsets)
         if self.complete:
             report.letter_missing.add(np.setdiff1d(found.missing, rows))
         report.letter_duplicated.add(found.duplicated)
         report.letter_different.add(found.different)
-        return np.unique(offsets), self.source.replayed(window)
-
-
-@dataclass(frozen=True, slots=True)
-class TableSource:
-    """``place`` selects them, ``marks`` those of replays."""
-
-    place: Place
-    marks: str
-    digester: Digester
-    tp: TopicPartition
-
-    @property
-    def client(self) -> ClickHouseClient:
-        """Makes digests."""
-        return self.place.client
-
-    def found(self, window: OffsetRange) -> tuple[I64, list[Digests]]:
-        """Offsets and digests of the dead letters of a window."""
-        return self.digester.of_table(self.place, self.tp, window, [self.digester.all])
-
-    def replayed(self, window: OffsetRange) -> I64:
-        """The offsets of those that were replayed."""
-        with asking_target():
-            marks = rows_by_offset(self.place.client, self.place.table, self.tp, window, self.marks)
-        return np.array(sorted(marks), np.int64)
-
-
-@dataclass(frozen=True, slots=True)
-class TopicSource:
-    """Of one topic-partition and table."""
-
-    letters: TopicLetters
-    key: StateKey
-    nonce: str
-
-    @property
-    def client(self) -> ClickHouseClient:
-        """Makes digests."""
-        return self.letters.client
-
-    def found(self, window: OffsetRange) -> tuple[I64, list[Digests]]:
-        """Offsets and digests of the dead letters of a window."""
-        return self.letters.of(self.key, self.nonce, window)
-
-    def replayed(self, window: OffsetRange) -> I64:
-        """None: only dead letters in a table are replayed."""
-        del window
-        return np.empty(0, np.int64)
+        return np.unique(offsets), self.replayed(window)
 
 
 class LettersOfRun:
@@ -130,29 +90,44 @@ class LettersOfRun:
         columns = tuple(Column(name, COLUMNS[name]) for name in COMPARED)
         topic = letters_topic(services.config)
         self._services = services
+        self._client = services.clickhouse.clients[0]
         self._digester = Digester(columns, services.clock, services.config.clickhouse.retry_for_s)
-        self._in_topic = None if topic is None else TopicLetters(topic, services.clickhouse.clients[0], self._digester)
+        self._in_topic = None if topic is None else TopicLetters(topic, self._client, self._digester)
 
     def of(self, key: StateKey, record: StateRecord) -> Letters | None:
         """Those of a topic-partition and table; None where no record becomes a dead letter."""
-        source = self._source(key, record)
-        if source is None:
+        table = self._services.clickhouse.letters
+        found: Callable[[OffsetRange], Digested]
+        if self._in_topic is not None:
+            found, replayed = partial(self._in_topic.of, key, record.nonce), _none
+        elif table is not None:
+            which = f" AND sink = {quote_string(key.sink)} AND {quote_identifier('table')} = {quote_string(key.table)}"
+            place = Place(self._client, table.table.canonical, which)
+            found = partial(self._in_table, place, key.topic_partition)
+            replayed = partial(_marked, place, key)
+        else:
             return None
         return Letters(
-            source,
+            found,
+            replayed,
+            self._client,
             self._digester,
             fates_of(self._services.config.errors),
             Assignment(key, record, "", 0),
             complete=not record.skipped and not record.incarnation,
         )
 
-    def _source(self, key: StateKey, record: StateRecord) -> TableSource | TopicSource | None:
-        if self._in_topic is not None:
-            return TopicSource(self._in_topic, key, record.nonce)
-        table = self._services.clickhouse.letters
-        if table is None:
-            return None
-        which = f" AND sink = {quote_string(key.sink)} AND {quote_identifier('table')} = {quote_string(key.table)}"
-        place = Place(self._services.clickhouse.clients[0], table.table.canonical, which)
-        marks = only_of(replace(key, sink=replay_sink(key.sink)))
-        return TableSource(place, marks, self._digester, key.topic_partition)
+    def _in_table(self, place: Place, tp: TopicPartition, window: OffsetRange) -> Digested:
+        return self._digester.of_table(place, tp, window, [self._digester.all])
+
+
+def _marked(place: Place, key: StateKey, window: OffsetRange) -> I64:
+    """The offsets of a window that have a replay mark in the table of dead letters."""
+    marks = only_of(replace(key, sink=replay_sink(key.sink)))
+    with asking_target():
+        return np.array(sorted(rows_by_offset(place.client, place.table, key.topic_partition, window, marks)), np.int64)
+
+
+def _none(_window: OffsetRange) -> I64:
+    """Only dead letters in a table are replayed."""
+    return np.empty(0, np.int64)

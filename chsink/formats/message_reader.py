@@ -1,0 +1,68 @@
+"""What reads Avro and Protobuf: binary messages, all of one type, or each of the type that its schema id leads to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from chsink.decode.binary import Positions
+from chsink.decode.collected import Collected, Rows
+from chsink.decode.fields import Field
+from chsink.decode.messages import Message, MessageDecoder
+from chsink.errors import preflight
+from chsink.fields import NamedFile
+from chsink.formats.whole import as_binary
+from chsink.formats.with_schema import Schemas, live_rows
+from chsink.ports import BadValue, Decoded
+
+Typed = tuple[Message, Any, Rows, int | Positions]
+"""A message type, values of it, their rows, and how many bytes into each value the message begins."""
+
+
+class MessageReader:
+    """:class:`chsink.formats.format_reader.FormatReader` of messages of the type ``only``.
+
+    Where that is None, each is of a schema in ``schemas``: ``typed`` finds the message types of one schema's values.
+    """
+
+    record_fields = ("value",)
+
+    def __init__(
+        self,
+        fields: Sequence[Field],
+        only: Message | None,
+        schemas: Schemas,
+        typed: Callable[[Any, Any, Rows, list[BadValue]], Iterator[Typed]],
+    ) -> None:
+        self._decoder = MessageDecoder(fields)
+        self._only = only
+        self._schemas = schemas
+        self._typed = typed
+
+    def decode(self, records: pa.RecordBatch) -> Decoded:
+        """See :class:`chsink.formats.format_reader.FormatReader`."""
+        run = Collected(records.num_rows)
+        for message, some, theirs, skip in self.messages(as_binary(records.column("value")), run.bad):
+            self._decoder.decode(run, message, some, theirs, skip)
+        return self._decoder.finish(run)
+
+    def messages(self, values: Any, bad: list[BadValue]) -> Iterator[Typed]:
+        """By message type: its values, their rows, and how many bytes into them the message begins."""
+        values, rows = live_rows(values, bad)
+        if self._only is not None:
+            yield self._only, values, rows, 0
+            return
+        for schema, some, theirs in self._schemas.split(values, rows, bad):
+            yield from self._typed(schema, some, theirs, bad)
+
+
+def type_in(file: NamedFile | None, parse: Callable[[bytes], Message]) -> Message | None:
+    """What ``parse`` makes of the schema file, None without one.  PreflightError CHS-277 where it raises ValueError."""
+    if file is None:
+        return None
+    try:
+        return parse(file.content)
+    except ValueError as error:
+        raise preflight.SCHEMA_FILE_WRONG(path=file.path, reason=error) from None
