@@ -52,7 +52,7 @@ def run(
     checked = load_config(config, assignments)
     checked.required_mirror()
     checked.mirror_checkpoint()
-    run_on_spark(checked, jars, both=False)
+    run_on_spark(checked, config, jars, both=False)
 
 
 COLUMNS = ("table", "snapshot", "last_commit", "valid_through", "pending", "pending_units", "lag", "lag_s")

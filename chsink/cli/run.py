@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import platform
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import metadata
+from pathlib import Path
 from typing import Annotated, Any, Self
 
 import typer
@@ -60,17 +64,24 @@ def run(
     report_to_log(context, log_format(config, assignments))
     checked = load_config(config, assignments)
     checked.required_checkpoint()
-    run_on_spark(checked, jars, both=True)
+    run_on_spark(checked, config, jars, both=True)
 
 
-def run_on_spark(config: Config, jars: str, *, both: bool) -> None:
-    """Run both sides of the job, or its mirror alone, in a session of its own."""
+def run_on_spark(config: Config, file: Path, jars: str, *, both: bool) -> None:
+    """Run both sides of the job in ``file``, or its mirror alone, in a session of its own."""
+    from chsink.observe.logs import configure, logger
+
+    configure(config.observe.log_format, config.observe.log_level)
+    log = logger(config.sink.name)
     _check_machine(config)
     with _Interrupts() as interrupts:
+        began = time.monotonic()
+        log.info("starting Spark", job=str(file), **_versions())
         from chsink.spark import session
 
         with interrupts.kept():
-            spark = session.session(config, jars=_jars(jars))
+            spark = session.session(config, jars=_jars(jars, log))
+        log.info("Spark is up", master=spark.sparkContext.master, took_s=round(time.monotonic() - began, 1))
         try:
             interrupts.raise_kept()
             if both:
@@ -83,6 +94,12 @@ def run_on_spark(config: Config, jars: str, *, both: bool) -> None:
                 mirror.run(config, spark)
         finally:
             session.end(spark)
+
+
+def _versions() -> dict[str, str]:
+    from chsink import __version__
+
+    return {"chsink": __version__, "pyspark": metadata.version("pyspark"), "python": platform.python_version()}
 
 
 def _check_machine(config: Config) -> None:
@@ -140,7 +157,7 @@ class _Interrupts:
         self._kept = number
 
 
-def _jars(choice: str) -> str | None:
+def _jars(choice: str, log: Any) -> str | None:
     if choice == "none":
         return None
     if choice != "auto":
@@ -149,6 +166,9 @@ def _jars(choice: str) -> str | None:
 
     if SparkSession.getActiveSession() is not None:
         return None
-    from chsink.embedded.jars import spark_jars
+    from chsink.embedded.jars import cache_folder, spark_jars
 
-    return spark_jars()
+    def fetched(count: int, total: int) -> None:
+        log.info("downloading the jars of Spark's Kafka source", done=count, of=total, to=str(cache_folder()))
+
+    return spark_jars(fetched)

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 from xml.sax.saxutils import quoteattr
@@ -22,9 +21,11 @@ from chsink.errors import local
 _ATTEMPTS: Final = 4
 _FIRST_PAUSE_S: Final = 2.0
 _ATTEMPT_LIMIT_S: Final = 600
+Progress = Callable[[int, int], None]
+"""Given how many files were fetched, and of how many: first none of them, then after each."""
 
 
-def retrieve(label: str, coordinates: Sequence[str], scratch: Path, ivy_jars: Path) -> Path:
+def retrieve(label: str, coordinates: Sequence[str], scratch: Path, ivy_jars: Path, progress: Progress) -> Path:
     """Fetch ``organisation:name:version`` coordinates into a folder below ``scratch``; returns that folder.
 
     Files are named ``name-version.jar``.  Raises CHS-902 after the last attempt.
@@ -38,7 +39,7 @@ def retrieve(label: str, coordinates: Sequence[str], scratch: Path, ivy_jars: Pa
     for attempt in range(_ATTEMPTS):
         if attempt:
             time.sleep(_FIRST_PAUSE_S * 2 ** (attempt - 1))
-        done, log = _run(argv, label, len(coordinates))
+        done, log = _run(argv, len(coordinates), progress)
         if done and all((target / _file_name(coordinate)).is_file() for coordinate in coordinates):
             return target
     raise local.JARS_NOT_FETCHED(set_name=label, count=len(coordinates), attempts=_ATTEMPTS, log=log)
@@ -71,11 +72,11 @@ def _argv(request: Path, cache: Path, target: Path, ivy_jars: Path) -> list[str]
     return [*argv, "-types", "jar", "bundle", "-retrieve", f"{target}/[artifact]-[revision].[ext]"]
 
 
-def _run(argv: Sequence[str], label: str, total: int) -> tuple[bool, str]:
+def _run(argv: Sequence[str], total: int, progress: Progress) -> tuple[bool, str]:
     """One attempt: whether Ivy ended well, and the end of what it printed."""
     lines: list[str] = []
     fetched = 0
-    _progress(label, fetched, total)
+    progress(fetched, total)
     with subprocess.Popen(
         argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
     ) as process:
@@ -88,21 +89,10 @@ def _run(argv: Sequence[str], label: str, total: int) -> tuple[bool, str]:
                 lines.append(line.rstrip())
                 if "[SUCCESSFUL ]" in line:
                     fetched += 1
-                    _progress(label, fetched, total)
+                    progress(fetched, total)
         except BaseException:
             process.kill()
             raise
         finally:
             limit.cancel()
-    if sys.stderr.isatty():
-        sys.stderr.write("\n")
     return process.returncode == 0, "\n".join(line for line in lines[-25:] if line.strip())
-
-
-def _progress(label: str, fetched: int, total: int) -> None:
-    """One line that is rewritten on a terminal; elsewhere only the first and the last state."""
-    if sys.stderr.isatty():
-        sys.stderr.write(f"\r{label}: {fetched} of {total} jars fetched")
-    elif fetched in (0, total):
-        sys.stderr.write(f"{label}: {fetched} of {total} jars fetched\n")
-    sys.stderr.flush()

@@ -52,8 +52,9 @@ class Jar:
         return f"{self.organisation}:{self.name}:{self.version}"
 
 
-def ensure(set_name: str) -> list[Path]:
+def ensure(set_name: str, progress: ivy.Progress | None = None) -> list[Path]:
     """The files of a set of ``jars.toml``, fetched if they are not there; all of them checked against their SHA-256.
+    A fetch tells ``progress`` how far it is; without one, standard error.
 
     Raises CHS-902 when a file cannot be fetched, CHS-903 when it is not the pinned one.
     """
@@ -64,16 +65,16 @@ def ensure(set_name: str) -> list[Path]:
         with _one_process(folder / ".lock"):
             missing = _missing(jars, folder)
             if missing:
-                _fetch(set_name, missing, folder)
+                _fetch(set_name, missing, folder, progress)
     return [folder / jar.file_name for jar in jars]
 
 
-def spark_jars() -> str:
+def spark_jars(progress: ivy.Progress | None = None) -> str:
     """The jars of Spark's Kafka source as ``spark.jars`` and ``spark-submit --jars`` take them: paths joined by commas.
 
     Raises what :func:`ensure` raises.
     """
-    return ",".join(map(str, ensure(SPARK_KAFKA)))
+    return ",".join(map(str, ensure(SPARK_KAFKA, progress)))
 
 
 @functools.cache
@@ -125,16 +126,39 @@ def _one_process(lock: Path) -> Iterator[None]:
         yield
 
 
-def _fetch(set_name: str, jars: Sequence[Jar], folder: Path) -> None:
+def _fetch(set_name: str, jars: Sequence[Jar], folder: Path, progress: ivy.Progress | None) -> None:
     """Fetch into a scratch folder beside the cache, check, then give each file its name."""
-    with tempfile.TemporaryDirectory(prefix=".fetch-", dir=folder) as scratch:
-        fetched = ivy.retrieve(set_name, [str(jar) for jar in jars], Path(scratch), spark_jars_folder())
+    with (
+        tempfile.TemporaryDirectory(prefix=".fetch-", dir=folder) as scratch,
+        _shown(set_name, folder) if progress is None else contextlib.nullcontext(progress) as show,
+    ):
+        fetched = ivy.retrieve(set_name, [str(jar) for jar in jars], Path(scratch), spark_jars_folder(), show)
         for jar in jars:
             path = fetched / jar.file_name
             found = _sha256(path)
             if found != jar.sha256:
                 raise local.JAR_CHECKSUM(jar=jar, found=found, pinned=jar.sha256, pins=_PINS.name)
             path.replace(folder / jar.file_name)
+
+
+@contextlib.contextmanager
+def _shown(set_name: str, folder: Path) -> Iterator[ivy.Progress]:
+    """One line that is rewritten on a terminal; elsewhere only the first and the last state."""
+    on_terminal = sys.stderr.isatty()
+
+    def show(fetched: int, total: int) -> None:
+        line = f"downloading {set_name} to {folder} (once): {fetched} of {total} jars"
+        if on_terminal:
+            sys.stderr.write(f"\r{line}")
+        elif fetched in (0, total):
+            sys.stderr.write(f"{line}\n")
+        sys.stderr.flush()
+
+    try:
+        yield show
+    finally:
+        if on_terminal:
+            sys.stderr.write("\n")
 
 
 def main(set_names: Sequence[str]) -> None:

@@ -19,7 +19,6 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from chsink.config import Config
 from chsink.errors import ChsinkError, FencedError, HaltError, UnavailableError, without_values
-from chsink.observe.logs import configure
 from chsink.observe.metrics import MirrorMetrics
 from chsink.spark.failures import NO_ANSWER, stopped
 from chsink.spark.session import quieten
@@ -36,7 +35,6 @@ def run(config: Config, spark: SparkSession) -> None:
 
     Raises the ChsinkError that ended it; ``UnavailableError`` CHS-708 for a failure of Spark itself.
     """
-    configure(config.observe.log_format, config.observe.log_level)
     quieten(spark)
     sink = Sink(config)
     try:

@@ -34,7 +34,7 @@ from chsink.mirror.opening import Mirror, open_mirror
 from chsink.mirror.status import read_status
 from chsink.mirror.task import CHUNK_OFFSETS, Share
 from chsink.mirror.topic import ensure_control_topic
-from chsink.observe.logs import configure, logger
+from chsink.observe.logs import logger
 from chsink.observe.metrics import MirrorMetrics, serve
 from chsink.observe.skipped import SkipReport
 from chsink.spark.checkpoint import checkpoint_findings
@@ -59,7 +59,6 @@ def run(config: Config, spark: SparkSession) -> None:
 
     Raises the ChsinkError that ended it.
     """
-    configure(config.observe.log_format, config.observe.log_level)
     quieten(spark)
     log, metrics = logger(config.sink.name), MirrorMetrics(config.sink.name)
     if config.observe.metrics_port is not None:

@@ -51,19 +51,27 @@ def pin(folder: Path, sha256: str, coordinate: str = "org.example:thing:1.0") ->
     (folder / "jars.toml").write_text(f'[mine]\n"{coordinate}" = "{sha256}"\n', encoding="utf-8")
 
 
-def test_a_set_is_fetched_once_without_its_dependencies(repository: Path, tmp_path: Path) -> None:
+def test_a_set_is_fetched_once_without_its_dependencies(
+    repository: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (path,) = jars.ensure("mine")
     assert path == tmp_path / "cache" / "jars" / "thing-1.0.jar"
     assert path.read_bytes() == CONTENT
     (repository / "thing-1.0.jar").unlink()
     assert jars.ensure("mine") == [path]
+    said = f"downloading mine to {path.parent} (once): "
+    assert capsys.readouterr().err == f"{said}0 of 1 jars\n{said}1 of 1 jars\n"
     assert sorted(file.name for file in path.parent.iterdir()) == [".lock", "thing-1.0.jar"]
 
 
-def test_a_damaged_file_is_fetched_again(repository: Path) -> None:
+def test_a_damaged_file_is_fetched_again(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    told: list[tuple[int, int]] = []
     (path,) = jars.ensure("mine")
     path.write_bytes(CONTENT[:10])
-    assert jars.ensure("mine") == [path]
+    capsys.readouterr()
+    assert jars.ensure("mine", lambda done, of: told.append((done, of))) == [path]
+    assert told == [(0, 1), (1, 1)]
+    assert not capsys.readouterr().err, "whoever logs as JSON gets no other lines"
     assert path.read_bytes() == CONTENT
 
 
@@ -90,7 +98,7 @@ def test_processes_that_need_it_at_once_fetch_it_once(repository: Path, tmp_path
     processes = [subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(3)]
     answers = [process.communicate(timeout=60) for process in processes]
     assert {out.strip() for out, _ in answers} == {str(tmp_path / "cache/jars/thing-1.0.jar")}
-    assert sum("1 of 1 jars fetched" in err for _, err in answers) == 1
+    assert sum("1 of 1 jars" in err for _, err in answers) == 1
 
 
 def test_every_shipped_pin_is_whole() -> None:

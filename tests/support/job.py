@@ -166,7 +166,9 @@ conf = {{ "spark.ui.enabled" = "false", "spark.ui.showConsoleProgress" = "false"
 
     def drain(self, spark: SparkSession, overrides: Mapping[str, Any] | None = None) -> None:
         """What ``chsink run`` does, in the given session, until all there is has landed."""
-        spark_job.run(self.config(overrides), spark)
+        config = self.config(overrides)
+        configure(config.observe.log_format, config.observe.log_level)
+        spark_job.run(config, spark)
 
     def sink(self, overrides: Mapping[str, Any] | None = None) -> Sink:
         """The sink as a program makes it, telling what it does on standard error."""

@@ -90,7 +90,10 @@ def test_what_is_wrong_is_said_and_then_it_runs(job: Job, run: Run) -> None:
     job.tables = {topic: table}
 
     assert job.landed() == []
-    assert run(job).exit_code == 0
+    done = run(job)
+    assert done.exit_code == 0
+    begins = [done.output.index(said) for said in ("starting Spark", "Spark is up", "claimed", "landed")]
+    assert begins == sorted(begins)
     job.check()
 
 

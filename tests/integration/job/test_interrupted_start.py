@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -25,6 +26,8 @@ topic = "t"
 table = "t"
 [clickhouse]
 endpoints = ["http://127.0.0.1:{port}"]
+[observe]
+log_format = "json"
 [spark]
 master = "local[1]"
 conf = {{ "spark.ui.enabled" = "false" }}
@@ -51,3 +54,6 @@ def test_no_traceback(tmp_path: Path, at: str, number: signal.Signals) -> None:
 
     assert process.returncode in {128 + number, -number}, said.decode()
     assert b"Traceback" not in said, said.decode()
+    first = next(json.loads(line) for line in said.splitlines() if line.startswith(b"{"))
+    assert (first["event"], first["sink"], first["job"]) == ("starting Spark", "s", str(job))
+    assert first.keys() >= {"chsink", "pyspark", "python"}
