@@ -226,8 +226,7 @@ class Driver:
 
     def _check_unchanged(self, batch: PlannedBatch) -> None:
         with asking_target():
-            for table in sorted({self.routes[tp.topic].table for tp in batch.ranges}):
-                self.window.check_unchanged(table)
+            self.window.check_unchanged(sorted({self.routes[tp.topic].table for tp in batch.ranges}))
 
     def _land_new(
         self,
@@ -257,7 +256,7 @@ class Driver:
     ) -> None:
         attempt, now = self.ledger.attempt(), self.clock.now_ms()
         with asking_target():
-            marks = {table: self.window.marks(table) for table in sorted({key.table for key in writing})}
+            marks = self.window.marks(sorted({key.table for key in writing}))
         changes = {}
         for key, step in writing.items():
             route, topic_id = self.routes[key.topic], facts[key.topic_partition].topic_id
@@ -337,15 +336,19 @@ class Driver:
             for key in probed:
                 self.window.wait_for_inserts(key, self.ledger.records[key])
         attempt, now, changes = self.ledger.attempt(), self.clock.now_ms(), {}
-        marks: dict[tuple[str, str], tuple[Mark, ...]] = {}
+        marks: dict[str, dict[str, tuple[Mark, ...]]] = {}
         for key in probed:
             record = self.ledger.records[key]
-            at = key.table, record.layout
-            if at not in marks:
+            if record.layout not in marks:
+                alike = {k.table for k in probed if self.ledger.records[k].layout == record.layout}
                 with asking_target():
-                    marks[at] = self.window.marks(*at)
+                    marks[record.layout] = self.window.marks(sorted(alike), record.layout)
             changes[key] = writes.renew(
-                record, before_at=max(now, record.before_at), marks=marks[at], epoch=self.ledger.epoch, attempt=attempt
+                record,
+                before_at=max(now, record.before_at),
+                marks=marks[record.layout][key.table],
+                epoch=self.ledger.epoch,
+                attempt=attempt,
             )
         if changes:
             self.ledger.write(changes)

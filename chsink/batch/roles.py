@@ -91,8 +91,8 @@ Looked = dict[tuple[str, str], Mark]
 class Window(Protocol):
     """What the target tables can tell the driver about deduplication."""
 
-    def check_unchanged(self, table: str) -> None:
-        """AlteredError when the table is no longer the one that was described when the job started."""
+    def check_unchanged(self, tables: Iterable[str]) -> None:
+        """AlteredError when one of the tables is no longer the one that was described when the job started."""
 
     def check_nothing_landed(self, topic: str, table: str, partitions: Collection[int]) -> None:
         """PreflightError when the table has rows of partitions of which nothing was ever announced."""
@@ -100,9 +100,9 @@ class Window(Protocol):
     def room(self, table: str) -> Room:
         """What the table allows one round.  PreflightError if it does not deduplicate, or forgets within one insert."""
 
-    def marks(self, table: str, layout: str | None = None) -> tuple[Mark, ...]:
-        """What the table holds now, on each shard of a layout (by fingerprint, None for the present one), and what the
-        table of dead letters holds, where there is one.
+    def marks(self, tables: Iterable[str], layout: str | None = None) -> dict[str, tuple[Mark, ...]]:
+        """By table: what it holds now, on each shard of a layout (by fingerprint, None for the present one), and what
+        the table of dead letters holds, where there is one.
         """
 
     def letters_mark(self) -> Mark | None:

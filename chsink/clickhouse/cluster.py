@@ -158,6 +158,8 @@ class Cluster:
         """
         present = set(self.layouts)
         by_name = {target.name: target for target in self.targets.values()}
+        patient: dict[int, Queries] = {}
+        retry_for_s = self.config.clickhouse.retry_for_s
 
         @cache
         def shards(table: str, layout: str | None) -> tuple[ShardTable, ...]:
@@ -167,14 +169,18 @@ class Cluster:
             recorded = stored_layout(layout)
             listed = Layout.from_json(recorded).shards if recorded else ()
             name = parse_table(table)
-            clients = [(retried(self.client(shard.replicas)), shard) for shard in listed]
+            clients = [(left(shard.replicas), shard) for shard in listed]
             return tuple(
                 ShardTable(client, read_table(client, shard.database or name.database, name.table), shard.replicas)
                 for client, shard in clients
             )
 
-        def retried(client: Queries) -> Queries:
-            return RetryingQueries(client, self.clock, self.config.clickhouse.retry_for_s)
+        @cache
+        def left(replicas: tuple[str, ...]) -> Queries:
+            return retried(self.client(replicas))
+
+        def retried(client: Queries) -> Queries:  # one for each client: all tables of a server are one question
+            return patient.setdefault(id(client), RetryingQueries(client, self.clock, retry_for_s))
 
         letters = self.letters
         return DedupWindow(

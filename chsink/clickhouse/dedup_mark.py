@@ -13,25 +13,28 @@ shard; the growth since bounds the blocks that came.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from chsink.clickhouse.table import DIGEST, IDENTITY, THE_TABLE, TargetTable, read_columns
+from chsink.clickhouse.table import TargetTable, described, in_groups, named, read_columns
 from chsink.errors import preflight
+from chsink.notation.sql import TableName
 from chsink.ports import Queries, Unanswered
 from chsink.statemachine.records import Mark
 
 SPARE = 10
 """One part in ten of the window is kept for what others insert between a look and the send that follows it."""
 
-_PARTS = "FROM system.parts WHERE database = {database:String} AND table = {name:String}"
-_BLOCKS = f"SELECT toInt64(max(max_block_number)) {_PARTS}"
+_PARTS = "FROM system.parts WHERE {parts} GROUP BY database, table"
+_BLOCKS = f"SELECT database, table, toNullable(toInt64(max(max_block_number))) AS blocks {_PARTS}"
 _LOG_ENTRIES = (
-    "SELECT toInt64(log_max_index) FROM system.replicas WHERE database = {database:String} AND table = {name:String} "
+    "SELECT database, table, toNullable(toInt64(log_max_index)) AS blocks FROM system.replicas WHERE {parts} "
     "AND NOT is_session_expired AND zookeeper_exception = ''"
 )
 _BLOCKS_BY_PARTITION = (
-    f"SELECT toInt64(sum(blocks)) FROM (SELECT max(max_block_number) + 1 AS blocks {_PARTS} GROUP BY partition_id)"
+    "SELECT database, table, toNullable(toInt64(sum(of_partition))) AS blocks FROM "
+    f"(SELECT database, table, max(max_block_number) + 1 AS of_partition {_PARTS}, partition_id) "
+    "GROUP BY database, table"
 )
 _STARTED = "toInt64(toUnixTimestamp(now())) - toInt64(uptime())"
 JITTER_S = 1
@@ -46,24 +49,40 @@ class Look:
     definition: str
 
 
-def read_mark(client: Queries, table: TargetTable) -> Mark:
-    """What the table holds now.  Raises as :func:`look`."""
-    return look(client, table).mark
-
-
 def look(client: Queries, table: TargetTable) -> Look:
-    """What the table holds and is now.  AlteredError when another one has taken its name; Unanswered when a Replicated
-    table has no session with its Keeper.
+    """:func:`looks` at one table."""
+    return looks(client, [table])[table.at]
+
+
+def looks(client: Queries, tables: Collection[TargetTable]) -> dict[TableName, Look]:
+    """What the server's tables hold and are now, by one question for many tables.
+
+    AlteredError when another one has taken a name; Unanswered when a Replicated table has no session with its Keeper.
     """
-    blocks, started_s, identity, definition = client.query(
-        f"SELECT ({_count_of(table)}), {_STARTED}, (SELECT {IDENTITY} {THE_TABLE}), (SELECT {DIGEST} {THE_TABLE})",
-        {"database": table.database, "name": table.name},
-    )[0]
-    if identity != table.identity:
-        raise preflight.TABLE_CHANGED(table=f"{table.database}.{table.name}", url=client.url)
-    if blocks is None:
-        raise Unanswered(f"{client.url}: {table.database}.{table.name} has no session with its Keeper")
-    return Look(Mark(int(blocks), int(started_s)), str(definition))
+    found: dict[TableName, Look] = {}
+    for counting in (_LOG_ENTRIES, _BLOCKS_BY_PARTITION, _BLOCKS):
+        mine = {table.at: table for table in tables if _count_of(table) == counting}
+        for group in in_groups(mine):
+            found |= _looks(client, counting, {name: mine[name] for name in group})
+    return found
+
+
+def _looks(client: Queries, counting: str, tables: Mapping[TableName, TargetTable]) -> dict[TableName, Look]:
+    rows = client.query(
+        f"SELECT d.database, d.name, c.blocks, {_STARTED}, d.identity, d.digest FROM ({described(tables)}) AS d "
+        f"LEFT JOIN ({counting.format(parts=named(tables, 'table'))}) AS c "
+        "ON c.database = d.database AND c.table = d.name"
+    )
+    by_name = {TableName(database, name): row for database, name, *row in rows}
+    found = {}
+    for name, table in tables.items():
+        blocks, started_s, identity, definition = by_name.get(name, (None, 0, None, ""))
+        if identity != table.identity:
+            raise preflight.TABLE_CHANGED(table=table.canonical, url=client.url)
+        if blocks is None and counting is _LOG_ENTRIES:
+            raise Unanswered(f"{client.url}: {table.canonical} has no session with its Keeper")
+        found[name] = Look(Mark(int(blocks or 0), int(started_s)), str(definition))
+    return found
 
 
 def check_columns(client: Queries, table: TargetTable, names: Collection[str]) -> None:

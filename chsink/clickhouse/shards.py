@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
+from itertools import chain
+from typing import TypeVar
 
 from chsink.clickhouse.table import TargetTable
+from chsink.notation.sql import TableName
 from chsink.ports import Queries, SqlClient
 from chsink.statemachine.records import Mark
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +27,19 @@ class ShardTable:
     def url(self) -> str:
         """The replica in use."""
         return self.client.url
+
+    @property
+    def source(self) -> int:
+        """What tells its server from the others', while it lives: two clients may have the same URL for now."""
+        return id(self.client)
+
+
+def asked(places: Iterable[Iterable[ShardTable]], ask: Callable[[Queries, Collection[TargetTable]], T]) -> dict[int, T]:
+    """What each server says of its tables, by :attr:`ShardTable.source`: one question for all of them."""
+    found: dict[int, tuple[Queries, dict[TableName, TargetTable]]] = {}
+    for shard in chain.from_iterable(places):
+        found.setdefault(shard.source, (shard.client, {}))[1][shard.table.at] = shard.table
+    return {source: ask(client, tables.values()) for source, (client, tables) in found.items()}
 
 
 @dataclass(frozen=True, slots=True)

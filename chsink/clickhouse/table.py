@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from chsink.decode.columns import Column
 from chsink.errors import preflight
 from chsink.notation.metadata_columns import PROBE_COLUMNS
-from chsink.notation.sql import TableName
+from chsink.notation.sql import TableName, quote_string
 from chsink.ports import Queries
 
-IDENTITY = (
-    "if(startsWith(engine, 'Replicated'), (SELECT any(zookeeper_path) FROM system.replicas "
-    "WHERE database = {database:String} AND table = {name:String}), toString(uuid))"
-)
+_WITHOUT_REPLICA = "replaceRegexpOne(ddl, 'ENGINE = Replicated[A-Za-z]*[(]''[^'']*'', ''[^'']*''', '')"
+_DESCRIBED = f"""
+SELECT t.database AS database, t.name AS name, t.engine AS engine, t.partition_key AS partition_key,
+    t.create_table_query AS ddl, if(startsWith(engine, 'Replicated'), r.path, toString(t.uuid)) AS identity,
+    hex(sipHash128(identity, engine, {_WITHOUT_REPLICA})) AS digest
+FROM (
+    SELECT database, name, uuid, engine, partition_key, create_table_query FROM system.tables WHERE {{tables}}
+) AS t
+LEFT JOIN (
+    SELECT database, table, any(zookeeper_path) AS path FROM system.replicas WHERE {{parts}} GROUP BY database, table
+) AS r ON r.database = t.database AND r.table = t.name"""
 """The replicas of one table share its Keeper path; their UUIDs differ when each was created by itself."""
-_WITHOUT_REPLICA = "replaceRegexpOne(create_table_query, 'ENGINE = Replicated[A-Za-z]*[(]''[^'']*'', ''[^'']*''', '')"
-DIGEST = f"hex(sipHash128({IDENTITY}, engine, {_WITHOUT_REPLICA}))"
+AT_ONCE: Final = 150
+"""A statement names at most so many tables: with the longest names it stays below the default ``max_query_size``."""
 THE_TABLE = "FROM system.tables WHERE database = {database:String} AND name = {name:String}"
 
 
@@ -43,9 +51,14 @@ class TargetTable:
     definition: str = ""
 
     @property
+    def at(self) -> TableName:
+        """Its name on this endpoint, whose database may be the endpoint's own."""
+        return TableName(self.database, self.name)
+
+    @property
     def canonical(self) -> str:
-        """Its one name on this endpoint, whose database may be the endpoint's own."""
-        return TableName(self.database, self.name).canonical
+        """The same, as text."""
+        return self.at.canonical
 
     @property
     def insertable(self) -> tuple[Column, ...]:
@@ -77,12 +90,10 @@ class TargetTable:
 
 def read_table(client: Queries, database: str, name: str) -> TargetTable:
     """Read the table from the server's system tables.  PreflightError when it is not there."""
-    rows = client.query(
-        f"SELECT {IDENTITY}, engine, partition_key, create_table_query, timezone(), {DIGEST} {THE_TABLE}",
-        {"database": database, "name": name},
-    )
+    at = TableName(database, name)
+    rows = client.query(f"SELECT identity, engine, partition_key, ddl, timezone(), digest FROM ({described([at])})")
     if not rows:
-        raise preflight.NO_TABLE(table=TableName(database, name).canonical, url=client.url)
+        raise preflight.NO_TABLE(table=at.canonical, url=client.url)
     identity, engine, partition_key, ddl, timezone, digest = rows[0]
     settings = _effective_settings(client, ddl, engine)
     return TargetTable(
@@ -109,10 +120,34 @@ def read_columns(client: Queries, database: str, name: str) -> tuple[Column, ...
     return tuple(Column(*row) for row in rows)
 
 
-def definition(client: Queries, database: str, name: str) -> str:
-    """A digest of what the table is: its identity and all of its CREATE statement.  "" when it is gone."""
-    rows = client.query(f"SELECT {DIGEST} {THE_TABLE}", {"database": database, "name": name})
-    return str(rows[0][0]) if rows else ""
+def definitions(client: Queries, names: Collection[TableName]) -> dict[TableName, str]:
+    """A digest of what each table is: its identity and all of its CREATE statement.  None of a table that is gone."""
+    found: dict[TableName, str] = {}
+    for group in in_groups(names):
+        rows = client.query(f"SELECT database, name, digest FROM ({described(group)})")
+        found |= {TableName(database, name): str(digest) for database, name, digest in rows}
+    return found
+
+
+def described(names: Collection[TableName]) -> str:
+    """A SELECT of what these tables are; others of their databases may be among them."""
+    return _DESCRIBED.format(tables=named(names, "name"), parts=named(names, "table"))
+
+
+def named(names: Collection[TableName], column: str) -> str:
+    """The condition under which a row of a system table is of one of these tables, or of another of their databases."""
+    databases, tables = {n.database for n in names}, {n.table for n in names}
+    return f"database IN ({_listed(databases)}) AND {column} IN ({_listed(tables)})"
+
+
+def in_groups(names: Collection[TableName]) -> Iterator[list[TableName]]:
+    """As many as one statement may name, in turn."""
+    ordered = list(names)
+    return (ordered[at : at + AT_ONCE] for at in range(0, len(ordered), AT_ONCE))
+
+
+def _listed(texts: Iterable[str]) -> str:
+    return ", ".join(map(quote_string, sorted(texts)))
 
 
 SETTINGS = (

@@ -13,14 +13,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from chsink.batch.roles import Looked
 from chsink.batch.rounds import Room
 from chsink.clickhouse.checks.existing_rows import check_nothing_landed
-from chsink.clickhouse.dedup_mark import read_mark, round_of, usable_blocks, why_forgotten
+from chsink.clickhouse.dedup_mark import look, looks, round_of, usable_blocks, why_forgotten
 from chsink.clickhouse.probe import count_rows, only_of
-from chsink.clickhouse.shards import ShardTable
-from chsink.clickhouse.table import TargetTable, definition
+from chsink.clickhouse.shards import ShardTable, asked
+from chsink.clickhouse.table import TargetTable, definitions
 from chsink.errors import halts, preflight, services
 from chsink.ports import Clock, Queries
 from chsink.statemachine.ranges import OffsetRange
@@ -64,18 +65,22 @@ class DedupWindow:
         shards = self.shards(table, layout)
         return shards if self.letters is None else (*shards, self.letters)
 
-    def marks(self, table: str, layout: str | None = None) -> tuple[Mark, ...]:
-        """What the table holds on each shard of a layout, and what the table of dead letters holds."""
-        return tuple(read_mark(s.client, s.table) for s in self.places(table, layout))
+    def marks(self, tables: Iterable[str], layout: str | None = None) -> dict[str, tuple[Mark, ...]]:
+        """See :class:`chsink.batch.roles.Window`."""
+        places = {table: self.places(table, layout) for table in tables}
+        seen = asked(places.values(), looks)
+        return {table: tuple(seen[s.source][s.table.at].mark for s in shards) for table, shards in places.items()}
 
     def letters_mark(self) -> Mark | None:
         """See :class:`chsink.batch.roles.Window`."""
-        return None if self.letters is None else read_mark(self.letters.client, self.letters.table)
+        return None if self.letters is None else look(self.letters.client, self.letters.table).mark
 
-    def check_unchanged(self, table: str) -> None:
-        """AlteredError when the table is no longer the one that the pipeline was made for."""
-        for shard in self.places(table, None):
-            if definition(shard.client, shard.table.database, shard.table.name) != shard.table.definition:
+    def check_unchanged(self, tables: Iterable[str]) -> None:
+        """See :class:`chsink.batch.roles.Window`."""
+        places = [self.places(table, None) for table in tables]
+        seen = asked(places, lambda client, there: definitions(client, [table.at for table in there]))
+        for shard in chain.from_iterable(places):
+            if seen[shard.source].get(shard.table.at, "") != shard.table.definition:
                 raise preflight.TABLE_CHANGED(table=shard.table.canonical, url=shard.url)
 
     def check_nothing_landed(self, topic: str, table: str, partitions: Collection[int]) -> None:
@@ -142,7 +147,7 @@ class DedupWindow:
         for shard, then in zip(shards, record.marks, strict=True):
             at = shard.url, f"{shard.table.database}.{shard.table.name}"
             if at not in looked:
-                looked[at] = read_mark(shard.client, shard.table)
+                looked[at] = look(shard.client, shard.table).mark
             why = why_forgotten(shard.table, then, looked[at])
             if why is not None:
                 return f"{why} on {shard.url}"

@@ -192,7 +192,7 @@ def _resend(  # noqa: PLR0917 - the last three are given by who carries it out
     raise_all(refused)
     window = services.clickhouse.window(lambda _: None)
     with asking_target():
-        marks, room = window.marks(key.table), window.room(key.table)
+        marks, room = window.marks([key.table])[key.table], window.room(key.table)
     chunk_offsets = services.config.clickhouse.chunk_offsets
     said = writes.Announcement(
         ids[key.topic],

@@ -119,8 +119,7 @@ class Replay:
         """BEFORE, insert, AFTER for one list a topic-partition and table."""
         self.ledger.ensure(chosen)
         with asking_target():
-            for table in sorted({key.table for key in chosen}):
-                self.window.check_unchanged(table)
+            self.window.check_unchanged(sorted({key.table for key in chosen}))
         failpoints.reach("driver.before_before")
         self._announce(chosen)
         failpoints.reach("driver.after_before")
@@ -135,7 +134,7 @@ class Replay:
     def _announce(self, chosen: Chosen) -> None:
         attempt, now, changes = self.ledger.attempt(), self.services.clock.now_ms(), {}
         with asking_target():
-            marks = {table: self.window.marks(table) for table in sorted({key.table for key in chosen})}
+            marks = self.window.marks(sorted({key.table for key in chosen}))
         for key, offsets in chosen.items():
             layout, pipeline = self.routes.present(key.topic_table)
             length = offsets[-1] + 1 - offsets[0]
@@ -213,7 +212,7 @@ class Replay:
         """Its tokens may be forgotten: from now on its rows are looked for before they are sent."""
         with asking_target():
             self.window.wait_for_inserts(key, record)
-            marks = self.window.marks(key.table, record.layout)
+            marks = self.window.marks([key.table], record.layout)[key.table]
         now = max(self.services.clock.now_ms(), record.before_at)
         attempt, epoch = self.ledger.attempt(), self.ledger.epoch
         self.ledger.write({key: writes.renew(record, before_at=now, marks=marks, epoch=epoch, attempt=attempt)})

@@ -36,7 +36,7 @@ from chsink.spark.offset_log import planned_batch
 from chsink.spark.opening import check_checkpoint, open_for, source_offsets
 from chsink.spark.query import check_whole, current_query
 from chsink.spark.runner import SparkBatch, exact_reads
-from chsink.spark.stream_plan import StreamPlan, of_frame
+from chsink.spark.stream_plan import FETCH_WAIT, FETCH_WAIT_MS, StreamPlan, of_frame
 from chsink.spark.task_check import check_ranges
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from chsink.tables.create import create_missing
@@ -178,7 +178,7 @@ def kafka_stream(
     how, which = ("subscribe", ",".join(topics or config.topics)) if pattern is None else ("subscribePattern", pattern)
     reader = (
         spark.readStream.format("kafka")
-        .options(**config.kafka.spark_options())
+        .options(**{FETCH_WAIT: FETCH_WAIT_MS, **config.kafka.spark_options()})
         .option(how, which)
         .option("startingOffsets", starting_offsets)
         .option("failOnDataLoss", "true")

@@ -54,6 +54,9 @@ CONFIGURED = (
 """Settings of the session that decide the result of an expression."""
 FETCH_WAIT = "kafka.fetch.max.wait.ms"
 FETCH_WAIT_MS = "20"
+"""A task that has read up to the end of its log waits so long, by default half a second: Kafka's consumer has asked for
+the next records already, and Spark asks for the log's end on the same connection.
+"""
 STATEFUL = ("FlatMapGroups", "TransformWithState", "FlatMapCoGroups", "StateStore")
 
 
@@ -102,11 +105,7 @@ class StreamPlan:
 
 
 def exact_options(options: Mapping[str, str]) -> dict[str, str]:
-    """A stream's options for an exact read of it: without what says where a stream reads, and without idle waits.
-
-    A consumer that starts has its first answer after ``fetch.max.wait.ms`` where a range is smaller than a fetch.  By
-    default that is half a second for each range in doubt.
-    """
+    """A stream's options for an exact read of it: without what says where a stream reads, and without idle waits."""
     kept = {k: v for k, v in options.items() if k.lower() not in SOURCE_ONLY}
     waits = any(k.lower() == FETCH_WAIT for k in kept)
     return kept if waits else {**kept, FETCH_WAIT: FETCH_WAIT_MS}

@@ -103,18 +103,17 @@ class Bench:
 
     def announced(self, *, landed: bool, age_s: float = 0, topic_id: str | None = None, partition: int = 0) -> None:
         """Record that [0, 5) of a partition was announced, or landed too."""
+        table = f"{self.database}.t"
         with self.connected() as services:
             said = writes.Announcement(
                 topic_id or services.kafka.topic_ids([self.topic])[self.topic],
                 10,
                 services.clickhouse.layout(services.config.routes[0]).fingerprint(),
-                present_fingerprint(
-                    services.clickhouse, (self.topic, f"{self.database}.t"), Untouched("read_committed")
-                ),
+                present_fingerprint(services.clickhouse, (self.topic, table), Untouched("read_committed")),
                 int((time.time() - age_s) * 1000),
                 tuple(
                     Mark(m.blocks, m.started_s - int(age_s))  # the server of that time had been started before it
-                    for m in services.clickhouse.window(lambda _: None).marks(f"{self.database}.t")
+                    for m in services.clickhouse.window(lambda _: None).marks([table])[table]
                 ),
             )
 

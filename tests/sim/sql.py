@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 Rows = list[tuple[Any, ...]]
 WORD = 64
 _FROM = re.compile(r"\bFROM `([^`]+)`\.`([^`]+)`")
+_NAMED = re.compile(r"database IN \((.*?)\) AND name IN \((.*?)\)")
 _TOPIC = re.compile(r"_kafka_topic = '([^']+)'")
 _PARTITION = re.compile(r"_kafka_partition = (\d+)")
 _LOW, _HIGH = re.compile(r"_kafka_offset >= (\d+)"), re.compile(r"_kafka_offset < (\d+)")
@@ -35,12 +36,21 @@ def description(server: Server, sql: str, said: Mapping[str, Any]) -> Rows:
     if "merge_tree_settings" in sql:
         kind = next(iter(server.tables.values())).kind
         return list(kind.settings.items())
-    name = f"{said['database']}.{said['name']}"
-    table = server.tables[name]
     if "system.columns" in sql:
+        table = server.tables[f"{said['database']}.{said['name']}"]
         return list(table.kind.columns(table.version))
+    [name] = named(sql)
+    table = server.tables[name]
     by = f"uid % {table.kind.parts}" if table.kind.parts > 1 else ""
     return [(identity(server, name), table.kind.engine, by, "CREATE TABLE", "UTC", digest(table))]
+
+
+def named(sql: str) -> Iterator[str]:
+    """The tables that a question about many names."""
+    found = _NAMED.search(sql)
+    assert found is not None, sql
+    databases, tables = (re.findall(r"'([^']+)'", part) for part in found.groups())
+    return (f"{database}.{table}" for database in databases for table in tables)
 
 
 def identity(server: Server, name: str) -> str:
@@ -58,16 +68,19 @@ def answer(server: Server, sql: str, said: Mapping[str, Any]) -> Rows:
     if "system.processes" in sql:
         return [(sum(token.startswith(said["head"]) for token in server.under_way),)]
     if "name" in said:
-        name = f"{said['database']}.{said['name']}"
-        table = server.tables[name]
-        if "uptime()" in sql:
-            return [(table.blocks, server.started // 1000, identity(server, name), digest(table))]
-        if "dependencies_table" in sql:
-            return [(table.kind.views,)]
-        if "system.mutations" in sql:
-            return [(table.mutations,)]
-        return [(digest(table),)]
+        table = server.tables[f"{said['database']}.{said['name']}"]
+        return [(table.kind.views if "dependencies_table" in sql else table.mutations,)]
+    if "system.tables" in sql:
+        return [_is(server, name, sql) for name in named(sql)]
     return _of_rows(server, sql, said)
+
+
+def _is(server: Server, name: str, sql: str) -> tuple[Any, ...]:
+    """What the table of this name is, and where it is asked for, what it holds."""
+    table, at = server.tables[name], tuple(name.split("."))
+    if "uptime()" not in sql:
+        return (*at, digest(table))
+    return (*at, table.blocks, server.started // 1000, identity(server, name), digest(table))
 
 
 def _of_rows(server: Server, sql: str, said: Mapping[str, Any]) -> Rows:

@@ -16,9 +16,9 @@ import pyarrow as pa
 import pytest
 
 from chsink.clickhouse.client import ClickHouseClient
-from chsink.clickhouse.dedup_mark import read_mark
+from chsink.clickhouse.dedup_mark import look
 from chsink.clickhouse.shards import InsertShard
-from chsink.clickhouse.table import TargetTable, definition, read_table
+from chsink.clickhouse.table import TargetTable, definitions, read_table
 from chsink.clickhouse.writer import ShardWriter
 from chsink.clock import SystemClock
 from chsink.decode import INSERT_SETTINGS
@@ -115,7 +115,7 @@ def send(client: ClickHouseClient, table: TargetTable, decoder: Decoder, piece: 
     decoded = decoder.decode(records)
     assert not decoded.bad
     clock = SystemClock()
-    shard = InsertShard(client, table, read_mark(client, table))
+    shard = InsertShard(client, table, look(client, table).mark)
     writer = ShardWriter([shard], INSERT_SETTINGS, clock, retry_for_s=5, timeout_s=20)
     writer.insert(0, table.canonical, decoded.batch, f"range:{piece}", clock.now_ms() + 60_000)
 
@@ -133,7 +133,7 @@ def test_under_way(client: ClickHouseClient, name: str, case: Case) -> None:
     table, decoder = described(client, name)
     send(client, table, decoder, "A")
     alter(client, name, case.alter)
-    assert definition(client, "client_test", name) != table.definition, "the next batch reads the table again"
+    assert definitions(client, [table.at]) != {table.at: table.definition}, "the next batch reads the table again"
     if case.lost:
         with pytest.raises(AlteredError, match=rf"CHS-233.*: {case.lost}\n") as refused:
             send(client, table, decoder, "B")

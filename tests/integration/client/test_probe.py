@@ -14,7 +14,7 @@ from chsink.batch.model import Ack, Assignment
 from chsink.batch.reader import ReadPlan, Span
 from chsink.batch.task import run_task
 from chsink.clickhouse.client import ClickHouseClient
-from chsink.clickhouse.dedup_mark import read_mark
+from chsink.clickhouse.dedup_mark import look
 from chsink.clickhouse.pieces import Piece, PieceLander, Prepared
 from chsink.clickhouse.shards import InsertShard
 from chsink.clickhouse.table import read_table
@@ -68,7 +68,7 @@ def land(client: ClickHouseClient, target: str, *offsets: int, probe: bool) -> A
     """One task of a settled range, through the production writer."""
     described = read_table(client, *target.split("."))
     record = StateRecord(Phase.BEFORE, 1, "a", "id", start=RANGE.start, end=RANGE.end, chunk_offsets=5, probe=probe)
-    record = replace(record, marks=(read_mark(client, described),))
+    record = replace(record, marks=(look(client, described).mark,))
     assignment = Assignment(StateKey("sink", TP.topic, 0, target), record, "", LATER_MS)
 
     def prepare(records: pa.RecordBatch, _: Assignment) -> Prepared:

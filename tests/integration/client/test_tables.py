@@ -8,8 +8,11 @@ from collections.abc import Iterator
 import pytest
 
 from chsink.clickhouse.client import ClickHouseClient, Connection
-from chsink.clickhouse.table import TargetTable, definition, read_table
+from chsink.clickhouse.dedup_mark import look, looks
+from chsink.clickhouse.table import TargetTable, definitions, read_table
 from chsink.embedded.clickhouse import EmbeddedClickHouse
+from chsink.errors import AlteredError
+from chsink.notation.sql import TableName, quote_identifier
 
 DATABASE = "table_test"
 
@@ -29,14 +32,14 @@ def clients(clickhouse: list[EmbeddedClickHouse]) -> Iterator[list[ClickHouseCli
 def make(client: ClickHouseClient, name: str, engine: str, columns: str = "id UInt64, version UInt8") -> TargetTable:
     client.command(f"CREATE TABLE {DATABASE}.{name} ({columns}) ENGINE = {engine} ORDER BY id")
     table = read_table(client, DATABASE, name)
-    assert table.definition == definition(client, DATABASE, name)
+    assert definitions(client, [table.at]) == {table.at: table.definition}
     return table
 
 
 def test_a_table_made_anew_is_another(clients: list[ClickHouseClient]) -> None:
     first = make(clients[0], "anew", "MergeTree")
     clients[0].command(f"DROP TABLE {DATABASE}.anew SYNC")
-    assert definition(clients[0], DATABASE, "anew") == ""
+    assert definitions(clients[0], [first.at]) == {}
     second = make(clients[0], "anew", "MergeTree")
     assert first.identity != second.identity and first.definition != second.definition
 
@@ -61,3 +64,45 @@ def test_tables_of_two_keeper_paths_are_two(clients: list[ClickHouseClient]) -> 
     name = f"t_{uuid.uuid4().hex}"
     tables = [make(c, name, f"ReplicatedMergeTree('/tables/{n}/{name}', 'r')") for n, c in enumerate(clients)]
     assert tables[0].identity != tables[1].identity and tables[0].definition != tables[1].definition
+
+
+def test_many_tables_of_any_name_are_described_and_looked_at_in_one_question(clients: list[ClickHouseClient]) -> None:
+    """The same as each by itself: of plain and Replicated tables, with rows and without, in two databases."""
+    client, other = clients[0], f"{DATABASE} o'ther.\u00fc"
+    client.command(f"CREATE DATABASE {quote_identifier(other)}")
+    try:
+        names = [
+            "plain",
+            "it's",
+            "a.b",
+            "back`tick\\",
+            "\u00fcml\u00e4ut \U0001f600",
+            "{x:String}",
+            "-- no comment",
+            "%s",
+        ]
+        tables = []
+        for database in (DATABASE, other):
+            for n, name in enumerate(names):
+                at = TableName(database, name)
+                client.command(f"CREATE TABLE {at} (id UInt64) ENGINE = MergeTree ORDER BY id")
+                for _ in range(n):
+                    client.command(f"INSERT INTO {at} VALUES (1)")
+                tables.append(read_table(client, database, name))
+        tables.append(make(client, "kept", f"ReplicatedMergeTree('/tables/{uuid.uuid4().hex}', 'r')", "id UInt64"))
+
+        assert definitions(client, [t.at for t in tables]) == {t.at: t.definition for t in tables}
+        seen = looks(client, tables)
+        for table in tables:
+            alone = look(client, table)
+            assert (seen[table.at].mark.blocks, seen[table.at].definition) == (alone.mark.blocks, table.definition)
+        assert [seen[t.at].mark.blocks for t in tables[:8]] == [*range(8)]
+
+        client.command(f"ALTER TABLE {tables[9].at} ADD COLUMN more UInt8")
+        now = definitions(client, [t.at for t in tables])
+        assert [t.at for t in tables if now[t.at] != t.definition] == [tables[9].at]
+        client.command(f"EXCHANGE TABLES {tables[0].at} AND {tables[1].at}")
+        with pytest.raises(AlteredError, match="CHS-233"):
+            looks(client, tables)
+    finally:
+        client.command(f"DROP DATABASE {quote_identifier(other)} SYNC")

@@ -7,8 +7,10 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from chsink.config import Config
 from chsink.errors import PreflightError
 from chsink.spark.runner import columns_of
+from chsink.spark.sink import kafka_stream
 from chsink.spark.stream_plan import of_frame
 
 TIME_ZONE = "spark.sql.session.timeZone"
@@ -74,3 +76,18 @@ def test_records_without_headers_have_an_empty_list_of_them(spark: SparkSession)
     frame = spark.range(2).selectExpr("id", f"if(id = 0, {none}, {some}) headers")
     columns = columns_of(["id", "headers"], frame)
     assert [(row.id, row.headers) for row in frame.select(*columns.values()).collect()] == [(0, []), (1, [("k", b"v")])]
+
+
+@pytest.mark.parametrize(("configured", "waits"), [({}, "20"), ({"fetch.max.wait.ms": 500}, "500")])
+def test_no_task_waits_at_the_end_of_its_log(spark: SparkSession, configured: dict[str, int], waits: str) -> None:
+    """Kafka's own default is half a second, for each task of each batch."""
+    config = Config.from_mapping(
+        {
+            "sink": {"name": "s"},
+            "kafka": {"bootstrap": "localhost:1", "options": configured},
+            "clickhouse": {"endpoints": ["http://localhost:1"]},
+            "route": [{"topic": "t", "table": "db.t"}],
+        }
+    )
+    options = of_frame(kafka_stream(spark, config, "earliest", headers=False)).options
+    assert options["kafka.fetch.max.wait.ms"] == waits

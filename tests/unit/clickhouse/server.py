@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Any
 
 import pyarrow as pa
@@ -63,6 +65,7 @@ class Server:
     clock: StoppedClock
     mark: Mark = MARK
     definition: str = "d"
+    altered: Collection[str] = ()
     identity: str = "u"
     columns: list[tuple[str, str, str, str]] = field(default_factory=list)
     answers: list[Exception] = field(default_factory=list)
@@ -81,12 +84,21 @@ class Server:
             self.running -= 1
             return [(int(self.running >= 0),)]
         if "uptime()" in sql:
-            return [(self.mark.blocks, self.mark.started_s, self.identity, self.definition)]
+            is_now = (self.mark.blocks, self.mark.started_s, self.identity, self.definition)
+            return [(*name, *is_now) for name in self._named(sql)]
         if "system.columns" in sql:
             return list(self.columns)
         if "sipHash128" in sql:
-            return [(self.definition,)] if self.definition else []
+            there = self._named(sql) if self.definition else ()
+            return [(*name, self.definition + "'" * (name[1] in self.altered)) for name in there]
         return [(self.rows,)]
+
+    def _named(self, sql: str) -> Iterator[tuple[str, str]]:
+        """The tables that a question names."""
+        found = re.search(r"database IN \((.*?)\) AND name IN \((.*?)\)", sql)
+        assert found is not None, sql
+        databases, tables = (re.findall(r"'([^']+)'", part) for part in found.groups())
+        return product(databases, tables)
 
     def command(self, sql: str, settings: Mapping[str, Any] | None = None) -> None:
         raise AssertionError(sql)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from chsink.clickhouse.dedup_mark import read_mark, usable_blocks, why_forgotten
+from chsink.clickhouse.dedup_mark import look, looks, usable_blocks, why_forgotten
+from chsink.clickhouse.table import AT_ONCE
 from chsink.errors import AlteredError
 from chsink.ports import Unanswered
 from chsink.statemachine.records import Mark
@@ -41,29 +42,43 @@ def test_a_tenth_of_the_window_is_spare() -> None:
 @pytest.mark.parametrize(
     ("engine", "asked"),
     [
-        ("MergeTree", "max(max_block_number)) FROM system.parts"),
-        ("ReplacingMergeTree", "max(max_block_number)) FROM system.parts"),
-        ("ReplicatedMergeTree", "toInt64(log_max_index) FROM system.replicas"),
-        ("SharedMergeTree", "GROUP BY partition_id"),
+        ("MergeTree", "max(max_block_number))) AS blocks FROM system.parts"),
+        ("ReplacingMergeTree", "max(max_block_number))) AS blocks FROM system.parts"),
+        ("ReplicatedMergeTree", "toInt64(log_max_index)) AS blocks FROM system.replicas"),
+        ("SharedMergeTree", "GROUP BY database, table, partition_id"),
     ],
 )
 def test_each_engine_counts_blocks_in_its_own_way(engine: str, asked: str) -> None:
     server = Server(StoppedClock(), Mark(7, 8))
-    assert read_mark(server, table(engine)) == Mark(7, 8)
-    [(sql, parameters)] = server.asked
+    assert look(server, table(engine)).mark == Mark(7, 8)
+    [(sql, _)] = server.asked
     assert asked in sql
-    assert parameters == {"database": "db", "name": "t"}
+    assert "name IN ('t')" in sql
+
+
+def test_many_tables_are_one_question_for_each_way_to_count() -> None:
+    server = Server(StoppedClock(), Mark(7, 8))
+    kinds = ("MergeTree", "ReplacingMergeTree", "ReplicatedMergeTree", "ReplicatedReplacingMergeTree")
+    tables = [table(kind, name=f"{kind}_{n}") for n in range(AT_ONCE // 2) for kind in kinds]
+
+    seen = looks(server, tables)
+
+    assert {name.table for name in seen} == {t.name for t in tables}
+    assert {look.mark for look in seen.values()} == {Mark(7, 8)}
+    assert len(server.asked) == 2
+    looks(server, [*tables, table(name="one_more")])
+    assert len(server.asked) == 2 + 3, "a statement names a bounded number of tables"
 
 
 def test_a_replica_without_its_keeper_tells_nothing() -> None:
     """Its counters read 0 then: that is no answer, not an emptied table."""
     server = Server(StoppedClock(), Mark(None, 8))  # type: ignore[arg-type]
     with pytest.raises(Unanswered, match="no session"):
-        read_mark(server, table("ReplicatedMergeTree"))
+        look(server, table("ReplicatedMergeTree"))
 
 
 def test_another_table_under_the_name_is_no_target() -> None:
     """⚑ EXCHANGE TABLES between BEFORE and a send: the rows would lie in two tables."""
     server = Server(StoppedClock(), identity="another")
     with pytest.raises(AlteredError, match="CHS-233"):
-        read_mark(server, table())
+        look(server, table())

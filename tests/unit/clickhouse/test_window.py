@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -157,13 +157,42 @@ def test_a_table_that_forgets_within_one_insert_is_refused(server: Server) -> No
 
 @pytest.mark.parametrize("definition", ["other", ""])
 def test_an_altered_or_dropped_table_is_seen(server: Server, definition: str) -> None:
-    window(server).check_unchanged("db.t")
+    window(server).check_unchanged(["db.t"])
     server.definition = definition
     with pytest.raises(AlteredError, match="CHS-233"):
-        window(server).check_unchanged("db.t")
+        window(server).check_unchanged(["db.t"])
 
 
-@pytest.mark.parametrize("ask", [lambda w: w.marks("db.t"), lambda w: w.must_probe(KEY, in_doubt(10))])
+def of_many(clients: Sequence[RetryingQueries], **changes: Any) -> DedupWindow:
+    """A window over tables of the names that are asked for, on each of these servers."""
+    return DedupWindow(
+        lambda name, _: [ShardTable(c, table(name=name.removeprefix("db."), **changes)) for c in clients],
+        clients[0].clock,
+        margin_s=30,
+        insert_s=120,
+        letters=ShardTable(clients[0], table(name="letters")),
+    )
+
+
+def test_many_tables_are_one_question_for_each_server(server: Server) -> None:
+    """Their number does not make a batch slower; the table of dead letters is asked for with them."""
+    other = Server(server.clock, mark=Mark(7, MARK.started_s))
+    asking = of_many([RetryingQueries(s, server.clock, 20) for s in (server, other)])
+    names = [f"db.t{n}" for n in range(100)]
+
+    asking.check_unchanged(names)
+    assert asking.marks(names) == dict.fromkeys(names, (MARK, other.mark, MARK))
+
+    assert [len(server.asked), len(other.asked)] == [2, 2]
+
+
+def test_one_altered_table_of_many_is_seen(server: Server) -> None:
+    server.altered = {"t57"}
+    with pytest.raises(AlteredError, match="CHS-233.*t57"):
+        of_many([RetryingQueries(server, server.clock, 20)]).check_unchanged([f"db.t{n}" for n in range(100)])
+
+
+@pytest.mark.parametrize("ask", [lambda w: w.marks(["db.t"])["db.t"], lambda w: w.must_probe(KEY, in_doubt(10))])
 def test_a_server_that_is_away_for_a_moment_is_asked_again(
     server: Server, ask: Callable[[DedupWindow], object]
 ) -> None:
@@ -175,14 +204,14 @@ def test_a_server_that_is_away_for_a_moment_is_asked_again(
 def test_it_is_not_asked_for_ever(server: Server) -> None:
     server.away = [Unreachable("refused")] * 1000
     with pytest.raises(Unreachable):
-        window(server).marks("db.t")
+        window(server).marks(["db.t"])
     assert 20 <= sum(server.clock.slept) < 31
 
 
 def test_a_refusal_for_good_is_not_asked_again(server: Server) -> None:
     server.away = [ServerRefused(497, "not enough privileges")]
     with pytest.raises(ServerRefused):
-        window(server).marks("db.t")
+        window(server).marks(["db.t"])
     assert server.clock.slept == []
 
 
