@@ -86,6 +86,9 @@ class StateRecord:
     the records of this incarnation that were left out because they did not fit, ``dead_letters`` those that were kept
     as dead letters; nothing is decided by either.
 
+    ``choice_from`` is the offset since which the table takes its records by the choice in ``pipeline`` (``table_by``).
+    ``left``: a batch of the topic landed when no route led to the table; nothing waits for it.
+
     ``only`` are the offsets of a replay of dead letters, ascending: of its range, nothing else is sent.
     """
 
@@ -110,6 +113,8 @@ class StateRecord:
     expired: bool = False
     skipped: int = 0
     dead_letters: int = 0
+    choice_from: int = 0
+    left: bool = False
     only: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
@@ -119,6 +124,7 @@ class StateRecord:
         assert self.chunk_offsets >= 1 and self.epoch >= 0 and self.attempt, self
         assert self.skipped >= 0 and self.dead_letters >= 0, self
         assert len(self.gaps) <= MAX_GAPS, self
+        assert self.choice_from <= self.end, self
         assert self.in_doubt or not (self.probe or self.expired or self.only), self
         assert not self.only or (self.only[0], self.only[-1] + 1) == (self.start, self.end), self
 
@@ -130,6 +136,11 @@ class StateRecord:
     def known_end(self) -> int:
         """No row of this sink lies at or beyond this offset."""
         return max(self.end, self.older_end)
+
+    @property
+    def read_again(self) -> bool:
+        """Whether all that it is to land up to its old end was landed by an earlier incarnation, too."""
+        return self.end < self.older_end
 
     @property
     def in_doubt(self) -> bool:

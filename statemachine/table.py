@@ -131,6 +131,11 @@ FATES = ("on_bad_value", "on_tombstone")
 """The parts beside it: what becomes of a record without a row."""
 
 
+def choice_of(pipeline: str) -> str:
+    """By what the table takes its records, "" where it takes all."""
+    return _parts(pipeline).get(TABLE_BY, "")
+
+
 def fates_change(recorded: str, now: str) -> bool:
     """Whether records without a row now have other fates, with dead letters among them.  See ``forbidden_changes``."""
     return has_dead_letters(now) and not {DEAD_LETTERS, *FATES}.isdisjoint(changed_parts(recorded, now))

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from .ranges import OffsetRange
 from .records import MAX_GAPS, Mark, Phase, StateRecord
+from .table import choice_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +30,13 @@ def empty(epoch: int, attempt: str, incarnation: int = 0, *, older_end: int = 0,
     return StateRecord(Phase.EMPTY, epoch, attempt, incarnation=incarnation, older_end=older_end, late=late)
 
 
-def joined(sibling: StateRecord, *, epoch: int, attempt: str) -> StateRecord:
-    """The row of a table that begins where ``sibling``, another table of the topic-partition, ends."""
+def joined(sibling: StateRecord, replaced: StateRecord | None = None, *, epoch: int, attempt: str) -> StateRecord:
+    """The row of a table that begins where ``sibling``, another table of the topic-partition, ends.
+
+    ``replaced`` is its row from before it was left.
+    """
     assert sibling.phase is not Phase.EMPTY and sibling.epoch <= epoch, sibling
+    assert replaced is None or replaced.left, replaced
     last = sibling.end - 1
     return StateRecord(
         Phase.AFTER,
@@ -44,6 +49,9 @@ def joined(sibling: StateRecord, *, epoch: int, attempt: str) -> StateRecord:
         chunk_offsets=sibling.chunk_offsets,
         layout=sibling.layout,
         nonce=attempt,
+        choice_from=last,
+        incarnation=0 if replaced is None else replaced.incarnation + 1,
+        older_end=0 if replaced is None else replaced.known_end,
     )
 
 
@@ -72,6 +80,7 @@ def before(
     recreated = fresh and record.phase is not Phase.EMPTY
     gaps = record.gaps if gap is None else (*record.gaps, gap)
     first, gaps = (asked.start, ()) if fresh else _bounded(record.first, gaps)
+    same_choice = not fresh and choice_of(record.pipeline) == choice_of(said.pipeline)
     return StateRecord(
         Phase.BEFORE,
         epoch,
@@ -92,6 +101,7 @@ def before(
         late=record.late,
         skipped=0 if fresh else record.skipped,
         dead_letters=0 if fresh else record.dead_letters,
+        choice_from=record.choice_from if same_choice else asked.start,
     )
 
 
@@ -138,6 +148,12 @@ def with_dead_letters(
     assert record.in_doubt and record.epoch <= epoch, record
     marks = record.marks if mark is None else (*record.marks, mark)
     return replace(record, pipeline=pipeline, marks=marks, epoch=epoch, attempt=attempt)
+
+
+def left(record: StateRecord, *, epoch: int, attempt: str) -> StateRecord:
+    """A batch has landed without the table: no route leads to it.  See ``statemachine.choices``."""
+    assert not record.in_doubt and record.epoch <= epoch, record
+    return replace(record, left=True, epoch=epoch, attempt=attempt)
 
 
 def adopt(record: StateRecord, *, epoch: int, attempt: str) -> StateRecord:

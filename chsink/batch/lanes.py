@@ -9,8 +9,8 @@ Rules:
   is nothing new: the first one finds the batch landed, the second one lands it.
 - What one lane has landed may be planned for another one, of which the topic has been read again: it is skipped then,
   and is no rewind.
-- Between two lanes of a batch, records must not change their table (``table_by``): nothing is in doubt then, so no lane
-  notices by itself.
+- Between two lanes of a batch, records must not change their table (``statemachine.choices``): nothing is in doubt, so
+  no lane notices by itself.
 - A halt of one lane does not keep the others from landing.  All halts are raised as one.
 - Another error ends the batch at once: the next start meets the halts again.
 - Lane 0 has every topic, so it takes the records of the batch at hand.  A lane with fewer topics reads its own ranges
@@ -28,9 +28,11 @@ from chsink.batch.model import Assignment, PlannedBatch
 from chsink.batch.roles import ExactReads, PieceRunner
 from chsink.errors import HaltError, halts
 from chsink.errors.several import raise_all
+from chsink.statemachine import writes
+from chsink.statemachine.choices import mixed_choices
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from chsink.statemachine.records import Phase, StateKey, StateRecord, TopicTable
-from chsink.statemachine.table import TABLE_BY, changed_parts
+from chsink.statemachine.table import choice_of
 
 
 def in_lanes(destinations: Iterable[Destination]) -> list[dict[str, Destination]]:
@@ -96,6 +98,8 @@ class Lanes:
     def process(self, batch: PlannedBatch, runner: PieceRunner) -> None:
         """Land the batch.  Idempotent: the same batch again changes nothing that landed."""
         assert {tp.topic for tp in batch.ranges} <= self.drivers[0].routes.keys(), "lane 0 has every topic"
+        if self.ledger.chosen:  # before one table lands: the row of another, if it were made then, would begin behind
+            self.ledger.ensure(key for driver in self.drivers for key in driver.keys_of(batch.ranges))
         self._check_choices(batch.ranges)
         read = {tp for tp, offsets in batch.ranges.items() if not offsets.is_empty}
 
@@ -107,6 +111,7 @@ class Lanes:
             driver.process(todo, runner, framed=read <= mine.keys(), again=again)
 
         self._each(land)
+        self._leave({tp: offsets for tp, offsets in batch.ranges.items() if not offsets.is_empty})
 
     def _passed(self, planned: Mapping[TopicPartition, OffsetRange], lane: Driver) -> frozenset[TopicPartition]:
         """Where a table has no range yet, and the plan begins behind records that it should get.
@@ -138,32 +143,46 @@ class Lanes:
         """The keys of the topic-partition's tables in the other lanes."""
         return [key for driver in self.drivers if driver is not lane for key in driver.keys_of([tp])]
 
-    def _check_choices(self, planned: Mapping[TopicPartition, OffsetRange]) -> None:
-        """HaltError where a range is announced for one table and not for another one, and both have other records now.
-
-        A table that no route leads to any more counts, too, unless it was left behind before this batch.  So does
-        one that joined where another one stands that has landed the batch.
-        """
-        changed: dict[TopicPartition, list[tuple[int, StateKey, OffsetRange]]] = {}
+    def _check_choices(self, planned: Iterable[TopicPartition]) -> None:
+        """HaltError where ``table_by`` changed in the middle of a batch (:mod:`chsink.statemachine.choices`)."""
         pipelines = {(d.topic, d.table): d.pipeline for driver in self.drivers for d in driver.routes.values()}
+        found: dict[TopicPartition, dict[str, StateRecord]] = {tp: {} for tp in planned}
+        chosen: set[TopicPartition] = set()
         for key, record in self.ledger.records.items():
-            tp, now = key.topic_partition, pipelines.get(key.topic_table)
-            left_behind = now is None and tp in planned and record.end < planned[tp].start
-            never = now is not None and TABLE_BY in now and TABLE_BY not in record.pipeline
-            if never or (
-                TABLE_BY in record.pipeline
-                and TABLE_BY in changed_parts(record.pipeline, now or "")
-                and not left_behind
-            ):
-                changed.setdefault(tp, []).append((record.end, key, record.range))
+            tp = key.topic_partition
+            if tp in found:
+                found[tp][key.table] = record
+                if choice_of(record.pipeline) or choice_of(pipelines.get(key.topic_table, "")):
+                    chosen.add(tp)
         halted = []
-        for tp in planned.keys() & changed.keys():
-            (end, behind, _), (_, ahead, last) = min(changed[tp]), max(changed[tp])
-            begins = max(end, planned[tp].start)
-            joined = not self.ledger.records[ahead].pipeline and begins < last.end <= planned[tp].end
-            if end < last.end and (joined or begins == last.start < planned[tp].end):
-                halted.append(halts.CHOICE_CHANGED(tp=tp, range=last, ahead=ahead.table, behind=behind.table))
+        for tp in sorted(chosen):
+            now = {table: pipelines[tp.topic, table] for table in found[tp] if (tp.topic, table) in pipelines}
+            mixed = mixed_choices(self._of_this_topic(tp, found[tp]), now)
+            if mixed is not None:
+                halted.append(halts.CHOICE_CHANGED(tp=tp, range=mixed.offsets, ahead=mixed.ahead, behind=mixed.behind))
         raise_all(halted)
+
+    def _of_this_topic(self, tp: TopicPartition, records: Mapping[str, StateRecord]) -> dict[str, StateRecord]:
+        """The records; of a topic that was deleted since, nothing has passed yet."""
+        if len({r.topic_id for r in records.values() if r.topic_id is not None}) < 2:
+            return dict(records)
+        now = self.drivers[0].kafka.topic_ids([tp.topic])[tp.topic]
+        gone = {table for table, r in records.items() if r.is_of_another(now)}
+        unread = writes.empty(self.ledger.epoch, "-")
+        return {table: replace(unread, left=r.left) if table in gone else r for table, r in records.items()}
+
+    def _leave(self, planned: Mapping[TopicPartition, OffsetRange]) -> None:
+        """Once a batch has landed in all tables, nothing waits for those to which no route leads."""
+        routed = {(d.topic, d.table) for driver in self.drivers for d in driver.routes.values()}
+        behind = {
+            key: record
+            for key, record in self.ledger.records.items()
+            if key.topic_table not in routed and not record.left and key.topic_partition in planned
+        }
+        attempt, epoch = self.ledger.attempt() if behind else "", self.ledger.epoch
+        left = {k: writes.left(r, epoch=epoch, attempt=attempt) for k, r in behind.items() if not r.in_doubt}
+        if left:
+            self.ledger.write(left)
 
     def _each(self, act: Callable[[Driver], None]) -> None:
         halted = []

@@ -12,7 +12,7 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TypeVar
 
@@ -20,8 +20,9 @@ from chsink.errors import ChsinkError, fencing, halts, services
 from chsink.ports import Clock, Row, StateStore, StoreUnavailable, Swap
 from chsink.statemachine import owner as owners
 from chsink.statemachine import writes
+from chsink.statemachine.choices import joining
 from chsink.statemachine.owner import Owner
-from chsink.statemachine.records import CodecError, Phase, StateKey, StateRecord, TopicTable, decode, encode
+from chsink.statemachine.records import CodecError, StateKey, StateRecord, TopicTable, decode, encode
 
 CLAIM_ROUNDS = 50
 PAUSE_S = 0.1
@@ -38,8 +39,7 @@ def parse_key(text: str) -> StateKey:
 class Ledger:
     """State rows of one sink.  ``new_attempt`` returns unique ids; ``driver`` names this process in messages.
 
-    ``matched`` are the topics that a pattern matches.  ``siblings``, by topic and table: the other tables of a topic
-    whose records name their table.
+    ``matched`` are the topics that a pattern matches, ``chosen`` the tables that the records of a topic name.
     """
 
     store: StateStore
@@ -49,7 +49,7 @@ class Ledger:
     new_attempt: Callable[[], str]
     retry_for_ms: int = 30_000
     matched: Collection[str] = ()
-    siblings: Mapping[TopicTable, Collection[str]] = field(default_factory=dict)
+    chosen: Collection[TopicTable] = ()
     records: dict[StateKey, StateRecord] = field(default_factory=dict)
     _owner: Owner | None = None
 
@@ -126,7 +126,7 @@ class Ledger:
 
         A partition of a topic and table in ``known`` came late: the sink ran before it was there.  So did a topic that
         a pattern matches, if the sink knew others.  A new checkpoint then begins at its first record, also if none of
-        it landed before.
+        it landed before.  A table that records name only now, or again, begins where its siblings are.
         """
         older = {k: r for k, r in rows.items() if r.epoch < self.epoch}
         missing = [k for k in keys if k not in rows]
@@ -134,26 +134,27 @@ class Ledger:
             self.records = rows
             return False
         attempt = self.new_attempt()
+        joins = joining(rows, [*missing, *older], self.chosen)
         if older:
-            taken = {k: writes.adopt(r, epoch=self.epoch, attempt=attempt) for k, r in older.items()}
+            taken = {
+                k: writes.adopt(r, epoch=self.epoch, attempt=attempt)
+                if k not in joins
+                else writes.joined(joins[k], r, epoch=self.epoch, attempt=attempt)
+                for k, r in older.items()
+            }
             self.store.swap([_swap(k, older[k], r) for k, r in taken.items()])
         if missing:
             topics = {topic for topic, _ in known}
             new = {k.topic for k in missing if topics and k.topic in self.matched} - topics
             late = {k for k in missing if k.topic in new or k.topic_table in known}
-            made = {k: self._made(k, rows, attempt, late=k in late) for k in missing}
+            made = {
+                k: writes.empty(self.epoch, attempt, late=k in late)
+                if k not in joins
+                else writes.joined(joins[k], epoch=self.epoch, attempt=attempt)
+                for k in missing
+            }
             self.store.create([_row(k, r) for k, r in made.items()])
         return True
-
-    def _made(self, key: StateKey, rows: Mapping[StateKey, StateRecord], attempt: str, *, late: bool) -> StateRecord:
-        """The row of a new key.  A table that records of the topic name only now begins where its siblings are: each
-        record before has had its fate.
-        """
-        theirs = [rows.get(replace(key, table=table)) for table in self.siblings.get(key.topic_table, ())]
-        landed = [r for r in theirs if r is not None and r.phase is not Phase.EMPTY]
-        if not landed:
-            return writes.empty(self.epoch, attempt, late=late)
-        return writes.joined(max(landed, key=lambda r: r.end), epoch=self.epoch, attempt=attempt)
 
     def _keep_layouts(self, layouts: Mapping[str, str]) -> None:
         named = {r.layout for r in self.records.values()}

@@ -240,14 +240,13 @@ def new_ledger(cluster: Cluster, store: StateStore, driver: str, sink: str = "")
         new_attempt,
         timeout_ms,
         config.matched_topics,
-        {} if sink else siblings(cluster),
+        () if sink else chosen(cluster),
     )
 
 
-def siblings(cluster: Cluster) -> dict[TopicTable, list[str]]:
-    """By topic and table: the other tables of a topic whose records name their table."""
-    chosen = [leads for leads, route in cluster.routes.items() if route.choice]
-    return {leads: [table for topic, table in chosen if topic == leads[0] and table != leads[1]] for leads in chosen}
+def chosen(cluster: Cluster) -> frozenset[TopicTable]:
+    """The tables that the records of a topic name."""
+    return frozenset(leads for leads, route in cluster.routes.items() if route.choice)
 
 
 def driver_name() -> str:

@@ -137,8 +137,8 @@ CHOICE_CHANGED = Entry(
     "CHOICE_CHANGED",
     "CHS-309",
     HaltError,
-    "{tp}: the batch with offsets {range} was announced for table {ahead} but not yet for table {behind}, and table_by "
-    "has changed since: a record whose table changed would land twice or not at all",
+    "{tp}: offsets {range} were announced for table {ahead} but not yet for table {behind}, and table_by has changed "
+    "since: a record whose table changed would land twice or not at all",
     "undo the change of table_by, run the job until a batch has landed in all tables, then make the change again",
 )
 DEAD_LETTERS_INCOMPLETE = Entry(

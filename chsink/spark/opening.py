@@ -9,7 +9,7 @@ from chsink.batch.ledger import read_records
 from chsink.batch.model import Assignment
 from chsink.batch.roles import Landing, Observer
 from chsink.checks import check_start
-from chsink.clickhouse.landing import open_landing, siblings
+from chsink.clickhouse.landing import chosen, open_landing
 from chsink.connect import Services
 from chsink.errors import stream as errors
 from chsink.findings import raise_first
@@ -17,6 +17,8 @@ from chsink.ports import StreamShape
 from chsink.spark.checkpoint import Folder, checkpoint_findings
 from chsink.spark.checks import recorded
 from chsink.spark.starting import starting_offsets
+from chsink.statemachine.choices import joining
+from chsink.statemachine.records import StateKey
 from chsink.tables.create import create_missing
 from chsink.tables.grow import level
 
@@ -35,12 +37,15 @@ def source_offsets(services: Services) -> str:
     """
     kafka, topics = services.kafka, services.config.topics
     stored = read_records(services.store, services.config.sink.name)
-    records = {k: r for k, r in stored.items() if services.clickhouse.is_routed(k)}
     held, configured = kafka.log_starts(kafka.partitions(topics)), services.config.kafka.starting_offsets
     routes, matched = services.clickhouse.routes, services.config.matched_topics
     ids = kafka.topic_ids(topics)
-    beside = siblings(services.clickhouse)
-    found = starting_offsets(records, routes, ids, held, configured, matched=matched, siblings=beside)
+    sink = services.config.sink.name
+    named = chosen(services.clickhouse)
+    keys = [StateKey(sink, tp.topic, tp.partition, table) for topic, table in named for tp in held if tp.topic == topic]
+    records = {k: r for k, r in stored.items() if services.clickhouse.is_routed(k)}
+    records |= joining(stored, keys, named)
+    found = starting_offsets(records, routes, ids, held, configured, matched=matched)
     return json.dumps(found)
 
 

@@ -2,7 +2,8 @@
 
 A topic-partition starts where the first of its tables needs it: the others skip what they have.  A table that begins at
 the newest offset waits for no other table, and begins where the topic-partition starts.  So does a table that the
-topic's records name only now (``table_by``): it begins where the topic's other tables are.
+topic's records name only now, or again (``table_by``): it begins where the topic's other tables are, and has their
+record here.
 
 For one table, the first rule that fits decides, from first to last:
 - a recorded range of this topic: its end.  What Kafka dropped beyond it is a gap: ``errors.on_gap`` decides.
@@ -38,17 +39,14 @@ def starting_offsets(
     configured: Literal["earliest", "latest"],
     *,
     matched: Collection[str] = (),
-    siblings: Mapping[TopicTable, Collection[str]] | None = None,
 ) -> dict[str, dict[str, int]]:
-    """``startingOffsets`` of the Kafka source for every partition of ``log_starts``; ``records`` are the sink's.
+    """``startingOffsets`` of the Kafka source for every partition of ``log_starts``; ``records`` are of the ``routes``.
 
-    ``matched`` are the topics that a pattern matches.  ``siblings``, by topic and table: the other tables of a topic
-    whose records name their table.
+    ``matched`` are the topics that a pattern matches.
     """
     by_place = {(k.topic_partition, k.table): r for k, r in records.items()}
     known = {k.topic_table for k in records}
     landed = {k.topic_table for k, record in records.items() if record.phase is not Phase.EMPTY}
-    began = {place for place, record in by_place.items() if record.phase is not Phase.EMPTY}
     recorded = {k.topic for k in records}
     if recorded:
         known |= {leads for leads in routes if leads[0] in matched and leads[0] not in recorded}
@@ -61,7 +59,6 @@ def starting_offsets(
         starts = [
             _start(by_place.get((tp, table)), (tp.topic, table), topic_ids[tp.topic], known, landed)
             for table in tables[tp.topic]
-            if (tp, table) in by_place or not any((tp, s) in began for s in (siblings or {}).get((tp.topic, table), ()))
         ]
         start = _least([otherwise if one is None else one for one in starts])
         offsets.setdefault(tp.topic, {})[str(tp.partition)] = start if start < 0 else max(start, log_start)

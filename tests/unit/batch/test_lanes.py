@@ -13,7 +13,6 @@ from chsink.batch.driver import Destination, Driver
 from chsink.batch.lanes import Lanes, answering, in_lanes
 from chsink.batch.model import PlannedBatch
 from chsink.errors import ChsinkError, HaltError, halts, services
-from chsink.statemachine import writes
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from chsink.statemachine.records import Phase, StateKey, StateRecord
 
@@ -56,7 +55,7 @@ class Lane:
     asked: list[tuple[set[TopicPartition], bool]] = field(default_factory=list)
     again: set[TopicPartition] = field(default_factory=set)
     history: set[TopicPartition] = field(default_factory=set)
-    ledger: Any = field(default_factory=lambda: SimpleNamespace(records={}))
+    ledger: Any = field(default_factory=lambda: SimpleNamespace(records={}, epoch=1, chosen=()))
     kafka: Any = None
 
     def process(
@@ -153,92 +152,64 @@ def test_a_table_that_was_reset_does_not_begin_where_it_was_before(
     assert first.history == ({T0} if lacks else set())
 
 
-@pytest.mark.parametrize(
-    ("a", "b", "planned", "halts"),
-    [
-        ((20, "old"), (10, "old"), (10, 20), True),
-        ((10, "old"), (20, "old"), (10, 20), True),
-        ((20, "old"), (10, "old"), (10, 15), True),
-        ((20, "old"), (5, "old"), (10, 20), True),
-        ((20, "old"), (20, "old"), (20, 30), False),
-        ((20, "old"), (20, "old"), (10, 20), False),
-        ((20, "old"), (10, "a2"), (10, 20), False),
-        ((20, "a1"), (10, "a2"), (10, 20), False),
-        ((20, "old"), (2, "old"), (2, 9), False),
-        ((20, "old"), (0, ""), (0, 20), False),
-        ((10, "old"), (0, ""), (0, 10), True),
-        ((10, "a1"), (0, ""), (0, 10), False),
-    ],
-)
-def test_records_do_not_change_their_table_between_two_lanes(
-    a: tuple[int, str], b: tuple[int, str], planned: tuple[int, int], halts: bool
-) -> None:
-    """⚑ One lane has landed the batch under one ``table_by``.  Under another one, a record that moved to the other
-    lane's table would land twice, and one that moved from there would be nowhere.  Nothing is in doubt.
-    """
-    routes = [{"t": Destination("t", f"d.a{n}", 10, "layout", f"decoder=1,table_by=a{n},table=2")} for n in (1, 2)]
-    records = {}
-    for n, (end, choice) in enumerate((a, b), 1):
-        landed = (
-            StateRecord(
-                Phase.AFTER,
-                1,
-                "a",
-                "id",
-                start=max(end - 10, 0),
-                end=end,
-                pipeline=f"decoder=0,table_by={choice},table=2",
-            )
-            if end
-            else StateRecord(Phase.EMPTY, 1, "a", None)
-        )
-        records[StateKey("s", "t", 0, f"d.a{n}")] = landed
-    ledger = SimpleNamespace(records=records)
-    each = [Lane(route, ledger=ledger) for route in routes]
-    together = Lanes(cast("list[Driver]", each))
-    batch = PlannedBatch(1, {T0: OffsetRange(*planned)})
-    if not halts:
-        together.process(batch, cast("Any", None))
-        return
-    with pytest.raises(HaltError, match="table_by has changed") as raised:
-        together.process(batch, cast("Any", None))
-    assert raised.value.id == "CHS-309"
+def chosen(table: str, pipeline: str) -> Lane:
+    return Lane({"t": replace(to("t", table), pipeline=pipeline)})
+
+
+def share(each: list[Lane], records: dict[str, StateRecord]) -> Lanes:
+    """Lanes over these drivers, and a ledger with these records of partition 0."""
+    store = {StateKey("s", "t", 0, table): record for table, record in records.items()}
+    ledger = SimpleNamespace(records=store, epoch=1, chosen=(), attempt=lambda: "left", write=store.update)
+    for lane in each:
+        lane.ledger = ledger
+    return Lanes(cast("list[Driver]", each))
+
+
+LAST = StateRecord(Phase.AFTER, 1, "a", "id", start=10, end=20, pipeline="decoder=0,table_by=old,table=2")
+PLAN = PlannedBatch(1, {T0: OffsetRange(10, 20)})
+
+
+def test_no_lane_is_asked_where_records_would_change_their_table_within_a_batch() -> None:
+    """⚑ One lane has landed the batch under one ``table_by``; nothing is in doubt."""
+    each = [chosen("d.a", "decoder=1,table_by=new"), chosen("d.b", "decoder=1,table_by=other")]
+    together = share(each, {"d.a": LAST, "d.b": replace(LAST, start=0, end=10)})
+    with pytest.raises(
+        HaltError, match=r"offsets \[10, 20\) were announced for table d\.a but not yet for table d\.b"
+    ) as e:
+        together.process(PLAN, cast("Any", None))
+    assert e.value.id == "CHS-309"
     assert not any(lane.asked for lane in each)
 
 
-def test_a_table_that_was_left_behind_long_ago_waits_for_nothing() -> None:
-    """Nor does its record, of which nobody is asked any more, when ``table_by`` changes."""
-    pipeline = "table_by={}"
-    last = StateRecord(Phase.AFTER, 1, "a", "id", start=10, end=20, pipeline=pipeline.format("old"))
-    long_ago = replace(last, start=0, end=5)
-    records = {StateKey("s", "t", 0, "d.a"): last, StateKey("s", "t", 0, "d.gone"): long_ago}
-    lane = Lane({"t": replace(to("t", "d.a"), pipeline=pipeline.format("new"))})
-    lane.ledger.records = records
-    together = Lanes(cast("list[Driver]", [lane]))
-    together.process(PlannedBatch(1, {T0: OffsetRange(10, 20)}), cast("Any", None))
-    records[StateKey("s", "t", 0, "d.gone")] = replace(last, start=0, end=10)
-    with pytest.raises(HaltError, match="d.gone"):
-        together.process(PlannedBatch(1, {T0: OffsetRange(10, 20)}), cast("Any", None))
-
-
-@pytest.mark.parametrize(("moved_from", "halts"), [("d.a", False), ("d.b", True)])
-def test_a_table_that_joins_between_two_lanes_doubles_and_loses_nothing(moved_from: str, halts: bool) -> None:
-    """⚑ Table a has landed the batch, table b has not, and records of one of them now belong to the new table c.  It
-    begins where a is, so it must not take what b has not landed.
-    """
-    last = StateRecord(Phase.AFTER, 1, "a", "id", start=10, end=20, pipeline="table_by=old")
-    behind = replace(last, start=0, end=10)
-    joined = writes.joined(last, epoch=1, attempt="j")
-    tables = ("d.a", "d.b", "d.c")
-    now = {table: "table_by=new" if table in {moved_from, "d.c"} else "table_by=old" for table in tables}
-    each = [Lane({"t": replace(to("t", table), pipeline=now[table])}) for table in tables]
-    records = dict(zip((StateKey("s", "t", 0, table) for table in tables), (last, behind, joined), strict=True))
+def test_a_topic_that_was_recreated_has_passed_nothing() -> None:
+    """⚑ Table b is still at the deleted topic's end, which says nothing of the new one's records."""
+    each = [chosen("d.a", "table_by=new"), chosen("d.b", "table_by=other")]
+    anew = replace(LAST, topic_id="now", start=0, end=5)
+    together = share(each, {"d.a": anew, "d.b": LAST})
     for lane in each:
-        lane.ledger.records = records
-    together, batch = Lanes(cast("list[Driver]", each)), PlannedBatch(1, {T0: OffsetRange(10, 20)})
-    if halts:
-        with pytest.raises(HaltError, match=r"announced for table d\.c but not yet for table d\.b"):
-            together.process(batch, cast("Any", None))
-    else:
-        together.process(batch, cast("Any", None))
-    assert all(bool(lane.asked) is not halts for lane in each)
+        lane.kafka = SimpleNamespace(topic_ids=lambda topics: dict.fromkeys(topics, "now"))
+    with pytest.raises(HaltError, match=r"offsets \[0, 5\)"):
+        together.process(PlannedBatch(1, {T0: OffsetRange(0, 5)}), cast("Any", None))
+
+
+def test_a_table_without_a_route_is_left_once_a_batch_has_landed_in_all_others() -> None:
+    """⚑ Until then its batch is to land in it, too."""
+    each = [chosen("d.a", "table_by=old")]
+    together = share(each, {"d.a": LAST, "d.gone": replace(LAST, start=0, end=10)})
+    each[0].error = halts.LAYOUT_LOST(tp=T0, table="d.a", layout="x")
+    with pytest.raises(HaltError, match="CHS-312"):
+        together.process(PLAN, cast("Any", None))
+    assert not any(record.left for record in together.ledger.records.values())
+    each[0].error = None
+    together.process(PLAN, cast("Any", None))
+    assert {key.table for key, record in together.ledger.records.items() if record.left} == {"d.gone"}
+
+
+def test_rows_of_all_lanes_are_made_before_one_lands() -> None:
+    """⚑ The next start would take the row of the second table for that of a table that is named only now."""
+    together, each = lanes(None, None, None)
+    made: list[set[str]] = []
+    each[0].ledger.chosen = {("t", "d.a"), ("t", "d.b")}
+    each[0].ledger.ensure = lambda keys: made.append({key.table for key in keys})
+    together.process(PLAN, cast("Any", None))
+    assert made == [{"d.a", "d.b", "d.c"}]

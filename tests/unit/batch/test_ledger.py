@@ -245,12 +245,27 @@ def test_a_table_that_records_name_only_now_begins_where_its_siblings_are() -> N
     one.write(announce(one))
     new, other = replace(K0, table="d.new"), replace(K1, table="d.new")
     two = ledger(store, "two")
-    two.siblings = {new.topic_table: [K0.table]}
+    two.chosen = {new.topic_table, K0.topic_table}
     two.claim([K0, K1, new, other], {"L": "{}"})
     record = two.records[new]
     assert (record.phase, record.start, record.end, record.in_doubt) == (Phase.AFTER, 9, 10, False)
     assert two.records[K0].in_doubt
     assert two.records[other].phase is Phase.EMPTY
+
+
+def test_a_table_that_records_name_again_begins_where_its_siblings_are() -> None:
+    """⚑ In the meantime its records had another fate: it must not take what it lacks from Kafka."""
+    store, again = Store(), replace(K0, table="d.again")
+    one = ledger(store)
+    one.claim([K0, again], {"L": "{}"})
+    going = announce(one)[K0]
+    here = replace(going, start=1, end=4, choice_from=0)
+    one.write({K0: going, again: writes.left(writes.after(here, epoch=1, attempt="b"), epoch=1, attempt="b")})
+    two = ledger(store, "two")
+    two.chosen = {again.topic_table, K0.topic_table}
+    two.claim([K0, again], {"L": "{}"})
+    record = two.records[again]
+    assert (record.end, record.incarnation, record.older_end, record.left) == (10, 1, 4, False)
 
 
 def test_an_old_drivers_create_after_the_claim_is_taken_over() -> None:

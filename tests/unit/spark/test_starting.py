@@ -151,15 +151,3 @@ def test_a_new_topic_of_a_pattern_begins_at_its_first_record_also_if_it_was_clai
     routes, held = [("new", "d.n"), ("old", "d.o")], {new.topic_partition: 0}
     offsets = starting_offsets(ledger.records, routes, {"new": "id"}, held, "latest", matched=["new", "old"])
     assert offsets["new"]["0"] == (FIRST if first else NEXT)
-
-
-def test_a_table_that_records_name_only_now_waits_where_its_siblings_are() -> None:
-    """⚑ Each record before has had its fate under the earlier ``table_by``, so the topic is not read again."""
-    routes = [("t", "d.t"), ("t", "d.new")]
-    records, held = {key(1): landed(5)}, {TopicPartition("t", 1): 0}
-
-    def start(siblings: dict[tuple[str, str], list[str]]) -> int:
-        return starting_offsets(records, routes, {"t": "id"}, held, "earliest", siblings=siblings)["t"]["1"]
-
-    assert start({("t", "d.new"): ["d.t"], ("t", "d.t"): ["d.new"]}) == 5
-    assert start({}) == FIRST

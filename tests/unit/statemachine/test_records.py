@@ -35,11 +35,13 @@ AFTER = StateRecord(
     nonce="first",
     older_end=7,
     skipped=5,
+    choice_from=12,
 )
 GOLDEN = (
-    '{"attempt":"att","before_at":1700000000000,"chunk_offsets":4,"dead_letters":0,"end":20,"epoch":3,"expired":false,'
+    '{"attempt":"att","before_at":1700000000000,"choice_from":12,"chunk_offsets":4,"dead_letters":0,"end":20,"epoch":3,'
+    '"expired":false,'
     '"first":2,"gaps":[[4,6]],'
-    '"incarnation":1,"late":false,"layout":"layout","marks":[[5,60],[0,1]],"nonce":"first","older_end":7,'
+    '"incarnation":1,"late":false,"layout":"layout","left":false,"marks":[[5,60],[0,1]],"nonce":"first","older_end":7,'
     '"phase":"AFTER","pipeline":"pipe",'
     '"probe":false,"skipped":5,"start":10,"topic_id":"id","version":2}'
 )
@@ -144,7 +146,7 @@ def test_before_goes_on_from_after() -> None:
     record = writes.before(AFTER, OffsetRange(20, 30), SAID, epoch=4, attempt="b")
     assert record == StateRecord(
         Phase.BEFORE, 4, "b", "id", 1, 2, 20, 30, AFTER.gaps, 4, "L", "P", 123, SAID.marks, nonce="first",
-        older_end=7, skipped=5,
+        older_end=7, skipped=5, choice_from=12,
     )  # fmt: skip
 
 

@@ -1,0 +1,87 @@
+"""Which table takes a record may change between two batches (``table_by``), never within one.
+
+Several tables share the records of a topic-partition, each by a choice of its own, and each lands the same offsets at
+another moment.  So an offset that one table has passed under its earlier choice, and another table is to pass under its
+present one, may hold a record that changed its table: it would land in both, or in neither.  Nothing is in doubt then.
+
+Rules:
+- A record says since which offset the choice in its pipeline holds (``choice_from``).  What the table passed before
+  that, or all of it where its choice is another one now, it passed under *another choice*.
+- No table may be left with offsets to pass which another one has passed under another choice.
+- A table that a person had read again passes its old offsets as it would if it were new: only what lies beyond its old
+  end is compared, unless the other table is read again, too.
+- A table to which no route leads any more is *left* once a batch has landed without it.  Nothing waits for it.  If
+  records name it again, it begins where the others are: each record before has had its fate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Mapping
+from dataclasses import dataclass
+
+from .ranges import OffsetRange, TopicPartition
+from .records import Phase, StateKey, StateRecord, TopicTable
+from .table import choice_of
+
+
+@dataclass(frozen=True, slots=True)
+class Mixed:
+    """``offsets`` went to table ``ahead`` under another choice, and table ``behind`` is still to pass them."""
+
+    offsets: OffsetRange
+    ahead: str
+    behind: str
+
+
+def mixed_choices(records: Mapping[str, StateRecord], now: Mapping[str, str]) -> Mixed | None:
+    """Whether offsets of one topic-partition would be chosen from twice: the most of them for one pair of tables.
+
+    ``records`` are those of its tables, EMPTY where nothing of the present topic was announced; ``now`` are the present
+    pipelines of those that have a route.
+    """
+    waiting = {
+        table: record
+        for table, record in records.items()
+        if (not record.left if table not in now else choice_of(now[table]) or choice_of(record.pipeline))
+    }
+    least = min((_next_of(record) for record in waiting.values()), default=0)
+    passed = {table: (record, _other_end(record, now.get(table, ""))) for table, record in records.items()}
+    found = [
+        Mixed(OffsetRange(begins, end), ahead, behind)
+        for ahead, (record, end) in passed.items()
+        if end > least  # seldom, so that many tables cost no pairs
+        for behind, other in waiting.items()
+        if behind != ahead and (begins := max(_compared_from(other, record), record.first)) < end
+    ]
+    return max(found, key=lambda one: (one.offsets.length, one.ahead, one.behind), default=None)
+
+
+def joining(
+    records: Mapping[StateKey, StateRecord], keys: Iterable[StateKey], chosen: Container[TopicTable]
+) -> dict[StateKey, StateRecord]:
+    """Those of the keys whose tables records name only now, or again, with the sibling at whose end each begins.
+
+    ``chosen`` are the tables that records name now.  A sibling is another table of the topic-partition that records
+    name, or named when it last landed.
+    """
+    new = [k for k in keys if k.topic_table in chosen and (k not in records or records[k].left)]
+    ends: dict[TopicPartition, StateRecord] = {}
+    for key, record in records.items() if new else ():
+        named = key.topic_table in chosen or choice_of(record.pipeline)
+        if named and record.phase is not Phase.EMPTY and not record.left:
+            ends[key.topic_partition] = max(ends.get(key.topic_partition, record), record, key=lambda r: r.end)
+    return {key: ends[key.topic_partition] for key in new if key.topic_partition in ends}
+
+
+def _other_end(record: StateRecord, now: str) -> int:
+    """Up to where the table passed offsets under another choice."""
+    return record.choice_from if choice_of(record.pipeline) == choice_of(now) else record.end
+
+
+def _next_of(record: StateRecord) -> int:
+    """The first offset that is still to pass, or to pass again."""
+    return record.start if record.in_doubt else record.end
+
+
+def _compared_from(waiting: StateRecord, passed: StateRecord) -> int:
+    return waiting.older_end if waiting.read_again and not passed.read_again else _next_of(waiting)
