@@ -294,7 +294,7 @@ _RECREATED = Stop(
 )
 _ID_UNKNOWN = Stop(Halt.TOPIC_ID_KNOWN_UNKNOWN, "recorded topic id {x.r.topic_id}, now {x.facts.topic_id}")
 _SHRANK = Stop(Halt.LOG_SHRANK, "Kafka's log ends at {x.facts.log_end}, the recorded range is {x.r.range}")
-_STATELESS = Stop(Halt.STATE_LOST, "the checkpoint has finished batches before {x.planned}, but no state is recorded")
+_STATELESS = Stop(Halt.STATE_LOST, "the next batch is planned from {x.a}")
 _OUTSIDE = Stop(
     Halt.OUTSIDE_PROCESSED, "part of {x.below} is outside the processed region [{x.r.first}, {x.s}) or in a gap"
 )

@@ -21,7 +21,7 @@ dev = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich" if sys.stdout.isatty() else None,
-    help="Local Kafka, ZooKeeper and ClickHouse, without Docker, on 127.0.0.1 only.",
+    help="Run Kafka, ZooKeeper and ClickHouse on this machine.",
 )
 
 RootOption = Annotated[Path, typer.Option("--root", help="Folder of the services' data.", metavar="FOLDER")]
@@ -30,7 +30,7 @@ RootOption = Annotated[Path, typer.Option("--root", help="Folder of the services
 @dev.command()
 def up(
     root: RootOption = DEFAULT_ROOT,
-    clickhouse: Annotated[int, typer.Option(help="Number of ClickHouse servers.", min=1, max=8)] = 2,
+    clickhouse: Annotated[int, typer.Option(help="Number of ClickHouse servers.", metavar="N", min=1, max=8)] = 2,
     as_json: JsonOption = False,
 ) -> None:
     """Start the services, or show them if they run already.  They keep running until `chsink dev down`.
@@ -85,11 +85,11 @@ def down(
 @dev.command()
 def sql(
     statement: Annotated[
-        str | None, typer.Argument(help="One SQL statement. Default: read from standard input.")
+        str | None, typer.Argument(help="One SQL statement. Default: read from standard input.", metavar="STATEMENT")
     ] = None,
     root: RootOption = DEFAULT_ROOT,
 ) -> None:
-    """Run one SQL statement on each ClickHouse server of `chsink dev up`, and print the results.
+    """Run one SQL statement on each local ClickHouse server.
 
     \b
     chsink dev sql < flights.sql
@@ -106,9 +106,11 @@ def sql(
 
 @dev.command()
 def produce(
-    topic: Annotated[str, typer.Argument(help="Kafka topic; created if it does not exist.")],
-    file: Annotated[Path, typer.Argument(help="One record per line.", exists=True, dir_okay=False)],
-    partitions: Annotated[int, typer.Option(help="Number of partitions for a new topic.", min=1, max=1000)] = 4,
+    topic: Annotated[str, typer.Argument(help="Kafka topic; created if it does not exist.", metavar="TOPIC")],
+    file: Annotated[Path, typer.Argument(help="One record per line.", metavar="FILE", exists=True, dir_okay=False)],
+    partitions: Annotated[
+        int, typer.Option(help="Number of partitions for a new topic.", metavar="N", min=1, max=1000)
+    ] = 4,
     key_separator: Annotated[
         str | None,
         typer.Option(
@@ -117,7 +119,7 @@ def produce(
     ] = None,
     root: RootOption = DEFAULT_ROOT,
 ) -> None:
-    """Send each line of a file as one record to a topic on the Kafka of `chsink dev up`.
+    """Send each line of a file as one record to the local Kafka.
 
     \b
     chsink dev produce flights flights.jsonl

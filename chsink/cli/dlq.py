@@ -47,11 +47,12 @@ def list_letters(
     config: ConfigOption = DEFAULT_CONFIG,
     assignments: SetOption = None,
     conditions: WhereOption = None,
-    limit: Annotated[int, typer.Option(help="Maximum number of dead letters.", min=1)] = 100,
+    limit: Annotated[int, typer.Option(help="Maximum number of dead letters.", metavar="N", min=1)] = 100,
     as_json: JsonOption = False,
 ) -> None:
-    """List dead letters: where each record is in Kafka, why it has no row, and whether it was replayed. The content of
-    the record is not shown.
+    """List dead letters, without the content of the records.
+
+    For each: where the record is in Kafka, why it has no row, and whether it was replayed.
 
     \b
     chsink dlq list -c job.toml
@@ -71,14 +72,15 @@ def list_letters(
 
 @dlq.command()
 def show(
-    topic: Annotated[str, typer.Argument(help="The record's topic.")],
-    partition: Annotated[int, typer.Argument(help="Its partition.", min=0)],
-    offset: Annotated[int, typer.Argument(help="Its offset.", min=0)],
+    topic: Annotated[str, typer.Argument(help="The record's topic.", metavar="TOPIC")],
+    partition: Annotated[int, typer.Argument(help="Its partition.", metavar="PARTITION", min=0)],
+    offset: Annotated[int, typer.Argument(help="Its offset.", metavar="OFFSET", min=0)],
     config: ConfigOption = DEFAULT_CONFIG,
     assignments: SetOption = None,
 ) -> None:
-    """Print the dead letters of one record as JSON, with key, value and headers. Bytes that are no UTF-8 text are
-    printed as hexadecimal digits.
+    """Print the dead letters of one record as JSON.
+
+    Key, value and headers are included; bytes that are not UTF-8 text are printed as hexadecimal digits.
 
     \b
     chsink dlq show flights 3 1024 -c job.toml

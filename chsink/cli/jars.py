@@ -8,7 +8,9 @@ from chsink.cli.output import JsonOption, print_json
 
 
 def jars(as_json: JsonOption = False) -> None:
-    """Download the jars of Spark's Kafka source, verify their SHA-256, and print their paths, separated by commas.
+    """Download the jars of Spark's Kafka source; print their paths.
+
+    It verifies their SHA-256, and separates the paths by commas.
 
     \b
     spark-submit --jars "$(chsink jars)" …

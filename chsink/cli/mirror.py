@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from chsink.cli.options import DEFAULT_CONFIG, ConfigOption, SetOption, load_config, log_format
-from chsink.cli.output import Commands, JsonOption, print_json, print_table, report_to_log
+from chsink.cli.output import Commands, JsonOption, print_json, print_owner, print_table, report_to_log
 from chsink.cli.run import ErrorJsonOption, JarsOption, run_on_spark
 from chsink.config import Config
 
@@ -21,7 +21,7 @@ mirror = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich" if sys.stdout.isatty() else None,
-    help="Run the Iceberg mirror alone, show its progress, or resolve a halt.",
+    help="Run the Iceberg mirror alone, show it, or resolve its halts.",
 )
 
 
@@ -43,8 +43,8 @@ def run(
 
     Needs mirror.enabled = true. With it, `chsink run` also runs the mirror, beside ClickHouse.
 
-    You may kill and restart it at any time. SIGTERM or Ctrl-C ends it after the current batch and a last commit. If
-    another driver starts the same mirror, this one ends with exit code 4.
+    You may kill and restart it at any time. SIGTERM or Ctrl-C stops it after the current batch and a last commit. If
+    another driver starts the same mirror, this one stops with exit code 4.
 
     Exit codes: as for `chsink run`.
     """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
@@ -82,11 +82,7 @@ def status(
     if as_json:
         print_json(found)
         return
-    owner = found["owner"]
-    typer.echo(
-        f"mirror of sink {found['sink']}: "
-        + (f"run by {owner['driver']}, epoch {owner['epoch']}, since {owner['since']}" if owner else "never run")
-    )
+    print_owner(f"mirror of sink {found['sink']}", found["owner"])
     print_table(COLUMNS, [[str(t[c]) if t[c] is not None else "-" for c in COLUMNS] for t in found["tables"]])
     for table in found["tables"]:
         if table["problem"]:
@@ -95,7 +91,7 @@ def status(
 
 @mirror.command()
 def resolve(  # noqa: PLR0917 - arguments and options of a command
-    tables: Annotated[list[str], typer.Argument(help="Iceberg tables of [[mirror.route]].", metavar="TABLE...")],
+    tables: Annotated[list[str], typer.Argument(help="Iceberg tables of [[mirror.route]].", metavar="TABLE")],
     reread: Annotated[
         bool, typer.Option("--reread", help="Land the records that the table lacks, as far as Kafka still holds them.")
     ] = False,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Annotated, Any, TextIO
@@ -19,7 +19,7 @@ import typer
 from typer.core import TyperGroup
 
 from chsink.config.problems import InvalidConfigError, Problem
-from chsink.errors import ChsinkError
+from chsink.errors import ChsinkError, HaltError
 
 _JSON_KEY = "chsink.json"
 _LOG_KEY = "chsink.log"
@@ -71,7 +71,12 @@ def report_to_log(context: typer.Context, log_format: str) -> None:
 def log_line(error: ChsinkError) -> None:
     """One line of a JSON log, on standard error."""
     now = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
-    said = {"event": "stopped", "level": "error", "timestamp": now, **error_object(error)}
+    said = {
+        "event": "halted" if isinstance(error, HaltError) else "stopped",
+        "level": "error",
+        "timestamp": now,
+        **error_object(error),
+    }
     typer.echo(json.dumps(said, ensure_ascii=False), err=True)
 
 
@@ -96,6 +101,12 @@ def problems_of(error: ChsinkError) -> tuple[Problem, ...]:
 def print_json(value: Any) -> None:
     """Print one JSON document to stdout."""
     typer.echo(json.dumps(value, indent=2, ensure_ascii=False, default=str))
+
+
+def print_owner(what: str, owner: Mapping[str, Any] | None) -> None:
+    """Which driver owns a sink or its mirror."""
+    said = f"owned by {owner['driver']}, epoch {owner['epoch']}, since {owner['since']}" if owner else "never claimed"
+    typer.echo(f"{what}: {said}")
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

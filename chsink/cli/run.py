@@ -22,7 +22,8 @@ JarsOption = Annotated[
     str,
     typer.Option(
         help="Jars of Spark's Kafka source, comma-separated. `auto` downloads the tested ones; `none` adds none "
-        "(Spark must have them already)."
+        "(Spark must have them already).",
+        metavar="JARS",
     ),
 ]
 ErrorJsonOption = Annotated[
@@ -43,7 +44,7 @@ def run(
     jars: JarsOption = "auto",
     as_json: ErrorJsonOption = False,  # noqa: ARG001 - read by the error handler
 ) -> None:
-    """Run the job: land every record of its topics exactly once, until stopped.
+    """Land every record of the topics exactly once, until stopped.
 
     \b
     chsink run -c job.toml
@@ -55,8 +56,8 @@ def run(
     With mirror.enabled = true, the same process also writes to the Iceberg tables of [[mirror.route]]. If one side
     halts, the other goes on. The exit code is that of ClickHouse's side or, if that is 0, the mirror's.
 
-    You may kill and restart the job at any time: it settles what was in doubt, then continues. SIGTERM or Ctrl-C ends
-    it after the current batch. A second signal, or a signal during the start, ends it at once.
+    You may kill and restart the job at any time: it settles what was in doubt, then continues. SIGTERM or Ctrl-C stops
+    it after the current batch. A second signal, or a signal during the start, stops it at once.
 
     Exit codes: 0 done or stopped, 2 the job file, a table or this machine needs a change, 3 halted (a person decides),
     4 fenced by a newer driver, 5 a service did not answer, 130 or 143 interrupted during the start.

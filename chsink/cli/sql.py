@@ -38,11 +38,11 @@ def _plain(name: str) -> str:
 def distributed(  # noqa: PLR0917 - options of a command
     config: ConfigOption = DEFAULT_CONFIG,
     assignments: SetOption = None,
-    cluster: Annotated[str, typer.Option(help="Name of the cluster.", callback=_plain)] = "chsink",
-    suffix: Annotated[str, typer.Option(help="What to append to a table's name.")] = "_all",
-    port: Annotated[int, typer.Option(help="Native port of the servers.", min=1, max=65_535)] = 9000,
+    cluster: Annotated[str, typer.Option(help="Name of the cluster.", metavar="NAME", callback=_plain)] = "chsink",
+    suffix: Annotated[str, typer.Option(help="What to append to a table's name.", metavar="SUFFIX")] = "_all",
+    port: Annotated[int, typer.Option(help="Native port of the servers.", metavar="PORT", min=1, max=65_535)] = 9000,
     secure_port: Annotated[
-        int, typer.Option(help="Native port with TLS, for https:// endpoints.", min=1, max=65_535)
+        int, typer.Option(help="Native port with TLS, for https:// endpoints.", metavar="PORT", min=1, max=65_535)
     ] = 9440,
     topic: Annotated[
         list[str] | None, typer.Option(help="A topic that a topic_pattern matches. May be repeated.", metavar="TOPIC")
@@ -50,11 +50,12 @@ def distributed(  # noqa: PLR0917 - options of a command
     xml: Annotated[bool, typer.Option("--xml", help="Print only the cluster definition.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Print the Distributed tables that read what the job writes, and the cluster definition that they need.
+    """Print Distributed tables that read what the job writes.
 
-    The cluster has the shards of the job file, in its order and with its weights. The sharding expression is the one
-    by which chsink chooses a shard, so queries with `optimize_skip_unused_shards` find all rows. The command does not
-    connect to Kafka: if a route has a topic_pattern, name each matching topic with --topic.
+    It also prints the cluster definition that they need. The cluster has the shards of the job file, in its order
+    and with its weights. The sharding expression is the one by which chsink chooses a shard, so queries with
+    `optimize_skip_unused_shards` find all rows. The command does not connect to Kafka: if a route has a
+    topic_pattern, name each matching topic with --topic.
 
     \b
     chsink sql distributed -c job.toml
@@ -81,7 +82,9 @@ def distributed(  # noqa: PLR0917 - options of a command
 def dead_letters(
     config: ConfigOption = DEFAULT_CONFIG, assignments: SetOption = None, as_json: JsonOption = False
 ) -> None:
-    """Print the statement that creates the table of dead letters (dead_letters.table), to run on the first endpoint.
+    """Print the statement that creates the table of dead letters.
+
+    Run it on the first endpoint. The table is dead_letters.table of the job file.
 
     \b
     chsink sql dead-letters -c job.toml
@@ -105,15 +108,17 @@ def new_tables(
     config: ConfigOption = DEFAULT_CONFIG,
     assignments: SetOption = None,
     topics: Annotated[
-        list[str] | None, typer.Option("--topic", help="Only the table of this topic. May be repeated.")
+        list[str] | None,
+        typer.Option("--topic", help="Only this topic's table. May be repeated.", metavar="TOPIC"),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Print the statements that create the target tables for the records that the topics hold now.
+    """Print statements that create the target tables.
 
-    The columns come from the records' schema, or chsink infers them from a sample (schema.sample_records). The sorting
-    key, partition key and engine come from [schema] and [[route]]. Run the statements on every shard, or set
-    schema.auto_create = true and let chsink create missing tables.
+    The tables fit the records that the topics hold now. The columns come from the records' schema, or chsink infers
+    them from a sample (schema.sample_records). The sorting key, partition key and engine come from [schema] and
+    [[route]]. Run the statements on every shard, or set schema.auto_create = true and let chsink create missing
+    tables.
 
     \b
     chsink sql create-table -c job.toml

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from chsink.cli.options import DEFAULT_CONFIG, ConfigOption, SetOption, load_config
-from chsink.cli.output import Commands, JsonOption, print_json, print_table
+from chsink.cli.output import Commands, JsonOption, print_json, print_owner, print_table
 from chsink.config import Config
 
 if TYPE_CHECKING:
@@ -35,7 +35,8 @@ YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for con
 PipelineOption = Annotated[
     str | None,
     typer.Option(
-        help="With --resend, if your own program transforms the stream: the fingerprint that CHS-309 shows as `now`."
+        help="With --resend, if your own program transforms the stream: the fingerprint that CHS-309 shows as `now`.",
+        metavar="FINGERPRINT",
     ),
 ]
 SendersGoneOption = Annotated[
@@ -46,7 +47,7 @@ PartitionsArgument = Annotated[
     list[int] | None,
     typer.Argument(
         help="Partition numbers. Default: every partition of the topic to which this applies.",
-        metavar="[PARTITION]...",
+        metavar="PARTITION",
         min=0,
     ),
 ]
@@ -54,9 +55,9 @@ PartitionsArgument = Annotated[
 
 @state.command()
 def show(config: ConfigOption = DEFAULT_CONFIG, assignments: SetOption = None, as_json: JsonOption = False) -> None:
-    """Show the owner and each recorded range, and whether ClickHouse still remembers the tokens of ranges in doubt.
+    """Show the owner and each recorded range.  Changes nothing.
 
-    Changes nothing.
+    For ranges in doubt, it says whether ClickHouse still remembers their tokens.
     """
     from chsink.recovery.show import state_document
 
@@ -65,11 +66,7 @@ def show(config: ConfigOption = DEFAULT_CONFIG, assignments: SetOption = None, a
     if as_json:
         print_json(document)
         return
-    owner = document["owner"]
-    typer.echo(
-        f"sink {document['sink']} in {document['store']}: "
-        + (f"owned by {owner['driver']}, epoch {owner['epoch']}, since {owner['since']}" if owner else "never claimed")
-    )
+    print_owner(f"sink {document['sink']} in {document['store']}", document["owner"])
     columns = ("topic", "partition", "table", "phase", "first", "start", "end", "gaps", "age_s", "tokens")
     rows = [["-" if r[c] is None else str(r[c]) for c in columns] for r in document["records"]]
     print_table(columns, rows)
@@ -87,7 +84,7 @@ def resolve(  # noqa: PLR0917 - arguments and options of a command
     expired: Annotated[
         bool, typer.Option("--expired", help="Land what Kafka still holds of the range, and record the rest as a gap.")
     ] = False,
-    table: Annotated[str | None, typer.Option(help="The table, if the partition is in doubt for several.")] = None,
+    table: Annotated[str | None, typer.Option(help="The table, if several are in doubt.", metavar="TABLE")] = None,
     pipeline: PipelineOption = None,
     senders_gone: SendersGoneOption = False,
     config: ConfigOption = DEFAULT_CONFIG,
@@ -95,7 +92,7 @@ def resolve(  # noqa: PLR0917 - arguments and options of a command
     yes: YesOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Decide what becomes of ranges in doubt that chsink cannot settle on its own.
+    """Decide about ranges in doubt that chsink cannot settle.
 
     \b
     chsink state resolve flights --resend       all partitions of the topic that are in doubt
@@ -132,7 +129,7 @@ def resolve(  # noqa: PLR0917 - arguments and options of a command
 def reset(  # noqa: PLR0917 - arguments and options of a command
     topic: TopicArgument,
     partitions: PartitionsArgument = None,
-    table: Annotated[str | None, typer.Option(help="Only this table, if the topic lands in several.")] = None,
+    table: Annotated[str | None, typer.Option(help="Only this table of the topic.", metavar="TABLE")] = None,
     config: ConfigOption = DEFAULT_CONFIG,
     assignments: SetOption = None,
     yes: YesOption = False,
@@ -175,7 +172,9 @@ def recover(  # noqa: PLR0917 - options of a command
     assignments: SetOption = None,
     yes: YesOption = False,
 ) -> None:
-    """Rebuild lost state from the _kafka_topic, _kafka_partition and _kafka_offset columns of the target tables.
+    """Rebuild lost state from the rows of the target tables.
+
+    It reads the columns _kafka_topic, _kafka_partition and _kafka_offset.
 
     \b
     chsink state recover -c job.toml             the state was lost

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from chsink.cli.options import DEFAULT_CONFIG, ConfigOption, SetOption, load_config
-from chsink.cli.output import JsonOption, print_json, print_table
+from chsink.cli.output import JsonOption, print_json, print_owner, print_table
 from chsink.config import Config
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def status(
     assignments: SetOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show the recorded state per topic-partition: range, phase, age, lag, skipped records.  Changes nothing.
+    """Show state, lag and skipped records per topic-partition.  Changes nothing.
 
     \b
     chsink status -c job.toml
@@ -68,11 +68,7 @@ def status(
     if as_json:
         print_json(found)
         return
-    owner = found["owner"]
-    typer.echo(
-        f"sink {found['sink']}: "
-        + (f"owned by {owner['driver']}, epoch {owner['epoch']}, since {owner['since']}" if owner else "never claimed")
-    )
+    print_owner(f"sink {found['sink']}", found["owner"])
     rows = [[str(v) if v is not None else "-" for v in p.values()] for p in found["partitions"]]
     print_table(list(PartitionStatus.__dataclass_fields__), rows)
 

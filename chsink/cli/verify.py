@@ -52,9 +52,10 @@ def verify(  # noqa: PLR0917 - options of a command
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Compare the tables with Kafka: every record has its row once, with its values, on its shard.
+    """Compare the tables with Kafka, record by record.
 
-    It reads Kafka and ClickHouse and writes nothing, so it may run beside the job.
+    Each record must have its row once, with its values, on its shard. The command reads Kafka and ClickHouse and
+    writes nothing, so it may run beside the job.
 
     \b
     chsink verify -c job.toml

@@ -149,7 +149,7 @@ class ClickHouse(Section):
     """Timeout of one attempt of an insert, in seconds."""
     retry_for_s: float = Field(default=300, ge=0, le=86_400)
     """How long to retry an insert, or a query of a batch, in seconds, pauses included. The checks of a start are not
-    retried: if a server does not answer them, the job ends with exit code 5, and its supervisor starts it again."""
+    retried: if a server does not answer them, the job stops with exit code 5, and its supervisor starts it again."""
     settings: Settings = Field(default_factory=dict)
     """Further ClickHouse settings for every insert."""
 

@@ -44,9 +44,10 @@ STATE_LOST = Entry(
     "STATE_LOST",
     "CHS-302",
     HaltError,
-    "{tp}: the recorded state is gone, but the checkpoint shows that records landed ({detail})",
-    "restore the state store from a backup, or rebuild the state with `chsink state recover`; if recover finds no rows "
-    "of this partition, or if you have added this table to a topic that has others, " + _NEW_CHECKPOINT,
+    "{tp}: no state is recorded for this partition, but the checkpoint has moved past its earlier records ({detail})",
+    "if the state was lost, restore the state store from a backup or rebuild the state with `chsink state recover`; if "
+    "recover finds no rows of this partition, if you have reset it, or if you have added this table to a topic that "
+    "has others, " + _NEW_CHECKPOINT,
     runbook="See [lost state](#lost-state).",
 )
 CHECKPOINT_WITHOUT_STATE = Entry(
@@ -338,7 +339,7 @@ RESEND_WOULD_DOUBLE = Entry(
     "RESEND_WOULD_DOUBLE",
     "CHS-322",
     PreflightError,
-    "{table} holds {rows} rows of {ranges}: inserted again, they would be there twice",
+    "{table} holds {rows} rows of {ranges}: if the range is inserted again, they will be there twice",
     "delete them on each shard: {delete}; or, if all rows of the range are there, pass --landed",
 )
 RESEND_MAY_DOUBLE = Entry(

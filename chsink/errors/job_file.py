@@ -323,7 +323,7 @@ KEY_IS_NO_EVENT = Entry(
     "KEY_IS_NO_EVENT",
     "CHS-106",
     ConfigError,
-    "a record's key is no change event",
+    "change events are in the record's value, not in its key",
     'set format = {{ type = "debezium", primary_key = […] }} and remove key_format, or set key_format = "json"',
 )
 KEY_WITHOUT_FORMAT = Entry(

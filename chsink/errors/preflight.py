@@ -102,8 +102,8 @@ NO_QUORUM = Entry(
     "NO_QUORUM",
     "CHS-207",
     PreflightError,
-    "{table} has {total} replicas and insert_quorum is {quorum}: a replica that is lost after it acknowledged "
-    "an insert takes the rows with it",
+    "{table} has {total} replicas and insert_quorum is {quorum}: if a replica fails for good right after "
+    "it acknowledged an insert, the rows are lost",
     'set insert_quorum = "auto" in [clickhouse.settings]',
 )
 VIEW_MAY_DOUBLE = Entry(
@@ -207,7 +207,7 @@ FORMAT_EPOCH = Entry(
     "FORMAT_EPOCH",
     "CHS-280",
     PreflightError,
-    "column {column} of type {type} cannot count {unit}",
+    "column {column} of type {type} cannot be filled from a number of {unit} since 1970",
     "in `epoch` of the route's format, use days for a date, and seconds, millis, micros or nanos for a time",
 )
 FORMAT_CONSTANT = Entry(
@@ -329,15 +329,15 @@ STATE_STORE_OVERWRITES = Entry(
     "STATE_STORE_OVERWRITES",
     "CHS-221",
     PreflightError,
-    "the state store ({store}) does not compare and set: it replaced a row that another write had changed",
+    "the state store ({store}) does not honor compare-and-set: it replaced a row that another write had changed",
     "do not run the job on this store; for KeeperMap, see docs/state-store.md",
-    ok="the state store ({store}) compares and sets rows correctly",
+    ok="the state store ({store}) honors compare-and-set",
 )
 STATE_STORE_LIES = Entry(
     "STATE_STORE_LIES",
     "CHS-221",
     PreflightError,
-    "the state store ({store}) does not compare and set: it refused a write, but applied it",
+    "the state store ({store}) does not honor compare-and-set: it reported a write as refused, but applied it",
     "do not run the job on this store; for KeeperMap, see docs/state-store.md",
 )
 STATE_NOT_DURABLE = Entry(
@@ -430,7 +430,7 @@ DOUBT_SENT_AGAIN = Entry(
     "DOUBT_SENT_AGAIN",
     "CHS-227",
     PreflightError,
-    "{what}; its tokens are remembered: what is sent again does not land twice",
+    "{what}; ClickHouse remembers its tokens: chsink can send it again without duplicates",
     "nothing to do: the next start settles it, if Kafka still holds it",
 )
 DOUBT_PROBED = Entry(
@@ -685,7 +685,7 @@ MIRROR_EVENT_TOO_LARGE = Entry(
     "MIRROR_EVENT_TOO_LARGE",
     "CHS-251",
     PreflightError,
-    "an event is larger than a message of the control topic {topic} may be",
+    "an event of the mirror is larger than the control topic {topic} allows",
     'set max.message.bytes of {topic} to 1048588 or more, and remove "message.max.bytes" from [kafka.client_options] '
     "and max.request.size from [kafka.options] if they are smaller; then start again",
 )
@@ -792,14 +792,14 @@ MIRROR_OTHER_SINK = Entry(
     "CHS-263",
     PreflightError,
     "Iceberg table {table} holds records of {topics} from sink {sink}, and none from this one: they would land twice",
-    "to continue what sink {sink} began, set sink.name back; otherwise name another table in [[mirror.route]]; to land "
-    "them a second time on purpose, remove the table property {property}",
+    "to continue what sink {sink} began, set sink.name back to it; otherwise name another table in [[mirror.route]]; "
+    "to land them a second time on purpose, remove the table property {property}",
 )
 VERIFY_ENGINE = Entry(
     "VERIFY_ENGINE",
     "CHS-290",
     PreflightError,
-    "{table}: chsink verify cannot compare a {engine} table with Kafka, because this engine combines rows",
+    "{table}: chsink verify cannot compare this table with Kafka, because its engine {engine} combines rows",
     "verify the other topics with --topic, or land the topic in a MergeTree table as well and verify that one",
 )
 VERIFY_TRANSFORM = Entry(
@@ -858,7 +858,7 @@ DEAD_LETTERS_FIELDS = Entry(
     "DEAD_LETTERS_FIELDS",
     "CHS-271",
     PreflightError,
-    "dead letters hold the record as Kafka has it, and the stream has no column {columns}",
+    "a dead letter contains the whole Kafka record, but the stream has no column {columns}",
     "keep Kafka's columns in the transform (and read the topic with includeHeaders), or do not use dead letters",
 )
 
@@ -898,15 +898,15 @@ DEAD_LETTERS_EXPIRE = Entry(
     "DEAD_LETTERS_EXPIRE",
     "CHS-274",
     PreflightError,
-    "topic {topic} keeps dead letters for {hours} h after the timestamp of their record: Kafka deletes those of older "
-    "records at once",
+    "topic {topic} keeps dead letters for {hours} h after the timestamp of their record: Kafka deletes dead letters "
+    "of older records at once",
     "set retention.ms=-1 for the topic, or read dead letters before they expire",
 )
 DEAD_LETTERS_TOPIC = Entry(
     "DEAD_LETTERS_TOPIC",
     "CHS-272",
     PreflightError,
-    "topic {topic} takes dead letters, and Kafka may compact it: of dead letters with one key, all but the last vanish",
+    "topic {topic} takes dead letters, and Kafka may compact it: it would keep only the last dead letter of each key",
     "set cleanup.policy=delete for the topic",
     ok="topic {topic} takes dead letters",
 )

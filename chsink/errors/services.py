@@ -79,7 +79,7 @@ PIECE_TOO_LATE = Entry(
     "PIECE_TOO_LATE",
     "CHS-705",
     UnavailableError,
-    "the time in which piece {token} may be sent has ended: ClickHouse may no longer remember its deduplication token",
+    "it is too late to send piece {token}: ClickHouse may no longer remember its deduplication token",
     "start again: the range is in doubt and chsink will settle it",
 )
 ANSWERS_MISSING = Entry(

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import logging
 import sys
-from typing import Literal
+from typing import Any, Literal
 
 import structlog
+
+from chsink.errors import ChsinkError, HaltError
 
 LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 
@@ -37,6 +39,13 @@ def configure(log_format: Literal["console", "json"], level: str) -> None:
     for library in ("kazoo", "urllib3", "chsink.librdkafka"):
         logging.getLogger(library).setLevel(logging.ERROR)
     logging.getLogger("py4j").setLevel(logging.CRITICAL)  # it repeats what the sink says, as a trace
+
+
+def log_end(log: structlog.typing.FilteringBoundLogger, side: str, error: ChsinkError, **more: Any) -> None:
+    """Say that a side of the job halted (a person decides) or stopped, why, and what to do."""
+    word = "halted" if isinstance(error, HaltError) else "stopped"
+    event = f"{side} {word}"
+    log.error(event, id=error.id, reason=error.message, fix=error.hint, **more)
 
 
 def logger(sink: str) -> structlog.typing.FilteringBoundLogger:

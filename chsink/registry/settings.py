@@ -48,5 +48,5 @@ class SchemaRegistry(Section):
     timeout_s: float = Field(default=10, gt=0, le=600)
     """Timeout of one request, in seconds."""
     retry_for_s: float = Field(default=60, ge=0, le=86_400)
-    """How long to retry a request that is not answered, in seconds. Then the job ends with exit code 5; no record
+    """How long to retry a request that is not answered, in seconds. Then the job stops with exit code 5; no record
     counts as a bad value because the registry is away."""

@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from chsink.config import Config
 from chsink.errors import ChsinkError, UnavailableError, services
+from chsink.observe.logs import log_end
 from chsink.observe.metrics import MirrorMetrics
 from chsink.spark.mirror import MirrorRun
 from chsink.spark.stop import StopSignals
@@ -98,8 +99,7 @@ class MirrorBeside:
             if self._wait(pause):
                 break
         if self.failure is not None:
-            said = {"id": self.failure.id, "reason": self.failure.message, "fix": self.failure.hint}
-            self._log.error("the mirror has stopped", **said, look="chsink mirror status")
+            log_end(self._log, "the mirror", self.failure, look="chsink mirror status")
 
     def _once(self) -> ChsinkError | None:
         try:

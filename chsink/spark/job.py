@@ -2,8 +2,8 @@
 
 With a mirror, the process has two sides.  Rules:
 - A side that halts, or finds that a table was changed, leaves the other one running.
-- A start that ClickHouse's side refuses otherwise ends both: a person waits for it.
-- ClickHouse's side also ends both if a service does not answer, or if a newer driver owns the sink: whoever supervises
+- A start that ClickHouse's side refuses otherwise stops both: a person waits for it.
+- ClickHouse's side also stops both if a service does not answer, or if a newer driver owns the sink: whoever supervises
   the process starts both again, or has done so.  The mirror starts again by itself.
 - When both have ended, the error is ClickHouse's side's, else the mirror's.
 """
@@ -19,6 +19,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from chsink.config import Config
 from chsink.errors import ChsinkError, FencedError, HaltError, UnavailableError, without_values
+from chsink.observe.logs import log_end
 from chsink.observe.metrics import MirrorMetrics
 from chsink.spark.failures import NO_ANSWER, stopped
 from chsink.spark.session import quieten
@@ -70,8 +71,7 @@ def _run_both(config: Config, spark: SparkSession, sink: Sink) -> None:
             if isinstance(error, UnavailableError | FencedError):
                 mirror.end()
         if failure is not None:
-            what = {"id": failure.id, "reason": failure.message, "fix": failure.hint}
-            sink.log.error("ClickHouse's side has stopped", **what, mirror="stops" if mirror.ending else "goes on")
+            log_end(sink.log, "ClickHouse's side", failure, mirror="stops" if mirror.ending else "goes on")
         mirror.join(last=failure is None or mirror.ending or config.trigger.mode == "available_now")
     if failure or mirror.failure:
         raise failure or mirror.failure  # type: ignore[misc] # one of them is an error
@@ -105,4 +105,4 @@ def _await(query: StreamingQuery, sink: Sink, stop: StopSignals) -> None:
             raise stopped(error) from error
         # A supervisor signals every process of the job, Spark's too.  What has landed can still be confirmed.
         sink.end_after_batch(LAST_WRITE_S)
-        sink.log.info("stopped", signal=stop.received, because="Spark has stopped")
+        sink.log.info("stopped", signal=stop.received, because="Spark stopped")

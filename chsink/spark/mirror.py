@@ -125,7 +125,7 @@ class MirrorRun:
         failure = failure or self._coordination.failure
         if failure is not None:
             raise failure
-        self._log.info("the mirror has stopped", signal=stop.received or None)
+        self._log.info("the mirror stopped", signal=stop.received or None)
 
     def _show_running(self, running: int) -> None:
         if self._metrics is not None:

@@ -451,7 +451,7 @@ def test_what_is_in_doubt(bench: Bench) -> None:
     [finding] = bench.doctor().of("CHS-227")
 
     assert finding["severity"] == "info"
-    assert "its tokens are remembered: what is sent again does not land twice" in finding["sentence"]
+    assert "ClickHouse remembers its tokens: chsink can send it again without duplicates" in finding["sentence"]
 
 
 def test_in_doubt_for_longer_than_its_server_has_been_up(bench: Bench) -> None:
