@@ -54,8 +54,7 @@ def verify(  # noqa: PLR0917 - options of a command
 ) -> None:
     """Compare the tables with Kafka, record by record.
 
-    Each record must have its row once, with its values, on its shard. The command reads Kafka and ClickHouse and
-    writes nothing, so it may run beside the job.
+    Each record must have its row once, with its values, on its shard. Writes nothing, and may run beside the job.
 
     \b
     chsink verify -c job.toml
@@ -66,7 +65,7 @@ def verify(  # noqa: PLR0917 - options of a command
       missing       the record has no row
       duplicated    the record has several rows
       different     the row has other values than the record; the columns are named
-      wrong_shard   the row is on another shard than the present layout says
+      wrong_shard   the row is not on the shard that the present layout names
       unexpected    a row has no record, or one that does not fit the table
 
     Only offsets that the state records as landed are judged; what is in doubt, a gap, or deleted by Kafka is listed.
