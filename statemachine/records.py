@@ -18,6 +18,7 @@ from itertools import accumulate, pairwise
 from typing import Any
 
 from .ranges import OffsetRange, TopicPartition
+from .unknown import Counts
 
 CODEC_VERSION = 2
 MAX_GAPS = 64
@@ -84,7 +85,8 @@ class StateRecord:
     says that the sink ran before the partition was there, so that nothing of it was ever passed over.  ``expired`` is a
     person's word on a range in doubt: what Kafka no longer holds of it is given up, the rest lands.  ``skipped`` counts
     the records of this incarnation that were left out because they did not fit, ``dead_letters`` those that were kept
-    as dead letters; nothing is decided by either.
+    as dead letters, ``unknown`` the fields without a column, in samples of what landed under this ``pipeline``; nothing
+    is decided by any of them.
 
     ``choice_from`` is the offset since which the table takes its records by the choice in ``pipeline`` (``table_by``).
     ``left``: a batch of the topic landed when no route led to the table; nothing waits for it.
@@ -116,6 +118,7 @@ class StateRecord:
     choice_from: int = 0
     left: bool = False
     only: tuple[int, ...] = ()
+    unknown: Counts = ()
 
     def __post_init__(self) -> None:
         assert 0 <= self.first <= self.start <= self.end, self
@@ -178,6 +181,8 @@ def encode(record: StateRecord) -> str:
     steps = [after - before for before, after in pairwise((0, *document.pop("only")))]
     if steps:
         document["only"] = steps
+    if counts := dict(document.pop("unknown")):
+        document["unknown"] = counts
     return json.dumps(document, sort_keys=True, separators=(",", ":"))
 
 
@@ -192,6 +197,7 @@ def decode(text: str) -> StateRecord:
         document["gaps"] = tuple(OffsetRange(a, b) for a, b in document["gaps"])
         document["marks"] = tuple(Mark(a, b) for a, b in document["marks"])
         document["only"] = tuple(accumulate(document.pop("only", ())))
+        document["unknown"] = tuple(sorted(document.pop("unknown", {}).items()))
         return StateRecord(**document)
     except CodecError:
         raise

@@ -6,11 +6,14 @@ attempt, so a late, forgotten copy of the write can match nothing once a newer a
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from .ranges import OffsetRange
 from .records import MAX_GAPS, Mark, Phase, StateRecord
 from .table import choice_of
+from .unknown import added
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +75,8 @@ def before(
     ``gap`` holds the offsets between the recorded range and ``asked``, lost by Kafka: the same write records them.
     With more than ``MAX_GAPS``, the processed region is cut after the oldest one: offsets before it are refused if they
     are offered again, never treated as processed.
+
+    Fields without a column are counted from zero where the pipeline is another: the table may have columns for them.
     """
     assert not record.in_doubt and not asked.is_empty and record.epoch <= epoch, (record, asked)
     assert gap is None or (gap.start == record.end and not fresh), (record, asked, gap)
@@ -102,6 +107,7 @@ def before(
         skipped=0 if fresh else record.skipped,
         dead_letters=0 if fresh else record.dead_letters,
         choice_from=record.choice_from if same_choice else asked.start,
+        unknown=() if fresh or said.pipeline != record.pipeline else record.unknown,
     )
 
 
@@ -116,18 +122,31 @@ def chosen(
 
 
 def after(
-    record: StateRecord, *, epoch: int, attempt: str, log_start: int = 0, skipped: int = 0, dead_letters: int = 0
+    record: StateRecord,
+    *,
+    epoch: int,
+    attempt: str,
+    log_start: int = 0,
+    skipped: int = 0,
+    dead_letters: int = 0,
+    unknown: Mapping[str, int] = MappingProxyType({}),
 ) -> StateRecord:
     """All of the announced range landed, but for records that did not fit: ``skipped`` and ``dead_letters``.  With
-    ``expired``, what lies below ``log_start`` is recorded as a gap.
+    ``expired``, what lies below ``log_start`` is recorded as a gap.  ``unknown`` counts fields without a column.
     """
     assert record.in_doubt and record.epoch <= epoch, record
     first, gaps = record.first, record.gaps
     if record.expired and log_start > record.start:
         first, gaps = _bounded(first, (*gaps, OffsetRange(record.start, min(log_start, record.end))))
     settled = replace(record, phase=Phase.AFTER, probe=False, expired=False, only=(), first=first, gaps=gaps)
-    skipped, dead_letters = record.skipped + skipped, record.dead_letters + dead_letters
-    return replace(settled, epoch=epoch, attempt=attempt, skipped=skipped, dead_letters=dead_letters)
+    return replace(
+        settled,
+        epoch=epoch,
+        attempt=attempt,
+        skipped=record.skipped + skipped,
+        dead_letters=record.dead_letters + dead_letters,
+        unknown=added(record.unknown, unknown),
+    )
 
 
 def renew(record: StateRecord, *, before_at: int, marks: tuple[Mark, ...], epoch: int, attempt: str) -> StateRecord:

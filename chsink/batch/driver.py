@@ -25,7 +25,7 @@ from chsink import failpoints
 from chsink.batch.confirm import confirm
 from chsink.batch.halts import Halts, asking_target
 from chsink.batch.ledger import Ledger
-from chsink.batch.model import Ack, Assignment, PlannedBatch, without_row
+from chsink.batch.model import Ack, Assignment, LeftOut, PlannedBatch, left_out_of
 from chsink.batch.recheck import check_readable, check_same_topics, check_still_held
 from chsink.batch.roles import ExactReads, Looked, Observer, PieceRunner, Window
 from chsink.batch.rounds import Pace
@@ -303,7 +303,7 @@ class Driver:
         check_same_topics(self.kafka, landed)
         if source.exact:
             starts = check_still_held(self.kafka, landed)
-        left_out = without_row(acks)
+        left_out = left_out_of(acks)
         failpoints.reach("driver.before_after" if fresh else "driver.after_settle_inserts")
         with self.observer.phase("after"):
             attempt, epoch = self.ledger.attempt(), self.ledger.epoch
@@ -384,13 +384,21 @@ class Driver:
         self,
         key: StateKey,
         starts: Mapping[TopicPartition, int],
-        left_out: Mapping[TopicPartition, tuple[int, int]],
+        left_out: Mapping[TopicPartition, LeftOut],
         epoch: int,
         attempt: str,
     ) -> StateRecord:
-        start, (skipped, dead) = starts.get(key.topic_partition, 0), left_out.get(key.topic_partition, (0, 0))
-        record = self.ledger.records[key]
-        return writes.after(record, epoch=epoch, attempt=attempt, log_start=start, skipped=skipped, dead_letters=dead)
+        tp = key.topic_partition
+        skipped, dead, unknown = left_out.get(tp, LeftOut())
+        return writes.after(
+            self.ledger.records[key],
+            epoch=epoch,
+            attempt=attempt,
+            log_start=starts.get(tp, 0),
+            skipped=skipped,
+            dead_letters=dead,
+            unknown=unknown,
+        )
 
     def _assign(self, key: StateKey, log_start: int, *, again: bool) -> Assignment:
         record = self.ledger.records[key]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Protocol
+from types import MappingProxyType
+from typing import Any, NamedTuple, Protocol
 
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from chsink.statemachine.records import StateKey, StateRecord
@@ -133,13 +135,27 @@ class Ack:
         return Ack(**document, chunks=chunks, error=None if error is None else (error[0], error[1]))
 
 
-def without_row(acks: Iterable[Ack]) -> dict[TopicPartition, tuple[int, int]]:
-    """How many records were skipped, and how many were kept as dead letters, by topic-partition."""
-    return {
-        ack.topic_partition: (sum(c.skipped for c in ack.chunks), sum(c.dead_letters for c in ack.chunks))
-        for ack in acks
-        if ack.topic_partition
-    }
+class LeftOut(NamedTuple):
+    """What a range's table did not get: how many records were skipped, how many were kept as dead letters, and the
+    fields without a column, counted over samples.
+    """
+
+    skipped: int = 0
+    dead_letters: int = 0
+    unknown: Mapping[str, int] = MappingProxyType({})
+
+
+def left_out_of(acks: Iterable[Ack]) -> dict[TopicPartition, LeftOut]:
+    """What was left out, by topic-partition."""
+    return {ack.topic_partition: _left_out(ack.chunks) for ack in acks if ack.topic_partition}
+
+
+def _left_out(chunks: Iterable[ChunkAck]) -> LeftOut:
+    skipped, dead, unknown = 0, 0, Counter[str]()
+    for chunk in chunks:
+        skipped, dead = skipped + chunk.skipped, dead + chunk.dead_letters
+        unknown.update(chunk.unknown)
+    return LeftOut(skipped, dead, unknown)
 
 
 def total(acks: Sequence[Ack]) -> ChunkAck:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -27,7 +28,8 @@ Log = tuple[int, int]
 @dataclass(frozen=True, slots=True)
 class PartitionStatus:
     """One topic-partition.  ``age_s``: since BEFORE was written; ``lag`` counts offsets, None when unknown; ``skipped``
-    and ``dead_letters`` count the records of this incarnation without a row.
+    and ``dead_letters`` count the records of this incarnation without a row, ``unknown_fields`` by name the sampled
+    records that have a field without a column.
     """
 
     topic: str
@@ -42,6 +44,11 @@ class PartitionStatus:
     dead_letters: int
     epoch: int
     incarnation: int
+    unknown_fields: dict[str, int]
+
+
+SHOWN = tuple(name for name in PartitionStatus.__dataclass_fields__ if name != "unknown_fields")
+"""The columns of the table."""
 
 
 def status(
@@ -61,6 +68,8 @@ def status(
     `skipped` counts the records that were left out because they did not fit their table (errors.on_bad_value,
     errors.on_tombstone), `dead_letters` those that were kept as dead letters, since the topic was first read, reset,
     recovered or recreated.
+    Below the table are the fields that records have and their table has not: how many of the sampled records (the first
+    1,000 of each chunk) have each field, since the table's columns or the settings of the job last changed.
     """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
     found = read_status(load_config(config, assignments))
     if found["lag_unknown"]:
@@ -69,8 +78,21 @@ def status(
         print_json(found)
         return
     print_owner(f"sink {found['sink']}", found["owner"])
-    rows = [[str(v) if v is not None else "-" for v in p.values()] for p in found["partitions"]]
-    print_table(list(PartitionStatus.__dataclass_fields__), rows)
+    rows = [[str(p[name]) if p[name] is not None else "-" for name in SHOWN] for p in found["partitions"]]
+    print_table(list(SHOWN), rows)
+    for line in _unknown_lines(found["partitions"]):
+        typer.echo(line)
+
+
+def _unknown_lines(partitions: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """One line for each topic and table whose records have fields without a column, the most frequent field first."""
+    counts: dict[tuple[str, str], Counter[str]] = {}
+    for partition in partitions:
+        counts.setdefault((partition["topic"], partition["table"]), Counter()).update(partition["unknown_fields"])
+    for (topic, table), found in counts.items():
+        if found:
+            fields = ", ".join(f"{name} ({count})" for name, count in found.most_common())
+            yield f"fields of topic {topic!r} without a column in {table}: {fields}"
 
 
 def read_status(config: Config) -> dict[str, Any]:
@@ -99,6 +121,7 @@ def read_status(config: Config) -> dict[str, Any]:
             record.dead_letters,
             record.epoch,
             record.incarnation,
+            dict(record.unknown),
         )
         for key, record in sorted(records.items())
     ]

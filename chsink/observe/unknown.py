@@ -8,10 +8,10 @@ from typing import Final
 import structlog
 
 from chsink.observe.metrics import Metrics
+from chsink.statemachine.unknown import OTHERS
 
 NAMES: Final = 100
 """At most this many names of a topic are shown; the others are counted together as ``OTHERS``."""
-OTHERS: Final = "(others)"
 
 
 class UnknownFields:

@@ -93,6 +93,9 @@ def test_fields_that_come_later(make_job: MakeJob, spark: SparkSession, failpoin
             "needed": "UInt8",
         }
     job.check(columns=COLUMNS, rows_of=row)
+    assert [p["unknown_fields"] for p in job.status()["partitions"]] == [{"gone": 10}, {"gone": 10}], "only nulls"
+    shown = CliRunner().invoke(app, ["status", "-c", str(job.file())]).output
+    assert f"fields of topic '{job.topic}' without a column in {table}: gone (20)" in shown
 
     for url in job.shards:
         command(url, f"DROP TABLE {table} SYNC")

@@ -108,6 +108,7 @@ NAMES_NOTHING = {
     "before_at": 1, "marks": (Mark(2, 2),), "probe": True, "topic_id": "x", "incarnation": 9,
     "older_end": 9, "late": True, "expired": True, "skipped": 3, "dead_letters": 3, "only": (10, 20),
     "choice_from": 11, "left": True,
+    "unknown": (("field", 3),),
 }  # fmt: skip
 
 
