@@ -136,6 +136,15 @@ def choice_of(pipeline: str) -> str:
     return _parts(pipeline).get(TABLE_BY, "")
 
 
+ADDED = "added_columns"
+"""The part that lists, by digests, the columns that chunks of a range may fill beyond those it was announced with."""
+
+
+def gains_columns(recorded: str, now: str) -> bool:
+    """Whether chunks of the range may fill columns only now.  See ``forbidden_changes``."""
+    return ADDED in changed_parts(recorded, now)
+
+
 def fates_change(recorded: str, now: str) -> bool:
     """Whether records without a row now have other fates, with dead letters among them.  See ``forbidden_changes``."""
     return has_dead_letters(now) and not {DEAD_LETTERS, *FATES}.isdisjoint(changed_parts(recorded, now))
@@ -150,22 +159,25 @@ def forbidden_changes(recorded: str, now: str) -> list[str]:
     """The parts that differ and must not, while a range is in doubt.
 
     Where there were no dead letters, no sender of the range delivered any.  Where a kind of record halted, no chunk
-    that holds one was sent.
+    that holds one was sent.  A chunk that fills a column was not sent before the range was announced with it.
     """
-    changed = changed_parts(recorded, now)
-    if not has_dead_letters(now):
-        return changed
-    were = _parts(recorded)
-    free = (
-        {name for name in FATES if were.get(name) == "halt"} if has_dead_letters(recorded) else {DEAD_LETTERS, *FATES}
-    )
-    return [name for name in changed if name not in free]
+    were, are = _parts(recorded), _parts(now)
+    free = {ADDED} if _listed(were) <= _listed(are) else set()
+    if has_dead_letters(recorded) and has_dead_letters(now):
+        free |= {name for name in FATES if were.get(name) == "halt"}
+    elif has_dead_letters(now):
+        free |= {DEAD_LETTERS, *FATES}
+    return [name for name in changed_parts(recorded, now) if name not in free]
 
 
 def changed_parts(recorded: str, now: str) -> list[str]:
     """The names of the ``name=digest`` parts in which two fingerprints differ."""
     then_by, now_by = _parts(recorded), _parts(now)
     return [name for name in {**then_by, **now_by} if then_by.get(name) != now_by.get(name)]
+
+
+def _listed(parts: Mapping[str, str]) -> set[str]:
+    return set(filter(None, parts.get(ADDED, "").split(":")))
 
 
 def _parts(pipeline: str) -> dict[str, str]:

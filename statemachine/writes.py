@@ -158,11 +158,10 @@ def renew(record: StateRecord, *, before_at: int, marks: tuple[Mark, ...], epoch
     return replace(record, before_at=before_at, marks=marks, probe=True, epoch=epoch, attempt=attempt)
 
 
-def with_dead_letters(
-    record: StateRecord, *, pipeline: str, mark: Mark | None, epoch: int, attempt: str
-) -> StateRecord:
-    """Records of a range in doubt may become dead letters from now on that no older sender of the range delivered.
-    ``mark`` is what their table holds now, None where they go elsewhere, or where the record has that mark.
+def with_more(record: StateRecord, *, pipeline: str, mark: Mark | None, epoch: int, attempt: str) -> StateRecord:
+    """From now on, records of a range in doubt may become dead letters that no older sender of the range delivered, or
+    fill columns of which none sent a value.  ``mark`` is what the table of dead letters holds now, None where they go
+    elsewhere, or where the record has that mark.
     """
     assert record.in_doubt and record.epoch <= epoch, record
     marks = record.marks if mark is None else (*record.marks, mark)

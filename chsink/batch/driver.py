@@ -42,6 +42,7 @@ from chsink.statemachine.table import (
     Worklist,
     decide,
     fates_change,
+    gains_columns,
     has_dead_letters,
     settle,
 )
@@ -323,7 +324,7 @@ class Driver:
         """Announce ranges in doubt again, before anything is sent, if they must be probed.  Returns those that may be
         sent; the others halt, before anybody is waited for.
         """
-        self._gain_dead_letters(keys)
+        self._announce_more(keys)
         probed = []
         looked: Looked = {}
         for key in keys:
@@ -354,16 +355,20 @@ class Driver:
             self.ledger.write(changes)
         return keys
 
-    def _gain_dead_letters(self, keys: Iterable[StateKey]) -> None:
-        """Announce ranges again of which records may become dead letters only now, before any does."""
+    def _announce_more(self, keys: Iterable[StateKey]) -> None:
+        """Announce ranges again of which records may become dead letters only now, or fill columns that the table has
+        gained: before any does.
+        """
         changes = {}
         for key in keys:
             record = self.ledger.records[key]
             pipeline = self._pipeline(key, record)
-            if fates_change(record.pipeline, pipeline):
+            fates = fates_change(record.pipeline, pipeline)
+            if fates or gains_columns(record.pipeline, pipeline):
                 with asking_target():
-                    mark = None if has_dead_letters(record.pipeline) else self.window.letters_mark()
-                changes[key] = partial(writes.with_dead_letters, record, pipeline=pipeline, mark=mark)
+                    first = fates and not has_dead_letters(record.pipeline)
+                    mark = self.window.letters_mark() if first else None
+                changes[key] = partial(writes.with_more, record, pipeline=pipeline, mark=mark)
         if changes:
             attempt, epoch = self.ledger.attempt(), self.ledger.epoch
             self.ledger.write({key: make(epoch=epoch, attempt=attempt) for key, make in changes.items()})

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from chsink.clickhouse.shards import ShardTable
 from chsink.clickhouse.table import TargetTable
-from chsink.formats.announced import as_announced
+from chsink.formats.announced import as_announced, reads_format
 from chsink.formats.metadata import COLUMNS
 from chsink.formats.pipeline import Letters, fingerprint, grows, part_of
 from chsink.ports import Decoder, StreamShape
@@ -43,9 +43,11 @@ class Pipelines:
         was announced under it.
         """
         decoder = self.decoder(leads, recorded) if recorded else self.decoders[leads]
-        identities = [s.table.identity for s in self.shards_of(leads[1], layout)]
+        tables = [s.table for s in self.shards_of(leads[1], layout)]
         growing = leads in self.growing and (grows(recorded) or not recorded)
-        return fingerprint(decoder, self.stream, identities, self.letters, growing=growing)
+        added = tables[0].beyond(decoder.filled) if growing and reads_format(decoder) else ()
+        identities = [table.identity for table in tables]
+        return fingerprint(decoder, self.stream, identities, self.letters, growing=growing, added=added)
 
     def tables(self, leads: TopicTable, layout: str, recorded: str) -> tuple[TargetTable, ...]:
         """The table on the shards of the layout, with the columns that the range may fill only."""

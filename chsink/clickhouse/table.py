@@ -9,7 +9,7 @@ from typing import Final
 
 from chsink.decode.columns import Column
 from chsink.errors import preflight
-from chsink.notation.metadata_columns import PROBE_COLUMNS
+from chsink.notation.metadata_columns import METADATA_COLUMNS, PROBE_COLUMNS
 from chsink.notation.sql import TableName, quote_string
 from chsink.ports import Queries
 
@@ -64,6 +64,10 @@ class TargetTable:
     def insertable(self) -> tuple[Column, ...]:
         """Columns that an INSERT may name."""
         return tuple(c for c in self.columns if c.insertable)
+
+    def beyond(self, announced: Collection[str]) -> tuple[Column, ...]:
+        """Columns for fields of records that were added since a range was announced with the ``announced`` ones."""
+        return tuple(c for c in self.insertable if c.name not in {*announced, *METADATA_COLUMNS})
 
     @property
     def replicated(self) -> bool:

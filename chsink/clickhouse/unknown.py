@@ -107,5 +107,5 @@ def watch_of(
     columns = target.table.columns
     names = {c.name for c in columns}
     groups = {name.partition(".")[0] for name in names}
-    added = tuple(c for c in columns if c.insertable and c.name not in {*announced, *METADATA_COLUMNS})
+    added = target.table.beyond(announced)
     return FieldWatch(settings, target.name, frozenset(names | groups | named), added, max(0, most - len(names)))

@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
+from chsink.decode.columns import Column
 from chsink.formats.registry import KAFKA_COLUMNS
 from chsink.ports import Decoder, StreamShape
-from chsink.statemachine.table import DEAD_LETTERS
+from chsink.statemachine.table import ADDED, DEAD_LETTERS
 
 TRANSFORM = "transform"
 """The part that names what was done to the records before they are decoded."""
@@ -50,9 +51,11 @@ def fingerprint(
     letters: Letters | None = None,
     *,
     growing: bool = False,
+    added: Sequence[Column] = (),
 ) -> str:
     """``name=digest`` parts, so that a change can be named.  ``tables`` are the identities of the table's shards.  With
-    dead letters, where they go is a part, and the fates are parts as they are.
+    dead letters, where they go is a part, and the fates are parts as they are.  ``added`` are the columns that chunks
+    of a range may fill beyond those of the ``decoder``.
     """
     parts = (
         *decoder.parts(),
@@ -63,6 +66,8 @@ def fingerprint(
     )
     fates = {} if letters is None else letters.fates
     plain = [*(f"{k}={v}" for k, v in fates.items()), *([GROWS] if growing else [])]
+    if added:
+        plain.append(f"{ADDED}={':'.join(digest_of(astuple(column)) for column in added)}")
     return ",".join([*(f"{name}={digest_of(part)}" for name, part in parts), *plain])
 
 

@@ -318,7 +318,7 @@ DEFECTS = (
     ),
     Defect(
         "a range gains dead letters without being announced again",
-        (Patch(DRIVER, "        self._gain_dead_letters(keys)\n", ""),),
+        (Patch(DRIVER, "        self._announce_more(keys)\n", ""),),
         test="tests/unit/batch/test_take_up.py::test_a_range_gains_dead_letters_before_any_is_sent",
     ),
     Defect(

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from chsink.checks import all_findings
 from chsink.cli.main import app
-from chsink.errors import PreflightError, UnavailableError
+from chsink.errors import HaltError, PreflightError, UnavailableError
 from tests.integration.job.conftest import MakeJob
 from tests.integration.job.faults import Failpoints
 from tests.support.doubt import quietly_connected
@@ -78,6 +78,17 @@ def test_fields_that_come_later(make_job: MakeJob, spark: SparkSession, failpoin
     assert len(job.landed(columns=["id", "text"])) == 40, "chunks without a new field landed before"
     for url in job.shards:  # ⚑ by hand, and no record of the range has a value for it
         command(url, f"ALTER TABLE {table} ADD COLUMN needed UInt8")
+    failpoints.arm("driver.after_settle_inserts=fail")
+    with pytest.raises(UnavailableError, match="CHS-708"):
+        job.drain(spark)
+    failpoints.assert_fired("driver.after_settle_inserts")
+    failpoints.disarm()
+    for url in job.shards:  # ⚑ the range has landed with the column as it was
+        command(url, f"ALTER TABLE {table} MODIFY COLUMN more Nullable(String)")
+    with pytest.raises(HaltError, match=r"CHS-309.*\(added_columns\)"):
+        job.drain(spark)
+    for url in job.shards:
+        command(url, f"ALTER TABLE {table} MODIFY COLUMN more Nullable(Float64)")
 
     job.drain(spark)
 

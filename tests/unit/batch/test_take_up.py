@@ -102,3 +102,13 @@ def test_a_range_whose_fates_change_is_announced_again() -> None:
     written, halted = take_up(window, now, pipeline=was, marks=(Mark(1, 1),))
     halted.raise_all()
     assert (written[KEYS[2]].pipeline, written[KEYS[2]].marks) == (now, (Mark(1, 1),))
+
+
+def test_a_range_is_announced_again_before_it_fills_a_column_that_was_added() -> None:
+    """⚑ Else nobody would know which type the column had when the first attempt sent it."""
+    window = Window()
+    window.must_probe = lambda *_: False  # type: ignore[method-assign]
+    written, _ = take_up(window, "added_columns=x", pipeline="added_columns=x")
+    assert {k: (r.pipeline, r.marks) for k, r in written.items()} == dict.fromkeys(
+        KEYS[:2], ("added_columns=x", RECORD.marks)
+    )

@@ -32,9 +32,22 @@ def test_a_range_that_grows_may_fill_the_new_columns() -> None:
     recorded = pipelines(A, growing=True).fingerprint(LEADS, "l")
     assert grows(recorded)
     now = pipelines(A, B, growing=True)
-    assert now.fingerprint(LEADS, "l", recorded) == recorded
+    grown = now.fingerprint(LEADS, "l", recorded)
+    assert grown.startswith(f"{recorded},added_columns=") and forbidden_changes(recorded, grown) == []
+    assert now.fingerprint(LEADS, "l", grown) == grown
     assert now.decoder(LEADS, recorded).filled == {"a"}, "each chunk adds those of its own fields"
     assert [c.name for c in now.tables(LEADS, "l", recorded)[0].columns] == ["a", "b"]
+
+
+@pytest.mark.parametrize("later", [(A,), (A, replace(B, type="String")), (A, replace(B, default_kind="DEFAULT"))])
+def test_a_column_that_a_range_may_have_filled_stays_as_it_was(later: tuple[Column, ...]) -> None:
+    """⚑ CHS-309: a chunk under the same token, and its dead letters, would be others with another type."""
+    recorded = pipelines(A, growing=True).fingerprint(LEADS, "l")
+    grown = pipelines(A, B, growing=True).fingerprint(LEADS, "l", recorded)
+    more = pipelines(A, Column("before", "Int8"), B, growing=True).fingerprint(LEADS, "l", grown)
+    assert forbidden_changes(grown, more) == []
+    now = pipelines(*later, growing=True).fingerprint(LEADS, "l", grown)
+    assert forbidden_changes(grown, now) == ["added_columns"]
 
 
 def test_a_range_that_grows_is_not_sent_by_a_job_that_adds_no_columns() -> None:

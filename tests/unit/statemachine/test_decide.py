@@ -319,11 +319,21 @@ def test_a_step_that_was_left_out_is_a_defect() -> None:
         ("dead_letters=2,on_bad_value=halt", "dead_letters=2,on_bad_value=dead_letter", False),
         ("dead_letters=2,on_bad_value=halt", "dead_letters=2,on_bad_value=skip", False),
         ("dead_letters=2,on_bad_value=dead_letter", "dead_letters=2,on_bad_value=halt", True),
+        ("d=1", "d=1,added_columns=a", False),
+        ("d=1,added_columns=a", "d=1,added_columns=b:a,dead_letters=2", False),
+        ("d=1,added_columns=a:b", "d=1,added_columns=a:c", True),
+        ("d=1,added_columns=a", "d=1", True),
+        ("d=1,added_columns=a", "d=2,added_columns=a:b", True),
     ],
 )
-def test_a_range_in_doubt_may_gain_dead_letters_and_nothing_else(recorded: str, now: str, halts: bool) -> None:
+def test_a_range_in_doubt_may_gain_dead_letters_and_columns_and_nothing_else(
+    recorded: str, now: str, halts: bool
+) -> None:
     """⚑ Of a range that was announced without dead letters, none can have been delivered.  Of one with dead letters, a
     chunk's were: later ones of it would be dropped under the same token.  A kind of record that halted was never sent.
+
+    ⚑ A column that chunks may have filled must stay as it was: with another type, a record that was sent could be a bad
+    value now, or the other way round.
     """
     facts = Facts("id", 0, 30, pipeline=now)
     record = StateRecord(Phase.BEFORE, 1, "a", "id", 0, 0, 10, 20, pipeline=recorded)
