@@ -12,6 +12,7 @@ Rules, for the values of all records at hand:
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -20,6 +21,8 @@ import msgspec
 _RAW_LIST: Final[Any] = msgspec.json.Decoder(list[msgspec.Raw])
 _INT64: Final = 1 << 63
 _INT256: Final = 1 << 255
+_WIDEST: Final = 256
+_NUMBER: Final = re.compile(r"Nullable\((U?Int|Float)(\d+)\)")
 DEEPEST: Final = 8
 """Arrays in arrays beyond this are kept as text."""
 TEXT: Final = "Nullable(String)"
@@ -91,7 +94,18 @@ def _kind(raw: bytes) -> str:
 
 def wider(one: str, other: str) -> str:
     """A column that takes the values of both."""
-    if one == other:
-        return one
-    numbers = [found for _, found in _TYPES[1:]]
-    return numbers[max(map(numbers.index, (one, other)))] if {one, other} <= set(numbers) else TEXT
+    return widest_number(one, other) or (one if one == other else TEXT)
+
+
+def widest_number(one: str, other: str) -> str | None:
+    """The column of numbers that takes the values of both, None where one is no column of numbers."""
+    numbers = [_NUMBER.fullmatch(kind) for kind in (one, other)]
+    if None in numbers:
+        return None
+    kinds = {(found[1], int(found[2])) for found in numbers if found}
+    names, bits = {name for name, _ in kinds}, max(bits for _, bits in kinds)
+    if "Float" in names:
+        return f"Nullable(Float{bits})" if names == {"Float"} else "Nullable(Float64)"
+    if names == {"Int", "UInt"}:
+        bits = max(size * 2 if name == "UInt" else size for name, size in kinds)
+    return None if bits > _WIDEST else f"Nullable({'UInt' if names == {'UInt'} else 'Int'}{bits})"

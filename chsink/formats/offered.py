@@ -1,8 +1,8 @@
 """What fields records offer, whether the table has columns for them or not: counted by name, and columns made of them.
 
 JSON has no schema, so columns are inferred from the values (:mod:`chsink.decode.inferred`); Avro and Protobuf name
-their fields and types (:mod:`chsink.formats.declared`).  Formats whose columns are set in the job file offer nothing.
-Names may be shown to people; values never leave this module.
+their fields and types (:mod:`chsink.formats.declared`), Debezium may (:mod:`chsink.formats.change_fields`).  Formats
+whose columns are set in the job file offer nothing.  Names may be shown to people; values never leave this module.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ import msgspec
 import pyarrow as pa
 
 from chsink.decode.binary import Cursors
-from chsink.decode.inferred import Kinds
+from chsink.decode.inferred import Kinds, widest_number
 from chsink.decode.messages import Message
 from chsink.formats.avro import avro_reader
+from chsink.formats.change_fields import NOT_JSON, ChangeFields
 from chsink.formats.declared import column_of
 from chsink.formats.message_reader import MessageReader
 from chsink.formats.protobuf import protobuf_reader
-from chsink.formats.settings import Avro, FormatSettings, Json, JsonSchema, Protobuf, names_of
+from chsink.formats.settings import Avro, Debezium, FormatSettings, Json, JsonSchema, Protobuf, names_of
 from chsink.formats.whole import as_binary
 from chsink.formats.with_schema import HEADER
 from chsink.ports import BadValue
 
-_NOT_JSON: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _MEMBERS: Final[Any] = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
@@ -48,6 +48,8 @@ def offered_by(settings: FormatSettings) -> Offered | None:
     if isinstance(settings, Json | JsonSchema):
         skip = HEADER if isinstance(settings, JsonSchema) else 0
         return _JsonFields(names_of(settings.envelope), frozenset(p[0] for p in settings.paths.values()), skip)
+    if isinstance(settings, Debezium):
+        return ChangeFields(frozenset(p[1] for p in settings.paths.values() if p[0] == "after" and p[1:]))
     if isinstance(settings, Avro):
         return _SchemaFields(avro_reader(settings, ()))
     return _SchemaFields(protobuf_reader(settings, ())) if isinstance(settings, Protobuf) else None
@@ -91,7 +93,7 @@ class _JsonFields:
                 try:
                     plain(value)
                     continue
-                except _NOT_JSON:
+                except NOT_JSON:
                     missed += 1
             more = {name: raw for name, raw in self._members(value[self.skip :]).items() if name not in names}
             if more:
@@ -102,13 +104,13 @@ class _JsonFields:
             members: dict[str, Any] = _MEMBERS.decode(value)
             for name in self.envelope:
                 members = _MEMBERS.decode(members[name])
-        except (*_NOT_JSON, KeyError):
+        except (*NOT_JSON, KeyError):
             return {}
         return members
 
 
 def _only(names: Collection[str]) -> Any:
-    """Decodes objects with these members only; raises one of ``_NOT_JSON`` for any other."""
+    """Decodes objects with these members only; raises one of ``NOT_JSON`` for any other."""
     members = {f"f{number}": name for number, name in enumerate(sorted(names))}
     fields: list[Any] = [(at, msgspec.Raw, msgspec.Raw()) for at in members]
     return msgspec.json.Decoder(
@@ -148,7 +150,7 @@ class _SchemaFields:
         for fields, _ in self._types(values):
             for name, kind in fields.items():
                 if name not in known:
-                    found[name] = found.get(name) or column_of(kind)
+                    found[name] = _first(found.get(name), column_of(kind))
         return found
 
     def _types(self, values: pa.Array) -> Iterator[tuple[dict[str, pa.DataType], int]]:
@@ -158,6 +160,12 @@ class _SchemaFields:
             start = skip if isinstance(skip, int) else skip[:1]
             if len(some):
                 yield _types_of(message, Cursors(some.slice(0, 1), start)), len(some)
+
+
+def _first(one: str | None, other: str | None) -> str | None:
+    """Of two schemas' columns, one that takes both numbers; else the first."""
+    both = None if one is None or other is None else widest_number(one, other)
+    return both or one or other
 
 
 def _types_of(message: Message, first: Cursors) -> dict[str, pa.DataType]:

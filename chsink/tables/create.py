@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
+from types import MappingProxyType
+from typing import Final
 
 import pyarrow as pa
 
@@ -26,7 +28,7 @@ from chsink.errors import preflight
 from chsink.findings import server_sentence
 from chsink.formats.chosen import Chooser
 from chsink.formats.offered import offered_by
-from chsink.formats.settings import FormatSettings, JsonFields
+from chsink.formats.settings import Debezium, FormatSettings, JsonFields
 from chsink.kafka.sample import open_sampler
 from chsink.notation.metadata_columns import METADATA_COLUMNS
 from chsink.ports import ServerRefused
@@ -34,6 +36,18 @@ from chsink.sample import sampled
 from chsink.tables.statements import create_table, declared
 
 Columns = dict[str, str]
+_CONSTANTS: Final[Mapping[type, str]] = MappingProxyType(
+    {bool: "Nullable(Bool)", int: "Nullable(Int64)", float: "Nullable(Float64)"}
+)
+_EPOCHS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "days": "Nullable(Date32)",
+        "seconds": "Nullable(DateTime64(0, 'UTC'))",
+        "millis": "Nullable(DateTime64(3, 'UTC'))",
+        "micros": "Nullable(DateTime64(6, 'UTC'))",
+        "nanos": "Nullable(DateTime64(9, 'UTC'))",
+    }
+)
 
 
 def create_missing(services: Services) -> None:
@@ -126,11 +140,23 @@ def _of_route(services: Services, route: Route) -> Iterator[tuple[str, str]]:
 
 
 def _named(settings: FormatSettings) -> Mapping[str, str]:
-    """The columns that the job file names: text, which takes any value, or what a constant is."""
-    constants = settings.constants if isinstance(settings, JsonFields) else {}
-    kinds = {bool: "Nullable(Bool)", int: "Nullable(Int64)", float: "Nullable(Float64)"}
-    found = {name: kinds.get(type(constants[name]), TEXT) if name in constants else TEXT for name in settings.named}
+    """The columns that the job file names and what they take: text, where any value may come."""
+    own: dict[str, str] = {}
+    if isinstance(settings, JsonFields):
+        own = {name: _EPOCHS[unit] for name, unit in settings.epoch.items()}
+        own |= {name: _CONSTANTS.get(type(value), TEXT) for name, value in settings.constants.items()}
+    if isinstance(settings, Debezium):
+        meant = {settings.version_column: "UInt64", settings.deleted_column: "UInt8"}
+        own |= {name: kind for name, kind in meant.items() if name is not None}
+    found = {name: own.get(name, TEXT) for name in settings.named - _of_records(settings)}
     return found or ({"value": TEXT} if settings.closed else {})
+
+
+def _of_records(settings: FormatSettings) -> frozenset[str]:
+    """Columns that the job file names, although records say what they take."""
+    if not isinstance(settings, Debezium):
+        return frozenset()
+    return frozenset(settings.primary_key) - {*settings.fields, *settings.constants, *settings.epoch}
 
 
 def _values(services: Services, route: Route) -> tuple[list[pa.Array], list[pa.Array]]:
@@ -150,7 +176,7 @@ def _offered(settings: FormatSettings, values: Sequence[pa.Array], exclude: Sequ
     offered = offered_by(settings)
     if offered is None or not values:
         return
-    known = {*settings.named, *exclude}
+    known = {*(settings.named - _of_records(settings)), *exclude}
     for name, kind in offered.columns(pa.concat_arrays(values), known).items():
         if kind is not None and is_column_name(name):
             yield name, kind

@@ -48,6 +48,12 @@ def test_rules(values: str, column: str | None) -> None:
         ("Nullable(Int256)", INT, "Nullable(Int256)"),
         (INT, "Nullable(Bool)", TEXT),
         ("Array(Nullable(Int64)) DEFAULT []", INT, TEXT),
+        ("Nullable(Int8)", "Nullable(Int16)", "Nullable(Int16)"),
+        ("Nullable(UInt32)", "Nullable(Int32)", INT),
+        ("Nullable(UInt64)", INT, "Nullable(Int128)"),
+        ("Nullable(UInt256)", INT, TEXT),
+        ("Nullable(Int16)", "Nullable(Float32)", FLOAT),
+        ("Nullable(Float32)", "Nullable(Float64)", FLOAT),
     ],
 )
 def test_a_column_for_the_values_of_two_tasks(one: str, other: str, both: str) -> None:

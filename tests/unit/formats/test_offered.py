@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pyarrow as pa
 import pytest
 
 from chsink.config import Config
-from chsink.formats.offered import offered_by
+from chsink.formats.offered import _first, offered_by
+from chsink.formats.readers import READERS
 from chsink.formats.settings import FormatSettings
 
 AVRO = {
@@ -37,6 +38,7 @@ def settings(format: Any, folder: Path = Path()) -> FormatSettings:
         "kafka": {"bootstrap": "k:9092"},
         "route": [{"topic": "t", "table": "x", "format": format}],
         "clickhouse": {"endpoints": ["http://a:8123"]},
+        "schema_registry": {"url": "http://r:8081"},
     }
     return Config.from_mapping(data, folder=folder).routes[0].format
 
@@ -85,6 +87,90 @@ def test_avro(tmp_path: Path) -> None:
     assert offered.columns(records.slice(0, 0), ()) == {}
 
 
-@pytest.mark.parametrize("format", ["raw", "debezium", {"type": "csv", "columns": ["a"]}])
+def test_avro_of_two_schemas_in_one_chunk() -> None:
+    """The wider of two numbers: with the column of the first schema, values of the other would not fit."""
+    assert _first("Nullable(Int32)", "Nullable(Int64)") == "Nullable(Int64)"
+    assert _first("Nullable(Int32)", "Nullable(Float32)") == "Nullable(Float64)"
+    assert _first("Nullable(Date32)", "Nullable(Int64)") == "Nullable(Date32)"
+    assert (_first(None, "Nullable(Bool)"), _first(None, None)) == ("Nullable(Bool)", None)
+
+
+CHANGED = {"id": 1, "n": 7, "price": 7.0, "note": None, "tags": ["a"], "data": {"a": 1}}
+CONNECT = {
+    "type": "struct",
+    "fields": [
+        {
+            "type": "struct",
+            "field": name,
+            "fields": [
+                {"type": "int32", "field": "id"},
+                {"type": "int16", "field": "n", "optional": True},
+                {"type": "double", "field": "price"},
+                {"type": "string", "field": "note", "name": "io.debezium.data.Json"},
+                {"type": "array", "field": "tags", "items": {"type": "string"}},
+                {"type": "struct", "field": "data", "fields": [{"type": "int32", "field": "a"}]},
+            ],
+        }
+        for name in ("before", "after")
+    ]
+    + [{"type": "string", "field": "op"}],
+}
+
+
+def test_debezium() -> None:
+    """From the schema beside the payload, if there is one; else by the rules of JSON."""
+    paths = {"type": "debezium", "fields": {"place": "$.after.data.a", "op": "$.op"}, "deleted_column": "gone"}
+    offered = offered_by(settings(paths))
+    assert offered is not None
+    plain = values(
+        json.dumps({"op": "u", "before": None, "after": CHANGED}),
+        json.dumps({"op": "d", "before": {"id": 1, "n": 8}, "after": None}),
+        json.dumps({"op": "t"}),
+        None,
+        "no json",
+        "[1]",
+        '{"payload":null}',
+    )
+    assert offered.counts(plain, {"id"}) == {"n": 2, "price": 1, "note": 1, "tags": 1}, "a path leads into data"
+    inferred = {
+        "n": "Nullable(Int64)",
+        "price": "Nullable(Float64)",
+        "note": None,
+        "tags": "Array(Nullable(String)) DEFAULT []",
+    }
+    assert offered.columns(plain, {"id"}) == inferred
+
+    whole = offered_by(settings("debezium"))
+    assert whole is not None
+    payload = {"op": "c", "before": None, "after": CHANGED}
+    wrapped = json.dumps({"schema": CONNECT, "payload": payload})
+    declared = {
+        "n": "Nullable(Int16)",
+        "price": "Nullable(Float64)",
+        "note": "Nullable(String)",
+        "tags": "Array(Nullable(String)) DEFAULT []",
+        "data": "Nullable(String)",
+    }
+    assert whole.columns(values(wrapped), {"id"}) == declared
+    wider = {**declared, "n": "Nullable(Int64)"}
+    assert whole.columns(values(wrapped, json.dumps(payload)), {"id"}) == wider, "a record without a schema"
+    for damaged in (1, {"fields": 1}, {}):
+        text = json.dumps({"schema": damaged, "payload": payload})
+        assert whole.columns(values(text), {"id", "data"}) == inferred
+
+
+@pytest.mark.parametrize("format", ["raw", "string", {"type": "csv", "columns": ["a"]}])
 def test_formats_whose_columns_are_set_in_the_job_file(format: Any) -> None:
     assert offered_by(settings(format)) is None
+
+
+def test_the_page_names_the_formats_that_offer_fields() -> None:
+    page = Path(__file__).parents[3] / "docs/tables-that-change.md"
+    _, _, table = page.read_text(encoding="utf-8").partition("| format | finds fields without a column |")
+    said: dict[str, bool] = {}
+    for row in table.partition("\n\n")[0].splitlines()[2:]:
+        formats, finds = row.split("|")[1:3]
+        said |= {name.strip(" `"): finds.strip().startswith("yes") for name in formats.split(",")}
+    names = [get_args(kind.model_fields["type"].annotation)[0] for kind in READERS]
+    more = {"csv": {"columns": ["a"]}, "tsv": {"columns": ["a"]}}
+    assert said == {name: offered_by(settings({"type": name, **more.get(name, {})})) is not None for name in names}

@@ -6,7 +6,8 @@ import structlog
 from structlog.testing import capture_logs
 
 from chsink.observe.metrics import Metrics
-from chsink.observe.unknown import NAMES, OTHERS, UnknownFields
+from chsink.observe.unknown import NAMES, UnknownFields
+from chsink.statemachine.unknown import OTHERS
 
 
 def test_named_once_and_counted_always() -> None:
