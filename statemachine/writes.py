@@ -68,9 +68,8 @@ def before(
     fresh: bool = False,
     gap: OffsetRange | None = None,
 ) -> StateRecord:
-    """Announce ``asked``.  It must follow the recorded range, unless ``fresh`` starts a new incarnation.
-
-    The first range of an incarnation gives it its nonce.
+    """Announce ``asked``.  It must follow the recorded range, unless ``fresh`` starts a new incarnation, which it gives
+    its nonce.
 
     ``gap`` holds the offsets between the recorded range and ``asked``, lost by Kafka: the same write records them.
     With more than ``MAX_GAPS``, the processed region is cut after the oldest one: offsets before it are refused if they
