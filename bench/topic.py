@@ -20,7 +20,7 @@ _EXPECTED = """
     SELECT number AS id, concat('user', toString(number)) AS name,
         toDateTime('2026-01-01 00:00:00', 'UTC') + number % 3600 AS ts, toFloat64(number % 1000) + 0.25 AS amount,
         true AS flag, concat('c', toString(number % 50)) AS city, 'abcdefgh' AS note
-    FROM numbers({records})"""
+    FROM numbers({records}) ARRAY JOIN range({times})"""
 
 
 def record(index: int) -> bytes:
@@ -50,8 +50,8 @@ def produce(bootstrap: str, topic: str, start: int, end: int, say: Callable[[str
     assert left == 0, f"{left} records were not delivered"
 
 
-def wrong(client: Any, table: str, records: int) -> str | None:
-    """What is wrong with the table's rows, None when they are exactly the first ``records``."""
+def wrong(client: Any, table: str, records: int, times: int = 1) -> str | None:
+    """What is wrong with the table's rows, None when they are exactly the first ``records``, each so many ``times``."""
     found = client.query(f"SELECT {_HASHED} FROM {table}").result_rows[0]
-    expected = client.query(f"SELECT {_HASHED} FROM ({_EXPECTED.format(records=records)})").result_rows[0]
+    expected = client.query(f"SELECT {_HASHED} FROM ({_EXPECTED.format(records=records, times=times)})").result_rows[0]
     return None if found == expected else f"{table} holds (rows, hash) {found}, expected {expected}"

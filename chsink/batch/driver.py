@@ -182,7 +182,7 @@ class Driver:
                 for tp, planned in batch.ranges.items()
             }
             if first:
-                self.observer.decided(batch, decisions)
+                self.observer.decided(batch, {keys[tp]: decision for tp, decision in decisions.items()})
             cuts = {tp: rounds.Cut(k.table, self.routes[tp.topic].chunk_offsets) for tp, k in keys.items()}
             bound, seconds = self._bound({k.table for k in keys.values()})
             writing = rounds.writes_of(decisions)

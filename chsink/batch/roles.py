@@ -41,14 +41,14 @@ class ExactReads(Protocol[A_contra]):
     """Runs tasks over an exact read."""
 
     def from_kafka(self, assignments: Sequence[A_contra]) -> Sequence[Ack]:
-        """Feed each assignment by reading exactly its range from Kafka, through the same transform.  One ack a task."""
+        """Feed each assignment by an exact read of its range from Kafka, through the same transform.  One ack each."""
 
 
 class BatchTasks(ExactReads[A_contra], Protocol[A_contra]):
-    """Runs tasks over the micro-batch at hand, whose tasks own one topic-partition each.  Made for one batch."""
+    """Runs tasks over the micro-batch at hand.  Made for one batch."""
 
     def from_batch(self, batch: PlannedBatch, assignments: Sequence[A_contra]) -> Sequence[Ack]:
-        """Feed the assignments from the micro-batch.  One ack per task."""
+        """Feed the assignments from the micro-batch.  One ack for each range that it reads."""
 
 
 # --- landers -------------------------------------------------------------------------------------------------------
@@ -137,8 +137,8 @@ class Observer(Protocol):
     def landed(self, by_table: Mapping[str, Sequence[Ack]]) -> None:
         """Pieces landed and are confirmed."""
 
-    def decided(self, batch: PlannedBatch, decisions: Mapping[TopicPartition, Decision]) -> None:
-        """A batch was decided."""
+    def decided(self, batch: PlannedBatch, decisions: Mapping[StateKey, Decision]) -> None:
+        """A batch was decided, for the tables of one lane."""
 
     def state(self, records: Mapping[StateKey, StateRecord]) -> None:
         """The records as they now stand."""

@@ -49,7 +49,9 @@ class Metrics:
         self.halts = counter("halts", "times a person was needed")
         self.in_doubt = gauge("in_doubt_partitions", "topic-partitions announced and not confirmed, for each table")
         self.in_doubt_age = gauge("in_doubt_oldest_seconds", "age of the oldest announced and unconfirmed range")
-        self.lag = gauge("lag_offsets", "offsets between the recorded end and Kafka's log end", "topic", "partition")
+        self.lag = gauge(
+            "lag_offsets", "offsets between the recorded end and Kafka's log end", "topic", "partition", "table"
+        )
         self.phases = Histogram(
             "chsink_phase_seconds",
             "time of a batch's phases",
@@ -94,10 +96,9 @@ class Metrics:
         self.in_doubt.labels(self.sink).set(len(doubtful))
         self.in_doubt_age.labels(self.sink).set((now_ms - min(doubtful)) / 1000 if doubtful else 0)
 
-    def lags(self, ends: Mapping[TopicPartition, int], recorded: Mapping[TopicPartition, int]) -> None:
-        """Show how far each topic-partition is behind."""
-        for tp, end in ends.items():
-            self.lag.labels(self.sink, tp.topic, str(tp.partition)).set(max(0, end - recorded.get(tp, 0)))
+    def behind(self, tp: TopicPartition, table: str, offsets: int) -> None:
+        """Show how far the table is behind the topic-partition's log end."""
+        self.lag.labels(self.sink, tp.topic, str(tp.partition), table).set(max(0, offsets))
 
 
 class MirrorMetrics:

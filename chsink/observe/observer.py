@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from time import perf_counter
-from typing import Literal
+from typing import Final, Literal
 
 import structlog
 from rich.console import Console
@@ -19,8 +19,11 @@ from chsink.observe.skipped import SkipReport
 from chsink.observe.unknown import UnknownFields
 from chsink.ports import Clock
 from chsink.statemachine.ranges import TopicPartition
-from chsink.statemachine.records import StateKey, StateRecord
+from chsink.statemachine.records import StateKey, StateRecord, TopicTable
 from chsink.statemachine.table import Decision, StepKind
+
+NAMED: Final = 5
+"""A log line gives the number of the tables, not their names, if they are more."""
 
 
 class JobObserver:
@@ -40,6 +43,7 @@ class JobObserver:
         self._dead = SkipReport(log, clock, "records kept as dead letters")
         self._unknown = UnknownFields(metrics, log)
         self._times: dict[str, float] = {}
+        self._records: Mapping[StateKey, StateRecord] = {}
         self._bar = _bar() if progress == "auto" and sys.stderr.isatty() else None
         self._task = self._bar.add_task("landing", total=None) if self._bar else None
 
@@ -51,13 +55,20 @@ class JobObserver:
             yield
         self._times[name] = self._times.get(name, 0.0) + perf_counter() - began
 
-    def decided(self, batch: PlannedBatch, decisions: Mapping[TopicPartition, Decision]) -> None:
+    def decided(self, batch: PlannedBatch, decisions: Mapping[StateKey, Decision]) -> None:
         """See :class:`chsink.batch.roles.Observer`."""
         self._times.clear()
         kinds = [s for d in decisions.values() for s in d.steps]
         offsets = sum(s.range.length for s in kinds if s.kind is StepKind.WRITE)
-        odd = {str(tp): d.because for tp, d in decisions.items() if not d.because.startswith(("NEW/", "EMPTY"))}
-        self.log.info("batch planned", batch=batch.batch_id, offsets=offsets, **({"unusual": odd} if odd else {}))
+        odd = {
+            str(key.topic_partition): decision.because
+            for key, decision in decisions.items()
+            if not decision.because.startswith(("NEW/", "EMPTY"))
+        }
+        tables = _named({key.table for key in decisions})
+        self.log.info(
+            "batch planned", batch=batch.batch_id, **tables, offsets=offsets, **({"unusual": odd} if odd else {})
+        )
 
     def landed(self, by_table: Mapping[str, Sequence[Ack]]) -> None:
         """See :class:`chsink.batch.roles.Observer`."""
@@ -74,19 +85,27 @@ class JobObserver:
                 for chunk in ack.chunks:
                     self._unknown.add(ack.topic, chunk.unknown)
         odd = {"skipped": sums.skipped, "dead_letters": sums.dead_letters, "retries": sums.retries}
-        self.log.info("landed", rows=sums.rows, inserts=sums.inserts, **{k: v for k, v in odd.items() if v}, **phases)
+        said = {"rows": sums.rows, "inserts": sums.inserts, **{k: v for k, v in odd.items() if v}}
+        self.log.info("landed", **_named(by_table), **said, **phases)
         if self._bar and self._task is not None:
             self._bar.advance(self._task, sums.records)
 
     def state(self, records: Mapping[StateKey, StateRecord]) -> None:
         """See :class:`chsink.batch.roles.Observer`."""
+        self._records = records
         self.metrics.state(records, self._clock.now_ms())
 
-    def finished(self, batch: PlannedBatch, ends: Mapping[TopicPartition, int]) -> None:
-        """A batch is done; ``ends`` are Kafka's log ends."""
+    def finished(self, batch: PlannedBatch, ends: Mapping[TopicPartition, int], routes: Iterable[TopicTable]) -> None:
+        """A batch is done in all tables of its topics; ``ends`` are Kafka's log ends."""
         self.metrics.batches.labels(self.metrics.sink).inc()
         recorded = {tp: r.end for tp, r in batch.ranges.items()}
-        self.metrics.lags(ends, recorded)
+        tables: dict[str, list[str]] = {}
+        for topic, table in routes:
+            tables.setdefault(topic, []).append(table)
+        for tp, end in ends.items():
+            for table in tables.get(tp.topic, ()):
+                record = self._records.get(StateKey(self.metrics.sink, tp.topic, tp.partition, table))
+                self.metrics.behind(tp, table, end - (record.end if record else recorded[tp]))
         if self._bar and self._task is not None:
             behind = sum(max(0, end - recorded.get(tp, 0)) for tp, end in ends.items())
             done = next(t.completed for t in self._bar.tasks if t.id == self._task)
@@ -103,6 +122,13 @@ class JobObserver:
         self._dead.say(now=True)
         if self._bar:
             self._bar.stop()
+
+
+def _named(tables: Collection[str]) -> dict[str, str | int | list[str]]:
+    """The tables of a log line: by name, if they are few."""
+    if len(tables) == 1:
+        return {"table": next(iter(tables))}
+    return {"tables": sorted(tables) if len(tables) <= NAMED else len(tables)}
 
 
 def _bar() -> Progress:

@@ -51,7 +51,7 @@ class ExecutorTask:
 
 @dataclass(frozen=True, slots=True)
 class ExactTask:
-    """The same for a task that reads several ranges, one after the other: the ``body`` is called for each of them.
+    """The same for a task that may read several ranges, one after the other: the ``body`` is called for each of them.
 
     The column ``PART`` tells where one ends: the next one has begun, or the whole input has ended.
     """

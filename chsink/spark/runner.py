@@ -20,8 +20,10 @@ from chsink.spark.task_check import check_tasks
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 
 A = TypeVar("A", bound=Assigned)
-SMALL_OFFSETS, TASKS_PER_CORE = 65_536, 2
-"""An exact read of no more offsets has at most so many tasks for each core: a task costs more than a small range."""
+SMALL_OFFSETS, SMALL_RANGE, TASKS_PER_CORE = 65_536, 8_192, 2
+"""A read of no more offsets has at most so many tasks for each core: a task costs more than a small range.  A read of
+small ranges only has one more for each so many offsets.
+"""
 NUMBERED_TOPICS = 16
 """With more topics, a record's topic comes as text: each name is compared with it."""
 
@@ -34,14 +36,11 @@ class SparkReads(Generic[A]):
     stream: StreamPlan
 
     def from_kafka(self, assignments: Sequence[A]) -> list[Ack]:
-        """One action over an exact read of the assignments' ranges.  Many small ranges share tasks."""
+        """One action over an exact read of the assignments' ranges."""
         ranges = {a.topic_partition: a.held for a in assignments}
         frame = self.stream.exact(ranges)
         expected = check_tasks(frame, sum(not r.is_empty for r in ranges.values()))
-        chosen = frame.select(*columns_of(self.tasks.fields, frame).values(), F.spark_partition_id().alias(PART))
-        tasks = min(expected, _most_tasks(frame, ranges.values()))
-        shared = chosen.coalesce(tasks) if tasks < expected else chosen
-        return _of_ranges(_acks(shared, ExactTask(self.tasks.body(assignments, ranges))), tasks, expected)
+        return _by_range(self.tasks, frame, assignments, ranges, expected)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +77,8 @@ def _run(
     tasks: Tasks[A], frame: DataFrame, assignments: Sequence[A], planned: Mapping[TopicPartition, OffsetRange]
 ) -> list[Ack]:
     expected = check_tasks(frame, sum(not r.is_empty for r in planned.values()))
+    if _most_tasks(frame, planned.values()) < expected:
+        return _by_range(tasks, frame, assignments, planned, expected)
     topics = tuple(sorted({tp.topic for tp in planned}))
     columns, body = columns_of(tasks.fields, frame), tasks.body(assignments, planned)
     if 0 < len(topics) <= NUMBERED_TOPICS:
@@ -88,6 +89,20 @@ def _run(
     if len(acks) != expected:
         raise services.ANSWERS_MISSING(expected=expected, answers=len(acks))
     return acks
+
+
+def _by_range(
+    tasks: Tasks[A],
+    frame: DataFrame,
+    assignments: Sequence[A],
+    ranges: Mapping[TopicPartition, OffsetRange],
+    expected: int,
+) -> list[Ack]:
+    """One action over a frame of which each partition reads one range.  Small ranges share tasks."""
+    chosen = frame.select(*columns_of(tasks.fields, frame).values(), F.spark_partition_id().alias(PART))
+    number = min(expected, _most_tasks(frame, ranges.values()))
+    shared = chosen.coalesce(number) if number < expected else chosen
+    return _of_ranges(_acks(shared, ExactTask(tasks.body(assignments, ranges))), number, expected)
 
 
 def _place(topics: Sequence[str]) -> Column:
@@ -104,9 +119,11 @@ def _acks(frame: DataFrame, task: ExecutorTask | ExactTask) -> list[Ack]:
 
 def _most_tasks(frame: DataFrame, ranges: Collection[OffsetRange]) -> int:
     """What is large is not shared: ranges differ in length, and Spark adds executors for tasks that wait."""
-    if sum(r.length for r in ranges) > SMALL_OFFSETS:
-        return len(ranges)
-    return TASKS_PER_CORE * frame.sparkSession.sparkContext.defaultParallelism
+    lengths = [r.length for r in ranges if not r.is_empty]
+    total = sum(lengths)
+    if total > SMALL_OFFSETS and max(lengths) > SMALL_RANGE:
+        return len(lengths)
+    return max(TASKS_PER_CORE * frame.sparkSession.sparkContext.defaultParallelism, total // SMALL_OFFSETS)
 
 
 def _of_ranges(acks: Sequence[Ack], tasks: int, ranges: int) -> list[Ack]:

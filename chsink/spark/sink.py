@@ -160,7 +160,8 @@ class Sink:
         return add_missing(self._services, altered)
 
     def _finished(self, batch: PlannedBatch) -> None:
-        self.observer.finished(batch, self._services.kafka.log_ends(batch.ranges))
+        ends = self._services.kafka.log_ends(batch.ranges)
+        self.observer.finished(batch, ends, self._services.clickhouse.routes)
 
 
 def triggered(writer: DataStreamWriter, config: Config) -> DataStreamWriter:

@@ -20,7 +20,6 @@ from chsink.findings import guarded, raise_first
 from chsink.formats.pipeline import Untouched
 from chsink.ports import StreamShape
 from chsink.spark.opening import check_checkpoint, open_for, source_offsets
-from chsink.statemachine.ranges import TopicPartition
 from chsink.statemachine.records import StateKey, StateRecord
 from chsink.statemachine.table import Decision, StepKind
 from tests.sim.checkpoint import Query
@@ -49,11 +48,12 @@ class Watcher:
         counts["outcome record skipped"] += sum(c.skipped for c in chunks)
         counts["outcome record kept as a dead letter"] += sum(c.dead_letters for c in chunks)
 
-    def decided(self, batch: PlannedBatch, decisions: Mapping[TopicPartition, Decision]) -> None:
+    def decided(self, batch: PlannedBatch, decisions: Mapping[StateKey, Decision]) -> None:
         """Which cells decided."""
-        for tp, decision in decisions.items():
+        for key, decision in decisions.items():
+            planned = batch.ranges[key.topic_partition]
             self.world.hub.counts[f"cell {decision.because}"] += 1
-            if decision.steps and decision.steps[0].range.end < batch.ranges[tp].end and len(decision.steps) > 1:
+            if decision.steps and decision.steps[0].range.end < planned.end and len(decision.steps) > 1:
                 self.world.hub.counts["cell cropped"] += decision.steps[0].kind is StepKind.SKIP
 
     def state(self, records: Mapping[StateKey, StateRecord]) -> None:

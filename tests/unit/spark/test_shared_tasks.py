@@ -1,8 +1,10 @@
-"""Several ranges in one task of an exact read: each is landed by itself, and none is taken for ended before it is."""
+"""Several ranges in one task: each is landed by itself, and none is taken for ended before it is."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -10,7 +12,8 @@ import pytest
 from chsink.batch.model import Ack
 from chsink.errors import UnavailableError
 from chsink.spark.executor import PART, by_part
-from chsink.spark.runner import _of_ranges
+from chsink.spark.runner import _most_tasks, _of_ranges
+from chsink.statemachine.ranges import OffsetRange
 
 
 def batch(*rows: tuple[int, int]) -> pa.RecordBatch:
@@ -67,3 +70,22 @@ def test_ranges_without_a_record_are_answered_for_by_tasks_that_ended() -> None:
 def test_a_task_without_an_answer_is_an_error() -> None:
     with pytest.raises(UnavailableError, match="CHS-706.*1 of 2"):
         _of_ranges([Ack(0, "t", 0), Ack(0, "t", 3)], 2, 5)
+
+
+@pytest.mark.parametrize(
+    ("lengths", "tasks"),
+    [
+        ([1] * 300, 4),
+        ([1] * 300 + [0] * 300, 4),
+        ([65_000] + [1] * 300, 4),
+        ([65_536, 1, 1, 1, 1], 5),
+        ([8_192] * 300, 37),
+        ([8_193] * 300, 300),
+        ([], 4),
+    ],
+)
+def test_small_ranges_share_tasks_and_large_ones_do_not(lengths: list[int], tasks: int) -> None:
+    """A task costs as much as thousands of records, so hundreds of small topics are few tasks."""
+    session = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=2))
+    frame: Any = SimpleNamespace(sparkSession=session)
+    assert _most_tasks(frame, [OffsetRange(7, 7 + length) for length in lengths]) == tasks
