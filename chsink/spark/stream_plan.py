@@ -53,7 +53,7 @@ CONFIGURED = (
 )
 """Settings of the session that decide the result of an expression."""
 FETCH_WAIT = "kafka.fetch.max.wait.ms"
-FETCH_WAIT_MS = "20"
+FETCH_WAIT_MS = "5"
 """A task that has read up to the end of its log waits so long, by default half a second: Kafka's consumer has asked for
 the next records already, and Spark asks for the log's end on the same connection.
 """

@@ -78,7 +78,7 @@ def test_records_without_headers_have_an_empty_list_of_them(spark: SparkSession)
     assert [(row.id, row.headers) for row in frame.select(*columns.values()).collect()] == [(0, []), (1, [("k", b"v")])]
 
 
-@pytest.mark.parametrize(("configured", "waits"), [({}, "20"), ({"fetch.max.wait.ms": 500}, "500")])
+@pytest.mark.parametrize(("configured", "waits"), [({}, "5"), ({"fetch.max.wait.ms": 500}, "500")])
 def test_no_task_waits_at_the_end_of_its_log(spark: SparkSession, configured: dict[str, int], waits: str) -> None:
     """Kafka's own default is half a second, for each task of each batch."""
     config = Config.from_mapping(

@@ -9,7 +9,7 @@ STREAM = {"kafka.bootstrap.servers": "a:1", "subscribe": "t", "startingOffsets":
 
 def test_an_exact_read_says_itself_where_it_reads_and_does_not_wait_for_more() -> None:
     """Each range has a consumer of its own, which would wait 500 ms for a full fetch."""
-    assert exact_options(STREAM) == {"kafka.bootstrap.servers": "a:1", "kafka.fetch.max.wait.ms": "20"}
+    assert exact_options(STREAM) == {"kafka.bootstrap.servers": "a:1", "kafka.fetch.max.wait.ms": "5"}
 
 
 def test_a_wait_that_the_user_chose_stays() -> None:
