@@ -11,7 +11,10 @@ from .records import CODEC_VERSION, CodecError
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """The sink's own row.  ``claimed_at`` is the claiming driver's clock in ms; ``layouts`` maps fingerprint → JSON."""
+    """The sink's own row.  ``claimed_at`` is the claiming driver's clock in ms; ``layouts`` maps fingerprint → JSON.
+
+    ``resets``: it was claimed to reset partitions.  Until a job claims the sink, what is confirmed may be forgotten.
+    """
 
     sink: str
     epoch: int
@@ -19,17 +22,20 @@ class Owner:
     driver: str
     claimed_at: int
     layouts: tuple[tuple[str, str], ...] = ()
+    resets: bool = False
 
     def layout(self, fingerprint: str) -> str | None:
         """The layout with this fingerprint, as it was stored, or None."""
         return dict(self.layouts).get(fingerprint)
 
 
-def claim(current: Owner | None, *, sink: str, attempt: str, driver: str, now_ms: int, above: int = 0) -> Owner:
+def claim(
+    current: Owner | None, *, sink: str, attempt: str, driver: str, now_ms: int, above: int = 0, resets: bool = False
+) -> Owner:
     """The next owner: one epoch up, layouts kept.  Without a row of an owner, one up from ``above``, the rows' own."""
     epoch = 1 + (above if current is None else current.epoch)
     layouts = () if current is None else current.layouts
-    return Owner(sink, epoch, attempt, driver, now_ms, layouts)
+    return Owner(sink, epoch, attempt, driver, now_ms, layouts, resets)
 
 
 def with_layouts(owner: Owner, attempt: str, layouts: dict[str, str]) -> Owner:
@@ -48,6 +54,8 @@ def encode_owner(owner: Owner) -> str:
         "layouts": dict(owner.layouts),
         "version": CODEC_VERSION,
     }
+    if owner.resets:
+        document["resets"] = True
     return json.dumps(document, sort_keys=True, separators=(",", ":"))
 
 

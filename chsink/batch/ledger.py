@@ -40,6 +40,7 @@ class Ledger:
     """State rows of one sink.  ``new_attempt`` returns unique ids; ``driver`` names this process in messages.
 
     ``matched`` are the topics that a pattern matches, ``chosen`` the tables that the records of a topic name.
+    ``resets``: see :class:`chsink.statemachine.owner.Owner`.
     """
 
     store: StateStore
@@ -50,6 +51,7 @@ class Ledger:
     retry_for_ms: int = 30_000
     matched: Collection[str] = ()
     chosen: Collection[TopicTable] = ()
+    resets: bool = False
     records: dict[StateKey, StateRecord] = field(default_factory=dict)
     _owner: Owner | None = None
 
@@ -99,7 +101,13 @@ class Ledger:
                 attempt, replaced = self.new_attempt(), found
             now, above = self.clock.now_ms(), max((_read(decode, r).epoch for r in rows.values()), default=0)
             claimed = owners.claim(
-                current, sink=self.sink, attempt=attempt, driver=self.driver, now_ms=now, above=above
+                current,
+                sink=self.sink,
+                attempt=attempt,
+                driver=self.driver,
+                now_ms=now,
+                above=above,
+                resets=self.resets,
             )
             new = Row(self.sink, attempt, owners.encode_owner(claimed))
             if self.store.create([new]) if row is None else self.store.swap([Swap(row.attempt, new)]):

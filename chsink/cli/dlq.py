@@ -16,6 +16,7 @@ from chsink.errors import job_file, services
 
 if TYPE_CHECKING:
     from chsink.dlq.kept import Kept
+    from chsink.dlq.search import Heard
     from chsink.dlq.where import Where
     from chsink.replay.report import Report
 
@@ -61,13 +62,15 @@ def list_letters(
     """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
     wanted = _where(conditions)
     loaded = load_config(config, assignments)
-    found = [kept.without_record() for kept in _kept(loaded, wanted, limit)]
+    found = [kept.without_record() for kept in _kept(loaded, wanted, limit + 1)]
+    shown = found[:limit]
+    _clear()
     if as_json:
-        print_json(found)
-        return
-    print_table(COLUMNS, [[_cell(kept[name]) for name in COLUMNS] for kept in found])
-    if len(found) == limit:
-        typer.echo(f"There may be more than {limit}: raise --limit.", err=True)
+        print_json(shown)
+    else:
+        print_table(COLUMNS, [[_cell(kept[name]) for name in COLUMNS] for kept in shown])
+    if len(found) > limit:
+        typer.echo(f"These are the first {limit:,}; there are more. Raise --limit to list them.", err=True)
 
 
 @dlq.command()
@@ -87,7 +90,9 @@ def show(
     """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
     loaded = load_config(config, assignments)
     wanted = _where([f"topic={topic}", f"partition={partition}", f"offset={offset}"])
-    print_json([kept.document() for kept in _kept(loaded, wanted, MOST_OF_ONE, whole=True)])
+    found = [kept.document() for kept in _kept(loaded, wanted, MOST_OF_ONE, whole=True)]
+    _clear()
+    print_json(found)
 
 
 @dlq.command()
@@ -113,8 +118,8 @@ def replay(  # noqa: PLR0917 - options of a command
     chsink dlq replay -c job.toml --yes --json
 
     You can run it while the job runs, kill it and repeat it at any time: no record lands twice. A second replay stops
-    the first one. Records that still do not fit stay dead letters, and the report gives the reason for each. Replay
-    works only for dead letters in a ClickHouse table (dead_letters.table).
+    the first one. Records that still do not fit stay dead letters, and the report gives the reason for each. A Kafka
+    topic of dead letters is read from its start.
     """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
     if landed and resend:
         raise typer.BadParameter("pass either --landed or --resend, not both")
@@ -124,12 +129,12 @@ def replay(  # noqa: PLR0917 - options of a command
     verdict: Literal["landed", "resend"] | None = "landed" if landed else "resend" if resend else None
     from chsink.connect import connected
     from chsink.observe.logs import configure
-    from chsink.replay.run import open_replay
+    from chsink.replay.opening import open_replay
 
     loaded = load_config(config, assignments)
     configure(loaded.observe.log_format, "error")
     with connected(loaded) as opened:
-        replaying = open_replay(opened)
+        replaying = open_replay(opened, _reading())
         if dry_run or not yes:
             report = replaying.survey(wanted)
             _print_report(report, as_json=as_json)
@@ -158,6 +163,7 @@ def _cell(value: object) -> str:
 
 
 def _print_report(report: Report, *, as_json: bool) -> None:
+    _clear()
     if as_json:
         print_json(report.as_dict())
         return
@@ -198,9 +204,29 @@ def _of_topic(config: Config) -> Iterator[Kept]:
     kafka, topic = config.kafka, config.dead_letters.topic
     assert topic is not None
     try:
-        yield from kept_in_topic(LettersTopic(kafka.client_options(), topic, config.sink.name, kafka.timeout_s))
+        place = LettersTopic(kafka.client_options(), topic, config.sink.name, kafka.timeout_s)
+        yield from kept_in_topic(place, _reading())
     except KafkaException as error:
         raise services.KAFKA_UNAVAILABLE(bootstrap=kafka.bootstrap, reason=error.args[0].str()) from error
+
+
+def _reading() -> Heard:
+    """How much of a topic was read, on one line where a person is watching."""
+    read = 0
+
+    def heard(more: int) -> None:
+        nonlocal read
+        read += more
+        if more and sys.stderr.isatty():
+            typer.echo(f"\r\033[Kreading the topic of dead letters: {read:,} records", err=True, nl=False)
+
+    return heard
+
+
+def _clear() -> None:
+    """Begin the line of the progress again."""
+    if sys.stderr.isatty():
+        typer.echo("\r\033[K", err=True, nl=False)
 
 
 def _of_table(config: Config, wanted: Where, limit: int, *, whole: bool) -> list[Kept]:

@@ -227,7 +227,7 @@ def letters_topic(config: Config) -> LettersTopic | None:
     return LettersTopic(kafka.client_options(), topic, config.sink.name, kafka.timeout_s)
 
 
-def new_ledger(cluster: Cluster, store: StateStore, driver: str, sink: str = "") -> Ledger:
+def new_ledger(cluster: Cluster, store: StateStore, driver: str, sink: str = "", *, resets: bool = False) -> Ledger:
     """The state rows of the configured sink, or of another name, for a driver of this name.  Nothing is claimed yet."""
     new_attempt: Callable[[], str] = lambda: uuid.uuid4().hex  # noqa: E731 - a name for its type
     config = cluster.config
@@ -241,6 +241,7 @@ def new_ledger(cluster: Cluster, store: StateStore, driver: str, sink: str = "")
         timeout_ms,
         config.matched_topics,
         () if sink else chosen(cluster),
+        resets,
     )
 
 

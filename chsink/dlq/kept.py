@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from chsink.dlq.place import LettersTopic
-from chsink.dlq.search import letters_in
+from chsink.dlq.place import LettersTopic, replay_sink
+from chsink.dlq.search import Heard, Letter, ReplayMark, held_in, letters_in
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,26 +57,36 @@ def _text(content: bytes | None) -> str | dict[str, str] | None:
         return {"hex": content.hex()}
 
 
-def kept_in_topic(place: LettersTopic) -> Iterator[Kept]:
-    """The sink's dead letters in a topic, in the order in which it holds them.  Raises KafkaException."""
+def kept_of(letter: Letter, *, replayed: bool) -> Kept:
+    """A dead letter of a topic."""
+    why, at = letter.why, letter.place
+    return Kept(
+        at.topic,
+        at.partition,
+        at.offset,
+        at.table,
+        why["chsink.column"],
+        why["chsink.error_id"],
+        why["chsink.reason"],
+        letter.timestamp_ms,
+        int(why["chsink.timestamp_type"]),
+        replayed,
+        letter.key,
+        letter.value,
+        letter.headers,
+    )
+
+
+def kept_in_topic(place: LettersTopic, heard: Heard = lambda _: None) -> Iterator[Kept]:
+    """The sink's dead letters in a topic, in the order in which it holds them.  Replay marks follow their dead letters,
+    so the topic is read twice.  Raises KafkaException.
+    """
+    replays = replay_sink(place.sink)
+    held = held_in(place, heard=heard)
+    marked = {one.place for one in held if isinstance(one, ReplayMark) and one.sink == replays}
     for letter in letters_in(place):
-        why = letter.why
-        if why["chsink.sink"] == place.sink:
-            yield Kept(
-                why["chsink.topic"],
-                int(why["chsink.partition"]),
-                int(why["chsink.offset"]),
-                why["chsink.table"],
-                why["chsink.column"],
-                why["chsink.error_id"],
-                why["chsink.reason"],
-                letter.timestamp_ms,
-                int(why["chsink.timestamp_type"]),
-                False,
-                letter.key,
-                letter.value,
-                letter.headers,
-            )
+        if letter.sink == place.sink:
+            yield kept_of(letter, replayed=letter.place in marked)
 
 
 def bytes_of(digits: str | None, is_null: int) -> bytes | None:

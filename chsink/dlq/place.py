@@ -1,4 +1,4 @@
-"""The topic that dead letters go to, and what belongs to one sink there."""
+"""Where a dead letter is: its record's place in Kafka and its table; and the topic that takes dead letters."""
 
 from __future__ import annotations
 
@@ -6,6 +6,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from chsink.statemachine.records import StateKey
+
+TRANSACTION_MS = 60_000
+"""After this, Kafka ends a transaction of dead letters whose sender is gone."""
+
+
+def replay_sink(sink: str) -> str:
+    """The name under which a sink's replays keep their state and their marks.  No sink can be given such a name."""
+    return f"{sink}~replay"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class LetterPlace:
+    """What names a dead letter: where its record is in Kafka, and the table it was for."""
+
+    topic: str
+    partition: int
+    offset: int
+    table: str
 
 
 @dataclass(frozen=True, slots=True)

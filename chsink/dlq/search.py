@@ -1,24 +1,40 @@
-"""Reads a topic of dead letters: all that was committed, from its first record to its present end."""
+"""Reads a topic of dead letters: all that was committed, from its first record to its present end.
+
+Besides dead letters it holds *replay marks* (:mod:`chsink.dlq.marks`).  What is neither is passed over.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from typing import cast
+from typing import Final, cast
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as ClientPartition
 
-from chsink.dlq.place import LettersTopic
+from chsink.dlq.place import TRANSACTION_MS, LetterPlace, LettersTopic
 from chsink.statemachine.ranges import OffsetRange
 from chsink.statemachine.records import StateKey
+
+MARK: Final = "chsink.replayed"
+"""The first header of a replay mark.  A dead letter has another one behind its own: ``_WHY``."""
+_WHY: Final = "__connect.errors.topic"
+_NEAR: Final = 5_000
+"""Offsets that lie closer together are read in one go."""
+_AT_ONCE: Final = 1_000
+_POLL_S: Final = 0.1
+"""So long, at most, is waited for so many."""
+Heard = Callable[[int], None]
+"""Is told how many more records were read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Letter:
-    """One dead letter: the record as it was, without the headers that say ``why`` (by name), which are the last."""
+    """One dead letter: the record as it was, without the headers that say ``why`` (by name), which are the last.
+    ``partition`` and ``offset`` are those of the topic of dead letters.
+    """
 
     partition: int
     offset: int
@@ -28,52 +44,145 @@ class Letter:
     headers: tuple[tuple[str, bytes | None], ...]
     why: Mapping[str, str]
 
+    @property
+    def sink(self) -> str:
+        """Which sink kept it."""
+        return self.why["chsink.sink"]
 
-def letters_in(place: LettersTopic, *, whole: bool = False) -> Iterator[Letter]:
-    """The dead letters that the topic holds now, of all sinks.  An open transaction hides those behind it: with
-    ``whole``, its end is waited for.  Raises KafkaException when Kafka stops answering, or the wait is too long.
+    @property
+    def place(self) -> LetterPlace:
+        """What names it."""
+        return _place(self.why)
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayMark:
+    """Says that the record of a dead letter has a row since.  ``sink`` is the name of a sink's replays."""
+
+    sink: str
+    place: LetterPlace
+
+
+def held_in(
+    place: LettersTopic, *, whole: bool = False, heard: Heard = lambda _: None
+) -> Iterator[Letter | ReplayMark]:
+    """The dead letters and replay marks that the topic holds now, of all sinks.
+
+    An open transaction hides those behind it: with ``whole``, its end is waited for.  Raises KafkaException when Kafka
+    stops answering, or the wait is too long.
     """
-    topic, timeout_s = place.topic, place.timeout_s
-    settings = {**place.options, "group.id": place.group, "enable.auto.commit": False, "enable.partition.eof": True}
-    consumer = Consumer({**settings, "isolation.level": "read_committed", "auto.offset.reset": "earliest"})
-    with closing(consumer):
-        found = consumer.list_topics(topic, timeout=timeout_s).topics[topic]
+    timeout_s = place.timeout_s + (TRANSACTION_MS / 1000 if whole else 0)
+    with closing(_consumer(place)) as consumer:
+        found = consumer.list_topics(place.topic, timeout=place.timeout_s).topics[place.topic]
         if found.error is not None:
             raise KafkaException(found.error)
-        left = dict.fromkeys(found.partitions, 0)
-        if whole:
-            left = {p: consumer.get_watermark_offsets(ClientPartition(topic, p), timeout_s)[1] for p in left}
-        consumer.assign([ClientPartition(topic, p, 0) for p in left])
+        left = _ends(place, found.partitions) if whole else dict.fromkeys(found.partitions, 0)
+        consumer.assign([ClientPartition(place.topic, p, 0) for p in left])
         give_up = time.monotonic() + timeout_s
         while left:
             if time.monotonic() > give_up:
                 raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
-            for message in consumer.consume(1000, 0.5):
+            messages = consumer.consume(_AT_ONCE, _POLL_S)
+            heard(len(messages))
+            for message in messages:
                 give_up = time.monotonic() + timeout_s
-                error = message.error()
-                if error is None:
-                    yield from _letter(message)
-                elif error.name() == "_PARTITION_EOF":
+                if _is_end(message):
                     partition, reached = message.partition(), message.offset()
+                    assert partition is not None
                     if partition in left and (reached or 0) >= left[partition]:
                         del left[partition]
                 else:
-                    raise KafkaException(error)
+                    yield from _read(message)
 
 
-def _letter(message: Message) -> Iterator[Letter]:
-    """The dead letter; nothing of a record that is none."""
+def letters_in(place: LettersTopic, *, whole: bool = False) -> Iterator[Letter]:
+    """The dead letters among them."""
+    return (one for one in held_in(place, whole=whole) if isinstance(one, Letter))
+
+
+def letters_at(place: LettersTopic, positions: Iterable[tuple[int, int]]) -> Iterator[Letter]:
+    """The dead letters at these positions (partition and offset of the topic), without those that Kafka deleted since.
+    Raises KafkaException when Kafka stops answering.
+    """
+    with closing(_consumer(place)) as consumer:
+        for partition, offsets in _runs(sorted(set(positions))):
+            yield from _run(consumer, place, partition, offsets)
+
+
+def _run(consumer: Consumer, place: LettersTopic, partition: int, offsets: Sequence[int]) -> Iterator[Letter]:
+    """Those between the first and the last of these offsets that are meant."""
+    consumer.assign([ClientPartition(place.topic, partition, offsets[0])])
+    wanted, give_up = set(offsets), time.monotonic() + place.timeout_s
+    while True:
+        if time.monotonic() > give_up:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+        for message in consumer.consume(_AT_ONCE, _POLL_S):
+            give_up = time.monotonic() + place.timeout_s
+            ended, reached = _is_end(message), message.offset()
+            assert reached is not None
+            if not ended and reached in wanted:
+                yield from (one for one in _read(message) if isinstance(one, Letter))
+            if ended or reached >= offsets[-1]:
+                return
+
+
+def _runs(positions: Sequence[tuple[int, int]]) -> Iterator[tuple[int, list[int]]]:
+    """Offsets of one partition that lie near each other, ascending."""
+    run: list[int] = []
+    for at, (partition, offset) in enumerate(positions):
+        run.append(offset)
+        following = positions[at + 1] if at + 1 < len(positions) else (-1, 0)
+        if following[0] != partition or following[1] - offset > _NEAR:
+            yield partition, run
+            run = []
+
+
+def _consumer(place: LettersTopic, isolation: str = "read_committed") -> Consumer:
+    common = {"fetch.wait.max.ms": 50, **place.options, "group.id": place.group, "enable.auto.commit": False}
+    reading = {"enable.partition.eof": True, "isolation.level": isolation, "auto.offset.reset": "earliest"}
+    return Consumer({**common, **reading})
+
+
+def _ends(place: LettersTopic, partitions: Iterable[int]) -> dict[int, int]:
+    """Where the partitions end, open transactions included: one who reads what is committed is given their begin."""
+    with closing(_consumer(place, "read_uncommitted")) as consumer:
+        asked = {p: ClientPartition(place.topic, p) for p in partitions}
+        return {p: consumer.get_watermark_offsets(each, place.timeout_s)[1] for p, each in asked.items()}
+
+
+def _is_end(message: Message) -> bool:
+    """Whether it says that there is no more for now.  Raises KafkaException for an error."""
+    error = message.error()
+    if error is not None and error.name() != "_PARTITION_EOF":
+        raise KafkaException(error)
+    return error is not None
+
+
+def _read(message: Message) -> Iterator[Letter | ReplayMark]:
+    """The dead letter or the mark; nothing of a record that is none."""
     headers = cast("list[tuple[str, bytes | None]]", message.headers() or [])
-    starts = [i for i, (name, _) in enumerate(headers) if name == "__connect.errors.topic"]
-    if not starts:
-        return
-    own, partition, offset = headers[starts[-1] :], message.partition(), message.offset()
+    starts = [i for i, (name, _) in enumerate(headers) if name == _WHY]
+    partition, offset = message.partition(), message.offset()
     assert partition is not None and offset is not None
-    why = {name: (value or b"").decode("utf-8", "replace") for name, value in own}
-    if "chsink.nonce" in why:
-        key, value = message.key(), message.value()
-        time_ms, original = int(why["chsink.timestamp_ms"]), tuple(headers[: starts[-1]])
-        yield Letter(partition, offset, key, value, time_ms, original, why)
+    if starts:
+        why = _texts(headers[starts[-1] :])
+        if "chsink.nonce" in why:
+            key, value = message.key(), message.value()
+            time_ms, original = int(why["chsink.timestamp_ms"]), tuple(headers[: starts[-1]])
+            yield Letter(partition, offset, key, value, time_ms, original, why)
+    elif headers and headers[0][0] == MARK:
+        said = _texts(headers)
+        yield ReplayMark(said["chsink.sink"], _place(said))
+
+
+def _texts(headers: Iterable[tuple[str, bytes | None]]) -> dict[str, str]:
+    return {name: (value or b"").decode("utf-8", "replace") for name, value in headers}
+
+
+def _place(said: Mapping[str, str]) -> LetterPlace:
+    return LetterPlace(
+        said["chsink.topic"], int(said["chsink.partition"]), int(said["chsink.offset"]), said["chsink.table"]
+    )
 
 
 def delivered_until(place: LettersTopic, key: StateKey, nonce: str, offsets: OffsetRange) -> int | None:

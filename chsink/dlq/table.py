@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from chsink.dlq.kept import Kept, bytes_of
+from chsink.dlq.place import LetterPlace, replay_sink
 from chsink.dlq.where import Where
 from chsink.notation.sql import quote_string
 from chsink.ports import Queries
@@ -31,21 +32,6 @@ _SIZE = (
     "arraySum(h -> length(h.1) + ifNull(length(h.2), 0), headers)"
 )
 _WHOLE = "read_overflow_mode = 'throw', timeout_overflow_mode = 'throw', result_overflow_mode = 'throw'"
-
-
-def replay_sink(sink: str) -> str:
-    """The name under which a sink's replays keep their state and their marks.  No sink can be given such a name."""
-    return f"{sink}~replay"
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class LetterPlace:
-    """What names a dead letter: where its record is in Kafka, and the table it was for."""
-
-    topic: str
-    partition: int
-    offset: int
-    table: str
 
 
 @dataclass(frozen=True, slots=True)

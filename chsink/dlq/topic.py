@@ -27,7 +27,7 @@ from confluent_kafka import TopicPartition as ClientPartition
 
 from chsink import failpoints
 from chsink.batch.model import Assignment
-from chsink.dlq.place import LettersTopic
+from chsink.dlq.place import TRANSACTION_MS, LettersTopic
 from chsink.dlq.search import delivered_until
 from chsink.errors import halts, services
 from chsink.kafka.transactions import TransactionalProducer, consumer_options, group_offsets
@@ -35,7 +35,6 @@ from chsink.ports import Clock, InsertResult
 from chsink.statemachine.ranges import OffsetRange
 from chsink.statemachine.records import StateKey, StateRecord
 
-TRANSACTION_MS = 60_000
 ATTEMPTS = 5
 _log = logging.getLogger("chsink.librdkafka.dead_letters")
 _log.setLevel(logging.CRITICAL)  # what it has to say is raised

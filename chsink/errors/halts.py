@@ -186,6 +186,14 @@ REPLAY_ROWS_THERE = Entry(
     "if all of the rows are there, run `chsink dlq replay --landed`; if not, delete those that are there, then run "
     "`chsink dlq replay --resend` again",
 )
+REPLAY_UNSETTLED = Entry(
+    "REPLAY_UNSETTLED",
+    "CHS-338",
+    PreflightError,
+    "{tp}: a `chsink dlq replay` of {letters} dead letters into {table} is in doubt; if you reset the partition now, "
+    "their records may land twice",
+    "stop the replay if it still runs, run `chsink dlq replay` to settle it, then run this command again",
+)
 STATE_UNREADABLE = Entry(
     "STATE_UNREADABLE",
     "CHS-311",

@@ -910,14 +910,13 @@ DEAD_LETTERS_TOPIC = Entry(
     "set cleanup.policy=delete for the topic",
     ok="topic {topic} takes dead letters",
 )
-REPLAY_FROM_TOPIC = Entry(
-    "REPLAY_FROM_TOPIC",
+REPLAY_FROM_COMPACTED = Entry(
+    "REPLAY_FROM_COMPACTED",
     "CHS-275",
     PreflightError,
-    "`chsink dlq replay` reads dead letters from a ClickHouse table only, and this job sends them to Kafka topic "
-    "{topic}",
-    'land topic {topic} itself: in a second job file with another sink.name, set [[route]] topic = "{topic}" and the '
-    "table, and another topic or table for its own dead letters",
+    "`chsink dlq replay` cannot keep replay marks in topic {topic}, because Kafka may compact it: the marks would "
+    "vanish, and the next replay would land the same records again",
+    "set cleanup.policy=delete for the topic, and allow the Kafka user to read its configuration (DESCRIBE_CONFIGS)",
 )
 DELETES_UNKNOWN = Entry(
     "DELETES_UNKNOWN",

@@ -221,6 +221,14 @@ DEAD_LETTERS_UNSENT = Entry(
     "{tp}: dead letters could not be written to topic {topic} in {tries} tries: {reason}",
     "check the brokers, then start again: each dead letter is delivered once",
 )
+REPLAY_MARKS_UNSENT = Entry(
+    "REPLAY_MARKS_UNSENT",
+    "CHS-735",
+    UnavailableError,
+    "{tp}: the records of {letters} dead letters have landed, but their replay marks could not be written to topic "
+    "{topic}: {reason}",
+    "check the brokers and the WRITE right on the topic, then run `chsink dlq replay` again: no record lands twice",
+)
 REPLICA_BEHIND = Entry(
     "REPLICA_BEHIND",
     "CHS-736",

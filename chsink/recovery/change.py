@@ -9,6 +9,7 @@ from chsink.batch.ledger import Ledger, read_owner, read_records
 from chsink.clickhouse.landing import driver_name, new_ledger
 from chsink.connect import Services
 from chsink.errors import halts
+from chsink.recovery.replays import stop_replays
 from chsink.statemachine.records import StateKey, StateRecord
 
 Make = Callable[[StateRecord, int, str], StateRecord]
@@ -17,30 +18,38 @@ Make = Callable[[StateRecord, int, str], StateRecord]
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What shall become of some records.  ``found`` holds them as they were shown; ``says`` is what will be done."""
+    """What shall become of some records.  ``found`` holds them as they were shown; ``says`` is what will be done.
+    ``resets``: it lets the job land records again.
+    """
 
     found: Mapping[StateKey, StateRecord]
     says: tuple[str, ...]
     make: Mapping[StateKey, Make]
+    resets: bool = False
 
 
 def carry_out(services: Services, change: Change, command: str) -> dict[StateKey, StateRecord]:
     """Claim the sink and write.  Returns the new records.
 
-    Raises FencedError when somebody else claims meanwhile, PreflightError CHS-323 when a record is not the shown one.
+    Raises FencedError when somebody else claims meanwhile, PreflightError CHS-323 when a record is not the shown one,
+    and CHS-338 when a replay of it is in doubt.
     """
-    ledger = claim(services, command, change.found)
+    replays = stop_replays(services, change.found) if change.resets else None
+    ledger = claim(services, command, change.found, resets=change.resets)
     for key, shown in change.found.items():
         check_unchanged(key, shown, ledger.records[key])
+    if replays is not None:
+        replays.check_owned()
     attempt = ledger.attempt()
     written = {key: make(ledger.records[key], ledger.epoch, attempt) for key, make in change.make.items()}
     ledger.write(written)
     return written
 
 
-def claim(services: Services, command: str, keys: Iterable[StateKey]) -> Ledger:
+def claim(services: Services, command: str, keys: Iterable[StateKey], *, resets: bool = False) -> Ledger:
     """Own the sink, with a row for every key, under a name that a fenced driver will show."""
-    ledger = new_ledger(services.clickhouse, services.store, f"`chsink state {command}` on {driver_name()}")
+    name = f"`chsink state {command}` on {driver_name()}"
+    ledger = new_ledger(services.clickhouse, services.store, name, resets=resets)
     ledger.claim(keys, services.clickhouse.layouts)
     return ledger
 

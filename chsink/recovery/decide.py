@@ -24,6 +24,7 @@ from chsink.recovery.landed_rows import (
     delete_statement,
     wait_for_inserts,
 )
+from chsink.recovery.replays import check_settled
 from chsink.statemachine import writes
 from chsink.statemachine.ranges import TopicPartition
 from chsink.statemachine.records import Phase, StateKey, StateRecord, TopicTable
@@ -47,9 +48,10 @@ Say = Callable[[str], None]
 
 def plan_reset(services: Services, topic: str, partitions: Collection[int], *, table: str | None = None) -> Change:
     """Start over: EMPTY rows of the next incarnation.  Without ``partitions``, all of the topic; without ``table``, for
-    all of its tables.
+    all of its tables.  PreflightError CHS-338 where a replay of dead letters is in doubt.
     """
     found = find(services, topic, partitions, table)
+    check_settled(services, found)
     tables = sorted({key.table for key in found})
     in_doubt = [f"{k.topic_partition} {r.range}" for k, r in found.items() if r.in_doubt]
     doubtful = [f"these ranges are in doubt and are forgotten, too: {', '.join(in_doubt)}"] if in_doubt else []
@@ -65,11 +67,11 @@ def plan_reset(services: Services, topic: str, partitions: Collection[int], *, t
         ),
         *skipping,
         "records whose rows are in the table are inserted again, unless you delete these rows before the next start",
-        "a job that runs on this sink is fenced: it stops with CHS-801",
+        "a job or a replay that runs on this sink is fenced: it stops with CHS-801",
         "stop its executors first: a task that still runs may insert another piece of a range in doubt",
         *doubtful,
     )
-    return Change(found, says, {key: partial(_reset, services, key) for key in found})
+    return Change(found, says, {key: partial(_reset, services, key) for key in found}, resets=True)
 
 
 def _reset(services: Services, key: StateKey, record: StateRecord, epoch: int, attempt: str) -> StateRecord:

@@ -10,26 +10,24 @@ Rules:
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import Final
 
 from chsink.batch.halts import asking_target
-from chsink.batch.ledger import read_records
+from chsink.batch.ledger import read_owner, read_records
 from chsink.clickhouse.probe import rows_by_offset
 from chsink.connect import Services
 from chsink.dlq.kept import Kept, record_of
-from chsink.dlq.table import LetterPlace, LettersInTable, offsets_in, replay_sink
-from chsink.dlq.where import Where
+from chsink.dlq.place import LetterPlace, replay_sink
+from chsink.dlq.table import offsets_in
 from chsink.notation.metadata_columns import PROBE_COLUMNS
 from chsink.replay.report import Left, Report, Why
 from chsink.replay.routes import Routes, records_of
+from chsink.replay.source import Source
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from chsink.statemachine.records import StateKey, StateRecord
 
-ROUND_LETTERS: Final = 5_000
-ROUND_BYTES: Final = 64 << 20
 Chosen = dict[StateKey, tuple[int, ...]]
 """By the key of the replay's state: the offsets, ascending."""
 
@@ -40,30 +38,18 @@ class UnconfirmedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Chooser:
-    """``letters`` are those of the job's sink."""
+    """``source`` has those of the job's sink."""
 
     services: Services
     routes: Routes
-    letters: LettersInTable
-
-    def pages(self, where: Where) -> Iterator[list[LetterPlace]]:
-        """All that have no mark, by topic, partition and offset: as many at once as one round may hold."""
-        after: LetterPlace | None = None
-        while True:
-            with asking_target():
-                found = self.letters.open_places(where, after, ROUND_LETTERS)
-            page = bounded(found)
-            if not page:
-                return
-            yield page
-            after = page[-1]
+    source: Source
 
     def choose(self, page: Sequence[LetterPlace], report: Report, pending: Mapping[StateKey, StateRecord]) -> Chosen:
         """Those of the page that may be replayed; ``report`` hears of the others.  ``pending`` lists are in doubt: a
         dry run leaves their dead letters out.
         """
-        sink = self.letters.sink
-        recorded = read_records(self.services.store, sink)
+        sink = self.source.sink
+        recorded = self._recorded()
         groups: dict[StateKey, list[LetterPlace]] = defaultdict(list)
         for place in page:
             groups[StateKey(sink, place.topic, place.partition, place.table)].append(place)
@@ -83,11 +69,29 @@ class Chooser:
 
         Raises :class:`UnconfirmedError` where it may still land some.
         """
-        key = replace(own, sink=self.letters.sink)
-        record = read_records(self.services.store, key.sink).get(key)
+        key = replace(own, sink=self.source.sink)
+        record = self._recorded().get(key)
         if record is None or not all(is_confirmed(record, offset) for offset in offsets):
             raise UnconfirmedError
         return any(record.first <= offset < record.older_end for offset in offsets)
+
+    def lives(self) -> dict[StateKey, str]:
+        """The life of each partition and table that the job knows: what is confirmed in one stays confirmed in it."""
+        return {key: f"{record.incarnation} {record.nonce}" for key, record in self._recorded().items()}
+
+    def overtaken(self, chosen: Collection[StateKey], before: Mapping[StateKey, str]) -> list[StateKey]:
+        """Those of the lists whose partition had another life ``before`` they were chosen than it has now."""
+        now, sink = self.lives(), self.source.sink
+        keys = {own: replace(own, sink=sink) for own in chosen}
+        return [own for own, key in keys.items() if now.get(key) is None or now[key] != before.get(key)]
+
+    def _recorded(self) -> Mapping[StateKey, StateRecord]:
+        """What the job recorded; nothing while somebody resets partitions.  The owner is read first: one who resets has
+        said so before anything is forgotten.
+        """
+        store, sink = self.services.store, self.source.sink
+        owner = read_owner(store, sink)
+        return {} if owner is None or owner.resets else read_records(store, sink)
 
     def _confirmed(
         self, key: StateKey, places: Sequence[LetterPlace], record: StateRecord | None, report: Report
@@ -118,7 +122,7 @@ class Chooser:
         """The offsets of those whose records have a row today, and had none yet."""
         with asking_target():
             there = self._rows_there(key, offsets)
-            found = self.letters.letters(key.topic, key.partition, key.table, offsets)
+        found = self.source.letters(key, offsets)
         letters: list[Kept] = []
         for offset, some in groupby(found, key=lambda one: one.offset):
             why = Why.HAS_ROW if offset in there else None
@@ -155,18 +159,6 @@ class Chooser:
 def is_confirmed(record: StateRecord, offset: int) -> bool:
     """Whether the job will not send this offset any more."""
     return offset < (record.start if record.in_doubt else record.end)
-
-
-def bounded(found: Sequence[tuple[LetterPlace, int]]) -> list[LetterPlace]:
-    """The first of them, at least one, that are not too many bytes."""
-    size = 0
-    page: list[LetterPlace] = []
-    for place, bytes_ in found:
-        size += bytes_
-        if page and size > ROUND_BYTES:
-            break
-        page.append(place)
-    return page
 
 
 def _place(letter: Kept) -> LetterPlace:

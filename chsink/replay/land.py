@@ -25,24 +25,28 @@ from chsink.clickhouse.writer import ShardWriter
 from chsink.connect import Services
 from chsink.decode import INSERT_SETTINGS
 from chsink.dlq.kept import Kept, record_of
-from chsink.dlq.letters import marks_of
-from chsink.dlq.table import LettersInTable, offsets_in
+from chsink.dlq.letters import DeadLetters, marks_of
+from chsink.dlq.table import offsets_in
 from chsink.replay.routes import Routes, records_of
+from chsink.replay.source import Source
 from chsink.statemachine.records import Mark, StateKey, StateRecord
 
 
 class UnclearListError(Exception):
-    """The table no longer gives the records of a list; its text says why."""
+    """The records of a list are no longer to be had; its text says why."""
 
 
 @dataclass(slots=True)
 class Sender:
-    """``letters`` are the dead letters of the job's sink, which ``window`` knows as the place behind the shards."""
+    """``source`` has the dead letters of the job's sink.  Its marks go to ``marks``, or, without it, to the table that
+    ``window`` knows as the place behind the shards.
+    """
 
     services: Services
     routes: Routes
-    letters: LettersInTable
+    source: Source
     window: DedupWindow
+    marks: DeadLetters | None = None
     _clients: dict[tuple[str, ...], ClickHouseClient] = field(default_factory=dict)
     _settings: dict[str, str | int] | None = None
 
@@ -50,8 +54,8 @@ class Sender:
         """Insert the rows, then the marks.  Returns the views that may lack rows which the table already had; then no
         mark was sent.  Raises UnclearListError, or ChsinkError.
         """
+        found = self.source.letters(key, record.only)
         with asking_target():
-            found = self.letters.letters(key.topic, key.partition, key.table, record.only)
             deadline_ms = self.window.deadline_ms(key, record)
         records = records_of(_one_each(found, record))
         assignment = Assignment(key, record, layout, deadline_ms)
@@ -60,16 +64,17 @@ class Sender:
         lander = PieceLander({key.topic_partition: assignment}, self._prepare, lambda _: writer, self.services.kafka)
         ack = lander(Chunk(key.topic_partition, 0, record.range, [records]))
         if not ack.unproven:
-            self._mark(assignment, TableLetters(writer, len(shards)))
+            self._mark(assignment, writer, len(shards))
         return ack.unproven
 
-    def mark(self, key: StateKey, record: StateRecord, mark: Mark) -> None:
-        """Insert the marks only, if they are not there; ``mark`` is what the table holds now."""
+    def mark(self, key: StateKey, record: StateRecord, mark: Mark | None) -> None:
+        """Send the marks only, if they are not there; ``mark`` is what their table holds now."""
         deadline_ms = self.services.clock.now_ms() + round(self.services.config.clickhouse.retry_for_s * 1000)
-        writer = self._writer(key, record, (), (mark,))
-        self._mark(Assignment(key, record, "", deadline_ms), TableLetters(writer, 0))
+        writer = self._writer(key, record, (), () if mark is None else (mark,))
+        self._mark(Assignment(key, record, "", deadline_ms), writer, 0)
 
-    def _mark(self, assignment: Assignment, marks: TableLetters) -> None:
+    def _mark(self, assignment: Assignment, writer: ShardWriter, place: int) -> None:
+        marks = self.marks or TableLetters(writer, place)
         marks.deliver(assignment, 0, assignment.range, marks_of(assignment))
         failpoints.reach("task.after_dead_letters")
 
@@ -84,13 +89,13 @@ class Sender:
     def _writer(
         self, key: StateKey, record: StateRecord, shards: Sequence[ShardTable], marks: Sequence[Mark]
     ) -> ShardWriter:
-        """To these shards and, behind them, to the table of dead letters.  Of others' rows it sees none."""
+        """To these shards, and behind them to the table of dead letters, if there is one.  It sees no others' rows."""
         clickhouse, kept = self.services.clickhouse, self.window.letters
-        assert kept is not None, "made with one"
         only = f"AND {offsets_in(record.only)}"
         if self._settings is None:
             self._settings = {**clickhouse.insert_settings(), **INSERT_SETTINGS}
-        places = [(shard, only) for shard in shards] + [(kept, f"{only_of(key)} {only}")]
+        behind = [] if kept is None else [(kept, f"{only_of(key)} {only}")]
+        places = [(shard, only) for shard in shards] + behind
         to = [
             InsertShard(self._client(shard.replicas), shard.table, mark, condition)
             for (shard, condition), mark in zip(places, marks, strict=True)
@@ -109,7 +114,7 @@ def _one_each(found: Sequence[Kept], record: StateRecord) -> list[Kept]:
     """One dead letter for each offset of the list."""
     by_offset = {one.offset: one for one in found}
     if len(by_offset) < len(record.only):
-        raise UnclearListError(f"the table of dead letters holds only {len(by_offset)} of these dead letters")
+        raise UnclearListError(f"only {len(by_offset)} of these dead letters are still there")
     if any(record_of(one) != record_of(by_offset[one.offset]) for one in found):
-        raise UnclearListError("the table of dead letters now holds other dead letters at these offsets")
+        raise UnclearListError("there are other dead letters at these offsets now")
     return [by_offset[offset] for offset in record.only]

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
-from chsink.dlq.table import LetterPlace
+from chsink.dlq.place import LetterPlace
 
 MOST_NAMED: Final = 1_000
 

@@ -6,35 +6,31 @@ doubt, or done.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 from chsink import failpoints
 from chsink.batch.halts import Halts, asking_target
-from chsink.batch.ledger import Ledger, read_owner, read_records
-from chsink.clickhouse.dead_letters import letters_findings
-from chsink.clickhouse.landing import driver_name, new_ledger
+from chsink.batch.ledger import Ledger, read_records
 from chsink.clickhouse.probe import count_rows
-from chsink.clickhouse.shards import ShardTable
-from chsink.clickhouse.table import read_table
 from chsink.clickhouse.window import DedupWindow
 from chsink.connect import Services
-from chsink.dlq.table import LettersInTable, offsets_in, replay_sink
+from chsink.dlq.place import LetterPlace
+from chsink.dlq.table import offsets_in
 from chsink.dlq.where import Where
-from chsink.errors import ChsinkError, halts, job_file, preflight, values
-from chsink.findings import raise_first
+from chsink.errors import ChsinkError, halts, values
 from chsink.notation.metadata_columns import PROBE_COLUMNS
 from chsink.ports import Queries
 from chsink.replay.choose import Chooser, Chosen, UnconfirmedError
-from chsink.replay.current import wait_until_current
 from chsink.replay.land import Sender, UnclearListError
-from chsink.replay.report import Report
+from chsink.replay.report import Left, Report, Why
 from chsink.replay.rounds import rounds_of
-from chsink.replay.routes import Routes, routes_of
+from chsink.replay.routes import Routes
+from chsink.replay.source import Source
 from chsink.statemachine import writes
-from chsink.statemachine.records import StateKey, StateRecord
+from chsink.statemachine.records import Mark, StateKey, StateRecord
 from chsink.statemachine.tokens import token_head
 
 Verdict = Literal["landed", "resend"]
@@ -45,15 +41,12 @@ _DOUBTFUL = (halts.CANNOT_PROBE, halts.PIECE_INCOMPLETE, halts.DEAD_LETTERS_INCO
 
 @dataclass(slots=True)
 class Replay:
-    """One replay; made by :func:`open_replay`.  ``ledger`` holds the state of the sink's replays, ``kept`` is the table
-    of dead letters.
-    """
+    """One replay, made by :mod:`chsink.replay.opening`.  ``ledger`` holds the state of the sink's replays."""
 
     services: Services
     ledger: Ledger
-    kept: ShardTable
     routes: Routes
-    letters: LettersInTable
+    source: Source
     window: DedupWindow
     chooser: Chooser
     sender: Sender
@@ -62,12 +55,12 @@ class Replay:
 
     def survey(self, where: Where) -> Report:
         """What :meth:`run` would do.  Claims nothing and changes nothing."""
-        report = Report(self.letters.sink, dry_run=True)
+        report = Report(self.source.sink, dry_run=True)
         recorded = read_records(self.services.store, self.ledger.sink)
         pending = {k: r for k, r in recorded.items() if r.in_doubt}
         report.in_doubt = sum(len(r.only) for r in pending.values())
-        self._wait_until_current()
-        for page in self.chooser.pages(where):
+        self.source.begin()
+        for page in self.source.pages(where):
             chosen = self.chooser.choose(page, report, pending)
             report.landed += sum(map(len, chosen.values()))
         return report
@@ -78,14 +71,18 @@ class Replay:
         Raises HaltError CHS-336 for a list that a person must decide about, PreflightError CHS-337 for a verdict that
         the table contradicts, FencedError when another replay of the sink has begun.
         """
-        report = Report(self.letters.sink)
+        report = Report(self.source.sink)
         self.ledger.claim([], self.services.clickhouse.layouts)
-        self._wait_until_current()
+        self.source.begin()
         report.settled = report.landed = self._settle_all(verdict)
-        for page in self.chooser.pages(where):
+        for page in self.source.pages(where):
+            lives = self.chooser.lives()
             for chosen in self._rounds(self.chooser.choose(page, report, {})):
-                self._round(chosen)
-                report.landed += sum(map(len, chosen.values()))
+                withdrawn = self._round(chosen, lives)
+                for key in withdrawn:
+                    for offset in chosen[key]:
+                        report.leave(Left(LetterPlace(key.topic, key.partition, offset, key.table), Why.NOT_CONFIRMED))
+                report.landed += sum(len(offsets) for key, offsets in chosen.items() if key not in withdrawn)
         return report
 
     def _settle_all(self, verdict: Verdict | None) -> int:
@@ -115,21 +112,26 @@ class Replay:
             partitioned = {t: any(s.table.partition_key for s in self.window.shards(t, None)) for t in tables}
         yield from rounds_of(chosen, room, partitioned)
 
-    def _round(self, chosen: Chosen) -> None:
-        """BEFORE, insert, AFTER for one list a topic-partition and table."""
+    def _round(self, chosen: Chosen, lives: Mapping[StateKey, str]) -> list[StateKey]:
+        """BEFORE, insert, AFTER for one list a topic-partition and table.  ``lives`` are those in which the lists were
+        chosen.  Lists whose partition was reset since are withdrawn, and returned: nothing of them was sent.
+        """
         self.ledger.ensure(chosen)
         with asking_target():
             self.window.check_unchanged(sorted({key.table for key in chosen}))
         failpoints.reach("driver.before_before")
         self._announce(chosen)
         failpoints.reach("driver.after_before")
-        halted = Halts()
-        for key in chosen:
+        withdrawn = self.chooser.overtaken(chosen, lives)  # a reset that comes later finds the lists in doubt
+        self._confirm(withdrawn)
+        halted, rest = Halts(), [key for key in chosen if key not in withdrawn]
+        for key in rest:
             with halted.of(key):
                 self._land(key)
-        self._confirm([key for key in chosen if key not in halted])
+        self._confirm([key for key in rest if key not in halted])
         halted.raise_all()
-        self._wait_until_current()
+        self.source.wait()
+        return withdrawn
 
     def _announce(self, chosen: Chosen) -> None:
         attempt, now, changes = self.ledger.attempt(), self.services.clock.now_ms(), {}
@@ -165,8 +167,8 @@ class Replay:
     # --- in doubt ---------------------------------------------------------------------------------------------------
 
     def _settle(self, key: StateKey, record: StateRecord) -> None:
-        """Send the list again, unless its marks say that all of it is there."""
-        if not self._is_marked(key, record):
+        """Send the list again, unless its marks say that all of it is there: they come last."""
+        if not self.source.are_marked(key, record.only):
             self._check_same(key, record)
             with _in_doubt_where_unclear(key, record), asking_target():
                 probing = self.window.must_probe(key, record)
@@ -220,20 +222,24 @@ class Replay:
     def _mark(self, key: StateKey, record: StateRecord) -> None:
         """All rows of the list are there, as a person says."""
         with asking_target():
-            self.window.wait_for_tokens(
-                token_head(key, record), f"{key.topic_partition} {record.range}", self.kept.client
-            )
             mark = self.window.letters_mark()
-        assert mark is not None, "there is a table of dead letters"
-        now = max(self.services.clock.now_ms(), record.before_at)
-        attempt, epoch = self.ledger.attempt(), self.ledger.epoch
-        self.ledger.write({key: writes.renew(record, before_at=now, marks=(mark,), epoch=epoch, attempt=attempt)})
+        if mark is not None:
+            self._renew_marks(key, record, mark)
         self.sender.mark(key, self.ledger.records[key], mark)
         self._confirm([key])
 
+    def _renew_marks(self, key: StateKey, record: StateRecord, mark: Mark) -> None:
+        """The replay marks' own token may be forgotten, too: from now on they are looked for before they are sent."""
+        assert self.window.letters is not None
+        with asking_target():
+            self._wait_for_inserts(key, record, self.window.letters.client)
+        now = max(self.services.clock.now_ms(), record.before_at)
+        attempt, epoch = self.ledger.attempt(), self.ledger.epoch
+        self.ledger.write({key: writes.renew(record, before_at=now, marks=(mark,), epoch=epoch, attempt=attempt)})
+
     def _give_up(self, key: StateKey, record: StateRecord) -> None:
         """None of its rows is there, as a person says: what is chosen next may hold its dead letters again."""
-        if not self._is_marked(key, record):
+        if not self.source.are_marked(key, record.only):
             rows = self._rows_there(key, record)
             if rows:
                 raise halts.REPLAY_ROWS_THERE(
@@ -255,15 +261,6 @@ class Replay:
     def _wait_for_inserts(self, key: StateKey, record: StateRecord, server: Queries) -> None:
         self.window.wait_for_tokens(token_head(key, record), f"{key.topic_partition} {record.range}", server)
 
-    def _is_marked(self, key: StateKey, record: StateRecord) -> bool:
-        """Marks come last, in one insert: those of a list say that its rows are there."""
-        with asking_target():
-            return self.letters.marked(key.topic, key.partition, key.table, record.only) == len(record.only)
-
-    def _wait_until_current(self) -> None:
-        with asking_target():
-            wait_until_current(self.kept, self.services.clock)
-
 
 @contextmanager
 def _in_doubt_where_unclear(key: StateKey, record: StateRecord) -> Iterator[None]:
@@ -282,32 +279,3 @@ def _doubt(key: StateKey, record: StateRecord, reason: str) -> ChsinkError:
     return halts.REPLAY_IN_DOUBT(
         tp=key.topic_partition, table=key.table, letters=len(record.only), offsets=record.range, reason=reason
     )
-
-
-def open_replay(services: Services) -> Replay:
-    """A replay for the job's table of dead letters.  Nothing is claimed yet.
-
-    Raises ConfigError CHS-115 where the job file names none, PreflightError CHS-275 where dead letters go to a topic,
-    CHS-320 where the sink has no state, and CHS-27x for a table that cannot take dead letters.
-    """
-    config, clickhouse = services.config, services.clickhouse
-    name, sink = config.dead_letters_table, config.sink.name
-    if config.dead_letters.topic is not None:
-        raise preflight.REPLAY_FROM_TOPIC(topic=config.dead_letters.topic)
-    if name is None:
-        raise job_file.NO_DEAD_LETTERS_TABLE()
-    services.store.prepare()
-    if read_owner(services.store, sink) is None:
-        raise halts.NO_STATE(sink=sink)
-    with asking_target():
-        table = read_table(clickhouse.clients[0], name.database, name.table)
-        kept = ShardTable(clickhouse.clients[0], table, config.clickhouse.endpoints[0].urls)
-        raise_first(letters_findings(kept))
-        ledger = new_ledger(clickhouse, services.store, f"`chsink dlq replay` on {driver_name()}", replay_sink(sink))
-        window = replace(clickhouse.window(lambda layout: ledger.owner.layout(layout)), letters=kept)  # noqa: PLW0108
-    letters = LettersInTable(kept.client, str(name), sink, shared=table.engine.startswith("Shared"))
-    with asking_target():
-        routes = routes_of(services, window)
-    chooser = Chooser(services, routes, letters)
-    sender = Sender(services, routes, letters, window)
-    return Replay(services, ledger, kept, routes, letters, window, chooser, sender)

@@ -23,7 +23,7 @@ from chsink.connect import Services
 from chsink.decode import Column
 from chsink.dlq.fates import Fates
 from chsink.dlq.letters import COLUMNS, letters_of
-from chsink.dlq.table import replay_sink
+from chsink.dlq.place import replay_sink
 from chsink.notation.sql import quote_identifier, quote_string
 from chsink.ports import BadValue
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
@@ -99,7 +99,8 @@ class LettersOfRun:
         table = self._services.clickhouse.letters
         found: Callable[[OffsetRange], Digested]
         if self._in_topic is not None:
-            found, replayed = partial(self._in_topic.of, key, record.nonce), _none
+            found = partial(self._in_topic.of, key, record.nonce)
+            replayed = partial(self._in_topic.replayed, key)
         elif table is not None:
             which = f" AND sink = {quote_string(key.sink)} AND {quote_identifier('table')} = {quote_string(key.table)}"
             place = Place(self._client, table.table.canonical, which)
@@ -126,8 +127,3 @@ def _marked(place: Place, key: StateKey, window: OffsetRange) -> I64:
     marks = only_of(replace(key, sink=replay_sink(key.sink)))
     with asking_target():
         return np.array(sorted(rows_by_offset(place.client, place.table, key.topic_partition, window, marks)), np.int64)
-
-
-def _none(_window: OffsetRange) -> I64:
-    """Only dead letters in a table are replayed."""
-    return np.empty(0, np.int64)

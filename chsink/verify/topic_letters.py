@@ -1,8 +1,8 @@
 """The dead letters that a topic holds of a sink, by digest.
 
-The topic is read once, to its present end.  Memory: about 40 bytes a dead letter.  A record is delivered again, under
-another nonce, only where a person had it sent or read again: of an offset with several nonces, those of the present one
-count, else those that were read last.
+The topic is read once, to its present end.  Memory: about 40 bytes a dead letter, and 100 a replay mark.  A record is
+delivered again, under another nonce, only where a person had it sent or read again: of an offset with several nonces,
+those of the present one count, else those that were read last.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from confluent_kafka import KafkaException
 
 from chsink.clickhouse.client import ClickHouseClient
 from chsink.dlq.letters import HEADERS
-from chsink.dlq.place import LettersTopic
-from chsink.dlq.search import Letter, letters_in
+from chsink.dlq.place import LettersTopic, replay_sink
+from chsink.dlq.search import Letter, held_in
 from chsink.errors import services
 from chsink.statemachine.ranges import OffsetRange
 from chsink.statemachine.records import StateKey
@@ -58,6 +58,7 @@ class TopicLetters:
         self._place = place
         self._digester = digester
         self._nonces: dict[str, int] = {}
+        self._marked: dict[Lane, set[int]] = {}
 
     def of(self, key: StateKey, nonce: str, window: OffsetRange) -> tuple[I64, list[Digests]]:
         """Offsets and digests of the dead letters of a window.  ``nonce`` is the present one."""
@@ -67,12 +68,18 @@ class TopicLetters:
         offsets, digests = read.part(window, self._nonces.get(nonce, -1))
         return offsets, [digests]
 
+    def replayed(self, key: StateKey, window: OffsetRange) -> I64:
+        """The offsets of a window whose dead letters were replayed."""
+        _ = self._by_lane  # it reads the topic
+        marked = self._marked.get((key.table, key.topic, key.partition), ())
+        return np.array(sorted(o for o in marked if window.start <= o < window.end), np.int64)
+
     @cached_property
     def _by_lane(self) -> dict[Lane, _Read]:
         """UnavailableError CHS-702 when Kafka does not answer."""
         parts: dict[Lane, list[_Read]] = {}
         try:
-            mine = (one for one in letters_in(self._place, whole=True) if one.why["chsink.sink"] == self._place.sink)
+            mine = self._mine()
             while some := list(islice(mine, AT_ONCE)):
                 for lane, read in self._digested(some):
                     parts.setdefault(lane, []).append(read)
@@ -80,6 +87,17 @@ class TopicLetters:
             bootstrap = self._place.options["bootstrap.servers"]
             raise services.KAFKA_UNAVAILABLE(bootstrap=bootstrap, reason=error.args[0].str()) from error
         return {lane: _joined(reads) for lane, reads in parts.items()}
+
+    def _mine(self) -> Iterator[Letter]:
+        """The sink's dead letters; marks are remembered on the way."""
+        replays = replay_sink(self._place.sink)
+        for one in held_in(self._place, whole=True):
+            if isinstance(one, Letter):
+                if one.sink == self._place.sink:
+                    yield one
+            elif one.sink == replays:
+                at = one.place
+                self._marked.setdefault((at.table, at.topic, at.partition), set()).add(at.offset)
 
     def _digested(self, some: Sequence[Letter]) -> Iterator[tuple[Lane, _Read]]:
         [digests] = self._digester.of_rows(self.client, _batch(some), [self._digester.all])

@@ -217,7 +217,7 @@ class Consumer:
     """:class:`confluent_kafka.Consumer` that is no member of its group, and reads what was committed."""
 
     def __init__(self, at: LettersTopic, settings: Mapping[str, Any]) -> None:
-        assert settings["isolation.level"] == "read_committed"
+        self._committed = settings["isolation.level"] == "read_committed"
         self._topic, self._broker = at, at.broker
         self._group = str(settings["group.id"])
         self._at: dict[int, int] = {}
@@ -249,12 +249,12 @@ class Consumer:
         return _Metadata({name: _Metadata(partitions=dict.fromkeys(range(PARTITIONS)))})
 
     def get_watermark_offsets(self, of: ClientPartition, timeout: float) -> tuple[int, int]:
-        """The end also counts what is not committed yet."""
+        """For one who reads what is committed, the end is before the first open transaction."""
         with _as_client():
             self._broker.ask()
         self._topic.hub.counts["outcome dead letters searched for"] += 1
         log = self._broker.logs[of.partition]
-        return log.start, log.end
+        return log.start, log.stable if self._committed else log.end
 
     def assign(self, partitions: Sequence[ClientPartition]) -> None:
         self._at = {each.partition: each.offset for each in partitions}

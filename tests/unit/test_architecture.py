@@ -112,7 +112,7 @@ ROOMS: dict[str, set[str]] = {
         "chsink.kafka",
         "chsink.sample",
     },
-    "chsink.recovery": {"chsink.batch", "chsink.clickhouse", "chsink.connect"},
+    "chsink.recovery": {"chsink.batch", "chsink.clickhouse", "chsink.connect", "chsink.dlq"},
     "chsink.replay": {
         "chsink.batch",
         "chsink.clickhouse",

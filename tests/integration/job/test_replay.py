@@ -11,21 +11,29 @@ from contextlib import ExitStack
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
 from typer.testing import CliRunner
 
 from chsink import failpoints
 from chsink.cli.main import app
 from chsink.connect import Services, connected
 from chsink.dlq.letters import create_table
+from chsink.dlq.topic import letter_of
 from chsink.dlq.where import EVERY, where
 from chsink.errors import FencedError, HaltError, PreflightError
 from chsink.notation.metadata_columns import PROBE_COLUMNS
 from chsink.observe.logs import configure
+from chsink.recovery.change import claim
+from chsink.replay.choose import Chosen
+from chsink.replay.opening import open_replay
 from chsink.replay.report import Report
-from chsink.replay.run import Replay, Verdict, open_replay
-from chsink.statemachine.records import Phase
+from chsink.replay.run import Replay, Verdict
+from chsink.replay.source import InTable
+from chsink.statemachine.records import Phase, StateKey
 from tests.integration.job.conftest import MakeJob
-from tests.support.doubt import announce, edit, insert
+from tests.support.doubt import announce, edit, insert, run
 from tests.support.job import DATABASE, command, select
 from tests.support.kafka import Record, read_all
 
@@ -109,6 +117,12 @@ class Kept:
         """What it reports."""
         return self.open().run(where(conditions), verdict).as_dict()
 
+    def marks(self) -> list[int]:
+        """How many replay marks there are, and of how many dead letters."""
+        marks = "SELECT count(), uniqExact(_kafka_partition, _kafka_offset)"
+        counted = select(self.job.shards[0], f"{marks} FROM {self.table} WHERE sink LIKE '%~replay'")
+        return [int(number) for number in counted.split()]
+
     def survey(self) -> dict[str, Any]:
         """What a dry run reports."""
         return self.open().survey(EVERY).as_dict()
@@ -133,17 +147,67 @@ class Kept:
 
     def left(self) -> int:
         """How many dead letters were not replayed."""
-        return len(self.open().letters.listed(where(["replayed=no"]), 100))
+        source = self.open().source
+        assert isinstance(source, InTable)
+        return len(source.table.listed(where(["replayed=no"]), 100))
 
     def check(self) -> None:
         """Every record but the one that never fits has one row, and its dead letter says so."""
         verdict = self.job.verdict(rows_of=rows_of)
         assert verdict.exactly_once, str(verdict)
-        assert self.left() == 2
-        marks = (
-            f"SELECT count(), uniqExact(_kafka_partition, _kafka_offset) FROM {self.table} WHERE sink LIKE '%~replay'"
-        )
-        assert select(self.job.shards[0], marks).split() == [str(2 * BAD)] * 2
+        assert (self.left(), self.marks()) == (2, [2 * BAD] * 2)
+
+
+class KeptInTopic(Kept):
+    """The same with dead letters in a topic of two partitions.  Of two, one is in each of them."""
+
+    @property
+    def letters(self) -> str:
+        return f"{self.job.topic}-dead"
+
+    def keep(self, records: Iterable[Record]) -> None:
+        client = {"bootstrap.servers": self.job.bootstrap}
+        admin = AdminClient(client)
+        admin.create_topics([NewTopic(self.letters, 2)])[self.letters].result(20)
+        producer = Producer(client)
+        names = ("sink", "table", "_kafka_topic", "_kafka_partition", "_kafka_offset", "timestamp_ms", "timestamp_type")
+        for r in records:
+            if r.offset >= GOOD:
+                place = self.job.name, self.target, self.job.topic, r.partition, r.offset, r.timestamp, 0
+                headers = [{"key": name, "value": value} for name, value in r.headers]
+                why = {"column": "id", "error_id": "CHS-501", "reason": "too large"}
+                row = {
+                    **dict(zip(names, place, strict=True)),
+                    **why,
+                    "key": r.key,
+                    "value": r.value,
+                    "headers": headers,
+                }
+                for partition in (0, 1) if r.offset == GOOD else (r.partition,):
+                    producer.produce(self.letters, partition=partition, **letter_of(row, "nonce"))
+        assert not producer.flush(20)
+
+    @property
+    def keeps(self) -> dict[str, str]:
+        return {"errors.on_bad_value": "dead_letter", "dead_letters.topic": self.letters}
+
+    def left(self) -> int:
+        listed = CliRunner().invoke(app, self.arguments("list", "--json", "--where", "replayed=no"))
+        return len({(one["partition"], one["offset"]) for one in json.loads(listed.stdout)})
+
+    def marks(self) -> list[int]:
+        marks = [dict(r.headers) for r in read_all(self.job.bootstrap, self.letters) if r.value is None]
+        places = {(mark["chsink.partition"], mark["chsink.offset"]) for mark in marks}
+        return [len(marks) - 2, len(places)]
+
+
+def choose(slow: Replay, *conditions: str) -> tuple[Chosen, dict[StateKey, str]]:
+    """What a replay does until it has chosen; in which lives of the partitions it did so."""
+    slow.ledger.claim([], slow.services.clickhouse.layouts)
+    slow.source.begin()
+    [page] = slow.source.pages(where(conditions))
+    lives = slow.chooser.lives()
+    return slow.chooser.choose(page, Report(""), {}), lives
 
 
 POINTS = ("driver.after_before", "task.after_dead_letters", "driver.before_after")
@@ -154,8 +218,8 @@ def make_kept(make_job: MakeJob) -> Iterator[Callable[..., Kept]]:
     """``Kept`` with services of its own."""
     with ExitStack() as closing:
 
-        def make(**options: Any) -> Kept:
-            kept = Kept(make_job, **options)
+        def make(kind: type[Kept] = Kept, **options: Any) -> Kept:
+            kept = kind(make_job, **options)
             configure("console", "error")
             kept.services = closing.enter_context(connected(kept.job.config(kept.keeps)))
             return kept
@@ -163,9 +227,12 @@ def make_kept(make_job: MakeJob) -> Iterator[Callable[..., Kept]]:
         yield make
 
 
-def test_a_replay_lands_each_dead_letter_once(make_kept: Callable[..., Kept], monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("kind", [Kept, KeptInTopic])
+def test_a_replay_lands_each_dead_letter_once(
+    make_kept: Callable[..., Kept], monkeypatch: pytest.MonkeyPatch, kind: type[Kept]
+) -> None:
     """⚑ It ends at every point of its way, after its rows by SIGKILL; whoever replays next finishes it."""
-    kept = make_kept(shards=2)
+    kept = make_kept(kind, shards=2)
     first = kept.survey()
     assert (first["landed"], first["left"]["bad"]) == (0, 2 * (BAD + 1))
     kept.widen()
@@ -194,9 +261,7 @@ def test_forgotten_tokens_are_looked_for(make_kept: Callable[..., Kept], monkeyp
     kept = make_kept(window=20)
     kept.widen()
     slow = kept.open()
-    slow.ledger.claim([], slow.services.clickhouse.layouts)
-    [page] = slow.chooser.pages(where(["offset=10"]))
-    chosen = slow.chooser.choose(page, Report(""), {})
+    chosen, lives = choose(slow, "offset=10")
     assert sum(map(len, chosen.values())) == 2
     for at, point in enumerate(("driver.after_before", "task.after_insert", "task.after_dead_letters")):
         first = GOOD + 2 * at
@@ -204,7 +269,7 @@ def test_forgotten_tokens_are_looked_for(make_kept: Callable[..., Kept], monkeyp
         kept.others_insert(25)
         assert kept.replay("table=no")["settled"] == 4
     with pytest.raises(FencedError, match="CHS-801"):
-        slow._round(chosen)
+        slow._round(chosen, lives)
     kept.check()
 
 
@@ -250,6 +315,58 @@ def test_a_person_decides_where_nothing_can_be_known(
     assert (done["landed"], done["left"]["has_row"]) == (BAD - 3, 1)
     assert kept.left() == 3
     assert kept.job.verdict(rows_of=rows_of).exactly_once
-    of_topic = ["dlq", "replay", "--yes", "-c", str(kept.job.file()), "--set", "dead_letters.topic=x"]
-    refused = CliRunner().invoke(app, [*of_topic, "--set", "errors.on_bad_value=dead_letter"])
-    assert (refused.exit_code, "CHS-275" in refused.stderr) == (2, True)
+
+
+def test_a_reset_and_a_replay_do_not_meet(make_kept: Callable[..., Kept], monkeypatch: pytest.MonkeyPatch) -> None:
+    """⚑ A list in doubt is settled before a reset, a replay that has chosen already is stopped by it, and one that begins in
+    the middle of it sends nothing.  The table cannot show which records it has.
+    """
+    kept = make_kept(metadata="")
+    kept.widen()
+    reset = ("reset", kept.job.topic, "0", "--yes")
+    kept.crash(monkeypatch, "driver.after_before", "partition=0", f"offset={GOOD}")
+    refused = run(kept.job, *reset)
+    assert (refused.exit_code, "CHS-338" in refused.stderr) == (2, True), refused.output
+    assert kept.replay("table=no")["settled"] == 1
+
+    slow = kept.open()
+    chosen, lives = choose(slow, "partition=0", f"offset={GOOD + 1}")
+    assert run(kept.job, *reset).exit_code == 0
+    with pytest.raises(FencedError, match="CHS-801"):
+        slow._round(chosen, lives)
+    assert kept.survey()["left"]["not_confirmed"] == 2 * BAD + 1, "until the job starts again"
+
+    edit(kept.job, 0, phase=Phase.AFTER, end=GOOD + BAD + 1)
+    slow = kept.open()
+    chosen, lives = choose(slow, "partition=1", f"offset={GOOD}")
+    assert len(chosen) == 1
+    claim(kept.services, "reset", [], resets=True)
+    assert slow._round(chosen, lives) == list(chosen)
+    assert select(kept.job.shards[0], f"SELECT count() FROM {kept.target} WHERE id >= 1000").strip() == "1"
+
+
+def test_what_replays_need_of_a_topic(make_kept: Callable[..., Kept], monkeypatch: pytest.MonkeyPatch) -> None:
+    """⚑ Marks behind an open transaction are waited for, since the table cannot show the rows; a dead letter that Kafka
+    deleted does not keep the others of its list from being marked; a topic that is compacted is refused.
+    """
+    kept = make_kept(KeptInTopic, metadata="")
+    assert isinstance(kept, KeptInTopic)
+    kept.widen()
+    client = {"bootstrap.servers": kept.job.bootstrap}
+    open_ = Producer({**client, "transactional.id": kept.job.name, "transaction.timeout.ms": 2000})
+    open_.init_transactions(20)
+    open_.begin_transaction()
+    for partition in (0, 1):
+        open_.produce(kept.letters, b"", partition=partition)
+    assert not open_.flush(20)
+    assert kept.replay("partition=0")["landed"] == BAD
+    assert kept.replay()["landed"] == BAD
+    rows = f"SELECT count(), uniqExact(text) FROM {kept.target} WHERE id >= 1000"
+    assert select(kept.job.shards[0], rows).split() == [str(2 * BAD)] * 2
+    compact = ConfigEntry("cleanup.policy", "compact", incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ConfigResource.Type.TOPIC, kept.letters, incremental_configs=[compact])
+    admin = AdminClient(client)
+    [changed] = admin.incremental_alter_configs([resource]).values()
+    changed.result(20)
+    with pytest.raises(PreflightError, match="CHS-275"):
+        kept.open()

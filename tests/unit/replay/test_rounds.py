@@ -12,18 +12,19 @@ from hypothesis import strategies as st
 from chsink.clickhouse.table import TargetTable
 from chsink.decode import Column
 from chsink.dlq.kept import Kept
-from chsink.dlq.table import LetterPlace
+from chsink.dlq.place import LetterPlace
 from chsink.errors import UnavailableError
 from chsink.formats.choice import Choice
 from chsink.formats.chosen import ChosenRecords
 from chsink.formats.metadata import Columns
 from chsink.formats.records import Records
 from chsink.formats.settings import JSON
-from chsink.replay.choose import ROUND_BYTES, bounded, is_confirmed
+from chsink.replay.choose import is_confirmed
 from chsink.replay.current import wait_until_current
 from chsink.replay.report import MOST_NAMED, Left, Report, Why
 from chsink.replay.rounds import PARTITIONS_AT_ONCE, rounds_of
 from chsink.replay.routes import Routes, records_of
+from chsink.replay.source import ROUND_BYTES, bounded
 from chsink.sharding import Layout, Shard
 from chsink.statemachine import writes
 from chsink.statemachine.ranges import OffsetRange

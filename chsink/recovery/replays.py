@@ -1,0 +1,49 @@
+"""A reset beside a replay of dead letters.
+
+A replay lands only records below the end of what the job confirmed; a reset lets the job land these again.  So none of
+the two may happen in the middle of the other:
+
+- A reset claims the name of the sink's replays: one that runs can announce nothing more.  What it has in doubt is
+  settled before anything is reset.
+- The reset claims the sink, and says there what it is about.  Only then it makes sure that it still owns the name of
+  the replays: one that claims that name later sees the reset when it looks at the sink, which it does after it
+  announced its dead letters and before it sends them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+
+from chsink.batch.ledger import Ledger, read_records
+from chsink.clickhouse.landing import driver_name, new_ledger
+from chsink.connect import Services
+from chsink.dlq.place import replay_sink
+from chsink.errors import halts
+from chsink.errors.several import raise_all
+from chsink.statemachine.records import StateKey, StateRecord
+
+
+def check_settled(services: Services, keys: Collection[StateKey]) -> None:
+    """PreflightError CHS-338 where a replay of these partitions and tables is in doubt."""
+    _check(read_records(services.store, replay_sink(services.config.sink.name)), keys)
+
+
+def stop_replays(services: Services, keys: Collection[StateKey]) -> Ledger:
+    """Own the name of the sink's replays, of which none is in doubt about these.  PreflightError CHS-338 otherwise."""
+    name, sink = f"`chsink state reset` on {driver_name()}", replay_sink(services.config.sink.name)
+    ledger = new_ledger(services.clickhouse, services.store, name, sink)
+    ledger.claim([], services.clickhouse.layouts)
+    _check(ledger.records, keys)
+    return ledger
+
+
+def _check(recorded: Mapping[StateKey, StateRecord], keys: Collection[StateKey]) -> None:
+    of_replays = {replace(key, sink=replay_sink(key.sink)) for key in keys}
+    raise_all(
+        [
+            halts.REPLAY_UNSETTLED(tp=key.topic_partition, letters=len(record.only), table=key.table)
+            for key, record in sorted(recorded.items())
+            if record.in_doubt and key in of_replays
+        ]
+    )

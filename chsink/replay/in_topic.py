@@ -1,0 +1,192 @@
+"""Dead letters in a Kafka topic, for a replay.
+
+The topic is read once for each command, from its start to its present end: where each dead letter is, and which of them
+have a mark.  Memory: about 40 bytes a dead letter, and 100 a mark.  Then it is read a second time, a page at a time.
+
+Rules:
+- A page holds dead letters that lie one behind the other in the topic, so it is read in one go.
+- Dead letters of one place count once, wherever they lie.
+- Marks are known once the topic was read up to the end that it had after the replay claimed its name: what an earlier
+  replay marked before its AFTER is among them.  Those of this replay are remembered as they are sent.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import islice
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from confluent_kafka import KafkaException
+
+from chsink.batch.model import Assignment
+from chsink.dlq.kept import Kept, kept_of
+from chsink.dlq.marks import send_marks
+from chsink.dlq.place import LetterPlace, LettersTopic, replay_sink
+from chsink.dlq.search import Heard, Letter, held_in, letters_at
+from chsink.dlq.where import Where
+from chsink.errors import services
+from chsink.ports import InsertResult
+from chsink.replay.source import ROUND_LETTERS, bounded
+from chsink.statemachine.ranges import OffsetRange
+from chsink.statemachine.records import StateKey
+
+Lane = tuple[str, int, str]
+"""Topic, partition and table."""
+I64 = npt.NDArray[np.int64]
+
+
+@dataclass(slots=True)
+class _Index:
+    """Where the dead letters are.  ``columns``: a number for each lane and the offset of the record; partition, offset
+    and size of the dead letter itself.
+    """
+
+    lanes: dict[Lane, int] = field(default_factory=dict)
+    columns: tuple[array[int], ...] = field(default_factory=lambda: tuple(array("q") for _ in range(5)))
+    marked: dict[int, set[int]] = field(default_factory=lambda: defaultdict(set))
+
+    def lane(self, topic: str, partition: int, table: str) -> int:
+        """Its number."""
+        return self.lanes.setdefault((topic, partition, table), len(self.lanes))
+
+    def add(self, letter: Letter) -> None:
+        """One more dead letter."""
+        at = letter.place
+        size = 200 + sum(len(part or b"") for part in (letter.key, letter.value, *(v for _, v in letter.headers)))
+        row = self.lane(at.topic, at.partition, at.table), at.offset, letter.partition, letter.offset, size
+        for column, number in zip(self.columns, row, strict=True):
+            column.append(number)
+
+    def mark(self, at: LetterPlace) -> None:
+        """Its record has a row."""
+        self.marked[self.lane(at.topic, at.partition, at.table)].add(at.offset)
+
+    def positions(self, lane: int, offsets: Iterable[int]) -> list[tuple[int, int, int]]:
+        """Of the dead letters of these records: the record's offset, and the partition and offset where each is."""
+        lanes, of, partition, at, _ = self._rows()
+        chosen = (lanes == lane) & np.isin(of, np.fromiter(offsets, np.int64))
+        return list(zip(of[chosen].tolist(), partition[chosen].tolist(), at[chosen].tolist(), strict=True))
+
+    def open(self) -> Iterator[tuple[LetterPlace, int]]:
+        """Those without a mark, each once, with its size, in the order of the topic."""
+        lanes, of, partition, at, size = self._rows()
+        names = {number: lane for lane, number in self.lanes.items()}
+        order = np.lexsort((at, partition))
+        _, first = np.unique(np.stack([lanes[order], of[order]]), axis=1, return_index=True)
+        for row in order[np.sort(first)].tolist():
+            lane, offset = int(lanes[row]), int(of[row])
+            if offset not in self.marked.get(lane, ()):
+                topic, number, table = names[lane]
+                yield LetterPlace(topic, number, offset, table), int(size[row])
+
+    def _rows(self) -> list[I64]:
+        return [np.frombuffer(column, np.int64) if column else np.empty(0, np.int64) for column in self.columns]
+
+
+class InTopic:
+    """:class:`chsink.replay.source.Source` in a topic, and :class:`chsink.dlq.letters.DeadLetters` for its marks.
+
+    CHS-702 for what cannot be read, CHS-735 for marks that cannot be sent.
+    """
+
+    def __init__(self, place: LettersTopic, heard: Heard = lambda _: None) -> None:
+        self._place, self._heard = place, heard
+        self._index = _Index()
+        self._page: dict[LetterPlace, list[Kept]] = {}
+
+    @property
+    def sink(self) -> str:
+        """See :class:`chsink.replay.source.Source`."""
+        return self._place.sink
+
+    def begin(self) -> None:
+        """See :class:`chsink.replay.source.Source`."""
+        self._index, self._page = _Index(), {}
+        replays = replay_sink(self.sink)
+        with self._answering():
+            for one in held_in(self._place, whole=True, heard=self._heard):
+                if isinstance(one, Letter):
+                    if one.sink == self.sink:
+                        self._index.add(one)
+                elif one.sink == replays:
+                    self._index.mark(one.place)
+
+    def pages(self, where: Where) -> Iterator[list[LetterPlace]]:
+        """See :class:`chsink.replay.source.Source`.  In the order of the topic."""
+        found, waiting = self._index.open(), list[tuple[LetterPlace, int]]()
+        while waiting := [*waiting, *islice(found, ROUND_LETTERS - len(waiting))]:
+            page = bounded(waiting)
+            waiting = waiting[len(page) :]
+            self._page = self._read(page)
+            meant = [at for at, kept in self._page.items() if any(where.holds(one) for one in kept)]
+            if meant:
+                yield meant
+
+    def letters(self, key: StateKey, offsets: Sequence[int]) -> list[Kept]:
+        """See :class:`chsink.replay.source.Source`."""
+        places = [LetterPlace(key.topic, key.partition, offset, key.table) for offset in offsets]
+        missing = [at for at in places if at not in self._page]
+        held = {**self._page, **self._read(missing)} if missing else self._page
+        return [one for at in sorted(places) for one in held.get(at, ())]
+
+    def are_marked(self, key: StateKey, offsets: Sequence[int]) -> bool:
+        """See :class:`chsink.replay.source.Source`."""
+        return self._index.marked[self._lane(key)].issuperset(offsets)
+
+    def wait(self) -> None:
+        """See :class:`chsink.replay.source.Source`.  They are known as they are sent."""
+
+    def deliver(
+        self,
+        assignment: Assignment,
+        chunk: int,  # noqa: ARG002 - a list is one chunk
+        offsets: OffsetRange,  # noqa: ARG002 - the list says it
+        letters: pa.RecordBatch,  # noqa: ARG002 - the list says it
+    ) -> InsertResult:
+        """Mark the dead letters of a replay's list, each in every partition that holds one of its place.  Those that
+        Kafka deleted since are marked, too: so the marks of a list that is done are all there.
+        """
+        key, only = assignment.key, assignment.record.only
+        there: dict[int, set[int]] = {offset: set() for offset in only}
+        for offset, partition, _ in self._index.positions(self._lane(key), only):
+            there[offset].add(partition)
+        places = {offset: LetterPlace(key.topic, key.partition, offset, key.table) for offset in only}
+        marks = [(places[offset], p) for offset, partitions in there.items() for p in sorted(partitions) or [0]]
+        try:
+            send_marks(self._place, marks)
+        except KafkaException as error:
+            raise services.REPLAY_MARKS_UNSENT(
+                tp=key.topic_partition, letters=len(only), topic=self._place.topic, reason=error.args[0].str()
+            ) from error
+        for at in places.values():
+            self._index.mark(at)
+        return InsertResult(len(marks), 0, 0)
+
+    def _read(self, places: Sequence[LetterPlace]) -> dict[LetterPlace, list[Kept]]:
+        """The dead letters of these places, in the order of the topic."""
+        lanes: dict[int, list[int]] = defaultdict(list)
+        for at in places:
+            lanes[self._index.lane(at.topic, at.partition, at.table)].append(at.offset)
+        positions = [(p, at) for lane, of in lanes.items() for _, p, at in self._index.positions(lane, of)]
+        found: dict[LetterPlace, list[Kept]] = {}
+        with self._answering():
+            for letter in letters_at(self._place, positions):
+                found.setdefault(letter.place, []).append(kept_of(letter, replayed=False))
+        return found
+
+    def _lane(self, key: StateKey) -> int:
+        return self._index.lane(key.topic, key.partition, key.table)
+
+    @contextmanager
+    def _answering(self) -> Iterator[None]:
+        try:
+            yield
+        except KafkaException as error:
+            bootstrap = self._place.options["bootstrap.servers"]
+            raise services.KAFKA_UNAVAILABLE(bootstrap=bootstrap, reason=error.args[0].str()) from error

@@ -1,0 +1,78 @@
+"""Opens a replay: by the job file, of dead letters in a table or in a topic."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from chsink.batch.halts import asking_target
+from chsink.batch.ledger import read_owner
+from chsink.clickhouse.dead_letters import letters_findings
+from chsink.clickhouse.landing import driver_name, new_ledger
+from chsink.clickhouse.shards import ShardTable
+from chsink.clickhouse.table import read_table
+from chsink.connect import Services
+from chsink.dlq.place import LettersTopic, replay_sink
+from chsink.dlq.search import Heard
+from chsink.dlq.table import LettersInTable
+from chsink.errors import halts, job_file, preflight
+from chsink.findings import raise_first
+from chsink.kafka.checks import dead_letters_findings
+from chsink.replay.choose import Chooser
+from chsink.replay.in_topic import InTopic
+from chsink.replay.land import Sender
+from chsink.replay.routes import routes_of
+from chsink.replay.run import Replay
+from chsink.replay.source import InTable, Source
+
+
+def open_replay(services: Services, heard: Heard = lambda _: None) -> Replay:
+    """A replay for the job's dead letters.  Nothing is claimed yet.  ``heard`` is told how many more records of a topic
+    were read.
+
+    Raises ConfigError CHS-115 where the job file names no place for dead letters, PreflightError CHS-320 where the sink
+    has no state, and CHS-27x for a table that cannot take dead letters or a topic that loses replay marks.
+    """
+    config, clickhouse = services.config, services.clickhouse
+    sink, topic = config.sink.name, config.dead_letters.topic
+    source: Source
+    kept: ShardTable | None = None
+    marks = None
+    if topic is not None:
+        _check_topic(services, topic)
+        kafka = config.kafka
+        source = marks = InTopic(LettersTopic(kafka.client_options(), topic, sink, kafka.timeout_s), heard)
+    else:
+        kept = _table(services)
+        shared = kept.table.engine.startswith("Shared")
+        letters = LettersInTable(kept.client, str(config.dead_letters_table), sink, shared=shared)
+        source = InTable(letters, kept, services.clock)
+    services.store.prepare()
+    if read_owner(services.store, sink) is None:
+        raise halts.NO_STATE(sink=sink)
+    with asking_target():
+        ledger = new_ledger(clickhouse, services.store, f"`chsink dlq replay` on {driver_name()}", replay_sink(sink))
+        window = replace(clickhouse.window(lambda layout: ledger.owner.layout(layout)), letters=kept)  # noqa: PLW0108
+        routes = routes_of(services, window)
+    chooser = Chooser(services, routes, source)
+    sender = Sender(services, routes, source, window, marks)
+    return Replay(services, ledger, routes, source, window, chooser, sender)
+
+
+def _check_topic(services: Services, topic: str) -> None:
+    """The topic is there, and Kafka deletes its records in their order."""
+    raise_first(dead_letters_findings(services.kafka, topic))
+    if services.kafka.may_be_compacted(topic):
+        raise preflight.REPLAY_FROM_COMPACTED(topic=topic)
+
+
+def _table(services: Services) -> ShardTable:
+    """The table of dead letters."""
+    config, clickhouse = services.config, services.clickhouse
+    name = config.dead_letters_table
+    if name is None:
+        raise job_file.NO_DEAD_LETTERS()
+    with asking_target():
+        table = read_table(clickhouse.clients[0], name.database, name.table)
+        kept = ShardTable(clickhouse.clients[0], table, config.clickhouse.endpoints[0].urls)
+        raise_first(letters_findings(kept))
+    return kept

@@ -1,0 +1,100 @@
+"""Where a replay takes dead letters from, and how it comes to know which of them are replayed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from chsink.batch.halts import asking_target
+from chsink.clickhouse.shards import ShardTable
+from chsink.dlq.kept import Kept
+from chsink.dlq.place import LetterPlace
+from chsink.dlq.table import LettersInTable
+from chsink.dlq.where import Where
+from chsink.ports import Clock
+from chsink.replay.current import wait_until_current
+from chsink.statemachine.records import StateKey
+
+ROUND_LETTERS: Final = 5_000
+ROUND_BYTES: Final = 64 << 20
+
+
+class Source(Protocol):
+    """The dead letters of one sink.  Every method raises ChsinkError."""
+
+    @property
+    def sink(self) -> str:
+        """Whose they are."""
+
+    def begin(self) -> None:
+        """From now on, all marks that were there before the call are known."""
+
+    def pages(self, where: Where) -> Iterator[list[LetterPlace]]:
+        """All that have no mark, each once: as many at a time as one round may hold."""
+
+    def letters(self, key: StateKey, offsets: Sequence[int]) -> list[Kept]:
+        """Those of a topic-partition and table at these offsets, with their records, ascending."""
+
+    def are_marked(self, key: StateKey, offsets: Sequence[int]) -> bool:
+        """Whether each of them has a mark."""
+
+    def wait(self) -> None:
+        """Until the marks of a round are known."""
+
+
+@dataclass(frozen=True, slots=True)
+class InTable:
+    """:class:`Source` in a ClickHouse table, ``kept``."""
+
+    table: LettersInTable
+    kept: ShardTable
+    clock: Clock
+
+    @property
+    def sink(self) -> str:
+        """See :class:`Source`."""
+        return self.table.sink
+
+    def begin(self) -> None:
+        """See :class:`Source`."""
+        self.wait()
+
+    def pages(self, where: Where) -> Iterator[list[LetterPlace]]:
+        """See :class:`Source`.  In the order of their places."""
+        after: LetterPlace | None = None
+        while True:
+            with asking_target():
+                found = self.table.open_places(where, after, ROUND_LETTERS)
+            page = bounded(found)
+            if not page:
+                return
+            yield page
+            after = page[-1]
+
+    def letters(self, key: StateKey, offsets: Sequence[int]) -> list[Kept]:
+        """See :class:`Source`."""
+        with asking_target():
+            return self.table.letters(key.topic, key.partition, key.table, offsets)
+
+    def are_marked(self, key: StateKey, offsets: Sequence[int]) -> bool:
+        """See :class:`Source`."""
+        with asking_target():
+            return self.table.marked(key.topic, key.partition, key.table, offsets) == len(offsets)
+
+    def wait(self) -> None:
+        """See :class:`Source`."""
+        with asking_target():
+            wait_until_current(self.kept, self.clock)
+
+
+def bounded(found: Sequence[tuple[LetterPlace, int]]) -> list[LetterPlace]:
+    """The first of them, at least one, that are not too many bytes."""
+    size = 0
+    page: list[LetterPlace] = []
+    for place, bytes_ in found:
+        size += bytes_
+        if page and size > ROUND_BYTES:
+            break
+        page.append(place)
+    return page
