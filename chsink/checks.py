@@ -111,13 +111,16 @@ def _mirror(services: Services) -> Iterator[Finding]:
 
 def _topics(services: Services) -> Iterator[Finding]:
     """Whether Kafka tells which topics there are, and whether a pattern matches none of them."""
-    services.kafka.topics()
+    topics = services.kafka.topics()
+    named = {topic for section in services.config.route_sections for topic in section.named}
     matched = {route.at for route in services.config.routes if route.topic in services.config.matched_topics}
     for at, section in enumerate(services.config.route_sections):
         if section.topic_pattern is not None:
             place = {"route": f"route[{at}]", "pattern": section.topic_pattern}
             if f"route[{at}]" in matched:
                 yield passed(preflight.PATTERN_MATCHES_NOTHING, **place)
+            elif taken := [topic for topic in topics if topic in named and section.matches(topic)]:
+                yield found(Severity.WARNING, preflight.PATTERN_LEFT_NOTHING, topics=", ".join(taken), **place)
             else:
                 yield found(Severity.WARNING, preflight.PATTERN_MATCHES_NOTHING, **place)
 

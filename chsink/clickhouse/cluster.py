@@ -127,7 +127,12 @@ class Cluster:
                     for client, endpoint, database in zip(self.clients, endpoints, databases, strict=True)
                 )
         except ChsinkError as error:
-            if error.name == preflight.NO_TABLE.name and route.topic in self.config.matched_topics:
+            if error.name != preflight.NO_TABLE.name:
+                raise
+            if route.choice is not None:
+                keys = ", ".join(f"{route.at}.table_by.tables.{value}" for value in route.choice.values)
+                raise preflight.NO_TABLE_OF_VALUE(key=keys, topic=route.topic, **error.params) from error
+            if route.topic in self.config.matched_topics:
                 raise preflight.NO_TABLE_OF_TOPIC(topic=route.topic, **error.params) from error
             raise
         return RoutedTable(route.topic, name.canonical, shards, tuple(self.config.shard_key_of(route)))

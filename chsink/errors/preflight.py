@@ -29,6 +29,13 @@ NO_TABLE_OF_TOPIC = Entry(
     "create the table on every shard, and grant SELECT and INSERT on it; or give the topic another table in a "
     "[[route]] of its own; or exclude the topic from topic_pattern with (?!…)",
 )
+NO_TABLE_OF_VALUE = Entry(
+    "NO_TABLE_OF_VALUE",
+    "CHS-202",
+    PreflightError,
+    "the table {table}, which {key} gives to topic {topic}, does not exist at {url}, or this user cannot see it",
+    "create the table on every shard, and grant SELECT and INSERT on it; or correct the name in the job file",
+)
 PATTERN_MATCHES_NOTHING = Entry(
     "PATTERN_MATCHES_NOTHING",
     "CHS-281",
@@ -37,6 +44,14 @@ PATTERN_MATCHES_NOTHING = Entry(
     "correct the pattern, or grant the Kafka user DESCRIBE on the topics; if the topics do not exist yet, ignore this: "
     "the job finds them without a restart",
     ok="topics match topic_pattern {pattern} of {route}",
+)
+PATTERN_LEFT_NOTHING = Entry(
+    "PATTERN_LEFT_NOTHING",
+    "CHS-281",
+    PreflightError,
+    "topic_pattern {pattern} of {route} matches only topics that other routes name, which have priority: {topics}",
+    "ignore this if the pattern is for later topics. To land one of these topics in the pattern's table, too, name it "
+    "in a further [[route]] with that table; to land it only there, remove it from the route that names it",
 )
 NO_TABLE_YET = Entry(
     "NO_TABLE_YET",

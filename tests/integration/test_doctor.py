@@ -382,6 +382,20 @@ def test_patterns_that_match_and_that_match_nothing(bench: Bench) -> None:
     assert missing["sentence"].startswith(f"topic {bench.topic} has no table")
 
 
+def test_a_pattern_whose_topics_another_route_names_and_the_key_of_a_wrong_table(bench: Bench) -> None:
+    """Neither is the pattern wrong, nor is the table found without the key that names it."""
+    bench.make_table()
+    by = "{header = 'kind', tables = {known = 't', other = 'nowhere', third = 'nowhere'}}"
+    routes = f"[{{topic_pattern = '{bench.topic}|none', table = 't'}}, {{topic = '{bench.topic}', table_by = {by}}}]"
+    report = bench.doctor(f"route={routes}")
+
+    [pattern] = [f["sentence"] for f in report.of("CHS-281")]
+    assert "matches only topics that other routes name" in pattern and bench.topic in pattern
+    [missing] = report.of("CHS-202")
+    keys = "route[1].table_by.tables.other, route[1].table_by.tables.third"
+    assert f"nowhere, which {keys} gives to topic {bench.topic}, does not exist" in missing["sentence"]
+
+
 def test_unread_offsets_that_kafka_dropped(bench: Bench) -> None:
     bench.make_table()
     produce(bench.bootstrap, bench.topic, 0, ["{}"] * 20)

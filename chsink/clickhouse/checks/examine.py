@@ -127,8 +127,10 @@ class ClickHouseChecks:
         try:
             target = self._cluster.described(route)
         except ChsinkError as raised:
-            if raised.name == preflight.NO_TABLE.name and self._config.creates(route):
-                yield found(Severity.INFO, preflight.NO_TABLE_YET, **raised.params)
+            if raised.id == preflight.NO_TABLE.id and self._config.creates(route):
+                yield found(
+                    Severity.INFO, preflight.NO_TABLE_YET, table=raised.params["table"], url=raised.params["url"]
+                )
             else:
                 yield of_error(raised)
             return
