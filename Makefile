@@ -111,7 +111,7 @@ type: setup ## check types
 	@$(PY) -m mypy
 
 .PHONY: docs
-docs: setup ## write the pages that are made from code
+docs: setup ## write the pages that are made from code, and the tables that are made from what the tests send
 	@$(PY) -m chsink.statemachine.render > docs/.decision-table.new
 	@mv docs/.decision-table.new docs/decision-table.md
 	@$(PY) -m chsink.statemachine.commit.render > docs/.commit-tables.new
@@ -119,6 +119,7 @@ docs: setup ## write the pages that are made from code
 	@$(PY) -m chsink.config.page > docs/.configuration.new
 	@mv docs/.configuration.new docs/configuration.md
 	@$(PY) -m chsink.errors.page docs
+	@$(PY) -m tests.support.pages docs
 
 # -- package --------------------------------------------------------------------------------------
 

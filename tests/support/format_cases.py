@@ -1,7 +1,6 @@
 """One value of each type, as each format writes it and as ClickHouse shows it.
 
-The tests decode and land these values; ``docs/formats.md`` has the same ones in its table (``python -m
-tests.support.format_cases`` prints it).
+The tests decode and land these values; ``docs/formats.md`` has the same ones in its table.
 """
 
 from __future__ import annotations
@@ -73,7 +72,3 @@ def _raw(case: Case) -> str:
 
 def _short(text: str) -> str:
     return text if len(text) < 50 else f"{text[:10]}…{text[-10:]}"
-
-
-if __name__ == "__main__":
-    print(*table(), sep="\n")  # noqa: T201 - for the page

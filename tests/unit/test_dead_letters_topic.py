@@ -6,9 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from chsink.dlq.letters import COLUMNS
 from chsink.dlq.place import LettersTopic
 from chsink.dlq.topic import Life, letter_of
 from chsink.statemachine.records import StateKey
+from tests.support.letter_fields import FIELDS, MORE, NONCE
 
 ROW = {
     "sink": "s",
@@ -31,10 +33,11 @@ def test_a_letter_is_the_record_and_then_why_it_is_one() -> None:
     letter = letter_of(ROW, "nonce")
     assert (letter["key"], letter["value"], letter["timestamp"]) == (b"\xff", None, 1767323045678)
     assert letter["headers"][:3] == [("h", None), ("h", b"\x00"), ("__connect.errors.topic", b"t")]
-    why = dict(letter["headers"][2:])
-    assert why["__connect.errors.offset"] == b"12"
-    assert why["__connect.errors.exception.message"] == b"column 'n': text is not UInt8"
-    assert (why["chsink.nonce"], why["chsink.timestamp_type"]) == (b"nonce", b"1")
+    headers = {name: column for fields in FIELDS for name, column in fields.headers.items()}
+    expected = {name: str(ROW[column]) for name, column in headers.items()} | MORE | {NONCE: "nonce"}
+    expected["__connect.errors.exception.message"] = "column 'n': text is not UInt8"
+    assert dict(letter["headers"][2:]) == {name: value.encode() for name, value in expected.items()}
+    assert {column for fields in FIELDS for column in fields.columns} == COLUMNS.keys()
 
 
 @pytest.mark.parametrize(

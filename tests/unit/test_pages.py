@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.pages import DRAWN, drawn
+
 CHECKOUT = Path(__file__).parents[2]
 PAGES = sorted([*CHECKOUT.glob("*.md"), *(CHECKOUT / "docs").rglob("*.md")])
 LINK = re.compile(r"\]\((?!https?://)([^)#\s]*)(?:#([^)\s]+))?\)")
@@ -66,3 +68,9 @@ def test_the_index_of_decisions_lists_each_with_its_date_and_status() -> None:
         head = DECISION.match(page.read_text(encoding="utf-8"))
         assert head, f"{page.name}: number and title, date, status"
         assert f"| {head[1]} | [{head[2]}]({page.name}) | {head[3]} | {head[4]} |" in index
+
+
+@pytest.mark.parametrize("page", DRAWN)
+def test_tables_are_drawn_from_what_the_tests_send(page: str) -> None:
+    text = (CHECKOUT / "docs" / page).read_text(encoding="utf-8")
+    assert drawn(page, text) == text, "run: make docs"

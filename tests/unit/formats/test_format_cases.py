@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from chsink.decode.columns import Column
 from chsink.formats.settings import JSON, Csv, Debezium, FormatSettings, Raw, String, Tsv
-from tests.support.format_cases import CASES, NULL, Case, table
+from tests.support.format_cases import CASES, NULL, Case
 from tests.unit.formats.decoding import outcomes
-
-PAGE = (Path(__file__).parents[3] / "docs" / "formats.md").read_text(encoding="utf-8")
 
 
 def written(case: Case) -> list[tuple[FormatSettings, bytes, bool]]:
@@ -33,7 +29,3 @@ def test_fits_or_does_not(case: Case) -> None:
     for settings, value, fits in written(case):
         (found,) = outcomes(settings, [Column("c", case.type)], [value])
         assert isinstance(found, dict) == fits, (settings.type, found)
-
-
-def test_the_page_has_these_values() -> None:
-    assert "\n".join(table()) in PAGE, "run: python -m tests.support.format_cases"

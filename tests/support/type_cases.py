@@ -1,0 +1,157 @@
+"""JSON values that fit columns of ClickHouse, and values that do not.  The tests decode them; ``docs/types.md`` has them
+in its table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+Texts = Mapping[str, Sequence[str]]
+"""By column type."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One line of the page: types, what they accept and reject in words, and JSON texts of both."""
+
+    types: str
+    accepts: str
+    rejects: str
+    fits: Texts
+    bad: Texts = field(default_factory=dict)
+
+    @property
+    def row(self) -> str:
+        """The line of the page's table."""
+        return f"| {self.types} | {_cell(self.accepts, self.fits)} | {_cell(self.rejects, self.bad)} |"
+
+
+RULES = (
+    Rule(
+        "`Int8…Int256`, `UInt8…UInt256`",
+        "whole numbers in range, also in quotes",
+        "fractions, numbers out of range, booleans",
+        {"Int8": ["7", "7.0", "7e0", '"7"', "-128"], "UInt256": ["7e2"]},
+        {"Int8": ["1.5", "128", "true"]},
+    ),
+    Rule(
+        "`Float32`, `Float64`, `BFloat16`",
+        "numbers, also in quotes",
+        "numbers too large for the type, booleans",
+        {"Float32": ["0.1", '"0.1"', '"nan"', '"inf"', '"-inf"'], "BFloat16": ["0.5"]},
+        {"Float32": ["1e39", "true"]},
+    ),
+    Rule(
+        "`Decimal(P, S)`",
+        "numbers with at most S decimal places, also in quotes",
+        "more decimal places, more digits",
+        {"Decimal(9, 2)": ["1.5", '"1.50"', "1.500"]},
+        {"Decimal(9, 2)": ["1.505", "12345678.00"]},
+    ),
+    Rule(
+        "`Bool`",
+        "truth values",
+        "other numbers and strings",
+        {"Bool": ["true", "false", "1", "0", '"true"', '"false"']},
+        {"Bool": ["2", '"yes"']},
+    ),
+    Rule(
+        "`String`",
+        "the text of a string; any other JSON value, as it was written",
+        "half a surrogate pair",
+        {"String": ['"x"', "1.50", '{"a": 1}', "true", "[1]"]},
+        {"String": [r'"\ud800"']},
+    ),
+    Rule(
+        "`FixedString(N)`",
+        "strings of at most N bytes; ClickHouse fills the rest with zero bytes",
+        "longer strings",
+        {"FixedString(2)": ['"a"', '"ab"']},
+        {"FixedString(2)": ['"abc"']},
+    ),
+    Rule(
+        "`Date`, `Date32`",
+        "days",
+        "numbers, dates with a time",
+        {"Date": ['"2026-01-31"']},
+        {"Date": ["20000", '"2026-01-31 00:00:00"']},
+    ),
+    Rule(
+        "`DateTime`",
+        "ISO 8601 with a space or `T`, with or without `Z` or an offset; a number of seconds since 1970",
+        "fractions of a second, a local time that a clock change skips",
+        {"DateTime": ['"2026-01-31 23:59:59"', '"2026-01-31T23:59:59Z"', '"2026-01-31T23:59:59+02:00"', "1767225600"]},
+        {"DateTime": ["1.5"]},
+    ),
+    Rule(
+        "`DateTime64(p)`",
+        "the same, with at most p decimal places; a whole number counts ticks of 10⁻ᵖ s, a number with a fraction counts "
+        "seconds",
+        "more decimal places; whole numbers that could also be in another unit",
+        {"DateTime64(3)": ['"2026-01-31 23:59:59.123"', "1767225600000", "1767225600.5"]},
+        {"DateTime64(3)": ['"2026-01-31 23:59:59.1234"', "1767225600"]},
+    ),
+    Rule(
+        "`Time`, `Time64(p)`",
+        "`[-]HHH:MM:SS[.fraction]` in quotes, numbers",
+        "more decimal places",
+        {"Time": ['"-1:00:00"', "7"], "Time64(3)": ['"100:00:00.125"']},
+        {"Time": ["1.5"], "Time64(3)": ['"0:00:00.1255"']},
+    ),
+    Rule(
+        "`UUID`, `IPv4`, `IPv6`, `Enum`",
+        "text as ClickHouse writes it; for an `Enum` also its number",
+        "anything else",
+        {
+            "UUID": ['"123e4567-e89b-12d3-a456-426614174000"'],
+            "IPv4": ['"192.0.2.1"'],
+            "IPv6": ['"2001:db8::1"'],
+            "Enum8('a' = 1)": ['"a"', "1"],
+        },
+        {"UUID": ['"123e4567"'], "IPv4": ['"192.0.2.256"'], "Enum8('a' = 1)": ['"b"', "2"]},
+    ),
+    Rule(
+        "`Array`, `Tuple`, `Map`, `Nested`",
+        "arrays and objects; a named `Tuple` by its names or its order, a `Map` without repeated keys",
+        "any element that does not fit",
+        {"Array(Int8)": ["[1]"], "Tuple(a Int8)": ['{"a": 1}', "[1]"], "Map(String, Int8)": ['{"a": 1}']},
+        {"Array(Int8)": ["[1, 300]", "[null]"], "Map(String, Int8)": ['{"a": 1, "a": 2}']},
+    ),
+    Rule(
+        "`JSON`",
+        "objects; ClickHouse parses them by its own rules for paths",
+        "anything but an object, repeated paths, numbers beyond `Float64`; column types with typed paths",
+        {"JSON": ['{"a": 1}']},
+        {"JSON": ["[1]", '{"a": 1, "a": 2}', '{"a": 1e999}']},
+    ),
+    Rule(
+        "`Dynamic`",
+        "any JSON value; chsink stores its JSON text as a `String`",
+        "",
+        {"Dynamic": ["1", '"x"', "true", '{"a": 1}', "[1]", "null"]},
+    ),
+    Rule(
+        "`Variant`",
+        "the first alternative that the value fits exactly, by the kind of the value (see below)",
+        "values that fit no alternative",
+        {
+            "Variant(Bool, Decimal(9, 2), Float64, Int8, String, UInt64)": [
+                "1", "300", "1.5", "1e300", '"x"', "true", "null"
+            ]
+        },
+        {"Variant(Bool, Int8)": ['"x"', "300", "1.5", "[1]", '{"a": 1}']},
+    ),
+)  # fmt: skip
+
+
+def table() -> Iterator[str]:
+    """The lines of the page's table."""
+    yield "| column | accepts | rejects |\n|---|---|---|"
+    for rule in RULES:
+        yield rule.row
+
+
+def _cell(words: str, texts: Texts) -> str:
+    examples = "; ".join(f"`{kind}`: {', '.join(f'`{text}`' for text in each)}" for kind, each in texts.items())
+    return f"{words} ({examples})" if examples else words
