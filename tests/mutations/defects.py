@@ -56,6 +56,7 @@ WRITER, WINDOW, DEDUP_MARK = (
 )
 TABLE, TOKENS, WRITES = "statemachine/table.py", "statemachine/tokens.py", "statemachine/writes.py"
 RECORDS, CHUNKS, ROUNDS = "statemachine/records.py", "statemachine/chunks.py", "statemachine/rounds.py"
+LANES, CHOICES = "chsink/batch/lanes.py", "statemachine/choices.py"
 
 _INSERT = (
     "        result = writer.insert(piece.shard, assignment.key.table, piece.batch, token, assignment.deadline_ms)\n"
@@ -628,6 +629,31 @@ DEFECTS = (
         "at_most_once",
         seed=402829,
         often={"executor frozen": 30.0, "insert answer lost": 20.0, "insert arrives late": 20.0},
+    ),
+    # --- one topic, several tables ------------------------------------------------------------------------------------
+    Defect(
+        "table_by may change in the middle of a batch",
+        (
+            Patch(
+                LANES, "            if mixed is not None:\n", "            if mixed is not None and tp not in chosen:\n"
+            ),
+        ),
+        "at_most_once",
+        seed=2,
+        of="tables",
+    ),
+    Defect(
+        "of a table that is ahead, only its last round is compared",
+        (
+            Patch(
+                CHOICES,
+                "        if behind != ahead and (begins",
+                "        if behind != ahead and record.start <= _next_of(other) and (begins",
+            ),
+        ),
+        "at_most_once",
+        seed=83,
+        of="tables",
     ),
     Defect(
         "recover goes on from the log's end",

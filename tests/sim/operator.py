@@ -108,7 +108,7 @@ def answer(world: World, why: str, error: Exception) -> None:
         raise Violation("halt_justified", f"{error} (brokers gained ids, and nothing is in doubt)")
     by_hand = [h for h in halts if h.id in BY_HAND and not world.store.lost_state and not _seems_only(world, h, known)]
     if by_hand and world.further:
-        world.over = why  # what a person does is the same for each table, and tried with one
+        world.by_table(why)
     elif by_hand:
         person.at_work(world, why, [partial(BY_HAND[h.id], world, h) for h in by_hand])
     if by_hand:
@@ -175,14 +175,15 @@ REASONS: dict[str, set[str]] = {
     "CHS-233": {"table altered"},
     "CHS-301": {"log shrank", "topic recreated"},
     # A plan may begin behind records that a table lacks: one that was reset, or one of two tables of a topic.
-    "CHS-302": {"state lost", "state restored", "gap", "reads lag"},
+    "CHS-302": {"state lost", "state restored", "gap", "reads lag", "table_by changed"},
     "CHS-303": {"topic recreated"},
     "CHS-304": {"topic ids hidden", "topic ids shown"},
     "CHS-305": {"state restored", "rewound", "gap", "records lost", "state lost", "reads lag"},
     "CHS-306": {"state restored", "rewound", "two drivers", "reads lag"},
-    "CHS-307": {"state restored", "records lost", "gap", "state lost"},
+    "CHS-307": {"state restored", "records lost", "gap", "state lost", "table_by changed"},
     "CHS-308": {"records lost", "topic recreated", "log shrank", "state restored"},
-    "CHS-309": {"table altered"},
+    "CHS-309": {"table altered", "table_by changed"},
+    "CHS-313": {"table_by changed"},
     "CHS-314": {"window", "two drivers"},
     "CHS-315": {"view throws"},
     "CHS-317": {"window", "two drivers"},
@@ -200,6 +201,7 @@ BY_HAND: dict[str, Callable[[World, ChsinkError], None]] = {
     "CHS-303": person.recreated,
     "CHS-308": person.no_longer_read,
     "CHS-309": person.changed_while_in_doubt,
+    "CHS-313": person.decide_range,
     "CHS-314": person.decide_range,
     "CHS-317": person.decide_range,
     "CHS-318": person.decide_range,

@@ -60,6 +60,8 @@ class Oracle:
         self.accepts = accepts
         self.counts = counts
         self.landed: set[tuple[str, int]] = set()
+        self.sharing: tuple[str, ...] = ()  # tables of which each record is in one
+        self.takes: Callable[[str, int, str], bool] = lambda *_: True  # whether a pipeline gives a table the record
         self.viewed: set[tuple[str, int]] = set()
         self.with_views: set[str] = set()
         self.letters: str | None = None
@@ -94,6 +96,9 @@ class Oracle:
             name = (table, uid)
             if name in landed:
                 raise Violation("at_most_once", f"{_say(uid)} is in {table} twice")
+            others = (t for t in self.sharing if t != table and table in self.sharing and (t, uid) in landed)
+            if other := next(others, None):
+                raise Violation("at_most_once", f"{_say(uid)} is in {table} and in {other}")
             landed.add(name)
             if self.accepts(uid) == (table == self.letters):
                 raise Violation("one_fate", f"{_say(uid)} is in {table}")
@@ -217,6 +222,8 @@ class Oracle:
         held = self.kafka.alive(tp, record.range) if rebuilt else self.kafka.held(tp, record.topic_id, record.range)
         for uid in held:
             given_up = any(gap.start <= uid % PARTITION < gap.end for gap in record.gaps)
+            if not self.takes(table, uid, record.pipeline):
+                continue
             if self.misses(table, uid) and not given_up:
                 raise Violation("after_means_landed", f"AFTER {record.range} of {tp} is stored without {_say(uid)}")
 
@@ -239,13 +246,14 @@ class Oracle:
                     continue
                 if self.misses(table, uid):
                     raise Violation("complete_at_rest", f"{_say(uid)} is nowhere")
-                if self.accepts(uid) and table in self.with_views and (table, uid) not in self.viewed:
+                if (table, uid) in self.landed and table in self.with_views and (table, uid) not in self.viewed:
                     raise Violation("complete_at_rest", f"{_say(uid)} is in {table}, and not in its view")
 
     def misses(self, table: str, uid: int) -> bool:
         """Whether the record is not where it belongs."""
         place = table if self.accepts(uid) else self.letters
-        return place is not None and (place, uid) not in self.landed
+        places = self.sharing if place in self.sharing else (place,)
+        return place is not None and not any((one, uid) in self.landed for one in places)
 
     def _gave_up(self, tp: TopicPartition, uid: int) -> bool:
         """Whether a person gave the record up."""

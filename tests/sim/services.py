@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from chsink.clickhouse.client import ClickHouseClient
     from tests.sim.world import World
 
+By = tuple[str, tuple[str, ...]]
+"""The header by which records name their table, and the table for each of its values."""
 MARGIN_S = 30
 ASK_FOR_S = 20
 STORE_TIMEOUT_S = 5
@@ -79,7 +81,7 @@ def config_of(world: World) -> Config:
     """The job file as it is now."""
     return _config(
         world.sink,
-        (*world.routes.items(), *world.further.items()),
+        world.destinations(),
         world.shards,
         world.chunk_offsets,
         (
@@ -94,7 +96,7 @@ def config_of(world: World) -> Config:
 @cache
 def _config(
     sink: str,
-    routes: tuple[tuple[str, str], ...],
+    routes: tuple[tuple[str, str | By], ...],
     shards: int,
     chunk_offsets: int,
     errors: Iterable[tuple[str, str]],
@@ -111,7 +113,7 @@ def _config(
         {
             "sink": {"name": sink},
             "kafka": {"bootstrap": "kafka:9092"},
-            "route": [{"topic": topic, "table": table} for topic, table in routes],
+            "route": [{"topic": topic, **_leads(to)} for topic, to in routes],
             "clickhouse": clickhouse,
             "state": {"store": "memory", "timeout_s": STORE_TIMEOUT_S},
             "errors": dict(errors),
@@ -120,6 +122,13 @@ def _config(
         },
         environ={},
     )
+
+
+def _leads(to: str | By) -> dict[str, Any]:
+    if isinstance(to, str):
+        return {"table": to}
+    header, tables = to
+    return {"table_by": {"header": header, "tables": {f"v{n}": table for n, table in enumerate(tables)}}}
 
 
 @cache

@@ -101,6 +101,7 @@ class Runner:
         self.clock = clock
         assert self.hub.current is not None
         self.driver = self.hub.current.group
+        self.prepare = world.prepare
         self.fates = Fates(world.fate)
         self.place = letters_topic(config_of(world))
         self.waiting: Actor | None = None
@@ -145,7 +146,7 @@ class Runner:
                 plan = ReadPlan(planned, spans, max_chunk_bytes=10**9)
                 world = self.world
                 with self._letters() as letters_for:
-                    land = PieceLander(assigned, world.prepare, self._writer, world.kafka, self.fates, letters_for)
+                    land = PieceLander(assigned, self.prepare, self._writer, world.kafka, self.fates, letters_for)
                     ack = run_task(task.number, self._read(task), plan, land, lambda: OneActor(self.hub))
             except SparkDied as error:
                 task.error = error

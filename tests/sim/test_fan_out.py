@@ -9,9 +9,11 @@ import pytest
 from chsink.batch.driver import Driver
 from chsink.batch.lanes import Lanes
 from chsink.batch.model import PlannedBatch
+from tests.sim import chosen
 from tests.sim.fan_out import FanOut
 from tests.sim.hub import Violation
 
+CHOSEN_SEEDS = range(1, 31)
 SEEDS, STEPS = range(1, 21), 500
 
 
@@ -24,6 +26,18 @@ def test_each_record_is_in_both_tables_once() -> None:
         counts.update(world.hub.counts)
     assert counts["world at rest"] > len(SEEDS) // 2, counts
     assert counts["fault killed at driver.after_after"], "a driver died between two lanes"
+
+
+def test_each_record_is_in_the_one_table_that_it_names() -> None:
+    """⚑ While somebody changes ``table_by`` before every other start: between two tables, and between two rounds."""
+    counts: Counter[str] = Counter()
+    for seed in CHOSEN_SEEDS:
+        world = chosen.World(seed)
+        world.run(STEPS)
+        counts.update(world.hub.counts)
+    assert counts["world at rest"] >= len(CHOSEN_SEEDS) // 2, counts
+    assert counts["table_by undone"], "a change in the middle of a batch was undone"
+    assert counts["fault table_by changed"] > counts["table_by undone"], "others were not in the middle of one"
 
 
 def test_negative_control_a_lane_that_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:

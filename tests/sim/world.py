@@ -32,7 +32,7 @@ from tests.sim.job import drive
 from tests.sim.kafka import PARTITION, Kafka, serial_of
 from tests.sim.letters import LettersTopic
 from tests.sim.oracle import Oracle
-from tests.sim.services import MARGIN_S, count_of
+from tests.sim.services import MARGIN_S, By, count_of
 from tests.sim.spark import prepare
 from tests.sim.store import Store
 from tests.sim.tasks import Attempt
@@ -446,6 +446,14 @@ class World:
     def accepts(self, uid: int) -> bool:
         """Whether the record's value fits its column."""
         return uid % self.bad != 0
+
+    def destinations(self) -> tuple[tuple[str, str | By], ...]:
+        """Where the topics lead to, by the job file as it is now."""
+        return (*self.routes.items(), *self.further.items())
+
+    def by_table(self, why: str) -> None:
+        """A halt with several tables: what a person does is the same for each, and tried with one."""
+        self.over = why
 
     def records(self) -> dict[TopicPartition, StateRecord]:
         """The stored state."""
