@@ -14,8 +14,9 @@ from bench.measured import Place
 from chsink.clock import SystemClock
 from chsink.kafka.admin import KafkaAdmin
 from chsink.mirror.control import Names
-from chsink.mirror.coordinator import Coordinator, Hole, Target
+from chsink.mirror.coordinator import Coordinator
 from chsink.mirror.events import TableReference
+from chsink.mirror.known_tables import Hole, Target
 from chsink.mirror.tables import Keys, MirrorTable
 from chsink.mirror.types import TableColumns
 from chsink.mirror.worker import TableWork

@@ -7,7 +7,9 @@
 - :mod:`control`: the control topic and the sink's groups.  :mod:`worker`: hands over a range of records.
 - :mod:`task`: what a task of a Spark query does.  :mod:`lander`: has the tasks hand over.
 - :mod:`opening`: opens all of it from a configuration.
-- :mod:`coordinator`: commits what was handed over.  :mod:`buffer`: what it has read of it.
+- :mod:`coordinator`: commit rounds of what was handed over.  :mod:`buffer`: what it has read of it.
+  :mod:`beginnings`: where topic-partitions start.  :mod:`known_tables`: what tables say of themselves.
+  :mod:`table_commits`: what one table takes.  :mod:`stops`: why it stops.
 
 What may be committed is decided in ``chsink.statemachine.commit``.
 """

@@ -12,9 +12,10 @@ from pyiceberg.table import Table
 from chsink.config import Config
 from chsink.errors import preflight, services
 from chsink.findings import Finding, Severity, found, guarded, passed
-from chsink.mirror.coordinator import Source, Target
 from chsink.mirror.failures import in_words
+from chsink.mirror.known_tables import Target
 from chsink.mirror.opening import Mirror, open_mirror
+from chsink.mirror.ports import Source
 from chsink.mirror.tables import Keys, other_chains
 from chsink.mirror.topic import kafka_findings
 from chsink.mirror.types import unsupported

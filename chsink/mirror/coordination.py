@@ -19,10 +19,12 @@ import structlog
 
 from chsink.errors import ChsinkError, UnavailableError, fencing, services
 from chsink.mirror.control import Fenced, NotSent, Unanswered, at_once
-from chsink.mirror.coordinator import KEY, Coordinator, Hanging, Hole, Stuck
+from chsink.mirror.coordinator import KEY, Coordinator
 from chsink.mirror.failures import as_error
+from chsink.mirror.known_tables import Hole
 from chsink.mirror.opening import Mirror
 from chsink.mirror.owner import Owner, new_driver, read_owner
+from chsink.mirror.stops import Hanging, Stuck
 from chsink.mirror.tables import CatalogFailed
 from chsink.ports import Clock
 from chsink.statemachine.ranges import TopicPartition

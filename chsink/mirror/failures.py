@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from chsink.errors import ChsinkError, halts, services
 from chsink.errors.entry import Entry
 from chsink.mirror.control import Fenced, Names, NotSent, Unanswered
-from chsink.mirror.coordinator import Halted, Hanging, Stuck
 from chsink.mirror.refusals import refused
+from chsink.mirror.stops import Halted, Hanging, Stuck
 from chsink.mirror.tables import CatalogFailed
 from chsink.statemachine.commit.rules import CommitHalt
 

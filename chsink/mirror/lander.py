@@ -20,7 +20,7 @@ from chsink.batch.roles import BatchTasks, ExactReads, Landing
 from chsink.errors import halts, services
 from chsink.errors.several import raise_all
 from chsink.mirror.control import Unanswered, at_once
-from chsink.mirror.coordinator import Hole
+from chsink.mirror.known_tables import Hole
 from chsink.mirror.task import Feeds, MirrorTasks, Share
 from chsink.statemachine.commit.handover import hand_over
 from chsink.statemachine.ranges import TopicPartition

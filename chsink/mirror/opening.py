@@ -13,9 +13,10 @@ from chsink.config.mirror import MirrorRoute
 from chsink.errors import halts, preflight, services
 from chsink.formats.filled import check_filled
 from chsink.mirror.control import Names
-from chsink.mirror.coordinator import Source, Target
 from chsink.mirror.events import TableReference
 from chsink.mirror.failures import in_words
+from chsink.mirror.known_tables import Target
+from chsink.mirror.ports import Source
 from chsink.mirror.tables import Keys, MirrorTable, said
 from chsink.mirror.task import Feeds
 from chsink.mirror.types import TableColumns, unsupported

@@ -14,8 +14,10 @@ from typing import Any
 
 from chsink.errors import halts, services
 from chsink.mirror.control import Names
-from chsink.mirror.coordinator import ATTEMPTS, KEY, Source, Target
+from chsink.mirror.coordinator import KEY
 from chsink.mirror.events import DamagedEvent, DataWritten, UnitTag, decode
+from chsink.mirror.known_tables import ATTEMPTS, Target
+from chsink.mirror.ports import Source
 from chsink.mirror.status import events_since_commit
 from chsink.mirror.tables import DamagedProperty, TableRead
 from chsink.ports import Outcome

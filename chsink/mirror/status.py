@@ -18,11 +18,13 @@ from pyiceberg.table.snapshots import Snapshot
 from chsink.config import Config
 from chsink.kafka.transactions import consumer_options
 from chsink.mirror.control import Names, Unanswered
-from chsink.mirror.coordinator import Halted, Source, Target
 from chsink.mirror.events import DamagedEvent, DataWritten, decode
 from chsink.mirror.failures import as_error, in_words
+from chsink.mirror.known_tables import Target
 from chsink.mirror.opening import Mirror, open_mirror
 from chsink.mirror.owner import Owner, read_owner
+from chsink.mirror.ports import Source
+from chsink.mirror.stops import Halted
 from chsink.mirror.tables import VALID_THROUGH, DamagedProperty, TableRead
 from chsink.statemachine.commit.chain import Chain, read_chain
 from chsink.statemachine.commit.rules import CommitHalt

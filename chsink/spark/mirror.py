@@ -28,7 +28,7 @@ from chsink.errors import ChsinkError
 from chsink.findings import raise_first
 from chsink.kafka.admin import open_admin
 from chsink.mirror.coordination import Coordination
-from chsink.mirror.coordinator import Hole
+from chsink.mirror.known_tables import Hole
 from chsink.mirror.lander import MirrorLander
 from chsink.mirror.opening import Mirror, open_mirror
 from chsink.mirror.status import read_status

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from chsink.errors import ChsinkError
 from chsink.mirror.coordination import Coordination
-from chsink.mirror.coordinator import Hole, Target
 from chsink.mirror.events import TableReference
+from chsink.mirror.known_tables import Hole, Target
 from chsink.mirror.lander import MirrorLander
 from chsink.mirror.opening import Mirror
 from chsink.mirror.tables import Keys

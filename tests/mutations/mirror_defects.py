@@ -11,12 +11,14 @@ MirrorDefect = partial(Defect, of="mirror")
 
 WORKER, TASK, TABLES = "chsink/mirror/worker.py", "chsink/mirror/task.py", "chsink/mirror/tables.py"
 COORDINATOR = "chsink/mirror/coordinator.py"
+TABLE_COMMITS = "chsink/mirror/table_commits.py"
+BEGINNINGS = "chsink/mirror/beginnings.py"
 HANDOVER, PLAN = "statemachine/commit/handover.py", "statemachine/commit/plan.py"
 
 _OPEN = "        with self.names.sender(self.names.worker_id(self.tp), self.names.group) as sender:\n"
 _READ = "            decision = hand_over(planned, sender.committed([self.tp])[self.tp])\n"
 _SEND = "                sender.send(str(self.tp), events, {self.tp: piece.end})\n"
-_PLAN = "            plan = plan_commit(read.view, chain, self._units(name))\n"
+_PLAN = "            plan = plan_commit(read.view, chain, self.units(name))\n"
 MIRROR_DEFECTS = (
     # --- handing over -------------------------------------------------------------------------------------------------
     MirrorDefect(
@@ -104,9 +106,9 @@ MIRROR_DEFECTS = (
         "mirror: an unknown outcome is taken for refused",
         (
             Patch(
-                COORDINATOR,
+                TABLE_COMMITS,
                 _PLAN,
-                "            plan = plan_commit(read.view, chain, self._units(name)) if offered is None else plan\n",
+                "            plan = plan_commit(read.view, chain, self.units(name)) if offered is None else plan\n",
             ),
         ),
         "at_most_once",
@@ -116,9 +118,9 @@ MIRROR_DEFECTS = (
         "mirror: an unknown outcome is taken for applied",
         (
             Patch(
-                COORDINATOR,
-                "            if done.outcome is Outcome.APPLIED:\n                self.buffer.forget",
-                "            if done.outcome is not Outcome.REFUSED:\n                self.buffer.forget",
+                TABLE_COMMITS,
+                "            if done.outcome is Outcome.APPLIED:\n                self._buffer.forget",
+                "            if done.outcome is not Outcome.REFUSED:\n                self._buffer.forget",
             ),
         ),
         "what_is_said_is_so",
@@ -128,7 +130,7 @@ MIRROR_DEFECTS = (
         "mirror: an origin is not stored",
         (
             Patch(
-                COORDINATOR,
+                BEGINNINGS,
                 "                if mine:\n",
                 "                if False:\n",
             ),
@@ -181,7 +183,7 @@ MIRROR_DEFECTS = (
             Patch(
                 COORDINATOR,
                 "        self._open, self._last_ms = None, self.clock.now_ms()\n",
-                "        self._open, self._last_ms = None, self.clock.now_ms()\n        self.buffer = Buffer()\n",
+                "        self._open, self._last_ms = None, self.clock.now_ms()\n        self.buffer.__init__()\n",
             ),
         ),
         "repair_justified",
@@ -201,7 +203,11 @@ MIRROR_DEFECTS = (
     ),
     MirrorDefect(
         "mirror: files that were deleted are committed",
-        (Patch(COORDINATOR, "            if reason := self._deleted(name, read, plan):\n                break\n", ""),),
+        (
+            Patch(
+                TABLE_COMMITS, "            if reason := self._deleted(name, read, plan):\n                break\n", ""
+            ),
+        ),
         "chain_is_content",
         seed=42,
     ),

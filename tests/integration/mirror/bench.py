@@ -22,8 +22,9 @@ from chsink.batch.model import Ack, ChunkAck
 from chsink.embedded.kafka import EmbeddedKafka
 from chsink.kafka.admin import KafkaAdmin
 from chsink.mirror.control import Names
-from chsink.mirror.coordinator import Coordinator, Hole, Target
+from chsink.mirror.coordinator import Coordinator
 from chsink.mirror.events import TableReference
+from chsink.mirror.known_tables import Hole, Target
 from chsink.mirror.lander import MirrorLander
 from chsink.mirror.resolve import Decision, carry_out, decide
 from chsink.mirror.tables import Keys, MirrorTable

@@ -15,7 +15,7 @@ from chsink.embedded.topics import add_partitions
 from chsink.errors import FencedError
 from chsink.kafka.admin import open_admin
 from chsink.mirror.coordination import Coordination
-from chsink.mirror.coordinator import Hole
+from chsink.mirror.known_tables import Hole
 from chsink.mirror.lander import MirrorLander
 from chsink.mirror.opening import open_mirror
 from chsink.mirror.owner import Owner, read_owner

@@ -16,8 +16,10 @@ from pyiceberg.exceptions import CommitStateUnknownException
 from chsink.errors import BadValueError
 from chsink.mirror import coordinator as coordinator_module
 from chsink.mirror.control import Fenced, Sender
-from chsink.mirror.coordinator import Coordinator, Halted, Stuck
+from chsink.mirror.coordinator import Coordinator
 from chsink.mirror.events import CommitComplete, CommitToTable, DataComplete, DataWritten, StartCommit, decode
+from chsink.mirror.stops import Halted, Stuck
+from chsink.mirror.table_commits import Present
 from chsink.mirror.tables import VALID_THROUGH
 from chsink.mirror.task import Feeds, Share
 from chsink.mirror.worker import BadValues
@@ -339,12 +341,13 @@ def test_an_older_coordinator_is_fenced_and_its_commit_is_refused(make_bench: Ma
         if older.buffer.files and older._open:
             break
         older.tick(0.1)
-    opened, stale = older._open, older._read("shop.orders")
+    opened, stale = older._open, older.tables.read("shop.orders")
     newer = bench.coordinator()
     bench.round(newer)
     assert opened is not None
     plan = plan_commit(stale[0].view, stale[1], older.buffer.units("shop.orders"))
-    done = older._offer("shop.orders", stale, plan, opened.commit_id, None)
+    present = Present(opened.commit_id, {}, older.assigned, older.positions, older.control_id, whole=False)
+    done = older.table_commits.offer("shop.orders", stale, plan, present, None)
     assert plan.taken and done.outcome.value == "refused"
     with pytest.raises(Fenced):
         older._commit_round(whole=False, because="TIMEOUT")

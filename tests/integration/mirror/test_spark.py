@@ -12,7 +12,8 @@ import structlog
 
 from chsink.batch.loop import BatchLoop
 from chsink.batch.model import Ack, total
-from chsink.mirror.coordinator import Coordinator, Hole, Identity
+from chsink.mirror.coordinator import Coordinator
+from chsink.mirror.known_tables import Hole, Identity
 from chsink.mirror.lander import MirrorLander
 from chsink.mirror.task import Feeds, Share
 from chsink.spark.folder import SparkFolder

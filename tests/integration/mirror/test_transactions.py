@@ -17,10 +17,11 @@ from confluent_kafka import Producer
 from chsink import failpoints
 from chsink.batch.model import Ack
 from chsink.mirror.control import Unanswered
-from chsink.mirror.coordinator import HANGS_AFTER_MS, Hanging
+from chsink.mirror.coordinator import HANGS_AFTER_MS
 from chsink.mirror.events import Event, StartCommit, encode
 from chsink.mirror.failures import as_error
 from chsink.mirror.lander import MirrorLander
+from chsink.mirror.stops import Hanging
 from chsink.mirror.task import Share
 from chsink.statemachine.ranges import OffsetRange
 from tests.integration.mirror.bench import Bench

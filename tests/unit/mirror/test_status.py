@@ -10,8 +10,8 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
 from chsink.mirror.control import Names
-from chsink.mirror.coordinator import Target
 from chsink.mirror.events import TableReference
+from chsink.mirror.known_tables import Target
 from chsink.mirror.status import _read
 from chsink.mirror.tables import Keys, MirrorTable
 from chsink.statemachine.ranges import TopicPartition

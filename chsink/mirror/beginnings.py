@@ -1,0 +1,132 @@
+"""Where topic-partitions start: in the group, and in the tables that they are new for.
+
+Rules:
+- What a table lacks is stored in it before the group moves: whoever finds the group's offset finds the origins.
+- Each topic-partition is fenced before the group is read, and moved by the producer that fenced it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
+from contextlib import ExitStack
+
+from chsink.mirror.control import Names
+from chsink.mirror.known_tables import ATTEMPTS, KnownTables
+from chsink.mirror.ports import GroupReader, Source
+from chsink.mirror.stops import Halted, Stuck
+from chsink.statemachine.commit.chain import Chain, Links, with_origin
+from chsink.statemachine.commit.handover import Beginning, begin
+from chsink.statemachine.commit.rules import CommitHalt
+from chsink.statemachine.ranges import TopicPartition
+
+TOGETHER = 64
+"""Topic-partitions that start in one commit of each table.  A producer is open for each of them."""
+
+
+class Beginnings:
+    """``assigned`` are the topic-partitions that started, ``found`` those that Kafka had at the last look, and
+    ``topic_ids`` those of the topics when they were seen first.
+
+    A topic that neither the group nor a table knows begins at its ends if ``at_latest``.  ``pool`` opens producers at
+    the same time.
+    """
+
+    def __init__(
+        self, names: Names, tables: KnownTables, source: Source, *, at_latest: bool, pool: Callable[[], Executor]
+    ) -> None:
+        self._names, self._tables, self._source = names, tables, source
+        self._at_latest, self._pool = at_latest, pool
+        self.assigned: tuple[TopicPartition, ...] = ()
+        self.found: frozenset[TopicPartition] = frozenset()
+        self.topic_ids: dict[str, str] = {}
+
+    def settle(self, group: GroupReader) -> None:
+        """Those that are new, or that the group has no offset of (any more).
+
+        Raises :class:`Halted`, :class:`Stuck` and the outcomes of :mod:`chsink.mirror.control`.
+        """
+        topics = sorted({topic for target in self._tables.targets.values() for topic in target.topics})
+        found = tuple(self._source.partitions(topics))
+        self.found = frozenset(found)
+        committed = group.committed(found)
+        new = [tp for tp in found if tp not in self.assigned or committed[tp] is None]
+        if not new:
+            return
+        ids = self._source.topic_ids(topics)
+        starts = dict(self._source.log_starts(new))
+        if self._at_latest:
+            known = {tp.topic for tp, at in committed.items() if at is not None}
+            known |= {tp.topic for name in self._tables.targets for tp in self._tables.read(name)[1].links}
+            starts |= self._source.log_ends([tp for tp in new if tp.topic not in known])
+        known_ids = {topic: found_id or "" for topic, found_id in ids.items()}
+        recreated: dict[TopicPartition, Halted] = {}
+        for at in range(0, len(new), TOGETHER):
+            recreated |= self._begin(new[at : at + TOGETHER], known_ids, starts)
+        self.assigned = tuple(tp for tp in found if tp not in recreated)
+        for why in recreated.values():
+            raise why
+        self.topic_ids = known_ids | self.topic_ids
+
+    def _begin(
+        self, tps: Sequence[TopicPartition], ids: Mapping[str, str], starts: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, Halted]:
+        """Where topic-partitions start: in the tables that lack them, then in the group.  What a person has to decide
+        about those of a topic that was recreated.
+
+        Each is fenced before the group is read, and moved by the producer that fenced it.
+        """
+        with ExitStack() as closing, self._pool() as pool:
+            opened = pool.map(lambda tp: self._names.sender(self._names.worker_id(tp), self._names.group), tps)
+            fenced = {tp: closing.enter_context(sender) for tp, sender in zip(tps, opened, strict=True)}
+            committed = fenced[tps[0]].committed(tps)
+            begun: dict[TopicPartition, Beginning] = {}
+            recreated: dict[TopicPartition, Halted] = {}
+            chains = self._tables.chains_of(tps)
+            for tp in tps:
+                try:
+                    begun[tp] = self._begun(tp, ids[tp.topic], committed[tp], starts[tp], chains)
+                except Halted as halted:
+                    if halted.why is not CommitHalt.TOPIC_RECREATED:
+                        raise
+                    recreated[tp] = halted
+            origins = {tp: (ids[tp.topic], found.origin) for tp, found in begun.items() if found.origin is not None}
+            for name in chains:
+                mine = {tp: origin for tp, origin in origins.items() if tp.topic in self._tables.targets[name].topics}
+                if mine:
+                    self._store_origins(name, mine)
+            moved = {tp: found.group for tp, found in begun.items() if found.group is not None}
+            for sent in [pool.submit(fenced[tp].send, str(tp), [], {tp: group}) for tp, group in moved.items()]:
+                sent.result()
+            fenced[tps[0]].committed(list(moved))  # others see a transaction a little later: now they do
+        return recreated
+
+    def _begun(
+        self, tp: TopicPartition, topic_id: str, committed: int | None, starting: int, chains: Mapping[str, Chain]
+    ) -> Beginning:
+        """Where one starts, decided from what the group and the tables say.  Raises :class:`Halted`."""
+        mine = {name: chain.links for name, chain in chains.items() if tp.topic in self._tables.targets[name].topics}
+        older = [name for name, links in mine.items() if _knows_another(links, tp.topic, topic_id)]
+        if older:  # perhaps by another partition: this one may be new
+            raise self._tables.halted(" ".join(older), CommitHalt.TOPIC_RECREATED, str(tp))
+        decided = begin(topic_id, committed, [links.get(tp) for links in mine.values()], starting)
+        if decided.halt is not None:
+            lacking = [name for name, links in mine.items() if tp not in links]
+            raise self._tables.halted(" ".join(lacking), decided.halt, str(tp))
+        return decided
+
+    def _store_origins(self, name: str, origins: Mapping[TopicPartition, tuple[str, int]]) -> None:
+        """In one commit, for those that the table lacks: the topic's id and the first offset."""
+        for _ in range(ATTEMPTS):
+            read, chain = self._tables.read(name)
+            lacking = [tp for tp in origins if tp not in chain.links]
+            if not lacking:
+                return
+            for tp in lacking:
+                chain = with_origin(chain, tp, *origins[tp])
+            self._tables.targets[name].table.begin(read, chain, lacking)
+        raise Stuck(name, 1, "others keep changing the table")
+
+
+def _knows_another(links: Links, topic: str, topic_id: str) -> bool:
+    return any(tp.topic == topic and link.topic_id != topic_id for tp, link in links.items())

@@ -1,0 +1,88 @@
+"""The tables that a coordinator commits, and what each said of itself when it was read last.
+
+Rules:
+- ``links`` are of a table's last reading, or of a commit that was applied since.
+- Another table of the same name, or another partition spec, halts: files were written for the one that was read first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from chsink.mirror.events import TableReference
+from chsink.mirror.stops import Halted
+from chsink.mirror.tables import DamagedProperty, MirrorTable, TableRead
+from chsink.statemachine.commit.chain import Chain, Links, read_chain
+from chsink.statemachine.commit.rules import CommitHalt
+from chsink.statemachine.ranges import OffsetRange, TopicPartition
+
+ATTEMPTS = 5
+"""At one commit, while others change the table."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """One table of the routes, and the topics that feed it."""
+
+    table: MirrorTable
+    reference: TableReference
+    topics: frozenset[str]
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What files are written for: another table of the same name, or another partition spec, takes other files."""
+
+    uuid: str
+    spec_id: int
+
+
+@dataclass(frozen=True)
+class Hole:
+    """What has to be read again, for one table, and for what its files have to be written."""
+
+    table: str
+    tp: TopicPartition
+    range: OffsetRange
+    written_for: Identity
+
+
+class KnownTables:
+    """``targets`` are by the tables' identifiers; ``control_topic`` is what a halt names."""
+
+    def __init__(self, targets: Mapping[str, Target], control_topic: str) -> None:
+        self.targets, self._control_topic = targets, control_topic
+        self.links: dict[str, Links] = {}
+        self.identities: dict[str, Identity] = {}
+
+    def read(self, name: str) -> tuple[TableRead, Chain]:
+        """The table and its chain, an empty one where it has none.  Raises :class:`Halted` and ``CatalogFailed``."""
+        try:
+            read = self.targets[name].table.read()
+        except DamagedProperty as error:
+            raise self.halted(name, CommitHalt.CHAIN_DAMAGED, str(error), error.name) from error
+        if read is None:
+            raise self.halted(name, CommitHalt.TABLE_GONE)
+        now = Identity(read.view.uuid, read.view.spec_id)
+        before = self.identities.setdefault(name, now)
+        if now != before:
+            same = now.uuid == before.uuid
+            raise self.halted(name, CommitHalt.SPEC_CHANGED if same else CommitHalt.TABLE_RECREATED)
+        reading = read_chain(read.view)
+        if reading.halt is not None:
+            stored = read.view.stored
+            raise self.halted(name, reading.halt, f"snapshot {stored and stored.snapshot_id}")
+        chain = reading.chain or Chain()
+        self.links[name] = chain.links
+        return read, chain
+
+    def chains_of(self, tps: Sequence[TopicPartition]) -> dict[str, Chain]:
+        """The chains of the tables that take these topic-partitions."""
+        topics = {tp.topic for tp in tps}
+        return {name: self.read(name)[1] for name, t in self.targets.items() if not topics.isdisjoint(t.topics)}
+
+    def halted(self, tables: str, why: CommitHalt, detail: str = "", table_property: str = "") -> Halted:
+        """The halt that asks a person about these tables."""
+        keys = next(iter(self.targets.values())).table.keys
+        return Halted(tables, why, detail, topic=self._control_topic, table_property=table_property or keys.chain)

@@ -1,0 +1,149 @@
+"""Commits what one table takes of what was handed over.
+
+Rules:
+- What a table takes is decided by its chain (``chsink.statemachine.commit``), from a reading that the commit requires.
+- An outcome is never assumed: whatever a commit said, the table is read again and its chain decides.
+- Files that were handed over may have been deleted since: a unit that lacks one is dropped, and read again.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import structlog
+
+from chsink.mirror.buffer import Buffer
+from chsink.mirror.known_tables import ATTEMPTS, KnownTables
+from chsink.mirror.ports import Source
+from chsink.mirror.tables import CatalogFailed, Committed, TableRead
+from chsink.ports import Outcome
+from chsink.statemachine.commit.chain import Chain
+from chsink.statemachine.commit.plan import Kind, TablePlan, plan_commit
+from chsink.statemachine.commit.rounds import Reached, low_watermark, valid_through
+from chsink.statemachine.commit.rules import CommitHalt
+from chsink.statemachine.commit.units import DamagedUnit, Unit
+from chsink.statemachine.ranges import TopicPartition
+
+
+@dataclass(frozen=True)
+class Present:
+    """A commit round as its tables see it: its id and answers, and how far the coordinator is.
+
+    ``positions`` are of the control topic, whose id is ``control_id``; ``whole``: all topic-partitions answered.
+    """
+
+    commit_id: uuid.UUID
+    answers: Mapping[TopicPartition, Reached]
+    assigned: Sequence[TopicPartition]
+    positions: Mapping[int, int]
+    control_id: str
+    whole: bool
+
+
+class TableCommits:
+    """``applied`` counts snapshots; ``failures`` are the reasons of failed rounds in a row, by table."""
+
+    def __init__(
+        self, tables: KnownTables, buffer: Buffer, source: Source, log: structlog.typing.FilteringBoundLogger
+    ) -> None:
+        self._tables, self._buffer, self._source, self._log = tables, buffer, source, log
+        self.applied = 0
+        self.failures: dict[str, list[str]] = {}
+
+    def units(self, name: str) -> tuple[Unit, ...]:
+        """What was read of the table's units and not taken yet.  Raises :class:`Halted`."""
+        try:
+            return self._buffer.units(name)
+        except DamagedUnit as error:
+            raise self._tables.halted(name, CommitHalt.EVENTS_DAMAGED, str(error)) from error
+
+    def commit(self, name: str, at: Present) -> tuple[int | None, int | None]:
+        """The table's new snapshot, if it got one, and up to when it is complete."""
+        valid: int | None = None
+        offered: int | None = None
+        reason = ""
+        for _ in range(ATTEMPTS):
+            try:
+                read, chain = self._tables.read(name)
+            except CatalogFailed as error:
+                reason = str(error)
+                self._log.warning("a table cannot be read", table=name, reason=reason)
+                break
+            self._check_known(name, chain, at.assigned)
+            plan = plan_commit(read.view, chain, self.units(name))
+            if plan.halt is not None:
+                raise self._tables.halted(name, plan.halt, plan.because)
+            self._buffer.forget(name, [unit for _, unit in plan.dropped])
+            if plan.kind is Kind.NOTHING:
+                self.failures.pop(name, None)
+                # the chain may hold what an attempt whose answer was lost had offered
+                return (offered if chain.commit_id == str(at.commit_id) else None), valid
+            if reason := self._deleted(name, read, plan):
+                break
+            valid = self._valid_through(name, at, plan)
+            done = self.offer(name, (read, chain), plan, at, valid)
+            offered, reason = done.snapshot_id, done.reason
+            if done.outcome is Outcome.APPLIED:
+                self._buffer.forget(name, plan.taken)
+                self._tables.links[name] = plan.links
+                self.failures.pop(name, None)
+                return offered, valid
+        self.failures.setdefault(name, []).append(reason)
+        return None, None
+
+    def _check_known(self, name: str, chain: Chain, assigned: Sequence[TopicPartition]) -> None:
+        """The table still knows every topic-partition: their origins were stored before the first round."""
+        for tp in assigned:
+            if tp.topic in self._tables.targets[name].topics and tp not in chain.links:
+                raise self._tables.halted(name, CommitHalt.CHAIN_MISSING, str(tp))
+
+    def _deleted(self, name: str, read: TableRead, plan: TablePlan) -> str:
+        """Which files are gone, or why nobody knows; "" if none is.  Drops their units: their offsets become holes."""
+        try:
+            gone = self._tables.targets[name].table.missing(read, plan.files)
+        except CatalogFailed as error:
+            return str(error)
+        if not gone:
+            return ""
+        units = [unit for unit in plan.taken if not gone.isdisjoint(unit.files)]
+        self._check_readable(name, units)
+        self._buffer.forget(name, units)
+        said = f"another program deleted {len(gone)} data files before they were committed, such as {min(gone)}"
+        self._log.warning("data files are gone; reading their records again", table=name, reason=said)
+        return said
+
+    def _check_readable(self, name: str, units: Sequence[Unit]) -> None:
+        """Kafka still holds the records of these units."""
+        starts = self._source.log_starts([unit.head.tp for unit in units])
+        ids = self._source.topic_ids(sorted({unit.head.tp.topic for unit in units}))
+        for unit in units:
+            tp = unit.head.tp
+            if (ids[tp.topic] or "") != unit.head.topic_id or starts[tp] > unit.range.start:
+                raise self._tables.halted(name, CommitHalt.FILES_GONE, f"{tp}, offsets {unit.range}")
+
+    def offer(
+        self, name: str, reading: tuple[TableRead, Chain], plan: TablePlan, at: Present, valid: int | None
+    ) -> Committed:
+        """Send the plan to the catalog; the commit requires the reading that it was made of."""
+        (read, chain), table = reading, self._tables.targets[name].table
+        control = low_watermark(at.positions, plan.waiting, {})
+        after = replace(chain, links=plan.links, control_id=at.control_id, control=control)
+        if plan.kind is Kind.MOVE:
+            return table.move(read, after, at.commit_id)
+        files = self._buffer.data_files(plan.files)
+        done = table.append(read, files, after, at.commit_id, valid)
+        self.applied += done.outcome is Outcome.APPLIED
+        if done.outcome is Outcome.APPLIED:
+            rows = sum(file.record_count for file in files)
+            self._log.info("committed", table=name, snapshot=done.snapshot_id, files=len(files), rows=rows)
+        else:
+            self._log.warning("a commit was not applied", table=name, outcome=done.outcome.value, reason=done.reason)
+        return done
+
+    def _valid_through(self, name: str, at: Present, plan: TablePlan) -> int | None:
+        newest = self._buffer.newest_ms(plan.taken)
+        mine = [tp for tp in at.assigned if tp.topic in self._tables.targets[name].topics]
+        answers = {tp: replace(r, timestamp_ms=newest.get(tp)) for tp, r in at.answers.items()}
+        return valid_through(at.whole, mine, answers, plan)
