@@ -555,8 +555,14 @@ TABLE_NOT_CREATED = Entry(
     "CHS-286",
     PreflightError,
     "{url} refused to create the table {table}: {reason}",
-    "grant CREATE TABLE, correct [schema] or the route, or run what `chsink sql create-table` prints as an "
-    "administrator; then start again",
+    "correct [schema] or the route, or run what `chsink sql create-table` prints, corrected; then start again",
+)
+CREATE_NOT_GRANTED = Entry(
+    "CREATE_NOT_GRANTED",
+    "CHS-286",
+    PreflightError,
+    "at {url} this user may not create the table {table}: {reason}",
+    "run {grant}, or run what `chsink sql create-table` prints as an administrator; then start again",
 )
 COLUMNS_MISSING = Entry(
     "COLUMNS_MISSING",
@@ -578,8 +584,14 @@ COLUMNS_NOT_ADDED = Entry(
     "CHS-288",
     PreflightError,
     "{url} refused to add columns to {table}: {reason}",
-    "grant ALTER ADD COLUMN on the table, or run this as an administrator: {sql}; then start again. To ignore such "
-    'fields, set schema.evolution = "off"',
+    "run {sql}, or add columns of other types for these fields; then start again: chsink settles the range",
+)
+ADD_NOT_GRANTED = Entry(
+    "ADD_NOT_GRANTED",
+    "CHS-288",
+    PreflightError,
+    "at {url} this user may not add columns to {table}: {reason}",
+    "run {grant}, or run {sql} as an administrator; then start again: chsink settles the range",
 )
 COLUMNS_ALTERED = Entry(
     "COLUMNS_ALTERED",

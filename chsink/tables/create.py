@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from chsink.batch.halts import asking_target
 from chsink.batch.ledger import read_records
+from chsink.clickhouse import grants
 from chsink.clickhouse.client import ClickHouseClient, cached_client
 from chsink.clickhouse.table import read_columns
 from chsink.clickhouse.unknown import is_column_name
@@ -30,7 +31,9 @@ from chsink.formats.chosen import Chooser
 from chsink.formats.offered import offered_by
 from chsink.formats.settings import Debezium, FormatSettings, JsonFields
 from chsink.kafka.sample import open_sampler
+from chsink.notation import codes
 from chsink.notation.metadata_columns import METADATA_COLUMNS
+from chsink.notation.sql import TableName
 from chsink.ports import ServerRefused
 from chsink.sample import sampled
 from chsink.tables.statements import create_table, declared
@@ -104,8 +107,11 @@ def _create(services: Services, routes: Sequence[Route]) -> None:
         try:
             client.command(statement, {"distributed_ddl_task_timeout": int(config.clickhouse.insert_timeout_s)})
         except ServerRefused as refused:
-            reason = server_sentence(refused)
-            raise preflight.TABLE_NOT_CREATED(table=name.canonical, url=client.url, reason=reason) from refused
+            said = {"table": name.canonical, "url": client.url, "reason": server_sentence(refused)}
+            if refused.code == codes.ACCESS_DENIED:
+                grant = grants.statement(config, grants.CREATE, TableName(database, name.table))
+                raise preflight.CREATE_NOT_GRANTED(**said, grant=grant) from refused
+            raise preflight.TABLE_NOT_CREATED(**said) from refused
 
 
 def _has_landed(services: Services, table: str) -> bool:

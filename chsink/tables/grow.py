@@ -7,17 +7,20 @@ columns (:mod:`chsink.formats.announced`), and two drivers that add the same col
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from chsink import failpoints
 from chsink.batch.halts import asking_target
+from chsink.clickhouse import grants
 from chsink.clickhouse.client import ClickHouseClient
 from chsink.clickhouse.table import read_columns
 from chsink.clickhouse.unknown import missing_columns
 from chsink.config import Route
 from chsink.connect import Services
+from chsink.decode.columns import Column
 from chsink.errors import AlteredError, preflight
 from chsink.findings import server_sentence
+from chsink.notation import codes
 from chsink.notation.sql import TableName
 from chsink.ports import ServerRefused
 from chsink.tables.statements import add_columns, declared
@@ -39,8 +42,8 @@ def add_missing(services: Services, altered: AlteredError) -> bool:
 
 
 def level(services: Services) -> None:
-    """Give each server the columns that another one has, of tables that gain columns: a driver may have ended between
-    two servers.
+    """Give each server the last columns that another one has, of tables that gain columns: a driver may have ended
+    between two servers.  A column before one that all have was not added by chsink: a person is altering the table.
     """
     routes = {
         services.config.table_of(r).canonical: r for r in services.config.routes if services.config.adds_columns(r)
@@ -52,12 +55,22 @@ def level(services: Services) -> None:
 
 def _level(services: Services, route: Route) -> None:
     table = services.config.table_of(route).table
-    found = [(place, read_columns(*place, table)) for place in _places(services, route)]
-    every = {c.name: declared(c) for _, columns in found for c in columns if c.insertable}
+    every_place = [(place, read_columns(*place, table)) for place in _places(services, route)]
+    found = [(place, columns) for place, columns in every_place if columns]
+    if not found:
+        return
+    common = frozenset.intersection(*(frozenset(c.name for c in columns) for _, columns in found))
+    every = {c.name: declared(c) for _, columns in found for c in _behind(columns, common) if c.insertable}
     for place, columns in found:
         lacking = {n: kind for n, kind in every.items() if n not in {c.name for c in columns}}
-        if lacking and columns:
+        if lacking:
             _add(services, route, place, lacking)
+
+
+def _behind(columns: Sequence[Column], common: Collection[str]) -> Sequence[Column]:
+    """The columns behind the last one that all servers have."""
+    last = max((at for at, column in enumerate(columns) if column.name in common), default=-1)
+    return columns[last + 1 :]
 
 
 def _routes(services: Services, table: str) -> list[Route]:
@@ -74,10 +87,8 @@ def _places(services: Services, route: Route) -> Iterator[Place]:
 def _add(services: Services, route: Route, place: Place, columns: Mapping[str, str]) -> None:
     client, database = place
     name = TableName(database, services.config.table_of(route).table)
-    statement, wait_s = (
-        add_columns(services.config, str(name), columns),
-        int(services.config.clickhouse.insert_timeout_s),
-    )
+    statement = add_columns(services.config, str(name), columns)
+    wait_s = int(services.config.clickhouse.insert_timeout_s)
     services.log.info("adding columns", table=name.canonical, url=client.url, sql=statement)
     try:
         client.command(statement, {"alter_sync": 2, "distributed_ddl_task_timeout": wait_s})
@@ -86,7 +97,8 @@ def _add(services: Services, route: Route, place: Place, columns: Mapping[str, s
         if there.issuperset(columns):  # what was refused is the wait for a replica that is away
             services.log.warning("a replica does not have the columns yet", table=name.canonical, url=client.url)
             return
-        reason = server_sentence(refused)
-        raise preflight.COLUMNS_NOT_ADDED(
-            table=name.canonical, url=client.url, reason=reason, sql=statement
-        ) from refused
+        said = {"table": name.canonical, "url": client.url, "reason": server_sentence(refused), "sql": statement}
+        if refused.code == codes.ACCESS_DENIED:
+            grant = grants.statement(services.config, grants.ADD_COLUMNS, name)
+            raise preflight.ADD_NOT_GRANTED(**said, grant=grant) from refused
+        raise preflight.COLUMNS_NOT_ADDED(**said) from refused

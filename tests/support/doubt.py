@@ -29,10 +29,10 @@ def run(job: Job, *arguments: str, stdin: str = "") -> Result:
     return CliRunner().invoke(app, ["state", *arguments, "-c", str(job.file())], input=stdin)
 
 
-def quietly_connected(job: Job) -> AbstractContextManager[Services]:
+def quietly_connected(job: Job, overrides: Mapping[str, Any] | None = None) -> AbstractContextManager[Services]:
     """The services of the job's file; errors only are logged."""
     configure("console", "error")
-    return connected(job.config())
+    return connected(job.config(overrides))
 
 
 def announce(job: Job, ranges: Mapping[int, tuple[int, int]]) -> None:

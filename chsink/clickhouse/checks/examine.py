@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
 
+from chsink.clickhouse import grants
 from chsink.clickhouse.checks import rules, servers
 from chsink.clickhouse.checks.columns import column_findings
 from chsink.clickhouse.checks.distributed import distributed_findings
@@ -29,6 +30,7 @@ from chsink.config import Route
 from chsink.errors import ChsinkError, preflight, services
 from chsink.findings import Finding, Severity, found, guarded, of_error
 from chsink.formats.pipeline import Untouched
+from chsink.notation.sql import TableName
 from chsink.ports import Queries, Unanswered
 from chsink.statemachine.owner import Owner
 from chsink.statemachine.records import StateKey, StateRecord, TopicTable
@@ -131,6 +133,7 @@ class ClickHouseChecks:
                 yield found(
                     Severity.INFO, preflight.NO_TABLE_YET, table=raised.params["table"], url=raised.params["url"]
                 )
+                yield from self._creation(route)
             else:
                 yield of_error(raised)
             return
@@ -144,10 +147,21 @@ class ClickHouseChecks:
         expression = sharding_expression(self._config, route)
         for shard in target.shards:
             yield from guarded(shard.url, partial(self._table, target, shard))
+            if self._config.adds_columns(route):
+                changes = partial(servers.change_findings, shard.client, self._config, grants.ADD_COLUMNS)
+                yield from guarded(shard.url, partial(changes, shard.table.at))
             if expression is not None:
                 yield from guarded(shard.url, partial(hash_findings, shard, self._config.clickhouse.hash_function))
                 weights = [endpoint.weight for endpoint in self._config.clickhouse.endpoints]
                 yield from guarded(shard.url, partial(distributed_findings, shard, expression, weights))
+
+    def _creation(self, route: Route) -> Iterator[Finding]:
+        """Whether the user may create the route's table."""
+        name = self._config.table_of(route)
+        for client, own in zip(self._cluster.clients, self._config.databases_of(route), strict=True):
+            table = TableName(own or name.database, name.table)
+            changes = partial(servers.change_findings, client, self._config, grants.CREATE, table)
+            yield from guarded(client.url, changes)
 
     def _letters(self) -> Iterator[Finding]:
         """The table of dead letters, on the first endpoint."""

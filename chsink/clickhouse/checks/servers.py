@@ -6,10 +6,12 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from chsink.clickhouse import grants
 from chsink.clickhouse.checks import rules
 from chsink.clickhouse.checks.rules import View
 from chsink.clickhouse.table import TargetTable, read_table
 from chsink.clickhouse.writer import PINNED
+from chsink.config import Config
 from chsink.errors import PreflightError, preflight
 from chsink.findings import Finding, Severity, found, passed, server_sentence
 from chsink.notation import codes
@@ -82,6 +84,14 @@ def grant_findings(client: Queries, table: TargetTable, user: str) -> Iterator[F
     yield from check_grants(client, str(name), needed)
     if may(client, f"DROP TABLE, TRUNCATE ON {name}"):
         yield found(Severity.INFO, preflight.GRANTS_WIDE, url=client.url, table=name)
+
+
+def change_findings(client: Queries, config: Config, privilege: str, table: TableName) -> Iterator[Finding]:
+    """Whether the user may change the table.  A warning: the job lands records until it has to."""
+    for needed, statement in grants.grants(config, privilege, table).items():
+        if not may(client, needed):
+            said = {"url": client.url, "privilege": needed.split(" ON ")[0], "table": table, "grant": statement}
+            yield found(Severity.WARNING, preflight.GRANT_MISSING, **said)
 
 
 def check_grants(client: Queries, name: str, needed: Mapping[str, str]) -> Iterator[Finding]:

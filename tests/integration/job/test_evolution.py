@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +13,9 @@ from typer.testing import CliRunner
 
 from chsink.checks import all_findings
 from chsink.cli.main import app
+from chsink.embedded.clickhouse import EmbeddedClickHouse
+from chsink.embedded.clickhouse.users import ClickHouseUser
+from chsink.embedded.stack import Stack
 from chsink.errors import HaltError, PreflightError, UnavailableError
 from chsink.failpoints import FailpointError
 from tests.integration.job.conftest import MakeJob
@@ -39,8 +44,8 @@ def values(start: int, **more: Any) -> list[dict[str, Any]]:
     return [{"id": n, "text": f"t{n}", **more} for n in range(start, start + 10)]
 
 
-def found_by_doctor(job: Job) -> list[dict[str, Any]]:
-    with quietly_connected(job) as services:
+def found_by_doctor(job: Job, user: str = "default") -> list[dict[str, Any]]:
+    with quietly_connected(job, {"clickhouse.user": user}) as services:
         return [finding.as_dict() for finding in all_findings(services)]
 
 
@@ -113,3 +118,50 @@ def test_fields_that_come_later(make_job: MakeJob, spark: SparkSession, failpoin
         command(url, f"DROP TABLE {table} SYNC")
     with pytest.raises(PreflightError, match=f"CHS-202.*{table}"):  # ⚑ it is lost, not new
         job.drain(spark)
+
+
+STATE = "GRANT SELECT, INSERT, CREATE TABLE, ALTER UPDATE ON job.chsink_state"
+WRITES = (STATE, "GRANT SELECT, INSERT ON job.t")
+
+
+@pytest.fixture
+def guarded(services: Stack, tmp_path: Path) -> Iterator[EmbeddedClickHouse]:
+    """A server with users who may write to a table, create it, and add columns to it."""
+    users = [
+        ClickHouseUser("default"),
+        ClickHouseUser("writer", grants=WRITES),
+        ClickHouseUser("creator", grants=(*WRITES, "GRANT CREATE TABLE ON job.t")),
+        ClickHouseUser("grower", grants=(*WRITES, "GRANT ALTER ADD COLUMN ON job.t")),
+    ]
+    with EmbeddedClickHouse(tmp_path / "guarded", zookeeper=services.zookeeper.hosts, users=users) as server:
+        command(server.url, f"CREATE DATABASE {DATABASE}")
+        yield server
+
+
+def test_what_the_user_may_not_do(make_job: MakeJob, spark: SparkSession, guarded: EmbeddedClickHouse) -> None:
+    """The server refuses (497): the error names the GRANT, nothing is lost, and with this grant the job goes on."""
+    job = make_job(partitions=2, table=False, settings=SETTINGS)
+    job.tables[job.name], job.shards = f"{DATABASE}.t", [guarded.url]
+    with pytest.raises(PreflightError, match=f"CHS-285.*job.t does not exist.*{job.topic}"):
+        job.drain(spark, {"clickhouse.user": "writer"})
+    for partition in (0, 1):
+        job.send_values(partition, values(100 * partition))
+    grant = "GRANT CREATE TABLE ON `job`.`t` TO `writer`"
+    with pytest.raises(PreflightError, match=rf"CHS-286.*may not create the table job\.t: (?s:.*)run {grant}, or"):
+        job.drain(spark, {"clickhouse.user": "writer"})
+    missing = [f["fix"] for f in found_by_doctor(job, user="writer") if f["severity"] == "warning"]
+    assert missing == [f"run {grant}"]
+    job.drain(spark, {"clickhouse.user": "creator"})
+    assert len(job.landed(columns=["id", "text"])) == 20
+
+    job.send_values(0, values(10, more=1))
+    job.send_values(1, values(110))
+    grant = "GRANT ALTER ADD COLUMN ON `job`.`t` TO `creator`"
+    with pytest.raises(
+        PreflightError, match=rf"CHS-288.*may not add columns to job\.t: (?s:.*)run {grant}, or run ALTER"
+    ):
+        job.drain(spark, {"clickhouse.user": "creator"})
+    assert [f["fix"] for f in found_by_doctor(job, user="creator") if f["severity"] == "warning"] == [f"run {grant}"]
+    assert job.in_doubt() == {0, 1}
+    job.drain(spark, {"clickhouse.user": "grower"})
+    job.check(columns=("id", "text", "more"), rows_of=lambda record: [row(record)[0][:3]])
