@@ -14,9 +14,9 @@ shard; the growth since bounds the blocks that came.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from chsink.clickhouse.table import TargetTable, described, in_groups, named, read_columns
+from chsink.clickhouse.table import TargetTable, described, in_groups, named, read_columns, read_settings
 from chsink.errors import preflight
 from chsink.notation.sql import TableName
 from chsink.ports import Queries, Unanswered
@@ -94,6 +94,16 @@ def check_columns(client: Queries, table: TargetTable, names: Collection[str]) -
     if altered:
         name = f"{table.database}.{table.name}"
         raise preflight.COLUMNS_ALTERED(table=name, url=client.url, columns=", ".join(altered))
+
+
+def why_shortened(client: Queries, table: TargetTable) -> str | None:
+    """Why a token may be gone although few blocks came: ClickHouse drops tokens at once when the window is lowered."""
+    now = replace(table, merge_tree=read_settings(client, table))
+    if now.window_blocks < table.window_blocks:
+        return f"the deduplication window was lowered from {table.window_blocks} to {now.window_blocks} blocks"
+    if table.window_s is not None and now.window_s is not None and now.window_s < table.window_s:
+        return f"the deduplication window was lowered from {table.window_s} to {now.window_s} s"
+    return None
 
 
 def _count_of(table: TargetTable) -> str:

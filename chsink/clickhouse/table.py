@@ -124,6 +124,12 @@ def read_columns(client: Queries, database: str, name: str) -> tuple[Column, ...
     return tuple(Column(*row) for row in rows)
 
 
+def read_settings(client: Queries, table: TargetTable) -> dict[str, str]:
+    """What ``table.merge_tree`` would be now; of a table that is gone, the server's defaults."""
+    rows = client.query(f"SELECT create_table_query {THE_TABLE}", {"database": table.database, "name": table.name})
+    return _effective_settings(client, str(rows[0][0]) if rows else "", table.engine)
+
+
 def definitions(client: Queries, names: Collection[TableName]) -> dict[TableName, str]:
     """A digest of what each table is: its identity and all of its CREATE statement.  None of a table that is gone."""
     found: dict[TableName, str] = {}

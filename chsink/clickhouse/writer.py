@@ -22,7 +22,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from chsink.clickhouse.dedup_mark import check_columns, look, why_forgotten
+from chsink.clickhouse.dedup_mark import check_columns, look, why_forgotten, why_shortened
 from chsink.clickhouse.probe import dependent_views, rows_by_offset
 from chsink.clickhouse.retry import retrying, transient
 from chsink.clickhouse.shards import InsertShard
@@ -126,10 +126,11 @@ class ShardWriter:
         """
         at = self.shards[shard]
         now = look(at.client, at.table)
-        why = why_forgotten(at.table, at.mark, now.mark)
+        altered = now.definition != at.table.definition
+        why = why_forgotten(at.table, at.mark, now.mark) or (why_shortened(at.client, at.table) if altered else None)
         if why is not None:
             raise services.TOKEN_DOUBTFUL(url=at.url, token=token, reason=why)
-        if now.definition != at.table.definition:
+        if altered:
             check_columns(at.client, at.table, columns)
 
     def _refused(self, client: SqlClient, table: str, error: ServerRefused) -> ChsinkError:

@@ -150,7 +150,9 @@ NO_DEDUPLICATION = Entry(
     "CHS-210",
     PreflightError,
     "{table} at {url} does not deduplicate inserts: {setting} is 0",
-    "run ALTER TABLE {table} MODIFY SETTING {setting} = 10000",
+    "if `chsink status` shows BEFORE for this table, ClickHouse has forgotten the tokens of that range: run `chsink "
+    "state resolve` for the partition first, which names what to compare; then run ALTER TABLE {table} MODIFY SETTING "
+    "{setting} = 10000",
 )
 BATCH_MAY_BE_PROBED = Entry(
     "BATCH_MAY_BE_PROBED",

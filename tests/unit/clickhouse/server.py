@@ -86,6 +86,10 @@ class Server:
         if "uptime()" in sql:
             is_now = (self.mark.blocks, self.mark.started_s, self.identity, self.definition)
             return [(*name, *is_now) for name in self._named(sql)]
+        if "create_table_query FROM" in sql:
+            return [("CREATE TABLE db.t",)]
+        if "merge_tree_settings" in sql:
+            return list(table().merge_tree.items())
         if "system.columns" in sql:
             return list(self.columns)
         if "sipHash128" in sql:
