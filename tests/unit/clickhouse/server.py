@@ -86,7 +86,7 @@ class Server:
         if "uptime()" in sql:
             is_now = (self.mark.blocks, self.mark.started_s, self.identity, self.definition)
             return [(*name, *is_now) for name in self._named(sql)]
-        if "create_table_query FROM" in sql:
+        if sql.startswith("SELECT create_table_query"):
             return [("CREATE TABLE db.t",)]
         if "merge_tree_settings" in sql:
             return list(table().merge_tree.items())
