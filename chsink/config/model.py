@@ -178,12 +178,6 @@ class Config(Section):
         named = {topic for section in self.route_sections for topic in section.named}
         return tuple(topic for topic in self.topics if topic not in named)
 
-    def route_of(self, topic: str) -> Route:
-        """The one route of a topic, which Kafka need not have (KeyError when there is none)."""
-        for route in self._routing.of(topic):
-            return route
-        raise KeyError(topic)
-
     def mirror_format_of(self, route: MirrorRoute) -> FormatSettings:
         """How the mirror reads the route's values."""
         same = next(iter(self._routing.of(route.topic)), None)

@@ -64,9 +64,6 @@ class Where:
         return "".join(f" AND ({some})" for some in each)
 
 
-EVERY = Where({})
-
-
 def where(conditions: Iterable[str]) -> Where:
     """Read ``name=value`` conditions.  ValueError, whose text says what is wrong, for anything else."""
     found: dict[str, tuple[Condition, ...]] = {}

@@ -16,11 +16,6 @@ from pyspark.sql import DataFrame
 from chsink.errors import stream
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 
-FIX = (
-    "remove minPartitions and maxRecordsPerPartition from the source, and repartition, coalesce, joins with a shuffle, "
-    "aggregations, sorts and unions from the stream; do such work in ClickHouse (materialized views)"
-)
-
 
 def check_tasks(frame: DataFrame, expected: int) -> int:
     """The number of tasks, which must be ``expected``; PreflightError CHS-602 if not, or if there is a shuffle."""

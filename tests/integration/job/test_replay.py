@@ -23,7 +23,7 @@ from chsink.cli.main import app
 from chsink.connect import Services, connected
 from chsink.dlq.letters import create_table
 from chsink.dlq.topic import letter_of
-from chsink.dlq.where import EVERY, where
+from chsink.dlq.where import where
 from chsink.errors import FencedError, HaltError, PreflightError
 from chsink.notation.metadata_columns import PROBE_COLUMNS
 from chsink.observe.logs import configure
@@ -127,7 +127,7 @@ class Kept:
 
     def survey(self) -> dict[str, Any]:
         """What a dry run reports."""
-        return self.open().survey(EVERY).as_dict()
+        return self.open().survey(where(())).as_dict()
 
     def crash(self, monkeypatch: pytest.MonkeyPatch, point: str, *conditions: str) -> None:
         """A replay that ends at a failpoint."""

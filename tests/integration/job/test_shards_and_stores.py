@@ -143,5 +143,5 @@ def test_each_shard_has_the_table_in_a_database_of_its_own(make_job: MakeJob, sp
         everything, right = map(int, select(url, counted).split())
         assert everything == right == len(rows[number]) > 0
     with quietly_connected(job) as opened:
-        target = opened.clickhouse.target(opened.config.route_of(job.topic))
+        target = opened.clickhouse.target(opened.config.routes[0])
         assert extent(places(target), TopicPartition(job.topic, 0)) == Extent(OffsetRange(0, 60), 60)

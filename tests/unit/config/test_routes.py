@@ -53,19 +53,15 @@ def test_a_pattern_takes_the_topics_that_kafka_has(build: Build) -> None:
         "shop.users": "shop.users",
     }
     assert config.topics == ("shop.orders", "clicks", "air.flights-v1", "shop.users")
-    assert config.route_of("shop.users").format.type == "string"
+    assert config.routes[-1].format.type == "string"
     assert tables(written.expanded(())) == {"shop.orders": "raw.shop_orders", "clicks": "raw.clicks"}
     assert pickle.loads(pickle.dumps(config)).topics == config.topics
 
 
-def test_the_route_of_a_topic_is_known_without_kafka(build: Build) -> None:
+def test_routes_of_patterns_need_the_topics_of_kafka(build: Build) -> None:
     config = build(EVENTS)
 
-    assert config.route_of("air.x").table == "air.x"
-    with pytest.raises(KeyError):
-        config.route_of("none")
-    with pytest.raises(KeyError):
-        config.route_of("__consumer.offsets")
+    assert tables(config.expanded(["air.x", "none", "__consumer.offsets"]))["air.x"] == "air.x"
     with pytest.raises(AssertionError, match="expanded"):
         assert config.routes
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from chsink.dlq.kept import Kept
-from chsink.dlq.where import EVERY, where
+from chsink.dlq.where import where
 
 KEPT = Kept("t", 3, 12, "d.t", "city", "CHS-501", "why", 1_767_225_600_000, 0, False, None, b"", ())
 
@@ -38,7 +38,7 @@ def test_a_replayed_letter() -> None:
 
 
 def test_what_the_server_is_asked() -> None:
-    assert EVERY.sql("R") == ""
+    assert where(()).sql("R") == ""
     asked = where(["topic=it's", "topic=b", "offset=1..2", "since=1970-01-02", "replayed=no"]).sql("R")
     assert asked == (
         " AND (`_kafka_topic` = 'it\\'s' OR `_kafka_topic` = 'b') AND (_kafka_offset BETWEEN 1 AND 2)"
