@@ -34,11 +34,24 @@ def configure(log_format: Literal["console", "json"], level: str) -> None:
         logger_factory=structlog.PrintLoggerFactory(file=sys.stderr),
         cache_logger_on_first_use=False,
     )
-    logging.basicConfig(level=logging.ERROR, stream=sys.stderr)
+    root = logging.getLogger()
+    root.setLevel(logging.ERROR)
+    if not any(isinstance(handler, _Through) for handler in root.handlers):
+        root.addHandler(_Through())
     logging.getLogger("chsink").setLevel(LEVELS[level])  # retries of inserts and queries
     for library in ("kazoo", "urllib3", "chsink.librdkafka"):
         logging.getLogger(library).setLevel(logging.ERROR)
     logging.getLogger("py4j").setLevel(logging.CRITICAL)  # it repeats what the sink says, as a trace
+
+
+class _Through(logging.Handler):
+    """What the standard library's loggers say, as lines of structlog: a collector gets one form."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Hand one record on."""
+        structlog.get_logger().log(
+            record.levelno, record.getMessage(), logger=record.name, exc_info=record.exc_info or None
+        )
 
 
 def log_end(log: structlog.typing.FilteringBoundLogger, side: str, error: ChsinkError, **more: Any) -> None:

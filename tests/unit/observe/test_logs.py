@@ -1,0 +1,40 @@
+"""One form of log for everything that the driver says."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+
+import pytest
+import structlog
+
+from chsink.observe.logs import configure
+
+
+@pytest.fixture(autouse=True)
+def as_before() -> Iterator[None]:
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    structlog.reset_defaults()
+
+
+def test_loggers_of_the_standard_library_write_the_same_form(capsys: pytest.CaptureFixture[str]) -> None:
+    """Retries are logged where no structlog is: their lines would break a collector of JSON."""
+    configure("json", "info")
+    configure("json", "info")
+    logging.getLogger("chsink.clickhouse.retry").warning("%s failed (attempt %d)", "an insert", 2)
+    logging.getLogger("another.library").warning("not shown")
+    try:
+        raise ValueError("why")
+    except ValueError:
+        logging.getLogger("another.library").exception("it failed")
+
+    retry, error = map(json.loads, capsys.readouterr().err.splitlines())
+    assert (retry["event"], retry["level"]) == ("an insert failed (attempt 2)", "warning")
+    assert retry["logger"] == "chsink.clickhouse.retry"
+    assert (error["event"], error["level"]) == ("it failed", "error")
+    assert "ValueError: why" in error["exception"]
