@@ -214,7 +214,8 @@ class Tables(Section):
     partition_by: Text | None = None
     """Partition key of a new table, an expression of columns. Default: none."""
     engine: Text | None = None
-    """Engine of a new table. Default: `MergeTree`, or `ReplicatedMergeTree` if an endpoint has replicas."""
+    """Engine of a new table. Default: `MergeTree`, or `ReplicatedMergeTree` if an endpoint has replicas: its path then
+    needs the macros `{shard}` and `{replica}` on each server."""
     cluster: Text | None = None
     """Name of the cluster for `ON CLUSTER`. Default: chsink runs each statement on every URL of
     `clickhouse.endpoints`."""

@@ -13,6 +13,7 @@ from chsink.notation.sql import TableName, quote_identifier
 METADATA = ("_kafka_topic", "_kafka_partition", "_kafka_offset", "_kafka_timestamp")
 """What a new table takes of Kafka's own fields."""
 WINDOW = 10_000
+_PATH = "'/clickhouse/tables/{shard}/{database}/{table}'"
 _NULLABLE = re.compile(r"Nullable\((.*)\)")
 
 
@@ -50,7 +51,10 @@ def on_cluster(config: Config) -> str:
 
 
 def _engine(config: Config) -> str:
-    return "ReplicatedMergeTree" if any(endpoint.replicas for endpoint in config.clickhouse.endpoints) else "MergeTree"
+    """A server names the path of a replicated table by a UUID only ON CLUSTER, where all replicas get the same one."""
+    if not any(endpoint.replicas for endpoint in config.clickhouse.endpoints):
+        return "MergeTree"
+    return "ReplicatedMergeTree" if config.tables.cluster else f"ReplicatedMergeTree({_PATH}, '{{replica}}')"
 
 
 def _required(kind: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 import uuid
 from collections.abc import Iterator
@@ -19,7 +20,7 @@ from chsink.state.keepermap import KeeperMapStore
 from tests.contract.benches import made, rows, stored, swaps
 from tests.docker.conftest import Servers
 from tests.integration.job.faults import Failpoints
-from tests.support.job import DATABASE, Job, command, connect
+from tests.support.job import DATABASE, Job, command, connect, select
 from tests.support.kafka import produce, read_all
 
 pytestmark = pytest.mark.docker
@@ -123,3 +124,36 @@ def test_a_job_killed_after_its_insert_lands_everything_once(
     assert job.in_doubt()
     job.drain(spark)
     job.check()
+
+
+@pytest.mark.parametrize("cluster", ["replicas", None])
+def test_a_new_table_and_new_columns_on_all_replicas(
+    cluster: str | None, servers: Servers, spark: SparkSession, tmp_path: Path
+) -> None:
+    """``ON CLUSTER``, and by each server's own URL."""
+    name = f"grow-{uuid.uuid4().hex[:8]}"
+    topics.create_topic(servers.bootstrap, name, 1)
+    for url in servers.clickhouse:
+        command(url, f"CREATE DATABASE IF NOT EXISTS {DATABASE}")
+    first, second = servers.clickhouse
+    settings = {
+        "schema.auto_create": True,
+        "schema.evolution": "add_columns",
+        "clickhouse.endpoints": [{"url": first, "replicas": [second]}],
+        "clickhouse.settings.insert_quorum": 2,
+        "clickhouse.settings.insert_quorum_parallel": 0,
+        **({"schema.cluster": cluster} if cluster else {}),
+    }
+    table = f"{DATABASE}.t_{name}".replace("-", "_")
+    job = Job(name, tmp_path, servers.bootstrap, [first], tables={name: table}, settings=settings)
+    job.send_values(0, [{"id": n} for n in range(20)])
+    job.drain(spark)
+    job.send_values(0, [{"id": 20 + n, "more": "x"} for n in range(20)])
+    job.drain(spark)
+    job.check(
+        columns=("id", "more"),
+        rows_of=lambda r: [(json.loads(r.value or b"")["id"], json.loads(r.value or b"").get("more"))],
+    )
+    for url in servers.clickhouse:
+        command(url, f"SYSTEM SYNC REPLICA {table}")
+        assert select(url, f"SELECT count(), count(more) FROM {table} FORMAT TSV").split() == ["40", "20"]

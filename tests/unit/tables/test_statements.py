@@ -45,7 +45,13 @@ def test_keys_are_not_nullable_and_a_route_has_its_own() -> None:
 
 
 def test_replicas_share_their_tokens() -> None:
-    job = config(clickhouse={"endpoints": [{"url": "http://a:8123", "replicas": ["http://b:8123"]}]})
+    """Without ON CLUSTER, a server refuses a replicated table without a path: it would make a UUID of its own."""
+    places = {"endpoints": [{"url": "http://a:8123", "replicas": ["http://b:8123"]}]}
+    job = config(clickhouse=places)
+    made = create_table(job, job.routes[0], "air", COLUMNS)
+    path = "'/clickhouse/tables/{shard}/{database}/{table}', '{replica}'"
+    assert f"ENGINE = ReplicatedMergeTree({path})\n" in made and "SETTINGS" not in made
+    job = config(clickhouse=places, schema={"cluster": "main"})
     made = create_table(job, job.routes[0], "air", COLUMNS)
     assert "ENGINE = ReplicatedMergeTree\n" in made and "SETTINGS" not in made
 
