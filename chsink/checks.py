@@ -18,7 +18,7 @@ from chsink.connect import Services
 from chsink.doctor.run import stop_at_errors
 from chsink.errors import ChsinkError, preflight
 from chsink.findings import Finding, Severity, found, guarded, passed
-from chsink.formats.registry import reads_value
+from chsink.formats.decoders import reads_value
 from chsink.formats.settings import FormatSettings, Keys
 from chsink.kafka.checks import dead_letters_findings, topics_findings
 from chsink.ports import StreamShape

@@ -25,8 +25,8 @@ from chsink.connect import Services
 from chsink.errors import values
 from chsink.findings import Finding, Severity, found, passed
 from chsink.formats.chosen import own_records
+from chsink.formats.decoders import decoder_of
 from chsink.formats.pipeline import Untouched
-from chsink.formats.registry import decoder_of
 from chsink.formats.settings import JSON
 from chsink.kafka.sample import Sampler, open_sampler
 from chsink.ports import BadValue, Decoder

@@ -30,8 +30,8 @@ from chsink.dlq.letters import RECORD_FIELDS
 from chsink.dlq.place import LettersTopic
 from chsink.errors import preflight
 from chsink.formats.announced import reads_format
+from chsink.formats.decoders import decoder_of
 from chsink.formats.pipeline import Letters, fingerprint
-from chsink.formats.registry import decoder_of
 from chsink.notation.metadata_columns import METADATA_COLUMNS, SHARD_TYPES
 from chsink.ports import Decoder, KafkaCluster, StateStore, StreamShape
 from chsink.sharding import Layout

@@ -12,7 +12,7 @@
 - :mod:`announced`: a range in doubt keeps its columns when the table gains some;
 - :mod:`records`: :class:`chsink.ports.Decoder` of records in a format, for a ClickHouse table;
 - :mod:`columns`: :class:`chsink.ports.Decoder` of a transformed stream, whose own columns are the table's;
-- :mod:`registry`: which of the two reads a stream;
+- :mod:`decoders`: which of the two reads a stream;
 - :mod:`metadata`: Kafka's own fields, beside what any format made of the record;
 - :mod:`pipeline`: a decoder and what was done to the stream before it, with one fingerprint.
 """

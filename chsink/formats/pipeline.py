@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass
 
 from chsink.decode.columns import Column
-from chsink.formats.registry import KAFKA_COLUMNS
+from chsink.formats.decoders import KAFKA_COLUMNS
 from chsink.ports import Decoder, StreamShape
 from chsink.statemachine.table import ADDED, DEAD_LETTERS
 

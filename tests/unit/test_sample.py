@@ -12,8 +12,8 @@ from chsink.clickhouse.table import TargetTable
 from chsink.config import Route
 from chsink.decode.columns import Column
 from chsink.findings import Severity
+from chsink.formats.decoders import decoder_of
 from chsink.formats.pipeline import Untouched
-from chsink.formats.registry import decoder_of
 from chsink.formats.settings import JSON
 from chsink.kafka.records import SCHEMA
 from chsink.sample import Misfits, Sample

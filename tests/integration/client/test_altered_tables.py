@@ -24,8 +24,8 @@ from chsink.clock import SystemClock
 from chsink.decode import INSERT_SETTINGS
 from chsink.errors import AlteredError, UnavailableError
 from chsink.formats.announced import as_announced
+from chsink.formats.decoders import decoder_of
 from chsink.formats.pipeline import Untouched, fingerprint
-from chsink.formats.registry import decoder_of
 from chsink.formats.settings import JSON
 from chsink.ports import Decoder
 from chsink.statemachine.table import changed_parts

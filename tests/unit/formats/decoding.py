@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 
 from chsink.decode.columns import Column
+from chsink.formats.decoders import decoder_of
 from chsink.formats.pipeline import Untouched
-from chsink.formats.registry import decoder_of
 from chsink.formats.settings import FormatSettings, Keys
 
 Bytes = bytes | None

@@ -14,8 +14,8 @@ from chsink.errors import PreflightError
 from chsink.formats.announced import as_announced
 from chsink.formats.choice import Choice
 from chsink.formats.chosen import own_records
+from chsink.formats.decoders import decoder_of
 from chsink.formats.pipeline import Untouched, fingerprint
-from chsink.formats.registry import decoder_of
 from chsink.formats.settings import JSON, JsonSchema
 from chsink.kafka.records import SCHEMA
 from chsink.ports import Decoded, Decoder

@@ -16,8 +16,8 @@ from chsink.decode.exact import ExactDecoder
 from chsink.decode.fields import fields_of
 from chsink.decode.places import Places
 from chsink.errors import PreflightError
+from chsink.formats.decoders import decoder_of
 from chsink.formats.pipeline import Untouched
-from chsink.formats.registry import decoder_of
 from chsink.formats.settings import Json
 
 COLUMNS = (

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from chsink.config import Config
 from chsink.decode.columns import Column
 from chsink.errors import PreflightError
+from chsink.formats.decoders import decoder_of
 from chsink.formats.pipeline import Untouched, fingerprint
-from chsink.formats.registry import decoder_of
 from chsink.formats.settings import JSON, FormatSettings, Keys, Raw
 from tests.unit.formats.decoding import alone, outcomes
 

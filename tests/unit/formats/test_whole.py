@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from chsink.decode.columns import Column
 from chsink.errors import PreflightError
+from chsink.formats.decoders import decoder_of
 from chsink.formats.pipeline import Untouched
-from chsink.formats.registry import decoder_of
 from chsink.formats.settings import FormatSettings, Raw, String
 
 RAW, STRING = Raw(type="raw"), String(type="string")

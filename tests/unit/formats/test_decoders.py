@@ -10,10 +10,10 @@ from chsink.config.routes import RouteSection
 from chsink.decode.columns import Column
 from chsink.errors import PreflightError
 from chsink.formats.columns import ColumnRecords
+from chsink.formats.decoders import decoder_of
 from chsink.formats.pipeline import Untouched, fingerprint
 from chsink.formats.readers import READERS
 from chsink.formats.records import Records
-from chsink.formats.registry import decoder_of
 from chsink.formats.settings import JSON, FormatSettings, Raw, String
 
 TABLE = (Column("id", "UInt32", "", ""), Column("name", "String", "", ""), Column("_kafka_offset", "Int64", "", ""))
