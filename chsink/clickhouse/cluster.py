@@ -16,12 +16,12 @@ from chsink.batch.halts import asking_target
 from chsink.clickhouse.client import ClickHouseClient, Connection
 from chsink.clickhouse.retry import RetryingQueries
 from chsink.clickhouse.shards import RoutedTable, ShardTable
-from chsink.clickhouse.table import read_table
+from chsink.clickhouse.table import TargetTable, read_table, read_tables
 from chsink.clickhouse.window import DedupWindow
 from chsink.clickhouse.writer import PINNED_WHERE_KNOWN
 from chsink.config import Config, Route
 from chsink.errors import ChsinkError, preflight
-from chsink.notation.sql import parse_table, quote_string
+from chsink.notation.sql import TableName, parse_table, quote_string
 from chsink.ports import Clock, Queries
 from chsink.sharding import Layout, Shard
 from chsink.statemachine.records import StateKey, TopicTable
@@ -38,6 +38,7 @@ class Cluster:
         self.clock = clock
         self._closing = ExitStack()
         self._described: dict[tuple[str, tuple[str, ...]], RoutedTable] = {}
+        self._tables: dict[ClickHouseClient, dict[TableName, TargetTable]] = {}
 
     @cached_property
     def access(self) -> Connection:
@@ -93,6 +94,7 @@ class Cluster:
         """Forget the descriptions: the tables may have been altered.  ``config`` differs in its routes only."""
         self.config = config
         self._described.clear()
+        self._tables.clear()
         for name in ("targets", "routes", "letters"):
             vars(self).pop(name, None)
 
@@ -113,18 +115,28 @@ class Cluster:
         name, databases = self.config.table_of(route).canonical, self.config.databases_of(route)
         known = self._described.get((name, databases))
         if known is None:
-            known = self._described[name, databases] = self.target(route)
+            known = self._described[name, databases] = self._target(route, self._read)
         return replace(known, topic=route.topic, shard_key=tuple(self.config.shard_key_of(route)))
 
     def target(self, route: Route) -> RoutedTable:
         """The route's table, as each shard describes it now."""
+        return self._target(route, read_table)
+
+    def _read(self, client: ClickHouseClient, database: str, name: str) -> TargetTable:
+        """The table, which was read with all others of the server: hundreds of routes are a few questions."""
+        if client not in self._tables:
+            wanted = {self._places(route)[self.clients.index(client)] for route in self.config.routes}
+            self._tables[client] = read_tables(client, wanted)
+        found = self._tables[client].get(TableName(database, name))
+        return read_table(client, database, name) if found is None else found
+
+    def _target(self, route: Route, read: Callable[[ClickHouseClient, str, str], TargetTable]) -> RoutedTable:
         name, endpoints = self.config.table_of(route), self.config.clickhouse.endpoints
         try:
             with asking_target():
-                databases = (own or name.database for own in self.config.databases_of(route))
                 shards = tuple(
-                    ShardTable(client, read_table(client, database, name.table), endpoint.urls)
-                    for client, endpoint, database in zip(self.clients, endpoints, databases, strict=True)
+                    ShardTable(client, read(client, at.database, at.table), endpoint.urls)
+                    for client, endpoint, at in zip(self.clients, endpoints, self._places(route), strict=True)
                 )
         except ChsinkError as error:
             if error.name != preflight.NO_TABLE.name:
@@ -136,6 +148,11 @@ class Cluster:
                 raise preflight.NO_TABLE_OF_TOPIC(topic=route.topic, **error.params) from error
             raise
         return RoutedTable(route.topic, name.canonical, shards, tuple(self.config.shard_key_of(route)))
+
+    def _places(self, route: Route) -> list[TableName]:
+        """The route's table on each endpoint."""
+        name = self.config.table_of(route)
+        return [TableName(own or name.database, name.table) for own in self.config.databases_of(route)]
 
     def is_routed(self, key: StateKey) -> bool:
         """Whether a route still leads the record's topic to its table."""

@@ -13,10 +13,11 @@ shard; the growth since bounds the blocks that came.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
-from chsink.clickhouse.table import TargetTable, described, in_groups, named, read_columns, read_settings
+from chsink.clickhouse.facts import BLOCKS, BLOCKS_BY_PARTITION, LOG_ENTRIES, read_facts
+from chsink.clickhouse.table import TargetTable, is_replicated, read_columns, read_settings
 from chsink.errors import preflight
 from chsink.notation.sql import TableName
 from chsink.ports import Queries, Unanswered
@@ -25,18 +26,6 @@ from chsink.statemachine.records import Mark
 SPARE = 10
 """One part in ten of the window is kept for what others insert between a look and the send that follows it."""
 
-_PARTS = "FROM system.parts WHERE {parts} GROUP BY database, table"
-_BLOCKS = f"SELECT database, table, toNullable(toInt64(max(max_block_number))) AS blocks {_PARTS}"
-_LOG_ENTRIES = (
-    "SELECT database, table, toNullable(toInt64(log_max_index)) AS blocks FROM system.replicas WHERE {parts} "
-    "AND NOT is_session_expired AND zookeeper_exception = ''"
-)
-_BLOCKS_BY_PARTITION = (
-    "SELECT database, table, toNullable(toInt64(sum(of_partition))) AS blocks FROM "
-    f"(SELECT database, table, max(max_block_number) + 1 AS of_partition {_PARTS}, partition_id) "
-    "GROUP BY database, table"
-)
-_STARTED = "toInt64(toUnixTimestamp(now())) - toInt64(uptime())"
 JITTER_S = 1
 """The server reports its start in whole seconds, computed from two clocks that tick apart."""
 
@@ -60,28 +49,16 @@ def looks(client: Queries, tables: Collection[TargetTable]) -> dict[TableName, L
     AlteredError when another one has taken a name; Unanswered when a Replicated table has no session with its Keeper.
     """
     found: dict[TableName, Look] = {}
-    for counting in (_LOG_ENTRIES, _BLOCKS_BY_PARTITION, _BLOCKS):
-        mine = {table.at: table for table in tables if _count_of(table) == counting}
-        for group in in_groups(mine):
-            found |= _looks(client, counting, {name: mine[name] for name in group})
-    return found
-
-
-def _looks(client: Queries, counting: str, tables: Mapping[TableName, TargetTable]) -> dict[TableName, Look]:
-    rows = client.query(
-        f"SELECT d.database, d.name, c.blocks, {_STARTED}, d.identity, d.digest FROM ({described(tables)}) AS d "
-        f"LEFT JOIN ({counting.format(parts=named(tables, 'table'))}) AS c "
-        "ON c.database = d.database AND c.table = d.name"
-    )
-    by_name = {TableName(database, name): row for database, name, *row in rows}
-    found = {}
-    for name, table in tables.items():
-        blocks, started_s, identity, definition = by_name.get(name, (None, 0, None, ""))
-        if identity != table.identity:
-            raise preflight.TABLE_CHANGED(table=table.canonical, url=client.url)
-        if blocks is None and counting is _LOG_ENTRIES:
-            raise Unanswered(f"{client.url}: {table.canonical} has no session with its Keeper")
-        found[name] = Look(Mark(int(blocks or 0), int(started_s)), str(definition))
+    for counting in (LOG_ENTRIES, BLOCKS_BY_PARTITION, BLOCKS):
+        mine = {table.at: table for table in tables if _count_of(table) is counting}
+        now = read_facts(client, mine, counting, replicated=counting is LOG_ENTRIES)
+        for name, table in mine.items():
+            fact = now.get(name)
+            if fact is None or fact.identity != table.identity:
+                raise preflight.TABLE_CHANGED(table=table.canonical, url=client.url)
+            if fact.blocks is None and counting is LOG_ENTRIES:
+                raise Unanswered(f"{client.url}: {table.canonical} has no session with its Keeper")
+            found[name] = Look(Mark(fact.blocks or 0, fact.started_s), fact.definition)
     return found
 
 
@@ -107,9 +84,9 @@ def why_shortened(client: Queries, table: TargetTable) -> str | None:
 
 
 def _count_of(table: TargetTable) -> str:
-    if table.engine.startswith("Replicated"):
-        return _LOG_ENTRIES
-    return _BLOCKS_BY_PARTITION if table.engine.startswith("Shared") else _BLOCKS
+    if is_replicated(table.engine):
+        return LOG_ENTRIES
+    return BLOCKS_BY_PARTITION if table.engine.startswith("Shared") else BLOCKS
 
 
 def usable_blocks(table: TargetTable) -> int:

@@ -3,30 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any
 
+from chsink.clickhouse.facts import Facts, in_groups, named, read_facts
 from chsink.decode.columns import Column
 from chsink.errors import preflight
 from chsink.notation.metadata_columns import METADATA_COLUMNS, PROBE_COLUMNS
-from chsink.notation.sql import TableName, quote_string
+from chsink.notation.sql import TableName
 from chsink.ports import Queries
 
-_WITHOUT_REPLICA = "replaceRegexpOne(ddl, 'ENGINE = Replicated[A-Za-z]*[(]''[^'']*'', ''[^'']*''', '')"
-_DESCRIBED = f"""
-SELECT t.database AS database, t.name AS name, t.engine AS engine, t.partition_key AS partition_key,
-    t.create_table_query AS ddl, if(startsWith(engine, 'Replicated'), r.path, toString(t.uuid)) AS identity,
-    hex(sipHash128(identity, engine, {_WITHOUT_REPLICA})) AS digest
-FROM (
-    SELECT database, name, uuid, engine, partition_key, create_table_query FROM system.tables WHERE {{tables}}
-) AS t
-LEFT JOIN (
-    SELECT database, table, any(zookeeper_path) AS path FROM system.replicas WHERE {{parts}} GROUP BY database, table
-) AS r ON r.database = t.database AND r.table = t.name"""
-"""The replicas of one table share its Keeper path; their UUIDs differ when each was created by itself."""
-AT_ONCE: Final = 150
-"""A statement names at most so many tables: with the longest names it stays below the default ``max_query_size``."""
 THE_TABLE = "FROM system.tables WHERE database = {database:String} AND name = {name:String}"
 
 
@@ -95,69 +82,83 @@ class TargetTable:
 def read_table(client: Queries, database: str, name: str) -> TargetTable:
     """Read the table from the server's system tables.  PreflightError when it is not there."""
     at = TableName(database, name)
-    rows = client.query(f"SELECT identity, engine, partition_key, ddl, timezone(), digest FROM ({described([at])})")
-    if not rows:
+    found = read_tables(client, [at])
+    if not found:
         raise preflight.NO_TABLE(table=at.canonical, url=client.url)
-    identity, engine, partition_key, ddl, timezone, digest = rows[0]
-    settings = _effective_settings(client, ddl, engine)
-    return TargetTable(
-        database,
-        name,
-        identity,
-        engine,
-        read_columns(client, database, name),
-        partition_key,
-        bool(re.search(r"\bTTL\b", ddl.split("SETTINGS")[0])),
-        settings,
-        timezone,
-        digest,
-    )
+    return found[at]
+
+
+def read_tables(client: Queries, names: Collection[TableName]) -> dict[TableName, TargetTable]:
+    """Those of the tables that are there, by a few questions for all of them."""
+    facts = read_facts(client, names)
+    details = {
+        TableName(database, name): row
+        for group in in_groups(facts)
+        for database, name, *row in client.query(
+            "SELECT database, name, partition_key, create_table_query, timezone() FROM system.tables "
+            f"WHERE {named(group, 'name')}"
+        )
+    }
+    columns = _columns(client, facts)
+    kinds = {is_replicated(f.engine) for f in facts.values()}
+    settings = {kind: _server_settings(client, replicated=kind) for kind in sorted(kinds)}
+    return {
+        at: _described(at, fact, details[at], columns[at], settings[is_replicated(fact.engine)])
+        for at, fact in facts.items()
+        if at in details and at in columns
+    }
+
+
+def is_replicated(engine: str) -> bool:
+    """Whether the engine keeps its state in a Keeper path of its own."""
+    return engine.startswith("Replicated")
 
 
 def read_columns(client: Queries, database: str, name: str) -> tuple[Column, ...]:
     """The columns in their order, none where there is no such table."""
-    rows = client.query(
-        "SELECT name, type, default_kind, default_expression FROM system.columns "
-        "WHERE database = {database:String} AND table = {name:String} ORDER BY position",
-        {"database": database, "name": name},
-    )
-    return tuple(Column(*row) for row in rows)
+    at = TableName(database, name)
+    return _columns(client, [at]).get(at, ())
 
 
 def read_settings(client: Queries, table: TargetTable) -> dict[str, str]:
     """What ``table.merge_tree`` would be now; of a table that is gone, the server's defaults."""
     rows = client.query(f"SELECT create_table_query {THE_TABLE}", {"database": table.database, "name": table.name})
-    return _effective_settings(client, str(rows[0][0]) if rows else "", table.engine)
+    defaults = _server_settings(client, replicated=is_replicated(table.engine))
+    return _effective_settings(defaults, str(rows[0][0]) if rows else "")
 
 
-def definitions(client: Queries, names: Collection[TableName]) -> dict[TableName, str]:
-    """A digest of what each table is: its identity and all of its CREATE statement.  None of a table that is gone."""
-    found: dict[TableName, str] = {}
+def _columns(client: Queries, names: Collection[TableName]) -> dict[TableName, tuple[Column, ...]]:
+    found: dict[TableName, tuple[Column, ...]] = {}
     for group in in_groups(names):
-        rows = client.query(f"SELECT database, name, digest FROM ({described(group)})")
-        found |= {TableName(database, name): str(digest) for database, name, digest in rows}
+        for database, name, *column in client.query(
+            "SELECT database, table, name, type, default_kind, default_expression FROM system.columns "
+            f"WHERE {named(group, 'table')} ORDER BY database, table, position"
+        ):
+            at = TableName(database, name)
+            found[at] = (*found.get(at, ()), Column(*column))
     return found
 
 
-def described(names: Collection[TableName]) -> str:
-    """A SELECT of what these tables are; others of their databases may be among them."""
-    return _DESCRIBED.format(tables=named(names, "name"), parts=named(names, "table"))
-
-
-def named(names: Collection[TableName], column: str) -> str:
-    """The condition under which a row of a system table is of one of these tables, or of another of their databases."""
-    databases, tables = {n.database for n in names}, {n.table for n in names}
-    return f"database IN ({_listed(databases)}) AND {column} IN ({_listed(tables)})"
-
-
-def in_groups(names: Collection[TableName]) -> Iterator[list[TableName]]:
-    """As many as one statement may name, in turn."""
-    ordered = list(names)
-    return (ordered[at : at + AT_ONCE] for at in range(0, len(ordered), AT_ONCE))
-
-
-def _listed(texts: Iterable[str]) -> str:
-    return ", ".join(map(quote_string, sorted(texts)))
+def _described(
+    at: TableName,
+    fact: Facts,
+    details: Sequence[Any],
+    columns: tuple[Column, ...],
+    settings: Mapping[str, str],
+) -> TargetTable:
+    partition_key, ddl, timezone = details
+    return TargetTable(
+        at.database,
+        at.table,
+        fact.identity,
+        fact.engine,
+        columns,
+        partition_key,
+        bool(re.search(r"\bTTL\b", ddl.split("SETTINGS")[0])),
+        _effective_settings(settings, ddl),
+        timezone,
+        fact.definition,
+    )
 
 
 SETTINGS = (
@@ -167,16 +168,20 @@ SETTINGS = (
 )
 
 
-def _effective_settings(client: Queries, ddl: str, engine: str) -> dict[str, str]:
-    """The server's MergeTree defaults, overridden by the table's own SETTINGS."""
-    source = "replicated_merge_tree_settings" if engine.startswith("Replicated") else "merge_tree_settings"
+def _server_settings(client: Queries, *, replicated: bool) -> dict[str, str]:
+    """The server's MergeTree defaults."""
+    source = "replicated_merge_tree_settings" if replicated else "merge_tree_settings"
     names = ", ".join(f"'{s}'" for s in SETTINGS)
-    settings = {
-        str(k): str(v) for k, v in client.query(f"SELECT name, value FROM system.{source} WHERE name IN ({names})")
-    }
+    rows = client.query(f"SELECT name, value FROM system.{source} WHERE name IN ({names})")
+    return {str(name): str(value) for name, value in rows}
+
+
+def _effective_settings(settings: Mapping[str, str], ddl: str) -> dict[str, str]:
+    """The defaults, overridden by the table's own SETTINGS."""
+    effective = {s: settings.get(s, "0") for s in SETTINGS}
     own = ddl.rsplit("SETTINGS", 1)[1] if "SETTINGS" in ddl else ""
     for setting in SETTINGS:
         found = re.search(rf"\b{setting}\s*=\s*'?(\d+)", own)
         if found:
-            settings[setting] = found[1]
-    return {s: settings.get(s, "0") for s in SETTINGS}
+            effective[setting] = found[1]
+    return effective

@@ -19,10 +19,12 @@ from chsink.batch.roles import Looked
 from chsink.batch.rounds import Room
 from chsink.clickhouse.checks.existing_rows import check_nothing_landed
 from chsink.clickhouse.dedup_mark import look, looks, round_of, usable_blocks, why_forgotten
+from chsink.clickhouse.facts import read_facts
 from chsink.clickhouse.probe import count_rows, only_of
 from chsink.clickhouse.shards import ShardTable, asked
-from chsink.clickhouse.table import TargetTable, definitions
+from chsink.clickhouse.table import TargetTable, is_replicated
 from chsink.errors import halts, preflight, services
+from chsink.notation.sql import TableName
 from chsink.ports import Clock, Queries
 from chsink.statemachine.ranges import OffsetRange
 from chsink.statemachine.records import Mark, StateKey, StateRecord
@@ -78,9 +80,9 @@ class DedupWindow:
     def check_unchanged(self, tables: Iterable[str]) -> None:
         """See :class:`chsink.batch.roles.Window`."""
         places = [self.places(table, None) for table in tables]
-        seen = asked(places, lambda client, there: definitions(client, [table.at for table in there]))
+        seen = asked(places, _definitions)
         for shard in chain.from_iterable(places):
-            if seen[shard.source].get(shard.table.at, "") != shard.table.definition:
+            if seen[shard.source].get(shard.table.at) != shard.table.definition:
                 raise preflight.TABLE_CHANGED(table=shard.table.canonical, url=shard.url)
 
     def check_nothing_landed(self, topic: str, table: str, partitions: Collection[int]) -> None:
@@ -172,6 +174,13 @@ class DedupWindow:
             if self.clock.now_ms() >= give_up:
                 raise services.STILL_INSERTING(url=server.url, what=what)
             self.clock.sleep(LOOK_AGAIN_S)
+
+
+def _definitions(client: Queries, tables: Collection[TargetTable]) -> dict[TableName, str]:
+    """What the tables are; nothing of a table that is gone."""
+    replicated = any(is_replicated(table.engine) for table in tables)
+    facts = read_facts(client, [table.at for table in tables], replicated=replicated)
+    return {name: fact.definition for name, fact in facts.items()}
 
 
 def _windows_s(shards: Iterable[ShardTable]) -> list[int]:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 Rows = list[tuple[Any, ...]]
 WORD = 64
 _FROM = re.compile(r"\bFROM `([^`]+)`\.`([^`]+)`")
-_NAMED = re.compile(r"database IN \((.*?)\) AND name IN \((.*?)\)")
+_NAMED = re.compile(r"database IN \((.*?)\) AND (?:name|table) IN \((.*?)\)")
 _TOPIC = re.compile(r"_kafka_topic = '([^']+)'")
 _PARTITION = re.compile(r"_kafka_partition = (\d+)")
 _LOW, _HIGH = re.compile(r"_kafka_offset >= (\d+)"), re.compile(r"_kafka_offset < (\d+)")
@@ -36,13 +36,17 @@ def description(server: Server, sql: str, said: Mapping[str, Any]) -> Rows:
     if "merge_tree_settings" in sql:
         kind = next(iter(server.tables.values())).kind
         return list(kind.settings.items())
+    return [row for name in named(sql) for row in _described(server, name, sql)]
+
+
+def _described(server: Server, name: str, sql: str) -> Iterator[tuple[Any, ...]]:
+    table, at = server.tables[name], tuple(name.split("."))
     if "system.columns" in sql:
-        table = server.tables[f"{said['database']}.{said['name']}"]
-        return list(table.kind.columns(table.version))
-    [name] = named(sql)
-    table = server.tables[name]
-    by = f"uid % {table.kind.parts}" if table.kind.parts > 1 else ""
-    return [(identity(server, name), table.kind.engine, by, "CREATE TABLE", "UTC", digest(table))]
+        yield from ((*at, *column) for column in table.kind.columns(table.version))
+    elif "timezone()" in sql:
+        yield (*at, f"uid % {table.kind.parts}" if table.kind.parts > 1 else "", "CREATE TABLE", "UTC")
+    else:
+        yield from _facts(server, name)
 
 
 def named(sql: str) -> Iterator[str]:
@@ -71,16 +75,16 @@ def answer(server: Server, sql: str, said: Mapping[str, Any]) -> Rows:
         table = server.tables[f"{said['database']}.{said['name']}"]
         return [(table.kind.views if "dependencies_table" in sql else table.mutations,)]
     if "system.tables" in sql:
-        return [_is(server, name, sql) for name in named(sql)]
+        return [row for name in named(sql) for row in _facts(server, name)]
     return _of_rows(server, sql, said)
 
 
-def _is(server: Server, name: str, sql: str) -> tuple[Any, ...]:
-    """What the table of this name is, and where it is asked for, what it holds."""
-    table, at = server.tables[name], tuple(name.split("."))
-    if "uptime()" not in sql:
-        return (*at, digest(table))
-    return (*at, table.blocks, server.started // 1000, identity(server, name), digest(table))
+def _facts(server: Server, name: str) -> Iterator[tuple[Any, ...]]:
+    """What the table of this name is, and what it holds."""
+    table, at, mine = server.tables[name], tuple(name.split(".")), identity(server, name)
+    yield ("is", *at, mine, table.kind.engine, digest(table), 0, server.started // 1000)
+    yield ("path", *at, mine, "", "", 0, 0)
+    yield ("blocks", *at, "", "", "", table.blocks, 0)
 
 
 def _of_rows(server: Server, sql: str, said: Mapping[str, Any]) -> Rows:

@@ -17,8 +17,9 @@ import pytest
 
 from chsink.clickhouse.client import ClickHouseClient
 from chsink.clickhouse.dedup_mark import look
+from chsink.clickhouse.facts import read_facts
 from chsink.clickhouse.shards import InsertShard
-from chsink.clickhouse.table import TargetTable, definitions, read_table
+from chsink.clickhouse.table import TargetTable, read_table
 from chsink.clickhouse.writer import ShardWriter
 from chsink.clock import SystemClock
 from chsink.decode import INSERT_SETTINGS
@@ -143,7 +144,9 @@ def test_under_way(client: ClickHouseClient, name: str, case: Case) -> None:
     table, decoder = described(client, name)
     send(client, table, decoder, "A")
     alter(client, name, case.alter)
-    assert definitions(client, [table.at]) != {table.at: table.definition}, "the next batch reads the table again"
+    assert read_facts(client, [table.at])[table.at].definition != table.definition, (
+        "the next batch reads the table again"
+    )
     if case.lost:
         with pytest.raises(AlteredError, match=rf"CHS-233.*: {case.lost}\n") as refused:
             send(client, table, decoder, "B")

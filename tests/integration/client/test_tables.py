@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 import pytest
 
 from chsink.clickhouse.client import ClickHouseClient, Connection
 from chsink.clickhouse.dedup_mark import look, looks
-from chsink.clickhouse.table import TargetTable, definitions, read_table
+from chsink.clickhouse.facts import read_facts
+from chsink.clickhouse.table import TargetTable, read_table, read_tables
 from chsink.embedded.clickhouse import EmbeddedClickHouse
 from chsink.errors import AlteredError
 from chsink.notation.sql import TableName, quote_identifier
@@ -27,6 +28,11 @@ def clients(clickhouse: list[EmbeddedClickHouse]) -> Iterator[list[ClickHouseCli
     for client in clients:
         client.command(f"DROP DATABASE {DATABASE} SYNC")
         client.close()
+
+
+def definitions(client: ClickHouseClient, names: Collection[TableName]) -> dict[TableName, str]:
+    """What tables are, as the driver asks before each batch."""
+    return {at: fact.definition for at, fact in read_facts(client, names).items()}
 
 
 def make(client: ClickHouseClient, name: str, engine: str, columns: str = "id UInt64, version UInt8") -> TargetTable:
@@ -92,6 +98,7 @@ def test_many_tables_of_any_name_are_described_and_looked_at_in_one_question(cli
         tables.append(make(client, "kept", f"ReplicatedMergeTree('/tables/{uuid.uuid4().hex}', 'r')", "id UInt64"))
 
         assert definitions(client, [t.at for t in tables]) == {t.at: t.definition for t in tables}
+        assert read_tables(client, [t.at for t in tables]) == {t.at: t for t in tables}
         seen = looks(client, tables)
         for table in tables:
             alone = look(client, table)

@@ -29,7 +29,7 @@ def table(engine: str = "MergeTree", **changes: Any) -> TargetTable:
     columns = tuple(Column(c, "String", "", "") for c in ("n", "_kafka_topic", "_kafka_partition", "_kafka_offset"))
     whole: dict[str, Any] = {
         "database": "db", "name": "t", "identity": "u", "engine": engine, "columns": columns, "partition_key": "",
-        "ttl": False, "merge_tree": settings, "timezone": "UTC", "definition": "d",
+        "ttl": False, "merge_tree": settings, "timezone": "UTC", "definition": f"u {engine} d",
     }  # fmt: skip
     return TargetTable(**{**whole, **changes})
 
@@ -65,6 +65,7 @@ class Server:
     clock: StoppedClock
     mark: Mark = MARK
     definition: str = "d"
+    engine: str = "MergeTree"
     altered: Collection[str] = ()
     identity: str = "u"
     columns: list[tuple[str, str, str, str]] = field(default_factory=list)
@@ -83,23 +84,28 @@ class Server:
         if "system.processes" in sql:
             self.running -= 1
             return [(int(self.running >= 0),)]
-        if "uptime()" in sql:
-            is_now = (self.mark.blocks, self.mark.started_s, self.identity, self.definition)
-            return [(*name, *is_now) for name in self._named(sql)]
         if sql.startswith("SELECT create_table_query"):
             return [("CREATE TABLE db.t",)]
         if "merge_tree_settings" in sql:
             return list(table().merge_tree.items())
-        if "system.columns" in sql:
-            return list(self.columns)
         if "sipHash128" in sql:
-            there = self._named(sql) if self.definition else ()
-            return [(*name, self.definition + "'" * (name[1] in self.altered)) for name in there]
+            return list(self._facts(sql))
+        if "system.columns" in sql:
+            return [(*name, *column) for name in self._named(sql) for column in self.columns]
         return [(self.rows,)]
+
+    def _facts(self, sql: str) -> Iterator[tuple[Any, ...]]:
+        """What :mod:`chsink.clickhouse.facts` asks."""
+        for name in self._named(sql) if self.definition else ():
+            engine, digest = self.engine, self.definition + "'" * (name[1] in self.altered)
+            yield ("is", *name, self.identity, engine, digest, 0, self.mark.started_s)
+            yield ("path", *name, self.identity, "", "", 0, 0)
+            if self.mark.blocks is not None:
+                yield ("blocks", *name, "", "", "", self.mark.blocks, 0)
 
     def _named(self, sql: str) -> Iterator[tuple[str, str]]:
         """The tables that a question names."""
-        found = re.search(r"database IN \((.*?)\) AND name IN \((.*?)\)", sql)
+        found = re.search(r"database IN \((.*?)\) AND (?:name|table) IN \((.*?)\)", sql)
         assert found is not None, sql
         databases, tables = (re.findall(r"'([^']+)'", part) for part in found.groups())
         return product(databases, tables)

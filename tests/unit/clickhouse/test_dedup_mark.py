@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from chsink.clickhouse.dedup_mark import look, looks, usable_blocks, why_forgotten
-from chsink.clickhouse.table import AT_ONCE
+from chsink.clickhouse.facts import AT_ONCE
 from chsink.errors import AlteredError
 from chsink.ports import Unanswered
 from chsink.statemachine.records import Mark
@@ -42,9 +42,9 @@ def test_a_tenth_of_the_window_is_spare() -> None:
 @pytest.mark.parametrize(
     ("engine", "asked"),
     [
-        ("MergeTree", "max(max_block_number))) AS blocks FROM system.parts"),
-        ("ReplacingMergeTree", "max(max_block_number))) AS blocks FROM system.parts"),
-        ("ReplicatedMergeTree", "toInt64(log_max_index)) AS blocks FROM system.replicas"),
+        ("MergeTree", "toInt64(max(max_block_number)), toInt64(0) FROM system.parts"),
+        ("ReplacingMergeTree", "toInt64(max(max_block_number)), toInt64(0) FROM system.parts"),
+        ("ReplicatedMergeTree", "toInt64(log_max_index), toInt64(0) FROM system.replicas"),
         ("SharedMergeTree", "GROUP BY database, table, partition_id"),
     ],
 )
