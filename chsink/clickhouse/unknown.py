@@ -68,6 +68,13 @@ class FieldWatch:
         values = records.column("value")
         return dict(self._offered.counts(values, self.taken).most_common(NAMED))
 
+    def missing(self, records: pa.RecordBatch) -> tuple[str, ...]:
+        """The fields of these records for which a table that gains columns would need one more."""
+        if self._offered is None:
+            return ()
+        found = self._offered.columns(records.column("value"), self.taken)
+        return tuple(name for name, kind in found.items() if kind is not None and is_column_name(name))
+
     def columns(self, records: pa.RecordBatch, tp: TopicPartition) -> tuple[Column, ...]:
         """Columns for the fields of these records, besides those that the range was announced with.
 

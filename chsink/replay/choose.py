@@ -5,6 +5,7 @@ Rules:
   partition may be read again.
 - Only one dead letter for each record.  Several of one offset are the same record, or nobody can choose.
 - Where the table can show it, no record that has a row already: a person may have inserted what they corrected.
+- Where the table gains columns for new fields, no record with a field that has none yet: a replay adds no columns.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
+from typing import Final
 
 from chsink.batch.halts import asking_target
 from chsink.batch.ledger import read_owner, read_records
@@ -30,6 +32,7 @@ from chsink.statemachine.records import StateKey, StateRecord
 
 Chosen = dict[StateKey, tuple[int, ...]]
 """By the key of the replay's state: the offsets, ascending."""
+NO_COLUMN: Final = "the table has no column for this field yet; add one"
 
 
 class UnconfirmedError(Exception):
@@ -136,10 +139,14 @@ class Chooser:
         if not letters:
             return
         layout, pipeline = self.routes.layout(key.topic_table), self.routes.present(key.topic_table)[1]
-        prepared, with_row = self.routes.prepare(key.topic_table, records_of(letters), layout, pipeline)
+        records = records_of(letters)
+        prepared, with_row = self.routes.prepare(key.topic_table, records, layout, pipeline)
         bad = {one.row: one for one in prepared.rejected}
+        lacking = self.routes.lacking(key.topic_table, records)
         for row, letter in enumerate(letters):
-            if row in with_row:
+            if row in with_row and row in lacking:
+                report.leave(Left(_place(letter), Why.BAD, lacking[row], NO_COLUMN))
+            elif row in with_row:
                 yield letter.offset
             elif row in bad:
                 report.leave(Left(_place(letter), Why.BAD, bad[row].column or "", bad[row].reason))

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from chsink.clickhouse.landing import decoder
+from chsink.clickhouse.landing import decoder, growing
 from chsink.clickhouse.pieces import Prepared, by_shard
 from chsink.clickhouse.pipelines import Pipelines
+from chsink.clickhouse.unknown import watch_of
 from chsink.clickhouse.window import DedupWindow
 from chsink.connect import Services
 from chsink.dlq.kept import Kept
@@ -51,6 +52,20 @@ class Routes:
         prepared = by_shard(records, decoded, document, self.pipelines.tables(leads, fingerprint, pipeline)[0])
         with_row = range(records.num_rows) if decoded.rows is None else decoded.rows.to_pylist()
         return prepared, frozenset(with_row) - {bad.row for bad in prepared.rejected}
+
+    def lacking(self, leads: TopicTable, records: pa.RecordBatch) -> dict[int, str]:
+        """Of a table that gains columns: by row, the first field of a record for which it has none yet.  A replay adds
+        no columns, so the field's value would be lost.
+        """
+        cluster = self.services.clickhouse
+        if leads not in growing(cluster):
+            return {}
+        route = cluster.routes[leads]
+        watch = watch_of(route.format, cluster.targets[leads], route.format.named | {*route.key_columns}, (), 0)
+        if not watch.missing(records):
+            return {}
+        found = ((row, watch.missing(records.slice(row, 1))) for row in range(records.num_rows))
+        return {row: fields[0] for row, fields in found if fields}
 
 
 def routes_of(services: Services, window: DedupWindow) -> Routes:

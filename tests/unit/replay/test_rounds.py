@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from chsink.clickhouse.shards import RoutedTable, ShardTable
 from chsink.clickhouse.table import TargetTable
 from chsink.decode import Column
 from chsink.dlq.kept import Kept
@@ -125,3 +126,22 @@ def test_a_record_of_another_table_has_no_row_in_this_one() -> None:
     layout = "f", Layout((Shard(("http://h:1",)),)).to_json()
     prepared, with_row = Routes(services, pipelines).prepare(("t", "d.t"), records_of(letters), layout, "p")
     assert (with_row, [bad.row for bad in prepared.rejected], prepared.others) == (frozenset({1}), [2], 1)
+
+
+def test_a_field_without_a_column_is_not_dropped_where_columns_are_added() -> None:
+    """⚑ The job would add the column before it sends the record."""
+    table = TargetTable("d", "t", "i", "MergeTree", (Column("n", "UInt8"),), "", False, {}, "UTC")
+    values = [b'{"n":1}', b'{"n":2,"new":3}', b'{"n":3,"new":null}', b"broken"]
+    records = records_of([Kept("t", 0, n, "d.t", "", "", "", 0, 0, False, None, v, ()) for n, v in enumerate(values)])
+    found = []
+    for adds in (True, False):
+        route = SimpleNamespace(format=JSON, key_columns=())
+        cluster: Any = SimpleNamespace(
+            routes={("t", "d.t"): route},
+            targets={("t", "d.t"): RoutedTable("t", "d.t", (ShardTable(SimpleNamespace(), table),))},
+            config=SimpleNamespace(adds_columns=lambda _, adds=adds: adds),
+        )
+        services: Any = SimpleNamespace(clickhouse=cluster)
+        pipelines: Any = None
+        found.append(Routes(services, pipelines).lacking(("t", "d.t"), records))
+    assert found == [{1: "new"}, {}]
