@@ -15,6 +15,7 @@ class Kept:
     """Where the record is in Kafka, why it has no row in ``table``, and the record itself.
 
     ``timestamp_type``: 0 for the producer's time, 1 for the broker's, -1 for none.  ``replayed``: it has a row since.
+    ``nonce``: of the range with which it was delivered; empty where that is not known.
     """
 
     topic: str
@@ -30,10 +31,11 @@ class Kept:
     key: bytes | None
     value: bytes | None
     headers: tuple[tuple[str, bytes | None], ...]
+    nonce: str = ""
 
     def without_record(self) -> dict[str, Any]:
         """What may be listed: nothing of the record's content."""
-        content = ("key", "value", "headers")
+        content = ("key", "value", "headers", "nonce")
         return {name: value for name, value in asdict(self).items() if name not in content}
 
     def document(self) -> dict[str, Any]:
@@ -74,6 +76,7 @@ def kept_of(letter: Letter, *, replayed: bool) -> Kept:
         letter.key,
         letter.value,
         letter.headers,
+        why["chsink.nonce"],
     )
 
 

@@ -1,8 +1,8 @@
 """Replay marks in a topic of dead letters: records that say that a dead letter's record has a row since.
 
 Rules:
-- A mark is sent once the row is there, so every mark is true by itself: a mark that comes late, twice, or without
-  others of its list does no harm.  So marks need no transaction.
+- A mark is sent once all rows of its list are there, and names the list: so one mark says that all of the list has
+  landed.  A mark that comes late, twice, or without others does no harm, and marks need no transaction.
 - A mark goes to the partitions of its dead letters.  Kafka deletes a partition's records in their order, so a dead
   letter goes before its mark.  A topic that is compacted keeps no such order: replays refuse it.
 - A mark has headers only: its key and its value are null, and its headers name the place of the dead letter.
@@ -24,8 +24,8 @@ _AT_ONCE: Final = 10_000
 _log = logging.getLogger("chsink.librdkafka.dead_letters")
 
 
-def send_marks(place: LettersTopic, marks: Iterable[tuple[LetterPlace, int]]) -> None:
-    """Mark each dead letter in the given partition of the topic.  Returns once all marks are there.  Raises
+def send_marks(place: LettersTopic, nonce: str, marks: Iterable[tuple[LetterPlace, int]]) -> None:
+    """Mark each dead letter of a list in the given partition of the topic.  Returns once all marks are there.  Raises
     KafkaException otherwise: then some may be there.
     """
     refused: list[KafkaError] = []
@@ -37,7 +37,9 @@ def send_marks(place: LettersTopic, marks: Iterable[tuple[LetterPlace, int]]) ->
     settings = {**place.options, "acks": "all", "message.timeout.ms": round(place.timeout_s * 1000)}
     producer = Producer(settings, logger=_log)
     for number, (letter, partition) in enumerate(marks, 1):
-        producer.produce(place.topic, partition=partition, headers=_headers(place.sink, letter), on_delivery=delivered)
+        producer.produce(
+            place.topic, partition=partition, headers=_headers(place.sink, nonce, letter), on_delivery=delivered
+        )
         if number % _AT_ONCE == 0:
             _flush(producer, place, refused)
     _flush(producer, place, refused)
@@ -48,9 +50,9 @@ def _flush(producer: Producer, place: LettersTopic, refused: list[KafkaError]) -
         raise KafkaException(refused[0] if refused else KafkaError(KafkaError._TIMED_OUT))
 
 
-def _headers(sink: str, letter: LetterPlace) -> list[tuple[str, Any]]:
+def _headers(sink: str, nonce: str, letter: LetterPlace) -> list[tuple[str, Any]]:
     said = {
-        MARK: "yes",
+        MARK: nonce,
         "chsink.sink": replay_sink(sink),
         "chsink.table": letter.table,
         "chsink.topic": letter.topic,

@@ -19,7 +19,7 @@ from chsink.statemachine.ranges import OffsetRange
 from chsink.statemachine.records import StateKey
 
 MARK: Final = "chsink.replayed"
-"""The first header of a replay mark.  A dead letter has another one behind its own: ``_WHY``."""
+"""The first header of a replay mark; its value is the nonce of the list.  A dead letter has ``_WHY`` behind its own."""
 _WHY: Final = "__connect.errors.topic"
 _NEAR: Final = 5_000
 """Offsets that lie closer together are read in one go."""
@@ -57,10 +57,13 @@ class Letter:
 
 @dataclass(frozen=True, slots=True)
 class ReplayMark:
-    """Says that the record of a dead letter has a row since.  ``sink`` is the name of a sink's replays."""
+    """Says that the record of a dead letter has a row since, as all of its list.  ``sink`` is the name of a sink's
+    replays, ``nonce`` that of the list.
+    """
 
     sink: str
     place: LetterPlace
+    nonce: str
 
 
 def held_in(
@@ -172,7 +175,7 @@ def _read(message: Message) -> Iterator[Letter | ReplayMark]:
             yield Letter(partition, offset, key, value, time_ms, original, why)
     elif headers and headers[0][0] == MARK:
         said = _texts(headers)
-        yield ReplayMark(said["chsink.sink"], _place(said))
+        yield ReplayMark(said["chsink.sink"], _place(said), said[MARK])
 
 
 def _texts(headers: Iterable[tuple[str, bytes | None]]) -> dict[str, str]:

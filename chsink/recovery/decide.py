@@ -68,7 +68,7 @@ def plan_reset(services: Services, topic: str, partitions: Collection[int], *, t
         *skipping,
         "records whose rows are in the table are inserted again, unless you delete these rows before the next start",
         "a job or a replay that runs on this sink is fenced: it stops with CHS-801",
-        "stop its executors first: a task that still runs may insert another piece of a range in doubt",
+        "stop its executors and replays first: one that still runs may insert another piece of a range in doubt",
         *doubtful,
     )
     return Change(found, says, {key: partial(_reset, services, key) for key in found}, resets=True)

@@ -60,9 +60,9 @@ class Chooser:
         for key, places in groups.items():
             own = StateKey(replay_sink(sink), key.topic, key.partition, key.table)
             waiting = set(pending[own].only) if own in pending else set()
-            open_ = [p for p in places if p.offset not in waiting]
+            open_ = sorted(p for p in places if p.offset not in waiting)
             confirmed = list(self._confirmed(key, open_, recorded.get(key), report))
-            offsets = tuple(self._fitting(key, confirmed, report)) if confirmed else ()
+            offsets = tuple(self._fitting(key, recorded[key].nonce, confirmed, report)) if confirmed else ()
             if offsets:
                 chosen[own] = offsets
         return chosen
@@ -115,14 +115,12 @@ class Chooser:
         if self.routes.is_transformed(key.topic_table, record):
             return Why.TRANSFORMED
         may_be_older = record.first <= offset < record.older_end
-        if may_be_older and not all(
-            s.table.can_probe for s in self.services.clickhouse.targets[key.topic_table].shards
-        ):
-            return Why.EARLIER
-        return None
+        return Why.EARLIER if may_be_older and not self._can_look(key) else None
 
-    def _fitting(self, key: StateKey, offsets: Sequence[int], report: Report) -> Iterator[int]:
-        """The offsets of those whose records have a row today, and had none yet."""
+    def _fitting(self, key: StateKey, nonce: str, offsets: Sequence[int], report: Report) -> Iterator[int]:
+        """The offsets of those whose records have a row today, and had none yet.  ``nonce`` is the present one: the
+        record of a dead letter with an earlier one may have landed since.
+        """
         with asking_target():
             there = self._rows_there(key, offsets)
         found = self.source.letters(key, offsets)
@@ -132,6 +130,8 @@ class Chooser:
             several = list(some)
             if why is None and len({record_of(one) for one in several}) > 1:
                 why = Why.AMBIGUOUS
+            if why is None and all(one.nonce not in {"", nonce} for one in several) and not self._can_look(key):
+                why = Why.EARLIER
             if why is None:
                 letters.append(several[0])
             else:
@@ -152,6 +152,10 @@ class Chooser:
                 report.leave(Left(_place(letter), Why.BAD, bad[row].column or "", bad[row].reason))
             else:
                 report.leave(Left(_place(letter), Why.OTHER_TABLE))
+
+    def _can_look(self, key: StateKey) -> bool:
+        """Whether the table shows which records it has."""
+        return all(s.table.can_probe for s in self.services.clickhouse.targets[key.topic_table].shards)
 
     def _rows_there(self, key: StateKey, offsets: Sequence[int]) -> set[int]:
         """The offsets of which a shard has a row, as far as the table shows them."""

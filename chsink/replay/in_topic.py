@@ -34,7 +34,7 @@ from chsink.errors import services
 from chsink.ports import InsertResult
 from chsink.replay.source import ROUND_LETTERS, bounded
 from chsink.statemachine.ranges import OffsetRange
-from chsink.statemachine.records import StateKey
+from chsink.statemachine.records import StateKey, StateRecord
 
 Lane = tuple[str, int, str]
 """Topic, partition and table."""
@@ -44,12 +44,13 @@ I64 = npt.NDArray[np.int64]
 @dataclass(slots=True)
 class _Index:
     """Where the dead letters are.  ``columns``: a number for each lane and the offset of the record; partition, offset
-    and size of the dead letter itself.
+    and size of the dead letter itself.  ``lists`` are those of which there is a mark, by lane and nonce.
     """
 
     lanes: dict[Lane, int] = field(default_factory=dict)
     columns: tuple[array[int], ...] = field(default_factory=lambda: tuple(array("q") for _ in range(5)))
     marked: dict[int, set[int]] = field(default_factory=lambda: defaultdict(set))
+    lists: set[tuple[int, str]] = field(default_factory=set)
 
     def lane(self, topic: str, partition: int, table: str) -> int:
         """Its number."""
@@ -63,9 +64,11 @@ class _Index:
         for column, number in zip(self.columns, row, strict=True):
             column.append(number)
 
-    def mark(self, at: LetterPlace) -> None:
-        """Its record has a row."""
-        self.marked[self.lane(at.topic, at.partition, at.table)].add(at.offset)
+    def mark(self, at: LetterPlace, nonce: str) -> None:
+        """Its record has a row, as all of the list."""
+        lane = self.lane(at.topic, at.partition, at.table)
+        self.marked[lane].add(at.offset)
+        self.lists.add((lane, nonce))
 
     def positions(self, lane: int, offsets: Iterable[int]) -> list[tuple[int, int, int]]:
         """Of the dead letters of these records: the record's offset, and the partition and offset where each is."""
@@ -115,7 +118,7 @@ class InTopic:
                     if one.sink == self.sink:
                         self._index.add(one)
                 elif one.sink == replays:
-                    self._index.mark(one.place)
+                    self._index.mark(one.place, one.nonce)
 
     def pages(self, where: Where) -> Iterator[list[LetterPlace]]:
         """See :class:`chsink.replay.source.Source`.  In the order of the topic."""
@@ -134,6 +137,10 @@ class InTopic:
         missing = [at for at in places if at not in self._page]
         held = {**self._page, **self._read(missing)} if missing else self._page
         return [one for at in sorted(places) for one in held.get(at, ())]
+
+    def has_landed(self, key: StateKey, record: StateRecord) -> bool:
+        """See :class:`chsink.replay.source.Source`.  Each mark says so."""
+        return (self._lane(key), record.nonce) in self._index.lists
 
     def are_marked(self, key: StateKey, offsets: Sequence[int]) -> bool:
         """See :class:`chsink.replay.source.Source`."""
@@ -159,13 +166,13 @@ class InTopic:
         places = {offset: LetterPlace(key.topic, key.partition, offset, key.table) for offset in only}
         marks = [(places[offset], p) for offset, partitions in there.items() for p in sorted(partitions) or [0]]
         try:
-            send_marks(self._place, marks)
+            send_marks(self._place, assignment.record.nonce, marks)
         except KafkaException as error:
             raise services.REPLAY_MARKS_UNSENT(
                 tp=key.topic_partition, letters=len(only), topic=self._place.topic, reason=error.args[0].str()
             ) from error
         for at in places.values():
-            self._index.mark(at)
+            self._index.mark(at, assignment.record.nonce)
         return InsertResult(len(marks), 0, 0)
 
     def _read(self, places: Sequence[LetterPlace]) -> dict[LetterPlace, list[Kept]]:

@@ -18,7 +18,10 @@ class Why(StrEnum):
     BAD = "the record still does not fit the table"
     OTHER_TABLE = "table_by no longer leads the record to this table"
     NOT_CONFIRMED = "the job has not confirmed the range yet"
-    EARLIER = "the partition was reset or recreated, and the table cannot show whether the record has a row"
+    EARLIER = (
+        "the partition was reset or recreated, or its range was sent again, and the table cannot show whether the "
+        "record has a row"
+    )
     HAS_ROW = "the table already has a row of the record"
     AMBIGUOUS = "there are dead letters of different records at this offset"
     NOT_ROUTED = "no [[route]] leads from the topic to the table any more"

@@ -167,8 +167,8 @@ class Replay:
     # --- in doubt ---------------------------------------------------------------------------------------------------
 
     def _settle(self, key: StateKey, record: StateRecord) -> None:
-        """Send the list again, unless its marks say that all of it is there: they come last."""
-        if not self.source.are_marked(key, record.only):
+        """Send the list again, unless marks say that all of it is there: they come last."""
+        if not self._is_landed(key, record):
             self._check_same(key, record)
             with _in_doubt_where_unclear(key, record), asking_target():
                 probing = self.window.must_probe(key, record)
@@ -176,6 +176,14 @@ class Replay:
                 self._renew(key, record)
             self._land(key)
         self._confirm([key])
+
+    def _is_landed(self, key: StateKey, record: StateRecord) -> bool:
+        """Whether marks say that all of the list is there; then the others are sent, too."""
+        if not self.source.has_landed(key, record):
+            return False
+        if not self.source.are_marked(key, record.only):
+            self.sender.mark(key, record, None)
+        return True
 
     def _check_same(self, key: StateKey, record: StateRecord) -> None:
         """CHS-336 where the list would not become the rows that it was announced for."""
@@ -239,7 +247,7 @@ class Replay:
 
     def _give_up(self, key: StateKey, record: StateRecord) -> None:
         """None of its rows is there, as a person says: what is chosen next may hold its dead letters again."""
-        if not self.source.are_marked(key, record.only):
+        if not self._is_landed(key, record):
             rows = self._rows_there(key, record)
             if rows:
                 raise halts.REPLAY_ROWS_THERE(

@@ -14,7 +14,7 @@ from chsink.dlq.table import LettersInTable
 from chsink.dlq.where import Where
 from chsink.ports import Clock
 from chsink.replay.current import wait_until_current
-from chsink.statemachine.records import StateKey
+from chsink.statemachine.records import StateKey, StateRecord
 
 ROUND_LETTERS: Final = 5_000
 ROUND_BYTES: Final = 64 << 20
@@ -36,8 +36,11 @@ class Source(Protocol):
     def letters(self, key: StateKey, offsets: Sequence[int]) -> list[Kept]:
         """Those of a topic-partition and table at these offsets, with their records, ascending."""
 
+    def has_landed(self, key: StateKey, record: StateRecord) -> bool:
+        """Whether marks say that all rows of a list in doubt are there."""
+
     def are_marked(self, key: StateKey, offsets: Sequence[int]) -> bool:
-        """Whether each of them has a mark."""
+        """Whether each of these dead letters has a mark."""
 
     def wait(self) -> None:
         """Until the marks of a round are known."""
@@ -76,6 +79,10 @@ class InTable:
         """See :class:`Source`."""
         with asking_target():
             return self.table.letters(key.topic, key.partition, key.table, offsets)
+
+    def has_landed(self, key: StateKey, record: StateRecord) -> bool:
+        """See :class:`Source`.  All marks are one insert."""
+        return self.are_marked(key, record.only)
 
     def are_marked(self, key: StateKey, offsets: Sequence[int]) -> bool:
         """See :class:`Source`."""

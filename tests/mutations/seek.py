@@ -22,7 +22,12 @@ from tests.mutations.render import redraw
 from tests.mutations.running import in_child
 
 FOLDER = ROOT / "tests" / "mutations"
-LISTS = {"clickhouse": FOLDER / "defects.py", "tables": FOLDER / "defects.py", "mirror": FOLDER / "mirror_defects.py"}
+LISTS = {
+    "clickhouse": FOLDER / "defects.py",
+    "tables": FOLDER / "defects.py",
+    "mirror": FOLDER / "mirror_defects.py",
+    "replays": FOLDER / "replay_defects.py",
+}
 PAGE = ROOT / "docs" / "simulator.md"
 
 

@@ -7,7 +7,12 @@ from importlib import import_module
 
 from tests.sim.hub import Violation
 
-WORLDS = {"clickhouse": "tests.sim.world", "tables": "tests.sim.chosen", "mirror": "tests.mirror_sim.world"}
+WORLDS = {
+    "clickhouse": "tests.sim.world",
+    "tables": "tests.sim.chosen",
+    "mirror": "tests.mirror_sim.world",
+    "replays": "tests.replay_sim.world",
+}
 
 
 def run_seed(seed: int, often: Mapping[str, float], of: str = "clickhouse") -> tuple[str | None, str]:

@@ -19,6 +19,7 @@ from tests.mutations.render import table
 from tests.mutations.running import in_child, tried
 from tests.mutations.seek import first_shown, with_seed
 from tests.mutations.simulated import run_seed
+from tests.replay_sim.oracle import INVARIANTS as REPLAY_INVARIANTS
 from tests.sim.oracle import INVARIANTS
 
 pytestmark = pytest.mark.slow
@@ -58,7 +59,7 @@ def test_the_list_is_long_enough_and_names_invariants() -> None:
     assert len({d.name for d in DEFECTS}) == len(DEFECTS)
     for defect in DEFECTS:
         assert defect.test is None or (not defect.invariant and defect.test.startswith("tests/"))
-        simulated = MIRROR_INVARIANTS if defect.of == "mirror" else INVARIANTS
+        simulated = {"mirror": MIRROR_INVARIANTS, "replays": REPLAY_INVARIANTS}.get(defect.of, INVARIANTS)
         assert defect.test is not None or defect.invariant in (simulated if defect.simulated else MODEL_INVARIANTS)
         assert all(p.path.startswith(("chsink/", "statemachine/")) for p in defect.patches)
 

@@ -18,7 +18,7 @@ from chsink.clickhouse.table import TargetTable, read_table
 from chsink.ports import ServerRefused, Unanswered, Unreachable
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from tests.sim.hub import Hub
-from tests.sim.kafka import PARTITION, SERIAL, serial_of
+from tests.sim.kafka import PARTITION, SERIAL, serial_of, uid_of
 from tests.sim.oracle import Oracle
 from tests.sim.sql import answer, delete, describes, description
 
@@ -341,10 +341,12 @@ def _cut_out(rows: Rows, tp: TopicPartition, gone: OffsetRange) -> list[int]:
 
 
 def _rows(body: pa.Buffer) -> list[int]:
-    """The uids of an insert; the value of a dead letter is its uid."""
+    """The uids of an insert; the value of a dead letter is its uid, and a replay mark has none: its place names it."""
     with pa.ipc.open_stream(body) as reader:
         batch = reader.read_next_batch()
     if "reason" in batch.schema.names:
-        return [int(value) for value in batch.column("value").to_pylist()]
+        places = zip(*(batch.column(f"_kafka_{name}").to_pylist() for name in ("partition", "offset")), strict=True)
+        values = zip(batch.column("value").to_pylist(), places, strict=True)
+        return [uid_of(0, *place) if value is None else int(value) for value, place in values]
     uids: list[int] = batch.column(0).to_pylist()
     return uids

@@ -20,6 +20,7 @@ _NAMED = re.compile(r"database IN \((.*?)\) AND (?:name|table) IN \((.*?)\)")
 _TOPIC = re.compile(r"_kafka_topic = '([^']+)'")
 _PARTITION = re.compile(r"_kafka_partition = (\d+)")
 _LOW, _HIGH = re.compile(r"_kafka_offset >= (\d+)"), re.compile(r"_kafka_offset < (\d+)")
+_ONLY = re.compile(r"_kafka_offset IN \((.*?)\)")
 _ENDS = re.compile(r"transform\(toInt64\(_kafka_partition\), \[(.*?)\], \[(.*?)\]")
 _LISTED = re.compile(r"_kafka_partition IN \((.*?)\)")
 _NUMBER = re.compile(r"toInt64\((\d+)\)")
@@ -69,6 +70,8 @@ def digest(table: Table) -> str:
 
 def answer(server: Server, sql: str, said: Mapping[str, Any]) -> Rows:
     """The answer to any other question."""
+    if "system.settings" in sql:
+        return []
     if "system.processes" in sql:
         return [(sum(token.startswith(said["head"]) for token in server.under_way),)]
     if "name" in said:
@@ -92,8 +95,9 @@ def _of_rows(server: Server, sql: str, said: Mapping[str, Any]) -> Rows:
     if "transform(" in sql or "toInt64(_kafka_partition) AS p" in sql:
         return list(_beyond(table, sql, said["topic"]))
     tp, asked = _asked(sql, said)
-    offsets = (uid % PARTITION for uid in table.rows.get((tp.topic, tp.partition), ()))
-    there = Counter(o for o in offsets if asked.start <= o < asked.end)
+    offsets, only = (uid % PARTITION for uid in table.rows.get((tp.topic, tp.partition), ())), _ONLY.search(sql)
+    meant = range(asked.start, asked.end) if only is None else {int(offset) for offset in only[1].split(",")}
+    there = Counter(o for o in offsets if o in meant)
     server.hub.counts["outcome probed"] += 1
     if "groupBitOr" in sql:
         words: dict[int, int] = {}

@@ -1,0 +1,172 @@
+"""Defects of replays, caught by their own simulator.  See :mod:`tests.mutations.defects`."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from tests.mutations.defects import Defect
+from tests.mutations.patching import Patch
+
+ReplayDefect = partial(Defect, of="replays")
+
+RUN, LAND, CHOOSE = "chsink/replay/run.py", "chsink/replay/land.py", "chsink/replay/choose.py"
+IN_TOPIC, SEARCH, MARKS = "chsink/replay/in_topic.py", "chsink/dlq/search.py", "chsink/dlq/marks.py"
+CHANGE, REPLAYS, WRITES = "chsink/recovery/change.py", "chsink/recovery/replays.py", "statemachine/writes.py"
+
+_LAND = "        ack = lander(Chunk(key.topic_partition, 0, record.range, [records]))\n"
+_MARK = "        if not ack.unproven:\n            self._mark(assignment, writer, len(shards))\n"
+_LIVES = "        return [own for own, key in keys.items() if now.get(key) is None or now[key] != before.get(key)]\n"
+REPLAY_DEFECTS = (
+    # --- the order ----------------------------------------------------------------------------------------------------
+    ReplayDefect(
+        "replay: marks before rows",
+        (Patch(LAND, _LAND + _MARK, "        self._mark(assignment, writer, len(shards))\n" + _LAND),),
+        "mark_means_row",
+        seed=1,
+    ),
+    ReplayDefect(
+        "replay: the list is not recorded before the insert",
+        (
+            Patch(
+                RUN,
+                "        self.ledger.write(changes)\n",
+                "        self.ledger.records.update(changes)\n",
+            ),
+        ),
+        "at_most_once",
+        seed=11,
+    ),
+    ReplayDefect(
+        "replay: the nonce of the list before is used again",
+        (
+            Patch(
+                WRITES,
+                "    return replace(before(record, asked, said, epoch=epoch, attempt=attempt, fresh=True), only=offsets)\n",
+                "    made = before(record, asked, said, epoch=epoch, attempt=attempt, fresh=True)\n"
+                "    return replace(made, only=offsets, nonce=record.nonce or attempt)\n",
+            ),
+        ),
+        "mark_means_row",
+        seed=16,
+    ),
+    ReplayDefect(
+        "replay: a list in doubt is sent under new tokens",
+        (
+            Patch(
+                RUN,
+                "            self._check_same(key, record)\n",
+                "            self._check_same(key, record)\n            self._confirm([key])\n            return\n",
+            ),
+        ),
+        "at_most_once",
+        seed=20,
+    ),
+    # --- what is chosen -----------------------------------------------------------------------------------------------
+    ReplayDefect(
+        "replay: what the job has in doubt is chosen",
+        (
+            Patch(
+                CHOOSE,
+                "    return offset < (record.start if record.in_doubt else record.end)\n",
+                "    return offset < record.end\n",
+            ),
+        ),
+        "at_most_once",
+        seed=38,
+    ),
+    ReplayDefect(
+        "replay: a dead letter of a range that was sent again is chosen",
+        (
+            Patch(
+                CHOOSE,
+                "            if why is None and all(one.nonce not in",
+                "            if False and all(one.nonce not in",
+            ),
+        ),
+        "at_most_once",
+        seed=38,
+    ),
+    ReplayDefect(
+        "replay: rows that are there are not looked for",
+        (Patch(CHOOSE, "            there = self._rows_there(key, offsets)\n", "            there = set[int]()\n"),),
+        "at_most_once",
+        seed=15,
+    ),
+    # --- a reset ------------------------------------------------------------------------------------------------------
+    ReplayDefect(
+        "replay: a reset does not stop it",
+        (
+            Patch(
+                CHANGE,
+                "    replays = stop_replays(services, change.found) if change.resets else None\n",
+                "    replays: Ledger | None = None\n",
+            ),
+            Patch(CHOOSE, _LIVES, "        return []\n"),
+        ),
+        "mark_means_row",
+        seed=25,
+    ),
+    ReplayDefect(
+        "replay: a reset forgets what it has in doubt",
+        (
+            Patch(
+                REPLAYS,
+                "            if record.in_doubt and key in of_replays\n",
+                "            if record.in_doubt and not of_replays\n",
+            ),
+            Patch(RUN, "            if self._was_reset(key, record) or probing:\n", "            if probing:\n"),
+        ),
+        "at_most_once",
+        seed=8,
+    ),
+    # --- a topic ------------------------------------------------------------------------------------------------------
+    ReplayDefect(
+        "replay: marks of another table are believed",
+        (
+            Patch(
+                IN_TOPIC,
+                "        return self.lanes.setdefault((topic, partition, table), len(self.lanes))\n",
+                "        return self.lanes.setdefault((topic, partition, table), len(self.lanes))\n\n"
+                "    def others(self, at: LetterPlace) -> list[int]:\n"
+                "        return [n for (t, p, _), n in self.lanes.items() if (t, p) == (at.topic, at.partition)]\n",
+            ),
+            Patch(
+                IN_TOPIC,
+                "        self.marked[lane].add(at.offset)\n",
+                "        for one in self.others(at):\n            self.marked[one].add(at.offset)\n",
+            ),
+        ),
+        "complete_at_rest",
+        seed=62,
+    ),
+    ReplayDefect(
+        "replay: marks behind an open transaction are not waited for",
+        (Patch(IN_TOPIC, "held_in(self._place, whole=True, heard", "held_in(self._place, heard"),),
+        "at_most_once",
+        seed=38,
+    ),
+    ReplayDefect(
+        "replay: marks that Kafka did not confirm count",
+        (
+            Patch(
+                MARKS,
+                "    if producer.flush(place.timeout_s) or refused:\n",
+                "    if producer.flush(place.timeout_s):\n",
+            ),
+        ),
+        "at_most_once",
+        seed=133,
+    ),
+    ReplayDefect(
+        "replay: a mark of an earlier list says that this one landed",
+        (
+            Patch(
+                IN_TOPIC,
+                "        return (self._lane(key), record.nonce) in self._index.lists\n",
+                "        return self._lane(key) in {lane for lane, _ in self._index.lists}\n",
+            ),
+        ),
+        "mark_means_row",
+        seed=16,
+    ),
+)

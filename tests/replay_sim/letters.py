@@ -1,0 +1,149 @@
+"""The dead letters of a world: what the job kept, in a table or in a topic, and how production code comes to see it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from confluent_kafka import KafkaError
+
+from chsink.dlq import marks
+from chsink.dlq.kept import Kept
+from chsink.dlq.place import LetterPlace
+from chsink.dlq.topic import letter_of
+from chsink.dlq.where import Where
+from chsink.mirror.control import Unanswered as NoAnswer
+from chsink.ports import Unreachable
+from tests.sim.clickhouse import LETTERS, Server
+from tests.sim.hub import Hub
+from tests.sim.kafka import uid_of
+from tests.sim.letters import PARTITIONS, TOPIC, LettersTopic
+
+BAD = b"bad"
+"""The value of a record that fits no table, ever."""
+
+
+@dataclass(slots=True)
+class Table:
+    """The table of dead letters, as :class:`chsink.dlq.table.LettersInTable` reads it: ``server`` has its marks."""
+
+    server: Server
+    sink: str
+    kept: dict[LetterPlace, Kept] = field(default_factory=dict)
+
+    def open_places(self, where: Where, after: LetterPlace | None, limit: int) -> list[tuple[LetterPlace, int]]:
+        """See :class:`chsink.dlq.table.LettersInTable`."""
+        self._ask()
+        found = [at for at in sorted(self.kept) if not self._marked(at) and where.holds(self.kept[at])]
+        return [(at, 1) for at in found if after is None or at > after][: min(limit, 5)]
+
+    def letters(self, topic: str, partition: int, table: str, offsets: Sequence[int]) -> list[Kept]:
+        """See :class:`chsink.dlq.table.LettersInTable`."""
+        self._ask()
+        places = [LetterPlace(topic, partition, offset, table) for offset in offsets]
+        return [self.kept[at] for at in places if at in self.kept]
+
+    def marked(self, topic: str, partition: int, table: str, offsets: Sequence[int]) -> int:
+        """See :class:`chsink.dlq.table.LettersInTable`."""
+        self._ask()
+        return sum(self._marked(LetterPlace(topic, partition, offset, table)) for offset in offsets)
+
+    def remove(self, partition: int) -> None:
+        """A person deletes dead letters and their marks."""
+        self.kept = {at: kept for at, kept in self.kept.items() if at.partition != partition}
+        self.server.tables[LETTERS].rows.pop(("t", partition), None)
+
+    def _ask(self) -> None:
+        self.server.hub.pause()
+        if self.server.hub.now < self.server.up_at:
+            raise Unreachable("connection refused")
+
+    def _marked(self, at: LetterPlace) -> bool:
+        return uid_of(0, at.partition, at.offset) in self.server.tables[LETTERS].rows.get(("t", at.partition), ())
+
+
+class Topic(LettersTopic):
+    """The topic of dead letters; ``marked`` hears of each mark."""
+
+    def __init__(self, hub: Hub, marked: Callable[[str, int], None]) -> None:
+        super().__init__(hub, lambda _: None)
+        self.marked = marked
+
+    def keep(self, kept: Kept, sink: str) -> None:
+        """As the job delivers it; now and then without a key, in any partition, or behind another sink's."""
+        row = {
+            "sink": sink,
+            "table": kept.table,
+            "_kafka_topic": kept.topic,
+            "_kafka_partition": kept.partition,
+            "_kafka_offset": kept.offset,
+            **{
+                name: getattr(kept, name) for name in ("column", "error_id", "reason", "timestamp_ms", "timestamp_type")
+            },
+            **{name: getattr(kept, name) for name in ("key", "value")},
+            "headers": [],
+        }
+        partition = int(self.hub.random.random() * PARTITIONS)
+        self.put(letter_of(row, kept.nonce), partition)
+
+    def put(self, letter: Mapping[str, Any], partition: int) -> None:
+        """At the end of a partition."""
+        self.letters.append({"key": None, "value": None, **letter})
+        self.broker.logs[partition].entries.append((str(len(self.letters) - 1).encode(), None))
+
+    def open_transaction(self, for_ms: int) -> None:
+        """Of another sender, which takes its time to end it."""
+        name = f"other {len(self.letters)}"
+        self.broker.fence(name)
+        transaction = self.broker.begin(name, for_ms)
+        for key in ("a", "b"):
+            self.letters.append({"key": None, "value": key.encode(), "headers": []})
+            self.broker.produce(transaction, key, str(len(self.letters) - 1).encode())
+
+    @contextmanager
+    def instead_of_kafka(self) -> Iterator[None]:
+        """Marks, too, come here."""
+        before = vars(marks)["Producer"]
+        vars(marks)["Producer"] = partial(MarksProducer, self)
+        try:
+            with super().instead_of_kafka():
+                yield
+        finally:
+            vars(marks)["Producer"] = before
+
+
+class MarksProducer:
+    """:class:`confluent_kafka.Producer` without transactions: it sends when it is flushed, each message by itself."""
+
+    def __init__(self, at: Topic, settings: Mapping[str, Any], logger: object = None) -> None:
+        assert settings["acks"] == "all"
+        self._topic = at
+        self._waiting: list[tuple[int, Mapping[str, Any], Callable[[KafkaError | None, object], None]]] = []
+
+    def produce(self, name: str, *, partition: int, on_delivery: Any, **mark: Any) -> None:
+        assert name == TOPIC
+        self._waiting.append((partition, mark, on_delivery))
+
+    def flush(self, timeout_s: float) -> int:
+        waiting, self._waiting = self._waiting, []
+        hub = self._topic.hub
+        for partition, mark, reported in waiting:
+            try:
+                self._topic.broker.ask()
+            except NoAnswer:
+                reported(KafkaError(KafkaError._MSG_TIMED_OUT), None)
+                continue
+            if hub.fault("mark refused", 0.02):
+                reported(KafkaError(KafkaError._MSG_TIMED_OUT), None)
+                continue
+            said = {name: value.decode() for name, value in mark["headers"]}
+            self._topic.put(mark, partition)
+            self._topic.marked(
+                said["chsink.table"], uid_of(0, int(said["chsink.partition"]), int(said["chsink.offset"]))
+            )
+            lost = hub.fault("mark answer lost", 0.02)
+            reported(KafkaError(KafkaError._MSG_TIMED_OUT) if lost else None, None)
+        return 0

@@ -1,0 +1,156 @@
+"""What people do: they replay, reset, and answer the halts of a replay as its message says."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from chsink.batch.ledger import read_records
+from chsink.clickhouse.landing import driver_name, new_ledger
+from chsink.clickhouse.pieces import Piece, Prepared
+from chsink.clickhouse.shards import ShardTable
+from chsink.connect import Services
+from chsink.dlq.place import LettersTopic, replay_sink
+from chsink.dlq.where import where
+from chsink.errors import ChsinkError, FencedError, HaltError, UnavailableError
+from chsink.ports import BadValue
+from chsink.recovery.change import carry_out
+from chsink.recovery.decide import plan_reset
+from chsink.replay.choose import Chooser
+from chsink.replay.in_topic import InTopic
+from chsink.replay.land import Sender
+from chsink.replay.report import Report
+from chsink.replay.routes import Routes, routes_of
+from chsink.replay.run import Replay, Verdict
+from chsink.replay.source import InTable, Source
+from chsink.statemachine.records import StateRecord, TopicTable
+from tests.replay_sim.letters import BAD
+from tests.sim.clickhouse import LETTERS, REQUEST_TIMEOUT_S, URLS, Client
+from tests.sim.hub import Violation
+from tests.sim.kafka import PARTITION, uid_of
+from tests.sim.letters import TOPIC
+from tests.sim.services import services_of, shards_of
+
+if TYPE_CHECKING:
+    from tests.replay_sim.world import World
+
+PATIENCE = 40
+ANSWERS = ("CHS-336", "CHS-337")
+"""Halts that a person decides about."""
+
+
+class SimRoutes(Routes):
+    """Production code's, but that a record's row is its uid, on the shard that its uid says."""
+
+    def is_transformed(self, leads: TopicTable, record: StateRecord) -> bool:
+        """Never: the simulated job's pipeline is a name only."""
+        return False
+
+    def prepare(
+        self, leads: TopicTable, records: pa.RecordBatch, layout: tuple[str, str], pipeline: str
+    ) -> tuple[Prepared, frozenset[int]]:
+        """See :class:`chsink.replay.routes.Routes`."""
+        values = records.column("value").to_pylist()
+        fit = np.array([value != BAD for value in values], np.bool_)
+        uids = np.array([0 if value == BAD else int(value) for value in values], np.int64)
+        pieces = []
+        shards = shards_of(layout[1])
+        for shard in range(shards):
+            mine = uids[fit & (uids % shards == shard)]
+            if len(mine):
+                columns = [pa.array(mine), pa.array(mine % PARTITION)]
+                pieces.append(Piece(shard, pa.RecordBatch.from_arrays(columns, names=["uid", "_kafka_offset"])))
+        rejected = tuple(BadValue(int(row), "c", "r") for row in np.flatnonzero(~fit))
+        return Prepared(tuple(pieces), rejected), frozenset(np.flatnonzero(fit).tolist())
+
+
+def replay_of(world: World, services: Services) -> Replay:
+    """As :func:`chsink.replay.opening.open_replay` puts it together, over the world's dead letters."""
+    clickhouse, source = services.clickhouse, _source(world, services)
+    kept = source.kept if isinstance(source, InTable) else None
+    name = f"`chsink dlq replay` on {driver_name()}"
+    ledger = new_ledger(clickhouse, services.store, name, replay_sink(world.sink))
+    window = replace(clickhouse.window(lambda layout: ledger.owner.layout(layout)), letters=kept)  # noqa: PLW0108
+    found = routes_of(services, window)
+    routes = SimRoutes(found.services, found.pipelines)
+    marks = source if isinstance(source, InTopic) else None
+    sender = Sender(services, routes, source, window, marks)
+    return Replay(services, ledger, routes, source, window, Chooser(services, routes, source), sender)
+
+
+def _source(world: World, services: Services) -> Source:
+    if world.table is not None:
+        server = world.servers[0]
+        kept = ShardTable(Client(server), server.describe(LETTERS), (URLS[0],))
+        return InTable(world.table, kept, services.clock)  # type: ignore[arg-type]
+    return InTopic(LettersTopic(services.config.kafka.client_options(), TOPIC, world.sink, 20))
+
+
+def replay(world: World, verdict: Verdict | None = None) -> Report | None:
+    """``chsink dlq replay [--landed | --resend]``; None where it ended with an error that another try may not meet."""
+    services = services_of(world, world.hub.random.randint(-500, 500))  # type: ignore[arg-type]
+    try:
+        report = replay_of(world, services).run(where([]), verdict)
+    except (FencedError, UnavailableError) as error:
+        world.hub.counts[f"outcome {type(error).__name__}"] += 1
+        return None
+    except HaltError as error:
+        if error.id not in ANSWERS:
+            raise Violation("halt_justified", str(error)) from error
+        world.hub.counts[f"outcome {error.id}"] += 1
+        world.doubtful = True
+        return None
+    world.hub.counts["outcome replay done"] += 1
+    world.hub.counts["outcome replayed"] += report.landed
+    return report
+
+
+def decide(world: World) -> Report | None:
+    """CHS-336: nobody replays any more; then the rows are looked for, and what is there in part is deleted."""
+    world.stop_replays()
+    world.hub.sleep(REQUEST_TIMEOUT_S + 1)
+    services = services_of(world, 0)  # type: ignore[arg-type]
+    try:
+        recorded = read_records(services.store, replay_sink(world.sink))
+    except UnavailableError:
+        return None
+    lists = {key: r for key, r in recorded.items() if r.in_doubt}
+    rows = [(key.table, uid_of(0, key.partition, o)) for key, r in lists.items() for o in r.only]
+    there = [at for at in rows if world.oracle.rows[at]]
+    verdict: Verdict = "landed" if rows and len(there) == len(rows) else "resend"
+    if verdict == "resend":
+        for table, uid in there:
+            if (table, uid) not in world.by_job:
+                world.delete(table, uid)
+        there = [at for at in rows if world.oracle.rows[at]]
+        if there:  # rows of the job: these dead letters have one
+            return None
+    world.hub.counts[f"command replay --{verdict}"] += 1
+    world.doubtful = False
+    return replay(world, verdict)
+
+
+def reset(world: World, partition: int) -> bool:
+    """``chsink state reset t N`` and what it says: delete the rows before the next start.  Whether it was done."""
+    world.stop_job()
+    services = services_of(world, 0)  # type: ignore[arg-type]
+    for _ in range(PATIENCE):
+        try:
+            carry_out(services, plan_reset(services, "t", [partition]), "reset")
+        except ChsinkError as error:
+            world.hub.counts[f"outcome reset {error.id}"] += 1
+            if error.id == "CHS-338":
+                replay(world)
+                if world.doubtful:
+                    decide(world)
+            elif not isinstance(error, FencedError | UnavailableError) and error.id not in {"CHS-320", "CHS-323"}:
+                raise Violation("halt_justified", f"reset: {error}") from error
+            world.hub.sleep(5)
+            continue
+        world.hub.counts["command reset"] += 1
+        world.forget(partition)
+        return True
+    return False
