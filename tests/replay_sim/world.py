@@ -55,13 +55,11 @@ class World:
             Fate.DEAD_LETTER,
         )
         self.letters = shape.choice(["table", "topic"])
-        self.routes = {"t": "db.t"}
         self.shards, self.partitions = shape.randint(1, 3), shape.randint(1, 2)
         kind = TableKind(
             shape.random() < 0.3, shape.choice([100, 1000]), 600, shape.random() < 0.6, shape.choice([1, 1, 2])
         )
-        self.further = {"t": "db.u"} if self.letters == "topic" and shape.random() < 0.5 else {}
-        tables = [*self.routes.values(), *self.further.values()]
+        tables = ["db.t", "db.u"] if self.letters == "topic" and shape.random() < 0.5 else ["db.t"]
         self.kinds = dict.fromkeys(tables, kind)
         self.kafka = Kafka()
         self.store = Store(hub, self.oracle, shape.choice([1, 100]))  # type: ignore[arg-type]
@@ -232,6 +230,10 @@ class World:
             self.hub.after(int(self.hub.random.random() * 20_000), self.start_job)
 
     # --- what is there ------------------------------------------------------------------------------------------------
+
+    def destinations(self) -> tuple[tuple[str, str], ...]:
+        """Where the topic leads to."""
+        return tuple(("t", table) for table in self.kinds)
 
     def keep(self, kept: Kept) -> None:
         """The job delivers a dead letter; in a topic, perhaps twice."""
