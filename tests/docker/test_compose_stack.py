@@ -141,7 +141,6 @@ def test_a_new_table_and_new_columns_on_all_replicas(
         "schema.evolution": "add_columns",
         "clickhouse.endpoints": [{"url": first, "replicas": [second]}],
         "clickhouse.settings.insert_quorum": 2,
-        "clickhouse.settings.insert_quorum_parallel": 0,
         **({"schema.cluster": cluster} if cluster else {}),
     }
     table = f"{DATABASE}.t_{name}".replace("-", "_")

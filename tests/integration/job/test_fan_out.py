@@ -27,8 +27,8 @@ from tests.support.kafka import read_all
 pytestmark = pytest.mark.slow
 
 SHAPES = {
-    "orders": "id Int64, text String",
-    "refunds": "id Int64, amount Decimal(9, 2), reason Nullable(String)",
+    "orders": "id Int64, text String, type String",
+    "refunds": "id Int64, amount Decimal(9, 2), reason Nullable(String), type String",
     "raw": "value String",
 }
 UNKNOWN, MISFIT = {"id": 1, "type": "secret"}, {"id": 2, "type": "refund", "amount": "secret"}
@@ -60,11 +60,21 @@ def swapped(settings: Mapping[str, Any]) -> list[Any]:
     return [{**by, "table_by": {**by["table_by"], "tables": other}}, raw]
 
 
-def send(job: Job, partition: int) -> None:
-    """Records of both kinds, one of no kind and one that does not fit, over two chunks."""
-    orders = [{"id": n, "type": "order", "text": f"x{n}"} for n in range(6)]
-    refunds = [{"id": n, "type": "refund", "amount": f"{n}.50"} for n in range(6)]
+def send(job: Job, partition: int, *, gift: Mapping[str, Any], note: Mapping[str, Any]) -> None:
+    """Records of both kinds with more fields, one of no kind and one that does not fit, over two chunks."""
+    orders = [{"id": n, "type": "order", "text": f"x{n}", **gift} for n in range(6)]
+    refunds = [{"id": n, "type": "refund", "amount": f"{n}.50", **note} for n in range(6)]
     job.send_values(partition, [v for pair in zip(orders, refunds, strict=True) for v in pair] + [UNKNOWN, MISFIT])
+
+
+def check_columns(job: Job, settings: Mapping[str, Any]) -> None:
+    """Each table has a column for the new field of its own records, with their values, and none for the other's."""
+    tables = settings["route"][0]["table_by"]["tables"]
+    for kind, own, other in (("order", "gift", "note"), ("refund", "note", "gift")):
+        database, name = tables[kind].split(".")
+        where = f"database = '{database}' AND table = '{name}' AND name IN ('{own}', '{other}')"
+        assert select(job.shards[0], f"SELECT name FROM system.columns WHERE {where} FORMAT TSV").split() == [own]
+        assert select(job.shards[0], f"SELECT count({own}) FROM {tables[kind]} FORMAT TSV").strip() == "12"
 
 
 def check(job: Job, settings: Mapping[str, Any]) -> None:
@@ -105,15 +115,18 @@ def test_each_table_has_its_records_whatever_ends_the_job(
     make_job: MakeJob, services: Stack, spark: SparkSession, failpoints: Failpoints
 ) -> None:
     """⚑ The job ends in the second table of a batch, and between two tables of the next one, where its records must not
-    change their tables.  Then one of the tables starts over, in small batches: the others skip what they have.
+    change their tables.  The tables gain columns in that batch, each for its own records.  Then one of the tables starts
+    over, in small batches: the others skip what they have.
     """
     job = make_job(table=False)
     settings = make_tables(job)
     job.settings = settings
     services.kafka.create_topic(f"{job.name}-dead", 1, {"retention.ms": "-1"})
     for crash in ("driver.before_after=fail@2", "driver.after_after=fail"):
-        send(job, 0)
-        send(job, 1)
+        grows = crash.startswith("driver.after")
+        settings["route"][0]["evolution"] = "add_columns" if grows else "off"
+        for partition in (0, 1):
+            send(job, partition, gift={"gift": True} if grows else {}, note={"note": "n"} if grows else {})
         failpoints.arm(crash)
         with pytest.raises(UnavailableError, match="CHS-708"):
             job.drain(spark)
@@ -121,7 +134,7 @@ def test_each_table_has_its_records_whatever_ends_the_job(
         failpoints.disarm()
         doubtful = {p["table"] for p in job.status()["partitions"] if p["phase"] == "BEFORE"}
         refunds = settings["route"][0]["table_by"]["tables"]["refund"]
-        assert doubtful == (set() if crash.startswith("driver.after") else {refunds})
+        assert doubtful == (set() if grows else {refunds})
         with pytest.raises(HaltError, match="CHS-309.*" + ("changed since: .*table_by" if doubtful else "not yet for")):
             job.drain(spark, {"route": swapped(settings)})
         if doubtful:
@@ -133,6 +146,7 @@ def test_each_table_has_its_records_whatever_ends_the_job(
                     )
         job.drain(spark)
         check(job, settings)
+    check_columns(job, settings)
     raw = settings["route"][1]["table"]
     assert run(job, "reset", job.name, "--table", raw, "--yes").exit_code == 0
     command(job.shards[0], f"TRUNCATE TABLE {raw}")
