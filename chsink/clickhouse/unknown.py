@@ -11,6 +11,7 @@ Rules:
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -62,11 +63,15 @@ class FieldWatch:
         return offered_by(self.format)
 
     def counts(self, records: pa.RecordBatch) -> dict[str, int]:
-        """Fields without a column, with how many of these records, a sample of a chunk's, have them."""
+        """Fields without a column, with how many of these records, a sample of a chunk's, have them.  A name may be as
+        long as a record; it is cut.
+        """
         if self._offered is None:
             return {}
-        values = records.column("value")
-        return dict(self._offered.counts(values, self.taken).most_common(NAMED))
+        found = Counter[str]()
+        for name, count in self._offered.counts(records.column("value"), self.taken).items():
+            found[name[:LONGEST_NAME]] += count
+        return dict(found.most_common(NAMED))
 
     def missing(self, records: pa.RecordBatch) -> tuple[str, ...]:
         """The fields of these records for which a table that gains columns would need one more."""

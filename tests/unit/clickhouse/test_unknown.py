@@ -15,7 +15,7 @@ from chsink.batch.model import Ack, Assignment
 from chsink.batch.reader import Chunk
 from chsink.clickhouse.pieces import PieceLander, Prepared
 from chsink.clickhouse.shards import RoutedTable, ShardTable
-from chsink.clickhouse.unknown import NAMED, SAMPLE, FieldWatch, is_column_name, missing_columns, watch_of
+from chsink.clickhouse.unknown import LONGEST_NAME, NAMED, SAMPLE, FieldWatch, is_column_name, missing_columns, watch_of
 from chsink.decode.columns import Column
 from chsink.errors import AlteredError, PreflightError, preflight
 from chsink.errors.catalogue import from_wire
@@ -48,6 +48,12 @@ def test_counted_by_name_on_the_first_records() -> None:
     assert watch().counts(some) == {"more": SAMPLE - 1}
     assert pickle.loads(pickle.dumps(watch())).counts(some) == {"more": SAMPLE - 1}
     assert len(watch().counts(records({f"f{n}": n for n in range(300)}))) == NAMED
+
+
+def test_long_names_are_cut_before_they_go_to_the_driver() -> None:
+    """⚑ A hundred names of a megabyte in each chunk would not fit a task's answer."""
+    found = watch().counts(records({"x" * 1_000_000: 1, "x" * 1_000_000 + "y": 1}))
+    assert found == {"x" * LONGEST_NAME: 2}
 
 
 def reported(*values: Mapping[str, Any], most: int = 100) -> dict[str, str]:
