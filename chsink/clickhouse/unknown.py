@@ -30,7 +30,7 @@ from chsink.statemachine.ranges import TopicPartition
 
 SAMPLE: Final = 1_000
 NAMED: Final = 100
-"""So many names are told of a chunk: records whose names are data would name thousands."""
+"""A chunk reports at most so many names: records whose names are data would have thousands."""
 LONGEST_NAME: Final = 200
 
 

@@ -27,7 +27,7 @@ _AT_ONCE: Final = 1_000
 _POLL_S: Final = 0.1
 """So long, at most, is waited for so many."""
 Heard = Callable[[int], None]
-"""Is told how many more records were read."""
+"""Called with the number of further records that were read."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,5 +5,5 @@
 - :mod:`metadata_columns`: the ``_kafka_*`` columns that a table may have;
 - :mod:`codes`: error codes, and what a group of them means.
 
-Pure text, standard library only, so that every room may use it.  What cannot be read is a ValueError.
+Pure text, standard library only, so that every package may use it.  What cannot be read is a ValueError.
 """

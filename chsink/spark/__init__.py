@@ -1,4 +1,4 @@
-"""The only room that imports pyspark: planned ranges, the stream's plan, tasks, the sink and the job.
+"""The only package that imports pyspark: planned ranges, the stream's plan, tasks, the sink and the job.
 
 It depends on a few internals of Spark for which there is no public API: the query's checkpoint path, the analysed plan
 of a stream and the tasks of a micro-batch.  Each is used in one module only; pyspark's version is pinned, and

@@ -33,7 +33,7 @@ class Rules:
 
 
 def rules_of(target: RoutedTable) -> Rules:
-    """PreflightError CHS-290 for an engine that combines rows: nothing can be told of them."""
+    """PreflightError CHS-290 for an engine that combines rows: nothing can be said about its rows."""
     engines = {shard.table.engine.removeprefix("Replicated").removeprefix("Shared") for shard in target.shards}
     other = sorted(engines - {KEEPS_ROWS, KEEPS_NEWEST})
     if other:
