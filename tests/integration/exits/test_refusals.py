@@ -14,7 +14,7 @@ from chsink.recovery.decide import plan_resolve
 from chsink.recovery.recover import Accepted, survey, write
 from tests.integration.job.conftest import MakeJob
 from tests.support.doubt import announce, edit, insert, quietly_connected, run
-from tests.support.job import Job
+from tests.support.job import Job, command
 
 pytestmark = pytest.mark.slow
 
@@ -60,6 +60,20 @@ def test_resend_without_a_route_and_without_a_word_on_senders(doubtful: Job, spa
     doubtful.tables[doubtful.topic] = table
     refused(resolve(doubtful, "--resend"), "CHS-321", f"{doubtful.topic}-0 [10, 25)", "--senders-gone")
     done(resolve(doubtful, "--resend", "--senders-gone"))
+    doubtful.drain(spark)
+    doubtful.check()
+
+
+def test_a_table_that_forgot_all_tokens(doubtful: Job, spark: SparkSession) -> None:
+    """⚑ With its window set again, it looks as if it remembered them: the range is resolved before."""
+    setting = f"ALTER TABLE {doubtful.tables[doubtful.topic]} MODIFY SETTING non_replicated_deduplication_window = "
+    insert(doubtful, 0, range(10, 25))
+    command(doubtful.shards[0], f"{setting}0")
+    with pytest.raises(PreflightError, match=r"CHS-210(?s:.*)chsink state resolve"):
+        doubtful.drain(spark)
+    done(resolve(doubtful, "--landed"))
+    command(doubtful.shards[0], f"{setting}10000")
+    doubtful.send(0, 5)
     doubtful.drain(spark)
     doubtful.check()
 
