@@ -10,7 +10,10 @@ import pyarrow as pa
 import pytest
 
 from chsink.config import Config
+from chsink.decode.columns import Column
+from chsink.formats.decoders import decoder_of
 from chsink.formats.offered import _first, offered_by
+from chsink.formats.pipeline import Untouched
 from chsink.formats.readers import READERS
 from chsink.formats.settings import FormatSettings
 
@@ -162,6 +165,21 @@ def test_debezium() -> None:
 @pytest.mark.parametrize("format", ["raw", "string", {"type": "csv", "columns": ["a"]}])
 def test_formats_whose_columns_are_set_in_the_job_file(format: Any) -> None:
     assert offered_by(settings(format)) is None
+
+
+@pytest.mark.parametrize("schema", [CONNECT, None])
+def test_the_columns_of_debezium_take_its_values(schema: Any) -> None:
+    payload = {"op": "c", "before": None, "after": CHANGED}
+    record = json.dumps({"schema": schema, "payload": payload} if schema else payload)
+    debezium = settings("debezium")
+    offered = offered_by(debezium)
+    assert offered is not None
+    kinds = {n: k.partition(" DEFAULT ") for n, k in offered.columns(values(record), ()).items() if k is not None}
+    columns = [Column(n, kind, default.strip(), to) for n, (kind, default, to) in kinds.items()]
+    decoder = decoder_of("d.t", columns, "UTC", Untouched("read_committed"), debezium)
+    decoded = decoder.decode(pa.RecordBatch.from_pydict({"value": values(record), "key": values(None)}))
+    row = {**CHANGED, "tags": [b"a"], "data": b'{"a": 1}'}
+    assert (list(decoded.bad), decoded.batch.to_pylist()) == ([], [{n: row[n] for n in kinds}])
 
 
 def test_the_page_names_the_formats_that_offer_fields() -> None:

@@ -1,0 +1,43 @@
+"""The columns of a new table that the job file names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from chsink.tables.create import _named
+from tests.unit.formats.test_offered import settings
+
+TEXT = "Nullable(String)"
+
+
+@pytest.mark.parametrize(
+    ("format", "columns"),
+    [
+        ({"type": "csv", "columns": ["a", "", "b"]}, {"a": TEXT, "b": TEXT}),
+        ("raw", {"value": TEXT}),
+        (
+            {
+                "type": "json",
+                "fields": {"city": "$.a.b", "at": "$.t"},
+                "constants": {"n": 1},
+                "epoch": {"at": "micros"},
+            },
+            {"city": TEXT, "n": "Nullable(Int64)", "at": "Nullable(DateTime64(6, 'UTC'))"},
+        ),
+        (
+            {
+                "type": "debezium",
+                "version_column": "version",
+                "deleted_column": "gone",
+                "primary_key": ["id", "k"],
+                "fields": {"k": "$.after.key"},
+            },
+            {"version": "UInt64", "gone": "UInt8", "k": TEXT},
+        ),
+    ],
+)
+def test_columns_that_the_job_file_names(format: Any, columns: dict[str, str]) -> None:
+    """A time takes its unit; a primary key that is a field of the row is what the records say."""
+    assert _named(settings(format)) == columns
