@@ -142,6 +142,8 @@ def reset(  # noqa: PLR0917 - arguments and options of a command
     chsink state reset flights 3      one of them
     chsink state reset flights --table air.flights_raw
 
+    A `chsink dlq replay` that runs is stopped (CHS-801); one that is in doubt must be settled first (CHS-338).
+
     Rows stay in the table, and the next start inserts every record that it reads. After the reset and before the start,
     delete the rows of these records, or the table will hold them twice. Set sink.checkpoint to a new folder.
     """  # noqa: D301 - a backspace keeps the lines of a paragraph apart

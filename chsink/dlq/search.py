@@ -21,6 +21,8 @@ from chsink.statemachine.records import StateKey
 MARK: Final = "chsink.replayed"
 """The first header of a replay mark; its value is the nonce of the list.  A dead letter has ``_WHY`` behind its own."""
 _WHY: Final = "__connect.errors.topic"
+_MARKED: Final = {"chsink.sink", "chsink.table", "chsink.topic", "chsink.partition", "chsink.offset"}
+"""What else a replay mark says."""
 _NEAR: Final = 5_000
 """Offsets that lie closer together are read in one go."""
 _AT_ONCE: Final = 1_000
@@ -173,8 +175,7 @@ def _read(message: Message) -> Iterator[Letter | ReplayMark]:
             key, value = message.key(), message.value()
             time_ms, original = int(why["chsink.timestamp_ms"]), tuple(headers[: starts[-1]])
             yield Letter(partition, offset, key, value, time_ms, original, why)
-    elif headers and headers[0][0] == MARK:
-        said = _texts(headers)
+    elif headers and headers[0][0] == MARK and (said := _texts(headers)).keys() >= _MARKED:
         yield ReplayMark(said["chsink.sink"], _place(said), said[MARK])
 
 

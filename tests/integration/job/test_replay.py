@@ -260,6 +260,12 @@ def test_a_replay_lands_each_dead_letter_once(
     kept.check()
     assert kept.replay()["landed"] == 0
     kept.check()
+    one = "text = '0:0' AND id = 1000"
+    for shard in kept.job.shards:
+        command(shard, f"ALTER TABLE {kept.target} DELETE WHERE {one} SETTINGS mutations_sync = 1")
+    verified = CliRunner().invoke(app, ["verify", *kept.arguments("", "--json")[2:]])
+    [found, _] = json.loads(verified.stdout)["partitions"]
+    assert (verified.exit_code, found["missing"]["ranges"]) == (1, [[GOOD, GOOD + 1]])
 
 
 def test_forgotten_tokens_are_looked_for(make_kept: Callable[..., Kept], monkeypatch: pytest.MonkeyPatch) -> None:
