@@ -91,8 +91,13 @@ def _unknown_lines(partitions: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         counts.setdefault((partition["topic"], partition["table"]), Counter()).update(partition["unknown_fields"])
     for (topic, table), found in counts.items():
         if found:
-            fields = ", ".join(f"{name} ({count})" for name, count in found.most_common())
+            fields = ", ".join(f"{_shown(name)} ({count})" for name, count in found.most_common())
             yield f"fields of topic {topic!r} without a column in {table}: {fields}"
+
+
+def _shown(name: str) -> str:
+    """A name of a record's field: it may be anything, also what a terminal would obey."""
+    return name if name and name.isprintable() else ascii(name)
 
 
 def read_status(config: Config) -> dict[str, Any]:
