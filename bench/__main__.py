@@ -10,6 +10,7 @@ Parts:
             (s) Spark's own Iceberg sink, (m) the Iceberg mirror; rows are checked after each run.  Then ClickHouse
             without and with a mirror; hand-overs of 1 to 512 partitions; commits of 10 to 10,000 files; memory
   dead_letters  the same records without bad ones, and with 1 % of them as dead letters in a table and in a topic
+  shards    the same records in one shard and in four of the same server
   routes    the same records of one topic with 300 partitions, and of 300 topics with a table each
   formats   decoding alone: JSON, Avro and Protobuf of the same orders, in turns in one process
 
@@ -38,14 +39,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from bench import dead_letters, formats, memory, mirror, recovery, routes, speed, state
+from bench import dead_letters, formats, memory, mirror, recovery, routes, shards, speed, state
 from bench.measured import MeasuredError, Place
 from bench.speed import WrongRowsError
 from chsink.embedded import jars
 from chsink.embedded.stack import Stack
 from chsink.errors import ChsinkError
 
-PARTS = ("speed", "state", "memory", "recovery", "mirror", "dead_letters", "routes", "formats")
+PARTS = ("speed", "state", "memory", "recovery", "mirror", "dead_letters", "shards", "routes", "formats")
 MIRROR_ROUNDS = 3
 """At most: six variants take turns there."""
 ROUTES_ROUNDS = 2
@@ -97,6 +98,8 @@ def _measure(part: str, place: Place, arguments: argparse.Namespace) -> dict[str
             return formats.measure(arguments.rounds)
         case "dead_letters":
             return dead_letters.measure(place, arguments.records, arguments.rounds)
+        case "shards":
+            return shards.measure(place, arguments.records, arguments.rounds)
         case "routes":
             return routes.measure(place, arguments.routes, min(arguments.rounds, ROUTES_ROUNDS))
         case "memory":
@@ -113,6 +116,7 @@ def _lines(part: str, figures: dict[str, Any]) -> list[str]:
         "recovery": recovery,
         "mirror": mirror,
         "dead_letters": dead_letters,
+        "shards": shards,
         "routes": routes,
         "formats": formats,
     }

@@ -83,4 +83,4 @@ def lines(figures: Mapping[str, Any]) -> list[str]:
     for way, rate in figures["rates"].items():
         out.append(f"  {way:<6} {statistics.median(figures['seconds'][way]):7.2f} s   x {rate:.2f} of the rate without")
     goal = figures["goal"]
-    return [*out, f"  goal: at least x {goal['rate']:.2f}: {'met' if goal['met'] else 'NOT met'}"]
+    return [*out, f"  goal: at least x {goal['rate']:.2f}: {'met' if goal['met'] else 'MISSED'}"]
