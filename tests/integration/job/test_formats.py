@@ -1,11 +1,15 @@
-"""Every format in one job: its examples in docs/examples/formats, and one value of each type, cell by cell."""
+"""Every format in one job: its examples in docs/examples, and one value of each type, cell by cell."""
 
 from __future__ import annotations
 
+import runpy
+import sys
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
@@ -15,8 +19,11 @@ from chsink.embedded.stack import Stack
 from chsink.spark import job as spark_job
 from tests.support.format_cases import CASES, NULL
 from tests.support.job import WINDOW, command, select
+from tests.support.registry import RegistryService
 
-EXAMPLES = sorted((Path(__file__).parents[3] / "docs" / "examples" / "formats").glob("*/job.toml"))
+DOCS = Path(__file__).parents[3] / "docs" / "examples"
+EXAMPLES, WITH_SCHEMAS = (sorted((DOCS / folder).glob("*/job.toml")) for folder in ("formats", "schemas"))
+ORDERS = "1\tAda\t12.5\t2026-01-31 12:00:00.000\t['new','gift']\n2\tZoë\t7\t\\N\t[]\n"
 FIELDS = {f"c{number}": case for number, case in enumerate(CASES)}
 TEXTS = {name: case for name, case in FIELDS.items() if case.text is not None}
 SHOWN = {"json": FIELDS, "debezium": FIELDS, "csv": TEXTS, "tsv": TEXTS}
@@ -60,9 +67,31 @@ def routes_of_types(services: Stack) -> list[dict[str, Any]]:
     return routes
 
 
-def test_every_format_lands_every_cell(services: Stack, spark: SparkSession, tmp_path: Path) -> None:
+@pytest.fixture
+def registry() -> Iterator[RegistryService]:
+    with RegistryService() as service:
+        yield service
+
+
+def routes_with_schemas(services: Stack, registry: RegistryService, patch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """Make the tables, and send the records as the examples' own programs do."""
+    routes = []
+    for path in WITH_SCHEMAS:
+        (route,) = tomllib.loads(path.read_text(encoding="utf-8"))["route"]
+        if isinstance(route["format"], dict):
+            route["format"]["schema_file"] = str(path.with_name(route["format"]["schema_file"]))
+        command(services.clickhouse[0].url, path.with_name("table.sql").read_text(encoding="utf-8"))
+        patch.setattr(sys, "argv", ["produce.py", services.kafka.bootstrap, registry.url])
+        runpy.run_path(str(path.with_name("produce.py")), run_name="__main__")
+        routes.append(route)
+    return routes
+
+
+def test_every_format_lands_every_cell(
+    services: Stack, spark: SparkSession, registry: RegistryService, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     url, bootstrap = services.clickhouse[0].url, services.kafka.bootstrap
-    routes = routes_of_types(services)
+    routes = [*routes_of_types(services), *routes_with_schemas(services, registry, monkeypatch)]
     for path in EXAMPLES:
         (route,) = tomllib.loads(path.read_text(encoding="utf-8"))["route"]
         command(url, path.with_name("table.sql").read_text(encoding="utf-8"))
@@ -74,6 +103,7 @@ def test_every_format_lands_every_cell(services: Stack, spark: SparkSession, tmp
             "sink": {"name": "formats", "checkpoint": str(tmp_path / "checkpoint")},
             "kafka": {"bootstrap": bootstrap},
             "clickhouse": {"endpoints": [url], "chunk_offsets": 2},
+            "schema_registry": {"url": registry.url},
             "errors": {"on_bad_value": "skip", "on_tombstone": "skip"},
             "trigger": {"mode": "available_now"},
             "observe": {"progress": "never"},
@@ -89,6 +119,8 @@ def test_every_format_lands_every_cell(services: Stack, spark: SparkSession, tmp
         rows = SELECTS.get(name, f"SELECT * FROM {table} {FINAL.get(name, '')}")
         found = select(url, f"{rows} ORDER BY 1 FORMAT TSV")
         assert found == path.with_name("expected.tsv").read_text(encoding="utf-8"), name
+    for path in WITH_SCHEMAS:
+        assert select(url, f"SELECT * FROM {path.parent.name}_orders ORDER BY id FORMAT TSV") == ORDERS, path
     zero = "1970-01-01 00:00:00.000000"
     assert select(url, DELETED) == f"2\t\t{zero}\t13\n3\t\t{zero}\t14\n", "what a delete lacks is filled in"
     for name, fields in SHOWN.items():

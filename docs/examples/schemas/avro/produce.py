@@ -9,7 +9,8 @@ from decimal import Decimal
 from pathlib import Path
 
 import fastavro
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
 
 SCHEMA = fastavro.schema.load_schema(Path(__file__).with_name("orders.avsc"))
 SENT = datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -29,8 +30,16 @@ def values(_url: str = "") -> list[bytes]:
     return written
 
 
+def stored(error: KafkaError | None, _message: object) -> None:
+    """Called for each record."""
+    assert error is None, error
+
+
 if __name__ == "__main__":
-    producer = Producer({"bootstrap.servers": sys.argv[1]})
+    broker, topic = {"bootstrap.servers": sys.argv[1]}, "avro_orders"
+    admin, producer = AdminClient(broker), Producer(broker)
+    if topic not in admin.list_topics().topics:
+        admin.create_topics([NewTopic(topic, 4)])[topic].result()
     for value in values():
-        producer.produce("avro_orders", value)
+        producer.produce(topic, value, on_delivery=stored)
     producer.flush()

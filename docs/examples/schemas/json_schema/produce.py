@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
 from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.json_schema import JSONSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
@@ -24,8 +25,16 @@ def values(url: str) -> list[bytes]:
         return [serializer(order, context) for order in ORDERS]
 
 
+def stored(error: KafkaError | None, _message: object) -> None:
+    """Called for each record."""
+    assert error is None, error
+
+
 if __name__ == "__main__":
-    producer = Producer({"bootstrap.servers": sys.argv[1]})
+    broker, topic = {"bootstrap.servers": sys.argv[1]}, "json_schema_orders"
+    admin, producer = AdminClient(broker), Producer(broker)
+    if topic not in admin.list_topics().topics:
+        admin.create_topics([NewTopic(topic, 4)])[topic].result()
     for value in values(sys.argv[2]):
-        producer.produce("json_schema_orders", value)
+        producer.produce(topic, value, on_delivery=stored)
     producer.flush()
