@@ -83,7 +83,9 @@ class StateRecord:
 
     ``older_end`` is the end of all that earlier incarnations announced: rows of these offsets may be theirs.  ``late``
     says that the sink ran before the partition was there, so that nothing of it was ever passed over.  ``expired`` is a
-    person's word on a range in doubt: what Kafka no longer holds of it is given up, the rest lands.  ``skipped`` counts
+    person's word on a range in doubt, or the configuration's: what Kafka no longer holds of it is given up, the rest
+    lands.  ``deleted`` are the ends, ascending, of what was found to be gone of it and is listed with the dead letters:
+    the first run begins where the range does, each other one where the one before it ends.  ``skipped`` counts
     the records of this incarnation that were left out because they did not fit, ``dead_letters`` those that were kept
     as dead letters, ``unknown`` the fields without a column, in samples of what landed under this ``pipeline``; nothing
     is decided by any of them.
@@ -118,6 +120,7 @@ class StateRecord:
     choice_from: int = 0
     left: bool = False
     only: tuple[int, ...] = ()
+    deleted: tuple[int, ...] = ()
     unknown: Counts = ()
 
     def __post_init__(self) -> None:
@@ -129,11 +132,17 @@ class StateRecord:
         assert len(self.gaps) <= MAX_GAPS, self
         assert self.choice_from <= self.end, self
         assert self.in_doubt or not (self.probe or self.expired or self.only), self
+        assert not self.deleted or (self.start < self.deleted[0] and self.deleted[-1] <= self.end), self
         assert not self.only or (self.only[0], self.only[-1] + 1) == (self.start, self.end), self
 
     @property
     def range(self) -> OffsetRange:
         return OffsetRange(self.start, self.end)
+
+    @property
+    def deleted_runs(self) -> tuple[OffsetRange, ...]:
+        """What ``deleted`` says, as ranges."""
+        return tuple(OffsetRange(a, b) for a, b in pairwise((self.start, *self.deleted)))
 
     @property
     def known_end(self) -> int:
@@ -157,15 +166,17 @@ class StateRecord:
         """Whether this id, if the brokers give one, shows that the recorded topic was deleted."""
         return topic_id is not None and not self.may_belong_to(topic_id)
 
-    def processed(self, asked: OffsetRange) -> bool:
-        """Whether every offset of ``asked`` lies in the processed region, recorded gaps excluded."""
+    def processed(self, asked: OffsetRange, log_start: int = 0) -> bool:
+        """Whether every offset of ``asked`` lies in the processed region, without the recorded gaps that reach beyond
+        Kafka's ``log_start``: of the others, nothing can be landed any more.
+        """
         if not OffsetRange(self.first, self.start).covers(asked):
             return False
-        return all(gap.end <= asked.start or asked.end <= gap.start for gap in self.gaps)
+        return all(g.end <= max(asked.start, log_start) or asked.end <= g.start for g in self.gaps)
 
-    def done_with(self, asked: OffsetRange) -> bool:
+    def done_with(self, asked: OffsetRange, log_start: int = 0) -> bool:
         """Whether nothing of ``asked`` remains to be done: it was processed, or lies in the last range after AFTER."""
-        return self.processed(asked) or (self.phase is Phase.AFTER and self.range.covers(asked))
+        return self.processed(asked, log_start) or (self.phase is Phase.AFTER and self.range.covers(asked))
 
 
 _FIELDS = tuple(field.name for field in fields(StateRecord))
@@ -181,6 +192,8 @@ def encode(record: StateRecord) -> str:
     steps = [after - before for before, after in pairwise((0, *document.pop("only")))]
     if steps:
         document["only"] = steps
+    if not record.deleted:
+        del document["deleted"]
     if counts := dict(document.pop("unknown")):
         document["unknown"] = counts
     return json.dumps(document, sort_keys=True, separators=(",", ":"))
@@ -196,6 +209,7 @@ def decode(text: str) -> StateRecord:
         document["phase"] = Phase(document["phase"])
         document["gaps"] = tuple(OffsetRange(a, b) for a, b in document["gaps"])
         document["marks"] = tuple(Mark(a, b) for a, b in document["marks"])
+        document["deleted"] = tuple(document.get("deleted", ()))
         document["only"] = tuple(accumulate(document.pop("only", ())))
         document["unknown"] = tuple(sorted(document.pop("unknown", {}).items()))
         return StateRecord(**document)

@@ -55,6 +55,7 @@ class Policy:
 
     on_gap: Literal["halt", "record"] = "halt"
     on_rewind: Literal["halt", "skip"] = "halt"
+    in_doubt: Literal["halt", "dead_letter"] = "halt"
     read_for_another: bool = False
     """The plan may be there for another table of the topic: what this one passed is no rewind, whether or not it has
     all of it.
@@ -272,8 +273,10 @@ _CHANGED = Refusal(
     ),
 )
 _EXPIRED = Refusal(
-    "Kafka's log start > s, and nobody gave up what expired",
-    lambda x: x.facts.log_start is not None and x.facts.log_start > x.s and not x.r.expired,
+    'Kafka\'s log start > s, nobody gave up what expired, and `in_doubt = "halt"`',
+    lambda x: (
+        x.facts.log_start is not None and x.facts.log_start > x.s and not x.r.expired and x.policy.in_doubt == "halt"
+    ),
     Stop(Halt.IN_DOUBT_LOST, "Kafka's log starts at {x.facts.log_start}, the in-doubt range is {x.r.range}"),
 )
 _STILL_HELD = Refusal(
@@ -381,8 +384,9 @@ TABLE: tuple[Row, ...] = (
     ),
     Row(
         "OUTSIDE_PROCESSED",
-        "`a < s`, `[a, min(b,s))` not all in `[first,s)` without its gaps, and not read for another table",
-        lambda x: x.a < x.s and not x.policy.read_for_another and not x.r.processed(x.below),
+        "`a < s`, `[a, min(b,s))` not all in `[first,s)` without its gaps (but those below Kafka's log start), and not "
+        "read for another table",
+        lambda x: x.a < x.s and not x.policy.read_for_another and not x.r.processed(x.below, x.facts.log_start or 0),
         {AFTER: (_OUTSIDE,), BEFORE: (_OUTSIDE,)},
     ),
     Row(
@@ -460,10 +464,10 @@ def decide(record: StateRecord | None, planned: OffsetRange, facts: Facts, polic
     raise AssertionError(x)
 
 
-def settle(record: StateRecord, facts: Facts) -> Decision:
+def settle(record: StateRecord, facts: Facts, policy: Policy = Policy()) -> Decision:
     """What to do with a range in doubt when no batch is at hand: as if nothing was planned behind it."""
     assert record.in_doubt, record
-    return decide(record, OffsetRange(record.end, record.end), facts, Policy())
+    return decide(record, OffsetRange(record.end, record.end), facts, policy)
 
 
 def _refused(action: Action, x: Situation) -> Stop | None:

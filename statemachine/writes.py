@@ -137,9 +137,11 @@ def after(
     first, gaps = record.first, record.gaps
     if record.expired and log_start > record.start:
         first, gaps = _bounded(first, (*gaps, OffsetRange(record.start, min(log_start, record.end))))
-    settled = replace(record, phase=Phase.AFTER, probe=False, expired=False, only=(), first=first, gaps=gaps)
+    settled = replace(record, phase=Phase.AFTER, probe=False, expired=False, deleted=(), only=())
     return replace(
         settled,
+        first=first,
+        gaps=gaps,
         epoch=epoch,
         attempt=attempt,
         skipped=record.skipped + skipped,
@@ -194,6 +196,15 @@ def expired(record: StateRecord, *, epoch: int, attempt: str) -> StateRecord:
     return replace(record, expired=True, epoch=epoch, attempt=attempt)
 
 
+def deleted(record: StateRecord, until: int, *, epoch: int, attempt: str) -> StateRecord:
+    """Kafka no longer holds what lies below ``until``: it is given up, and listed with the dead letters.  The next
+    start may find more gone; what was listed once stays as it is.
+    """
+    assert record.in_doubt and record.epoch <= epoch, record
+    assert (record.start, *record.deleted)[-1] < until <= record.end, (record, until)
+    return replace(record, expired=True, deleted=(*record.deleted, until), epoch=epoch, attempt=attempt)
+
+
 def resend(
     record: StateRecord,
     said: Announcement,
@@ -223,6 +234,7 @@ def resend(
         marks=said.marks,
         probe=False,
         expired=False,
+        deleted=(),
     )
 
 

@@ -23,6 +23,7 @@ from functools import partial
 
 from chsink import failpoints
 from chsink.batch.confirm import confirm
+from chsink.batch.deleted import ListDeleted, announce_deleted, listed
 from chsink.batch.halts import Halts, asking_target
 from chsink.batch.ledger import Ledger
 from chsink.batch.model import Ack, Assignment, LeftOut, PlannedBatch, left_out_of
@@ -88,6 +89,7 @@ class Driver:
     pipeline_of: Callable[[str, str, str], str]
     pace: Pace = field(default_factory=Pace)
     answers_for: Callable[[TopicTable], bool] = lambda _: True
+    list_deleted: ListDeleted = lambda _: None
     _again: frozenset[TopicPartition] = frozenset()
 
     # --- start ----------------------------------------------------------------------------------------------------
@@ -134,7 +136,7 @@ class Driver:
                 self._check_placed(key, record)
         placed = {k: r for k, r in doubtful.items() if k not in halted}
         facts = self._facts(placed) if placed else {}
-        halted.decided({k: settle(r, facts[k.topic_partition]) for k, r in placed.items()})
+        halted.decided({k: settle(r, facts[k.topic_partition], self.policy) for k, r in placed.items()})
         settling = [k for k in placed if k not in halted]
         if settling:  # if the log start passed a range in the meantime, records may be missing: asked after the read
             self._land_recorded(settling, _exact(runner), halted)
@@ -190,7 +192,7 @@ class Driver:
         readable = not any(_expired(facts[tp], r) for tp, r in batch.ranges.items())
         whole = framed and readable and bound.holds(batch.ranges, cuts)
         todo = Worklist(rounds.cut_writes(decisions, taken))
-        self._pass_over(todo, keys)
+        self._pass_over(todo, keys, facts)
         settling, at_hand = todo.take(StepKind.SETTLE), [keys[tp] for tp in todo.take(StepKind.REINSERT)]
         halted = Halts()
         self._settle_all(runner, set(at_hand), halted)
@@ -200,7 +202,7 @@ class Driver:
             self._land_recorded(at_hand, source, halted)
         halted.raise_all()
         assert not any(self.ledger.records[k].in_doubt for k in (*at_hand, *(keys[tp] for tp in settling)))
-        self._pass_over(todo, keys)
+        self._pass_over(todo, keys, facts)
         began = self.clock.now_ms()
         self._land_new(todo, facts, source)
         if taken:
@@ -219,11 +221,14 @@ class Driver:
         seconds = min((room.seconds for room in rooms.values()), default=0.0)
         return rounds.Bound({t: room.chunks for t, room in rooms.items()}, self.pace.most(seconds)), seconds
 
-    def _pass_over(self, todo: Worklist, keys: Mapping[TopicPartition, StateKey]) -> None:
+    def _pass_over(
+        self, todo: Worklist, keys: Mapping[TopicPartition, StateKey], facts: Mapping[TopicPartition, Facts]
+    ) -> None:
         """Skip what is done with, as the record now says."""
         for tp, step in todo.take(StepKind.SKIP).items():
             record = self.ledger.records[keys[tp]]
-            assert tp in self._again or record.done_with(step.range), (tp, step, record)
+            log_start = facts[tp].log_start or 0
+            assert tp in self._again or record.done_with(step.range, log_start), (tp, step, record)
 
     def _check_unchanged(self, batch: PlannedBatch) -> None:
         with asking_target():
@@ -287,7 +292,8 @@ class Driver:
         """Land the announced ranges, then write AFTER in one compare-and-set for all that did not halt."""
         if not fresh:
             keys = self._take_up(keys, halted)
-        given_up = [k.topic_partition for k in keys if source.exact and self.ledger.records[k].expired]
+        gives_up = self.policy.in_doubt == "dead_letter"
+        given_up = [k.topic_partition for k in keys if source.exact and (gives_up or self.ledger.records[k].expired)]
         starts = self.kafka.log_starts(given_up) if given_up else {}
         assigned = [self._assign(k, starts.get(k.topic_partition, 0), again=not fresh) for k in keys]
         assignments = [a for a in assigned if not a.held.is_empty]
@@ -303,7 +309,10 @@ class Driver:
         landed = {k: self.ledger.records[k] for k in keys}
         check_same_topics(self.kafka, landed)
         if source.exact:
-            starts = check_still_held(self.kafka, landed)
+            starts = check_still_held(self.kafka, landed, gives_up=gives_up)
+        if source.exact and gives_up:
+            acks = [*acks, *self._list_deleted(landed, starts, halted)]
+            keys = [k for k in keys if k not in halted]
         left_out = left_out_of(acks)
         failpoints.reach("driver.before_after" if fresh else "driver.after_settle_inserts")
         with self.observer.phase("after"):
@@ -311,6 +320,18 @@ class Driver:
             self.ledger.write({k: self._done(k, starts, left_out, epoch, attempt) for k in keys})
         failpoints.reach("driver.after_after")
         self.observer.landed(self._by_table(acks, unproven))
+
+    def _list_deleted(
+        self, landed: Mapping[StateKey, StateRecord], starts: Mapping[TopicPartition, int], halted: Halts
+    ) -> list[Ack]:
+        """List what Kafka no longer holds of these ranges in doubt, before AFTER gives it up."""
+        acks = []
+        for key in announce_deleted(self.ledger, landed, starts):
+            with halted.of(key):
+                assigned = self._assign(key, 0, again=True)
+                self.list_deleted(assigned)
+                acks.append(listed(assigned))
+        return acks
 
     def _by_table(self, acks: Sequence[Ack], unproven: Collection[TopicPartition | None]) -> dict[str, list[Ack]]:
         """The acks of what landed."""

@@ -147,7 +147,11 @@ class LeftOut(NamedTuple):
 
 def left_out_of(acks: Iterable[Ack]) -> dict[TopicPartition, LeftOut]:
     """What was left out, by topic-partition."""
-    return {ack.topic_partition: _left_out(ack.chunks) for ack in acks if ack.topic_partition}
+    chunks: dict[TopicPartition, list[ChunkAck]] = {}
+    for ack in acks:
+        if ack.topic_partition:
+            chunks.setdefault(ack.topic_partition, []).extend(ack.chunks)
+    return {tp: _left_out(of) for tp, of in chunks.items()}
 
 
 def _left_out(chunks: Iterable[ChunkAck]) -> LeftOut:

@@ -20,6 +20,7 @@ from chsink.batch.recheck import check_logs
 from chsink.batch.roles import Landing, Observer, TaskBody
 from chsink.clickhouse.cluster import Cluster
 from chsink.clickhouse.dead_letters import LettersTable
+from chsink.clickhouse.deleted import deleted_lists
 from chsink.clickhouse.deletes import deletes_of
 from chsink.clickhouse.pieces import PieceTask
 from chsink.clickhouse.pipelines import Pipelines
@@ -55,7 +56,7 @@ def open_landing(
 
     Raises ChsinkError when the sink cannot be claimed, or Kafka's log ends before what was landed.
     """
-    lanes, tasks = assemble(cluster, store, kafka, stream, observer)
+    lanes, tasks = assemble(cluster, store, kafka, stream, observer, log)
     lanes.claim(cluster.layouts)
     owner = lanes.ledger.owner
     log.info("claimed", epoch=owner.epoch, driver=owner.driver, store=store.name)
@@ -63,8 +64,13 @@ def open_landing(
     return Landing(lanes, tasks)
 
 
-def assemble(
-    cluster: Cluster, store: StateStore, kafka: KafkaCluster, stream: StreamShape, observer: Observer
+def assemble(  # noqa: PLR0917 - all that a sink is made of
+    cluster: Cluster,
+    store: StateStore,
+    kafka: KafkaCluster,
+    stream: StreamShape,
+    observer: Observer,
+    log: structlog.typing.FilteringBoundLogger,
 ) -> tuple[Lanes, PieceTasks]:
     """Drivers that own nothing yet, and their tasks."""
     config = cluster.config
@@ -78,8 +84,10 @@ def assemble(
         layout = cluster.layout(route).fingerprint()
         pipeline = pipelines.fingerprint(leads, layout)
         destinations.append(Destination(*leads, config.clickhouse.chunk_offsets, layout, pipeline))
-    policy = Policy(on_gap=config.errors.on_gap, on_rewind=config.errors.on_rewind)
+    errors = config.errors
+    policy = Policy(on_gap=errors.on_gap, on_rewind=errors.on_rewind, in_doubt=errors.in_doubt)
     lanes = in_lanes(destinations)
+    lists = deleted_lists(cluster, letters_topic(config), log)
 
     def driver(lane: int) -> Driver:
         routes = lanes[lane]
@@ -97,6 +105,7 @@ def assemble(
             observer,
             pipeline_of,
             answers_for=answering(lanes, lane),
+            list_deleted=lists,
         )
 
     tasks = PieceTasks(cluster, kafka, pipelines, lambda: dict(ledger.owner.layouts))
@@ -122,7 +131,7 @@ class PieceTasks:
         decoded = [f for d in self.pipelines.decoders.values() for f in d.record_fields]
         hashed = {k for text in self.layouts().values() for k in Layout.from_json(text).hashed}
         keys = [METADATA_COLUMNS[k].source for k in SHARD_TYPES if k in hashed]
-        kept = RECORD_FIELDS if self.cluster.config.keeps_dead_letters else ()
+        kept = RECORD_FIELDS if self.cluster.config.keeps_records else ()
         return tuple(dict.fromkeys((*IDENTITY_FIELDS, *decoded, *keys, *kept)))
 
     @cached_property
@@ -172,7 +181,7 @@ def fates_of(errors: Errors) -> Fates:
 def check_stream(cluster: Cluster, stream: StreamShape) -> None:
     """PreflightError CHS-271 where dead letters need a column that the stream does not have."""
     missing = [name for name in RECORD_FIELDS if name not in stream.columns]
-    if cluster.config.keeps_dead_letters and missing:
+    if cluster.config.keeps_records and missing:
         raise preflight.DEAD_LETTERS_FIELDS(columns=", ".join(missing))
 
 

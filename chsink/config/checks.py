@@ -270,7 +270,7 @@ def dead_letters_have_a_place(
 ) -> Problems:
     """Dead letters go to one place, which nothing else is written to, and are not read again."""
     places = [place for place in (dead_letters.topic, dead_letters.table) if place is not None]
-    if "dead_letter" in (errors.on_bad_value, errors.on_tombstone) and not places:
+    if "dead_letter" in (errors.on_bad_value, errors.on_tombstone, errors.in_doubt) and not places:
         yield problem("dead_letters", job_file.NO_DEAD_LETTERS())
     if len(places) > 1:
         yield problem("dead_letters", job_file.TWO_DEAD_LETTERS())

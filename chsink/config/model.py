@@ -208,6 +208,11 @@ class Config(Section):
 
     @property
     def keeps_dead_letters(self) -> bool:
+        """Whether anything goes where dead letters go: records without a row, or offsets that Kafka deleted."""
+        return self.keeps_records or self.errors.in_doubt == "dead_letter"
+
+    @property
+    def keeps_records(self) -> bool:
         """Whether records without a row can become dead letters."""
         return "dead_letter" in (self.errors.on_bad_value, self.errors.on_tombstone)
 

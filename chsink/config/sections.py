@@ -178,6 +178,9 @@ class Errors(Section):
     """What to do about offsets that Kafka deleted before chsink read them: stop the job, or record the gap."""
     on_rewind: Literal["halt", "skip"] = "halt"
     """What to do if a batch offers only offsets that landed before: stop the job, or skip them."""
+    in_doubt: Literal["halt", "dead_letter"] = "halt"
+    """What to do about offsets of a range in doubt that Kafka deleted: stop the job (CHS-308), or give them up and list
+    them [as dead letters](dead-letters.md#offsets-that-kafka-deleted). Their records may or may not be in the table."""
     on_existing_rows: Literal["halt", "accept"] = "halt"
     """What to do if a table holds rows that the state does not account for: refuse to start, or insert their
     records again."""
@@ -186,8 +189,8 @@ class Errors(Section):
 
 
 class DeadLetters(Section):
-    """Where [dead letters](dead-letters.md) go: set exactly one key. Used with `errors.on_bad_value = "dead_letter"` or
-    `errors.on_tombstone = "dead_letter"`.
+    """Where [dead letters](dead-letters.md) go: set exactly one key. Used if `errors.on_bad_value`,
+    `errors.on_tombstone` or `errors.in_doubt` is `"dead_letter"`.
     """
 
     topic: Topic | None = None

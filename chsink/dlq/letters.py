@@ -11,14 +11,18 @@ from typing import Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from chsink.batch.deleted import why_deleted
 from chsink.batch.model import Assignment
-from chsink.errors import values
+from chsink.errors import halts, values
 from chsink.ports import BadValue, InsertResult
 from chsink.statemachine.ranges import OffsetRange
+from chsink.statemachine.records import StateKey
 
 RECORD_FIELDS = ("key", "value", "headers", "timestamp", "timestampType")
 """Of the stream, besides where the record lies: what a dead letter needs."""
 ERROR_ID = values.BAD_VALUE.id
+DELETED_ID = halts.IN_DOUBT_LOST.id
+"""The error of a dead letter that lists offsets which Kafka deleted: it has no record."""
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
 COLUMNS = {
@@ -79,7 +83,18 @@ def letters_of(records: pa.RecordBatch, dead: Sequence[BadValue], assignment: As
 
 def marks_of(assignment: Assignment) -> pa.RecordBatch:
     """For each dead letter of a replay's list: that it has a row.  Nothing in it is the record's but its place."""
-    key, offsets = assignment.key, assignment.record.only
+    return _without_record(assignment.key, assignment.record.only, "replayed")
+
+
+def deleted_letter(key: StateKey, run: OffsetRange) -> pa.RecordBatch:
+    """The dead letter that lists offsets which Kafka deleted: at the first of them.  A header has the last one."""
+    headers = [{"key": "chsink.last_offset", "value": str(run.end - 1).encode()}]
+    return _without_record(key, [run.start], why_deleted(run), error_id=DELETED_ID, headers=headers)
+
+
+def _without_record(
+    key: StateKey, offsets: Sequence[int], reason: str, *, error_id: str = "", headers: Sequence[object] = ()
+) -> pa.RecordBatch:
     n, nothing = len(offsets), pa.nulls(len(offsets), pa.binary())
     columns = {
         "sink": _same(key.sink, n),
@@ -91,10 +106,10 @@ def marks_of(assignment: Assignment) -> pa.RecordBatch:
         "timestamp_type": pa.array([-1] * n, pa.int8()),
         "key": nothing,
         "value": nothing,
-        "headers": pa.array([[]] * n, HEADERS),
+        "headers": pa.array([list(headers)] * n, HEADERS),
         "column": _same("", n),
-        "error_id": _same("", n),
-        "reason": _same("replayed", n),
+        "error_id": _same(error_id, n),
+        "reason": _same(reason, n),
     }
     assert columns.keys() == COLUMNS.keys()
     return pa.RecordBatch.from_pydict(columns)

@@ -37,11 +37,13 @@ class LettersTopic:
     topic: str
     sink: str
     timeout_s: float
+    lists_deleted: bool = False
+    """Whether lists of offsets that Kafka deleted are delivered: not in the order of the records around them."""
 
     @property
     def group(self) -> str:
         """Of those who only read."""
-        return f"chsink-{self.sink}/dead-letters"
+        return f"chsink-{self.sink}/dead-letters{'-deleted' if self.lists_deleted else ''}"
 
     def group_of(self, table: str) -> str:
         """Holds, for each source topic-partition, the offset up to which its dead letters of the table were delivered.

@@ -14,6 +14,7 @@ from typing import Final, cast
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as ClientPartition
 
+from chsink.dlq.letters import DELETED_ID
 from chsink.dlq.place import TRANSACTION_MS, LetterPlace, LettersTopic
 from chsink.statemachine.ranges import OffsetRange
 from chsink.statemachine.records import StateKey
@@ -199,5 +200,6 @@ def delivered_until(place: LettersTopic, key: StateKey, nonce: str, offsets: Off
         int(letter.why["chsink.offset"])
         for letter in letters_in(place, whole=True)
         if tuple(letter.why.get(name) for name in names) == wanted
+        and (letter.why["chsink.error_id"] == DELETED_ID) is place.lists_deleted
     )
     return max((offset + 1 for offset in found if offsets.start <= offset < offsets.end), default=None)

@@ -27,6 +27,7 @@ from confluent_kafka import TopicPartition as ClientPartition
 
 from chsink import failpoints
 from chsink.batch.model import Assignment
+from chsink.dlq.letters import DELETED_ID
 from chsink.dlq.place import TRANSACTION_MS, LettersTopic
 from chsink.dlq.search import delivered_until
 from chsink.errors import halts, services
@@ -210,8 +211,8 @@ def letter_of(row: Mapping[str, Any], nonce: str) -> dict[str, Any]:
         "__connect.errors.partition": row["_kafka_partition"],
         "__connect.errors.offset": row["_kafka_offset"],
         "__connect.errors.connector.name": row["sink"],
-        "__connect.errors.stage": "VALUE_CONVERTER",
-        "__connect.errors.exception.class.name": "BadValueError",
+        "__connect.errors.stage": "KAFKA_CONSUME" if row["error_id"] == DELETED_ID else "VALUE_CONVERTER",
+        "__connect.errors.exception.class.name": "HaltError" if row["error_id"] == DELETED_ID else "BadValueError",
         "__connect.errors.exception.message": where + row["reason"],
         "chsink.sink": row["sink"],
         "chsink.table": row["table"],

@@ -462,7 +462,7 @@ DOUBT_EXPIRED = Entry(
     "CHS-227",
     PreflightError,
     "{tp} {range} is in doubt, and Kafka no longer holds all of it: its log starts at {start}. The start will halt "
-    "with CHS-308",
+    "with CHS-308, unless errors.in_doubt lists what is gone",
     "check the table, then run `chsink state resolve {arguments}` with --landed if all rows of the range are there, "
     "with --expired to land the part that Kafka still holds, or with --lost to give up the missing rows",
 )

@@ -111,7 +111,7 @@ def plan_resolve(
     if verdict == "expired":
         _check_same_topic(services, doubtful)
     says = [sentence for key, record in doubtful.items() for sentence in _says(verdict, key, record, seen[key])]
-    if verdict in {"lost", "expired"}:
+    if verdict == "lost":
         says.append(GAP_IN_BATCH)
     views = sorted({view for one in seen.values() for view in one.views})
     if verdict == "landed" and views:

@@ -25,6 +25,7 @@ class Why(StrEnum):
     HAS_ROW = "the table already has a row of the record"
     AMBIGUOUS = "there are dead letters of different records at this offset"
     NOT_ROUTED = "no [[route]] leads from the topic to the table any more"
+    DELETED = "Kafka deleted the records, so there is none to replay"
     TRANSFORMED = "your program transforms the records, which a replay cannot repeat"
 
 

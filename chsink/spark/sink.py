@@ -132,7 +132,7 @@ class Sink:
         hold them, so that the source must read them.
         """
         chosen = any(r.choice and r.choice.source == "header" for r in self._services.config.routes)
-        if chosen or self.config.keeps_dead_letters:
+        if chosen or self.config.keeps_records:
             return True
         create_missing(self._services)
         targets = self._services.clickhouse.targets.values()

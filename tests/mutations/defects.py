@@ -47,7 +47,7 @@ PROBE, KEEPERMAP = "chsink/clickhouse/probe.py", "chsink/state/keepermap.py"
 STARTING, RECOVER = "chsink/spark/starting.py", "chsink/recovery/recover.py"
 READER, PIECES = "chsink/batch/reader.py", "chsink/clickhouse/pieces.py"
 LETTERS, LETTERS_TOPIC = "chsink/clickhouse/dead_letters.py", "chsink/dlq/topic.py"
-LETTERS_SEARCH = "chsink/dlq/search.py"
+LETTERS_SEARCH, DELETED = "chsink/dlq/search.py", "chsink/clickhouse/deleted.py"
 RECHECK, CONFIRM = "chsink/batch/recheck.py", "chsink/batch/confirm.py"
 WRITER, WINDOW, DEDUP_MARK = (
     "chsink/clickhouse/writer.py",
@@ -72,6 +72,13 @@ _TOPIC_FAULTS = {
     "group of dead letters forgotten": 3.0,
     "marker slow": 10.0,
     "speculative duplicate": 5.0,
+}
+_DELETED_FAULTS = {
+    "retention ahead of the sink": 6.0,
+    "retention under a read": 4.0,
+    "killed at driver.after_before": 4.0,
+    "killed at driver.before_after": 4.0,
+    "killed at driver.after_settle_inserts": 6.0,
 }
 
 DEFECTS = (
@@ -629,6 +636,21 @@ DEFECTS = (
         "at_most_once",
         seed=402829,
         often={"executor frozen": 30.0, "insert answer lost": 20.0, "insert arrives late": 20.0},
+    ),
+    # --- what Kafka deleted of ranges in doubt ------------------------------------------------------------------------
+    Defect(
+        "deleted offsets are given up and not listed",
+        (Patch(DRIVER, "                self.list_deleted(assigned)\n", ""),),
+        "one_fate",
+        seed=1,
+        often=_DELETED_FAULTS,
+    ),
+    Defect(
+        "a list of deleted offsets has another name with each start",
+        (Patch(DELETED, "assignment, -number, run", "assignment, -number - assignment.record.epoch, run"),),
+        "at_most_once",
+        seed=1,
+        often=_DELETED_FAULTS | {"insert answer lost": 10.0},
     ),
     # --- one topic, several tables ------------------------------------------------------------------------------------
     Defect(

@@ -8,18 +8,19 @@ The client side is production code (:class:`chsink.clickhouse.writer.ShardWriter
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 
 from chsink.clickhouse.table import TargetTable, read_table
+from chsink.dlq.letters import DELETED_ID
 from chsink.ports import ServerRefused, Unanswered, Unreachable
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from tests.sim.hub import Hub
 from tests.sim.kafka import PARTITION, SERIAL, serial_of, uid_of
-from tests.sim.oracle import Oracle
+from tests.sim.oracle import LISTS, Oracle
 from tests.sim.sql import answer, delete, describes, description
 
 URLS = ("http://shard0:8123", "http://shard1:8123", "http://shard2:8123")
@@ -259,7 +260,7 @@ class Client:
         if hub.fault("insert request lost", 0.01):
             hub.sleep(REQUEST_TIMEOUT_S)
             raise Unanswered("timeout")
-        uids = _rows(body)
+        name, uids = self._rows(name, body)
         if hub.fault("insert arrives late", 0.01):
             delay = int(hub.chance.random() * REQUEST_TIMEOUT_S * 1000)
             restarts = server.restarts
@@ -283,6 +284,23 @@ class Client:
 
     def close(self) -> None:
         """Nothing to release."""
+
+    def _rows(self, name: str, body: pa.Buffer) -> tuple[str, list[int]]:
+        """The table and uids of an insert; the value of a dead letter is its uid, and a replay mark has none: its
+        place names it.
+        """
+        with pa.ipc.open_stream(body) as reader:
+            batch = reader.read_next_batch()
+        if "reason" not in batch.schema.names:
+            return name, batch.column(0).to_pylist()
+        places = batch.select(["_kafka_topic", "_kafka_partition", "_kafka_offset"]).to_pylist()
+        if batch.column("error_id").to_pylist() == [DELETED_ID]:
+            return LISTS, [list_uid(self.server.topics, *places[0].values())]
+        values = zip(batch.column("value").to_pylist(), places, strict=True)
+        return name, [
+            uid_of(0, at["_kafka_partition"], at["_kafka_offset"]) if value is None else int(value)
+            for value, at in values
+        ]
 
     def _arrive(self, name: str, uids: list[int], token: str, sent_at: int, restarts: int) -> None:
         """What was under way to a server that died went with its connection, and nothing is under way for ever."""
@@ -340,13 +358,7 @@ def _cut_out(rows: Rows, tp: TopicPartition, gone: OffsetRange) -> list[int]:
     return [uid for uid in held if gone.start <= uid % PARTITION < gone.end]
 
 
-def _rows(body: pa.Buffer) -> list[int]:
-    """The uids of an insert; the value of a dead letter is its uid, and a replay mark has none: its place names it."""
-    with pa.ipc.open_stream(body) as reader:
-        batch = reader.read_next_batch()
-    if "reason" in batch.schema.names:
-        places = zip(*(batch.column(f"_kafka_{name}").to_pylist() for name in ("partition", "offset")), strict=True)
-        values = zip(batch.column("value").to_pylist(), places, strict=True)
-        return [uid_of(0, *place) if value is None else int(value) for value, place in values]
-    uids: list[int] = batch.column(0).to_pylist()
-    return uids
+def list_uid(topics: Sequence[str], topic: str, partition: int, offset: int) -> int:
+    """Of the first offset of a list, in the present life of its topic."""
+    serial = max(serial for serial, name in enumerate(topics) if name == topic)
+    return uid_of(serial, partition, offset)

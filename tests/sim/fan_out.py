@@ -25,6 +25,7 @@ class FanOut(World):
             server.tables[MORE] = Table(kind)
         self.oracle.with_views.update({MORE} if kind.views else ())
         self.letters, self.oracle.letters, self.disaster = "", None, ""
+        self.in_doubt, self.oracle.lists = "halt", False
         self.hub.factors["state lost"] = 0.0
         if self.kafka.ids_hidden:  # one table may be in doubt, and the other one goes on with the id: a person decides
             self.special, self.kafka.ids_hidden = "", False

@@ -58,11 +58,11 @@ class Message:
 
 
 class LettersTopic:
-    """The topic, its transactions and the groups beside it.  ``committed`` is called with the values of a transaction when
-    it commits.
+    """The topic, its transactions and the groups beside it.  ``committed`` is called with those of a transaction when it
+    commits.
     """
 
-    def __init__(self, hub: Hub, committed: Callable[[list[int]], None]) -> None:
+    def __init__(self, hub: Hub, committed: Callable[[list[Mapping[str, Any]]], None]) -> None:
         self.hub = hub
         self.broker = Broker(hub, PARTITIONS)
         self.broker.watch = self._watch
@@ -103,7 +103,7 @@ class LettersTopic:
     def _watch(self, transaction: Transaction) -> None:
         if transaction.state == "committed":
             values = [v for log in transaction.logs for v, of in log.entries if of is transaction and v is not None]
-            self._committed([int(self.letters[int(value)]["value"]) for value in values])
+            self._committed([self.letters[int(value)] for value in values])
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,8 +30,10 @@ from chsink.statemachine.owner import decode_owner
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from chsink.statemachine.records import Phase, StateKey, StateRecord, decode
 from tests.sim.hub import Violation
-from tests.sim.kafka import PARTITION, SERIAL, Kafka, id_of, serial_of
+from tests.sim.kafka import PARTITION, SERIAL, Kafka, id_of, serial_of, uid_of
 
+LISTS = "db.dead lists"
+"""Dead letters that list what Kafka deleted, apart from the others: each as the uid of the first offset."""
 INVARIANTS = (
     "at_most_once", "announced_first", "token_is_content", "right_shard", "after_means_landed", "state_forward",
     "one_slot", "halt_justified", "one_fate", "no_defect", "complete_at_rest", "progress",
@@ -66,6 +68,7 @@ class Oracle:
         self.with_views: set[str] = set()
         self.letters: str | None = None
         self.letters_stay = False  # in a topic, from which nobody deletes
+        self.lists = False  # whether what Kafka deleted of a range in doubt is listed
         self.announced: dict[tuple[str, int], list[Announced]] = {}
         self.epochs: dict[str, int] = {}
         self.given_up: list[tuple[TopicPartition, str | None, OffsetRange]] = []
@@ -100,6 +103,8 @@ class Oracle:
             if other := next(others, None):
                 raise Violation("at_most_once", f"{_say(uid)} is in {table} and in {other}")
             landed.add(name)
+            if table == LISTS:
+                continue
             if self.accepts(uid) == (table == self.letters):
                 raise Violation("one_fate", f"{_say(uid)} is in {table}")
             self._check_announced(topic, uid, uid if table == self.letters else shard)
@@ -180,6 +185,7 @@ class Oracle:
                 if not by_person:  # who says that it landed, looked at the table
                     self._check_within_log(tp, record)
                 self._check_given_up(tp, before, record)
+                self._check_listed(tp, before)
 
     def _letters_again(self, tp: TopicPartition, old: StateRecord, new: StateRecord) -> None:
         """A person has a range sent again, or all of the log read again: with the dead letters that are in the topic."""
@@ -197,8 +203,17 @@ class Oracle:
     def _check_given_up(self, tp: TopicPartition, old: StateRecord, new: StateRecord) -> None:
         """A gap in a range that landed: a person gave it up, and Kafka does not hold it."""
         for gap in set(new.gaps) - set(old.gaps):
+            if self.lists and (gap.end,) != old.deleted[-1:]:
+                raise Violation("one_fate", f"AFTER {new.range} of {tp} gives up {gap}, listed are {old.deleted_runs}")
             if not old.expired or gap.end > max(self.kafka.log_of(tp, new.topic_id).start, gap.start):
                 raise Violation("after_means_landed", f"AFTER {new.range} of {tp} gives up {gap}")
+
+    def _check_listed(self, tp: TopicPartition, old: StateRecord) -> None:
+        """Each run that is gone is listed by now."""
+        serials = [serial for serial, name in enumerate(self.kafka.names) if name == tp.topic]
+        for run in old.deleted_runs:
+            if not any((LISTS, uid_of(serial, tp.partition, run.start)) in self.landed for serial in serials):
+                raise Violation("one_fate", f"{run} of {tp} is given up, and no dead letter lists it")
 
     def _check_within_log(self, tp: TopicPartition, record: StateRecord) -> None:
         end = self.kafka.log(tp).end

@@ -88,6 +88,7 @@ def config_of(world: World) -> Config:
             ("on_gap", world.on_gap),
             ("on_rewind", world.on_rewind),
             ("on_bad_value", str(world.fate)),
+            ("in_doubt", world.in_doubt),
         ),
         world.letters,
     )

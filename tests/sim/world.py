@@ -13,7 +13,7 @@ from functools import partial
 from itertools import count
 from random import Random
 from random import seed as seed_jitter
-from typing import Literal
+from typing import Any, Literal
 
 from chsink import failpoints
 from chsink.batch.ledger import parse_key
@@ -25,13 +25,13 @@ from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from chsink.statemachine.records import StateKey, StateRecord, decode
 from tests.sim import operator
 from tests.sim.checkpoint import Checkpoint, SparkDied
-from tests.sim.clickhouse import LETTERS, REQUEST_TIMEOUT_S, Server, Table, TableKind
+from tests.sim.clickhouse import LETTERS, REQUEST_TIMEOUT_S, Server, Table, TableKind, list_uid
 from tests.sim.events import HAPPENINGS, OF_LETTERS, while_down
 from tests.sim.hub import Group, Hub, Violation
 from tests.sim.job import drive
 from tests.sim.kafka import PARTITION, Kafka, serial_of
 from tests.sim.letters import LettersTopic
-from tests.sim.oracle import Oracle
+from tests.sim.oracle import LISTS, Oracle
 from tests.sim.services import MARGIN_S, By, count_of
 from tests.sim.spark import prepare
 from tests.sim.store import Store
@@ -76,6 +76,8 @@ ranges in doubt; then the state is gone, or an earlier backup of it is back.
 DISASTER_SHARE = 0.1
 TABLE_SHARE, TOPIC_SHARE = 0.5, 0.25
 """Of the worlds with bad values: those that keep dead letters in a table on the first server, and those in a topic."""
+LISTING_SHARE = 0.4
+"""Of the worlds with dead letters: those that list there what Kafka deleted of ranges in doubt."""
 LettersIn = Literal["", "table", "topic"]
 LETTERS_EVENTS = 0.15
 """Of what happens in a world with a topic of dead letters: what happens to that."""
@@ -150,19 +152,27 @@ class World:
         no row does not show that it was (a stated limit).
         """
         drawn = Random(f"letters {seed}").random()
+        self.in_doubt: Literal["halt", "dead_letter"] = "halt"
         if self.bad >= 100 or drawn >= TABLE_SHARE + TOPIC_SHARE:
             return ""
+        if Random(f"in doubt {seed}").random() < LISTING_SHARE:
+            self.in_doubt, self.oracle.lists = "dead_letter", True
         self.oracle.letters = LETTERS
         if drawn >= TABLE_SHARE:
             self.oracle.letters_stay = True
             return "topic"
-        self.servers[0].tables[LETTERS] = Table(TableKind(False, kind.window_blocks, kind.window_s))
+        for name in (LETTERS, LISTS):
+            self.servers[0].tables[name] = Table(TableKind(False, kind.window_blocks, kind.window_s))
         return "table"
 
-    def _letters_committed(self, uids: list[int]) -> None:
-        """A transaction of dead letters."""
-        for uid in uids:
-            self.oracle.inserted(LETTERS, self.kafka.names[serial_of(uid)], [uid], 0)
+    def _letters_committed(self, letters: list[Mapping[str, Any]]) -> None:
+        """A transaction of dead letters.  One without a value lists what Kafka deleted."""
+        for letter in letters:
+            place = LETTERS if letter["value"] is not None else LISTS
+            said = {name: (value or b"").decode() for name, value in letter["headers"]}
+            where = said["chsink.topic"], int(said["chsink.partition"]), int(said["chsink.offset"])
+            uid = int(letter["value"]) if place == LETTERS else list_uid(self.kafka.names, *where)
+            self.oracle.inserted(place, self.kafka.names[serial_of(uid)], [uid], 0)
 
     def _draw_events(self, seed: int, *, rare: bool) -> None:
         """What happens in a few worlds only, and when."""

@@ -78,6 +78,42 @@ def test_a_batch_does_not_send_again_what_kafka_lost_unless_it_was_given_up(plan
     assert decide(given_up, planned, gone, Policy()).steps[0].kind is StepKind.REINSERT
 
 
+@pytest.mark.parametrize(("log_start", "halt"), [(12, Halt.OUTSIDE_PROCESSED), (13, None)])
+def test_a_later_round_passes_over_what_was_given_up_and_kafka_deleted(log_start: int, halt: Halt | None) -> None:
+    """⚑ After a crash the whole batch is decided again, and its first round has a gap that nobody can land any more."""
+    record = writes.after(writes.expired(doubtful(), epoch=2, attempt="e"), epoch=2, attempt="f", log_start=13)
+    record = writes.before(record, OffsetRange(20, 30), SAID, epoch=2, attempt="g")
+    record = writes.after(record, epoch=2, attempt="h")
+    facts = Facts("id", log_start, 1000, pipeline="pipeline")
+    decision = decide(record, OffsetRange(10, 40), facts, Policy())
+    assert decision.halt is halt
+    if halt is None:
+        writing = [step.range for step in decision.steps if step.kind is StepKind.WRITE]
+        assert writing == [OffsetRange(30, 40)]
+
+
+def test_a_range_is_given_up_by_itself_where_the_job_file_says_so() -> None:
+    """``errors.in_doubt``: only where ``--expired`` would help."""
+    gone, lists = Facts("id", 13, 1000, pipeline="pipeline"), Policy(in_doubt="dead_letter")
+    assert [s.kind for s in settle(doubtful(), gone, lists).steps] == [StepKind.SETTLE]
+    assert decide(doubtful(), OffsetRange(10, 20), gone, lists).steps[0].kind is StepKind.REINSERT
+    assert settle(doubtful(), replace(gone, topic_id="new", log_start=0), lists).halt is Halt.IN_DOUBT_LOST
+    assert settle(doubtful(), replace(gone, pipeline="other"), lists).halt is Halt.PIPELINE_CHANGED
+
+
+def test_what_is_deleted_is_found_in_runs_that_stay_as_they_were_listed() -> None:
+    """⚑ A start after a crash finds more gone: what was listed before is not listed with other offsets."""
+    first = writes.deleted(doubtful(), 13, epoch=2, attempt="e")
+    more = writes.deleted(first, 20, epoch=2, attempt="f")
+    assert decode(encode(more)) == more
+    assert (first.deleted_runs, first.expired) == ((OffsetRange(10, 13),), True)
+    assert more.deleted_runs == (OffsetRange(10, 13), OffsetRange(13, 20))
+    with pytest.raises(AssertionError):
+        writes.deleted(first, 13, epoch=2, attempt="f")
+    done = writes.after(more, epoch=2, attempt="g", log_start=20)
+    assert (done.gaps, done.deleted, done.expired) == ((OffsetRange(10, 20),), (), False)
+
+
 def test_lost_ranges_are_bounded_like_other_gaps() -> None:
     record = doubtful()
     for n in range(MAX_GAPS + 2):

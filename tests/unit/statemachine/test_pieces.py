@@ -107,7 +107,7 @@ NAMES_NOTHING = {
     "phase": Phase.AFTER, "epoch": 6, "attempt": "x", "first": 1, "gaps": (rng(2, 3),), "pipeline": "x",
     "before_at": 1, "marks": (Mark(2, 2),), "probe": True, "topic_id": "x", "incarnation": 9,
     "older_end": 9, "late": True, "expired": True, "skipped": 3, "dead_letters": 3, "only": (10, 20),
-    "choice_from": 11, "left": True,
+    "choice_from": 11, "left": True, "deleted": (15,),
     "unknown": (("field", 3),),
 }  # fmt: skip
 
