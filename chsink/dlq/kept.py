@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from chsink.dlq.letters import DELETED_ID
 from chsink.dlq.place import LettersTopic, replay_sink
 from chsink.dlq.search import Heard, Letter, ReplayMark, held_in, letters_in
 
@@ -32,6 +33,11 @@ class Kept:
     value: bytes | None
     headers: tuple[tuple[str, bytes | None], ...]
     nonce: str = ""
+
+    @property
+    def lists_deleted(self) -> bool:
+        """Whether it lists offsets that Kafka deleted: there is no record."""
+        return self.error_id == DELETED_ID
 
     def without_record(self) -> dict[str, Any]:
         """What may be listed: nothing of the record's content."""

@@ -21,7 +21,6 @@ from chsink.batch.ledger import read_owner, read_records
 from chsink.clickhouse.probe import rows_by_offset
 from chsink.connect import Services
 from chsink.dlq.kept import Kept, record_of
-from chsink.dlq.letters import DELETED_ID
 from chsink.dlq.place import LetterPlace, replay_sink
 from chsink.dlq.table import offsets_in
 from chsink.notation.metadata_columns import PROBE_COLUMNS
@@ -129,10 +128,10 @@ class Chooser:
         for offset, some in groupby(found, key=lambda one: one.offset):
             why = Why.HAS_ROW if offset in there else None
             several = list(some)
-            kept = [one for one in several if one.error_id != DELETED_ID]
-            if not kept:
+            with_record = [one for one in several if not one.lists_deleted]
+            if not with_record:
                 why = Why.DELETED
-            several = kept or several
+            several = with_record or several
             if why is None and len({record_of(one) for one in several}) > 1:
                 why = Why.AMBIGUOUS
             if why is None and all(one.nonce not in {"", nonce} for one in several) and not self._can_look(key):

@@ -112,6 +112,7 @@ class Sender:
 
 def _one_each(found: Sequence[Kept], record: StateRecord) -> list[Kept]:
     """One dead letter for each offset of the list."""
+    found = [one for one in found if not one.lists_deleted]
     by_offset = {one.offset: one for one in found}
     if len(by_offset) < len(record.only):
         raise UnclearListError(f"only {len(by_offset)} of these dead letters are still there")

@@ -47,6 +47,7 @@ class World:
         self.hub = hub = Hub(seed, allowed)
         shape = Random(f"replays {seed}")
         self.oracle = Oracle()
+        self.in_doubt = "halt"
         self.sink, self.chunk_offsets, self.on_gap, self.on_rewind, self.fate = (
             "sink",
             5,

@@ -75,5 +75,5 @@ def test_a_replay_leaves_it_out() -> None:
     source: Any = SimpleNamespace(letters=lambda *_: [letter], sink="s")
     unused: Any = None
     report = Report("s", dry_run=True)
-    assert list(Chooser(services, unused, source)._fitting(GONE, [10], report)) == []
+    assert list(Chooser(services, unused, source)._fitting(GONE, "", [10], report)) == []
     assert report.left == {Why.DELETED: 1}
