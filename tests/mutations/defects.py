@@ -74,11 +74,11 @@ _TOPIC_FAULTS = {
     "speculative duplicate": 5.0,
 }
 _DELETED_FAULTS = {
-    "retention ahead of the sink": 6.0,
-    "retention under a read": 4.0,
-    "killed at driver.after_before": 4.0,
-    "killed at driver.before_after": 4.0,
-    "killed at driver.after_settle_inserts": 6.0,
+    "retention ahead of the sink": 15.0,
+    "retention under a read": 8.0,
+    "killed at driver.after_before": 6.0,
+    "killed at driver.before_after": 6.0,
+    "killed at driver.after_settle_inserts": 20.0,
 }
 
 DEFECTS = (
@@ -642,15 +642,15 @@ DEFECTS = (
         "deleted offsets are given up and not listed",
         (Patch(DRIVER, "                self.list_deleted(assigned)\n", ""),),
         "one_fate",
-        seed=1,
+        seed=6,
         often=_DELETED_FAULTS,
     ),
     Defect(
         "a list of deleted offsets has another name with each start",
         (Patch(DELETED, "assignment, -number, run", "assignment, -number - assignment.record.epoch, run"),),
         "at_most_once",
-        seed=1,
-        often=_DELETED_FAULTS | {"insert answer lost": 10.0},
+        seed=38,
+        often=_DELETED_FAULTS,
     ),
     # --- one topic, several tables ------------------------------------------------------------------------------------
     Defect(
