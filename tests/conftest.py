@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,6 +27,10 @@ if TYPE_CHECKING:
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 MakeTopic = Callable[..., str]
+
+# How long an example takes depends on what else the machine does: it is no failure.
+settings.register_profile("chsink", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("chsink")
 
 
 @pytest.fixture(scope="session")
