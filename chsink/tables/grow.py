@@ -7,7 +7,7 @@ columns (:mod:`chsink.formats.announced`), and two drivers that add the same col
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 from chsink import failpoints
 from chsink.batch.halts import asking_target
@@ -17,7 +17,6 @@ from chsink.clickhouse.table import read_columns
 from chsink.clickhouse.unknown import missing_columns
 from chsink.config import Route
 from chsink.connect import Services
-from chsink.decode.columns import Column
 from chsink.errors import AlteredError, preflight
 from chsink.findings import server_sentence
 from chsink.notation import codes
@@ -42,8 +41,8 @@ def add_missing(services: Services, altered: AlteredError) -> bool:
 
 
 def level(services: Services) -> None:
-    """Give each server the last columns that another one has, of tables that gain columns: a driver may have ended
-    between two servers.  A column before one that all have was not added by chsink: a person is altering the table.
+    """Give each server the columns that another one has, of tables that gain columns: a driver may have ended between
+    two servers.  Which of them chsink added is not known: a person may have added others behind them meanwhile.
     """
     routes = {
         services.config.table_of(r).canonical: r for r in services.config.routes if services.config.adds_columns(r)
@@ -55,22 +54,12 @@ def level(services: Services) -> None:
 
 def _level(services: Services, route: Route) -> None:
     table = services.config.table_of(route).table
-    every_place = [(place, read_columns(*place, table)) for place in _places(services, route)]
-    found = [(place, columns) for place, columns in every_place if columns]
-    if not found:
-        return
-    common = frozenset.intersection(*(frozenset(c.name for c in columns) for _, columns in found))
-    every = {c.name: declared(c) for _, columns in found for c in _behind(columns, common) if c.insertable}
+    found = [(place, read_columns(*place, table)) for place in _places(services, route)]
+    every = {c.name: declared(c) for _, columns in found for c in columns if c.insertable}
     for place, columns in found:
         lacking = {n: kind for n, kind in every.items() if n not in {c.name for c in columns}}
-        if lacking:
+        if lacking and columns:
             _add(services, route, place, lacking)
-
-
-def _behind(columns: Sequence[Column], common: Collection[str]) -> Sequence[Column]:
-    """The columns behind the last one that all servers have."""
-    last = max((at for at, column in enumerate(columns) if column.name in common), default=-1)
-    return columns[last + 1 :]
 
 
 def _routes(services: Services, table: str) -> list[Route]:
