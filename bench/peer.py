@@ -64,8 +64,8 @@ def _jars(folder: Path) -> list[Path]:
     found = {coordinate: folder / "{1}-{2}.jar".format(*coordinate.split(":")) for coordinate in PINS}
     missing = [coordinate for coordinate, path in found.items() if not _is_pinned(path, PINS[coordinate])]
     if missing:
-        with tempfile.TemporaryDirectory(dir=folder) as scratch:
-            fetched = ivy.retrieve("iceberg", missing, Path(scratch), jars.spark_jars_folder())
+        with tempfile.TemporaryDirectory(dir=folder) as scratch, jars.shown("iceberg", folder) as show:
+            fetched = ivy.retrieve("iceberg", missing, Path(scratch), jars.spark_jars_folder(), show)
             for coordinate in missing:
                 path = fetched / found[coordinate].name
                 if not _is_pinned(path, PINS[coordinate]):

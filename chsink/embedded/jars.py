@@ -130,7 +130,7 @@ def _fetch(set_name: str, jars: Sequence[Jar], folder: Path, progress: ivy.Progr
     """Fetch into a scratch folder beside the cache, check, then give each file its name."""
     with (
         tempfile.TemporaryDirectory(prefix=".fetch-", dir=folder) as scratch,
-        _shown(set_name, folder) if progress is None else contextlib.nullcontext(progress) as show,
+        shown(set_name, folder) if progress is None else contextlib.nullcontext(progress) as show,
     ):
         fetched = ivy.retrieve(set_name, [str(jar) for jar in jars], Path(scratch), spark_jars_folder(), show)
         for jar in jars:
@@ -142,8 +142,8 @@ def _fetch(set_name: str, jars: Sequence[Jar], folder: Path, progress: ivy.Progr
 
 
 @contextlib.contextmanager
-def _shown(set_name: str, folder: Path) -> Iterator[ivy.Progress]:
-    """One line that is rewritten on a terminal; elsewhere only the first and the last state."""
+def shown(set_name: str, folder: Path) -> Iterator[ivy.Progress]:
+    """Progress on standard error: one line that is rewritten on a terminal; elsewhere the first and the last state."""
     on_terminal = sys.stderr.isatty()
 
     def show(fetched: int, total: int) -> None:

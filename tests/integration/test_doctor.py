@@ -522,7 +522,7 @@ def start(bench: Bench) -> None:
         stream = Untouched("read_committed")
         check_start(services, stream)
         observer = JobObserver(services.log, Metrics(bench.topic), services.clock)
-        assemble(services.clickhouse, services.store, services.kafka, stream, observer)
+        assemble(services.clickhouse, services.store, services.kafka, stream, observer, services.log)
 
 
 def test_a_start_logs_warnings_and_goes_on(bench: Bench) -> None:

@@ -366,8 +366,9 @@ def test_one_verdict_is_needed(doubtful: Job) -> None:
 def test_a_running_driver_is_fenced(doubtful: Job) -> None:
     """It learns who took the sink, and writes nothing any more."""
     with quietly_connected(doubtful) as opened:
+        stream = Untouched("read_committed")
         observer = JobObserver(opened.log, Metrics(doubtful.name), opened.clock)
-        lanes, _ = assemble(opened.clickhouse, opened.store, opened.kafka, Untouched("read_committed"), observer)
+        lanes, _ = assemble(opened.clickhouse, opened.store, opened.kafka, stream, observer, opened.log)
         lanes.claim(opened.clickhouse.layouts)
         assert run(doubtful, "resolve", doubtful.topic, "0", "--landed", "--yes").exit_code == 0
 

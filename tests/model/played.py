@@ -183,7 +183,7 @@ def _drive(recorder: Recorder, group: Group) -> None:
     services = services_of(scene, 0)
     store: Any = Store(StoreClient(scene.store), recorder)
     kafka: Any = Port("kafka", scene.kafka, recorder)
-    lanes, _ = assemble(services.clickhouse, store, kafka, STREAM, Watcher(scene))
+    lanes, _ = assemble(services.clickhouse, store, kafka, STREAM, Watcher(scene), services.log)
     [driver] = lanes.drivers
     window: Any = Port("window", driver.window, recorder)
     lanes = Lanes([replace(driver, window=window, pace=Steady(recorder.story.round_offsets))])
