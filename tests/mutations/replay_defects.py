@@ -47,7 +47,7 @@ REPLAY_DEFECTS = (
             ),
         ),
         "mark_means_row",
-        seed=16,
+        seed=11,
     ),
     ReplayDefect(
         "replay: a list in doubt is sent under new tokens",
@@ -73,6 +73,7 @@ REPLAY_DEFECTS = (
         ),
         "at_most_once",
         seed=38,
+        often={"job killed in a range": 10.0},
     ),
     ReplayDefect(
         "replay: a dead letter of a range that was sent again is chosen",
