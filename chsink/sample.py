@@ -19,10 +19,11 @@ import pyarrow as pa
 
 from chsink.clickhouse.landing import IDENTITY_FIELDS
 from chsink.clickhouse.pieces import by_shard
+from chsink.clickhouse.shards import RoutedTable
 from chsink.clickhouse.table import TargetTable
 from chsink.config import Route
 from chsink.connect import Services
-from chsink.errors import values
+from chsink.errors import PreflightError, preflight, values
 from chsink.findings import Finding, Severity, found, passed
 from chsink.formats.chosen import own_records
 from chsink.formats.decoders import decoder_of
@@ -151,7 +152,8 @@ class Sample:
 
 
 def sample_findings(services: Services, count: int, progress: Progress) -> Iterator[Finding]:
-    """What would become of the first and last ``count`` records of each routed topic's partitions.
+    """What would become of the first and last ``count`` records of each routed topic's partitions.  Tables that do not
+    exist are left out: other checks name them.
 
     Raises ChsinkError when a table or Kafka cannot be read.
     """
@@ -160,7 +162,9 @@ def sample_findings(services: Services, count: int, progress: Progress) -> Itera
     skips = config.errors.on_bad_value != "halt"
     with closing(open_sampler(config)) as sampler:
         for route in config.routes:
-            target = services.clickhouse.target(route)
+            target = _existing(services, route)
+            if target is None:
+                continue
             columns, timezone = target.table.insertable, target.table.timezone
             decoder = decoder_of(
                 target.name, columns, timezone, shape, route.format, keys=route.keys, choice=route.choice
@@ -178,6 +182,15 @@ def sample_findings(services: Services, count: int, progress: Progress) -> Itera
                 sample.add(records)
             yield from sample.chunk_finding(config.clickhouse.chunk_offsets, config.clickhouse.max_chunk_bytes)
             yield from sample.findings({at: shard.url for at, shard in enumerate(target.shards)}, skips=skips)
+
+
+def _existing(services: Services, route: Route) -> RoutedTable | None:
+    try:
+        return services.clickhouse.target(route)
+    except PreflightError as error:
+        if error.id != preflight.NO_TABLE.id:
+            raise
+        return None
 
 
 def mirror_sample_findings(services: Services, count: int, progress: Progress) -> Iterator[Finding]:

@@ -29,7 +29,7 @@ from chsink.errors import preflight
 from chsink.findings import server_sentence
 from chsink.formats.chosen import Chooser
 from chsink.formats.offered import offered_by
-from chsink.formats.settings import Debezium, FormatSettings, JsonFields
+from chsink.formats.settings import Csv, Debezium, FormatSettings, JsonFields, Tsv
 from chsink.kafka.sample import open_sampler
 from chsink.notation import codes
 from chsink.notation.metadata_columns import METADATA_COLUMNS
@@ -146,7 +146,9 @@ def _of_route(services: Services, route: Route) -> Iterator[tuple[str, str]]:
 
 
 def _named(settings: FormatSettings) -> Mapping[str, str]:
-    """The columns that the job file names and what they take: text, where any value may come."""
+    """The columns that the job file names and what they take: text, where any value may come.  In the order of a row's
+    fields, or sorted: every run makes the same statement.
+    """
     own: dict[str, str] = {}
     if isinstance(settings, JsonFields):
         own = {name: _EPOCHS[unit] for name, unit in settings.epoch.items()}
@@ -154,7 +156,9 @@ def _named(settings: FormatSettings) -> Mapping[str, str]:
     if isinstance(settings, Debezium):
         meant = {settings.version_column: "UInt64", settings.deleted_column: "UInt8"}
         own |= {name: kind for name, kind in meant.items() if name is not None}
-    found = {name: own.get(name, TEXT) for name in settings.named - _of_records(settings)}
+    named = settings.named - _of_records(settings)
+    order = settings.columns if isinstance(settings, Csv | Tsv) else sorted(named)
+    found = {name: own.get(name, TEXT) for name in order if name in named}
     return found or ({"value": TEXT} if settings.closed else {})
 
 

@@ -41,3 +41,12 @@ TEXT = "Nullable(String)"
 def test_columns_that_the_job_file_names(format: Any, columns: dict[str, str]) -> None:
     """A time takes its unit; a primary key that is a field of the row is what the records say."""
     assert _named(settings(format)) == columns
+
+
+NAMES = ("id", "city", "at", "zone", "b", "a", "price", "qty", "key", "text")
+
+
+def test_they_have_one_order() -> None:
+    """That of a row's fields, or of their names: never that of a set, which every process orders in its own way."""
+    assert list(_named(settings({"type": "csv", "columns": ["id", "", *NAMES[1:]]}))) == list(NAMES)
+    assert list(_named(settings({"type": "json", "constants": dict.fromkeys(NAMES, 1)}))) == sorted(NAMES)
