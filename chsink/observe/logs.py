@@ -6,14 +6,39 @@ Rule: no record's value and no credential is ever logged.
 from __future__ import annotations
 
 import logging
+import re
 import sys
-from typing import Any, Literal
+import time
+from typing import Any, Final, Literal
 
 import structlog
 
 from chsink.errors import ChsinkError, HaltError
 
 LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
+
+KAFKA_LOGGERS: Final = ("chsink.librdkafka", "chsink.librdkafka.dead_letters")
+_VARYING: Final = re.compile(r"\d+ms|#\w+-\d+")
+"""What differs between two reports of one failure: how long an attempt took, and the number of the client."""
+
+
+class OncePerMinute(logging.Filter):
+    """Drops repeated lines: librdkafka writes one for each attempt to connect, several a second."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._last: dict[str, float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether this line was not written in the last 60 seconds."""
+        line, now = _VARYING.sub("", record.getMessage()), time.monotonic()
+        if now - self._last.get(line, -60.0) < 60:
+            return False
+        self._last[line] = now
+        return True
+
+
+_REPEATS: Final = OncePerMinute()
 
 
 def configure(log_format: Literal["console", "json"], level: str) -> None:
@@ -41,6 +66,8 @@ def configure(log_format: Literal["console", "json"], level: str) -> None:
     logging.getLogger("chsink").setLevel(LEVELS[level])  # retries of inserts and queries
     for library in ("kazoo", "urllib3", "chsink.librdkafka"):
         logging.getLogger(library).setLevel(logging.ERROR)
+    for library in KAFKA_LOGGERS:
+        logging.getLogger(library).addFilter(_REPEATS)  # the same filter is added once
     logging.getLogger("py4j").setLevel(logging.CRITICAL)  # it repeats what the sink says, as a trace
 
 

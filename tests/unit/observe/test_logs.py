@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 import structlog
 
-from chsink.observe.logs import configure
+from chsink.observe.logs import OncePerMinute, configure
 
 
 @pytest.fixture(autouse=True)
@@ -38,3 +38,22 @@ def test_loggers_of_the_standard_library_write_the_same_form(capsys: pytest.Capt
     assert retry["logger"] == "chsink.clickhouse.retry"
     assert (error["event"], error["level"]) == ("it failed", "error")
     assert "ValueError: why" in error["exception"]
+
+
+def test_librdkafka_repeats_nothing_within_a_minute(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It writes one line for each attempt to connect, and each has another number of milliseconds."""
+    configure("console", "error")
+    now = 1000.0
+    monkeypatch.setattr("chsink.observe.logs.time.monotonic", lambda: now)
+    monkeypatch.setattr("chsink.observe.logs._REPEATS._last", {})
+    log = logging.getLogger("chsink.librdkafka")
+    assert sum(isinstance(one, OncePerMinute) for one in log.filters) == 1
+    for attempt in range(5):
+        log.error("[rdkafka#consumer-%d] a:9092 refused (after %dms)", attempt, attempt)
+        log.error("b:9092 refused (after %dms)", attempt)
+    assert len(caplog.records) == 2
+    now += 60
+    log.error("b:9092 refused (after 7ms)")
+    assert len(caplog.records) == 3
