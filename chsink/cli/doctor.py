@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from itertools import chain
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -69,17 +70,23 @@ def doctor(
 def _examine(config: Config, sample: int | None) -> Iterator[Finding]:
     from chsink.checks import all_findings, mirror_findings
     from chsink.connect import connected
-    from chsink.findings import guarded
+    from chsink.errors.preflight import LOGIN_REFUSED
+    from chsink.errors.services import CLICKHOUSE_UNAVAILABLE, KAFKA_UNAVAILABLE
+    from chsink.findings import Severity, guarded
     from chsink.observe.logs import configure
     from chsink.spark.checks import configured_checkpoint_findings, java_findings
 
+    no_answer = {entry.id for entry in (LOGIN_REFUSED, CLICKHOUSE_UNAVAILABLE, KAFKA_UNAVAILABLE)}
     configure(config.observe.log_format, "error")
     yield from guarded("Java", java_findings)
     with connected(config) as services:
-        yield from all_findings(services)
-        yield from mirror_findings(services)
-        yield from configured_checkpoint_findings(services)
-        if sample is not None:
+        away = False
+        for finding in chain(
+            all_findings(services), mirror_findings(services), configured_checkpoint_findings(services)
+        ):
+            away |= finding.id in no_answer and finding.severity is Severity.ERROR
+            yield finding
+        if sample is not None and not away:  # it would only fail for the same reason
             from chsink.sample import mirror_sample_findings, sample_findings
 
             yield from guarded("the sample", lambda: sample_findings(services, sample, _progress))

@@ -185,7 +185,8 @@ class Errors(Section):
     """What to do if a table holds rows that the state does not account for: refuse to start, or insert their
     records again."""
     null_shard_key: Literal["halt", "first_shard"] = "halt"
-    """What to do with a record whose shard key is NULL: stop the job, or use the first shard."""
+    """What to do with a record whose shard key is NULL: treat it as a bad value (`on_bad_value`), or use
+    the first shard."""
 
 
 class DeadLetters(Section):

@@ -356,6 +356,7 @@ def test_a_wrong_user(guarded: Bench) -> None:
     report = guarded.doctor()
     assert "CHS-232" in report.errors
     assert len(report.of("CHS-232")) == 1, "the state table is on a server that said so already"
+    assert Report(1, json.loads(_again(guarded))["findings"]).errors == report.errors, "and so does the sample"
 
 
 # --- topics and state ------------------------------------------------------------------------------------------------
