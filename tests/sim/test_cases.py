@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from chsink import failpoints
 from chsink.batch.driver import Driver
 from chsink.batch.model import PlannedBatch
+from chsink.batch.recheck import check_still_held
 from chsink.connect import Services
 from chsink.errors import halts
 from chsink.recovery import decide, recover
@@ -26,6 +28,7 @@ from tests.sim.checkpoint import Checkpoint, Query
 from tests.sim.clickhouse import Client
 from tests.sim.hub import Hub
 from tests.sim.kafka import PARTITION, serial_of, uid_of
+from tests.sim.spark import Runner, Task
 from tests.sim.world import World
 
 TP = TopicPartition("t0", 0)
@@ -459,6 +462,25 @@ def test_a_restored_backup_and_all_rows_of_a_partition_in_doubt_deleted() -> Non
     made.play()
     assert {r.phase for r in made.records().values()} == {Phase.AFTER}
     assert made.oracle.has("db.t0", uid_of(0, 1, 0)) and made.oracle.has("db.t0", uid_of(0, 1, 9))
+
+
+def test_a_topic_recreated_while_kafka_is_asked_what_it_still_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half of a range in doubt expires under its exact read.  The new topic's log would say that nothing did."""
+    made = in_doubt_10_to_20()
+
+    def expires_under_the_read(runner: Runner, task: Task) -> None:
+        if not task.range.is_empty and made.kafka.log(TP).start < 15:
+            made.kafka.expire(TP, 15, lossy=True)
+
+    def recreated_meanwhile(*args: Any, **kwargs: Any) -> dict[TopicPartition, int]:
+        made.kafka.recreate("t0")
+        made.kafka.append(TP, 40)
+        return check_still_held(*args, **kwargs)
+
+    monkeypatch.setattr(Runner, "_disturb", expires_under_the_read)
+    monkeypatch.setattr("chsink.batch.driver.check_still_held", recreated_meanwhile)
+    made.play()
+    assert made.hub.counts["outcome CHS-308"] == 1
 
 
 def test_a_resend_takes_the_topic_that_was_seen_to_hold_the_range(monkeypatch: pytest.MonkeyPatch) -> None:
