@@ -13,10 +13,12 @@ from typer.testing import CliRunner
 
 from chsink.cli.main import app
 from chsink.dlq.letters import create_table
+from chsink.embedded.stack import Stack
+from chsink.embedded.topics import delete_records
 from chsink.errors import HaltError, UnavailableError
 from tests.integration.job.conftest import MakeJob
 from tests.integration.job.faults import Failpoints
-from tests.support.doubt import run
+from tests.support.doubt import announce, insert, run
 from tests.support.job import DATABASE, Job, command, select
 from tests.support.kafka import Record, read_all
 
@@ -174,3 +176,50 @@ def test_dead_letters_are_delivered_once(
     assert [name for name, _ in shown["headers"]] == [name for name, _ in HEADERS]
     said = capsys.readouterr().err
     assert "records kept as dead letters" in said and "secret" not in said
+
+
+def test_offsets_that_kafka_deleted_while_they_were_in_doubt_are_listed_once(
+    make_job: MakeJob, spark: SparkSession, services: Stack, failpoints: Failpoints, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """⚑ In a table, then in a topic; the job dies between the list and AFTER.  What Kafka still holds lands once."""
+    job = make_job(partitions=2)
+    table, _ = make_letters(job)
+    listing = {"errors.in_doubt": "dead_letter", "dead_letters.table": table}
+    job.send(0, 12)
+    job.send(1, 5)
+    announce(job, {0: (0, 12), 1: (0, 5)})
+    insert(job, 0, range(3))
+    for partition, before in ((0, 7), (1, 5)):
+        delete_records(job.bootstrap, job.topic, partition, before)
+    failpoints.arm("driver.after_settle_inserts=fail")
+    with pytest.raises(Exception, match="driver.after_settle_inserts"):
+        job.drain(spark, listing)
+    failpoints.disarm()
+    job.drain(spark, listing)
+
+    assert job.phases() == {0: ("AFTER", 0, 12), 1: ("AFTER", 0, 5)}
+    assert sorted(row[:2] for row in job.landed()) == [(0, offset) for offset in (*range(3), *range(7, 12))]
+    listed = json.loads(dlq(job, "list", "--json", *flags(listing)))
+    assert [(k["partition"], k["offset"], k["error_id"]) for k in listed] == [(0, 0, "CHS-308"), (1, 0, "CHS-308")]
+    assert "[0, 7)" in listed[0]["reason"] and job.status()["dead_letters"] == 2
+    assert "given up" in capsys.readouterr().err
+    replayed = json.loads(dlq(job, "replay", "--yes", "--json", *flags(listing)))
+    assert (replayed["landed"], replayed["left"]["deleted"]) == (0, 2)
+
+    services.kafka.create_topic(topic := f"{job.topic}-dead", 1, {"retention.ms": "-1"})
+    listing = {"errors.in_doubt": "dead_letter", "dead_letters.topic": topic}
+    job.send(0, 8)
+    failpoints.arm("driver.after_before=fail")
+    with pytest.raises(UnavailableError, match="CHS-708"):
+        job.drain(spark, listing)
+    failpoints.assert_fired("driver.after_before")
+    failpoints.disarm()
+    delete_records(job.bootstrap, job.topic, 0, 15)
+    failpoints.arm("driver.after_settle_inserts=fail")
+    with pytest.raises(Exception, match="driver.after_settle_inserts"):
+        job.drain(spark, listing)
+    failpoints.disarm()
+    job.drain(spark, listing)
+    [letter] = read_all(job.bootstrap, topic)
+    assert (letter.value, dict(letter.headers)["chsink.last_offset"]) == (None, b"14")
+    assert sorted(row[1] for row in job.landed() if row[1] >= 12) == list(range(15, 20))
