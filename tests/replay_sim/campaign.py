@@ -33,6 +33,6 @@ OUTCOMES = [
     "world at rest",
 ]
 SECTIONS = (("outcomes", OUTCOMES), ("faults", FAULTS))
-ENOUGH_STEPS = 60_000
+ENOUGH_STEPS = 100_000
 """From here on, anything expected that was never reached fails the campaign."""
 RUNS = Runs("tests.replay_sim", World, WORLD_STEPS, [*OUTCOMES, *FAULTS])

@@ -14,9 +14,8 @@ import pytest
 from pyiceberg.exceptions import CommitStateUnknownException
 
 from chsink.errors import BadValueError
-from chsink.mirror import coordinator as coordinator_module
 from chsink.mirror.control import Fenced, Sender
-from chsink.mirror.coordinator import Coordinator
+from chsink.mirror.coordinator import STUCK_AFTER, Coordinator
 from chsink.mirror.events import CommitComplete, CommitToTable, DataComplete, DataWritten, StartCommit, decode
 from chsink.mirror.stops import Halted, Stuck
 from chsink.mirror.table_commits import Present
@@ -432,7 +431,7 @@ def test_a_table_whose_commits_fail_does_not_hold_up_another(
         assert coordinator.stored == before
         with pytest.raises(Stuck) as stuck:
             bench.rounds(coordinator, 9)
-        assert stuck.value.table == "shop.archive" and stuck.value.rounds == coordinator_module.STUCK_AFTER
+        assert stuck.value.table == "shop.archive" and stuck.value.rounds == STUCK_AFTER
     bench.round(bench.coordinator())
     exactly_once(bench)
     assert (bench.snapshots("orders"), bench.snapshots("archive")) == (2, 1)
@@ -455,7 +454,7 @@ def test_a_foreign_writer_between_reading_and_committing(
             foreign.append(pa.table(row, schema=foreign.schema().as_arrow()))
         return plan(*arguments)
 
-    monkeypatch.setattr(coordinator_module, "plan_commit", interrupted)
+    monkeypatch.setattr("chsink.mirror.table_commits.plan_commit", interrupted)
     bench.round(coordinator)
     assert fired and bench.snapshots() == 2
     assert bench.landed() - bench.sent() == {(None, None, 99): 1} and not bench.sent() - bench.landed()

@@ -89,7 +89,7 @@ def test_what_is_skipped_was_landed_or_is_settled_first(
             if step.range.end > record.start:
                 assert record.range.covers(step.range) and (settled or not record.in_doubt)
             else:
-                assert record.processed(step.range)
+                assert record.processed(step.range, f.log_start or 0)
 
 
 @many
