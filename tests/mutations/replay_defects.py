@@ -118,7 +118,7 @@ REPLAY_DEFECTS = (
             Patch(RUN, "            if self._was_reset(key, record) or probing:\n", "            if probing:\n"),
         ),
         "at_most_once",
-        seed=8,
+        seed=85,
     ),
     # --- a topic ------------------------------------------------------------------------------------------------------
     ReplayDefect(
@@ -144,7 +144,7 @@ REPLAY_DEFECTS = (
         "replay: marks behind an open transaction are not waited for",
         (Patch(IN_TOPIC, "held_in(self._place, whole=True, heard", "held_in(self._place, heard"),),
         "at_most_once",
-        seed=38,
+        seed=77,
     ),
     ReplayDefect(
         "replay: marks that Kafka did not confirm count",
@@ -168,6 +168,6 @@ REPLAY_DEFECTS = (
             ),
         ),
         "mark_means_row",
-        seed=16,
+        seed=11,
     ),
 )
