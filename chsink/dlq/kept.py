@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from chsink.dlq.digest import digest_of
 from chsink.dlq.letters import DELETED_ID
 from chsink.dlq.place import LettersTopic, replay_sink
 from chsink.dlq.search import Heard, Letter, ReplayMark, held_in, letters_in
@@ -39,6 +40,11 @@ class Kept:
         """Whether it lists offsets that Kafka deleted: there is no record."""
         return self.error_id == DELETED_ID
 
+    @property
+    def digest(self) -> str:
+        """Equal for two dead letters of one record; see :mod:`chsink.dlq.digest`."""
+        return digest_of(self.timestamp_ms, self.key, self.value, self.headers)
+
     def without_record(self) -> dict[str, Any]:
         """What may be listed: nothing of the record's content."""
         content = ("key", "value", "headers", "nonce")
@@ -48,11 +54,6 @@ class Kept:
         """All of it, for JSON."""
         headers = [[name, _text(value)] for name, value in self.headers]
         return {**self.without_record(), "key": _text(self.key), "value": _text(self.value), "headers": headers}
-
-
-def record_of(letter: Kept) -> tuple[object, ...]:
-    """What is the record's own: equal for two dead letters of one record."""
-    return letter.key, letter.value, letter.headers, letter.timestamp_ms
 
 
 def _text(content: bytes | None) -> str | dict[str, str] | None:
@@ -92,10 +93,10 @@ def kept_in_topic(place: LettersTopic, heard: Heard = lambda _: None) -> Iterato
     """
     replays = replay_sink(place.sink)
     held = held_in(place, heard=heard)
-    marked = {one.place for one in held if isinstance(one, ReplayMark) and one.sink == replays}
+    marked = {(one.place, one.digest) for one in held if isinstance(one, ReplayMark) and one.sink == replays}
     for letter in letters_in(place):
         if letter.sink == place.sink:
-            yield kept_of(letter, replayed=letter.place in marked)
+            yield kept_of(letter, replayed=(letter.place, letter.digest) in marked)
 
 
 def bytes_of(digits: str | None, is_null: int) -> bytes | None:

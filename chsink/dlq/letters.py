@@ -81,20 +81,22 @@ def letters_of(records: pa.RecordBatch, dead: Sequence[BadValue], assignment: As
     return pa.RecordBatch.from_pydict(columns)
 
 
-def marks_of(assignment: Assignment) -> pa.RecordBatch:
-    """For each dead letter of a replay's list: that it has a row.  Nothing in it is the record's but its place."""
-    return _without_record(assignment.key, assignment.record.only, "replayed")
-
-
 def deleted_letter(key: StateKey, run: OffsetRange) -> pa.RecordBatch:
     """The dead letter that lists offsets which Kafka deleted: at the first of them.  A header has the last one."""
     headers = [{"key": "chsink.last_offset", "value": str(run.end - 1).encode()}]
-    return _without_record(key, [run.start], why_deleted(run), error_id=DELETED_ID, headers=headers)
+    return without_record(key, [run.start], why_deleted(run), [headers], [(0, -1)], error_id=DELETED_ID)
 
 
-def _without_record(
-    key: StateKey, offsets: Sequence[int], reason: str, *, error_id: str = "", headers: Sequence[object] = ()
+def without_record(
+    key: StateKey,
+    offsets: Sequence[int],
+    reason: str,
+    headers: Sequence[Sequence[object]],
+    times: Sequence[tuple[int, int]],
+    *,
+    error_id: str = "",
 ) -> pa.RecordBatch:
+    """Rows that look like dead letters and hold no record.  ``times``: timestamps in ms and their types."""
     n, nothing = len(offsets), pa.nulls(len(offsets), pa.binary())
     columns = {
         "sink": _same(key.sink, n),
@@ -102,11 +104,11 @@ def _without_record(
         "_kafka_topic": _same(key.topic, n),
         "_kafka_partition": pa.array([key.partition] * n, pa.uint32()),
         "_kafka_offset": pa.array(offsets, pa.uint64()),
-        "timestamp_ms": pa.array([0] * n, pa.int64()),
-        "timestamp_type": pa.array([-1] * n, pa.int8()),
+        "timestamp_ms": pa.array([ms for ms, _ in times], pa.int64()),
+        "timestamp_type": pa.array([kind for _, kind in times], pa.int8()),
         "key": nothing,
         "value": nothing,
-        "headers": pa.array([list(headers)] * n, HEADERS),
+        "headers": pa.array([list(each) for each in headers], HEADERS),
         "column": _same("", n),
         "error_id": _same(error_id, n),
         "reason": _same(reason, n),

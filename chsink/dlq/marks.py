@@ -1,21 +1,27 @@
-"""Replay marks in a topic of dead letters: records that say that a dead letter's record has a row since.
+"""Replay marks: they say that a dead letter's record has a row since.  Those in a topic are records of it.
 
 Rules:
 - A mark is sent once all rows of its list are there, and names the list: so one mark says that all of the list has
   landed.  A mark that comes late, twice, or without others does no harm, and marks need no transaction.
 - A mark goes to the partitions of its dead letters.  Kafka deletes a partition's records in their order, so a dead
   letter goes before its mark.  A topic that is compacted keeps no such order: replays refuse it.
-- A mark has headers only: its key and its value are null, and its headers name the place of the dead letter.
+- A mark has headers only: its key and its value are null, and its headers name the place of the dead letter and the
+  digest of its record.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
+import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException, Producer
 
+from chsink.batch.model import Assignment
+from chsink.dlq.digest import DIGEST
+from chsink.dlq.kept import Kept
+from chsink.dlq.letters import without_record
 from chsink.dlq.place import LetterPlace, LettersTopic, replay_sink
 from chsink.dlq.search import MARK
 
@@ -24,9 +30,19 @@ _AT_ONCE: Final = 10_000
 _log = logging.getLogger("chsink.librdkafka.dead_letters")
 
 
-def send_marks(place: LettersTopic, nonce: str, marks: Iterable[tuple[LetterPlace, int]]) -> None:
-    """Mark each dead letter of a list in the given partition of the topic.  Returns once all marks are there.  Raises
-    KafkaException otherwise: then some may be there.
+def marks_of(assignment: Assignment, replayed: Sequence[Kept]) -> pa.RecordBatch:
+    """For dead letters of a replay's list: that their records have a row, as rows of a table of dead letters.  Of a
+    record they have the place, the timestamp and the digest, nothing else; digest and list are headers, as in a topic.
+    """
+    nonce = assignment.record.nonce.encode()
+    headers = [[{"key": MARK, "value": nonce}, {"key": DIGEST, "value": one.digest.encode()}] for one in replayed]
+    times = [(one.timestamp_ms, one.timestamp_type) for one in replayed]
+    return without_record(assignment.key, [one.offset for one in replayed], "replayed", headers, times)
+
+
+def send_marks(place: LettersTopic, nonce: str, marks: Iterable[tuple[LetterPlace, str, int]]) -> None:
+    """Mark each dead letter of a list, given by place and digest, in the given partition of the topic.  Returns once
+    all marks are there.  Raises KafkaException otherwise: then some may be there.
     """
     refused: list[KafkaError] = []
 
@@ -36,9 +52,9 @@ def send_marks(place: LettersTopic, nonce: str, marks: Iterable[tuple[LetterPlac
 
     settings = {**place.options, "acks": "all", "message.timeout.ms": round(place.timeout_s * 1000)}
     producer = Producer(settings, logger=_log)
-    for number, (letter, partition) in enumerate(marks, 1):
+    for number, (letter, digest, partition) in enumerate(marks, 1):
         producer.produce(
-            place.topic, partition=partition, headers=_headers(place.sink, nonce, letter), on_delivery=delivered
+            place.topic, partition=partition, headers=_headers(place.sink, nonce, letter, digest), on_delivery=delivered
         )
         if number % _AT_ONCE == 0:
             _flush(producer, place, refused)
@@ -50,7 +66,7 @@ def _flush(producer: Producer, place: LettersTopic, refused: list[KafkaError]) -
         raise KafkaException(refused[0] if refused else KafkaError(KafkaError._TIMED_OUT))
 
 
-def _headers(sink: str, nonce: str, letter: LetterPlace) -> list[tuple[str, Any]]:
+def _headers(sink: str, nonce: str, letter: LetterPlace, digest: str) -> list[tuple[str, Any]]:
     said = {
         MARK: nonce,
         "chsink.sink": replay_sink(sink),
@@ -58,5 +74,6 @@ def _headers(sink: str, nonce: str, letter: LetterPlace) -> list[tuple[str, Any]
         "chsink.topic": letter.topic,
         "chsink.partition": letter.partition,
         "chsink.offset": letter.offset,
+        DIGEST: digest,
     }
     return [(name, str(value).encode()) for name, value in said.items()]

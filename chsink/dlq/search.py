@@ -14,6 +14,7 @@ from typing import Final, cast
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as ClientPartition
 
+from chsink.dlq.digest import DIGEST, digest_of
 from chsink.dlq.letters import DELETED_ID
 from chsink.dlq.place import TRANSACTION_MS, LetterPlace, LettersTopic
 from chsink.statemachine.ranges import OffsetRange
@@ -22,7 +23,7 @@ from chsink.statemachine.records import StateKey
 MARK: Final = "chsink.replayed"
 """The first header of a replay mark; its value is the nonce of the list.  A dead letter has ``_WHY`` behind its own."""
 _WHY: Final = "__connect.errors.topic"
-_MARKED: Final = {"chsink.sink", "chsink.table", "chsink.topic", "chsink.partition", "chsink.offset"}
+_MARKED: Final = {"chsink.sink", "chsink.table", "chsink.topic", "chsink.partition", "chsink.offset", DIGEST}
 """What else a replay mark says."""
 _NEAR: Final = 5_000
 """Offsets that lie closer together are read in one go."""
@@ -54,18 +55,24 @@ class Letter:
 
     @property
     def place(self) -> LetterPlace:
-        """What names it."""
+        """Where its record was, and for which table."""
         return _place(self.why)
+
+    @property
+    def digest(self) -> str:
+        """See :mod:`chsink.dlq.digest`."""
+        return digest_of(self.timestamp_ms, self.key, self.value, self.headers)
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayMark:
-    """Says that the record of a dead letter has a row since, as all of its list.  ``sink`` is the name of a sink's
-    replays, ``nonce`` that of the list.
+    """Says that the record of a dead letter, by its place and ``digest``, has a row since, as all of its list.
+    ``sink`` is the name of a sink's replays, ``nonce`` that of the list.
     """
 
     sink: str
     place: LetterPlace
+    digest: str
     nonce: str
 
 
@@ -177,7 +184,7 @@ def _read(message: Message) -> Iterator[Letter | ReplayMark]:
             time_ms, original = int(why["chsink.timestamp_ms"]), tuple(headers[: starts[-1]])
             yield Letter(partition, offset, key, value, time_ms, original, why)
     elif headers and headers[0][0] == MARK and (said := _texts(headers)).keys() >= _MARKED:
-        yield ReplayMark(said["chsink.sink"], _place(said), said[MARK])
+        yield ReplayMark(said["chsink.sink"], _place(said), said[DIGEST], said[MARK])
 
 
 def _texts(headers: Iterable[tuple[str, bytes | None]]) -> dict[str, str]:

@@ -1,21 +1,25 @@
 """A table of dead letters as it is read again.
 
-A dead letter that was replayed has a mark: a row of the same table with the same place in Kafka, under the sink's name
-for replays and without a record.  So whoever asks for the dead letters of a sink does not see marks.
+A dead letter that was replayed has a mark: a row of the same table with the same place in Kafka and the digest of the
+record, under the sink's name for replays.  So whoever asks for the dead letters of a sink does not see marks, and
+another record that came to lie at the same place has none.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from chsink.dlq import digest
 from chsink.dlq.kept import Kept, bytes_of
 from chsink.dlq.place import LetterPlace, replay_sink
 from chsink.dlq.where import Where
 from chsink.notation.sql import quote_string
 from chsink.ports import Queries
+from chsink.statemachine.ranges import OffsetRange
+from chsink.statemachine.records import StateKey, StateRecord
 
 _PLACE = "_kafka_topic, _kafka_partition, _kafka_offset, `table`"
 _COLUMNS = (
@@ -31,6 +35,8 @@ _SIZE = (
     "200 + ifNull(length(key), 0) + ifNull(length(value), 0) + "
     "arraySum(h -> length(h.1) + ifNull(length(h.2), 0), headers)"
 )
+_LIST, _DIGEST = "ifNull(headers[1].2, '')", "ifNull(headers[2].2, '')"
+"""Of a mark: see :func:`chsink.dlq.marks.marks_of`."""
 _WHOLE = "read_overflow_mode = 'throw', timeout_overflow_mode = 'throw', result_overflow_mode = 'throw'"
 
 
@@ -59,19 +65,29 @@ class LettersInTable:
         )
         return [(LetterPlace(str(t), int(p), int(o), str(name)), int(size)) for t, p, o, name, size in rows]
 
-    def letters(self, topic: str, partition: int, table: str, offsets: Iterable[int]) -> list[Kept]:
-        """Those at these offsets, with their records, ascending."""
-        at = f"{self._of(topic, partition, table)} AND {offsets_in(offsets)}"
+    def letters(self, key: StateKey, offsets: Iterable[int], nonce: str = "") -> list[Kept]:
+        """Those at these offsets, with their records, ascending, but for what another list than ``nonce`` replayed."""
+        done = self._marked_by(f"{self._marks} AND {_LIST} != {quote_string(nonce)}")
+        at = f"{self._of(key)} AND {offsets_in(offsets)}"
         return self._kept(
-            f"SELECT {_COLUMNS}, {self._replayed}, {_RECORD} FROM {self.table} WHERE {self._mine} AND {at} "
+            f"SELECT {_COLUMNS}, 0, {_RECORD} FROM {self.table} WHERE {self._mine} AND {at} AND NOT ({done}) "
             "ORDER BY _kafka_offset, key, value, timestamp_ms"
         )
 
-    def marked(self, topic: str, partition: int, table: str, offsets: Sequence[int]) -> int:
-        """How many of these offsets have a mark."""
-        at = f"{self._of(topic, partition, table)} AND {offsets_in(offsets)}"
+    def marked(self, key: StateKey, record: StateRecord) -> int:
+        """How many dead letters of a list have its mark."""
+        at = f"{self._of(key)} AND {offsets_in(record.only)} AND {marks_of_list(record.nonce)}"
         [(count,)] = self._query(f"SELECT uniqExact(_kafka_offset) FROM {self.table} WHERE {self._marks} AND {at}")
         return int(count)
+
+    def replayed(self, key: StateKey, window: OffsetRange) -> list[int]:
+        """The offsets of a window whose dead letters are all replayed."""
+        at = f"_kafka_offset >= {window.start} AND _kafka_offset < {window.end}"
+        found = self._query(
+            f"SELECT _kafka_offset FROM {self.table} WHERE {self._mine} AND {self._of(key)} AND {at} "
+            f"GROUP BY _kafka_offset HAVING min({self._replayed})"
+        )
+        return [int(offset) for (offset,) in found]
 
     @property
     def _mine(self) -> str:
@@ -83,13 +99,16 @@ class LettersInTable:
 
     @property
     def _replayed(self) -> str:
-        return f"({_PLACE}) IN (SELECT {_PLACE} FROM {self.table} WHERE {self._marks})"
+        return self._marked_by(self._marks)
+
+    def _marked_by(self, marks: str) -> str:
+        return f"({_PLACE}, {digest.SQL}) IN (SELECT {_PLACE}, {_DIGEST} FROM {self.table} WHERE {marks})"
 
     @staticmethod
-    def _of(topic: str, partition: int, table: str) -> str:
+    def _of(key: StateKey) -> str:
         return (
-            f"_kafka_topic = {quote_string(topic)} AND _kafka_partition = {partition} "
-            f"AND `table` = {quote_string(table)}"
+            f"_kafka_topic = {quote_string(key.topic)} AND _kafka_partition = {key.partition} "
+            f"AND `table` = {quote_string(key.table)}"
         )
 
     def _kept(self, sql: str) -> list[Kept]:
@@ -103,6 +122,11 @@ class LettersInTable:
 def offsets_in(offsets: Iterable[int]) -> str:
     """The condition of these offsets."""
     return f"_kafka_offset IN ({','.join(map(str, offsets))})"
+
+
+def marks_of_list(nonce: str) -> str:
+    """The condition of a list's marks."""
+    return f"{_LIST} = {quote_string(nonce)}"
 
 
 def _literal(place: LetterPlace) -> str:

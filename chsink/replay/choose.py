@@ -3,7 +3,7 @@
 Rules:
 - Only offsets below the end of what the job confirmed: a range in doubt may be sent again, and a record of a reset
   partition may be read again.
-- Only one dead letter for each record.  Several of one offset are the same record, or nobody can choose.
+- Only one dead letter for each record.  Several of one offset without a mark are the same record, or nobody can choose.
 - Where the table can show it, no record that has a row already: a person may have inserted what they corrected.
 - Where the table gains columns for new fields, no record with a field that has none yet: a replay adds no columns.
 """
@@ -20,7 +20,7 @@ from chsink.batch.halts import asking_target
 from chsink.batch.ledger import read_owner, read_records
 from chsink.clickhouse.probe import rows_by_offset
 from chsink.connect import Services
-from chsink.dlq.kept import Kept, record_of
+from chsink.dlq.kept import Kept
 from chsink.dlq.place import LetterPlace, replay_sink
 from chsink.dlq.table import offsets_in
 from chsink.notation.metadata_columns import PROBE_COLUMNS
@@ -132,7 +132,7 @@ class Chooser:
             if not with_record:
                 why = Why.DELETED
             several = with_record or several
-            if why is None and len({record_of(one) for one in several}) > 1:
+            if why is None and len({one.digest for one in several}) > 1:
                 why = Why.AMBIGUOUS
             if why is None and all(one.nonce not in {"", nonce} for one in several) and not self._can_look(key):
                 why = Why.EARLIER

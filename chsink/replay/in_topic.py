@@ -1,11 +1,12 @@
 """Dead letters in a Kafka topic, for a replay.
 
 The topic is read once for each command, from its start to its present end: where each dead letter is, and which of them
-have a mark.  Memory: about 40 bytes a dead letter, and 100 a mark.  Then it is read a second time, a page at a time.
+have a mark.  Memory: about 50 bytes a dead letter, and 150 a mark.  Then it is read a second time, a page at a time.
 
 Rules:
 - A page holds dead letters that lie one behind the other in the topic, so it is read in one go.
 - Dead letters of one place count once, wherever they lie.
+- A mark is of one record.  Another one that came to lie at its place has none.
 - Marks are known once the topic was read up to the end that it had after the replay claimed its name: what an earlier
   replay marked before its AFTER is among them.  Those of this replay are remembered as they are sent.
 """
@@ -18,6 +19,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +27,7 @@ import pyarrow as pa
 from confluent_kafka import KafkaException
 
 from chsink.batch.model import Assignment
+from chsink.dlq.digest import DIGEST, short
 from chsink.dlq.kept import Kept, kept_of
 from chsink.dlq.marks import send_marks
 from chsink.dlq.place import LetterPlace, LettersTopic, replay_sink
@@ -43,14 +46,15 @@ I64 = npt.NDArray[np.int64]
 
 @dataclass(slots=True)
 class _Index:
-    """Where the dead letters are.  ``columns``: a number for each lane and the offset of the record; partition, offset
-    and size of the dead letter itself.  ``lists`` are those of which there is a mark, by lane and nonce.
+    """Where the dead letters are.  ``columns``: a number for each lane, the offset of the record and its digest;
+    partition, offset and size of the dead letter itself.  ``lists`` numbers those of which there is a mark, by lane and
+    nonce; ``marked`` has the list by lane and record.
     """
 
     lanes: dict[Lane, int] = field(default_factory=dict)
-    columns: tuple[array[int], ...] = field(default_factory=lambda: tuple(array("q") for _ in range(5)))
-    marked: dict[int, set[int]] = field(default_factory=lambda: defaultdict(set))
-    lists: set[tuple[int, str]] = field(default_factory=set)
+    columns: tuple[array[int], ...] = field(default_factory=lambda: tuple(array("q") for _ in range(6)))
+    marked: dict[int, dict[int, int]] = field(default_factory=lambda: defaultdict(dict))
+    lists: dict[tuple[int, str], int] = field(default_factory=dict)
 
     def lane(self, topic: str, partition: int, table: str) -> int:
         """Its number."""
@@ -60,33 +64,39 @@ class _Index:
         """One more dead letter."""
         at = letter.place
         size = 200 + sum(len(part or b"") for part in (letter.key, letter.value, *(v for _, v in letter.headers)))
-        row = self.lane(at.topic, at.partition, at.table), at.offset, letter.partition, letter.offset, size
+        lane = self.lane(at.topic, at.partition, at.table)
+        row = lane, at.offset, short(letter.digest), letter.partition, letter.offset, size
         for column, number in zip(self.columns, row, strict=True):
             column.append(number)
 
-    def mark(self, at: LetterPlace, nonce: str) -> None:
+    def mark(self, at: LetterPlace, digest: str, nonce: str) -> None:
         """Its record has a row, as all of the list."""
         lane = self.lane(at.topic, at.partition, at.table)
-        self.marked[lane].add(at.offset)
-        self.lists.add((lane, nonce))
+        number = self.lists.setdefault((lane, nonce), len(self.lists))
+        self.marked[lane].setdefault(_record(at.offset, short(digest)), number)
 
-    def positions(self, lane: int, offsets: Iterable[int]) -> list[tuple[int, int, int]]:
-        """Of the dead letters of these records: the record's offset, and the partition and offset where each is."""
-        lanes, of, partition, at, _ = self._rows()
+    def positions(self, lane: int, offsets: Iterable[int], nonce: str = "") -> list[tuple[int, int, int, int]]:
+        """Of the dead letters at these offsets, but for what another list than ``nonce`` replayed: the record's offset
+        and digest, and the partition and offset where each dead letter is.
+        """
+        lanes, of, digest, partition, at, _ = self._rows()
         chosen = (lanes == lane) & np.isin(of, np.fromiter(offsets, np.int64))
-        return list(zip(of[chosen].tolist(), partition[chosen].tolist(), at[chosen].tolist(), strict=True))
+        found = zip(*(column[chosen].tolist() for column in (of, digest, partition, at)), strict=True)
+        marked, own = self.marked[lane], self.lists.get((lane, nonce))
+        return [one for one in found if marked.get(_record(one[0], one[1]), own) == own]
 
     def open(self) -> Iterator[tuple[LetterPlace, int]]:
-        """Those without a mark, each once, with its size, in the order of the topic."""
-        lanes, of, partition, at, size = self._rows()
+        """Their places without those that have a mark, each once, with its size, in the order of the topic."""
+        lanes, of, digest, partition, at, size = self._rows()
         names = {number: lane for lane, number in self.lanes.items()}
         order = np.lexsort((at, partition))
+        rows = zip(lanes[order], of[order], digest[order], strict=True)
+        done = (_record(int(offset), int(record)) in self.marked[int(lane)] for lane, offset, record in rows)
+        order = order[~np.fromiter(done, np.bool_, len(order))]
         _, first = np.unique(np.stack([lanes[order], of[order]]), axis=1, return_index=True)
         for row in order[np.sort(first)].tolist():
-            lane, offset = int(lanes[row]), int(of[row])
-            if offset not in self.marked.get(lane, ()):
-                topic, number, table = names[lane]
-                yield LetterPlace(topic, number, offset, table), int(size[row])
+            topic, number, table = names[int(lanes[row])]
+            yield LetterPlace(topic, number, int(of[row]), table), int(size[row])
 
     def _rows(self) -> list[I64]:
         return [np.frombuffer(column, np.int64) if column else np.empty(0, np.int64) for column in self.columns]
@@ -118,7 +128,7 @@ class InTopic:
                     if one.sink == self.sink:
                         self._index.add(one)
                 elif one.sink == replays:
-                    self._index.mark(one.place, one.nonce)
+                    self._index.mark(one.place, one.digest, one.nonce)
 
     def pages(self, where: Where) -> Iterator[list[LetterPlace]]:
         """See :class:`chsink.replay.source.Source`.  In the order of the topic."""
@@ -131,20 +141,20 @@ class InTopic:
             if meant:
                 yield meant
 
-    def letters(self, key: StateKey, offsets: Sequence[int]) -> list[Kept]:
+    def letters(self, key: StateKey, offsets: Sequence[int], nonce: str = "") -> list[Kept]:
         """See :class:`chsink.replay.source.Source`."""
         places = [LetterPlace(key.topic, key.partition, offset, key.table) for offset in offsets]
         missing = [at for at in places if at not in self._page]
-        held = {**self._page, **self._read(missing)} if missing else self._page
+        held = {**self._page, **self._read(missing, nonce)} if missing else self._page
         return [one for at in sorted(places) for one in held.get(at, ())]
 
     def has_landed(self, key: StateKey, record: StateRecord) -> bool:
         """See :class:`chsink.replay.source.Source`.  Each mark says so."""
         return (self._lane(key), record.nonce) in self._index.lists
 
-    def are_marked(self, key: StateKey, offsets: Sequence[int]) -> bool:
-        """See :class:`chsink.replay.source.Source`."""
-        return self._index.marked[self._lane(key)].issuperset(offsets)
+    def are_marked(self, key: StateKey, record: StateRecord) -> bool:
+        """See :class:`chsink.replay.source.Source`.  Those that Kafka deleted need none."""
+        return not self._index.positions(self._lane(key), record.only)
 
     def wait(self) -> None:
         """See :class:`chsink.replay.source.Source`.  They are known as they are sent."""
@@ -154,33 +164,38 @@ class InTopic:
         assignment: Assignment,
         chunk: int,  # noqa: ARG002 - a list is one chunk
         offsets: OffsetRange,  # noqa: ARG002 - the list says it
-        letters: pa.RecordBatch,  # noqa: ARG002 - the list says it
+        letters: pa.RecordBatch,
     ) -> InsertResult:
-        """Mark the dead letters of a replay's list, each in every partition that holds one of its place.  Those that
-        Kafka deleted since are marked, too: so the marks of a list that is done are all there.
+        """Send marks (:func:`chsink.dlq.marks.marks_of`), each to every partition that holds a dead letter of its
+        record.
         """
-        key, only = assignment.key, assignment.record.only
-        there: dict[int, set[int]] = {offset: set() for offset in only}
-        for offset, partition, _ in self._index.positions(self._lane(key), only):
-            there[offset].add(partition)
-        places = {offset: LetterPlace(key.topic, key.partition, offset, key.table) for offset in only}
-        marks = [(places[offset], p) for offset, partitions in there.items() for p in sorted(partitions) or [0]]
+        key, nonce = assignment.key, assignment.record.nonce
+        headers, offsets_of = letters.column("headers").to_pylist(), letters.column("_kafka_offset").to_pylist()
+        marked = {offset: _said(some, DIGEST) for offset, some in zip(offsets_of, headers, strict=True)}
+        there: dict[int, set[int]] = {offset: set() for offset in marked}
+        for offset, digest, partition, _ in self._index.positions(self._lane(key), marked, nonce):
+            if digest == short(marked[offset]):
+                there[offset].add(partition)
+        places = {offset: LetterPlace(key.topic, key.partition, offset, key.table) for offset in marked}
+        marks = [
+            (places[offset], marked[offset], p) for offset, partitions in there.items() for p in sorted(partitions)
+        ]
         try:
-            send_marks(self._place, assignment.record.nonce, marks)
+            send_marks(self._place, nonce, marks)
         except KafkaException as error:
             raise services.REPLAY_MARKS_UNSENT(
-                tp=key.topic_partition, letters=len(only), topic=self._place.topic, reason=error.args[0].str()
+                tp=key.topic_partition, letters=len(marked), topic=self._place.topic, reason=error.args[0].str()
             ) from error
-        for at in places.values():
-            self._index.mark(at, assignment.record.nonce)
+        for offset, at in places.items():
+            self._index.mark(at, marked[offset], nonce)
         return InsertResult(len(marks), 0, 0)
 
-    def _read(self, places: Sequence[LetterPlace]) -> dict[LetterPlace, list[Kept]]:
-        """The dead letters of these places, in the order of the topic."""
+    def _read(self, places: Sequence[LetterPlace], nonce: str = "") -> dict[LetterPlace, list[Kept]]:
+        """The dead letters of these places, in the order of the topic, but for what another list replayed."""
         lanes: dict[int, list[int]] = defaultdict(list)
         for at in places:
             lanes[self._index.lane(at.topic, at.partition, at.table)].append(at.offset)
-        positions = [(p, at) for lane, of in lanes.items() for _, p, at in self._index.positions(lane, of)]
+        positions = [(p, at) for lane, of in lanes.items() for *_, p, at in self._index.positions(lane, of, nonce)]
         found: dict[LetterPlace, list[Kept]] = {}
         with self._answering():
             for letter in letters_at(self._place, positions):
@@ -197,3 +212,14 @@ class InTopic:
         except KafkaException as error:
             bootstrap = self._place.options["bootstrap.servers"]
             raise services.KAFKA_UNAVAILABLE(bootstrap=bootstrap, reason=error.args[0].str()) from error
+
+
+def _record(offset: int, digest: int) -> int:
+    """One number for a record of a lane."""
+    return offset << 60 | digest
+
+
+def _said(headers: list[dict[str, Any]], name: str) -> str:
+    """What a header of a mark says."""
+    [said] = [header["value"].decode() for header in headers if header["key"] == name]
+    return str(said)

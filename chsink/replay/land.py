@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 
 import pyarrow as pa
 
@@ -24,9 +25,10 @@ from chsink.clickhouse.window import DedupWindow
 from chsink.clickhouse.writer import ShardWriter
 from chsink.connect import Services
 from chsink.decode import INSERT_SETTINGS
-from chsink.dlq.kept import Kept, record_of
-from chsink.dlq.letters import DeadLetters, marks_of
-from chsink.dlq.table import offsets_in
+from chsink.dlq.kept import Kept
+from chsink.dlq.letters import DeadLetters
+from chsink.dlq.marks import marks_of
+from chsink.dlq.table import marks_of_list, offsets_in
 from chsink.replay.routes import Routes, records_of
 from chsink.replay.source import Source
 from chsink.statemachine.records import Mark, StateKey, StateRecord
@@ -54,28 +56,34 @@ class Sender:
         """Insert the rows, then the marks.  Returns the views that may lack rows which the table already had; then no
         mark was sent.  Raises UnclearListError, or ChsinkError.
         """
-        found = self.source.letters(key, record.only)
+        letters = _one_each(self.source.letters(key, record.only, record.nonce), record)
         with asking_target():
             deadline_ms = self.window.deadline_ms(key, record)
-        records = records_of(_one_each(found, record))
+        records = records_of(letters)
         assignment = Assignment(key, record, layout, deadline_ms)
         shards = self.window.shards(key.table, record.layout)
         writer = self._writer(key, record, shards, record.marks)
         lander = PieceLander({key.topic_partition: assignment}, self._prepare, lambda _: writer, self.services.kafka)
         ack = lander(Chunk(key.topic_partition, 0, record.range, [records]))
         if not ack.unproven:
-            self._mark(assignment, writer, len(shards))
+            self._mark(assignment, letters, writer, len(shards))
         return ack.unproven
 
     def mark(self, key: StateKey, record: StateRecord, mark: Mark | None) -> None:
-        """Send the marks only, if they are not there; ``mark`` is what their table holds now."""
+        """Send the marks only, if they are not there; ``mark`` is what their table holds now.  Where dead letters of
+        different records have one offset, none is marked: nobody knows which of them the list was for.
+        """
+        found = [o for o in self.source.letters(key, record.only, record.nonce) if not o.lists_deleted]
+        each = [list(some) for _, some in groupby(found, key=lambda one: one.offset)]
+        letters = [some[0] for some in each if len({one.digest for one in some}) == 1]
         deadline_ms = self.services.clock.now_ms() + round(self.services.config.clickhouse.retry_for_s * 1000)
         writer = self._writer(key, record, (), () if mark is None else (mark,))
-        self._mark(Assignment(key, record, "", deadline_ms), writer, 0)
+        self._mark(Assignment(key, record, "", deadline_ms), letters, writer, 0)
 
-    def _mark(self, assignment: Assignment, writer: ShardWriter, place: int) -> None:
+    def _mark(self, assignment: Assignment, letters: Sequence[Kept], writer: ShardWriter, place: int) -> None:
         marks = self.marks or TableLetters(writer, place)
-        marks.deliver(assignment, 0, assignment.range, marks_of(assignment))
+        if letters:
+            marks.deliver(assignment, 0, assignment.range, marks_of(assignment, letters))
         failpoints.reach("task.after_dead_letters")
 
     def _prepare(self, records: pa.RecordBatch, assignment: Assignment) -> Prepared:
@@ -94,7 +102,7 @@ class Sender:
         only = f"AND {offsets_in(record.only)}"
         if self._settings is None:
             self._settings = {**clickhouse.insert_settings(), **INSERT_SETTINGS}
-        behind = [] if kept is None else [(kept, f"{only_of(key)} {only}")]
+        behind = [] if kept is None else [(kept, f"{only_of(key)} {only} AND {marks_of_list(record.nonce)}")]
         places = [(shard, only) for shard in shards] + behind
         to = [
             InsertShard(self._client(shard.replicas), shard.table, mark, condition)
@@ -116,6 +124,6 @@ def _one_each(found: Sequence[Kept], record: StateRecord) -> list[Kept]:
     by_offset = {one.offset: one for one in found}
     if len(by_offset) < len(record.only):
         raise UnclearListError(f"only {len(by_offset)} of these dead letters are still there")
-    if any(record_of(one) != record_of(by_offset[one.offset]) for one in found):
+    if any(one.digest != by_offset[one.offset].digest for one in found):
         raise UnclearListError("there are other dead letters at these offsets now")
     return [by_offset[offset] for offset in record.only]

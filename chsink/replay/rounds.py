@@ -1,7 +1,7 @@
 """Cuts what was chosen into rounds that the tables surely remember until their AFTER.
 
 Each list is one insert into its table and one into that of dead letters.  An insert makes a block for each partition of
-the table that it touches, at most one a row: so lists for a partitioned table are short.
+the table that it touches, at most one a row: so lists for a partitioned table, and from one, are short.
 """
 
 from __future__ import annotations

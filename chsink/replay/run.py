@@ -109,7 +109,7 @@ class Replay:
         tables = sorted({key.table for key in chosen})
         with asking_target():
             room = min(self.window.room(table).chunks for table in tables)
-            partitioned = {t: any(s.table.partition_key for s in self.window.shards(t, None)) for t in tables}
+            partitioned = {t: any(s.table.partition_key for s in self.window.places(t, None)) for t in tables}
         yield from rounds_of(chosen, room, partitioned)
 
     def _round(self, chosen: Chosen, lives: Mapping[StateKey, str]) -> list[StateKey]:
@@ -181,7 +181,7 @@ class Replay:
         """Whether marks say that all of the list is there; then the others are sent, too."""
         if not self.source.has_landed(key, record):
             return False
-        if not self.source.are_marked(key, record.only):
+        if not self.source.are_marked(key, record):
             self.sender.mark(key, record, None)
         return True
 

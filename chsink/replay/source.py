@@ -31,16 +31,18 @@ class Source(Protocol):
         """From now on, all marks that were there before the call are known."""
 
     def pages(self, where: Where) -> Iterator[list[LetterPlace]]:
-        """All that have no mark, each once: as many at a time as one round may hold."""
+        """The places of all that have no mark, each once: as many at a time as one round may hold."""
 
-    def letters(self, key: StateKey, offsets: Sequence[int]) -> list[Kept]:
-        """Those of a topic-partition and table at these offsets, with their records, ascending."""
+    def letters(self, key: StateKey, offsets: Sequence[int], nonce: str = "") -> list[Kept]:
+        """Those of a topic-partition and table at these offsets, with their records, ascending, but for what another
+        list than ``nonce`` replayed: it counts for nothing, even where another record has its place now.
+        """
 
     def has_landed(self, key: StateKey, record: StateRecord) -> bool:
         """Whether marks say that all rows of a list in doubt are there."""
 
-    def are_marked(self, key: StateKey, offsets: Sequence[int]) -> bool:
-        """Whether each of these dead letters has a mark."""
+    def are_marked(self, key: StateKey, record: StateRecord) -> bool:
+        """Whether each dead letter of a list has a mark."""
 
     def wait(self) -> None:
         """Until the marks of a round are known."""
@@ -75,19 +77,19 @@ class InTable:
             yield page
             after = page[-1]
 
-    def letters(self, key: StateKey, offsets: Sequence[int]) -> list[Kept]:
+    def letters(self, key: StateKey, offsets: Sequence[int], nonce: str = "") -> list[Kept]:
         """See :class:`Source`."""
         with asking_target():
-            return self.table.letters(key.topic, key.partition, key.table, offsets)
+            return self.table.letters(key, offsets, nonce)
 
     def has_landed(self, key: StateKey, record: StateRecord) -> bool:
         """See :class:`Source`.  All marks are one insert."""
-        return self.are_marked(key, record.only)
+        return self.are_marked(key, record)
 
-    def are_marked(self, key: StateKey, offsets: Sequence[int]) -> bool:
+    def are_marked(self, key: StateKey, record: StateRecord) -> bool:
         """See :class:`Source`."""
         with asking_target():
-            return self.table.marked(key.topic, key.partition, key.table, offsets) == len(offsets)
+            return self.table.marked(key, record) == len(record.only)
 
     def wait(self) -> None:
         """See :class:`Source`."""

@@ -1,13 +1,14 @@
 """Dead letters: a record that fits no row has one, whole, where the configuration says so.
 
 An offset with a dead letter may have a row or not: the record may fit since the table was changed, or somebody inserted
-what they corrected.  An offset whose dead letter was replayed has one.
+what they corrected.  An offset whose dead letter was replayed has one; a mark of a record that lay there before says
+nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -18,13 +19,12 @@ from chsink.batch.halts import asking_target
 from chsink.batch.model import Assignment
 from chsink.clickhouse.client import ClickHouseClient
 from chsink.clickhouse.landing import fates_of, letters_topic
-from chsink.clickhouse.probe import only_of, rows_by_offset
 from chsink.connect import Services
 from chsink.decode import Column
 from chsink.dlq.fates import Fates
 from chsink.dlq.letters import COLUMNS, letters_of
-from chsink.dlq.place import replay_sink
-from chsink.notation.sql import quote_identifier, quote_string
+from chsink.dlq.table import LettersInTable
+from chsink.notation.sql import quote_identifier, quote_string, quote_table
 from chsink.ports import BadValue
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from chsink.statemachine.records import StateKey, StateRecord
@@ -100,7 +100,7 @@ class LettersOfRun:
         found: Callable[[OffsetRange], Digested]
         if self._in_topic is not None:
             found = partial(self._in_topic.of, key, record.nonce)
-            replayed = partial(self._in_topic.replayed, key)
+            replayed = partial(self._in_topic.replayed, key, record.nonce)
         elif table is not None:
             which = f" AND sink = {quote_string(key.sink)} AND {quote_identifier('table')} = {quote_string(key.table)}"
             place = Place(self._client, table.table.canonical, which)
@@ -123,7 +123,7 @@ class LettersOfRun:
 
 
 def _marked(place: Place, key: StateKey, window: OffsetRange) -> I64:
-    """The offsets of a window that have a replay mark in the table of dead letters."""
-    marks = only_of(replace(key, sink=replay_sink(key.sink)))
+    """The offsets of a window whose dead letters in the table are all replayed."""
+    letters = LettersInTable(place.client, quote_table(place.table), key.sink)
     with asking_target():
-        return np.array(sorted(rows_by_offset(place.client, place.table, key.topic_partition, window, marks)), np.int64)
+        return np.array(sorted(letters.replayed(key, window)), np.int64)

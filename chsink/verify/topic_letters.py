@@ -1,6 +1,6 @@
 """The dead letters that a topic holds of a sink, by digest.
 
-The topic is read once, to its present end.  Memory: about 40 bytes a dead letter, and 100 a replay mark.  A record is
+The topic is read once, to its present end.  Memory: about 50 bytes a dead letter, and 150 a replay mark.  A record is
 delivered again, under another nonce, only where a person had it sent or read again: of an offset with several nonces,
 those of the present one count, else those that were read last.
 """
@@ -18,6 +18,7 @@ import pyarrow as pa
 from confluent_kafka import KafkaException
 
 from chsink.clickhouse.client import ClickHouseClient
+from chsink.dlq.digest import short
 from chsink.dlq.letters import HEADERS
 from chsink.dlq.place import LettersTopic, replay_sink
 from chsink.dlq.search import Letter, held_in
@@ -34,20 +35,21 @@ Lane = tuple[str, str, int]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Read:
-    """Dead letters in the order in which they were read; nonces by number."""
+    """Dead letters in the order in which they were read; nonces by number, ``records`` as marks name them."""
 
     offsets: I64
     nonces: I64
+    records: I64
     digests: Digests
 
-    def part(self, window: OffsetRange, present: int) -> tuple[I64, Digests]:
-        """Those of a window that count."""
+    def part(self, window: OffsetRange, present: int) -> tuple[I64, I64, Digests]:
+        """Those of a window that count: their offsets, records and digests."""
         inside = (self.offsets >= window.start) & (self.offsets < window.end)
-        offsets, nonces, digests = self.offsets[inside], self.nonces[inside], self.digests[inside]
+        offsets, nonces = self.offsets[inside], self.nonces[inside]
         order = np.lexsort((np.arange(len(offsets)), nonces == present, offsets))
         last = np.append(np.diff(offsets[order]) != 0, np.ones(min(1, len(order)), np.bool_))
         count = nonces[order][last][np.searchsorted(offsets[order][last], offsets)] == nonces
-        return offsets[count], digests[count]
+        return offsets[count], self.records[inside][count], self.digests[inside][count]
 
 
 class TopicLetters:
@@ -58,21 +60,25 @@ class TopicLetters:
         self._place = place
         self._digester = digester
         self._nonces: dict[str, int] = {}
-        self._marked: dict[Lane, set[int]] = {}
+        self._marked: dict[Lane, set[tuple[int, int]]] = {}
 
     def of(self, key: StateKey, nonce: str, window: OffsetRange) -> tuple[I64, list[Digests]]:
         """Offsets and digests of the dead letters of a window.  ``nonce`` is the present one."""
         read = self._by_lane.get((key.table, key.topic, key.partition))
         if read is None:
             return np.empty(0, np.int64), [np.empty(0, f"V{WIDTH}")]
-        offsets, digests = read.part(window, self._nonces.get(nonce, -1))
+        offsets, _, digests = read.part(window, self._nonces.get(nonce, -1))
         return offsets, [digests]
 
-    def replayed(self, key: StateKey, window: OffsetRange) -> I64:
+    def replayed(self, key: StateKey, nonce: str, window: OffsetRange) -> I64:
         """The offsets of a window whose dead letters were replayed."""
-        _ = self._by_lane  # it reads the topic
-        marked = self._marked.get((key.table, key.topic, key.partition), ())
-        return np.array(sorted(o for o in marked if window.start <= o < window.end), np.int64)
+        lane = key.table, key.topic, key.partition
+        read = self._by_lane.get(lane)
+        if read is None or lane not in self._marked:
+            return np.empty(0, np.int64)
+        offsets, records, _ = read.part(window, self._nonces.get(nonce, -1))
+        found = set(zip(offsets.tolist(), records.tolist(), strict=True)) & self._marked[lane]
+        return np.array(sorted({offset for offset, _ in found}), np.int64)
 
     @cached_property
     def _by_lane(self) -> dict[Lane, _Read]:
@@ -97,7 +103,7 @@ class TopicLetters:
                     yield one
             elif one.sink == replays:
                 at = one.place
-                self._marked.setdefault((at.table, at.topic, at.partition), set()).add(at.offset)
+                self._marked.setdefault((at.table, at.topic, at.partition), set()).add((at.offset, short(one.digest)))
 
     def _digested(self, some: Sequence[Letter]) -> Iterator[tuple[Lane, _Read]]:
         [digests] = self._digester.of_rows(self.client, _batch(some), [self._digester.all])
@@ -107,13 +113,14 @@ class TopicLetters:
             rows.setdefault(lane, []).append(row)
         offsets = np.array([int(one.why["chsink.offset"]) for one in some], np.int64)
         nonces = [self._nonces.setdefault(one.why["chsink.nonce"], len(self._nonces)) for one in some]
+        records = np.array([short(one.digest) for one in some], np.int64)
         for lane, at in rows.items():
-            yield lane, _Read(offsets[at], np.array(nonces, np.int64)[at], digests[at])
+            yield lane, _Read(offsets[at], np.array(nonces, np.int64)[at], records[at], digests[at])
 
 
 def _joined(reads: Sequence[_Read]) -> _Read:
-    offsets, nonces, digests = zip(*((r.offsets, r.nonces, r.digests) for r in reads), strict=True)
-    return _Read(np.concatenate(offsets), np.concatenate(nonces), np.concatenate(digests))
+    columns = zip(*((r.offsets, r.nonces, r.records, r.digests) for r in reads), strict=True)
+    return _Read(*map(np.concatenate, columns))
 
 
 def _batch(some: Sequence[Letter]) -> pa.RecordBatch:

@@ -11,16 +11,17 @@ ReplayDefect = partial(Defect, of="replays")
 
 RUN, LAND, CHOOSE = "chsink/replay/run.py", "chsink/replay/land.py", "chsink/replay/choose.py"
 IN_TOPIC, SEARCH, MARKS = "chsink/replay/in_topic.py", "chsink/dlq/search.py", "chsink/dlq/marks.py"
+DIGEST, TESTS = "chsink/dlq/digest.py", "tests/unit/replay/test_in_topic.py"
 CHANGE, REPLAYS, WRITES = "chsink/recovery/change.py", "chsink/recovery/replays.py", "statemachine/writes.py"
 
 _LAND = "        ack = lander(Chunk(key.topic_partition, 0, record.range, [records]))\n"
-_MARK = "        if not ack.unproven:\n            self._mark(assignment, writer, len(shards))\n"
+_MARK = "        if not ack.unproven:\n            self._mark(assignment, letters, writer, len(shards))\n"
 _LIVES = "        return [own for own, key in keys.items() if now.get(key) is None or now[key] != before.get(key)]\n"
 REPLAY_DEFECTS = (
     # --- the order ----------------------------------------------------------------------------------------------------
     ReplayDefect(
         "replay: marks before rows",
-        (Patch(LAND, _LAND + _MARK, "        self._mark(assignment, writer, len(shards))\n" + _LAND),),
+        (Patch(LAND, _LAND + _MARK, "        self._mark(assignment, letters, writer, len(shards))\n" + _LAND),),
         "mark_means_row",
         seed=1,
     ),
@@ -133,8 +134,9 @@ REPLAY_DEFECTS = (
             ),
             Patch(
                 IN_TOPIC,
-                "        self.marked[lane].add(at.offset)\n",
-                "        for one in self.others(at):\n            self.marked[one].add(at.offset)\n",
+                "        self.marked[lane].setdefault(_record(at.offset, short(digest)), number)\n",
+                "        for one in self.others(at):\n"
+                "            self.marked[one].setdefault(_record(at.offset, short(digest)), number)\n",
             ),
         ),
         "complete_at_rest",
@@ -169,5 +171,16 @@ REPLAY_DEFECTS = (
         ),
         "mark_means_row",
         seed=11,
+    ),
+    # --- a topic that was created again -------------------------------------------------------------------------------
+    ReplayDefect(
+        "replay: a mark in a topic names only the place",
+        (Patch(IN_TOPIC, "    return offset << 60 | digest\n", "    return offset\n"),),
+        test=f"{TESTS}::test_a_mark_names_the_record_not_its_place",
+    ),
+    ReplayDefect(
+        "replay: null and empty have one digest",
+        (Patch(DIGEST, 'b"-" if content is None else', 'b"0:" if content is None else'),),
+        test=f"{TESTS}::test_a_mark_names_the_record_not_its_place",
     ),
 )

@@ -15,6 +15,7 @@ FAULTS = [
         f"fault {name}"
         for name in (
             "reset",
+            "topic recreated",
             "replay killed",
             "replay frozen",
             "job killed",

@@ -16,7 +16,7 @@ from chsink.statemachine import writes
 from chsink.statemachine.ranges import OffsetRange
 from chsink.statemachine.records import Phase, StateKey, StateRecord
 from tests.replay_sim.letters import BAD
-from tests.sim.kafka import uid_of
+from tests.sim.kafka import id_of
 from tests.sim.services import services_of
 
 if TYPE_CHECKING:
@@ -37,8 +37,8 @@ def run(world: World) -> None:
             record = ledger.records[key]
             if record.in_doubt:
                 _settle(world, ledger, key)
-            elif record.phase is Phase.EMPTY:
-                _land(world, ledger, key, OffsetRange(0, world.ends[key.partition]), fits=True)
+            elif record.phase is Phase.EMPTY or record.topic_id != id_of(world.life):
+                _land(world, ledger, key, OffsetRange(0, world.ends[key.partition]), fits=world.life == 0)
             elif record.end < world.ends[key.partition]:
                 _land(world, ledger, key, OffsetRange(record.end, world.ends[key.partition]), fits=False)
         if hub.calm:
@@ -50,12 +50,12 @@ def run(world: World) -> None:
 
 
 def _said(world: World, ledger: Ledger) -> writes.Announcement:
-    return writes.Announcement("id0", 5, next(iter(dict(ledger.owner.layouts))), "P", world.hub.now)
+    return writes.Announcement(id_of(world.life), 5, next(iter(dict(ledger.owner.layouts))), "P", world.hub.now)
 
 
 def _land(world: World, ledger: Ledger, key: StateKey, asked: OffsetRange, *, fits: bool) -> None:
     record, attempt = ledger.records[key], ledger.attempt()
-    fresh = record.phase is Phase.EMPTY
+    fresh = record.phase is Phase.EMPTY or record.topic_id != id_of(world.life)
     ledger.write(
         {key: writes.before(record, asked, _said(world, ledger), epoch=ledger.epoch, attempt=attempt, fresh=fresh)}
     )
@@ -85,7 +85,7 @@ def _confirm(world: World, ledger: Ledger, key: StateKey) -> None:
 def land(world: World, key: StateKey, record: StateRecord, *, fits: bool) -> None:
     """Each record of the range has a row, or, where it does not ``fit``, a dead letter; whatever is there stays."""
     for offset in range(record.start, record.end):
-        uid = uid_of(0, key.partition, offset)
+        uid = world.uid(key.partition, offset)
         done = key.table, uid
         if done in world.by_job:
             continue
@@ -93,12 +93,12 @@ def land(world: World, key: StateKey, record: StateRecord, *, fits: bool) -> Non
             name = (*done, record.nonce)
             if name not in world.delivered:
                 world.delivered.add(name)
-                world.keep(_letter(key, offset, record.nonce))
+                world.keep(_letter(key, offset, record.nonce, uid))
         else:
             world.by_job.add(done)
             world.put(key.table, uid)
 
 
-def _letter(key: StateKey, offset: int, nonce: str) -> Kept:
-    value = str(uid_of(0, key.partition, offset)).encode() if offset % 4 else BAD
+def _letter(key: StateKey, offset: int, nonce: str, uid: int) -> Kept:
+    value = str(uid).encode() if offset % 4 else BAD
     return Kept(key.topic, key.partition, offset, key.table, "c", "CHS-501", "r", 1, 0, False, None, value, (), nonce)

@@ -11,12 +11,14 @@ from typing import Any
 from confluent_kafka import KafkaError
 
 from chsink.dlq import marks
+from chsink.dlq.digest import DIGEST
 from chsink.dlq.kept import Kept
 from chsink.dlq.place import LetterPlace
 from chsink.dlq.topic import letter_of
 from chsink.dlq.where import Where
 from chsink.mirror.control import Unanswered as NoAnswer
 from chsink.ports import Unreachable
+from chsink.statemachine.records import StateKey, StateRecord
 from tests.sim.clickhouse import LETTERS, Server
 from tests.sim.hub import Hub
 from tests.sim.kafka import uid_of
@@ -40,16 +42,17 @@ class Table:
         found = [at for at in sorted(self.kept) if not self._marked(at) and where.holds(self.kept[at])]
         return [(at, 1) for at in found if after is None or at > after][: min(limit, 5)]
 
-    def letters(self, topic: str, partition: int, table: str, offsets: Sequence[int]) -> list[Kept]:
-        """See :class:`chsink.dlq.table.LettersInTable`."""
+    def letters(self, key: StateKey, offsets: Sequence[int], nonce: str = "") -> list[Kept]:
+        """See :class:`chsink.dlq.table.LettersInTable`.  No record has two marks, so none is left out."""
         self._ask()
-        places = [LetterPlace(topic, partition, offset, table) for offset in offsets]
+        places = [LetterPlace(key.topic, key.partition, offset, key.table) for offset in offsets]
         return [self.kept[at] for at in places if at in self.kept]
 
-    def marked(self, topic: str, partition: int, table: str, offsets: Sequence[int]) -> int:
+    def marked(self, key: StateKey, record: StateRecord) -> int:
         """See :class:`chsink.dlq.table.LettersInTable`."""
         self._ask()
-        return sum(self._marked(LetterPlace(topic, partition, offset, table)) for offset in offsets)
+        places = [LetterPlace(key.topic, key.partition, offset, key.table) for offset in record.only]
+        return sum(self._marked(at) for at in places)
 
     def remove(self, partition: int) -> None:
         """A person deletes dead letters and their marks."""
@@ -66,11 +69,12 @@ class Table:
 
 
 class Topic(LettersTopic):
-    """The topic of dead letters; ``marked`` hears of each mark."""
+    """The topic of dead letters; ``marked`` hears of each mark.  ``uids`` are those of the records, by digest."""
 
     def __init__(self, hub: Hub, marked: Callable[[str, int], None]) -> None:
         super().__init__(hub, lambda _: None)
         self.marked = marked
+        self.uids: dict[str, int] = {}
 
     def keep(self, kept: Kept, sink: str) -> None:
         """As the job delivers it; now and then without a key, in any partition, or behind another sink's."""
@@ -86,6 +90,8 @@ class Topic(LettersTopic):
             **{name: getattr(kept, name) for name in ("key", "value")},
             "headers": [],
         }
+        if kept.value is not None and kept.value.isdigit():
+            self.uids[kept.digest] = int(kept.value)
         partition = int(self.hub.random.random() * PARTITIONS)
         self.put(letter_of(row, kept.nonce), partition)
 
@@ -141,9 +147,7 @@ class MarksProducer:
                 continue
             said = {name: value.decode() for name, value in mark["headers"]}
             self._topic.put(mark, partition)
-            self._topic.marked(
-                said["chsink.table"], uid_of(0, int(said["chsink.partition"]), int(said["chsink.offset"]))
-            )
+            self._topic.marked(said["chsink.table"], self._topic.uids.get(said[DIGEST], 0))
             lost = hub.fault("mark answer lost", 0.02)
             reported(KafkaError(KafkaError._MSG_TIMED_OUT) if lost else None, None)
         return 0

@@ -17,6 +17,7 @@ class Oracle:
 
     def __init__(self) -> None:
         self.rows: Counter[tuple[str, int]] = Counter()
+        self.marks: set[tuple[str, int]] = set()
 
     def inserted(self, name: str, _topic: str, uids: Iterable[int], _shard: int) -> None:
         """Rows of a target table, or marks in the table of dead letters."""
@@ -32,6 +33,7 @@ class Oracle:
         """A mark is there from now on."""
         if not self.rows[name, uid]:
             raise Violation("mark_means_row", f"{uid} is marked, and {name} does not have it")
+        self.marks.add((name, uid))
 
     def deleted(self, name: str, uids: Iterable[int]) -> None:
         """A person deleted rows."""

@@ -30,7 +30,7 @@ from chsink.statemachine.records import StateRecord, TopicTable
 from tests.replay_sim.letters import BAD
 from tests.sim.clickhouse import LETTERS, REQUEST_TIMEOUT_S, URLS, Client
 from tests.sim.hub import Violation
-from tests.sim.kafka import PARTITION, uid_of
+from tests.sim.kafka import PARTITION
 from tests.sim.letters import TOPIC
 from tests.sim.services import services_of, shards_of
 
@@ -118,7 +118,7 @@ def decide(world: World) -> Report | None:
     except UnavailableError:
         return None
     lists = {key: r for key, r in recorded.items() if r.in_doubt}
-    rows = [(key.table, uid_of(0, key.partition, o)) for key, r in lists.items() for o in r.only]
+    rows = [(key.table, world.open_at(key, o)) for key, r in lists.items() for o in r.only]
     there = [at for at in rows if world.oracle.rows[at]]
     verdict: Verdict = "landed" if rows and len(there) == len(rows) else "resend"
     if verdict == "resend":
@@ -153,4 +153,24 @@ def reset(world: World, partition: int) -> bool:
         world.hub.counts["command reset"] += 1
         world.forget(partition)
         return True
+    return False
+
+
+def create_again(world: World) -> bool:
+    """The topic is deleted and created while nothing is in doubt, and so are its rows.  Whether it was done."""
+    world.stop_job()
+    services = services_of(world, 0)  # type: ignore[arg-type]
+    for _ in range(PATIENCE):
+        replay(world)
+        if world.doubtful:
+            decide(world)
+        world.stop_replays()
+        try:
+            recorded = {sink: read_records(services.store, sink) for sink in (world.sink, replay_sink(world.sink))}
+        except UnavailableError:
+            continue
+        if not any(record.in_doubt for records in recorded.values() for record in records.values()):
+            world.create_again()
+            return True
+        world.hub.sleep(5)
     return False

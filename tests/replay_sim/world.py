@@ -22,7 +22,7 @@ from tests.replay_sim.oracle import Oracle
 from tests.sim.clickhouse import LETTERS, OTHERS, OTHERS_EVERY_S, Server, TableKind
 from tests.sim.clickhouse import Table as ServerTable
 from tests.sim.hub import Group, Hub, Violation
-from tests.sim.kafka import PARTITION, uid_of
+from tests.sim.kafka import PARTITION, id_of, uid_of
 from tests.sim.store import Store
 
 WORLD_STEPS = 800
@@ -30,14 +30,17 @@ CALM_STEPS = 40_000
 EVENT_RATE = 0.03
 FAILPOINT_RATE = 0.05
 LONG_MS = 120_000
+LIVES = 5
 
 
 class Kafka:
     """What a replay and a reset ask brokers."""
 
+    life: int = 0
+
     def topic_ids(self, topics: list[str]) -> dict[str, str | None]:
         """See :class:`chsink.ports.KafkaCluster`."""
-        return dict.fromkeys(topics, "id0")
+        return dict.fromkeys(topics, id_of(self.life))
 
 
 class World:
@@ -64,7 +67,7 @@ class World:
         self.kinds = dict.fromkeys(tables, kind)
         self.kafka = Kafka()
         self.store = Store(hub, self.oracle, shape.choice([1, 100]))  # type: ignore[arg-type]
-        self.servers = [Server(hub, self.oracle, n, self.kinds, ["t"]) for n in range(3)]  # type: ignore[arg-type]
+        self.servers = [Server(hub, self.oracle, n, self.kinds, ["t"] * LIVES) for n in range(3)]  # type: ignore[arg-type]
         self.servers[0].tables[LETTERS] = ServerTable(TableKind(False, kind.window_blocks, kind.window_s))
         self.table = Table(self.servers[0], self.sink) if self.letters == "table" else None
         self.topic = Topic(hub, self.oracle.marked)
@@ -73,6 +76,7 @@ class World:
         self.by_job: set[tuple[str, int]] = set()
         self.delivered: set[tuple[str, int, str]] = set()
         self.resets = shape.random() < 0.7
+        self.recreates = not self.resets and self.letters == "topic"
         self.doubtful = self.busy = False
         self.jobs: list[Group] = []
         self.replays: list[Group] = []
@@ -147,6 +151,8 @@ class World:
             self.start_replay()
         elif turn < 0.5 and self.resets and not self.busy and hub.fault("reset", 0.5):
             self._one_at_work(partial(people.reset, self, int(hub.random.random() * self.partitions)))
+        elif turn < 0.5 and self.recreates and not self.busy and hub.fault("topic recreated", 0.5):
+            self._one_at_work(partial(people.create_again, self))
         elif turn < 0.6 and self.doubtful and not self.busy:
             self._one_at_work(partial(people.decide, self))
         elif turn < 0.65 and self.replays and hub.fault("replay killed", 0.5):
@@ -232,6 +238,34 @@ class World:
 
     # --- what is there ------------------------------------------------------------------------------------------------
 
+    @property
+    def life(self) -> int:
+        """How often the topic was created again."""
+        return self.kafka.life
+
+    def uid(self, partition: int, offset: int) -> int:
+        """Of the record that lies there now."""
+        return uid_of(self.life, partition, offset)
+
+    def uids(self, partition: int, offset: int) -> list[int]:
+        """Of all records that ever lay there."""
+        return [uid_of(life, partition, offset) for life in range(self.life + 1)]
+
+    def open_at(self, key: StateKey, offset: int) -> int:
+        """The record that a list in doubt has there: the first without a mark."""
+        kept = {uid for table, uid, _ in self.delivered if table == key.table}
+        found = [u for u in self.uids(key.partition, offset) if u in kept and (key.table, u) not in self.oracle.marks]
+        return next(iter(found), self.uid(key.partition, offset))
+
+    def create_again(self) -> None:
+        """The topic, with other records; what was replayed has marks, and what has none stays a dead letter."""
+        if self.life + 1 == LIVES:
+            return
+        for partition in range(self.partitions):
+            self.forget(partition)
+            self.ends[partition] = job.SOME
+        self.kafka.life += 1
+
     def destinations(self) -> tuple[tuple[str, str], ...]:
         """Where the topic leads to."""
         return tuple(("t", table) for table in self.kinds)
@@ -262,8 +296,8 @@ class World:
         """After a reset and before the next start, a person deletes what is there of the partition."""
         for table in self.kinds:
             for offset in range(self.ends[partition]):
-                self.delete(table, uid_of(0, partition, offset))
-                self.by_job.discard((table, uid_of(0, partition, offset)))
+                self.delete(table, self.uid(partition, offset))
+                self.by_job.discard((table, self.uid(partition, offset)))
         if self.table is not None:
             self.table.remove(partition)
 
@@ -276,10 +310,17 @@ class World:
             record = decode(self.store.rows[str(key)].body)
             assert record.phase is Phase.AFTER, record
             for offset in range(record.end):
-                uid = uid_of(0, key.partition, offset)
-                first_life = not record.incarnation and not self._sent_again(key, uid, record.nonce)
-                wanted[key.table, uid] = bool(offset % 4 or not offset % 3) and first_life
+                uid = self.uid(key.partition, offset)
+                told = record.incarnation == self.life and not self._sent_again(key, uid, record.nonce)
+                alone = not self.life or (self.kinds[key.table].can_probe and not self._others_at(key, offset))
+                wanted[key.table, uid] = bool(offset % 4 or not offset % 3) and told and alone
         return wanted
+
+    def _others_at(self, key: StateKey, offset: int) -> bool:
+        """Whether an earlier record of the place has a dead letter without a mark, or a row."""
+        earlier = {(key.table, uid) for uid in self.uids(key.partition, offset)[:-1]}
+        kept = {(table, uid) for table, uid, _ in self.delivered}
+        return any(at in kept - self.oracle.marks or self.oracle.rows[at] for at in earlier)
 
     def _sent_again(self, key: StateKey, uid: int, nonce: str) -> bool:
         return any((table, u) == (key.table, uid) and n != nonce for table, u, n in self.delivered)

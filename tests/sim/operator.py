@@ -84,12 +84,15 @@ def _anywhere(world: World, tp: TopicPartition) -> int:
 def heal(world: World) -> None:
     """The world becomes calm: services are up, and every partition gets one more record, so that no gap stays unseen.
 
-    A recreated topic that is exactly as long as the one that was read stays unseen until it has another record.
+    A recreated topic that is exactly as long as the one that was read, or as far as the checkpoint got, stays unseen
+    until it has another record.
     """
-    records = world.records()
+    records, log = world.records(), world.checkpoint.offsets
+    reached = (log[-1] if log else world.checkpoint.initial) or {}
     for tp in world.kafka.all():
+        seen = {reached.get(tp), records[tp].end if tp in records else None}
         world.kafka.append(tp, 1)
-        if tp in records and world.kafka.log(tp).end == records[tp].end:
+        while world.kafka.log(tp).end in seen:
             world.kafka.append(tp, 1)
     world.store.down_until = 0
     for server in world.servers:
@@ -175,7 +178,7 @@ REASONS: dict[str, set[str]] = {
     "CHS-233": {"table altered"},
     "CHS-301": {"log shrank", "topic recreated"},
     # A plan may begin behind records that a table lacks: one that was reset, or one of two tables of a topic.
-    "CHS-302": {"state lost", "state restored", "gap", "reads lag", "table_by changed"},
+    "CHS-302": {"state lost", "state restored", "gap", "reads lag", "table_by changed", "topic recreated"},
     "CHS-303": {"topic recreated"},
     "CHS-304": {"topic ids hidden", "topic ids shown"},
     "CHS-305": {"state restored", "rewound", "gap", "records lost", "state lost", "reads lag"},

@@ -7,10 +7,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-import pyarrow as pa
-
 from chsink.batch.model import Assignment
-from chsink.dlq.kept import Kept
+from chsink.dlq.kept import Kept, kept_in_topic
+from chsink.dlq.marks import marks_of
 from chsink.dlq.place import LetterPlace, LettersTopic
 from chsink.dlq.search import Letter, ReplayMark, held_in
 from chsink.dlq.where import where
@@ -44,7 +43,10 @@ def announced(*offsets: int) -> StateRecord:
 
 
 def mark(source: InTopic, record: StateRecord) -> None:
-    source.deliver(Assignment(KEY, record, "", 0), 0, record.range, pa.RecordBatch.from_pydict({}))
+    """All that the list has at its offsets."""
+    assignment = Assignment(KEY, record, "", 0)
+    by_offset = {one.offset: one for one in source.letters(KEY, record.only)}
+    source.deliver(assignment, 0, record.range, marks_of(assignment, list(by_offset.values())))
 
 
 def test_a_mark_is_no_dead_letter_whatever_a_record_looks_like() -> None:
@@ -66,15 +68,15 @@ def test_a_mark_is_no_dead_letter_whatever_a_record_looks_like() -> None:
     within(fill, body)
     letters, marks = [o for o in found if isinstance(o, Letter)], [o for o in found if isinstance(o, ReplayMark)]
     assert [(one.place, one.headers) for one in letters] == [(LetterPlace("t", 0, 0, "d.t"), tuple(like_a_mark))]
-    assert marks == [ReplayMark("s~replay", LetterPlace("t", 0, 0, "d.t"), "list")]
+    assert marks == [ReplayMark("s~replay", LetterPlace("t", 0, 0, "d.t"), letters[0].digest, "list")]
 
 
-def test_a_mark_is_in_each_partition_that_has_a_dead_letter_of_its_place() -> None:
+def test_a_mark_is_in_each_partition_that_has_a_dead_letter_of_its_record() -> None:
     """⚑ Kafka deletes a partition's records in their order: none of them may outlive its mark."""
     places: Counter[tuple[int, str]] = Counter()
 
     def fill(topic: Topic) -> None:
-        for offset, partitions in ((0, (0, 1, 1)), (5, (1,))):
+        for offset, partitions in ((0, (0, 1, 1)), (5, (1,)), (7, (0,))):
             for partition in partitions:
                 topic.keep(replace(LETTER, offset=offset), "s")
                 letter = topic.letters.pop()
@@ -114,9 +116,42 @@ def test_what_is_open() -> None:
         told.append(sorted((at.offset, at.table) for page in source.pages(where([])) for at in page))
         told.append([at.offset for page in source.pages(where(["column=c3"])) for at in page])
         told.append([one.offset for one in source.letters(KEY, (1, 2, 3, 4))])
-        told.append([source.are_marked(KEY, offsets) for offsets in ((2,), (1, 2))])
+        told.append([one.offset for one in source.letters(KEY, (1, 2), "list")])
+        told.append([source.are_marked(KEY, announced(*offsets)) for offsets in ((2,), (1, 2))])
         lists = announced(2), announced(1, 2), replace(announced(2), nonce="later")
         told.append([source.has_landed(KEY, record) for record in lists])
 
     within(fill, body)
-    assert told == [[(1, "d.t"), (2, "d.u"), (3, "d.t")], [3], [1, 1, 2, 3], [True, False], [True, True, False]]
+    assert told == [[(1, "d.t"), (2, "d.u"), (3, "d.t")], [3], [1, 1, 3], [1, 1, 2], [True, False], [True, True, False]]
+
+
+def test_a_mark_names_the_record_not_its_place() -> None:
+    """⚑ The topic was created again, and other records lie where some were replayed: they are open, and only they."""
+    told: list[Any] = []
+    again = replace(LETTER, timestamp_ms=2)
+    others = [replace(LETTER, value=None), replace(LETTER, key=b""), replace(LETTER, key=b"-")]
+
+    def fill(topic: Topic) -> None:
+        for offset in range(5):
+            topic.keep(replace(LETTER, offset=offset), "s")
+
+    def body(topic: Topic) -> None:
+        source = InTopic(PLACE)
+        source.begin()
+        mark(source, announced(*range(5)))
+        for offset, one in enumerate([again, *others, LETTER]):
+            topic.keep(replace(one, offset=offset), "s")
+        source.begin()
+        told.append(sorted(at.offset for page in source.pages(where([])) for at in page))
+        told.append(sorted((one.offset, one.value) for one in source.letters(KEY, range(5)) if one.value))
+        told.append([one.offset for one in kept_in_topic(PLACE) if one.replayed])
+        record = replace(announced(0, 1), nonce="later")
+        told.append([source.has_landed(KEY, record), source.are_marked(KEY, record)])
+        mark(source, record)
+        told.append([source.has_landed(KEY, record), source.are_marked(KEY, record)])
+        told.append(sorted(at.offset for page in source.pages(where([])) for at in page))
+
+    within(fill, body)
+    assert told[:2] == [[0, 1, 2, 3], [(0, b"v"), (2, b"v"), (3, b"v")]]
+    assert sorted(told[2]) == [0, 1, 2, 3, 4, 4]
+    assert told[3:] == [[False, False], [True, True], [2, 3]]

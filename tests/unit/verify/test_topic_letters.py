@@ -13,11 +13,11 @@ ALL = OffsetRange(0, 100)
 def read(*letters: tuple[int, int]) -> _Read:
     """(offset, nonce) in the order in which they were read; digests are their positions."""
     offsets, nonces = (np.array(column, np.int64) for column in zip(*letters, strict=True))
-    return _Read(offsets, nonces, np.arange(len(letters)))  # type: ignore[arg-type]
+    return _Read(offsets, nonces, offsets, np.arange(len(letters)))  # type: ignore[arg-type]
 
 
 def part(letters: _Read, window: OffsetRange = ALL, present: int = 1) -> list[tuple[int, int]]:
-    offsets, digests = letters.part(window, present)
+    offsets, _, digests = letters.part(window, present)
     return list(zip(offsets.tolist(), digests.tolist(), strict=True))
 
 
