@@ -73,8 +73,8 @@ REPLAY_DEFECTS = (
             ),
         ),
         "at_most_once",
-        seed=38,
-        often={"job killed in a range": 10.0},
+        seed=60,
+        often={"job killed in a range": 40.0},
     ),
     ReplayDefect(
         "replay: a dead letter of a range that was sent again is chosen",
@@ -106,7 +106,7 @@ REPLAY_DEFECTS = (
             Patch(CHOOSE, _LIVES, "        return []\n"),
         ),
         "mark_means_row",
-        seed=25,
+        seed=616,
     ),
     ReplayDefect(
         "replay: a reset forgets what it has in doubt",
@@ -146,7 +146,7 @@ REPLAY_DEFECTS = (
         "replay: marks behind an open transaction are not waited for",
         (Patch(IN_TOPIC, "held_in(self._place, whole=True, heard", "held_in(self._place, heard"),),
         "at_most_once",
-        seed=77,
+        seed=8,
     ),
     ReplayDefect(
         "replay: marks that Kafka did not confirm count",
