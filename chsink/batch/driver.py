@@ -138,7 +138,9 @@ class Driver:
         facts = self._facts(placed) if placed else {}
         halted.decided({k: settle(r, facts[k.topic_partition], self.policy) for k, r in placed.items()})
         settling = [k for k in placed if k not in halted]
-        if settling:  # if the log start passed a range in the meantime, records may be missing: asked after the read
+        if settling:
+            self.observer.settling(placed[k] for k in settling)
+            # if the log start passed a range in the meantime, records may be missing: asked after the read
             self._land_recorded(settling, _exact(runner), halted)
 
     def _check_placed(self, key: StateKey, record: StateRecord) -> None:

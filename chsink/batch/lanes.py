@@ -87,10 +87,6 @@ class Lanes:
         """FencedError CHS-801 when a newer driver owns the sink."""
         self.ledger.check_owned()
 
-    def in_doubt(self) -> dict[StateKey, StateRecord]:
-        """Ranges that were announced and not confirmed."""
-        return {k: r for k, r in self.ledger.records.items() if r.in_doubt}
-
     def settle_all(self, runner: ExactReads[Assignment]) -> None:
         """Settle every in-doubt range of the sink by exact reads.  Raises all halts as one, when others are settled."""
         self._each(lambda driver: driver.settle_all(runner))

@@ -140,5 +140,8 @@ class Observer(Protocol):
     def decided(self, batch: PlannedBatch, decisions: Mapping[StateKey, Decision]) -> None:
         """A batch was decided, for the tables of one lane."""
 
+    def settling(self, records: Iterable[StateRecord]) -> None:
+        """Ranges in doubt are about to be read again, which may take as long as a batch."""
+
     def state(self, records: Mapping[StateKey, StateRecord]) -> None:
         """The records as they now stand."""

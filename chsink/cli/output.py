@@ -33,7 +33,7 @@ def remember_json(context: typer.Context, value: bool) -> bool:
 
 JsonOption = Annotated[
     bool,
-    typer.Option("--json", help="Print one JSON object, for programs.", callback=remember_json, is_eager=True),
+    typer.Option("--json", help="Print JSON, for programs.", callback=remember_json, is_eager=True),
 ]
 
 

@@ -90,6 +90,11 @@ class JobObserver:
         if self._bar and self._task is not None:
             self._bar.advance(self._task, sums.records)
 
+    def settling(self, records: Iterable[StateRecord]) -> None:
+        """See :class:`chsink.batch.roles.Observer`."""
+        lengths = [record.range.length for record in records]
+        self.log.info("settling", ranges=len(lengths), offsets=sum(lengths))
+
     def state(self, records: Mapping[StateKey, StateRecord]) -> None:
         """See :class:`chsink.batch.roles.Observer`."""
         self._records = records

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -55,6 +55,9 @@ class Watcher:
             self.world.hub.counts[f"cell {decision.because}"] += 1
             if decision.steps and decision.steps[0].range.end < planned.end and len(decision.steps) > 1:
                 self.world.hub.counts["cell cropped"] += decision.steps[0].kind is StepKind.SKIP
+
+    def settling(self, records: Iterable[StateRecord]) -> None:
+        """Not shown."""
 
     def state(self, records: Mapping[StateKey, StateRecord]) -> None:
         """Not shown."""

@@ -28,7 +28,8 @@ from tests.sim.checkpoint import Checkpoint, Query
 from tests.sim.clickhouse import Client
 from tests.sim.hub import Hub
 from tests.sim.kafka import PARTITION, serial_of, uid_of
-from tests.sim.spark import Runner, Task
+from tests.sim.spark import Runner
+from tests.sim.tasks import Task
 from tests.sim.world import World
 
 TP = TopicPartition("t0", 0)
@@ -340,6 +341,31 @@ def test_an_old_backup_of_the_state_with_a_range_in_doubt_is_rebuilt_from_the_ro
     assert (made.record.range.end, made.record.phase, made.landed()) == (14, Phase.AFTER, list(range(14)))
     made.play(start=14)
     assert made.landed() == list(range(31))
+
+
+def test_an_old_backup_of_an_incarnation_that_is_behind_an_earlier_one() -> None:
+    """Its rows beyond the recorded end are no further than the earlier incarnation's were: they are its own all the same."""
+    made = scene(20).play()
+    with made.watched():
+        person.at_work(made, "", [lambda: person.reset(made, "t0", [0])])
+        while made.hub.step():
+            pass
+    for server in made.servers:
+        server.remove("db.t0", TP, OffsetRange(0, 20))
+    made.limit = 5
+    made.play(start=0, kill_at="driver.after_after")
+    assert (made.record.end, made.record.known_end) == (5, 20)
+    backup = dict(made.store.rows)
+    made.play()
+    made.store.forget(backup)
+    made.reasons.add("state restored")
+    with made.watched():
+        person.at_work(made, "CHS-302", [lambda: person.rebuild(made, replace=True)])
+        while made.hub.step():
+            pass
+    made.play(start=made.record.end)
+    assert made.landed() == list(range(20))
+    assert made.record.end == 20
 
 
 def test_rebuilding_takes_the_word_of_the_old_record_for_what_it_left_out() -> None:
