@@ -98,24 +98,19 @@ def _confirm(model: Model, state: State, d: Driver) -> Moves:
     if topic != record.topic_id and not model.skips("id asked again"):
         why = "CHS-304" if None in (topic, record.topic_id) else "CHS-308"
         yield "topic changed", now(state, d, pc="halt", halt=why)
-    elif reads_exactly(d) and "facts" in model.world.split:
-        yield "still the same topic", now(state, d, pc="still held")
-    elif reads_exactly(d):
-        yield from _still_held(model, state, d)
     else:
-        yield "still the same topic", _after(model, state, d)
+        yield "still the same topic", writing(state, d, model.protocol.after(d.cache[1], d.epoch), "landed")
 
 
 def _still_held(model: Model, state: State, d: Driver) -> Moves:
+    """Before the topic's id is asked: so this is said of the log that was read."""
     record, kafka = model.protocol.record(d.cache[1]), state.kafka
     if (kafka.start > record.start or kafka.end < record.end) and not model.skips("log start asked again"):
         yield "retention meanwhile", now(state, d, pc="halt", halt="CHS-308")
+    elif "facts" in model.world.split:
+        yield "still held", now(state, d, pc="confirm")
     else:
-        yield "still held", _after(model, state, d)
-
-
-def _after(model: Model, state: State, d: Driver) -> State:
-    return writing(state, d, model.protocol.after(d.cache[1], d.epoch), "landed")
+        yield from _confirm(model, state, d)
 
 
 def _landed(model: Model, state: State, d: Driver) -> State:

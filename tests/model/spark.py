@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from tests.model.driver import reads_exactly
 from tests.model.ledger import STEPS, Moves
 from tests.model.protocol import topic_id
 from tests.model.services import arrive, look, shard_mask
@@ -231,7 +232,9 @@ def _awaited(state: State, task: Task) -> Driver | None:
 def _answered(state: State, task: Task) -> State:
     driver = _awaited(state, task)
     state = state._replace(tasks=swapped(state.tasks, task))
-    return state if driver is None else with_driver(state, driver._replace(pc="confirm"))
+    if driver is None:
+        return state
+    return with_driver(state, driver._replace(pc="still held" if reads_exactly(driver) else "confirm"))
 
 
 def _failed(state: State, task: Task, halt: str = "") -> State:

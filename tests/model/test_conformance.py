@@ -103,7 +103,7 @@ def test_a_change_of_production_alone_is_noticed(name: str, monkeypatch: pytest.
 
 
 @pytest.mark.parametrize(
-    ("step", "instead"), [("take up", "mark"), ("confirm", "still held"), ("readable", "announce")]
+    ("step", "instead"), [("take up", "mark"), ("still held", "confirm"), ("readable", "announce")]
 )
 def test_a_change_of_the_model_alone_is_noticed(step: str, instead: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The model leaves a step out."""

@@ -598,7 +598,13 @@ DEFECTS = (
     ),
     Defect(
         "gaps count as processed",
-        (Patch(RECORDS, "        return all(gap.end <= asked.start or ", "        return all(gap.end >= 0 or "),),
+        (
+            Patch(
+                RECORDS,
+                "        return all(g.end <= max(asked.start, log_start) or ",
+                "        return all(g.end >= 0 or ",
+            ),
+        ),
         test="tests/unit/statemachine/test_decide.py",
     ),
     Defect(

@@ -111,21 +111,21 @@ def test_doing_the_steps_never_moves_the_state_back(
 ) -> None:
     """``writes`` asserts each change; replaying the same plan afterwards writes nothing."""
     decision = decide(record, planned, f, policy)
-    state = _done(record or writes.empty(1, "e"), decision)
+    state = _done(record or writes.empty(1, "e"), decision, f.log_start or 0)
     if record is not None and not any(s.fresh for s in decision.steps):
         assert (state.end, state.start, state.first) >= (record.end, record.start, record.first)
     if decision.halt is None and not planned.is_empty and state.topic_id == f.topic_id:
-        again = decide(state, planned, Facts(f.topic_id, None, None, pipeline="P"), Policy("record", "skip"))
+        again = decide(state, planned, Facts(f.topic_id, f.log_start, None, pipeline="P"), Policy("record", "skip"))
         assert again.halt is None and {s.kind for s in again.steps} <= {StepKind.SKIP}
 
 
-def _done(state: StateRecord, decision: Decision) -> StateRecord:
+def _done(state: StateRecord, decision: Decision, log_start: int) -> StateRecord:
     topic_id, gap = state.topic_id, None
     for step in decision.steps:
         if step.kind in (StepKind.SETTLE, StepKind.REINSERT):
             state = writes.after(state, epoch=1, attempt="a")
         elif step.kind is StepKind.SKIP:
-            assert state.done_with(step.range)
+            assert state.done_with(step.range, log_start)
         elif step.kind is StepKind.RECORD_GAP:
             gap = step.range
         elif step.kind is StepKind.WRITE:
