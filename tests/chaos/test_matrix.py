@@ -10,6 +10,7 @@ MATRIX = HERE.parent.parent / "docs" / "fault-matrix.md"
 OTHERS = {
     "test_matrix.py::test_the_matrix_names_every_test",
     "test_shards.py::test_a_million_values_of_each_function",
+    "test_simulator.py::test_a_million_steps_break_nothing_and_reach_everything",
     "test_soak.py::test_soak",
 }
 """Tests of this folder that are not about a fault."""

@@ -1,4 +1,7 @@
-"""The simulator in CI: a million steps, the kept seeds, and that one seed is one run."""
+"""The simulator in CI: some hundred worlds, the kept seeds, and that one seed is one run.
+
+``tests/chaos/test_simulator.py`` runs a million steps, which have to reach everything.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,9 @@ KEPT = [
     for line in (Path(__file__).parent / "regressions.txt").read_text(encoding="utf-8").splitlines()
     if line and not line.startswith("#")
 ]
-FIRST_SEED, STEPS = 1, 1_000_000
+STEPS = 400_000
+REACHED = 150
+"""Of all that a million steps have to reach."""
 
 
 def simulator(*arguments: str, hash_seed: str = "0") -> subprocess.CompletedProcess[str]:
@@ -32,11 +37,12 @@ def simulator(*arguments: str, hash_seed: str = "0") -> subprocess.CompletedProc
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
 
 
-def test_a_million_steps_break_nothing_and_reach_everything() -> None:
-    done = simulator("--seed", str(FIRST_SEED), "--steps", str(STEPS), "--expect-all")
+def test_a_campaign_breaks_nothing() -> None:
+    done = simulator("--seed", "1", "--steps", str(STEPS))
     sys.stdout.write(done.stdout)
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
-    assert "broken=0" in done.stdout
+    said = dict(word.split("=") for word in done.stdout.splitlines()[-1].split() if "=" in word)
+    assert said["broken"] == "0" and int(said["reached"].split("/")[0]) >= REACHED
 
 
 @pytest.mark.parametrize("line", KEPT)
