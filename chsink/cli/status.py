@@ -68,7 +68,7 @@ def status(
     `skipped` counts the records that were left out because they did not fit their table (errors.on_bad_value,
     errors.on_tombstone), `dead_letters` those that were kept as dead letters, since the topic was first read, reset,
     recovered or recreated.
-    Below the table are the fields that records have and their table has not: how many of the sampled records (the first
+    Below the table, it lists the fields of records that have no column: how many of the sampled records (the first
     1,000 of each chunk) have each field, since the table's columns or the settings of the job last changed.
     """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
     found = read_status(load_config(config, assignments))

@@ -24,7 +24,7 @@ WORDS = {
     "missing": "missing: a record without its row",
     "duplicated": "duplicated: several rows of one record",
     "different": "different: the row is not what the record becomes",
-    "wrong_shard": "on the wrong shard: the present layout puts the row elsewhere",
+    "wrong_shard": "on the wrong shard: the current layout puts the row elsewhere",
     "unexpected": "unexpected: a row without a record that becomes one",
     "letter_missing": "without a dead letter: a record that does not fit has neither row nor dead letter",
     "letter_duplicated": "several dead letters of one record",
@@ -65,7 +65,7 @@ def verify(  # noqa: PLR0917 - options of a command
       missing       the record has no row
       duplicated    the record has several rows
       different     the row has other values than the record; the columns are named
-      wrong_shard   the row is not on the shard that the present layout names
+      wrong_shard   the row is not on the shard that the current layout names
       unexpected    a row has no record, or one that does not fit the table
 
     Only offsets that the state records as landed are judged; what is in doubt, a gap, or deleted by Kafka is listed.

@@ -454,7 +454,7 @@ MIRROR_TOPIC_RECREATED = Entry(
     HaltError,
     "{tp}: the topic was deleted and created again; Iceberg table {tables} holds records of the earlier topic",
     "to land the new topic in the same table, set mirror.checkpoint to a new folder and " + _RESOLVE,
-    runbook="What was handed over of the earlier topic has been committed.",
+    runbook="Records of the earlier topic that workers had handed over are committed.",
 )
 MIRROR_RECORDS_GONE = Entry(
     "MIRROR_RECORDS_GONE",

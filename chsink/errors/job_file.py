@@ -158,7 +158,7 @@ NOT_A_CHARACTER = Entry(
     "CHS-104",
     ConfigError,
     "{value} is not one character",
-    'write one ASCII character that is no line break, for example ";"',
+    'write one ASCII character that is not a line break, for example ";"',
 )
 NO_FIELDS = Entry(
     "NO_FIELDS", "CHS-104", ConfigError, "it names no column", "name the column of each field, in their order"
@@ -615,7 +615,8 @@ MIRROR_WITHOUT_DEAD_LETTERS = Entry(
     "CHS-115",
     ConfigError,
     "topic {topic} lands in Iceberg only, and the Iceberg mirror keeps no dead letters",
-    'add a [[route]] for the topic, or set errors.on_bad_value and errors.on_tombstone to "skip" or "halt"',
+    'add a [[route]] for the topic; or set errors.on_bad_value to "skip" or "halt", and errors.on_tombstone to "skip" '
+    'or "bad"',
 )
 TWO_DEAD_LETTERS = Entry(
     "TWO_DEAD_LETTERS",

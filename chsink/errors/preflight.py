@@ -888,7 +888,8 @@ DEAD_LETTERS_FIELDS = Entry(
     "CHS-271",
     PreflightError,
     "a dead letter contains the whole Kafka record, but the stream has no column {columns}",
-    "keep Kafka's columns in the transform (and read the topic with includeHeaders), or do not use dead letters",
+    "keep Kafka's columns in the transform (and read the topic with includeHeaders); or set errors.on_bad_value to "
+    '"skip" or "halt", and errors.on_tombstone to "skip" or "bad"',
 )
 
 # --- CHS-276: formats with schemas
