@@ -91,7 +91,7 @@ class ExactDecoder:
         if not isinstance(group, list):
             raise MisfitError(f"{kind_of(group)} in the Nested column {field.group}")
         if not all(isinstance(one, Pairs) for one in group):
-            raise MisfitError(f"the Nested column {field.group} holds other than objects")
+            raise MisfitError(f"the Nested column {field.group} holds values that are not objects")
         return [members(one, known).get(field.member) for one in group]
 
 

@@ -23,7 +23,7 @@ from chsink.decode.containers import flatten, lift, null_mask
 from chsink.decode.fields import Field
 from chsink.ports import BadValue, Decoded
 
-NO_OBJECTS: Final = "the Nested column {} holds other than objects"
+NO_OBJECTS: Final = "the Nested column {} holds values that are not objects"
 
 
 class Message(Protocol):

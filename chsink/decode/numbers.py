@@ -26,7 +26,7 @@ _QUOTED: Final = re.compile(r"([-+]?)([0-9]*)(?:\.([0-9]*))?(?:[eE]([-+]?[0-9]{1
 _PLAIN_INT: Final = r"^-?[0-9]+$"
 _PLAIN_NUMBER: Final = r"^[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]{1,9})?$"
 _WORDS: Final = ("nan", "inf", "-inf")
-_NO_NUMBER: Final = "a string that is no number in "
+_NO_NUMBER: Final = "a string that is not a number in "
 _HUGE: Final = 10**9
 _DIGITS_MAX: Final = 80  # beyond any ClickHouse number: 2^256 has 78 digits
 

@@ -82,7 +82,7 @@ class DateCodec(Codec):
             raise self.misfit(value)
         found = _DATE_TIME.fullmatch(value)
         if found is None or found[4]:
-            raise MisfitError(f"a string that is no date (YYYY-MM-DD) in {self.label}")
+            raise MisfitError(f"a string that is not a date (YYYY-MM-DD) in {self.label}")
         return self.from_ticks(_days(found, self.label))
 
     def from_ticks(self, ticks: int) -> Any:
@@ -177,7 +177,7 @@ class InstantCodec(Codec):
     def _text(self, text: str) -> int:
         found = _DATE_TIME.fullmatch(text)
         if found is None:
-            raise MisfitError(f"a string that is no ISO 8601 date and time in {self.label}")
+            raise MisfitError(f"a string that is not an ISO 8601 date and time in {self.label}")
         hour, minute, second = (int(found[at] or 0) for at in (4, 5, 6))
         if hour > 23 or minute > 59 or second > 59 or int(found[10] or 0) > 23 or int(found[11] or 0) > 59:
             raise MisfitError(f"a time of day that does not exist in {self.label}")
@@ -296,7 +296,7 @@ class TimeCodec(Codec):
     def _text(self, text: str) -> int:
         found = _TIME.fullmatch(text)
         if found is None:
-            raise MisfitError(f"a string that is no time of day (HH:MM:SS) in {self.label}")
+            raise MisfitError(f"a string that is not a time of day (HH:MM:SS) in {self.label}")
         seconds = int(found[2]) * 3600 + int(found[3]) * 60 + int(found[4])
         ticks = ticks_of(seconds, found[5], self.precision, self.label)
         return -ticks if found[1] else ticks

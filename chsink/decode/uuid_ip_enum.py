@@ -32,7 +32,7 @@ class UuidCodec(Codec):
         if isinstance(value, Number) or not isinstance(value, str):
             raise self.misfit(value)
         if _UUID.fullmatch(value) is None:
-            raise MisfitError("a string that is no UUID")
+            raise MisfitError("a string that is not a UUID")
         return uuid.UUID(value).bytes
 
     def reader(self, samples: Sequence[Any]) -> Reader | None:
@@ -91,7 +91,7 @@ class IpCodec(Codec):
                 return _MAPPED + socket.inet_pton(socket.AF_INET, value)
             return socket.inet_pton(socket.AF_INET6, value)
         except (OSError, ValueError):
-            raise MisfitError(f"a string that is no {self.label} address") from None
+            raise MisfitError(f"a string that is not an {self.label} address") from None
 
     def reader(self, samples: Sequence[Any]) -> Reader | None:
         """From text, by distinct addresses."""
@@ -118,12 +118,12 @@ class EnumCodec(Codec):
         if isinstance(value, Number):
             number = int(value) if value.integral_text and len(value) < 9 else None
             if number not in self.numbers:
-                raise MisfitError(f"a number that is no member of {self.label}")
+                raise MisfitError(f"a number that is not a member of {self.label}")
             return number
         if not isinstance(value, str):
             raise self.misfit(value)
         if value not in self.by_name:
-            raise MisfitError(f"a string that is no member of {self.label}")
+            raise MisfitError(f"a string that is not a member of {self.label}")
         return self.by_name[value]
 
     def reader(self, samples: Sequence[Any]) -> Reader | None:

@@ -35,13 +35,13 @@ from chsink.formats.settings import Debezium, names_of
 from chsink.formats.whole import as_binary
 from chsink.ports import BadValue, Decoded
 
-NO_EVENT = "no change event of Debezium: it has no op"
+NO_EVENT = "not a change event of Debezium: it has no op"
 NOT_SENT = "holds Debezium's placeholder for a value that the database did not send"
-NO_KEY = "a delete without `before`, whose key is no primary key"
+NO_KEY = "a delete without `before`, whose key is not a primary key"
 UNMARKED = "a delete, and the route's format names no deleted_column"
 NO_PRIMARY_KEY = "missing or null, and the primary key of a delete"
 ROWLESS: Final[Mapping[str, str]] = MappingProxyType(
-    {"t": "a truncate, which is no row", "m": "a message, which is no row"}
+    {"t": "a truncate, which is not a row", "m": "a message, which is not a row"}
 )
 _OPS = fields_of([Column("op", "Nullable(String)"), Column("wrapped", "Nullable(String)")], "UTC")
 _PAYLOAD: Final[Path] = ("payload",)

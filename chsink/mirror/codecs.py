@@ -101,7 +101,7 @@ class DayTimeCodec(Codec):
             raise self.misfit(value)
         found = _TIME.fullmatch(value)
         if found is None:
-            raise MisfitError(f"a string that is no time of day (HH:MM:SS) in {self.label}")
+            raise MisfitError(f"a string that is not a time of day (HH:MM:SS) in {self.label}")
         seconds = int(found[1]) * 3600 + int(found[2]) * 60 + int(found[3] or 0)
         return ticks_of(seconds, found[4], 6, self.label)
 
@@ -161,7 +161,7 @@ class BytesCodec(Codec):
         except binascii.Error:
             data = None
         if data is None or base64.b64encode(data) != text:
-            raise MisfitError(f"a string that is no base64 in {self.label}")
+            raise MisfitError(f"a string that is not base64 in {self.label}")
         return data
 
     def accept(self, source: Any) -> Reader | None:

@@ -199,7 +199,13 @@ def test_every_kind_of_value_lands_as_it_was_sent_or_not_at_all(
         job.drain(spark)
     said = str(halted.value)
     assert halted.value.id == "CHS-501" and halted.value.exit_code == 3
-    for part in (f"topic '{job.topic}'", "partition 0", f"offset {first_bad}", BAD[0][1], "a string that is no number"):
+    for part in (
+        f"topic '{job.topic}'",
+        "partition 0",
+        f"offset {first_bad}",
+        BAD[0][1],
+        "a string that is not a number",
+    ):
         assert part in said
     assert job.in_doubt() == {0}, "recoverable; the other partition landed"
     assert not job.verdict(rows_of=lambda r: expected(fits, job.topic, r), columns=[*SHOWN, *KAFKA]).surplus

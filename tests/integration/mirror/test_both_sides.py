@@ -140,5 +140,5 @@ def test_tables_of_different_schemas(make_bench: MakeBench) -> None:
     assert found["numbers"] == [{"id": 1, "_kafka_offset": 0}, {"id": 2, "_kafka_offset": 2}]
     assert [(row["_kafka_offset"], row["id"], row["name"]) for row in found["words"]] == [(0, "1", "a"), (1, "x", "b")]
     assert {t: (w.rows, w.skipped) for t, w in report.tables.items()} == {"shop.numbers": (2, 3), "shop.words": (2, 3)}
-    assert "offset 1: column 'id': a string that is no number in int" in report.tables["shop.numbers"].first_skipped
+    assert "offset 1: column 'id': a string that is not a number in int" in report.tables["shop.numbers"].first_skipped
     assert bench.group_at() == end and [bench.snapshots(name) for name in bench.tables] == [1, 1]

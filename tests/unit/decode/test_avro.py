@@ -326,7 +326,9 @@ def test_nested_columns_take_records_of_arrays_and_arrays_of_records() -> None:
     values = encoded(objects, {"n": [{"x": 1, "s": "a"}, {"x": 2, "s": None}]}, {"n": []}, {"n": [None]})
     decoded = decode(objects, values, *columns)
     assert decoded.batch.to_pylist() == [{"n.x": [1, 2], "n.s": [b"a", None]}, {"n.x": [], "n.s": []}]
-    assert [(one.row, one.reason) for one in decoded.bad] == [(2, "the Nested column n holds other than objects")]
+    assert [(one.row, one.reason) for one in decoded.bad] == [
+        (2, "the Nested column n holds values that are not objects")
+    ]
     arrays = {
         "type": "record",
         "name": "A",

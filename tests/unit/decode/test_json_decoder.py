@@ -56,7 +56,7 @@ def test_only_a_null_value_is_a_tombstone() -> None:
         ("UInt8", b"300", "out of range for UInt8"),
         ("UInt8", b"1.5", "a number with a fraction in UInt8"),
         ("UInt8", b"true", "a boolean in UInt8"),
-        ("UInt8", b'"x"', "a string that is no number in UInt8"),
+        ("UInt8", b'"x"', "a string that is not a number in UInt8"),
         ("UInt8", b"[]", "an array in UInt8"),
         ("UInt8", b"null", MISSING),
         ("Array(UInt8)", b"[null]", "null for an element of UInt8, which is not Nullable"),
@@ -70,7 +70,7 @@ def test_only_a_null_value_is_a_tombstone() -> None:
         ),
         ("Map(String, Int8)", b'{"k":1,"k":1}', "a key is repeated in a Map"),
         ("JSON", b'{"k":1,"k":1}', "a key is repeated inside a JSON column"),
-        ("Enum8('a' = 1)", b'"b"', "a string that is no member of Enum8"),
+        ("Enum8('a' = 1)", b'"b"', "a string that is not a member of Enum8"),
         ("String", b'"\\ud800"', "a string with half a surrogate pair, which has no UTF-8 form"),
     ],
 )

@@ -57,7 +57,7 @@ MESSY: list[tuple[bytes | None, str]] = [
     (b'1,"a"b,2,', "None: a quote in a field that is not quoted, or not doubled inside one that is"),
     (b'1,"a"b"c",2,', "None: a quote in a field that is not quoted, or not doubled inside one that is"),
     (b'1, "a",2,', "None: a quote in a field that is not quoted, or not doubled inside one that is"),
-    (b"\xef\xbb\xbf1,a,2,", "id: a string that is no number in UInt32"),
+    (b"\xef\xbb\xbf1,a,2,", "id: a string that is not a number in UInt32"),
     (b"1,\xff,2,", "None: not valid UTF-8 at byte 2"),
     (b"1,a,1.505,", "price: more digits after the point than Decimal(9, 2) holds"),
     (b",a,2,", "id: missing or null, and the column has no DEFAULT and is not Nullable"),
@@ -95,7 +95,7 @@ def test_escapes_of_tsv() -> None:
     assert names(TSV, *(b"\t".join((b"1", value, rb"\N", rb"\N")) for value in read)) == list(read.values())
     assert outcomes(TSV, COLUMNS, [b"1\t\t\\N\t\\N\n", b"1\ta\t\t\\N"]) == [
         {"id": 1, "name": b"", "price": None, "day": None},
-        "price: a string that is no number in Decimal(9, 2)",
+        "price: a string that is not a number in Decimal(9, 2)",
     ]
 
 

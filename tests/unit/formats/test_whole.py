@@ -46,7 +46,7 @@ def test_string_is_the_same_text_in_json() -> None:
     assert rows(STRING, Column("v", "Int8"), [b"7", b"128", b"x", None, b"\xff"]) == {
         0: 7,
         1: "out of range for Int8",
-        2: "a string that is no number in Int8",
+        2: "a string that is not a number in Int8",
         3: "value is null (a tombstone)",
         4: "not valid UTF-8 at byte 0",
     }

@@ -63,7 +63,7 @@ def test_debezium_fills_nothing_in_that_iceberg_requires() -> None:
         row(id=1, name="x", day=date(1970, 1, 2), is_deleted=0),
         row(id=1, is_deleted=1),
         row(id=3, is_deleted=1),
-        "None: a delete without `before`, whose key is no primary key",
+        "None: a delete without `before`, whose key is not a primary key",
     ]
 
 
@@ -73,7 +73,7 @@ def test_keys() -> None:
     assert columns.record_fields == ("value", "key")
     assert outcomes(columns, [b'{"name":"a"}'] * 2, [b"7", b"x"]) == [
         row(id=7, name="a"),
-        "id: the key: a string that is no number in int",
+        "id: the key: a string that is not a number in int",
     ]
 
 
