@@ -21,7 +21,7 @@ _FIRST: Final = 20_000
 _END: Final = 32_000
 _ATTEMPTS: Final = 2_000
 
-_reservations: dict[int, socket.socket | None] = {}
+_reserved: set[int] = set()
 _random = random.SystemRandom()
 
 
@@ -32,7 +32,8 @@ def free_port() -> int:
     """
     for _ in range(_ATTEMPTS):
         port = _random.randrange(_FIRST, _END)
-        if port not in _reservations and is_free(port) and _reserve(port):
+        if port not in _reserved and is_free(port) and _reserve(port):
+            _reserved.add(port)
             return port
     raise local.NO_FREE_PORT(first=_FIRST, end=_END, host=HOST)
 
@@ -62,7 +63,6 @@ def accepts(port: int, timeout_s: float = 0.5) -> bool:
 def _reserve(port: int) -> bool:
     """Take the port's name among processes; only Linux has names that free themselves, elsewhere chance must do."""
     if sys.platform != "linux":
-        _reservations[port] = None
         return True
     name = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     try:
@@ -72,5 +72,5 @@ def _reserve(port: int) -> bool:
         if error.errno == errno.EADDRINUSE:
             return False
         raise
-    _reservations[port] = name
+    name.detach()  # the name is kept until this process ends: no object is to close it, or to be missed at the end
     return True

@@ -27,6 +27,7 @@ from chsink.errors import ChsinkError, local
 _POLL_S: Final = 0.03
 _KILL_LIMIT_S: Final = 10.0
 _TAIL_BYTES: Final = 16_384
+_TAIL_LINES: Final = 25
 _PR_SET_PDEATHSIG: Final = 1
 
 # Held for as long as this process lives: dropping the handle of a running child is reported as a mistake.
@@ -89,16 +90,16 @@ class Process:
         except subprocess.TimeoutExpired as error:
             raise self._failure(f"(pid {self.pid}) did not end {_KILL_LIMIT_S:g} s after SIGKILL") from error
 
-    def log_tail(self, lines: int = 25) -> str:
+    def _log_tail(self) -> str:
         """The last lines this child (not one before it) wrote."""
         with self.log.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
             file.seek(max(self._log_start, size - _TAIL_BYTES))
             text = file.read().decode(errors="replace")
-        return "\n".join(text.splitlines()[-lines:])
+        return "\n".join(text.splitlines()[-_TAIL_LINES:])
 
     def _failure(self, what: str) -> ChsinkError:
-        tail = self.log_tail() or "(it wrote nothing)"
+        tail = self._log_tail() or "(it wrote nothing)"
         return local.PROCESS_NOT_READY(service=self.name, what=what, tail=tail, log=self.log)
 
 

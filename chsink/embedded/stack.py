@@ -29,16 +29,13 @@ class Stack:
         root: Path | str,
         clickhouse: int = 2,
         *,
-        kafka_properties: Mapping[str, str] | None = None,
         ports: Mapping[str, int] | None = None,
         detach: bool = False,
     ) -> None:
         assert clickhouse >= 0, clickhouse
         given = ports or {}
         self.root = Path(root).resolve()
-        self.kafka = EmbeddedKafka(
-            self.root / "kafka", given.get("kafka", 0), properties=kafka_properties, detach=detach
-        )
+        self.kafka = EmbeddedKafka(self.root / "kafka", given.get("kafka", 0), detach=detach)
         self.zookeeper = EmbeddedZooKeeper(self.root / "zookeeper", given.get("zookeeper", 0), detach=detach)
         self.clickhouse = [
             EmbeddedClickHouse(self.root / name, zookeeper=self.zookeeper.hosts, port=given.get(name, 0), detach=detach)

@@ -70,14 +70,20 @@ def test_python_workers_find_the_package_and_the_tests(spark: SparkSession) -> N
 def test_two_processes_are_never_given_the_same_port() -> None:
     program = "from chsink.embedded.ports import free_port; print(*(free_port() for _ in range(2000))); input()"
     processes = [
-        subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        subprocess.Popen(
+            [sys.executable, "-X", "dev", "-c", program],  # so that a socket that nobody closed is said
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
         for _ in range(2)
     ]
     try:
         given = [line.split() for process in processes if process.stdout and (line := process.stdout.readline())]
     finally:
-        for process in processes:
-            process.communicate("\n")
+        complaints = [process.communicate("\n")[1] for process in processes]
     assert [len(ports) for ports in given] == [2000, 2000]
     assert not set(given[0]) & set(given[1])
+    assert complaints == ["", ""]
     assert not accepts(free_port())

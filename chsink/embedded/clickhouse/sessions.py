@@ -56,9 +56,8 @@ class _Session:
 class Sessions:
     """All sessions of the front."""
 
-    def __init__(self, engine: Engine, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._clock = clock
         self._lock = threading.Lock()
         self._sessions: dict[tuple[str, str], _Session] = {}
 
@@ -75,7 +74,7 @@ class Sessions:
             if session is None and wish.must_exist:
                 raise refused(SESSION_NOT_FOUND, f"Session {wish.id} not found")
             if session is None:
-                session = _Session(self._open(user), True, wish.timeout_s, self._clock())
+                session = _Session(self._open(user), True, wish.timeout_s, time.monotonic())
                 self._sessions[key] = session
             session.busy = True
             session.timeout_s = wish.timeout_s
@@ -95,7 +94,7 @@ class Sessions:
         with self._lock:
             session = self._sessions[key]
             session.busy = False
-            session.idle_since = self._clock()
+            session.idle_since = time.monotonic()
             if close:
                 del self._sessions[key]
         if close:
@@ -103,7 +102,7 @@ class Sessions:
 
     def expire(self, *, everything: bool = False) -> None:
         """Close sessions that were idle for their timeout, or all that are idle."""
-        now = self._clock()
+        now = time.monotonic()
         with self._lock:
             ended = [
                 key
