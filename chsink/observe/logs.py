@@ -32,7 +32,8 @@ class OncePerMinute(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         """Whether this line was not written in the last 60 seconds."""
         line, now = _VARYING.sub("", record.getMessage()), time.monotonic()
-        if now - self._last.get(line, -60.0) < 60:
+        self._last = {known: at for known, at in self._last.items() if now - at < 60}
+        if line in self._last:
             return False
         self._last[line] = now
         return True

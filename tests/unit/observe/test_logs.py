@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 import structlog
 
-from chsink.observe.logs import OncePerMinute, configure
+from chsink.observe.logs import _REPEATS, OncePerMinute, configure
 
 
 @pytest.fixture(autouse=True)
@@ -57,3 +57,4 @@ def test_librdkafka_repeats_nothing_within_a_minute(
     now += 60
     log.error("b:9092 refused (after 7ms)")
     assert len(caplog.records) == 3
+    assert len(_REPEATS._last) == 1, "what is older than a minute is forgotten"
