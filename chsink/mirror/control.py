@@ -20,8 +20,7 @@ from typing import Any, Self
 
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as ClientPartition
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.admin._listoffsets import OffsetSpec
+from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from chsink import failpoints
 from chsink.kafka.transactions import TransactionalProducer, consumer_options, group_offsets

@@ -8,10 +8,7 @@ from time import monotonic, sleep
 from typing import Any
 
 from confluent_kafka import ConsumerGroupState, KafkaError, KafkaException, TopicCollection
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.admin._acl import AclOperation
-from confluent_kafka.admin._config import ConfigResource
-from confluent_kafka.cimpl import NewTopic
+from confluent_kafka.admin import AclOperation, AdminClient, ConfigResource, NewTopic
 
 from chsink.errors import ChsinkError, preflight, services
 from chsink.findings import Finding, Severity, found, passed
