@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import socket
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -29,6 +27,7 @@ from chsink.config import Config, Errors
 from chsink.dlq.fates import Fate, Fates, tolerance
 from chsink.dlq.letters import RECORD_FIELDS
 from chsink.dlq.place import LettersTopic
+from chsink.driver_name import driver_name
 from chsink.errors import preflight
 from chsink.formats.announced import reads_format
 from chsink.formats.decoders import decoder_of
@@ -257,8 +256,3 @@ def new_ledger(cluster: Cluster, store: StateStore, driver: str, sink: str = "",
 def chosen(cluster: Cluster) -> frozenset[TopicTable]:
     """The tables that the records of a topic name."""
     return frozenset(leads for leads, route in cluster.routes.items() if route.choice)
-
-
-def driver_name() -> str:
-    """How other drivers' errors name this one."""
-    return f"{socket.gethostname()} pid {os.getpid()} {uuid.uuid4().hex[:6]}"

@@ -17,13 +17,14 @@ from time import monotonic
 
 import structlog
 
+from chsink.driver_name import driver_name
 from chsink.errors import ChsinkError, UnavailableError, fencing, services
 from chsink.mirror.control import Fenced, NotSent, Unanswered, at_once
 from chsink.mirror.coordinator import KEY, Coordinator
 from chsink.mirror.failures import as_error
 from chsink.mirror.known_tables import Hole
 from chsink.mirror.opening import Mirror
-from chsink.mirror.owner import Owner, new_driver, read_owner
+from chsink.mirror.owner import Owner, read_owner
 from chsink.mirror.stops import Hanging, Stuck
 from chsink.mirror.tables import CatalogFailed
 from chsink.ports import Clock
@@ -60,7 +61,7 @@ class Coordination:
         self.failure: ChsinkError | None = None
         self._mirror, self._reread, self._clock, self._log = mirror, reread, clock, log
         self._after_round, self._pool = after_round, pool
-        self._driver = new_driver()
+        self._driver = driver_name()
         self._claimed: Owner | None = None
         self._owners = mirror.names.offsets(mirror.names.owner_group)
         self._coordinator: Coordinator | None = None

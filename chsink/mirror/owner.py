@@ -11,9 +11,6 @@ Rules:
 from __future__ import annotations
 
 import json
-import os
-import socket
-import uuid
 from dataclasses import asdict, dataclass
 from typing import Self
 
@@ -48,8 +45,3 @@ def read_owner(names: Names, group: GroupReader) -> Owner | None:
     """The current owner, from the owners' group.  Raises ``Unanswered``."""
     at = TopicPartition(names.topic, 0)
     return Owner.decode(group.notes([at])[at])
-
-
-def new_driver() -> str:
-    """A name for this process and start that no other has."""
-    return f"{socket.gethostname()} pid {os.getpid()} {uuid.uuid4().hex[:6]}"

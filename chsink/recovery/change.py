@@ -6,8 +6,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from chsink.batch.ledger import Ledger, read_owner, read_records
-from chsink.clickhouse.landing import driver_name, new_ledger
+from chsink.clickhouse.landing import new_ledger
 from chsink.connect import Services
+from chsink.driver_name import driver_name
 from chsink.errors import halts
 from chsink.recovery.replays import stop_replays
 from chsink.statemachine.records import StateKey, StateRecord

@@ -16,9 +16,10 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from chsink.batch.ledger import Ledger, read_records
-from chsink.clickhouse.landing import driver_name, new_ledger
+from chsink.clickhouse.landing import new_ledger
 from chsink.connect import Services
 from chsink.dlq.place import replay_sink
+from chsink.driver_name import driver_name
 from chsink.errors import halts
 from chsink.errors.several import raise_all
 from chsink.statemachine.records import StateKey, StateRecord

@@ -7,13 +7,14 @@ from dataclasses import replace
 from chsink.batch.halts import asking_target
 from chsink.batch.ledger import read_owner
 from chsink.clickhouse.dead_letters import letters_findings
-from chsink.clickhouse.landing import driver_name, new_ledger
+from chsink.clickhouse.landing import new_ledger
 from chsink.clickhouse.shards import ShardTable
 from chsink.clickhouse.table import read_table
 from chsink.connect import Services
 from chsink.dlq.place import LettersTopic, replay_sink
 from chsink.dlq.search import Heard
 from chsink.dlq.table import LettersInTable
+from chsink.driver_name import driver_name
 from chsink.errors import halts, job_file, preflight
 from chsink.findings import raise_first
 from chsink.kafka.checks import dead_letters_findings
