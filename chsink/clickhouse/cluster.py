@@ -37,6 +37,7 @@ class Cluster:
         self.config = config
         self.clock = clock
         self._closing = ExitStack()
+        self._open: dict[tuple[tuple[str, ...], float], ClickHouseClient] = {}
         self._described: dict[tuple[str, tuple[str, ...]], RoutedTable] = {}
         self._tables: dict[ClickHouseClient, dict[TableName, TargetTable]] = {}
 
@@ -68,11 +69,15 @@ class Cluster:
         return tuple(self.client(e.urls, WHOLE_TABLE_S) for e in self.config.clickhouse.endpoints)
 
     def client(self, urls: Sequence[str], answer_within_s: float | None = None) -> ClickHouseClient:
-        """A client of these replicas; a statement may take as long as an insert, or ``answer_within_s``."""
-        timeout_s = answer_within_s or self.access.send_receive_timeout_s
-        client = ClickHouseClient(replace(self.access, urls=tuple(urls), send_receive_timeout_s=timeout_s))
-        self._closing.callback(client.close)
-        return client
+        """The client of these replicas; a statement may take as long as an insert, or ``answer_within_s``.
+
+        The same one for whoever asks: a job asks at each start after an error or an altered table, and keeps running.
+        """
+        at = tuple(urls), answer_within_s or self.access.send_receive_timeout_s
+        if at not in self._open:
+            self._open[at] = client = ClickHouseClient(replace(self.access, urls=at[0], send_receive_timeout_s=at[1]))
+            self._closing.callback(client.close)
+        return self._open[at]
 
     def close(self) -> None:
         """Release every connection that was made."""
@@ -125,7 +130,8 @@ class Cluster:
     def _read(self, client: ClickHouseClient, database: str, name: str) -> TargetTable:
         """The table, which was read with all others of the server: hundreds of routes are a few questions."""
         if client not in self._tables:
-            wanted = {self._places(route)[self.clients.index(client)] for route in self.config.routes}
+            places = [zip(self.clients, self._places(route), strict=True) for route in self.config.routes]
+            wanted = {place for of_route in places for at, place in of_route if at is client}
             self._tables[client] = read_tables(client, wanted)
         found = self._tables[client].get(TableName(database, name))
         return read_table(client, database, name) if found is None else found

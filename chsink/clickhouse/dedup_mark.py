@@ -17,7 +17,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from chsink.clickhouse.facts import BLOCKS, BLOCKS_BY_PARTITION, LOG_ENTRIES, read_facts
-from chsink.clickhouse.table import TargetTable, is_replicated, read_columns, read_settings
+from chsink.clickhouse.table import TargetTable, in_keeper, read_columns, read_settings
 from chsink.errors import preflight
 from chsink.notation.sql import TableName
 from chsink.ports import Queries, Unanswered
@@ -69,8 +69,7 @@ def check_columns(client: Queries, table: TargetTable, names: Collection[str]) -
     now = {c.name: c for c in read_columns(client, table.database, table.name)}
     altered = [c.name for c in table.columns if c.name in names and now.get(c.name) != c]
     if altered:
-        name = f"{table.database}.{table.name}"
-        raise preflight.COLUMNS_ALTERED(table=name, url=client.url, columns=", ".join(altered))
+        raise preflight.COLUMNS_ALTERED(table=table.canonical, url=client.url, columns=", ".join(altered))
 
 
 def why_shortened(client: Queries, table: TargetTable) -> str | None:
@@ -84,7 +83,7 @@ def why_shortened(client: Queries, table: TargetTable) -> str | None:
 
 
 def _count_of(table: TargetTable) -> str:
-    if is_replicated(table.engine):
+    if in_keeper(table.engine):
         return LOG_ENTRIES
     return BLOCKS_BY_PARTITION if table.engine.startswith("Shared") else BLOCKS
 

@@ -100,17 +100,17 @@ def read_tables(client: Queries, names: Collection[TableName]) -> dict[TableName
         )
     }
     columns = _columns(client, facts)
-    kinds = {is_replicated(f.engine) for f in facts.values()}
+    kinds = {in_keeper(f.engine) for f in facts.values()}
     settings = {kind: _server_settings(client, replicated=kind) for kind in sorted(kinds)}
     return {
-        at: _described(at, fact, details[at], columns[at], settings[is_replicated(fact.engine)])
+        at: _described(at, fact, details[at], columns[at], settings[in_keeper(fact.engine)])
         for at, fact in facts.items()
         if at in details and at in columns
     }
 
 
-def is_replicated(engine: str) -> bool:
-    """Whether the engine keeps its state in a Keeper path of its own."""
+def in_keeper(engine: str) -> bool:
+    """Whether ``system.replicas`` knows the table.  A Shared one is :attr:`TargetTable.replicated`, and not there."""
     return engine.startswith("Replicated")
 
 
@@ -123,7 +123,7 @@ def read_columns(client: Queries, database: str, name: str) -> tuple[Column, ...
 def read_settings(client: Queries, table: TargetTable) -> dict[str, str]:
     """What ``table.merge_tree`` would be now; of a table that is gone, the server's defaults."""
     rows = client.query(f"SELECT create_table_query {THE_TABLE}", {"database": table.database, "name": table.name})
-    defaults = _server_settings(client, replicated=is_replicated(table.engine))
+    defaults = _server_settings(client, replicated=in_keeper(table.engine))
     return _effective_settings(defaults, str(rows[0][0]) if rows else "")
 
 

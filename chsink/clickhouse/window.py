@@ -22,7 +22,7 @@ from chsink.clickhouse.dedup_mark import look, looks, round_of, usable_blocks, w
 from chsink.clickhouse.facts import read_facts
 from chsink.clickhouse.probe import count_rows, only_of
 from chsink.clickhouse.shards import ShardTable, asked
-from chsink.clickhouse.table import TargetTable, is_replicated
+from chsink.clickhouse.table import TargetTable, in_keeper
 from chsink.errors import halts, preflight, services
 from chsink.notation.sql import TableName
 from chsink.ports import Clock, Queries
@@ -147,7 +147,7 @@ class DedupWindow:
         if len(record.marks) != len(shards):
             return "chsink does not know what the table held when it announced the range"
         for shard, then in zip(shards, record.marks, strict=True):
-            at = shard.url, f"{shard.table.database}.{shard.table.name}"
+            at = shard.url, shard.table.canonical
             if at not in looked:
                 looked[at] = look(shard.client, shard.table).mark
             why = why_forgotten(shard.table, then, looked[at])
@@ -178,7 +178,7 @@ class DedupWindow:
 
 def _definitions(client: Queries, tables: Collection[TargetTable]) -> dict[TableName, str]:
     """What the tables are; nothing of a table that is gone."""
-    replicated = any(is_replicated(table.engine) for table in tables)
+    replicated = any(in_keeper(table.engine) for table in tables)
     facts = read_facts(client, [table.at for table in tables], replicated=replicated)
     return {name: fact.definition for name, fact in facts.items()}
 
@@ -201,4 +201,4 @@ def check_window(table: TargetTable, url: str) -> None:
     """PreflightError when the table does not deduplicate."""
     if table.window_blocks == 0:
         setting = "replicated_deduplication_window" if table.replicated else "non_replicated_deduplication_window"
-        raise preflight.NO_DEDUPLICATION(table=f"{table.database}.{table.name}", url=url, setting=setting)
+        raise preflight.NO_DEDUPLICATION(table=table.canonical, url=url, setting=setting)

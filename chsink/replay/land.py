@@ -7,7 +7,7 @@ the same pieces under the same tokens.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import groupby
 
 import pyarrow as pa
@@ -16,7 +16,6 @@ from chsink import failpoints
 from chsink.batch.halts import asking_target
 from chsink.batch.model import Assignment
 from chsink.batch.reader import Chunk
-from chsink.clickhouse.client import ClickHouseClient
 from chsink.clickhouse.dead_letters import TableLetters
 from chsink.clickhouse.pieces import PieceLander, Prepared
 from chsink.clickhouse.probe import only_of
@@ -49,7 +48,6 @@ class Sender:
     source: Source
     window: DedupWindow
     marks: DeadLetters | None = None
-    _clients: dict[tuple[str, ...], ClickHouseClient] = field(default_factory=dict)
     _settings: dict[str, str | int] | None = None
 
     def land(self, key: StateKey, record: StateRecord, layout: str) -> tuple[str, ...]:
@@ -105,17 +103,12 @@ class Sender:
         behind = [] if kept is None else [(kept, f"{only_of(key)} {only} AND {marks_of_list(record.nonce)}")]
         places = [(shard, only) for shard in shards] + behind
         to = [
-            InsertShard(self._client(shard.replicas), shard.table, mark, condition)
+            InsertShard(clickhouse.client(shard.replicas), shard.table, mark, condition)
             for (shard, condition), mark in zip(places, marks, strict=True)
         ]
         ch = self.services.config.clickhouse
         timeout_s = clickhouse.access.send_receive_timeout_s
         return ShardWriter(to, self._settings, self.services.clock, ch.retry_for_s, timeout_s)
-
-    def _client(self, urls: tuple[str, ...]) -> ClickHouseClient:
-        if urls not in self._clients:
-            self._clients[urls] = self.services.clickhouse.client(urls)
-        return self._clients[urls]
 
 
 def _one_each(found: Sequence[Kept], record: StateRecord) -> list[Kept]:
