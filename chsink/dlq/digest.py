@@ -1,7 +1,8 @@
-"""What makes a record, as one text: its timestamp, key, value and headers.
+"""A digest that identifies a record by its content: timestamp, key, value and headers.
 
-A place in Kafka names no record: after a topic was created again, another record lies there.  Python and ClickHouse
-make the same text.  Each part begins with its length, or is ``-`` where it is null: so no two records run together.
+A place in Kafka does not identify a record: after a topic was created again, it holds another one.  Python and
+ClickHouse digest the same text.  Each part begins with its length, or is ``-`` if it is null, so no two records have
+the same text.
 """
 
 from __future__ import annotations

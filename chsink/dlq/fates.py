@@ -32,7 +32,7 @@ class Tolerance:
     records: int
 
     def allows(self, bad: int, of: int) -> bool:
-        """Whether a chunk of so many records may have so many bad ones."""
+        """Whether a chunk of ``of`` records may have ``bad`` bad ones."""
         return bad <= self.bad * max(1, of // self.records)
 
     def __str__(self) -> str:
@@ -53,8 +53,8 @@ def tolerance(text: str) -> Tolerance | None:
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """The records of a chunk without a row, by fate, each in the order of their offsets.  ``bad`` counts those that the
-    tolerance is about: all but tombstones with a fate of their own.
+    """The records of a chunk without a row, by fate, each in the order of their offsets.  ``bad`` counts those to
+    which the tolerance applies: all except tombstones that have a fate of their own.
     """
 
     halting: tuple[BadValue, ...]

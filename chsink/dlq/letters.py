@@ -19,7 +19,7 @@ from chsink.statemachine.ranges import OffsetRange
 from chsink.statemachine.records import StateKey
 
 RECORD_FIELDS = ("key", "value", "headers", "timestamp", "timestampType")
-"""Of the stream, besides where the record lies: what a dead letter needs."""
+"""The columns of the stream that a dead letter needs, besides topic, partition and offset."""
 ERROR_ID = values.BAD_VALUE.id
 DELETED_ID = halts.IN_DOUBT_LOST.id
 """The error of a dead letter that lists offsets which Kafka deleted: it has no record."""

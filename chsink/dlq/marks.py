@@ -1,4 +1,4 @@
-"""Replay marks: they say that a dead letter's record has a row since.  Those in a topic are records of it.
+"""Replay marks: they say that a dead letter's record has a row now.  In a topic, a replay mark is a message.
 
 Rules:
 - A mark is sent once all rows of its list are there, and names the list: so one mark says that all of the list has
@@ -31,8 +31,8 @@ _log = logging.getLogger("chsink.librdkafka.dead_letters")
 
 
 def marks_of(assignment: Assignment, replayed: Sequence[Kept]) -> pa.RecordBatch:
-    """For dead letters of a replay's list: that their records have a row, as rows of a table of dead letters.  Of a
-    record they have the place, the timestamp and the digest, nothing else; digest and list are headers, as in a topic.
+    """The replay marks of these dead letters, as rows of a table of dead letters.  A mark has the place, timestamp and
+    digest of the record, nothing else; digest and list are headers, as in a topic.
     """
     nonce = assignment.record.nonce.encode()
     headers = [[{"key": MARK, "value": nonce}, {"key": DIGEST, "value": one.digest.encode()}] for one in replayed]

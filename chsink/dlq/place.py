@@ -46,8 +46,8 @@ class LettersTopic:
         return f"chsink-{self.sink}/dead-letters{'-deleted' if self.lists_deleted else ''}"
 
     def group_of(self, table: str) -> str:
-        """Holds, for each source topic-partition, the offset up to which its dead letters of the table were delivered.
-        Of another table, the same record may be a dead letter, or none.
+        """The group that holds, for each source topic-partition, up to which offset its dead letters of this table were
+        delivered.  Each table has its own group, because a record may fit one table and not another.
         """
         return f"{self.group}/{table}"
 

@@ -1,6 +1,6 @@
-"""Reads a topic of dead letters: all that was committed, from its first record to its present end.
+"""Reads a topic of dead letters: every committed message, from the first one to the current end.
 
-Besides dead letters it holds *replay marks* (:mod:`chsink.dlq.marks`).  What is neither is passed over.
+Besides dead letters, the topic holds *replay marks* (:mod:`chsink.dlq.marks`).  Messages that are neither are ignored.
 """
 
 from __future__ import annotations
@@ -21,23 +21,24 @@ from chsink.statemachine.ranges import OffsetRange
 from chsink.statemachine.records import StateKey
 
 MARK: Final = "chsink.replayed"
-"""The first header of a replay mark; its value is the nonce of the list.  A dead letter has ``_WHY`` behind its own."""
+"""The first header of a replay mark; its value is the nonce of the list."""
 _WHY: Final = "__connect.errors.topic"
+"""The first header that chsink adds to a dead letter, after the headers of the record."""
 _MARKED: Final = {"chsink.sink", "chsink.table", "chsink.topic", "chsink.partition", "chsink.offset", DIGEST}
-"""What else a replay mark says."""
+"""The other headers of a replay mark."""
 _NEAR: Final = 5_000
-"""Offsets that lie closer together are read in one go."""
+"""Offsets that are at most this far apart are read together."""
 _AT_ONCE: Final = 1_000
 _POLL_S: Final = 0.1
-"""So long, at most, is waited for so many."""
+"""One call of the consumer returns at most ``_AT_ONCE`` messages, after at most ``_POLL_S`` seconds."""
 Heard = Callable[[int], None]
-"""Called with the number of further records that were read."""
+"""Called with the number of messages read since the last call."""
 
 
 @dataclass(frozen=True, slots=True)
 class Letter:
-    """One dead letter: the record as it was, without the headers that say ``why`` (by name), which are the last.
-    ``partition`` and ``offset`` are those of the topic of dead letters.
+    """One dead letter: the original record, and the headers that chsink added behind the record's own (``why``, by
+    name).  ``partition`` and ``offset`` are those of the topic of dead letters.
     """
 
     partition: int
@@ -66,8 +67,8 @@ class Letter:
 
 @dataclass(frozen=True, slots=True)
 class ReplayMark:
-    """Says that the record of a dead letter, by its place and ``digest``, has a row since, as all of its list.
-    ``sink`` is the name of a sink's replays, ``nonce`` that of the list.
+    """Says that the record of a dead letter (named by its place and ``digest``) has a row now, like all records of its
+    list.  ``sink`` is the name of a sink's replays, ``nonce`` belongs to the list.
     """
 
     sink: str
@@ -79,10 +80,10 @@ class ReplayMark:
 def held_in(
     place: LettersTopic, *, whole: bool = False, heard: Heard = lambda _: None
 ) -> Iterator[Letter | ReplayMark]:
-    """The dead letters and replay marks that the topic holds now, of all sinks.
+    """The dead letters and replay marks of all sinks that the topic holds now.
 
-    An open transaction hides those behind it: with ``whole``, its end is waited for.  Raises KafkaException when Kafka
-    stops answering, or the wait is too long.
+    An open transaction hides the messages behind it: with ``whole``, this waits until the transaction has ended.
+    Raises KafkaException when Kafka stops answering, or the wait takes too long.
     """
     timeout_s = place.timeout_s + (TRANSACTION_MS / 1000 if whole else 0)
     with closing(_consumer(place)) as consumer:
@@ -109,13 +110,13 @@ def held_in(
 
 
 def letters_in(place: LettersTopic, *, whole: bool = False) -> Iterator[Letter]:
-    """The dead letters among them."""
+    """Only the dead letters of :func:`held_in`."""
     return (one for one in held_in(place, whole=whole) if isinstance(one, Letter))
 
 
 def letters_at(place: LettersTopic, positions: Iterable[tuple[int, int]]) -> Iterator[Letter]:
-    """The dead letters at these positions (partition and offset of the topic), without those that Kafka deleted since.
-    Raises KafkaException when Kafka stops answering.
+    """The dead letters at these positions (partition and offset of the topic) that Kafka still holds.  Raises
+    KafkaException when Kafka stops answering.
     """
     with closing(_consumer(place)) as consumer:
         for partition, offsets in _runs(sorted(set(positions))):
@@ -123,7 +124,7 @@ def letters_at(place: LettersTopic, positions: Iterable[tuple[int, int]]) -> Ite
 
 
 def _run(consumer: Consumer, place: LettersTopic, partition: int, offsets: Sequence[int]) -> Iterator[Letter]:
-    """Those between the first and the last of these offsets that are meant."""
+    """The dead letters at these offsets, by one pass from the first offset to the last."""
     consumer.assign([ClientPartition(place.topic, partition, offsets[0])])
     wanted, give_up = set(offsets), time.monotonic() + place.timeout_s
     while True:
@@ -140,7 +141,7 @@ def _run(consumer: Consumer, place: LettersTopic, partition: int, offsets: Seque
 
 
 def _runs(positions: Sequence[tuple[int, int]]) -> Iterator[tuple[int, list[int]]]:
-    """Offsets of one partition that lie near each other, ascending."""
+    """Groups of offsets of one partition that are close to each other, ascending."""
     run: list[int] = []
     for at, (partition, offset) in enumerate(positions):
         run.append(offset)
@@ -157,14 +158,14 @@ def _consumer(place: LettersTopic, isolation: str = "read_committed") -> Consume
 
 
 def _ends(place: LettersTopic, partitions: Iterable[int]) -> dict[int, int]:
-    """Where the partitions end, open transactions included: one who reads what is committed is given their begin."""
+    """The ends of the partitions.  A ``read_committed`` consumer would be given the start of an open transaction."""
     with closing(_consumer(place, "read_uncommitted")) as consumer:
         asked = {p: ClientPartition(place.topic, p) for p in partitions}
         return {p: consumer.get_watermark_offsets(each, place.timeout_s)[1] for p, each in asked.items()}
 
 
 def _is_end(message: Message) -> bool:
-    """Whether it says that there is no more for now.  Raises KafkaException for an error."""
+    """Whether this message marks the current end of a partition.  Raises KafkaException for an error."""
     error = message.error()
     if error is not None and error.name() != "_PARTITION_EOF":
         raise KafkaException(error)
@@ -172,7 +173,7 @@ def _is_end(message: Message) -> bool:
 
 
 def _read(message: Message) -> Iterator[Letter | ReplayMark]:
-    """The dead letter or the mark; nothing of a record that is none."""
+    """The dead letter or replay mark in this message; nothing if it is neither."""
     headers = cast("list[tuple[str, bytes | None]]", message.headers() or [])
     starts = [i for i, (name, _) in enumerate(headers) if name == _WHY]
     partition, offset = message.partition(), message.offset()
@@ -198,8 +199,8 @@ def _place(said: Mapping[str, str]) -> LetterPlace:
 
 
 def delivered_until(place: LettersTopic, key: StateKey, nonce: str, offsets: OffsetRange) -> int | None:
-    """The end of what was delivered of a range in one life, by the last of its dead letters that the topic holds; None
-    where it holds none.
+    """Up to which offset the dead letters of a range were delivered under this nonce, judging by the last one in the
+    topic; None if the topic holds none of them.
     """
     wanted = (key.sink, key.table, key.topic, str(key.partition), nonce)
     names = ("chsink.sink", "chsink.table", "chsink.topic", "chsink.partition", "chsink.nonce")

@@ -66,7 +66,9 @@ class LettersInTable:
         return [(LetterPlace(str(t), int(p), int(o), str(name)), int(size)) for t, p, o, name, size in rows]
 
     def letters(self, key: StateKey, offsets: Iterable[int], nonce: str = "") -> list[Kept]:
-        """Those at these offsets, with their records, ascending, but for what another list than ``nonce`` replayed."""
+        """The dead letters at these offsets, with their records, ascending, except those replayed by a list other than
+        ``nonce``.
+        """
         done = self._marked_by(f"{self._marks} AND {_LIST} != {quote_string(nonce)}")
         at = f"{self._of(key)} AND {offsets_in(offsets)}"
         return self._kept(

@@ -107,7 +107,7 @@ class _Open:
         self.remember(end, life)
 
     def remember(self, end: int | None, life: Life) -> None:
-        """Up to where the dead letters of this life were delivered; None: nothing of it was."""
+        """Up to which offset the dead letters of this life were delivered; None if none were."""
         if end is not None:
             self.offset, self.note = end, str(life)
 

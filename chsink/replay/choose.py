@@ -1,11 +1,11 @@
-"""Which dead letters may be replayed: those that the job will never land itself, and whose records have a row today.
+"""Which dead letters may be replayed: those that the job will never land itself, and whose records fit today.
 
 Rules:
 - Only offsets below the end of what the job confirmed: a range in doubt may be sent again, and a record of a reset
   partition may be read again.
-- Only one dead letter for each record.  Several of one offset without a mark are the same record, or nobody can choose.
-- Where the table can show it, no record that has a row already: a person may have inserted what they corrected.
-- Where the table gains columns for new fields, no record with a field that has none yet: a replay adds no columns.
+- Only one dead letter for each record.  Several at one offset without a replay mark must hold the same record.
+- No record that already has a row, if the table can show that: a person may have inserted a corrected one.
+- With ``add_columns``, no record with a field that has no column yet: a replay adds no columns.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ NO_COLUMN: Final = "the table has no column for this field yet; add one"
 
 
 class UnconfirmedError(Exception):
-    """The job may read records of a list again."""
+    """The job may still read and land records of a list."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,14 +83,14 @@ class Chooser:
         return {key: f"{record.incarnation} {record.nonce}" for key, record in self._recorded().items()}
 
     def overtaken(self, chosen: Collection[StateKey], before: Mapping[StateKey, str]) -> list[StateKey]:
-        """Those of the lists whose partition had another life ``before`` they were chosen than it has now."""
+        """The lists whose partition has started a new life since they were chosen (``before``)."""
         now, sink = self.lives(), self.source.sink
         keys = {own: replace(own, sink=sink) for own in chosen}
         return [own for own, key in keys.items() if now.get(key) is None or now[key] != before.get(key)]
 
     def _recorded(self) -> Mapping[StateKey, StateRecord]:
-        """What the job recorded; nothing while somebody resets partitions.  The owner is read first: one who resets has
-        said so before anything is forgotten.
+        """What the job recorded; nothing while a reset is running.  The owner is read first: a reset announces itself
+        in the owner's row before it forgets anything.
         """
         store, sink = self.services.store, self.source.sink
         owner = read_owner(store, sink)
@@ -99,7 +99,7 @@ class Chooser:
     def _confirmed(
         self, key: StateKey, places: Sequence[LetterPlace], record: StateRecord | None, report: Report
     ) -> Iterator[int]:
-        """The offsets that are the job's no more."""
+        """The offsets that the job will never send again."""
         for place in places:
             why = self._why_not(key, place.offset, record)
             if why is None:

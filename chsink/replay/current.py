@@ -1,4 +1,4 @@
-"""Does the replica that answers hold all marks?  One that lags would show dead letters as open that have a row."""
+"""Does the replica that answers hold all replay marks?  On one that lags, replayed dead letters would look open."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _BEHIND = (
 
 
 def wait_until_current(kept: ShardTable, clock: Clock) -> None:
-    """Until a Replicated table has all that any replica inserted before the call.  UnavailableError CHS-736 if it does
-    not come that far.  Other tables have no such lag, or are asked for their newest data by a setting.
+    """Wait until a Replicated table has everything that any replica inserted before this call.  UnavailableError
+    CHS-736 if that takes too long.  Other tables do not lag, or a setting makes them return their newest data.
     """
     if not kept.table.engine.startswith("Replicated"):
         return

@@ -1,14 +1,15 @@
 """Dead letters in a Kafka topic, for a replay.
 
-The topic is read once for each command, from its start to its present end: where each dead letter is, and which of them
-have a mark.  Memory: about 50 bytes a dead letter, and 150 a mark.  Then it is read a second time, a page at a time.
+Each command reads the topic once from its start to its current end, to learn where each dead letter is and which of
+them have a replay mark.  Memory: about 50 bytes for a dead letter, and 150 for a mark.  Then it reads the topic a
+second time, page by page.
 
 Rules:
-- A page holds dead letters that lie one behind the other in the topic, so it is read in one go.
-- Dead letters of one place count once, wherever they lie.
-- A mark is of one record.  Another one that came to lie at its place has none.
-- Marks are known once the topic was read up to the end that it had after the replay claimed its name: what an earlier
-  replay marked before its AFTER is among them.  Those of this replay are remembered as they are sent.
+- A page holds dead letters that follow each other in the topic, so one pass reads it.
+- Dead letters of one place count once, wherever they are in the topic.
+- A mark belongs to one record.  Another record that has the same place later has no mark.
+- The topic is read up to the end that it had after the replay claimed its name: this includes every mark that an
+  earlier replay wrote before its AFTER.  A replay remembers its own marks as it sends them.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ class _Index:
             column.append(number)
 
     def mark(self, at: LetterPlace, digest: str, nonce: str) -> None:
-        """Its record has a row, as all of the list."""
+        """Its record has a row, like all records of the list."""
         lane = self.lane(at.topic, at.partition, at.table)
         number = self.lists.setdefault((lane, nonce), len(self.lists))
         self.marked[lane].setdefault(_record(at.offset, short(digest)), number)
@@ -86,7 +87,7 @@ class _Index:
         return [one for one in found if marked.get(_record(one[0], one[1]), own) == own]
 
     def open(self) -> Iterator[tuple[LetterPlace, int]]:
-        """Their places without those that have a mark, each once, with its size, in the order of the topic."""
+        """The places of dead letters without a mark, each once, with its size, in the order of the topic."""
         lanes, of, digest, partition, at, size = self._rows()
         names = {number: lane for lane, number in self.lanes.items()}
         order = np.lexsort((at, partition))
@@ -191,7 +192,7 @@ class InTopic:
         return InsertResult(len(marks), 0, 0)
 
     def _read(self, places: Sequence[LetterPlace], nonce: str = "") -> dict[LetterPlace, list[Kept]]:
-        """The dead letters of these places, in the order of the topic, but for what another list replayed."""
+        """The dead letters of these places, in the order of the topic, except those that another list replayed."""
         lanes: dict[int, list[int]] = defaultdict(list)
         for at in places:
             lanes[self._index.lane(at.topic, at.partition, at.table)].append(at.offset)

@@ -34,7 +34,7 @@ from chsink.statemachine.records import Mark, StateKey, StateRecord
 
 
 class UnclearListError(Exception):
-    """The records of a list are no longer to be had; its text says why."""
+    """The records of a list can no longer be determined; the text says why."""
 
 
 @dataclass(slots=True)
@@ -95,7 +95,7 @@ class Sender:
     def _writer(
         self, key: StateKey, record: StateRecord, shards: Sequence[ShardTable], marks: Sequence[Mark]
     ) -> ShardWriter:
-        """To these shards, and behind them to the table of dead letters, if there is one.  It sees no others' rows."""
+        """A writer to these shards and, if there is one, the table of dead letters.  It sees only rows of the list."""
         clickhouse, kept = self.services.clickhouse, self.window.letters
         only = f"AND {offsets_in(record.only)}"
         if self._settings is None:

@@ -1,4 +1,4 @@
-"""What a replay did.  Its size is bounded whatever it met."""
+"""What a replay did.  The report's size is bounded, however many dead letters there are."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Cuts what was chosen into rounds that the tables surely remember until their AFTER.
+"""Cuts the chosen dead letters into rounds that are small enough for the tables to remember their tokens until AFTER.
 
-Each list is one insert into its table and one into that of dead letters.  An insert makes a block for each partition of
-the table that it touches, at most one a row: so lists for a partitioned table, and from one, are short.
+Each list is one insert into its table and one into the table of dead letters.  An insert makes one block for each table
+partition that it touches, at most one for each row: so a list is short if one of the two tables is partitioned.
 """
 
 from __future__ import annotations

@@ -27,17 +27,17 @@ class Routes:
     pipelines: Pipelines
 
     def is_transformed(self, leads: TopicTable, record: StateRecord) -> bool:
-        """Whether the job's records were not those of Kafka when it announced its last range."""
+        """Whether the job transformed Kafka's records when it announced its last range."""
         layout, _ = self.layout(leads)
         return part_of(record.pipeline, TRANSFORM) != part_of(self.pipelines.fingerprint(leads, layout), TRANSFORM)
 
     def layout(self, leads: TopicTable) -> tuple[str, str]:
-        """The present shard layout of the table: its fingerprint, and its JSON."""
+        """The current shard layout of the table: its fingerprint, and its JSON."""
         layout = self.services.clickhouse.layout(self.services.clickhouse.routes[leads])
         return layout.fingerprint(), layout.to_json()
 
     def present(self, leads: TopicTable) -> tuple[str, str]:
-        """The present shard layout and pipeline, by their fingerprints."""
+        """The current shard layout and pipeline, by their fingerprints."""
         layout, _ = self.layout(leads)
         return layout, self.pipelines.fingerprint(leads, layout)
 

@@ -86,7 +86,7 @@ class Replay:
         return report
 
     def _settle_all(self, verdict: Verdict | None) -> int:
-        """Settle every list in doubt; halts are raised as one, once the others are settled.  How many landed."""
+        """Settle every list in doubt, then raise all halts as one.  Returns how many dead letters landed."""
         landed, halted = 0, Halts()
         for key, record in sorted(self.ledger.records.items()):
             if not record.in_doubt:
@@ -219,7 +219,7 @@ class Replay:
         return may_have_row
 
     def _renew(self, key: StateKey, record: StateRecord) -> None:
-        """Its tokens may be forgotten: from now on its rows are looked for before they are sent."""
+        """The list's tokens may be forgotten: from now on, look for its rows before sending them."""
         with asking_target():
             self.window.wait_for_inserts(key, record)
             marks = self.window.marks([key.table], record.layout)[key.table]
@@ -237,7 +237,7 @@ class Replay:
         self._confirm([key])
 
     def _renew_marks(self, key: StateKey, record: StateRecord, mark: Mark) -> None:
-        """The replay marks' own token may be forgotten, too: from now on they are looked for before they are sent."""
+        """The token of the replay marks may be forgotten, too: from now on, look for the marks before sending them."""
         assert self.window.letters is not None
         with asking_target():
             self._wait_for_inserts(key, record, self.window.letters.client)
@@ -272,7 +272,7 @@ class Replay:
 
 @contextmanager
 def _in_doubt_where_unclear(key: StateKey, record: StateRecord) -> Iterator[None]:
-    """What keeps a list from being sent again is a person's to decide."""
+    """Turn what keeps a list from being sent again into CHS-336: a person decides."""
     try:
         yield
     except UnclearListError as error:

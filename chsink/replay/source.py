@@ -1,4 +1,4 @@
-"""Where a replay takes dead letters from, and how it comes to know which of them are replayed."""
+"""Where a replay takes dead letters from, and how it knows which of them were replayed."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ class Source(Protocol):
         """Whose they are."""
 
     def begin(self) -> None:
-        """From now on, all marks that were there before the call are known."""
+        """Read all marks that exist at the time of the call."""
 
     def pages(self, where: Where) -> Iterator[list[LetterPlace]]:
-        """The places of all that have no mark, each once: as many at a time as one round may hold."""
+        """The places of all dead letters without a mark, each once, in pages of at most one round."""
 
     def letters(self, key: StateKey, offsets: Sequence[int], nonce: str = "") -> list[Kept]:
         """Those of a topic-partition and table at these offsets, with their records, ascending, but for what another
@@ -45,7 +45,7 @@ class Source(Protocol):
         """Whether each dead letter of a list has a mark."""
 
     def wait(self) -> None:
-        """Until the marks of a round are known."""
+        """Return once the marks of a round are known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ class InTable:
 
 
 def bounded(found: Sequence[tuple[LetterPlace, int]]) -> list[LetterPlace]:
-    """The first of them, at least one, that are not too many bytes."""
+    """As many of the first ones as stay within the limit in bytes, but at least one."""
     size = 0
     page: list[LetterPlace] = []
     for place, bytes_ in found:
