@@ -138,9 +138,9 @@ CHOICE_CHANGED = Entry(
     "CHOICE_CHANGED",
     "CHS-309",
     HaltError,
-    "{tp}: offsets {range} were announced for table {ahead} but not yet for table {behind}, and table_by has changed "
-    "since: a record whose table changed would land twice or not at all",
-    "undo the change of table_by, run the job until a batch has landed in all tables, then make the change again",
+    "{tp}: offsets {range} were announced for table {ahead} but not yet for table {behind}, and table_by, or your "
+    "program's transform, has changed since: a record whose table changed would land twice or not at all",
+    "undo the change, run the job until a batch has landed in all tables, then make the change again",
 )
 DEAD_LETTERS_INCOMPLETE = Entry(
     "DEAD_LETTERS_INCOMPLETE",
@@ -323,9 +323,10 @@ RESEND_OTHER_RECORDS = Entry(
     "RESEND_OTHER_RECORDS",
     "CHS-322",
     PreflightError,
-    "{tp} {range}: table_by has changed since the range was announced for {table}: a record whose table changed could "
-    "land in two tables, or in none",
-    "undo the change of table_by and start the job until the range is settled; then make the change again",
+    "{tp} {range}: table_by has changed since the range was announced for {table}, or your program's transform: a "
+    "record whose table changed could land in two tables, or in none",
+    "if your program transforms the stream and nothing has changed, pass --pipeline; otherwise undo the change and "
+    "start the job until the range is settled, then make the change again",
 )
 RESEND_NOT_COUNTED = Entry(
     "RESEND_NOT_COUNTED",

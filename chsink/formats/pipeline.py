@@ -10,7 +10,7 @@ from dataclasses import astuple, dataclass
 from chsink.decode.columns import Column
 from chsink.formats.decoders import KAFKA_COLUMNS
 from chsink.ports import Decoder, StreamShape
-from chsink.statemachine.table import ADDED, DEAD_LETTERS
+from chsink.statemachine.table import ADDED, DEAD_LETTERS, TABLE_BY
 
 TRANSFORM = "transform"
 """The part that names what was done to the records before they are decoded."""
@@ -58,7 +58,7 @@ def fingerprint(
     of a range may fill beyond those of the ``decoder``.
     """
     parts = (
-        *decoder.parts(),
+        *((name, _whole_choice(part, stream) if name == TABLE_BY else part) for name, part in decoder.parts()),
         (TRANSFORM, stream.transform),
         ("isolation", stream.isolation_level),
         ("table", list(tables)),
@@ -69,6 +69,11 @@ def fingerprint(
     if added:
         plain.append(f"{ADDED}={':'.join(digest_of(astuple(column)) for column in added)}")
     return ",".join([*(f"{name}={digest_of(part)}" for name, part in parts), *plain])
+
+
+def _whole_choice(choice: object, stream: StreamShape) -> object:
+    """What decides which table takes a record: another transform may give a record another table, too."""
+    return [choice, stream.transform] if stream.transform else choice
 
 
 def part_of(fingerprint: str, name: str) -> str:

@@ -15,10 +15,11 @@ from chsink.formats.announced import as_announced
 from chsink.formats.choice import Choice
 from chsink.formats.chosen import own_records
 from chsink.formats.decoders import decoder_of
-from chsink.formats.pipeline import Untouched, fingerprint
+from chsink.formats.pipeline import Untouched, digest_of, fingerprint
 from chsink.formats.settings import JSON, JsonSchema
 from chsink.kafka.records import SCHEMA
 from chsink.ports import Decoded, Decoder
+from chsink.statemachine.table import choice_of
 
 STREAM = Untouched("read_committed")
 COLUMNS = [Column("id", "Int64"), Column("_kafka_offset", "UInt64")]
@@ -145,6 +146,19 @@ def test_the_choice_is_part_of_the_fingerprint() -> None:
     assert len(set(prints)) == len(prints)
     assert all("table_by=" in one for one in prints[1:])
     assert fingerprint(decoder(by_field(ORDERS[::-1])), STREAM, []) == prints[1]
+
+
+def test_another_transform_is_another_choice() -> None:
+    """⚑ A transform may make what the table is chosen by.  When it changed after a crash between two tables of a batch,
+    nothing was in doubt, and records that changed their table landed twice or not at all.
+    """
+    choice = Choice("column", "kind", ORDERS, KNOWN)
+    streams = [Untouched("read_committed", (*STREAM.columns, "kind"), transform) for transform in ("", "one", "other")]
+    chosen = [choice_of(fingerprint(decoder_of("d.t", COLUMNS, "UTC", s, JSON, choice=choice), s, [])) for s in streams]
+    assert len(set(chosen)) == 3
+    assert chosen[0] == digest_of(choice.part())
+    plain = decoder_of("d.t", COLUMNS, "UTC", STREAM, JSON)
+    assert not any(choice_of(fingerprint(plain, stream, [])) for stream in streams), "a table that takes all records"
 
 
 def test_a_range_is_settled_with_the_columns_it_was_announced_with() -> None:
