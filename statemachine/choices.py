@@ -1,17 +1,18 @@
-"""Which table takes a record may change between two batches (``table_by``), never within one.
+"""``table_by`` may change between two batches, but never within one.
 
-Several tables share the records of a topic-partition, each by a choice of its own, and each lands the same offsets at
-another moment.  So an offset that one table has passed under its earlier choice, and another table is to pass under its
-present one, may hold a record that changed its table: it would land in both, or in neither.  Nothing is in doubt then.
+Several tables share the records of a topic-partition.  Each takes its records by a *choice* of its own, and each passes
+the same offsets at a different moment.  Suppose that one table has passed an offset under an old choice, and another
+table is still to pass it under a new one.  If the record there changed its table, it would land in both, or in neither,
+and no range would be in doubt.
 
 Rules:
-- A record says since which offset the choice in its pipeline holds (``choice_from``).  What the table passed before
-  that, or all of it where its choice is another one now, it passed under *another choice*.
-- No table may be left with offsets to pass which another one has passed under another choice.
-- A table that a person had read again passes its old offsets as it would if it were new: only what lies beyond its old
-  end is compared, unless the other table is read again, too.
-- A table to which no route leads any more is *left* once a batch has landed without it.  Nothing waits for it.  If
-  records name it again, it begins where the others are: each record before has had its fate.
+- A state record says from which offset on the choice in its pipeline holds (``choice_from``).  What the table passed
+  before that, it passed under *another choice*.  So it did with all of its offsets if its choice is different now.
+- No table may still have to pass offsets that another table has passed under another choice.
+- A table that is read again because a person asked for it passes its old offsets as if it were new: only what lies
+  beyond its old end is compared, unless the other table is read again, too.
+- A table without a route is *left* once a batch has landed without it.  Nothing waits for it.  If records name it
+  again, it begins where the others are: every earlier record has had its fate.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ def mixed_choices(records: Mapping[str, StateRecord], now: Mapping[str, str]) ->
 def joining(
     records: Mapping[StateKey, StateRecord], keys: Iterable[StateKey], chosen: Container[TopicTable]
 ) -> dict[StateKey, StateRecord]:
-    """Those of the keys whose tables records name only now, or again, with the sibling at whose end each begins.
+    """The keys of tables that records name for the first time, or again; each with the sibling at whose end it begins.
 
     ``chosen`` are the tables that records name now.  A sibling is another table of the topic-partition that records
     name, or named when it last landed.
@@ -74,12 +75,12 @@ def joining(
 
 
 def _other_end(record: StateRecord, now: str) -> int:
-    """Up to where the table passed offsets under another choice."""
+    """Up to which offset the table passed offsets under another choice."""
     return record.choice_from if choice_of(record.pipeline) == choice_of(now) else record.end
 
 
 def _next_of(record: StateRecord) -> int:
-    """The first offset that is still to pass, or to pass again."""
+    """The first offset that the table still has to pass, or to pass again."""
     return record.start if record.in_doubt else record.end
 
 

@@ -57,8 +57,8 @@ class Policy:
     on_rewind: Literal["halt", "skip"] = "halt"
     in_doubt: Literal["halt", "dead_letter"] = "halt"
     read_for_another: bool = False
-    """The plan may be there for another table of the topic: what this one passed is no rewind, whether or not it has
-    all of it.
+    """The plan may have been made for another table of the topic: what this table already passed is not a rewind, even
+    if it does not have all of it.
     """
 
 

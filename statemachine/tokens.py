@@ -17,7 +17,7 @@ TOKEN_VERSION = 2
 
 
 def token_head(key: StateKey, record: StateRecord) -> str:
-    """How the tokens of the record's range begin: readable, for people who read system tables."""
+    """The readable prefix of all tokens of the record's range, for people who read system tables."""
     return f"{topic_head(key.sink, key.topic)}{key.partition}:{record.start}-{record.end}:"
 
 

@@ -191,7 +191,7 @@ def lost(record: StateRecord, *, epoch: int, attempt: str) -> StateRecord:
 
 
 def expired(record: StateRecord, *, epoch: int, attempt: str) -> StateRecord:
-    """What Kafka no longer holds of the announced range is given up; the rest is still to land, under its tokens."""
+    """Give up what Kafka no longer holds of the announced range; the rest is still to land, under its tokens."""
     assert record.in_doubt and record.epoch <= epoch, record
     return replace(record, expired=True, epoch=epoch, attempt=attempt)
 
@@ -213,8 +213,8 @@ def resend(
     epoch: int,
     attempt: str,
 ) -> StateRecord:
-    """None of the announced range is there: announce it again under a new nonce, so under tokens that were never sent,
-    and cut as new ranges are.  Of more offsets than ``most`` only the first are announced: what follows is new again.
+    """No row of the announced range is there: announce it again under a new nonce (so under tokens that were never
+    sent), with the current chunk size.  Only the first ``most`` offsets are announced; those behind them are new again.
 
     The old tokens may still be remembered for rows that somebody has removed since; pieces under them would be dropped.
     ``said.before_at`` is now, by a clock that may lag behind the driver's.
@@ -239,8 +239,8 @@ def resend(
 
 
 def with_new_tokens(record: StateRecord, *, epoch: int, attempt: str) -> StateRecord:
-    """The record as it is, but whatever is sent next is sent under tokens that were never sent: the table may remember
-    those of rows beyond the record that somebody has removed.  Of a range in doubt, no row may be there.
+    """The same record with a new nonce: whatever is sent next has tokens that were never sent, because the table may
+    remember those of removed rows beyond the record.  If a range is in doubt, none of its rows may be there.
     """
     assert record.phase is not Phase.EMPTY and record.epoch <= epoch, record
     return replace(record, nonce=attempt, epoch=epoch, attempt=attempt)

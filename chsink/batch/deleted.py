@@ -1,12 +1,12 @@
 """``errors.in_doubt = "dead_letter"``: offsets of a range in doubt that Kafka deleted are given up, and listed.
 
-What a person does by ``chsink state resolve --expired``, a driver does by itself here: what Kafka still holds is
-settled as ever, the rest becomes a gap.  Each run of offsets that is gone is listed once, where dead letters go.
+The driver does by itself what a person does with ``chsink state resolve --expired``: what Kafka still holds is settled
+as usual, the rest becomes a gap.  Each run of deleted offsets is listed once, among the dead letters.
 
 Order, and why:
-1. The range is read.  Only then is it known what Kafka deleted meanwhile.
-2. The state record says which offsets are gone: a start after a crash lists the same runs, and new ones behind them.
-3. The runs are listed, each as one dead letter under a name that every attempt gives it.
+1. Read the range.  Only then it is known what Kafka deleted meanwhile.
+2. Write the deleted offsets to the state record: a start after a crash lists the same runs, and new ones behind them.
+3. List the runs, each as one dead letter under the same name in every attempt.
 4. AFTER records the gap.
 """
 
@@ -27,7 +27,7 @@ ListDeleted = Callable[[Assignment], None]
 def announce_deleted(
     ledger: Ledger, landed: Mapping[StateKey, StateRecord], starts: Mapping[TopicPartition, int]
 ) -> list[StateKey]:
-    """Say in the state what Kafka no longer holds of ranges in doubt.  Returns those of which something is gone."""
+    """Record in the state which offsets of ranges in doubt Kafka deleted.  Returns the ranges that lost offsets."""
     until = {key: min(starts[key.topic_partition], record.end) for key, record in landed.items()}
     more = {key: end for key, end in until.items() if end > (landed[key].start, *landed[key].deleted)[-1]}
     if more:

@@ -326,7 +326,7 @@ class Driver:
     def _list_deleted(
         self, landed: Mapping[StateKey, StateRecord], starts: Mapping[TopicPartition, int], halted: Halts
     ) -> list[Ack]:
-        """List what Kafka no longer holds of these ranges in doubt, before AFTER gives it up."""
+        """List the offsets of these ranges in doubt that Kafka deleted, before AFTER gives them up."""
         acks = []
         for key in announce_deleted(self.ledger, landed, starts):
             with halted.of(key):
@@ -344,8 +344,8 @@ class Driver:
         return tables
 
     def _take_up(self, keys: Sequence[StateKey], halted: Halts) -> list[StateKey]:
-        """Announce ranges in doubt again, before anything is sent, if they must be probed.  Returns those that may be
-        sent; the others halt, before anybody is waited for.
+        """Before anything is sent, announce again those ranges in doubt that must be probed.  Returns the ranges that
+        may be sent; the others halt, before this waits for any running insert.
         """
         self._announce_more(keys)
         probed = []
@@ -379,8 +379,8 @@ class Driver:
         return keys
 
     def _announce_more(self, keys: Iterable[StateKey]) -> None:
-        """Announce ranges again of which records may become dead letters only now, or fill columns that the table has
-        gained: before any does.
+        """Announce ranges again whose records may become dead letters for the first time, or fill columns that the
+        table has gained, before any of them is sent.
         """
         changes = {}
         for key in keys:
@@ -447,8 +447,8 @@ class Driver:
         return StateKey(self.ledger.sink, tp.topic, tp.partition, self.routes[tp.topic].table)
 
     def _batch_facts(self, batch: PlannedBatch, keys: Mapping[TopicPartition, StateKey]) -> dict[TopicPartition, Facts]:
-        """Facts of the batch's partitions.  Kafka's log bounds are read only if the plan does not go on, or if the
-        recorded topic has no id.
+        """Facts of the batch's partitions.  Kafka's log bounds are read only if the plan does not simply continue, or
+        if the recorded topic has no id.
         """
         records = {k: self.ledger.records[k] for k in keys.values()}
         odd = [

@@ -168,7 +168,7 @@ class Lanes:
         return {table: replace(unread, left=r.left) if table in gone else r for table, r in records.items()}
 
     def _leave(self, planned: Mapping[TopicPartition, OffsetRange]) -> None:
-        """Once a batch has landed in all tables, nothing waits for those to which no route leads."""
+        """Once a batch has landed in all tables, mark those without a route as left: nothing waits for them."""
         routed = {(d.topic, d.table) for driver in self.drivers for d in driver.routes.values()}
         behind = {
             key: record

@@ -1,10 +1,10 @@
-"""One micro-batch after the other to one lander: when it is opened, opened again, and how it ends.
+"""Hands micro-batches to one lander, one after the other: when to open it, when to open it again, and how to end.
 
 Rules:
-- A lander is open for one run of one stream.  Another run, an error, an altered table, or a topic that it does not know
-  means to open it again.
-- After an error nothing that is cached may be trusted: the next batch opens the lander again, and reads.
-- It ends between two batches; a start and a batch exclude each other.
+- A lander is open for one run of one stream.  Another run, an error, an altered table, or an unknown topic means that
+  it has to be opened again.
+- After an error, nothing that is cached may be trusted: the next batch opens the lander again, and reads everything.
+- The loop ends between two batches; a start and a batch exclude each other.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from chsink.batch.roles import BatchTasks, ExactReads, Landing
 from chsink.errors import AlteredError, UnavailableError, stream
 
 MOST_ADAPTED = 100
-"""So often one batch may adapt its tables: tasks report what they find before their first piece of a chunk."""
+"""How often one batch may adapt its tables: tasks report missing columns before they send any piece of a chunk."""
 A = TypeVar("A", bound=Assigned)
 S = TypeVar("S")
 
@@ -130,7 +130,7 @@ class BatchLoop(Generic[A, S]):
         return sorted({tp.topic for tp in planned.ranges} - set(self._topics()))
 
     def _adapting(self, stream: Callable[[], S], act: Callable[[Landing[A], S], None]) -> None:
-        """Act; after an altered table, open the lander again and act again: once, or as often as it is adapted."""
+        """Act.  If a table was altered, open the lander and act again: once, or ``MOST_ADAPTED`` times if adapted."""
         for opened in count():
             assert self._landing is not None and self._stream is not None
             try:

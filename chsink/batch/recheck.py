@@ -1,4 +1,4 @@
-"""Does Kafka still hold what landed, what is about to be announced, or what was read?  Is it still the same topic?"""
+"""Asks Kafka: is it still the same topic, and does it hold what landed, what will be announced, and what was read?"""
 
 from __future__ import annotations
 

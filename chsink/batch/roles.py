@@ -101,8 +101,8 @@ class Window(Protocol):
         """What the table allows one round.  PreflightError if it does not deduplicate, or forgets within one insert."""
 
     def marks(self, tables: Iterable[str], layout: str | None = None) -> dict[str, tuple[Mark, ...]]:
-        """By table: what it holds now, on each shard of a layout (by fingerprint, None for the present one), and what
-        the table of dead letters holds, where there is one.
+        """By table: its marks now, on each shard of a layout (by fingerprint, None for the current one), and behind
+        them the mark of the table of dead letters, if there is one.
         """
 
     def letters_mark(self) -> Mark | None:
@@ -116,7 +116,7 @@ class Window(Protocol):
         """
 
     def wait_for_inserts(self, key: StateKey, record: StateRecord) -> None:
-        """Return when no server is busy with an insert of the range."""
+        """Return once no server is running an insert of the range."""
 
     def holds_foreign(self, key: StateKey, record: StateRecord) -> bool:
         """Whether the table has rows of the topic-partition that this sink cannot have sent: a probe may count them."""

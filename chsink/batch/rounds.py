@@ -1,7 +1,7 @@
 """How much of a batch one round may hold: bounded by what the tables remember, and by the time that sends have.
 
-A range that takes longer than its table remembers tokens could never be landed: each retry begins at its first chunk.
-So a round should end within a small part of that time.  How many offsets that is, is learned from the rounds before.
+A range that takes longer than its table remembers tokens could never land, because each retry begins at its first
+chunk.  So a round should end within a small part of that time.  Earlier rounds show how many offsets that allows.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ class Pace:
     offsets: int | None = None
 
     def most(self, seconds: float) -> int:
-        """The bound for a round whose sends have so many seconds."""
+        """How many offsets a round may have whose sends may take ``seconds``."""
         if self.offsets is None and seconds > 0:  # a batch without any range asks no table, and teaches nothing
             self.offsets = max(1, int(seconds / PART * SURELY_PER_S))
         return max(1, self.offsets or 1)
 
     def took(self, offsets: int, seconds: float, of: float) -> None:
-        """A round of so many offsets landed in ``seconds``; its sends had ``of``.
+        """Learn from a round: ``offsets`` landed in ``seconds``, of the ``of`` seconds that its sends had.
 
-        Too slow: half as many from now on.  Much faster, and nearly as large as it could be: twice as many.
+        If it was too slow, the next one has half as many; if it was much faster and nearly full, twice as many.
         """
         if not offsets:
             return

@@ -128,7 +128,7 @@ class Cluster:
         return self._target(route, read_table)
 
     def _read(self, client: ClickHouseClient, database: str, name: str) -> TargetTable:
-        """The table, which was read with all others of the server: hundreds of routes are a few questions."""
+        """The table, read together with all others of the server: hundreds of routes cost a few queries."""
         if client not in self._tables:
             places = [zip(self.clients, self._places(route), strict=True) for route in self.config.routes]
             wanted = {place for of_route in places for at, place in of_route if at is client}

@@ -1,4 +1,4 @@
-"""Does a table still remember a deduplication token?  Asked by whoever sends: the driver, and a task before each send.
+"""Does a table still remember a deduplication token?  The driver asks this, and a task before each send.
 
 A table remembers the last N *blocks of the whole table* (N by its settings; every insert makes at least one, one per
 table partition it touches).  What it held when a range was announced is kept with the range as one :class:`Mark` per
@@ -63,8 +63,8 @@ def looks(client: Queries, tables: Collection[TargetTable]) -> dict[TableName, L
 
 
 def check_columns(client: Queries, table: TargetTable, names: Collection[str]) -> None:
-    """AlteredError when one of these columns is not what it was: ClickHouse converts values of an Arrow stream to the
-    present type without a word, also where that changes them.  A column's place, and other columns, change no value.
+    """AlteredError if one of these columns has changed: ClickHouse converts the values of an Arrow stream to the
+    current type silently, even where that changes them.  The position of a column, and other columns, change no value.
     """
     now = {c.name: c for c in read_columns(client, table.database, table.name)}
     altered = [c.name for c in table.columns if c.name in names and now.get(c.name) != c]
@@ -89,7 +89,7 @@ def _count_of(table: TargetTable) -> str:
 
 
 def usable_blocks(table: TargetTable) -> int:
-    """How many blocks may come after a token before it is taken for forgotten."""
+    """How many blocks may follow a token before chsink treats it as forgotten."""
     return table.window_blocks - table.window_blocks // SPARE
 
 
@@ -99,7 +99,7 @@ def round_of(usable: int) -> int:
 
 
 def why_forgotten(table: TargetTable, then: Mark, now: Mark) -> str | None:
-    """Why a token that was sent after ``then`` may be gone, None when it surely is not (but for the window by time)."""
+    """Why a token that was sent after ``then`` may be gone; None if it is still there, but for the limit by time."""
     grown = now.blocks - then.blocks
     if grown < 0:
         return "the table was emptied or restored after the range was announced"

@@ -26,7 +26,7 @@ from chsink.statemachine.records import TopicTable
 
 OFFSET: Final = "_kafka_offset"
 FOLLOW_FROM_KEY: Final = frozenset({"_kafka_key", "_kafka_topic", "_kafka_partition"})
-"""Of the record itself, what is the same for all records of one key."""
+"""Metadata columns that are the same for all records of one key."""
 _ARGUMENT = re.compile(rf"{IN_QUOTES}|{IN_BACKTICKS}|[^\s,()]+")
 _KEYS = (
     "SELECT name FROM system.columns WHERE database = {database:String} AND table = {name:String} "

@@ -1,7 +1,7 @@
-"""What tables of a server are now, by one question for many of them.
+"""The current definitions of a server's tables, by one query for many tables.
 
-Each part of the answer comes from a system table of its own, and they are put together here: a server takes twice as
-long to join them.
+Each part of the answer comes from its own system table.  They are put together here, because a join in the server takes
+twice as long.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from chsink.notation.sql import TableName, quote_string
 from chsink.ports import Queries
 
 AT_ONCE: Final = 150
-"""A statement names at most so many tables: with the longest names it stays below the default ``max_query_size``."""
+"""The most tables that one statement names: even the longest names stay below the default ``max_query_size``."""
 _WITHOUT_REPLICA = "replaceRegexpOne(create_table_query, 'ENGINE = Replicated[A-Za-z]*[(]''[^'']*'', ''[^'']*''', '')"
 _ARE = (
     "SELECT 'is' AS kind, database, name, toString(uuid) AS id, engine, "
@@ -69,7 +69,7 @@ def read_facts(
 
 
 def in_groups(names: Iterable[TableName]) -> Iterator[list[TableName]]:
-    """As many as one statement may name, in turn."""
+    """The tables in groups that one statement may name."""
     ordered = list(dict.fromkeys(names))
     return (ordered[at : at + AT_ONCE] for at in range(0, len(ordered), AT_ONCE))
 

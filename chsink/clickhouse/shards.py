@@ -30,7 +30,7 @@ class ShardTable:
 
     @property
     def source(self) -> int:
-        """What tells its server from the others', while it lives: two clients may have the same URL for now."""
+        """Identifies the server among the others in this process: two clients may have the same URL for a while."""
         return id(self.client)
 
 

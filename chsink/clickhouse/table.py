@@ -121,7 +121,7 @@ def read_columns(client: Queries, database: str, name: str) -> tuple[Column, ...
 
 
 def read_settings(client: Queries, table: TargetTable) -> dict[str, str]:
-    """What ``table.merge_tree`` would be now; of a table that is gone, the server's defaults."""
+    """What ``table.merge_tree`` would be now; for a table that is gone, the server's defaults."""
     rows = client.query(f"SELECT create_table_query {THE_TABLE}", {"database": table.database, "name": table.name})
     defaults = _server_settings(client, replicated=in_keeper(table.engine))
     return _effective_settings(defaults, str(rows[0][0]) if rows else "")

@@ -30,7 +30,7 @@ from chsink.statemachine.ranges import TopicPartition
 
 SAMPLE: Final = 1_000
 NAMED: Final = 100
-"""A chunk reports at most so many names: records whose names are data would have thousands."""
+"""The most names that a chunk reports: records with data as field names would have thousands."""
 LONGEST_NAME: Final = 200
 
 

@@ -158,14 +158,14 @@ class DedupWindow:
     # --- waiting for others -----------------------------------------------------------------------------------------
 
     def wait_for_inserts(self, key: StateKey, record: StateRecord, servers: Iterable[Queries] | None = None) -> None:
-        """Until no server (the recorded shards', if none are given) is busy with an insert of the range: one ends by
-        ``max_execution_time``, also when its sender is gone.  UnavailableError CHS-710 if one does not.
+        """Wait until no server (those of the recorded shards, if none is given) runs an insert of the range.  An insert
+        ends by ``max_execution_time``, even if its sender is gone; UnavailableError CHS-710 if one does not.
         """
         for server in servers or [shard.client for shard in self.places(key.table, record.layout)]:
             self.wait_for_tokens(token_head(key, record), f"{key.topic_partition} {record.range}", server)
 
     def wait_for_tokens(self, head: str, what: str, server: Queries) -> None:
-        """Until the server is busy with no insert whose token begins so.  ``what`` names its records (CHS-710)."""
+        """Wait until the server runs no insert whose token has this prefix.  ``what`` names its records (CHS-710)."""
         give_up, told = self.clock.now_ms() + self.insert_s * 1000, False
         while _running(server, head):
             if not told:

@@ -21,7 +21,7 @@ Refused = (pa.ArrowInvalid, MisfitError, msgspec.DecodeError, RecursionError)
 SHAPES: Final = 64
 """With more shapes, they say little about a text."""
 FEW: Final = 8
-"""At most one of so many rows is left out because of its shape."""
+"""At most one row in this many is left out because of its shape."""
 _SHAPE: Final = np.arange(256, dtype=np.uint8)
 _SHAPE[ord("0") : ord("9") + 1] = ord("0")
 

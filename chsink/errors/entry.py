@@ -2,7 +2,7 @@
 
 ``sentence`` and ``hint`` are templates with named parameters (``{tp}``).  A parameter is turned into text when the
 error is made, so that an error can cross from an executor to the driver as its entry's name and its parameters.
-``{arguments}`` is no parameter: it is made from ``tp``, as the arguments of a command (``flights 3``).
+``{arguments}`` is not a parameter: it is made from ``tp``, as the arguments of a command (``flights 3``).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Several errors as one: one message, and one command for all topic-partitions that need the same.
 
 Errors of one catalogue entry about one topic become one, whose hint names all their partitions; so do errors of one
-entry with the same hint.  What differs stays apart: the error then has ``parts``, of which each has its own fix.
+entry with the same hint.  What differs stays apart: the error then has ``parts``, each with its own fix.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from chsink.errors.catalogue import CATALOGUE
 from chsink.errors.families import ChsinkError
 
 SPELLED_OUT = 5
-"""So many partitions have a sentence of their own; of the others the message gives the names."""
+"""How many partitions get a sentence of their own; the message only names the others."""
 
 
 def several(errors: Sequence[ChsinkError]) -> ChsinkError:

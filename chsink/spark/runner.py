@@ -21,8 +21,8 @@ from chsink.statemachine.ranges import OffsetRange, TopicPartition
 
 A = TypeVar("A", bound=Assigned)
 SMALL_OFFSETS, SMALL_RANGE, TASKS_PER_CORE = 65_536, 8_192, 2
-"""A read of no more offsets has at most so many tasks for each core: a task costs more than a small range.  A read of
-small ranges only has one more for each so many offsets.
+"""A read of at most ``SMALL_OFFSETS`` has at most ``TASKS_PER_CORE`` tasks for each core, because a task costs more
+than a small range.  A larger read of small ranges gets one more task for each ``SMALL_OFFSETS`` offsets.
 """
 NUMBERED_TOPICS = 16
 """With more topics, a record's topic comes as text: each name is compared with it."""

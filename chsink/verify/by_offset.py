@@ -180,7 +180,7 @@ class OffsetCheck:
 
 
 def windows(whole: OffsetRange, groups: int) -> Iterator[OffsetRange]:
-    """Pieces of a range that are read from the table at once, with so many digests a row."""
+    """The parts of a range that are read from the table at once, with ``groups`` digests for each row."""
     step = WINDOW // max(1, groups)
     for start in range(whole.start, whole.end, step):
         yield OffsetRange(start, min(start + step, whole.end))
