@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from chsink.cli.example import DEFAULT_ROOT, next_steps
-from chsink.cli.output import Commands, JsonOption, print_json, print_table
+from chsink.cli.output import Commands, JsonOption, print_json, print_table, progress
 from chsink.errors import local
 
 if TYPE_CHECKING:
@@ -129,8 +129,8 @@ def produce(
 
     stack, sent = running(root), 0
     for sent in send_lines(stack.kafka, topic, file, partitions, key_separator):
-        if sys.stderr.isatty():
-            typer.echo(f"\r{sent:,} records", err=True, nl=False)
+        progress(f"{sent:,} records")
+    progress("")
     typer.echo(f"sent {sent:,} records to topic {topic}")
 
 

@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from chsink.cli.options import DEFAULT_CONFIG, ConfigOption, SetOption, load_config
-from chsink.cli.output import Commands, JsonOption, print_json, print_table
+from chsink.cli.output import (
+    Commands,
+    JsonOption,
+    YesOption,
+    check_answerable,
+    confirm,
+    print_json,
+    print_table,
+    progress,
+)
 from chsink.config import Config
 from chsink.errors import job_file, services
 
@@ -64,7 +73,7 @@ def list_letters(
     loaded = load_config(config, assignments)
     found = [kept.without_record() for kept in _kept(loaded, wanted, limit + 1)]
     shown = found[:limit]
-    _clear()
+    progress("")
     if as_json:
         print_json(shown)
     else:
@@ -91,7 +100,7 @@ def show(
     loaded = load_config(config, assignments)
     wanted = _where([f"topic={topic}", f"partition={partition}", f"offset={offset}"])
     found = [kept.document() for kept in _kept(loaded, wanted, MOST_OF_ONE, whole=True)]
-    _clear()
+    progress("")
     print_json(found)
 
 
@@ -107,7 +116,7 @@ def replay(  # noqa: PLR0917 - options of a command
     ] = False,
     config: ConfigOption = DEFAULT_CONFIG,
     assignments: SetOption = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
+    yes: YesOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Land dead letters whose records fit their table today, each once.
@@ -123,8 +132,7 @@ def replay(  # noqa: PLR0917 - options of a command
     """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
     if landed and resend:
         raise typer.BadParameter("pass either --landed or --resend, not both")
-    if as_json and not (yes or dry_run):
-        raise typer.BadParameter("--json needs --yes or --dry-run, because a program cannot answer the prompt")
+    check_answerable(as_json=as_json, answered=yes or dry_run, options="--yes or --dry-run")
     wanted = _where(conditions)
     verdict: Literal["landed", "resend"] | None = "landed" if landed else "resend" if resend else None
     from chsink.connect import connected
@@ -140,8 +148,7 @@ def replay(  # noqa: PLR0917 - options of a command
             _print_report(report, as_json=as_json)
         if dry_run:
             return
-        if not yes:
-            typer.confirm("Do it?", abort=True)
+        confirm(yes=yes)
         _print_report(replaying.run(wanted, verdict), as_json=as_json)
 
 
@@ -163,7 +170,7 @@ def _cell(value: object) -> str:
 
 
 def _print_report(report: Report, *, as_json: bool) -> None:
-    _clear()
+    progress("")
     if as_json:
         print_json(report.as_dict())
         return
@@ -217,16 +224,10 @@ def _reading() -> Heard:
     def heard(more: int) -> None:
         nonlocal read
         read += more
-        if more and sys.stderr.isatty():
-            typer.echo(f"\r\033[Kreading the topic of dead letters: {read:,} records", err=True, nl=False)
+        if more:
+            progress(f"reading the topic of dead letters: {read:,} records")
 
     return heard
-
-
-def _clear() -> None:
-    """Begin the line of the progress again."""
-    if sys.stderr.isatty():
-        typer.echo("\r\033[K", err=True, nl=False)
 
 
 def _of_table(config: Config, wanted: Where, limit: int, *, whole: bool) -> list[Kept]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from itertools import chain
 from typing import TYPE_CHECKING, Annotated
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from chsink.cli.options import DEFAULT_CONFIG, ConfigOption, SetOption, load_config
-from chsink.cli.output import JsonOption, print_json
+from chsink.cli.output import JsonOption, print_json, progress
 from chsink.config import Config
 
 if TYPE_CHECKING:
@@ -96,9 +95,7 @@ def _examine(config: Config, sample: int | None) -> Iterator[Finding]:
 
 def _progress(topic: str, done: int, total: int) -> None:
     """One line on a terminal, rewritten as partitions are done."""
-    if sys.stderr.isatty():
-        text = f"sampling {topic}: {done} of {total} partitions" if done < total else ""
-        typer.echo(f"\r{text:<78}\r", err=True, nl=False)
+    progress(f"sampling {topic}: {done} of {total} partitions" if done < total else "")
 
 
 def _print(finding: Finding) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,7 +10,17 @@ from typing import Annotated, Any
 import typer
 
 from chsink.cli.options import DEFAULT_CONFIG, ConfigOption, SetOption, load_config, log_format
-from chsink.cli.output import Commands, JsonOption, print_json, print_owner, print_table, report_to_log
+from chsink.cli.output import (
+    Commands,
+    JsonOption,
+    YesOption,
+    check_answerable,
+    confirm,
+    print_json,
+    print_owner,
+    print_table,
+    report_to_log,
+)
 from chsink.cli.run import ErrorJsonOption, JarsOption, run_on_spark
 from chsink.config import Config
 
@@ -98,7 +107,7 @@ def resolve(  # noqa: PLR0917 - arguments and options of a command
     skip: Annotated[bool, typer.Option("--skip", help="Continue without the records that the table lacks.")] = False,
     config: ConfigOption = DEFAULT_CONFIG,
     assignments: SetOption = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
+    yes: YesOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Decide how the mirror continues with a table after a halt.
@@ -118,8 +127,7 @@ def resolve(  # noqa: PLR0917 - arguments and options of a command
     """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
     if reread == skip:
         raise typer.BadParameter("pass either --reread or --skip")
-    if as_json and not yes:
-        raise typer.BadParameter("--json needs --yes: a program cannot be asked")
+    check_answerable(as_json=as_json, answered=yes)
     loaded = _quiet(config, assignments)
     unknown = sorted(set(tables) - set(loaded.mirror.tables))
     if unknown:
@@ -142,8 +150,7 @@ def _carry_out(config: Config, tables: list[str], choice: str, *, yes: bool, as_
         if not as_json:
             rows = [[str(cell) for cell in change.as_dict().values()] for change in decision.changes]
             print_table(("table", "topic", "partition", "held_until", "continues_at", "read_again"), rows)
-        if not yes:
-            typer.confirm("Do it?", abort=True)
+        confirm(yes=yes)
         carry_out(opened.names, decision)
     if as_json:
         print_json({"decided": choice, "changes": [change.as_dict() for change in decision.changes]})
@@ -153,10 +160,11 @@ def mirror_status(config: Path, assignments: list[str] | None) -> dict[str, Any]
     """The status as one JSON object."""
     loaded = _quiet(config, assignments)
 
+    from chsink.clock import SystemClock
     from chsink.kafka.admin import open_admin
     from chsink.mirror.status import status_of
 
-    found = status_of(loaded, open_admin(loaded), time.time_ns() // 1_000_000).as_dict()
+    found = status_of(loaded, open_admin(loaded), SystemClock().now_ms()).as_dict()
     if found["owner"] is not None:
         since = datetime.fromtimestamp(found["owner"].pop("since_ms") / 1000, UTC)
         found["owner"]["since"] = since.isoformat(timespec="seconds")

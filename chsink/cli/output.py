@@ -37,6 +37,9 @@ JsonOption = Annotated[
 ]
 
 
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
+
+
 class Commands(TyperGroup):
     """The group of all commands: turns a ``ChsinkError`` of any of them into its message and exit code."""
 
@@ -101,6 +104,24 @@ def problems_of(error: ChsinkError) -> tuple[Problem, ...]:
 def print_json(value: Any) -> None:
     """Print one JSON document to stdout."""
     typer.echo(json.dumps(value, indent=2, ensure_ascii=False, default=str))
+
+
+def check_answerable(*, as_json: bool, answered: bool, options: str = "--yes") -> None:
+    """A usage error where a program would meet the prompt of :func:`confirm`."""
+    if as_json and not answered:
+        raise typer.BadParameter(f"--json needs {options}, because a program cannot answer the prompt")
+
+
+def confirm(*, yes: bool) -> None:
+    """Ask whether to do what was shown.  Ends the command if not."""
+    if not yes:
+        typer.confirm("Do it?", abort=True)
+
+
+def progress(text: str) -> None:
+    """One line on standard error that the next one replaces, where a person is watching; "" clears it."""
+    if sys.stderr.isatty():
+        typer.echo(f"\r\033[K{text}", err=True, nl=False)
 
 
 def print_owner(what: str, owner: Mapping[str, Any] | None) -> None:

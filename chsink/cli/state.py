@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from chsink.cli.options import DEFAULT_CONFIG, ConfigOption, SetOption, load_config
-from chsink.cli.output import Commands, JsonOption, print_json, print_owner, print_table
+from chsink.cli.output import (
+    Commands,
+    JsonOption,
+    YesOption,
+    check_answerable,
+    confirm,
+    print_json,
+    print_owner,
+    print_table,
+    progress,
+)
 from chsink.config import Config
 
 if TYPE_CHECKING:
@@ -31,7 +41,6 @@ state = typer.Typer(
 
 PATIENCE_S = 5
 
-YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 PipelineOption = Annotated[
     str | None,
     typer.Option(
@@ -105,6 +114,7 @@ def resolve(  # noqa: PLR0917 - arguments and options of a command
     Stop the job and check the table first. A job that still runs is fenced.
     """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
     verdict = _chosen(landed=landed, resend=resend, expired=expired, lost=lost)
+    check_answerable(as_json=as_json, answered=yes)
     from chsink.clickhouse.landing import present_fingerprint
     from chsink.formats.pipeline import Untouched
     from chsink.recovery.decide import plan_resolve
@@ -119,9 +129,9 @@ def resolve(  # noqa: PLR0917 - arguments and options of a command
             table=table,
             pipeline=lambda leads: pipeline or present_fingerprint(services.clickhouse, leads, bare),
             senders_gone=senders_gone,
-            say=_progress,
+            say=progress,
         )
-        _progress("")
+        progress("")
         _confirm_and_carry_out(services, change, f"resolve --{verdict}", yes=yes, as_json=as_json)
 
 
@@ -147,6 +157,7 @@ def reset(  # noqa: PLR0917 - arguments and options of a command
     Rows stay in the table, and the next start inserts every record that it reads. After the reset and before the start,
     delete the rows of these records, or the table will hold them twice. Set sink.checkpoint to a new folder.
     """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
+    check_answerable(as_json=as_json, answered=yes)
     from chsink.recovery.decide import plan_reset
 
     with _services(load_config(config, assignments)) as services:
@@ -199,7 +210,7 @@ def recover(  # noqa: PLR0917 - options of a command
         _print_found(found)
         if not found:
             return
-        _ask(yes=yes)
+        confirm(yes=yes)
         _print_records(write(services, found))
 
 
@@ -224,18 +235,10 @@ def _chosen(**verdicts: bool) -> Verdict:
     return cast("Verdict", chosen[0])
 
 
-def _progress(said: str) -> None:
-    """One line that the next one replaces, where a person is watching."""
-    if sys.stderr.isatty():
-        typer.echo(f"\r\033[K{said}", err=True, nl=False)
-
-
 def _confirm_and_carry_out(services: Services, change: Change, command: str, *, yes: bool, as_json: bool) -> None:
     from chsink.recovery.change import carry_out
 
     if as_json:
-        if not yes:
-            raise typer.BadParameter("--json needs --yes: a program cannot be asked")
         written = carry_out(services, change, command)
         print_json({"does": change.says, "before": _documents(change.found), "after": _documents(written)})
         return
@@ -243,15 +246,10 @@ def _confirm_and_carry_out(services: Services, change: Change, command: str, *, 
     _print_records(change.found)
     for sentence in change.says:
         typer.echo(f"- {sentence}")
-    _ask(yes=yes)
+    confirm(yes=yes)
     written = carry_out(services, change, command)
     typer.echo("done:")
     _print_records(written)
-
-
-def _ask(*, yes: bool) -> None:
-    if not yes:
-        typer.confirm("Do it?", abort=True)
 
 
 def _print_records(records: Mapping[StateKey, StateRecord]) -> None:

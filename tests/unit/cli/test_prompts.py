@@ -1,0 +1,22 @@
+"""Commands that ask before they change something: a program, which cannot answer, is told so before anything is read."""
+
+from __future__ import annotations
+
+import pytest
+from typer.testing import CliRunner
+
+from chsink.cli.main import app
+
+ASKING = (
+    ("state", "reset", "flights"),
+    ("state", "resolve", "flights", "--lost"),
+    ("mirror", "resolve", "shop.orders", "--skip"),
+    ("dlq", "replay"),
+)
+
+
+@pytest.mark.parametrize("command", ASKING, ids=" ".join)
+def test_json_needs_yes_and_says_so_at_once(command: tuple[str, ...]) -> None:
+    done = CliRunner().invoke(app, [*command, "--json", "-c", "/nowhere/job.toml"], env={"COLUMNS": "200"})
+    assert done.exit_code == 2
+    assert "--json needs --yes" in done.stderr and "cannot answer the prompt" in done.stderr
