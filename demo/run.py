@@ -211,7 +211,7 @@ conf = {{ "spark.ui.enabled" = "false" }}
             if self._await(job, is_time):
                 self._kill(job)
             if not self._fired():
-                raise SystemExit(f"the coordinator did not come to {fault}")
+                raise SystemExit(f"the coordinator did not reach {fault}")
             doubtful = self._doubtful(before)
             say(f"\nkilled pid {job.pid} with SIGKILL, in doubt: {self._landed()} of {self.total} rows are there")
             for row in doubtful[:3]:

@@ -67,6 +67,12 @@ def test_the_reference_page_is_up_to_date() -> None:
     assert written == f"{page.page()}\n", "run: python -m chsink.config.page > docs/configuration.md"
 
 
+def test_every_section_is_described() -> None:
+    text = page.page()
+    for name in schema().sections:
+        assert re.search(rf"^## `\[+{name}\]+`$", text, re.MULTILINE), name
+
+
 def test_every_key_is_described() -> None:
     text = page.page()
     for path, key in schema().keys.items():
