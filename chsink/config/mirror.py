@@ -22,7 +22,7 @@ class MirrorRoute(Section):
     """`"namespace.table"`."""
     format: AnyFormat | None = None
     """[Format](formats.md) of the record's value, as in `[[route]]`. Default: that of the topic's `[[route]]`, with its
-    `key_format` and `key_columns`, else `"json"`."""
+    `key_format` and `key_columns`; otherwise `"json"`."""
     key_format: AnyFormat | None = None
     """Format of the record's key, like `format`. The key then fills `key_columns`."""
     key_columns: Annotated[tuple[Text, ...], AsTuple] = ()

@@ -83,7 +83,7 @@ class JsonFields(FormatSettings):
 
     fields: dict[Text, Annotated[JsonPath, AfterValidator(_below_root)]] = Field(default_factory=dict)
     """Columns that are not read by their own name, each with the path of its value: `{ city = "$.address.city" }`. A
-    path starts at the record; `$['a.b']` is a name with other characters than letters, digits and underscores."""
+    path starts at the record; `$['a.b']` is a name with characters other than letters, digits and underscores."""
     constants: dict[Text, Constant] = Field(default_factory=dict)
     """Columns that have the same value in every row: `{ source = "eu" }`."""
     epoch: dict[Text, EpochUnit] = Field(default_factory=dict)
@@ -265,7 +265,7 @@ class Debezium(JsonFields):
     """What `version_column` takes: a number that grows with each change, such as `$.source.lsn` of PostgreSQL. With
     `$.source.ts_ms`, two changes in one millisecond have the same version."""
     deleted_column: Text | None = None
-    """The column that is 1 for a delete and else 0: `is_deleted` of ReplacingMergeTree."""
+    """The column that is 1 for a delete and 0 otherwise: `is_deleted` of ReplacingMergeTree."""
     primary_key: Annotated[tuple[Text, ...], AsTuple] = ()
     """Columns of the row's primary key. A delete then needs no other columns: what its `before` does not have gets the
     DEFAULT or zero. If there is no `before`, the record's key has the primary key."""

@@ -21,8 +21,9 @@ from chsink.statemachine.ranges import OffsetRange, TopicPartition
 
 A = TypeVar("A", bound=Assigned)
 SMALL_OFFSETS, SMALL_RANGE, TASKS_PER_CORE = 65_536, 8_192, 2
-"""A read of at most ``SMALL_OFFSETS`` has at most ``TASKS_PER_CORE`` tasks for each core, because a task costs more
-than a small range.  A larger read of small ranges gets one more task for each ``SMALL_OFFSETS`` offsets.
+"""A read of at most ``SMALL_OFFSETS`` offsets has at most ``TASKS_PER_CORE`` tasks for each core, because a task costs
+more than a small range.  So has a larger read whose ranges all have at most ``SMALL_RANGE`` offsets, or, if that is
+more, one task for each ``SMALL_OFFSETS`` offsets.
 """
 NUMBERED_TOPICS = 16
 """With more topics, a record's topic comes as text: each name is compared with it."""
