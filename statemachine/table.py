@@ -17,7 +17,7 @@ A *re-insert* takes its rows from the batch at hand, which covers ``[s, e)`` fro
 ``[s, e)`` from Kafka, because the batch does not hold all of it.  Nothing here knows how either is done.  ``Worklist``
 hands the steps of a batch out; whoever takes them cannot leave one out or take one early.
 
-``docs/decision-table.md`` is drawn from this file by :mod:`statemachine.render`.
+``docs/decision-table.md`` is drawn from this file by :mod:`render`.
 """
 
 from __future__ import annotations

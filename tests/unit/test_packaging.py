@@ -28,12 +28,7 @@ LOCK = {
 }
 
 OWNERS = metadata.packages_distributions()
-COMES_WITH = {
-    "annotated_types": "pydantic",
-    "pydantic_core": "pydantic",
-    "py4j": "pyspark",
-    "urllib3": "clickhouse-connect",
-}
+COMES_WITH = {"pydantic_core": "pydantic", "py4j": "pyspark"}
 """Modules of distributions that the named one requires: its own version decides theirs."""
 NOT_IMPORTED_BY_US = {"pandas": "pyspark's mapInArrow imports it"}
 EXTRAS = {"chsink/embedded/clickhouse/": DEV, "chsink/mirror/": MIRROR, "chsink/decode/protobuf/": PROTOBUF}
@@ -76,8 +71,11 @@ def test_every_dependency_is_used() -> None:
 
 @pytest.mark.parametrize(("module", "owner"), COMES_WITH.items())
 def test_a_module_that_comes_with_another_distribution(module: str, owner: str) -> None:
-    needed = {canonicalize_name(Requirement(r).name) for r in metadata.requires(owner) or ()}
-    assert canonicalize_name(OWNERS[module][0]) in needed
+    """Its version is bounded by its owner on both sides: otherwise we would have to say which one we need."""
+    needed = {canonicalize_name(r.name): r for r in map(Requirement, metadata.requires(owner) or ())}
+    bounds = {s.operator for s in needed[canonicalize_name(OWNERS[module][0])].specifier}
+    assert bounds == {"=="} or (bounds & {">=", ">"} and bounds & {"<=", "<"})
+    assert module in {top for _, top in imported()}
 
 
 def test_the_lock_fits_the_ranges() -> None:
