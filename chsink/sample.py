@@ -1,4 +1,4 @@
-"""The dry run of ``chsink doctor --sample``: what the present records would become, without landing one.
+"""The dry run of ``chsink doctor --sample``: what the current records would become, without landing any.
 
 Records are read by a client of its own and decoded and sharded by what the job uses.  Everything that does not fit is
 reported at once: column, reason, how many, and where the first one is; never a value.
@@ -238,7 +238,7 @@ def _logs(services: Services, topic: str) -> dict[TopicPartition, OffsetRange]:
 
 
 def _names(value: bytes | None) -> tuple[str, ...]:
-    """The names in a JSON object; nothing of a value that is none, which the decoder reports."""
+    """The names in a JSON object; none if the value is not an object, which the decoder reports."""
     try:
         return tuple(msgspec.json.decode(value or b"", type=dict[str, msgspec.Raw]))
     except (msgspec.DecodeError, UnicodeDecodeError):

@@ -3,7 +3,7 @@
 Rules:
 - A change is shown before it is made, and made only to the record that was shown.
 - Whoever changes state owns the sink first: the claim fences a driver that still runs, so that it can write no more.
-- What would be a guess is refused, with what would have to be known.
+- A guess is refused; the refusal says what would have to be known.
 
 The records' changes themselves are pure functions of :mod:`chsink.statemachine.writes`.
 """

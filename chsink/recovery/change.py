@@ -19,7 +19,7 @@ Make = Callable[[StateRecord, int, str], StateRecord]
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What shall become of some records.  ``found`` holds them as they were shown; ``says`` is what will be done.
+    """A planned change of some records.  ``found`` holds them as they were shown; ``says`` is what will be done.
     ``resets``: it lets the job land records again.
     """
 

@@ -255,7 +255,7 @@ def _unreadable(services: Services, doubtful: Doubtful) -> Iterator[ChsinkError]
 
 
 def _rows_refused(services: Services, doubtful: Doubtful, seen: Mapping[StateKey, LandedRows]) -> list[ChsinkError]:
-    """Why the rows in the table forbid to send the ranges again."""
+    """The errors for ranges that must not be sent again, because the table holds rows of them."""
     refused: list[ChsinkError] = []
     for key, record in doubtful.items():
         if seen[key].trouble is not None:
@@ -277,7 +277,7 @@ def _rows_refused(services: Services, doubtful: Doubtful, seen: Mapping[StateKey
 def _letters_refused(
     services: Services, doubtful: Doubtful, seen: Mapping[StateKey, LandedRows]
 ) -> Iterator[ChsinkError]:
-    """Why the dead letters of the ranges forbid it: new tokens would not keep them from being there twice."""
+    """The errors for ranges that have dead letters already: under new tokens, these would be there twice."""
     kept = services.clickhouse.letters
     for key, record in doubtful.items():
         if kept is None and services.config.dead_letters.topic is None and has_dead_letters(record.pipeline):

@@ -1,10 +1,11 @@
 """``recover``: rebuild a lost state store from the target tables' ``_kafka_…`` columns.
 
-The sink landed ranges in order, each whole before the next began.  So the rows of a topic-partition cover, without an
-unexplained hole, everything up to the last finished range; only an unfinished one may have left a part of itself.  A
-record is rebuilt where the table proves that: every offset from the first to the last is there, or Kafka has no record
-at it; it ends where the first record lies that has not landed.  Anything else is refused, naming the first offset that
-is missing: going on from the last row would lose it, going on from before it would land the rows after it twice.
+The sink landed ranges in order, and finished each one before the next began.  So the rows of a topic-partition cover
+everything up to the last finished range without an unexplained hole; only an unfinished range may have left some of its
+rows.  A state record is rebuilt if the table proves that: each offset from the first row to the last has a row, or
+Kafka has no record there.  The rebuilt range ends at the first record that has not landed.  Anything else is refused,
+and the first missing offset is named: to continue after the last row would lose that record, and to continue at it
+would land the rows behind it twice.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 """A reset beside a replay of dead letters.
 
-A replay lands only records below the end of what the job confirmed; a reset lets the job land these again.  So none of
-the two may happen in the middle of the other:
+A replay lands only records below the end of what the job confirmed; a reset lets the job land these again.  So neither
+may happen in the middle of the other:
 
-- A reset claims the name of the sink's replays: one that runs can announce nothing more.  What it has in doubt is
-  settled before anything is reset.
-- The reset claims the sink, and says there what it is about.  Only then it makes sure that it still owns the name of
-  the replays: one that claims that name later sees the reset when it looks at the sink, which it does after it
-  announced its dead letters and before it sends them.
+- A reset claims the name of the sink's replays: a running replay can then announce nothing more.  If it left a list in
+  doubt, the reset is refused until that is settled.
+- The reset claims the sink, and notes there that it resets.  Only then does it make sure that it still owns the name of
+  the replays.  A replay that claims the name later sees the reset: it looks at the sink after it has announced its dead
+  letters and before it sends them.
 """
 
 from __future__ import annotations

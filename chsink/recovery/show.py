@@ -37,7 +37,7 @@ def state_document(services: Services) -> dict[str, Any]:
 
 @dataclass(slots=True)
 class _Memory:
-    """What the target tables remember.  A question that fails once, of the tables or of a layout, is not put again."""
+    """What the target tables remember.  A query that failed once, for the tables or for a layout, is not repeated."""
 
     services: Services
     owner: Owner | None
@@ -45,7 +45,7 @@ class _Memory:
     _unknown: dict[str | None, str] = field(default_factory=dict)
 
     def blocks(self, key: StateKey) -> list[tuple[int, int | None]] | None:
-        """(blocks, seconds) per shard of the present layout."""
+        """(blocks, seconds) per shard of the current layout."""
         window = self._asked() if self.services.clickhouse.is_routed(key) else None
         if window is None:
             return None

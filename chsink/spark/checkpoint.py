@@ -1,8 +1,8 @@
 """The checkpoint folder of a query before the query runs: can it be written, and is it the job's own?
 
-Spark finds out too late: it starts a query on a folder of other topics without a word, lands nothing, and ends well; of
-a damaged one it says that something failed.
-A local folder is read without Spark, so ``chsink doctor`` can; any other one through the session's file systems.
+Spark notices too late.  On the folder of a query of other topics, it starts silently, lands nothing, and ends without
+an error; for a damaged folder, it only says that something failed. A local folder is read without Spark, so ``chsink
+doctor`` can; any other one through the session's file systems.
 """
 
 from __future__ import annotations

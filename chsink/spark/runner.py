@@ -1,4 +1,4 @@
-"""Has a lander's tasks carried out by Spark: one action over the micro-batch, or over an exact Kafka read."""
+"""Runs a lander's tasks with Spark: one action over the micro-batch, or over an exact Kafka read."""
 
 from __future__ import annotations
 
@@ -140,10 +140,10 @@ def _of_ranges(acks: Sequence[Ack], tasks: int, ranges: int) -> list[Ack]:
 
 
 def columns_of(fields: Sequence[str], frame: DataFrame) -> dict[str, Column]:
-    """The columns that the tasks need, by name; ConfigError CHS-607 where the stream has one of them not.
+    """The columns that the tasks need, by name; ConfigError CHS-607 if the stream lacks one.
 
     Records without headers have an empty list of them, not null.  After each row, Spark asks how large its Arrow batch
-    is, and a list column answers by going through all nulls since its last list: a batch would cost rows squared.
+    is, and a list column goes through all nulls since its last list: the cost would grow with the square of the rows.
     """
     missing = [f for f in fields if f not in frame.columns]
     if missing:

@@ -54,8 +54,8 @@ CONFIGURED = (
 """Settings of the session that decide the result of an expression."""
 FETCH_WAIT = "kafka.fetch.max.wait.ms"
 FETCH_WAIT_MS = "5"
-"""A task that has read up to the end of its log waits so long, by default half a second: Kafka's consumer has asked for
-the next records already, and Spark asks for the log's end on the same connection.
+"""How long a task waits at the end of its log, half a second by default: Kafka's consumer has already asked for the
+next records, and Spark asks for the log's end on the same connection.
 """
 STATEFUL = ("FlatMapGroups", "TransformWithState", "FlatMapCoGroups", "StateStore")
 

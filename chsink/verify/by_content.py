@@ -127,7 +127,7 @@ def comparable(columns: Sequence[Column]) -> tuple[list[Column], list[str]]:
 
 
 def await_replicas(target: RoutedTable, clock: Clock) -> None:
-    """Until each replica in use holds what the others confirmed, for a bounded time: a row may be late, not missing."""
+    """Wait, but not for long, until each replica in use holds what the others confirmed: a row may just be late."""
     sql = (
         "SELECT count() FROM system.replicas WHERE database = {database:String} AND table = {name:String} "
         "AND (log_pointer <= log_max_index OR inserts_in_queue > 0)"

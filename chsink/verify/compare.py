@@ -1,4 +1,4 @@
-"""The rows that there should be, against the rows that there are.  Arrays only; no loop over rows.
+"""Compares the expected rows with the rows in the table.  Arrays only; no loop over rows.
 
 Rules:
 - A row is known by its offset and its digests.  There is one digest for each group of columns; a group may be unknown

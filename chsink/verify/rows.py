@@ -33,7 +33,7 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class RowMaker:
-    """``layout`` is the present shard layout (JSON)."""
+    """``layout`` is the current shard layout (JSON)."""
 
     decoder: Decoder
     target: RoutedTable

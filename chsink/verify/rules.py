@@ -1,4 +1,4 @@
-"""What a table's engine and TTL leave to be judged."""
+"""What can be judged despite a table's engine and TTL."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Of which offsets the recorded state says that their rows are in the table.
+"""The offsets whose rows are in the table according to the recorded state.
 
 Rules:
-- Judged is what the state calls done when the run begins: the state only grows, so rows of these offsets are there from
-  then on.  Ranges in doubt, recorded gaps and offsets that were never announced are not judged.
-- Offsets below the end of earlier incarnations may hold rows of these, beside those of the present one.
+- The run judges what the state calls done when it begins: the state only grows, so rows of these offsets are there
+  from then on.  Ranges in doubt, recorded gaps and offsets that were never announced are not judged.
+- Offsets below the end of earlier incarnations may hold rows of those as well as rows of the current one.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The dead letters that a topic holds of a sink, by digest.
 
-The topic is read once, to its present end.  Memory: about 50 bytes a dead letter, and 150 a replay mark.  A record is
-delivered again, under another nonce, only where a person had it sent or read again: of an offset with several nonces,
-those of the present one count, else those that were read last.
+The topic is read once, to its current end.  Memory: about 50 bytes for a dead letter, and 150 for a replay mark.  A
+record is delivered again under another nonce only if a person had it sent or read again.  If an offset has several
+nonces, the dead letters under the current nonce count; if there are none, those that were read last.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class _Read:
     digests: Digests
 
     def part(self, window: OffsetRange, present: int) -> tuple[I64, I64, Digests]:
-        """Those of a window that count: their offsets, records and digests."""
+        """The dead letters of a window that count: their offsets, records and digests."""
         inside = (self.offsets >= window.start) & (self.offsets < window.end)
         offsets, nonces = self.offsets[inside], self.nonces[inside]
         order = np.lexsort((np.arange(len(offsets)), nonces == present, offsets))
@@ -63,7 +63,7 @@ class TopicLetters:
         self._marked: dict[Lane, set[tuple[int, int]]] = {}
 
     def of(self, key: StateKey, nonce: str, window: OffsetRange) -> tuple[I64, list[Digests]]:
-        """Offsets and digests of the dead letters of a window.  ``nonce`` is the present one."""
+        """Offsets and digests of the dead letters of a window.  ``nonce`` is the current one."""
         read = self._by_lane.get((key.table, key.topic, key.partition))
         if read is None:
             return np.empty(0, np.int64), [np.empty(0, f"V{WIDTH}")]

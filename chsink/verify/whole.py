@@ -21,7 +21,7 @@ from chsink.verify.route import CheckedRoute, Recorded, Selection
 from chsink.verify.scope import Scope, Why
 
 PATIENCE_S: Final = 30.0
-"""How long a moment is waited for at which nothing is in doubt."""
+"""How long to wait for a moment at which nothing is in doubt."""
 PAUSE_S: Final = 0.5
 
 
