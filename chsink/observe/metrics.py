@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from time import perf_counter
 
+import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
 
 from chsink.batch.model import Ack, total
@@ -59,10 +60,6 @@ class Metrics:
             buckets=PHASE_BUCKETS,
             registry=self.registry,
         )
-
-    def serve(self, host: str, port: int) -> int:
-        """See :func:`serve`."""
-        return serve(self.registry, host, port)
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
@@ -127,13 +124,25 @@ class MirrorMetrics:
                 getattr(self, name).labels(self.sink, table).set(value)
 
 
-def serve(registry: CollectorRegistry, host: str, port: int) -> int:
-    """Serve ``/metrics`` on this address; port 0 takes a free one.  Returns the port.
+@contextmanager
+def served(
+    registry: CollectorRegistry, host: str, port: int | None, log: structlog.typing.FilteringBoundLogger
+) -> Iterator[int | None]:
+    """Serve ``/metrics`` on this address until the block ends; port 0 takes a free one, None serves nothing.
 
-    Raises PreflightError CHS-235 when the port cannot be had.
+    Gives the port.  Raises PreflightError CHS-235 when it cannot be had.
     """
+    if port is None:
+        yield None
+        return
     try:
-        server, _thread = start_http_server(port, host, registry=registry)
+        server, thread = start_http_server(port, host, registry=registry)
     except OSError as error:
         raise preflight.METRICS_PORT(host=host, port=port, reason=error.strerror or error) from error
-    return int(server.server_port)
+    try:
+        log.info("metrics", host=host, port=server.server_port)
+        yield int(server.server_port)
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()

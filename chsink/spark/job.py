@@ -11,6 +11,7 @@ With a mirror, the process has two sides.  Rules:
 from __future__ import annotations
 
 import logging
+from contextlib import closing
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -20,7 +21,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from chsink.config import Config
 from chsink.errors import ChsinkError, FencedError, HaltError, UnavailableError, without_values
 from chsink.observe.logs import log_end
-from chsink.observe.metrics import MirrorMetrics
+from chsink.observe.metrics import MirrorMetrics, served
 from chsink.spark.failures import NO_ANSWER, stopped
 from chsink.spark.session import quieten
 from chsink.spark.sink import Sink
@@ -37,19 +38,17 @@ def run(config: Config, spark: SparkSession) -> None:
     Raises the ChsinkError that ended it; ``UnavailableError`` CHS-708 for a failure of Spark itself.
     """
     quieten(spark)
-    sink = Sink(config)
-    try:
-        if config.observe.metrics_port is not None:
-            host = config.observe.metrics_host
-            sink.log.info("metrics", host=host, port=sink.metrics.serve(host, config.observe.metrics_port))
+    observe = config.observe
+    with (
+        closing(Sink(config)) as sink,
+        served(sink.metrics.registry, observe.metrics_host, observe.metrics_port, sink.log),
+    ):
         if config.mirror.enabled:
             _run_both(config, spark, sink)
         else:
             query = _started(sink, spark)
             with StopSignals() as stop:
                 _await(query, sink, stop)
-    finally:
-        sink.close()
 
 
 def _run_both(config: Config, spark: SparkSession, sink: Sink) -> None:

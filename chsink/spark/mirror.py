@@ -35,7 +35,7 @@ from chsink.mirror.status import read_status
 from chsink.mirror.task import CHUNK_OFFSETS, Share
 from chsink.mirror.topic import ensure_control_topic
 from chsink.observe.logs import logger
-from chsink.observe.metrics import MirrorMetrics, serve
+from chsink.observe.metrics import MirrorMetrics, served
 from chsink.observe.skipped import SkipReport
 from chsink.spark.checkpoint import checkpoint_findings
 from chsink.spark.failures import NO_ANSWER, stopped
@@ -60,11 +60,12 @@ def run(config: Config, spark: SparkSession) -> None:
     Raises the ChsinkError that ended it.
     """
     quieten(spark)
-    log, metrics = logger(config.sink.name), MirrorMetrics(config.sink.name)
-    if config.observe.metrics_port is not None:
-        host = config.observe.metrics_host
-        log.info("metrics", host=host, port=serve(metrics.registry, host, config.observe.metrics_port))
-    with MirrorRun(config, spark, log, metrics) as mirror, StopSignals() as stop:
+    log, metrics, observe = logger(config.sink.name), MirrorMetrics(config.sink.name), config.observe
+    with (
+        served(metrics.registry, observe.metrics_host, observe.metrics_port, log),
+        MirrorRun(config, spark, log, metrics) as mirror,
+        StopSignals() as stop,
+    ):
         mirror.run(stop)
 
 

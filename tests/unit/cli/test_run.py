@@ -5,15 +5,17 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
+import structlog
 from typer.testing import CliRunner
 
 from chsink.cli.main import app
 from chsink.config.sections import Observe
 from chsink.errors import PreflightError
-from chsink.observe.metrics import Metrics
+from chsink.observe.metrics import Metrics, served
 from tests.unit.config.conftest import LEAST
 
 RUN = """
@@ -37,8 +39,8 @@ def test_a_missing_checkpoint_is_said_before_spark_is_loaded(tmp_path: Path) -> 
 def test_a_metrics_port_that_is_taken() -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
-        with pytest.raises(PreflightError, match="CHS-235") as raised:
-            Metrics("flights").serve("127.0.0.1", port)
+        with pytest.raises(PreflightError, match="CHS-235") as raised, serving(port):
+            pass
 
     assert f"127.0.0.1 port {port}: Address already in use" in raised.value.message
     assert "observe.metrics_port" in raised.value.hint
@@ -46,11 +48,23 @@ def test_a_metrics_port_that_is_taken() -> None:
 
 def test_metrics_are_served_on_the_given_address_only() -> None:
     """Every address of 127.0.0.0/8 is this machine: where only one is listened on, another one refuses."""
-    port = Metrics("flights").serve("127.0.0.1", 0)
-    socket.create_connection(("127.0.0.1", port), 5).close()
-    with pytest.raises(ConnectionRefusedError):
-        socket.create_connection(("127.0.0.2", port), 5)
+    with serving(0) as port:
+        socket.create_connection(("127.0.0.1", port), 5).close()
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.2", port), 5)
     assert Observe().metrics_host == "127.0.0.1"
+
+
+def test_metrics_end_with_the_job() -> None:
+    """A program that runs one job after the other finds its port free again."""
+    with serving(0) as port:
+        socket.create_connection(("127.0.0.1", port), 5).close()
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port), 5)
+
+
+def serving(port: int) -> AbstractContextManager[int | None]:
+    return served(Metrics("flights").registry, "127.0.0.1", port, structlog.get_logger())
 
 
 def test_what_json_means_for_a_job() -> None:
