@@ -591,9 +591,9 @@ NO_DEAD_LETTERS = Entry(
     "NO_DEAD_LETTERS",
     "CHS-115",
     ConfigError,
-    'errors.on_bad_value or errors.on_tombstone is "dead_letter", and the job file does not say where dead letters go',
+    "the job file does not say where dead letters go",
     'set dead_letters.topic = "…", or dead_letters.table = "…" (`chsink sql dead-letters` prints the statement that '
-    "creates it)",
+    'creates it); every "dead_letter" in [errors] needs one of them, and so does `chsink dlq`',
 )
 DELETES_NEED_KEYS = Entry(
     "DELETES_NEED_KEYS",
