@@ -101,7 +101,7 @@ class RouteSection(Section):
     """`"table"` or `"database.table"`, with backticks around a name that has other characters. `{topic}` stands for
     the topic's name, `{name}` for a named group of `topic_pattern`."""
     table_by: TableBy | None = None
-    """[Several tables](routing.md#the-table-that-a-record-names), of which each record names one:
+    """[Several tables](routing.md#the-table-that-a-record-names); each record names one of them:
     `{ field = "$.type", tables = { order = "orders", refund = "refunds" } }`."""
     shard_key: Annotated[tuple[Text, ...], AsTuple] | None = None
     """Columns that choose the shard, instead of `clickhouse.shard_key`."""

@@ -6,7 +6,7 @@ Rules:
   offset it is an instant; without, a local time in the column's zone (else the server's).  A local time
   that a clock change repeats is its first occurrence; one that a clock change skips does not exist and is
   refused.
-* A Date takes a date alone.  A number is no date: ClickHouse reads it as days or as seconds, by its size.
+* A Date takes a date alone.  A number is not a date: ClickHouse reads it as days or as seconds, by its size.
 * A number in DateTime is epoch seconds.  In DateTime64(p) an integer is ticks of 10^-p s, a number with a
   fraction or exponent is seconds.  ClickHouse's versions disagree about integers in
   DateTime64 (ticks by its documents, seconds in 26.9), and senders mix up units: one that, read as epoch

@@ -163,8 +163,8 @@ DEAD_LETTERS_GROUP = Entry(
     "CHS-335",
     HaltError,
     "{tp}: the consumer group {group} says that a newer run of this sink delivered dead letters ({note})",
-    "stop every process of the job; if its state was removed or restored, delete the group (kafka-consumer-groups "
-    "--delete --group {group}); then start again",
+    "stop every process of the job; if its state was removed or restored, delete the group: kafka-consumer-groups.sh "
+    "--bootstrap-server BROKER --delete --group {group}; then start again",
 )
 REPLAY_IN_DOUBT = Entry(
     "REPLAY_IN_DOUBT",

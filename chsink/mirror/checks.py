@@ -61,7 +61,7 @@ def _table(mirror: Mirror, target: Target) -> Iterator[Finding]:
 
 
 def other_sinks(name: str, table: Table, keys: Keys, topic_ids: Collection[str]) -> Iterator[Finding]:
-    """A table that knows nothing of this sink, and holds records of its topics from another, would hold them twice."""
+    """Refuse a table that this sink has not written yet and that holds records of its topics from another sink."""
     if keys.chain in table.properties:
         return
     for group, text in other_chains(keys, table.properties).items():

@@ -3,7 +3,7 @@
 Rules:
 - Dates and timestamps are of the years 1 to 9999.  An integer in a timestamp counts microseconds; one that could count
   milliseconds or seconds is a bad value (:mod:`chsink.decode.times`).
-- A time is ``HH:MM[:SS[.ffffff]]`` of one day.  A number is no time: senders count seconds, milliseconds and
+- A time is ``HH:MM[:SS[.ffffff]]`` of one day.  A number is not a time: senders count seconds, milliseconds and
   microseconds.
 - Bytes are base64 with padding, as JSON converters of Kafka write them.  There is one text for each value.
 """

@@ -4,7 +4,7 @@ Rules:
 - A transactional id stands for one role: a topic-partition's worker, its re-reader, the coordinator.  What opening one
   means, and a commit without an answer: :mod:`chsink.kafka.transactions`.
 - The group has no members, so only these producers move it.
-- Producers are opened for each hand-over, since opening is what fences.  Who reads a group fences nobody: one client of
+- Producers are opened for each hand-over, since opening is what fences.  Reading a group fences nobody: one client of
   a process reads for all of them.
 """
 
@@ -28,9 +28,9 @@ from chsink.mirror.ports import EventReader, EventSender, GroupReader
 from chsink.statemachine.ranges import TopicPartition
 
 TRANSACTION_MS = 20_000
-"""Others wait at most so long for a transaction that hangs: less than a round waits for answers by default."""
+"""How long others may have to wait for a transaction that hangs: by default, less than a round waits for answers."""
 POLL_S = 0.1
-"""The client waits for many events: it is asked so often whether there are a few."""
+"""How often to ask the client for events: it would wait until it has many."""
 _FENCED = (KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED)
 
 
@@ -228,7 +228,7 @@ def _asked(
 
 
 class ControlReader:
-    """Reads the control topic from given positions on.  It is nobody's member: positions are its own."""
+    """Reads the control topic from given positions on.  It joins no group: it keeps its own positions."""
 
     def __init__(self, names: Names) -> None:
         self._names = names

@@ -53,7 +53,7 @@ from chsink.statemachine.ranges import TopicPartition
 STUCK_AFTER = 5
 """Rounds in a row in which a table could not be committed."""
 HANGS_AFTER_MS = 300_000
-"""A transaction of a mirror ends within 20 s, its broker sees to that."""
+"""A transaction of a mirror ends within 20 s: the broker aborts it."""
 KEY = "coordinator"
 
 
@@ -317,7 +317,7 @@ class Coordinator:
     # --- commits ------------------------------------------------------------------------------------------------------
 
     def _commit_round(self, *, whole: bool, because: str) -> None:
-        """Commit every table, then forget; what one table could not take stays for the next round."""
+        """Commit every table, then forget what all hold; what one table could not take stays for the next round."""
         opened = self._open
         assert opened is not None
         present = Present(opened.commit_id, opened.answers, self.assigned, self.positions, self.control_id, whole)
@@ -355,7 +355,7 @@ class Coordinator:
     # --- holes --------------------------------------------------------------------------------------------------------
 
     def _find_holes(self, opened: _Round) -> None:
-        """Have read again what the group passed before this round and no event brings."""
+        """Order a reread of offsets that the group passed before this round and that no event covers."""
         if any(self.positions[p] < end for p, end in opened.ends.items()):
             return
         handed_over = {tp: at for tp, at in opened.handed_over.items() if at is not None}

@@ -103,7 +103,7 @@ class TableColumns:
         return self._timely(Decoded(table, rows, found.bad))
 
     def _timely(self, decoded: Decoded) -> Decoded:
-        """Without the records whose Kafka timestamp, which a producer may choose, is no time of our calendar."""
+        """Without the records whose Kafka timestamp, which a producer may choose, is not a time of our calendar."""
         name = "_kafka_timestamp"
         if name not in self._metadata:
             return decoded
