@@ -5,8 +5,8 @@ Rules:
   no connection was made, :class:`Unanswered` anything may have happened.  Deciding and sending again is the caller's.
 - Of several replicas the next one is tried only when no connection could be made: a statement that may have reached one
   replica is never sent to another.
-- The client is made at first use (it asks the server three questions) and kept: :func:`cached_client` holds one per
-  process and endpoint, also across Spark's forks.
+- The client is made at first use (it asks the server three questions) and kept: on executors, :func:`cached_client`
+  holds one per process and endpoint, also across Spark's forks.
 - The wait for a response is bounded by ``send_receive_timeout_s``: progress headers, which would restart it, are off.
 """
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
 
@@ -19,7 +18,7 @@ import pyarrow as pa
 from chsink.batch.halts import asking_target
 from chsink.batch.ledger import read_records
 from chsink.clickhouse import grants
-from chsink.clickhouse.client import ClickHouseClient, cached_client
+from chsink.clickhouse.client import ClickHouseClient
 from chsink.clickhouse.table import read_columns
 from chsink.clickhouse.unknown import is_column_name
 from chsink.config import Route
@@ -90,7 +89,7 @@ def _create(services: Services, routes: Sequence[Route]) -> None:
     missing: list[tuple[ClickHouseClient, str]] = []
     for endpoint, own in zip(config.clickhouse.endpoints, config.databases_of(route), strict=True):
         for url in endpoint.urls:
-            client = cached_client(replace(services.clickhouse.access, urls=(url,)))
+            client = services.clickhouse.client((url,))
             database = own or name.database
             found = {c.name: declared(c) for c in read_columns(client, database, name.table)}
             there = there or found

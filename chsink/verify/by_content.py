@@ -16,6 +16,7 @@ from typing import Final
 import numpy as np
 
 from chsink.batch.halts import asking_target
+from chsink.clickhouse.replicas import is_current
 from chsink.clickhouse.shards import RoutedTable
 from chsink.decode import Column
 from chsink.errors import preflight
@@ -128,15 +129,10 @@ def comparable(columns: Sequence[Column]) -> tuple[list[Column], list[str]]:
 
 def await_replicas(target: RoutedTable, clock: Clock) -> None:
     """Wait, but not for long, until each replica in use holds what the others confirmed: a row may just be late."""
-    sql = (
-        "SELECT count() FROM system.replicas WHERE database = {database:String} AND table = {name:String} "
-        "AND (log_pointer <= log_max_index OR inserts_in_queue > 0)"
-    )
     give_up_ms = clock.now_ms() + LAG_S * 1000
     for shard in target.shards:
-        which = {"database": shard.table.database, "name": shard.table.name}
         with asking_target():
-            while shard.client.query(sql, which)[0][0] and clock.now_ms() < give_up_ms:
+            while not is_current(shard) and clock.now_ms() < give_up_ms:
                 clock.sleep(PAUSE_S)
 
 
