@@ -43,6 +43,8 @@ from chsink.tables.create import create_missing
 from chsink.tables.grow import add_missing
 
 ARROW_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
+MOST_ARROW_ROWS = 100_000
+"""Larger chunks come in several Arrow batches: Spark's JVM spends more on one large batch."""
 
 
 class Sink:
@@ -83,7 +85,7 @@ class Sink:
         self._services.take_up_topics()
         check_checkpoint(self._services, SparkFolder(checkpoint, stream.sparkSession))
         self._loop.start(of_frame(stream), exact_reads)
-        stream.sparkSession.conf.set(ARROW_ROWS, str(self.config.clickhouse.chunk_offsets))
+        self._bound_batches(stream)
         writer = stream.writeStream.foreachBatch(self).option("checkpointLocation", checkpoint)
         return triggered(writer, self.config).start()
 
@@ -150,8 +152,13 @@ class Sink:
     def _batch(
         self, run: object, frame: DataFrame, planned: PlannedBatch, stream: Callable[[], StreamPlan]
     ) -> SparkBatch[Assignment]:
-        frame.sparkSession.conf.set(ARROW_ROWS, str(self.config.clickhouse.chunk_offsets))
+        self._bound_batches(frame)
         return SparkBatch(run, frame, planned, stream)
+
+    def _bound_batches(self, frame: DataFrame) -> None:
+        """How many records Spark hands to a worker at a time."""
+        rows = min(self.config.clickhouse.chunk_offsets, MOST_ARROW_ROWS)
+        frame.sparkSession.conf.set(ARROW_ROWS, str(rows))
 
     def _open(self, stream: StreamPlan) -> Landing[Assignment]:
         return open_for(self._services, stream, self.observer)
