@@ -172,8 +172,9 @@ REPLAY_IN_DOUBT = Entry(
     HaltError,
     "{tp}: an earlier `chsink dlq replay` of {letters} dead letters at offsets {offsets} into {table} is in doubt, and "
     "chsink cannot settle it: {reason}",
-    "look in the table for the rows of these records; then run `chsink dlq replay --landed` if all of them are there, "
-    "or `chsink dlq replay --resend` if none is",
+    "make sure that no other `chsink dlq replay` of the sink still runs; look in the table for the rows of these "
+    "records; then run `chsink dlq replay --landed` if all of them are there, or `chsink dlq replay --resend` if "
+    "none is",
     runbook="This stops only replays; the job goes on. If only some of the rows are there, delete them, also from the "
     "targets of dependent views, then run it with --resend.",
 )

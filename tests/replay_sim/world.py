@@ -309,10 +309,12 @@ class World:
         for key in self.keys:
             record = decode(self.store.rows[str(key)].body)
             assert record.phase is Phase.AFTER, record
+            kind = self.kinds[key.table]
+            shows = kind.can_probe and not kind.replicated
             for offset in range(record.end):
                 uid = self.uid(key.partition, offset)
                 told = record.incarnation == self.life and not self._sent_again(key, uid, record.nonce)
-                alone = not self.life or (self.kinds[key.table].can_probe and not self._others_at(key, offset))
+                alone = not self.life or (shows and not self._others_at(key, offset))
                 wanted[key.table, uid] = bool(offset % 4 or not offset % 3) and told and alone
         return wanted
 

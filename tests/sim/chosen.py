@@ -121,6 +121,25 @@ class World(FanOut):
         return bool(tables[_value(uid, header)] == table)
 
 
+class Lettered(World):
+    """The same, with bad values: each becomes a dead letter of the one table that its record names, or is skipped.  What
+    Kafka deleted of a range in doubt is listed for each table.
+    """
+
+    def __init__(self, seed: int, allowed: frozenset[int] | None = None) -> None:
+        super().__init__(seed, allowed)
+        if self.bad >= 100:
+            self.bad = self.edits.choice([5, 11])
+        if self.halt_on_bad_value:
+            self.reasons.add("bad value")
+        self.letters = self._draw_letters(seed, self.kinds[MORE])
+        if self.letters and self.edits.random() < 0.6:
+            self.in_doubt, self.oracle.lists = "dead_letter", True
+        self.by = self.ran = self.choose(self.by)
+        self.hub.factors.update({"retention ahead of the sink": 6.0, "retention under a read": 6.0})
+        self.hub.factors.update({"killed at driver.before_after": 4.0, "killed at driver.after_before": 4.0})
+
+
 def prepare_chosen(records: pa.RecordBatch, assignment: Assignment, *, topic: str, by: By, bad: int) -> Prepared:
     """As for one table, of the records that name the assignment's."""
     if assignment.key.topic != topic:

@@ -20,7 +20,7 @@ from chsink.ports import ServerRefused, Unanswered, Unreachable
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from tests.sim.hub import Hub
 from tests.sim.kafka import PARTITION, SERIAL, serial_of, uid_of
-from tests.sim.oracle import LISTS, Oracle
+from tests.sim.oracle import Oracle, lists_of
 from tests.sim.sql import answer, delete, describes, description
 
 URLS = ("http://shard0:8123", "http://shard1:8123", "http://shard2:8123")
@@ -90,6 +90,7 @@ class Table:
     """One table on one shard.  ``tokens`` are kept oldest first, ``rows`` by topic and partition.
 
     ``view`` holds the rows of the dependent view's target, ``fed`` the tokens of the blocks that it took.
+    ``letters_of`` has the target table of each dead letter.
     """
 
     kind: TableKind
@@ -100,6 +101,7 @@ class Table:
     blocks: int = 0
     version: int = 0
     mutations: int = 0
+    letters_of: dict[int, str] = field(default_factory=dict)
 
 
 class Server:
@@ -294,13 +296,16 @@ class Client:
         if "reason" not in batch.schema.names:
             return name, batch.column(0).to_pylist()
         places = batch.select(["_kafka_topic", "_kafka_partition", "_kafka_offset"]).to_pylist()
+        tables = batch.column("table").to_pylist()
         if batch.column("error_id").to_pylist() == [DELETED_ID]:
-            return LISTS, [list_uid(self.server.topics, *places[0].values())]
+            return lists_of(tables[0]), [list_uid(self.server.topics, *places[0].values())]
         values = zip(batch.column("value").to_pylist(), places, strict=True)
-        return name, [
+        uids = [
             uid_of(0, at["_kafka_partition"], at["_kafka_offset"]) if value is None else int(value)
             for value, at in values
         ]
+        self.server.tables[name].letters_of.update(zip(uids, tables, strict=True))
+        return name, uids
 
     def _arrive(self, name: str, uids: list[int], token: str, sent_at: int, restarts: int) -> None:
         """What was under way to a server that died went with its connection, and nothing is under way for ever."""

@@ -103,7 +103,7 @@ class Oracle:
             if other := next(others, None):
                 raise Violation("at_most_once", f"{_say(uid)} is in {table} and in {other}")
             landed.add(name)
-            if table == LISTS:
+            if table.startswith(LISTS):
                 continue
             if self.accepts(uid) == (table == self.letters):
                 raise Violation("one_fate", f"{_say(uid)} is in {table}")
@@ -185,7 +185,7 @@ class Oracle:
                 if not by_person:  # who says that it landed, looked at the table
                     self._check_within_log(tp, record)
                 self._check_given_up(tp, before, record)
-                self._check_listed(tp, before)
+                self._check_listed(tp, lists_of(table), before)
 
     def _letters_again(self, tp: TopicPartition, old: StateRecord, new: StateRecord) -> None:
         """A person has a range sent again, or all of the log read again: with the dead letters that are in the topic."""
@@ -208,11 +208,11 @@ class Oracle:
             if not old.expired or gap.end > max(self.kafka.log_of(tp, new.topic_id).start, gap.start):
                 raise Violation("after_means_landed", f"AFTER {new.range} of {tp} gives up {gap}")
 
-    def _check_listed(self, tp: TopicPartition, old: StateRecord) -> None:
+    def _check_listed(self, tp: TopicPartition, lists: str, old: StateRecord) -> None:
         """Each run that is gone is listed by now."""
         serials = [serial for serial, name in enumerate(self.kafka.names) if name == tp.topic]
         for run in old.deleted_runs:
-            if not any((LISTS, uid_of(serial, tp.partition, run.start)) in self.landed for serial in serials):
+            if not any((lists, uid_of(serial, tp.partition, run.start)) in self.landed for serial in serials):
                 raise Violation("one_fate", f"{run} of {tp} is given up, and no dead letter lists it")
 
     def _check_within_log(self, tp: TopicPartition, record: StateRecord) -> None:
@@ -274,6 +274,11 @@ class Oracle:
         """Whether a person gave the record up."""
         life, offset = id_of(serial_of(uid)), uid % PARTITION
         return any(tp == of and i in (None, life) and r.start <= offset < r.end for of, i, r in self.given_up)
+
+
+def lists_of(table: str) -> str:
+    """The place of what Kafka deleted of a table's ranges in doubt."""
+    return f"{LISTS} of {table}"
 
 
 def _is_rebuilt(old: StateRecord | None, new: StateRecord) -> bool:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from tests.sim.kafka import PARTITION
-from tests.sim.oracle import LISTS
+from tests.sim.oracle import lists_of
 
 if TYPE_CHECKING:
     from tests.sim.clickhouse import Server, Table
@@ -21,6 +21,7 @@ _NAMED = re.compile(r"database IN \((.*?)\) AND (?:name|table) IN \((.*?)\)")
 _TOPIC = re.compile(r"_kafka_topic = '([^']+)'")
 _PARTITION = re.compile(r"_kafka_partition = (\d+)")
 _LOW, _HIGH = re.compile(r"_kafka_offset >= (\d+)"), re.compile(r"_kafka_offset < (\d+)")
+_OF = re.compile(r"AND `table` = '([^']+)'")
 _ONLY = re.compile(r"_kafka_offset IN \((.*?)\)")
 _ENDS = re.compile(r"transform\(toInt64\(_kafka_partition\), \[(.*?)\], \[(.*?)\]")
 _LISTED = re.compile(r"_kafka_partition IN \((.*?)\)")
@@ -94,11 +95,13 @@ def _facts(server: Server, name: str) -> Iterator[tuple[Any, ...]]:
 
 
 def _of_rows(server: Server, sql: str, said: Mapping[str, Any]) -> Rows:
-    table = server.tables[LISTS if "error_id = " in sql else table_of(sql)]
+    of = _OF.search(sql)
+    table = server.tables[lists_of(of[1]) if of and "error_id = " in sql else table_of(sql)]
     if "transform(" in sql or "toInt64(_kafka_partition) AS p" in sql:
         return list(_beyond(table, sql, said["topic"]))
     tp, asked = _asked(sql, said)
-    offsets, only = (uid % PARTITION for uid in table.rows.get((tp.topic, tp.partition), ())), _ONLY.search(sql)
+    held, only = table.rows.get((tp.topic, tp.partition), ()), _ONLY.search(sql)
+    offsets = (uid % PARTITION for uid in held if of is None or table.letters_of.get(uid, of[1]) == of[1])
     meant = range(asked.start, asked.end) if only is None else {int(offset) for offset in only[1].split(",")}
     there = Counter(o for o in offsets if o in meant)
     server.hub.counts["outcome probed"] += 1

@@ -12,8 +12,9 @@ from chsink.batch.model import PlannedBatch
 from tests.sim import chosen
 from tests.sim.fan_out import FanOut
 from tests.sim.hub import Violation
+from tests.sim.oracle import LISTS
 
-CHOSEN_SEEDS = range(1, 31)
+CHOSEN_SEEDS, LETTERED_SEEDS = range(1, 31), range(1, 11)
 SEEDS, STEPS = range(1, 21), 500
 
 
@@ -38,6 +39,19 @@ def test_each_record_is_in_the_one_table_that_it_names() -> None:
     assert counts["world at rest"] >= len(CHOSEN_SEEDS) // 2, counts
     assert counts["table_by undone"], "a change in the middle of a batch was undone"
     assert counts["fault table_by changed"] > counts["table_by undone"], "others were not in the middle of one"
+
+
+def test_each_bad_record_is_a_dead_letter_of_its_table_once() -> None:
+    """⚑ While ``table_by`` changes, and Kafka deletes what is in doubt: each table lists the offsets that are gone."""
+    counts: Counter[str] = Counter()
+    listing = 0
+    for seed in LETTERED_SEEDS:
+        world = chosen.Lettered(seed)
+        world.run(STEPS)
+        counts.update(world.hub.counts)
+        listing += any(place.startswith(LISTS) for place, _ in world.oracle.landed)
+    assert counts["world at rest"] >= len(LETTERED_SEEDS) // 2, counts
+    assert counts["outcome record kept as a dead letter"] and listing, counts
 
 
 def test_negative_control_a_lane_that_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,7 +31,7 @@ from tests.sim.hub import Group, Hub, Violation
 from tests.sim.job import drive
 from tests.sim.kafka import PARTITION, Kafka, serial_of
 from tests.sim.letters import LettersTopic
-from tests.sim.oracle import LISTS, Oracle
+from tests.sim.oracle import Oracle, lists_of
 from tests.sim.services import MARGIN_S, By, count_of
 from tests.sim.spark import prepare
 from tests.sim.store import Store
@@ -161,15 +161,15 @@ class World:
         if drawn >= TABLE_SHARE:
             self.oracle.letters_stay = True
             return "topic"
-        for name in (LETTERS, LISTS):
+        for name in (LETTERS, *map(lists_of, self.kinds)):
             self.servers[0].tables[name] = Table(TableKind(False, kind.window_blocks, kind.window_s))
         return "table"
 
     def _letters_committed(self, letters: list[Mapping[str, Any]]) -> None:
         """A transaction of dead letters.  One without a value lists what Kafka deleted."""
         for letter in letters:
-            place = LETTERS if letter["value"] is not None else LISTS
             said = {name: (value or b"").decode() for name, value in letter["headers"]}
+            place = LETTERS if letter["value"] is not None else lists_of(said["chsink.table"])
             where = said["chsink.topic"], int(said["chsink.partition"]), int(said["chsink.offset"])
             uid = int(letter["value"]) if place == LETTERS else list_uid(self.kafka.names, *where)
             self.oracle.inserted(place, self.kafka.names[serial_of(uid)], [uid], 0)
@@ -481,5 +481,6 @@ class World:
         kind = next(iter(self.kinds.values()))
         if not kind.replicated:
             return False
-        oldest = min((r.before_at for r in self.records().values() if r.in_doubt), default=self.hub.now)
+        rows = (decode(row.body) for key, row in self.store.rows.items() if key.startswith(f"{self.sink}/"))
+        oldest = min((r.before_at for r in rows if r.in_doubt), default=self.hub.now)
         return self.hub.now - oldest > (kind.window_s - MARGIN_S - REQUEST_TIMEOUT_S) * 1000 - 2_000
