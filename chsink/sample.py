@@ -64,15 +64,18 @@ class Misfits:
             if not (bad.tombstone and self.skip_tombstones):
                 _count(self.seen, (bad.column, _PLACE.sub("", bad.reason)), records, bad.row)
 
-    def findings(self, records: int, place: Mapping[str, str], *, skips: bool) -> Iterator[Finding]:
-        """Of so many sampled records."""
+    def findings(self, records: int, place: Mapping[str, str], *, policy: str) -> Iterator[Finding]:
+        """Of so many sampled records, where ``errors.on_bad_value`` is ``policy``."""
         if not self.seen:
             yield passed(values.SAMPLE_BAD, count=records, **place)
-        severity = Severity.WARNING if skips else Severity.ERROR
         for (column, reason), seen in sorted(self.seen.items(), key=lambda item: -item[1].count):
             where = "the record as a whole" if column is None else f"column {column}"
             of = {"count": seen.count, "records": records, "first": seen.first}
-            yield found(severity, values.SAMPLE_BAD, column=where, reason=reason, **of, **place)
+            params = {"column": where, "reason": reason, **of, **place}
+            if policy == "halt":
+                yield found(Severity.ERROR, values.SAMPLE_BAD, **params)
+            else:
+                yield found(Severity.WARNING, values.SAMPLE_KEPT_OUT, policy=policy, **params)
 
 
 @dataclass(slots=True)
@@ -109,13 +112,13 @@ class Sample:
                 if name not in known:
                     _count(self.unknown, name, records, row)
 
-    def findings(self, shards: Mapping[int, str], *, skips: bool) -> Iterator[Finding]:
-        """All that was seen.  ``shards`` names them; ``skips`` says that bad records do not stop the job."""
+    def findings(self, shards: Mapping[int, str], *, policy: str) -> Iterator[Finding]:
+        """All that was seen.  ``shards`` names them; ``policy`` is ``errors.on_bad_value``."""
         place = {"topic": self.route.topic, "table": self.name}
         if not self.records:
             yield found(Severity.INFO, values.SAMPLE_EMPTY, topic=self.route.topic)
             return
-        yield from self.misfits.findings(self.records, place, skips=skips)
+        yield from self.misfits.findings(self.records, place, policy=policy)
         yield from self._unknown(place)
         shares = ", ".join(f"{name} {self.rows[shard]:,}" for shard, name in shards.items())
         yield found(Severity.INFO, values.SAMPLE_ROWS, rows=f"{self.rows.total():,}", shares=shares, **place)
@@ -159,7 +162,7 @@ def sample_findings(services: Services, count: int, progress: Progress) -> Itera
     """
     config = services.config
     shape = Untouched(config.kafka.isolation_level)
-    skips = config.errors.on_bad_value != "halt"
+    policy = config.errors.on_bad_value
     with closing(open_sampler(config)) as sampler:
         for route in config.routes:
             target = _existing(services, route)
@@ -181,7 +184,7 @@ def sample_findings(services: Services, count: int, progress: Progress) -> Itera
             for records in sampled(services, sampler, route.topic, count, progress):
                 sample.add(records)
             yield from sample.chunk_finding(config.clickhouse.chunk_offsets, config.clickhouse.max_chunk_bytes)
-            yield from sample.findings({at: shard.url for at, shard in enumerate(target.shards)}, skips=skips)
+            yield from sample.findings({at: shard.url for at, shard in enumerate(target.shards)}, policy=policy)
 
 
 def _existing(services: Services, route: Route) -> RoutedTable | None:
@@ -203,7 +206,7 @@ def mirror_sample_findings(services: Services, count: int, progress: Progress) -
     from chsink.mirror.opening import open_mirror  # needs the packages
 
     config = services.config
-    skips = config.errors.on_bad_value != "halt"
+    policy = config.errors.on_bad_value
     readable = open_mirror(config, services.kafka).readable()
     with closing(open_sampler(config)) as sampler:
         for topic in config.mirror.topics:
@@ -217,7 +220,7 @@ def mirror_sample_findings(services: Services, count: int, progress: Progress) -
                 continue
             for misfits, (name, _) in zip(seen, readable[topic], strict=True):
                 place = {"topic": topic, "table": f"Iceberg table {name}"}
-                yield from misfits.findings(total, place, skips=skips)
+                yield from misfits.findings(total, place, policy=policy)
 
 
 def sampled(

@@ -67,6 +67,13 @@ SAMPLE_BAD = Entry(
     'change the column or the records; or set errors.on_bad_value = "dead_letter" or "skip"',
     ok="{topic}: all {count} sampled records fit {table}",
 )
+SAMPLE_KEPT_OUT = Entry(
+    "SAMPLE_KEPT_OUT",
+    "CHS-507",
+    PreflightError,
+    SAMPLE_BAD.sentence,
+    'errors.on_bad_value = "{policy}" keeps them out of the table; to land them, change the column or the records',
+)
 SAMPLE_MISSPELT = Entry(
     "SAMPLE_MISSPELT",
     "CHS-508",

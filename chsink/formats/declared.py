@@ -18,7 +18,7 @@ _MOST_DIGITS: Final = 76
 
 def column_of(kind: pa.DataType) -> str | None:
     """The column's type, with a DEFAULT where it is not Nullable: a record of another schema may lack the field.  None
-    for messages and unions: a person chooses their columns.
+    for messages and for unions of other types than instants: a person chooses their columns.
     """
     found = _type(kind)
     if found is None or found.startswith("Nullable("):
@@ -46,6 +46,9 @@ def _scalar(kind: pa.DataType) -> str | None:
         return f"Decimal({kind.precision}, {kind.scale})" if 0 < kind.precision <= _MOST_DIGITS else None
     if pa.types.is_timestamp(kind):
         return f"DateTime64({_PLACES[kind.unit]}, 'UTC')"
+    if pa.types.is_union(kind) and all(pa.types.is_timestamp(one.type) and one.type.tz for one in kind):
+        # Protobuf's Timestamp: each value has the unit that holds it, and the finest unit holds them all
+        return _scalar(max((one.type for one in kind), key=lambda instant: _PLACES[instant.unit]))
     if pa.types.is_fixed_size_binary(kind):
         return f"FixedString({kind.byte_width})"
     return next((found for is_one, found in _SCALARS if is_one(kind)), None)

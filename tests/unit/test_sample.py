@@ -55,7 +55,7 @@ def test_every_column_and_reason_is_reported_at_once(sample: Sample) -> None:
     sample.add(records(good, {**good, "id": "secret"}, b"[secret", {**good, "flag": 300}, start=7))
     sample.add(records({**good, "flag": 70_000}, good, partition=1))
 
-    found = [f for f in sample.findings(SHARDS, skips=False) if f.id == "CHS-507"]
+    found = [f for f in sample.findings(SHARDS, policy="halt") if f.id == "CHS-507"]
 
     assert {f.severity for f in found} == {Severity.ERROR}
     said = [f.sentence for f in found]
@@ -65,7 +65,9 @@ def test_every_column_and_reason_is_reported_at_once(sample: Sample) -> None:
     assert any("column id: " in s and s.endswith("partition 0 offset 8") for s in said)
     assert any("the record as a whole: " in s and s.endswith("partition 0 offset 9") for s in said)
     assert "secret" not in "".join(said)
-    assert {f.severity for f in sample.findings(SHARDS, skips=True) if f.id == "CHS-507"} == {Severity.WARNING}
+    kept_out = [f for f in sample.findings(SHARDS, policy="dead_letter") if f.id == "CHS-507"]
+    assert {f.severity for f in kept_out} == {Severity.WARNING}
+    assert all('errors.on_bad_value = "dead_letter" keeps them out' in f.fix for f in kept_out)
 
 
 @pytest.mark.parametrize("skip", [False, True])
@@ -74,7 +76,7 @@ def test_a_tombstone_is_reported_unless_the_job_skips_it(sample: Sample, skip: b
     tombstone = records(None).set_column(1, "value", pa.array([None], pa.binary()))
     sample.add(tombstone)
 
-    assert [f.severity for f in sample.findings(SHARDS, skips=False) if f.id == "CHS-507"] == [
+    assert [f.severity for f in sample.findings(SHARDS, policy="halt") if f.id == "CHS-507"] == [
         Severity.OK if skip else Severity.ERROR
     ]
 
@@ -82,7 +84,7 @@ def test_a_tombstone_is_reported_unless_the_job_skips_it(sample: Sample, skip: b
 def test_fields_without_a_column_are_counted_by_name(sample: Sample) -> None:
     sample.add(records({"id": 1, "nmae": "x", "flag": 0}, {"id": 1, "nmae": "x", "other": [], "flag": 0}))
 
-    found = [f for f in sample.findings(SHARDS, skips=False) if f.id == "CHS-508"]
+    found = [f for f in sample.findings(SHARDS, policy="halt") if f.id == "CHS-508"]
 
     assert [(f.severity, f.sentence) for f in found] == [
         (
@@ -99,7 +101,7 @@ def test_fields_without_a_column_are_counted_by_name(sample: Sample) -> None:
 def test_one_reason_is_one_finding_wherever_in_a_record_it_is(sample: Sample) -> None:
     sample.add(records(b"{", b'{"id": 1, ', b'{"id": 1, "na', b"\xff", b"{}\xff"))
 
-    said = [f.sentence for f in sample.findings(SHARDS, skips=False) if f.id == "CHS-507"]
+    said = [f.sentence for f in sample.findings(SHARDS, policy="halt") if f.id == "CHS-507"]
 
     assert [s.partition(" sampled")[0] for s in said] == ["t: 3 of 5", "t: 2 of 5"]
 
@@ -107,7 +109,7 @@ def test_one_reason_is_one_finding_wherever_in_a_record_it_is(sample: Sample) ->
 def test_a_field_that_differs_only_in_case_is_misspelt(sample: Sample) -> None:
     sample.add(records({"ID": 1, "NAME": "x", "flag": 0}))
 
-    found = [f for f in sample.findings(SHARDS, skips=False) if f.id == "CHS-508"]
+    found = [f for f in sample.findings(SHARDS, policy="halt") if f.id == "CHS-508"]
 
     assert [(f.severity, f.sentence.partition(" names this ")[2].split(";")[0]) for f in found] == [
         (Severity.WARNING, "column id"),
@@ -118,7 +120,7 @@ def test_a_field_that_differs_only_in_case_is_misspelt(sample: Sample) -> None:
 def test_rows_by_shard(sample: Sample) -> None:
     sample.add(records(*({"id": i, "flag": 0} for i in range(1000))))
 
-    ok, rows = sample.findings(SHARDS, skips=False)
+    ok, rows = sample.findings(SHARDS, policy="halt")
 
     assert (ok.id, ok.severity, ok.sentence) == ("CHS-507", Severity.OK, "t: all 1000 sampled records fit d.t")
     assert rows.sentence.startswith("t: the sample would become 1,000 rows of d.t, by shard: http://one ")
@@ -141,5 +143,5 @@ def test_chunks_that_would_be_too_large(sample: Sample, chunk_offsets: int, fits
 
 
 def test_an_empty_topic(sample: Sample) -> None:
-    [finding] = sample.findings(SHARDS, skips=False)
+    [finding] = sample.findings(SHARDS, policy="halt")
     assert (finding.severity, finding.sentence) == (Severity.INFO, "t holds no record to sample")

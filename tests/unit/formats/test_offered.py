@@ -8,6 +8,7 @@ from typing import Any, get_args
 
 import pyarrow as pa
 import pytest
+from google.protobuf import descriptor_pb2, text_format, timestamp_pb2
 
 from chsink.config import Config
 from chsink.decode.columns import Column
@@ -88,6 +89,31 @@ def test_avro(tmp_path: Path) -> None:
         "inner": None,
     }
     assert offered.columns(records.slice(0, 0), ()) == {}
+
+
+MOMENTS = """
+name: "m.proto" package: "m" syntax: "proto3" dependency: "google/protobuf/timestamp.proto"
+message_type { name: "Moments"
+  field { name: "id" number: 1 type: TYPE_INT32 label: LABEL_OPTIONAL }
+  field { name: "at" number: 2 type: TYPE_MESSAGE type_name: ".google.protobuf.Timestamp" label: LABEL_OPTIONAL }
+  field { name: "all" number: 3 type: TYPE_MESSAGE type_name: ".google.protobuf.Timestamp" label: LABEL_REPEATED }
+}
+"""
+
+
+def test_protobuf_timestamps_have_columns_that_hold_them(tmp_path: Path) -> None:
+    described = descriptor_pb2.FileDescriptorSet()
+    timestamp_pb2.DESCRIPTOR.CopyToProto(described.file.add())
+    text_format.Parse(MOMENTS, described.file.add())
+    (tmp_path / "m.desc").write_bytes(described.SerializeToString())
+    offered = offered_by(settings({"type": "protobuf", "schema_file": "m.desc", "message": "m.Moments"}, tmp_path))
+    assert offered is not None
+
+    # id = 1, without a time; at = 1 s and 1 ns
+    assert offered.columns(values(b"\x08\x01", b"\x12\x04\x08\x01\x10\x01"), {"id"}) == {
+        "at": "Nullable(DateTime64(9, 'UTC'))",
+        "all": "Array(Nullable(DateTime64(9, 'UTC'))) DEFAULT []",
+    }
 
 
 def test_avro_of_two_schemas_in_one_chunk() -> None:
