@@ -131,7 +131,7 @@ def produce(
     for sent in send_lines(stack.kafka, topic, file, partitions, key_separator):
         progress(f"{sent:,} records")
     progress("")
-    typer.echo(f"sent {sent:,} records to topic {topic}")
+    typer.echo(f"sent {sent:,} record{'' if sent == 1 else 's'} to topic {topic}")
 
 
 def running(root: Path) -> DevStack:

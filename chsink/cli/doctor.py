@@ -61,9 +61,14 @@ def doctor(
     if as_json:
         print_json({"sink": loaded.sink.name, **counts, "findings": [f.as_dict() for f in found]})
     else:
-        typer.echo(f"sink {loaded.sink.name}: " + ", ".join(f"{n} {name}" for name, n in counts.items()))
+        typer.echo(f"sink {loaded.sink.name}: " + ", ".join(_counted(n, name) for name, n in counts.items()))
     if counts["error"]:
         raise typer.Exit(1)
+
+
+def _counted(number: int, severity: str) -> str:
+    several = number != 1 and severity in {"error", "warning"}
+    return f"{number} {severity}{'s' if several else ''}"
 
 
 def _examine(config: Config, sample: int | None) -> Iterator[Finding]:

@@ -62,6 +62,7 @@ def status(
     chsink status -c job.toml
     chsink status -c job.toml --json | jq '.partitions[] | select(.phase == "BEFORE")'
 
+    `start` and `end` bound the last recorded range; `age_s` counts the seconds since it was announced.
     A partition at BEFORE is in doubt: a running job confirms it, a stopped job settles it at its next start.
     The lag of a partition that has never landed a record is everything that Kafka holds of it. The lag is unknown ("-")
     if Kafka does not answer or no longer has the partition, and before a first start at "latest".
