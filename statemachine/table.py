@@ -277,7 +277,7 @@ _EXPIRED = Refusal(
     lambda x: (
         x.facts.log_start is not None and x.facts.log_start > x.s and not x.r.expired and x.policy.in_doubt == "halt"
     ),
-    Stop(Halt.IN_DOUBT_LOST, "Kafka's log starts at {x.facts.log_start}, the in-doubt range is {x.r.range}"),
+    Stop(Halt.IN_DOUBT_LOST, "Kafka's log starts at {x.facts.log_start}, the range in doubt is {x.r.range}"),
 )
 _STILL_HELD = Refusal(
     "Kafka's log start < a",
@@ -302,7 +302,7 @@ RECORD_GAP = Action("record the gap [e,a)", StepKind.RECORD_GAP, lambda x: x.gap
 
 ACTIONS = (WRITE, WRITE_FIRST, WRITE_TAIL, SKIP, SKIP_HEAD, SKIP_BELOW, REINSERT, SETTLE, RECORD_GAP)
 
-_OTHER_LIFE = Stop(Halt.IN_DOUBT_LOST, "the in-doubt range {x.r.range} belongs to the deleted topic id {x.r.topic_id}")
+_OTHER_LIFE = Stop(Halt.IN_DOUBT_LOST, "the range in doubt {x.r.range} belongs to the deleted topic id {x.r.topic_id}")
 _RECREATED = Stop(
     Halt.TOPIC_RECREATED,
     "recorded topic id {x.r.topic_id}, now {x.facts.topic_id} up to {x.facts.log_end}, planned {x.planned}",

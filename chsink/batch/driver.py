@@ -121,7 +121,7 @@ class Driver:
         return {k: r for k, r in self.ledger.records.items() if r.in_doubt and self.answers_for(k.topic_table)}
 
     def settle_all(self, runner: ExactReads[Assignment], except_for: Iterable[StateKey] = ()) -> None:
-        """Settle every in-doubt range of the sink by exact reads.  Raises all halts as one, when others are settled."""
+        """Settle every range in doubt of the sink by exact reads.  Raises all halts as one, when others are settled."""
         halted = Halts()
         with self._halting_as_owner():
             self._settle_all(runner, set(except_for), halted)

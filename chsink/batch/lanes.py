@@ -88,7 +88,7 @@ class Lanes:
         self.ledger.check_owned()
 
     def settle_all(self, runner: ExactReads[Assignment]) -> None:
-        """Settle every in-doubt range of the sink by exact reads.  Raises all halts as one, when others are settled."""
+        """Settle every range in doubt of the sink by exact reads.  Raises all halts as one, when others are settled."""
         self._each(lambda driver: driver.settle_all(runner))
 
     def process(self, batch: PlannedBatch, runner: PieceRunner) -> None:

@@ -122,7 +122,7 @@ IN_DOUBT_LOST = Entry(
     "IN_DOUBT_LOST",
     "CHS-308",
     HaltError,
-    "{tp}: an in-doubt range can no longer be read from Kafka ({detail})",
+    "{tp}: a range in doubt can no longer be read from Kafka ({detail})",
     "check the table, then run `chsink state resolve {arguments}` with --landed if all rows of the range are "
     "there, with --expired to land the part that Kafka still holds, or with --lost to give up the missing rows",
     runbook='With errors.in_doubt = "dead_letter", the job does by itself what --expired does, and '
