@@ -28,7 +28,7 @@ from chsink.recovery.replays import check_settled
 from chsink.statemachine import writes
 from chsink.statemachine.ranges import TopicPartition
 from chsink.statemachine.records import Phase, StateKey, StateRecord, TopicTable
-from chsink.statemachine.table import TABLE_BY, changed_parts, has_dead_letters
+from chsink.statemachine.table import TABLE_BY, changed_parts, choice_of, has_dead_letters
 
 GAP_IN_BATCH = (
     "if a later start halts with CHS-305, start with a new checkpoint: the sink continues from its recorded state"
@@ -66,12 +66,26 @@ def plan_reset(services: Services, topic: str, partitions: Collection[int], *, t
             f"{services.config.kafka.starting_offsets!r}"
         ),
         *skipping,
+        *_says_chosen(services, topic, partitions, found),
         "records whose rows are in the table are inserted again, unless you delete these rows before the next start",
         "a job or a replay that runs on this sink is fenced: it stops with CHS-801",
         "stop its executors and replays first: one that still runs may insert another piece of a range in doubt",
         *doubtful,
     )
     return Change(found, says, {key: partial(_reset, services, key) for key in found}, resets=True)
+
+
+def _says_chosen(
+    services: Services, topic: str, partitions: Collection[int], found: Mapping[StateKey, StateRecord]
+) -> Iterator[str]:
+    """Where the topic's records name their table, and not all of its tables start over."""
+    others = {k: r for k, r in find(services, topic, partitions).items() if k not in found}
+    tables = sorted({k.table for k, r in others.items() if choice_of(r.pipeline)})
+    if tables:
+        yield (
+            f"records are chosen by the present table_by: if it has changed since they landed in {', '.join(tables)}, "
+            "some of them will be in two tables, or in none; to prevent this, reset the topic without --table"
+        )
 
 
 def _reset(services: Services, key: StateKey, record: StateRecord, epoch: int, attempt: str) -> StateRecord:

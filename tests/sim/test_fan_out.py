@@ -9,10 +9,12 @@ import pytest
 from chsink.batch.driver import Driver
 from chsink.batch.lanes import Lanes
 from chsink.batch.model import PlannedBatch
+from chsink.recovery.decide import plan_reset
 from tests.sim import chosen
 from tests.sim.fan_out import FanOut
-from tests.sim.hub import Violation
+from tests.sim.hub import Group, Violation
 from tests.sim.oracle import LISTS
+from tests.sim.services import services_of
 
 CHOSEN_SEEDS, LETTERED_SEEDS = range(1, 31), range(1, 11)
 SEEDS, STEPS = range(1, 21), 500
@@ -52,6 +54,22 @@ def test_each_bad_record_is_a_dead_letter_of_its_table_once() -> None:
         listing += any(place.startswith(LISTS) for place, _ in world.oracle.landed)
     assert counts["world at rest"] >= len(LETTERED_SEEDS) // 2, counts
     assert counts["outcome record kept as a dead letter"] and listing, counts
+
+
+def test_a_reset_of_one_table_says_what_table_by_does_to_it() -> None:
+    """⚑ If ``table_by`` changed in between, even cleanly, records of that table land twice or not at all."""
+    world = chosen.World(CHOSEN_SEEDS[0], frozenset())
+    world.run(STEPS)
+    said: dict[str | None, str] = {}
+
+    def person() -> None:
+        for table in (None, world.tables[0]):
+            said[table] = " ".join(plan_reset(services_of(world, 0), world.first, [], table=table).says)
+
+    world.hub.spawn(Group("operator"), person)
+    while len(said) < 2:
+        world.hub.step()
+    assert [("by the present table_by" in text) for text in said.values()] == [False, True]
 
 
 def test_negative_control_a_lane_that_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
