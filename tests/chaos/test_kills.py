@@ -7,7 +7,6 @@ letters in a topic.
 from __future__ import annotations
 
 import signal
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -71,10 +70,7 @@ def broker_in_dead_letters(world: World, job: Job) -> None:
         child.await_fired("task.in_dead_letters")
         world.kafka.kill()
         world.kafka.start()
-        until = time.monotonic() + OUTAGE_S
-        while child.running and time.monotonic() < until:
-            time.sleep(0.1)
-        assert child.kill() if child.running else child.end() in {0, 5}, child.said[-3000:]
+        child.end_or_kill(OUTAGE_S, (0, 5))
     world.tally.killed("broker in a transaction of dead letters")
 
 

@@ -168,10 +168,7 @@ def broker_in_a_transaction(world: World, job: Job, _: Lake) -> None:
         child.await_fired("worker.in_transaction")
         world.kafka.kill()
         world.kafka.start()
-        until = time.monotonic() + OUTAGE_S
-        while child.running and time.monotonic() < until:
-            time.sleep(0.1)
-        assert child.kill() if child.running else child.end() in ENDED, child.said[-3000:]
+        child.end_or_kill(OUTAGE_S, ENDED)
     world.tally.killed("mirror: broker in a transaction")
 
 

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
@@ -89,6 +89,13 @@ class Child:
             return self._popen.wait(limit_s)
         except subprocess.TimeoutExpired:
             raise AssertionError(f"still runs after {limit_s} s:\n{self.said[-3000:]}") from None
+
+    def end_or_kill(self, limit_s: float, codes: Collection[int]) -> None:
+        """It ends by itself with one of these exit codes, or dies: it may wait longer than that for a service."""
+        try:
+            assert self._popen.wait(limit_s) in codes, self.said[-3000:]
+        except subprocess.TimeoutExpired:
+            assert self.kill()
 
     def tell(self, number: signal.Signals) -> None:
         """To the driver alone."""
