@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from functools import cached_property, lru_cache
 from typing import Any
 
-from confluent_kafka import IsolationLevel, KafkaException, TopicCollection
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection
 from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec
 
@@ -22,6 +22,8 @@ from chsink.statemachine.ranges import TopicPartition
 
 REFUSED_FOR_S = 3.0
 NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
+_SILENT = (KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError.REQUEST_TIMED_OUT)
+"""No answer, which says nothing of what a user may see."""
 
 
 class KafkaAdmin:
@@ -106,7 +108,9 @@ class KafkaAdmin:
         try:
             [future] = self._client.describe_configs([resource], request_timeout=self.timeout_s).values()
             return {name: entry.value for name, entry in future.result(self.timeout_s + 5).items()}
-        except KafkaException:
+        except KafkaException as error:
+            if error.args[0].code() in _SILENT:
+                raise self._unavailable(error.args[0].str()) from error
             return {}
 
     def _offsets(self, partitions: Iterable[TopicPartition], spec: Any) -> dict[TopicPartition, int]:

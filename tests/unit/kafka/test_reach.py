@@ -32,3 +32,11 @@ def test_one_of_several_listens() -> None:
 def test_a_name_that_is_not_known() -> None:
     [why] = kafka._refusals("no-such-host.invalid:9092")
     assert "not known" in why or "resolution" in why
+
+
+def test_silence_says_nothing_of_a_topics_settings() -> None:
+    """Taken for settings that this user may not see, the topic would seem to keep its records for ever."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        cluster = kafka.KafkaAdmin({"bootstrap.servers": f"127.0.0.1:{silent.getsockname()[1]}"}, timeout_s=0.3)
+        with pytest.raises(UnavailableError, match="CHS-702"):
+            cluster.retention_ms("t")
