@@ -136,9 +136,6 @@ class SqlClient(Queries, Protocol):
     def insert(self, sql: str, body: pa.Buffer, settings: Mapping[str, Any]) -> None:
         """One INSERT whose data is ``body`` (an Arrow IPC stream).  Returns when the server said it is done."""
 
-    def close(self) -> None:
-        """Release the connection."""
-
 
 # --- decoding ------------------------------------------------------------------------------------------------------
 
@@ -261,6 +258,3 @@ class KafkaCluster(TopicIds, Protocol):
         """The offset after the last record, of open transactions too: what a reader was given lies before it, whatever
         its isolation level was.
         """
-
-    def close(self) -> None:
-        """Release the connection."""

@@ -30,7 +30,8 @@ class KafkaAdmin:
     """:class:`chsink.ports.KafkaCluster` over librdkafka's admin client.
 
     ``options`` are librdkafka properties (``Config.kafka.client_options()``).  Every call is bounded by ``timeout_s``.
-    Pickled, it becomes the one client of these options in the process that reads the pickle.
+    Pickled, it becomes the one client of these options in the process that reads the pickle.  Nothing is to be closed:
+    librdkafka ends its threads with the object.
     """
 
     def __init__(self, options: Mapping[str, str], *, timeout_s: float) -> None:
@@ -95,9 +96,6 @@ class KafkaAdmin:
         """Whether Kafka may remove single records of the topic; also where this user may not see its settings."""
         policy = self._settings(topic).get("cleanup.policy")
         return policy is None or "compact" in policy
-
-    def close(self) -> None:
-        """Nothing to release: librdkafka ends its threads with the object."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _of_process, (self._given, self.timeout_s)

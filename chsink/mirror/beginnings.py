@@ -13,8 +13,9 @@ from contextlib import ExitStack
 
 from chsink.mirror.control import Names
 from chsink.mirror.known_tables import ATTEMPTS, KnownTables
-from chsink.mirror.ports import GroupReader, Source
+from chsink.mirror.ports import GroupReader
 from chsink.mirror.stops import Halted, Stuck
+from chsink.ports import KafkaCluster
 from chsink.statemachine.commit.chain import Chain, Links, with_origin
 from chsink.statemachine.commit.handover import Beginning, begin
 from chsink.statemachine.commit.rules import CommitHalt
@@ -33,7 +34,7 @@ class Beginnings:
     """
 
     def __init__(
-        self, names: Names, tables: KnownTables, source: Source, *, at_latest: bool, pool: Callable[[], Executor]
+        self, names: Names, tables: KnownTables, source: KafkaCluster, *, at_latest: bool, pool: Callable[[], Executor]
     ) -> None:
         self._names, self._tables, self._source = names, tables, source
         self._at_latest, self._pool = at_latest, pool

@@ -15,17 +15,17 @@ from chsink.findings import Finding, Severity, found, guarded, passed
 from chsink.mirror.failures import in_words
 from chsink.mirror.known_tables import Target
 from chsink.mirror.opening import Mirror, open_mirror
-from chsink.mirror.ports import Source
 from chsink.mirror.tables import Keys, other_chains
 from chsink.mirror.topic import kafka_findings
 from chsink.mirror.types import unsupported
+from chsink.ports import KafkaCluster
 from chsink.statemachine.commit.chain import DamagedChain, decode
 
 VERSION = 2
 FORMAT = "write.format.default"
 
 
-def mirror_findings(config: Config, kafka: Source) -> Iterator[Finding]:
+def mirror_findings(config: Config, kafka: KafkaCluster) -> Iterator[Finding]:
     """Every check of the mirror that a configuration describes."""
     opened: list[Mirror] = []
 

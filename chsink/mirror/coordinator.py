@@ -39,10 +39,9 @@ from chsink.mirror.events import (
     encode,
 )
 from chsink.mirror.known_tables import Hole, Identity, KnownTables, Target
-from chsink.mirror.ports import Source
 from chsink.mirror.stops import Halted, Hanging, Stuck
 from chsink.mirror.table_commits import Present, TableCommits
-from chsink.ports import Clock
+from chsink.ports import Clock, KafkaCluster
 from chsink.statemachine.commit.plan import holes
 from chsink.statemachine.commit.rounds import Clock as RoundClock
 from chsink.statemachine.commit.rounds import Due, Pace, Reached, answered, due, low_watermark
@@ -75,7 +74,7 @@ class Coordinator:
         self,
         names: Names,
         targets: Mapping[str, Target],
-        source: Source,
+        source: KafkaCluster,
         *,
         clock: Clock,
         pace: Pace,

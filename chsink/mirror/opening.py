@@ -16,11 +16,11 @@ from chsink.mirror.control import Names
 from chsink.mirror.events import TableReference
 from chsink.mirror.failures import in_words
 from chsink.mirror.known_tables import Target
-from chsink.mirror.ports import Source
 from chsink.mirror.tables import Keys, MirrorTable, said
 from chsink.mirror.task import Feeds
 from chsink.mirror.types import TableColumns, unsupported
 from chsink.mirror.worker import TableWork
+from chsink.ports import KafkaCluster
 from chsink.statemachine.commit.rounds import Pace
 
 REFUSED = (ValueError, NotInstalledError)
@@ -34,7 +34,7 @@ class Mirror:
     """What a driver, a coordinator and ``status`` need.  ``kafka`` answers questions about topics."""
 
     config: Config
-    kafka: Source
+    kafka: KafkaCluster
     names: Names
     pace: Pace
     catalog: Catalog
@@ -85,7 +85,7 @@ class Mirror:
         return TableWork(target.reference, table.metadata, table.io, TableColumns(table.schema()))
 
 
-def open_mirror(config: Config, kafka: Source) -> Mirror:
+def open_mirror(config: Config, kafka: KafkaCluster) -> Mirror:
     """The mirror of a configuration.  Connects to the catalog; raises PreflightError and UnavailableError."""
     mirror = config.mirror
     mirror.check_catalog_folder()

@@ -1,4 +1,4 @@
-"""What workers, lander and coordinator need of Kafka, as Protocols.
+"""What workers, lander and coordinator need of Kafka besides :class:`chsink.ports.KafkaCluster`, as Protocols.
 
 :class:`chsink.mirror.control.Names` makes them.  :mod:`chsink.mirror.control` has the real ones, the simulator its own;
 one contract suite runs against both.
@@ -74,19 +74,3 @@ class EventReader(Protocol):
 
     def close(self) -> None:
         """Release the connection."""
-
-
-class Source(Protocol):
-    """What the coordinator asks Kafka about topics (see ``chsink.ports.KafkaCluster``)."""
-
-    def topic_ids(self, topics: Sequence[str]) -> Mapping[str, str | None]:
-        """The id of each topic."""
-
-    def partitions(self, topics: Sequence[str]) -> Sequence[TopicPartition]:
-        """The topic-partitions of topics."""
-
-    def log_starts(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """The first offset of each."""
-
-    def log_ends(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """The next offset of each."""

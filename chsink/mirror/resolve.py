@@ -17,10 +17,9 @@ from chsink.mirror.control import Names
 from chsink.mirror.coordinator import KEY
 from chsink.mirror.events import DamagedEvent, DataWritten, UnitTag, decode
 from chsink.mirror.known_tables import ATTEMPTS, Target
-from chsink.mirror.ports import Source
 from chsink.mirror.status import events_since_commit
 from chsink.mirror.tables import DamagedProperty, TableRead
-from chsink.ports import Outcome
+from chsink.ports import KafkaCluster, Outcome
 from chsink.statemachine.commit.chain import Link
 from chsink.statemachine.commit.resolve import Choice, Log, Resolved, resolved
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
@@ -68,7 +67,7 @@ class Decision:
     """Whether the events so far are given up (:class:`chsink.statemachine.commit.resolve.Resolved`)."""
 
 
-def decide(names: Names, tables: Mapping[str, Target], source: Source, choice: Choice) -> Decision:
+def decide(names: Names, tables: Mapping[str, Target], source: KafkaCluster, choice: Choice) -> Decision:
     """What the choice would do.  Changes nothing.
 
     Raises the outcomes of :mod:`chsink.mirror.control` and :mod:`chsink.mirror.tables`, and ChsinkError.

@@ -23,9 +23,9 @@ from chsink.mirror.failures import as_error, in_words
 from chsink.mirror.known_tables import Target
 from chsink.mirror.opening import Mirror, open_mirror
 from chsink.mirror.owner import Owner, read_owner
-from chsink.mirror.ports import Source
 from chsink.mirror.stops import Halted
 from chsink.mirror.tables import VALID_THROUGH, DamagedProperty, TableRead
+from chsink.ports import KafkaCluster
 from chsink.statemachine.commit.chain import Chain, read_chain
 from chsink.statemachine.commit.rules import CommitHalt
 from chsink.statemachine.ranges import TopicPartition
@@ -87,7 +87,7 @@ class MirrorStatus:
         return {"owner": None if self.owner is None else asdict(self.owner), "tables": [asdict(t) for t in self.tables]}
 
 
-def status_of(config: Config, kafka: Source, now_ms: int) -> MirrorStatus:
+def status_of(config: Config, kafka: KafkaCluster, now_ms: int) -> MirrorStatus:
     """The status of a configuration's mirror.  Raises ChsinkError."""
     mirror = open_mirror(config, kafka)
     with in_words(mirror.names):

@@ -16,9 +16,8 @@ import structlog
 
 from chsink.mirror.buffer import Buffer
 from chsink.mirror.known_tables import ATTEMPTS, KnownTables
-from chsink.mirror.ports import Source
 from chsink.mirror.tables import CatalogFailed, Committed, TableRead
-from chsink.ports import Outcome
+from chsink.ports import KafkaCluster, Outcome
 from chsink.statemachine.commit.chain import Chain
 from chsink.statemachine.commit.plan import Kind, TablePlan, plan_commit
 from chsink.statemachine.commit.rounds import Reached, low_watermark, valid_through
@@ -46,7 +45,7 @@ class TableCommits:
     """``applied`` counts snapshots; ``failures`` are the reasons of failed rounds in a row, by table."""
 
     def __init__(
-        self, tables: KnownTables, buffer: Buffer, source: Source, log: structlog.typing.FilteringBoundLogger
+        self, tables: KnownTables, buffer: Buffer, source: KafkaCluster, log: structlog.typing.FilteringBoundLogger
     ) -> None:
         self._tables, self._buffer, self._source, self._log = tables, buffer, source, log
         self.applied = 0

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +22,7 @@ from chsink.errors import ChsinkError, halts, services, values
 from chsink.mirror.control import Fenced, Names, NotSent, Unanswered
 from chsink.mirror.refusals import refused
 from chsink.mirror.worker import BadValues, Report, TableWork, Worker, Written
+from chsink.ports import KafkaCluster
 from chsink.statemachine.commit.handover import hand_over
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 
@@ -45,19 +45,6 @@ class Share:
         return self.range
 
 
-class Topics(Protocol):
-    """What workers ask Kafka about topics (see ``chsink.ports.KafkaCluster``)."""
-
-    def topic_ids(self, topics: Sequence[str]) -> Mapping[str, str | None]:
-        """The id of each topic."""
-
-    def log_starts(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """The first offset of each."""
-
-    def log_ends(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """The next offset of each."""
-
-
 @dataclass(frozen=True)
 class Feeds:
     """What workers need, by topic: the topic's id and its tables; whom they ask about topics; and what they do with
@@ -67,7 +54,7 @@ class Feeds:
     names: Names
     topic_ids: Mapping[str, str]
     tables: Mapping[str, tuple[TableWork, ...]]
-    kafka: Topics
+    kafka: KafkaCluster
     halt_on_bad_value: bool = True
     skip_tombstones: bool = False
 

@@ -284,9 +284,6 @@ class Client:
         if hub.fault("insert answer lost", 0.02):
             raise Unanswered("connection reset")
 
-    def close(self) -> None:
-        """Nothing to release."""
-
     def _rows(self, name: str, body: pa.Buffer) -> tuple[str, list[int]]:
         """The table and uids of an insert; the value of a dead letter is its uid, and a replay mark has none: its
         place names it.

@@ -94,9 +94,6 @@ class Kafka:
         self.hub.pause()
         return {tp: self.log(tp).end for tp in sorted(partitions)}
 
-    def close(self) -> None:
-        """Nothing to release."""
-
     # --- the world ------------------------------------------------------------------------------------------------
 
     def log(self, tp: TopicPartition) -> Log:

@@ -117,6 +117,3 @@ class Server:
         self.inserts.append({"sql": sql, **settings})
         if self.answers:
             raise self.answers.pop(0)
-
-    def close(self) -> None:
-        """Nothing to release."""

@@ -25,9 +25,6 @@ class Refusing:
 
     command = insert = query
 
-    def close(self) -> None:
-        pass
-
 
 @pytest.mark.parametrize("create", [True, False])
 @pytest.mark.parametrize(
