@@ -79,4 +79,4 @@ def table() -> Iterator[str]:
         yield fields.row
     always = ", ".join(f"`{name}` = `{value}`" for name, value in MORE.items())
     yield f"| | {always} | the same in every dead letter, as Kafka Connect has it |"
-    yield f"| | `{NONCE}` | by which chsink finds its own dead letters again |"
+    yield f"| | `{NONCE}` | chsink recognizes its own dead letters by it |"
