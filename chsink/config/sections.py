@@ -140,8 +140,8 @@ class ClickHouse(Section):
     compression: Literal["none", "lz4", "zstd"] = "lz4"
     """Compression of inserts."""
     chunk_offsets: int = Field(default=100_000, ge=1, le=10_000_000)
-    """Offsets per chunk. chsink sends one insert per chunk and shard: with four shards, four times as many offsets keep
-    the inserts as large."""
+    """Offsets per chunk. chsink sends one insert per chunk and shard: with four shards, set four times as many offsets
+    to keep the inserts the same size."""
     max_chunk_bytes: int = Field(default=256 * _MIB, ge=_MIB, le=2047 * _MIB)
     """Maximum size of one insert in memory, in bytes."""
     connect_timeout_s: float = Field(default=10, gt=0, le=3600)

@@ -83,7 +83,7 @@ def _says_chosen(
     tables = sorted({k.table for k, r in others.items() if choice_of(r.pipeline)})
     if tables:
         yield (
-            f"records are chosen by the present table_by: if it has changed since they landed in {', '.join(tables)}, "
+            f"the current table_by chooses the records: if it has changed since they landed in {', '.join(tables)}, "
             "some of them will be in two tables, or in none; to prevent this, reset the topic without --table"
         )
 

@@ -69,7 +69,7 @@ def test_a_reset_of_one_table_says_what_table_by_does_to_it() -> None:
     world.hub.spawn(Group("operator"), person)
     while len(said) < 2:
         world.hub.step()
-    assert [("by the present table_by" in text) for text in said.values()] == [False, True]
+    assert [("the current table_by chooses" in text) for text in said.values()] == [False, True]
 
 
 def test_negative_control_a_lane_that_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
