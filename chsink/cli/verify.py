@@ -24,13 +24,13 @@ WORDS = {
     "missing": "missing: a record without its row",
     "duplicated": "duplicated: several rows of one record",
     "different": "different: the row is not what the record becomes",
-    "wrong_shard": "on the wrong shard: the current layout puts the row elsewhere",
-    "unexpected": "unexpected: a row without a record that becomes one",
-    "letter_missing": "without a dead letter: a record that does not fit has neither row nor dead letter",
-    "letter_duplicated": "several dead letters of one record",
-    "letter_different": "the dead letter is not the record",
+    "wrong_shard": "wrong_shard: the current layout puts the row on another shard",
+    "unexpected": "unexpected: a row that no record becomes",
+    "letter_missing": "letter_missing: a record that does not fit has neither row nor dead letter",
+    "letter_duplicated": "letter_duplicated: several dead letters of one record",
+    "letter_different": "letter_different: the dead letter does not hold the record",
     "unproven": "unproven: cannot be judged for this table or topic (see the notes)",
-    "older": "further rows, which may be those of an earlier incarnation",
+    "older": "older: further rows, perhaps from an earlier incarnation",
 }
 
 
@@ -67,8 +67,10 @@ def verify(  # noqa: PLR0917 - options of a command
       different     the row has other values than the record; the columns are named
       wrong_shard   the row is not on the shard that the current layout names
       unexpected    a row has no record, or one that does not fit the table
+      letter_…      the same for dead letters: letter_missing, letter_duplicated, letter_different
 
-    Only offsets that the state records as landed are judged; what is in doubt, a gap, or deleted by Kafka is listed.
+    Only offsets that the state records as landed are judged; what is in doubt, a gap, or deleted by Kafka is
+    listed as not judged.
     Records that do not fit their table have no row, as in the job. Rows that landed before you changed the shard layout
     are where the old layout put them: add --any-shard. docs/verify.md says more.
 
@@ -144,11 +146,11 @@ def _whole(table: TableReport) -> str:
     """What was found of a table that was compared as a whole."""
     words = [f"{table.rows:,} rows"]
     if table.unexpected:
-        words.append(f"{table.unexpected:,} unexpected: no record makes them, or not so often")
+        words.append(f"{table.unexpected:,} unexpected: no record makes them, or they are there too often")
     if table.unproven:
         words.append(f"{table.unproven:,} unproven: Kafka no longer shows whether records made them")
     if table.more:
-        words.append("further rows differ, which were not compared one by one")
+        words.append("more rows differ, but were not compared one by one")
     return "; ".join(words)
 
 

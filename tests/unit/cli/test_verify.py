@@ -7,12 +7,12 @@ import pytest
 from typer.testing import CliRunner
 
 from chsink.cli.main import app
-from chsink.cli.verify import _print
+from chsink.cli.verify import WORDS, _print
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from chsink.verify.report import PartitionReport, Report, TableReport
 from chsink.verify.scope import Unjudged, Why
 
-MORE = "further rows differ, which were not compared one by one"
+MORE = "more rows differ, but were not compared one by one"
 
 
 @pytest.mark.parametrize(
@@ -27,6 +27,10 @@ def test_a_part_of_what_is_not_named_is_refused_before_the_file_is_read(options:
     answer = CliRunner().invoke(app, ["verify", "-c", "nowhere.toml", *options], env={"TERM": "dumb", "COLUMNS": "200"})
     assert answer.exit_code == 2
     assert sentence in answer.stderr
+
+
+def test_a_sentence_begins_with_the_category_that_it_explains() -> None:
+    assert all(words.startswith(f"{name}: ") for name, words in WORDS.items())
 
 
 def test_it_prints_every_category_with_its_offsets(capsys: pytest.CaptureFixture[str]) -> None:
@@ -47,7 +51,7 @@ def test_it_prints_every_category_with_its_offsets(capsys: pytest.CaptureFixture
         "t-0: columns that differ: text (1)",
         "t-0: records that do not fit the table and have no row: 1; dead letters: 0",
         "p-1: not judged [3, 7): in doubt: the job settles them first",
-        f"d.p: 50 rows; 2 unexpected: no record makes them, or not so often; {MORE}",
+        f"d.p: 50 rows; 2 unexpected: no record makes them, or they are there too often; {MORE}",
         "note: a note",
         "sink flights: 90 offsets judged, differences found",
     ]
