@@ -69,8 +69,8 @@ def list_letters(
     chsink dlq list -c job.toml --where topic=flights --where replayed=no
     chsink dlq list -c job.toml --where column=city --limit 1000 --json | jq -r '.[].reason' | sort | uniq -c
     """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
-    wanted = _where(conditions)
     loaded = load_config(config, assignments)
+    wanted = _where(conditions, loaded)
     found = [kept.without_record() for kept in _kept(loaded, wanted, limit + 1)]
     shown = found[:limit]
     progress("")
@@ -98,7 +98,7 @@ def show(
     chsink dlq show flights 3 1024 -c job.toml
     """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
     loaded = load_config(config, assignments)
-    wanted = _where([f"topic={topic}", f"partition={partition}", f"offset={offset}"])
+    wanted = _where([f"topic={topic}", f"partition={partition}", f"offset={offset}"], loaded)
     found = [kept.document() for kept in _kept(loaded, wanted, MOST_OF_ONE, whole=True)]
     progress("")
     print_json(found)
@@ -133,13 +133,13 @@ def replay(  # noqa: PLR0917 - options of a command
     if landed and resend:
         raise typer.BadParameter("pass either --landed or --resend, not both")
     check_answerable(as_json=as_json, answered=yes or dry_run, options="--yes or --dry-run")
-    wanted = _where(conditions)
     verdict: Literal["landed", "resend"] | None = "landed" if landed else "resend" if resend else None
     from chsink.connect import connected
     from chsink.observe.logs import configure
     from chsink.replay.opening import open_replay
 
     loaded = load_config(config, assignments)
+    wanted = _where(conditions, loaded)
     configure(loaded.observe.log_format, "error")
     with connected(loaded) as opened:
         replaying = open_replay(opened, _reading())
@@ -156,11 +156,11 @@ MOST_OF_ONE = 1_000
 """Dead letters of one record: one for each table and, after a reset, for each time that it was read."""
 
 
-def _where(conditions: list[str] | None) -> Where:
+def _where(conditions: list[str] | None, config: Config) -> Where:
     from chsink.dlq.where import where
 
     try:
-        return where(conditions or [])
+        return where(conditions or [], config.canonical)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
 

@@ -126,7 +126,7 @@ def resolve(  # noqa: PLR0917 - arguments and options of a command
             topic,
             partitions or [],
             verdict,
-            table=table,
+            table=_canonical(services, table),
             pipeline=lambda leads: pipeline or present_fingerprint(services.clickhouse, leads, bare),
             senders_gone=senders_gone,
             say=progress,
@@ -161,7 +161,7 @@ def reset(  # noqa: PLR0917 - arguments and options of a command
     from chsink.recovery.decide import plan_reset
 
     with _services(load_config(config, assignments)) as services:
-        change = plan_reset(services, topic, partitions or [], table=table)
+        change = plan_reset(services, topic, partitions or [], table=_canonical(services, table))
         _confirm_and_carry_out(services, change, "reset", yes=yes, as_json=as_json)
 
 
@@ -233,6 +233,10 @@ def _chosen(**verdicts: bool) -> Verdict:
     if len(chosen) != 1:
         raise typer.BadParameter(f"pass one of {', '.join(f'--{name}' for name in verdicts)}")
     return cast("Verdict", chosen[0])
+
+
+def _canonical(services: Services, table: str | None) -> str | None:
+    return None if table is None else services.config.canonical(table)
 
 
 def _confirm_and_carry_out(services: Services, change: Change, command: str, *, yes: bool, as_json: bool) -> None:

@@ -194,6 +194,16 @@ class Config(Section):
         """The route's table with its database."""
         return route.table_name.within(self.clickhouse.database)
 
+    def canonical(self, table: str) -> str:
+        """A table that a person names, as state and dead letters name it: ``flights`` is ``default.flights``.
+
+        Text that is no table's name stays as it is.
+        """
+        try:
+            return parse_table(table).within(self.clickhouse.database).canonical
+        except ValueError:
+            return table
+
     def adds_columns(self, route: Route) -> bool:
         """Whether the route's table gains a column for a field that has none."""
         return (route.own.evolution or self.tables.evolution) == "add_columns"

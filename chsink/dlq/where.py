@@ -64,8 +64,10 @@ class Where:
         return "".join(f" AND ({some})" for some in each)
 
 
-def where(conditions: Iterable[str]) -> Where:
-    """Read ``name=value`` conditions.  ValueError, whose text says what is wrong, for anything else."""
+def where(conditions: Iterable[str], canonical: Callable[[str], str] = str) -> Where:
+    """Read ``name=value`` conditions.  ``canonical``: a table's name as dead letters have it.  ValueError, whose text
+    says what is wrong, for anything else.
+    """
     found: dict[str, tuple[Condition, ...]] = {}
     for text in conditions:
         name, equals, value = text.partition("=")
@@ -73,7 +75,8 @@ def where(conditions: Iterable[str]) -> Where:
         if not equals or name not in NAMES:
             raise ValueError(f"{text!r} is not a condition: write NAME=VALUE, where NAME is one of {', '.join(NAMES)}")
         read: Callable[[str, str], Condition] = _READ.get(name, _equal)
-        found[name] = (*found.get(name, ()), read(name, value.strip()))
+        value = canonical(value.strip()) if name == "table" else value.strip()
+        found[name] = (*found.get(name, ()), read(name, value))
     return Where(found)
 
 

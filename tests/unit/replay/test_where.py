@@ -6,10 +6,24 @@ from dataclasses import replace
 
 import pytest
 
+from chsink.config import Config
 from chsink.dlq.kept import Kept
-from chsink.dlq.where import where
+from chsink.dlq.where import Where, where
 
 KEPT = Kept("t", 3, 12, "d.t", "city", "CHS-501", "why", 1_767_225_600_000, 0, False, None, b"", ())
+CONFIG = Config.from_mapping(
+    {
+        "sink": {"name": "s"},
+        "kafka": {"bootstrap": "k:9092"},
+        "route": [{"topic": "t", "table": "t"}],
+        "clickhouse": {"endpoints": ["http://a:8123"], "database": "d"},
+    }
+)
+
+
+def asked(*conditions: str) -> Where:
+    """As the commands read them."""
+    return where(conditions, CONFIG.canonical)
 
 
 @pytest.mark.parametrize(
@@ -17,6 +31,10 @@ KEPT = Kept("t", 3, 12, "d.t", "city", "CHS-501", "why", 1_767_225_600_000, 0, F
     [
         ([], True),
         (["topic=t", "partition=3", "offset=12", "table=d.t", "column=city", "error=CHS-501", "replayed=no"], True),
+        (["table=t"], True),
+        (["table=`t`"], True),
+        (["table=e.t"], False),
+        (["table=t t"], False),
         (["topic=u"], False),
         (["topic=u", "topic=t"], True),
         (["topic=t", "column=town"], False),
@@ -30,17 +48,17 @@ KEPT = Kept("t", 3, 12, "d.t", "city", "CHS-501", "why", 1_767_225_600_000, 0, F
     ],
 )
 def test_conditions(conditions: list[str], holds: bool) -> None:
-    assert where(conditions).holds(KEPT) is holds
+    assert asked(*conditions).holds(KEPT) is holds
 
 
 def test_a_replayed_letter() -> None:
-    assert where(["replayed=yes"]).holds(replace(KEPT, replayed=True))
+    assert asked("replayed=yes").holds(replace(KEPT, replayed=True))
 
 
 def test_what_the_server_is_asked() -> None:
-    assert where(()).sql("R") == ""
-    asked = where(["topic=it's", "topic=b", "offset=1..2", "since=1970-01-02", "replayed=no"]).sql("R")
-    assert asked == (
+    assert asked().sql("R") == ""
+    sql = asked("topic=it's", "topic=b", "offset=1..2", "since=1970-01-02", "replayed=no").sql("R")
+    assert sql == (
         " AND (`_kafka_topic` = 'it\\'s' OR `_kafka_topic` = 'b') AND (_kafka_offset BETWEEN 1 AND 2)"
         " AND (timestamp_ms >= 86400000) AND (NOT (R))"
     )
@@ -49,4 +67,4 @@ def test_what_the_server_is_asked() -> None:
 @pytest.mark.parametrize("text", ["", "city", "=x", "nothing=1", "offset=x", "offset=2..", "since=soon", "replayed=si"])
 def test_what_is_no_condition(text: str) -> None:
     with pytest.raises(ValueError, match="write"):
-        where([text])
+        asked(text)
