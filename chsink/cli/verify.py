@@ -69,10 +69,9 @@ def verify(  # noqa: PLR0917 - options of a command
       unexpected    a row has no record, or one that does not fit the table
       letter_…      the same for dead letters: letter_missing, letter_duplicated, letter_different
 
-    Only offsets that the state records as landed are judged; what is in doubt, a gap, or deleted by Kafka is
-    listed as not judged.
-    Records that do not fit their table have no row, as in the job. Rows that landed before you changed the shard layout
-    are where the old layout put them: add --any-shard. docs/verify.md says more.
+    It judges only offsets that the state records as landed, and lists the others. Records that do not fit have no row,
+    as in the job. After you changed the shard layout, older rows are where the old one put them: add --any-shard.
+    docs/verify.md says more.
 
     Exit codes: 0 no difference, 1 a difference was found, 2 a table cannot be verified, 5 a service did not answer.
     """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
