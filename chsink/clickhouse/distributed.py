@@ -44,18 +44,21 @@ def distributed_tables(config: Config, naming: Naming) -> str:
 
 def _statement(config: Config, table: TableName, route: Route, naming: Naming) -> str:
     expression = sharding_expression(config, route)
+    databases = [database or table.database for database in config.databases_of(route)]
     database = "" if any(config.databases_of(route)) else table.database
     arguments = [quote_string(text) for text in (naming.cluster, database, table.table)]
-    new = TableName(table.database, table.table + naming.suffix)
+    new, first = TableName(table.database, table.table + naming.suffix), TableName(databases[0], table.table)
     fields = sorted(SHARD_TYPES.keys() & set(config.shard_key_of(route)))
-    note = (
-        f"-- If {table.canonical} has no column {' or '.join(fields)}, write rand() instead of the expression.\n"
-        if fields and expression
-        else ""
-    )
+    notes = ""
+    if fields and expression:
+        notes += (
+            f"-- If {table.canonical} has no column {' or '.join(fields)}, write rand() instead of the expression.\n"
+        )
+    if len(set(databases)) > 1:
+        notes += f"-- On a server without {first}, name its own shard's table after AS.\n"
     if expression is not None:
         arguments.append(expression)
-    return f"{note}CREATE TABLE {new} AS {table}\nENGINE = Distributed({', '.join(arguments)});"
+    return f"{notes}CREATE TABLE {new} AS {first}\nENGINE = Distributed({', '.join(arguments)});"
 
 
 def cluster_definition(config: Config, naming: Naming) -> str:

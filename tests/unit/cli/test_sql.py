@@ -68,7 +68,9 @@ def test_databases_of_shards(job: Path) -> None:
     """An empty database in the table stands for each shard's own; a table named with its database is there everywhere."""
     job.write_text(JOB.replace("weight = 2", 'weight = 2, database = "first"'), encoding="utf-8")
     answer = json.loads(run("-c", job, "--json").stdout)
-    assert "Distributed('chsink', '', 'c', " in answer["sql"]
+    assert "CREATE TABLE `default`.`c_all` AS `first`.`c`\nENGINE = Distributed('chsink', '', 'c', " in answer["sql"]
+    assert "-- On a server without `first`.`c`, name its own shard's table after AS.\n" in answer["sql"]
+    assert "CREATE TABLE `shop`.`orders_all` AS `shop`.`orders`\n" in answer["sql"]
     assert "Distributed('chsink', 'shop', 'orders', " in answer["sql"]
     databases = [e.text for e in ET.fromstring(answer["cluster"]).iter("default_database")]
     assert databases == ["first", "first", "default"]
