@@ -70,8 +70,7 @@ def verify(  # noqa: PLR0917 - options of a command
       letter_…      the same for dead letters: letter_missing, letter_duplicated, letter_different
 
     It judges only offsets that the state records as landed, and lists the others. Records that do not fit have no row,
-    as in the job. After you changed the shard layout, older rows are where the old one put them: add --any-shard.
-    docs/verify.md says more.
+    as in the job. After a change of the shard layout, older rows stay put: add --any-shard. See docs/verify.md.
 
     Exit codes: 0 no difference, 1 a difference was found, 2 a table cannot be verified, 5 a service did not answer.
     """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
