@@ -135,6 +135,8 @@ class Lettered(World):
         self.letters = self._draw_letters(seed, self.kinds[MORE])
         if self.letters and self.edits.random() < 0.6:
             self.in_doubt, self.oracle.lists = "dead_letter", True
+        if self.special == "everything removed":  # but the topic of dead letters, and its group
+            self.special = ""
         self.by = self.ran = self.choose(self.by)
         self.hub.factors.update({"retention ahead of the sink": 6.0, "retention under a read": 6.0})
         self.hub.factors.update({"killed at driver.before_after": 4.0, "killed at driver.after_before": 4.0})
