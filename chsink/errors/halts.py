@@ -339,6 +339,15 @@ RESEND_NOT_COUNTED = Entry(
     "make the table and all its shards available so that chsink can count the rows; or check the table yourself and "
     "pass --landed or --lost",
 )
+RESEND_LETTERS_UNKNOWN = Entry(
+    "RESEND_LETTERS_UNKNOWN",
+    "CHS-322",
+    PreflightError,
+    "{tp} {range}: dead letters of this range may be delivered already, and the job file keeps no dead letters now",
+    "set errors.on_bad_value, errors.on_tombstone and [dead_letters] as they were when the range was announced, and "
+    "start the job until the range is settled; if the start halts with CHS-309, run this command with these settings "
+    "first; then make the change again",
+)
 RESEND_NOT_READABLE = Entry(
     "RESEND_NOT_READABLE",
     "CHS-322",

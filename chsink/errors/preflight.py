@@ -11,7 +11,7 @@ TOPIC_MISSING = Entry(
     PreflightError,
     "Kafka at {bootstrap} has no {what}",
     "create the topic, or correct the route; if a partition is gone for good, run `chsink state reset TOPIC PARTITION` "
-    "to forget its state",
+    "to forget its state and start with a new checkpoint (set sink.checkpoint to a new folder)",
     ok="{topic} has {partitions} partitions, id {id}",
 )
 NO_TABLE = Entry(

@@ -28,7 +28,7 @@ from chsink.recovery.replays import check_settled
 from chsink.statemachine import writes
 from chsink.statemachine.ranges import TopicPartition
 from chsink.statemachine.records import Phase, StateKey, StateRecord, TopicTable
-from chsink.statemachine.table import TABLE_BY, changed_parts, choice_of, has_dead_letters
+from chsink.statemachine.table import DEAD_LETTERS, TABLE_BY, changed_parts, choice_of, has_dead_letters
 
 GAP_IN_BATCH = (
     "if a later start halts with CHS-305, start with a new checkpoint: the sink continues from its recorded state"
@@ -36,6 +36,10 @@ GAP_IN_BATCH = (
 SKIPPING = (
     "records that Kafka holds now are skipped, also those that never landed: to read them, set "
     'kafka.starting_offsets = "earliest" for the next start'
+)
+OTHER_PLACE = (
+    "{} had another place for dead letters when announced, or its table was created again: if that place holds dead "
+    "letters of these offsets, delete them there first, or they are kept twice"
 )
 VIEWS_MAY_LACK = (
     "these dependent views may lack rows: {}; make sure that the job's executors have stopped, because a running task "
@@ -131,8 +135,8 @@ def plan_resolve(
     if verdict == "landed" and views:
         says.append(VIEWS_MAY_LACK.format(", ".join(views)))
     if verdict == "resend":
-        says += _says_again(services, views)
         present = pipeline(next(iter(doubtful)).topic_table)
+        says += _says_again(services, views, _with_other_letters(doubtful, present))
     make: dict[StateKey, Make] = {}
     for key in doubtful:
         match verdict:
@@ -177,8 +181,21 @@ def _says(verdict: Verdict, key: StateKey, record: StateRecord, seen: LandedRows
             yield f"{name} will be sent again by the next start, under new tokens; {seen.sentence}"
 
 
-def _says_again(services: Services, views: Sequence[str]) -> Iterator[str]:
-    """What else receives a range again: dependent views, and a topic of dead letters, from which nobody can delete."""
+def _with_other_letters(doubtful: Doubtful, present: str) -> Doubtful:
+    """The ranges whose dead letters were to go to another place than those of the next start."""
+    return {
+        k: r
+        for k, r in doubtful.items()
+        if has_dead_letters(r.pipeline) and DEAD_LETTERS in changed_parts(r.pipeline, present)
+    }
+
+
+def _says_again(services: Services, views: Sequence[str], moved: Doubtful) -> Iterator[str]:
+    """What else receives a range again: dependent views, a topic of dead letters, from which nobody can delete, and
+    another place of dead letters than the one that may hold those of the ranges ``moved``.
+    """
+    if moved:
+        yield OTHER_PLACE.format(_ranges(moved))
     if views:
         yield f"these dependent views receive the rows again; delete what they hold of them first: {', '.join(views)}"
     topic = services.config.dead_letters.topic
@@ -246,6 +263,11 @@ def _check_resend(
         and TABLE_BY in changed_parts(r.pipeline, pipeline(k.topic_table))
     ]
     refused = refused or list(_unreadable(services, doubtful))
+    refused = refused or [
+        halts.RESEND_LETTERS_UNKNOWN(tp=k.topic_partition, range=r.range)
+        for k, r in doubtful.items()
+        if has_dead_letters(r.pipeline) and not services.config.keeps_dead_letters
+    ]
     # last: nobody is to delete rows of what cannot be sent again
     refused = refused or _rows_refused(services, doubtful, seen)
     raise_all(refused)
@@ -293,10 +315,6 @@ def _letters_refused(
 ) -> Iterator[ChsinkError]:
     """The errors for ranges that have dead letters already: under new tokens, these would be there twice."""
     kept = services.clickhouse.letters
-    for key, record in doubtful.items():
-        if kept is None and services.config.dead_letters.topic is None and has_dead_letters(record.pipeline):
-            reason = "the job file does not say where its dead letters are"
-            yield halts.RESEND_NOT_COUNTED(tp=key.topic_partition, range=record.range, reason=reason)
     those = {k: r for k, r in doubtful.items() if seen[k].letters}
     if kept is not None and those:
         table = kept.table.canonical
