@@ -14,17 +14,13 @@ from chsink.errors import ChsinkError, UnavailableError, services
 from chsink.observe.logs import log_end
 from chsink.observe.metrics import MirrorMetrics
 from chsink.spark.mirror import MirrorRun
-from chsink.spark.stop import StopSignals
+from chsink.spark.stop import END_S, StopSignals
 
 PAUSES_S = (1, 5, 30)
 """Before the mirror starts again after an outage; the last one repeats."""
 STEADY_S = 300.0
 """After a run of this length, the pauses begin with the first one again."""
 POLL_S = 0.5
-END_S = 120.0
-"""How long the process waits for a mirror that was asked to end.  A catalog may never answer, and whoever supervises
-the process starts ClickHouse's side again once it has ended.
-"""
 
 
 class MirrorBeside:

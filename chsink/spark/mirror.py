@@ -12,6 +12,8 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
+from time import monotonic
 from typing import Self
 
 import structlog
@@ -24,7 +26,7 @@ from chsink.batch.model import Ack, total
 from chsink.checks import check_mirror
 from chsink.clock import SystemClock
 from chsink.config import Config
-from chsink.errors import ChsinkError
+from chsink.errors import ChsinkError, services
 from chsink.findings import raise_first
 from chsink.kafka.admin import open_admin
 from chsink.mirror.coordination import Coordination
@@ -46,7 +48,7 @@ from chsink.spark.runner import SparkBatch, exact_reads
 from chsink.spark.session import quieten
 from chsink.spark.sink import ARROW_ROWS, kafka_stream, triggered
 from chsink.spark.starting import FIRST
-from chsink.spark.stop import Stop, StopSignals, end_between_batches
+from chsink.spark.stop import END_S, Stop, StopSignals, await_end, end_between_batches
 from chsink.spark.stream_plan import StreamPlan, of_frame
 
 POOL = "mirror"
@@ -85,6 +87,7 @@ class MirrorRun:
         ensure_control_topic(self._mirror.names)
         feeds = self._mirror.feeds()
         self._query: StreamingQuery | None = None
+        self._left = False
         self._skipped = SkipReport(log, SystemClock())
         self._coordination = Coordination(self._mirror, self._reread, SystemClock(), log, after_round=self._measure)
         self._lander = MirrorLander(feeds, self._coordination, landed=self._handed_over)
@@ -101,8 +104,11 @@ class MirrorRun:
             with suppress(PySparkException, *NO_ANSWER):
                 self._query.stop()
         self._coordination.finish(0)
+        until = monotonic() + (0.0 if self._left else END_S)
         while not self._coordination.join(POLL_S):
-            pass
+            if monotonic() >= until:  # it may still use what would be closed here
+                self._log.error("the mirror's coordinator did not stop", because="a service may not answer")
+                return
         self._coordination.close()
         self._lander.close()
         self._skipped.say(now=True)
@@ -119,11 +125,11 @@ class MirrorRun:
             self._show_running(0)
         in_time = failure is not None or bool(stop.received)
         self._coordination.finish(LAST_COMMIT_S if in_time else None)
-        while not self._coordination.join(POLL_S):
-            if stop.received and not in_time:
-                in_time = True
-                self._coordination.finish(LAST_COMMIT_S)
+        ask = partial(self._coordination.finish, LAST_COMMIT_S)
+        self._left = not await_end(self._coordination.join, stop, ask, asked=in_time)
         failure = failure or self._coordination.failure
+        if failure is None and self._left:
+            failure = services.MIRROR_NOT_COORDINATED(reason="its coordinator did not stop; a service may not answer")
         if failure is not None:
             raise failure
         self._log.info("the mirror stopped", signal=stop.received or None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable
+from time import monotonic
 from types import FrameType
 from typing import Any, Protocol, Self
 
@@ -11,6 +12,10 @@ import structlog
 from pyspark.sql.streaming.query import StreamingQuery
 
 POLL_S = 1
+END_S = 120.0
+"""How long the process waits for what was asked to end.  A service may never answer, and whoever supervises the process
+starts it again once it has ended.
+"""
 
 
 class Stop(Protocol):
@@ -60,3 +65,18 @@ def end_between_batches(
             log.warning("stopping at once: the next start settles the current batch")
             break
     query.stop()
+
+
+def await_end(join: Callable[[float], bool], stop: Stop, ask: Callable[[], None], *, asked: bool) -> bool:
+    """Wait until ``join`` says that it ended; ``ask`` it to at a signal, unless it was ``asked`` already.
+
+    Whether it ended: what was asked has ``END_S``, and a further signal waits no longer.
+    """
+    give_up, times = (monotonic() + END_S if asked else None), stop.times
+    while not join(POLL_S):
+        if stop.received and give_up is None:
+            give_up, times = monotonic() + END_S, stop.times
+            ask()
+        if give_up is not None and (monotonic() >= give_up or stop.times > times):
+            return False
+    return True
