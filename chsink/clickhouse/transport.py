@@ -21,6 +21,7 @@ from urllib3.exceptions import (
     HTTPError,
     MaxRetryError,
     NewConnectionError,
+    ProtocolError,
     SSLError,
 )
 from urllib3.response import BaseHTTPResponse
@@ -100,6 +101,8 @@ def said(error: HTTPError) -> str:
     cause = reason.__cause__
     if isinstance(reason, NewConnectionError) and isinstance(cause, OSError) and cause.strerror:
         return cause.strerror
+    if isinstance(reason, ProtocolError) and len(reason.args) == 2 and isinstance(reason.args[1], OSError):
+        return reason.args[1].strerror or str(reason.args[1])
     return _POOL_OR_CONNECTION.sub("", str(reason))
 
 

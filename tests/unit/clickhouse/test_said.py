@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import socket
+from contextlib import suppress
+from threading import Thread
+
 import pytest
 
 from chsink.clickhouse.client import ClickHouseClient, Connection
@@ -25,3 +29,22 @@ def test_a_refused_connection_is_told_in_few_words(caplog: pytest.LogCaptureFixt
 
     [finding] = guarded(url, check)
     assert finding.sentence == f"{url}: Connection refused"
+
+
+def test_a_connection_closed_without_an_answer() -> None:
+    """As by a server that dies, or by one that does not speak HTTP: no Python tuple around the reason."""
+    server = socket.create_server(("127.0.0.1", 0))
+
+    def close_each() -> None:
+        with suppress(OSError):  # the end of the test
+            while True:
+                accepted, _ = server.accept()
+                with accepted:
+                    accepted.recv(65_536)
+
+    Thread(target=close_each, daemon=True).start()
+    url = f"http://127.0.0.1:{server.getsockname()[1]}"
+    with pytest.raises(Unreachable) as raised:
+        ClickHouseClient(Connection((url,))).query("SELECT 1")
+    server.close()
+    assert str(raised.value) == f"{url}: Remote end closed connection without response"
