@@ -219,7 +219,7 @@ DEAD_LETTERS_UNSENT = Entry(
     "CHS-735",
     UnavailableError,
     "{tp}: dead letters could not be written to topic {topic} in {tries} tries: {reason}",
-    "check the brokers, then start again: each dead letter is delivered once",
+    "check the brokers, and that the topic exists; then start again: each dead letter is delivered once",
 )
 REPLAY_MARKS_UNSENT = Entry(
     "REPLAY_MARKS_UNSENT",
