@@ -466,6 +466,14 @@ DOUBT_EXPIRED = Entry(
     "check the table, then run `chsink state resolve {arguments}` with --landed if all rows of the range are there, "
     "with --expired to land the part that Kafka still holds, or with --lost to give up the missing rows",
 )
+DOUBT_RECREATED = Entry(
+    "DOUBT_RECREATED",
+    "CHS-227",
+    PreflightError,
+    "{tp} {range} is in doubt, and the topic was deleted and created again since: the start will halt",
+    "check the table, then run `chsink state resolve {arguments}` with --landed if all rows of the range are there, or "
+    "--lost to give up the missing rows; then start with a new checkpoint (set sink.checkpoint to a new folder)",
+)
 DOUBT_NOT_PROBED = Entry(
     "DOUBT_NOT_PROBED",
     "CHS-227",
@@ -844,6 +852,13 @@ VERIFY_NOT_ROUTED = Entry(
     PreflightError,
     "no route of the job file has topic {topic}",
     "give --topic a topic of the job file; without --topic, all of them are verified",
+)
+VERIFY_NO_SINK = Entry(
+    "VERIFY_NO_SINK",
+    "CHS-292",
+    PreflightError,
+    "the state store holds nothing of a sink named {sink}: there is nothing to verify",
+    "correct sink.name and [state] in the job file; a job that has never started has nothing to verify yet",
 )
 VERIFY_NO_PARTITION = Entry(
     "VERIFY_NO_PARTITION",

@@ -63,6 +63,9 @@ def _recreated(topic: str, topic_id: str | None, mine: Records) -> Iterator[Find
     other = sorted({key.partition for key, r in mine.items() if not r.may_belong_to(topic_id)})
     if other and topic_id is not None:
         yield found(Severity.WARNING, preflight.TOPIC_IS_ANOTHER, topic=topic, partitions=", ".join(map(str, other)))
+    for key, record in sorted(mine.items()):
+        if record.in_doubt and record.is_of_another(topic_id):
+            yield found(Severity.WARNING, preflight.DOUBT_RECREATED, tp=key.topic_partition, range=record.range)
 
 
 def _gone(topic: str, partitions: Sequence[TopicPartition]) -> Iterator[Finding]:

@@ -44,6 +44,7 @@ SETTINGS = {
 }
 
 
+@pytest.mark.timeout(0)
 @pytest.mark.skipif(not MINUTES, reason="MINUTES is not set")
 def test_soak(world: World, tmp_path: Path) -> None:
     chance = random.Random(SEED)

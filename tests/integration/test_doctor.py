@@ -430,6 +430,13 @@ def test_a_topic_that_was_made_anew(bench: Bench) -> None:
     assert bench.doctor().severities("CHS-226") == {"warning"}
 
 
+def test_a_range_in_doubt_of_a_topic_that_was_made_anew(bench: Bench) -> None:
+    bench.make_table()
+    bench.announced(landed=False, topic_id="AnotherTopicsIdAltogether")
+    warned = [finding for finding in bench.doctor().of("CHS-227") if finding["severity"] == "warning"]
+    assert ["created again" in finding["sentence"] and "--lost" in finding["fix"] for finding in warned] == [True]
+
+
 def test_a_topic_with_fewer_partitions_than_are_recorded(bench: Bench) -> None:
     """A warning with a way out, and everything else is looked at."""
     bench.make_table()

@@ -229,6 +229,7 @@ def test_beside_a_job_nothing_is_mistaken_for_a_defect(
     assert (code, report["offsets"], report["partitions"][0]["unjudged"][0]["range"]) == (0, 170, [0, 30])
     assert refused(job, *bare) == "CHS-295"
     assert [refused(job, "--topic", "x"), refused(job, *only, "--partition", "7")] == ["CHS-292"] * 2
+    assert refused(job, "--set=sink.name=another") == "CHS-292"
     job.send(0, 1)
     job.drain_sink(spark, lambda stream: stream.where("offset >= 0"))
     assert refused(job, *only) == "CHS-291"
