@@ -101,6 +101,8 @@ def said(error: HTTPError) -> str:
     cause = reason.__cause__
     if isinstance(reason, NewConnectionError) and isinstance(cause, OSError) and cause.strerror:
         return cause.strerror
+    if isinstance(reason, SSLError) and "WRONG_VERSION_NUMBER" in str(reason):
+        return "the server does not speak TLS on this port: change https:// to http://, or name its TLS port"
     if isinstance(reason, ProtocolError) and len(reason.args) == 2 and isinstance(reason.args[1], OSError):
         return reason.args[1].strerror or str(reason.args[1])
     return _POOL_OR_CONNECTION.sub("", str(reason))

@@ -9,6 +9,7 @@ import logging
 import socket
 import time
 from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -128,11 +129,19 @@ class KafkaAdmin:
             return future.result(self.timeout_s + 5)
         except KafkaException as error:
             if error.args[0].name() in ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION"):
-                what = f"topic {topic!r}" + ("" if partition is None else f" with a partition {partition}")
-                raise preflight.TOPIC_MISSING(bootstrap=self.bootstrap, what=what) from error
+                more = self._meant(topic) if partition is None else f" with a partition {partition}"
+                raise preflight.TOPIC_MISSING(bootstrap=self.bootstrap, what=f"topic {topic!r}{more}") from error
             raise self._unavailable(error.args[0].str()) from error
         except TimeoutError as error:
             raise self._unavailable(f"no answer within {self.timeout_s:.0f} s") from error
+
+    def _meant(self, topic: str) -> str:
+        """The topic that the name of a missing one comes close to, as a question."""
+        try:
+            found = get_close_matches(topic, self.topics(), n=1, cutoff=0.75)
+        except ChsinkError:
+            return ""
+        return f" (did you mean {found[0]!r}?)" if found else ""
 
     def _unavailable(self, why: str) -> ChsinkError:
         return services.KAFKA_UNAVAILABLE(bootstrap=self.bootstrap, reason=why)

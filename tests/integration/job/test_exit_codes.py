@@ -84,7 +84,7 @@ def test_what_is_wrong_is_said_and_then_it_runs(job: Job, run: Run) -> None:
         refused(run(job, overrides), code, what, *named)
 
     job.tables = {f"{topic}-missing": table}
-    refused(run(job), 2, "CHS-201", f"{topic}-missing")
+    refused(run(job), 2, "CHS-201", f"{topic}-missing", f"did you mean '{topic}'?")
     job.tables = {topic: f"{DATABASE}.nowhere"}
     refused(run(job), 2, "CHS-202", f"{DATABASE}.nowhere")
     job.tables = {topic: table}

@@ -31,20 +31,32 @@ def test_a_refused_connection_is_told_in_few_words(caplog: pytest.LogCaptureFixt
     assert finding.sentence == f"{url}: Connection refused"
 
 
-def test_a_connection_closed_without_an_answer() -> None:
-    """As by a server that dies, or by one that does not speak HTTP: no Python tuple around the reason."""
+@pytest.mark.parametrize(
+    ("scheme", "answer", "said"),
+    [
+        ("http", b"", "Remote end closed connection without response"),
+        (
+            "https",
+            b"HTTP/1.1 400 Bad Request\r\n\r\n",
+            "the server does not speak TLS on this port: change https:// to http://, or name its TLS port",
+        ),
+    ],
+)
+def test_a_server_that_speaks_something_else(scheme: str, answer: bytes, said: str) -> None:
+    """As by a server that dies, or by one that speaks something else: no names of Python's classes in the reason."""
     server = socket.create_server(("127.0.0.1", 0))
 
-    def close_each() -> None:
+    def answer_each() -> None:
         with suppress(OSError):  # the end of the test
             while True:
                 accepted, _ = server.accept()
                 with accepted:
                     accepted.recv(65_536)
+                    accepted.sendall(answer)
 
-    Thread(target=close_each, daemon=True).start()
-    url = f"http://127.0.0.1:{server.getsockname()[1]}"
+    Thread(target=answer_each, daemon=True).start()
+    url = f"{scheme}://127.0.0.1:{server.getsockname()[1]}"
     with pytest.raises(Unreachable) as raised:
         ClickHouseClient(Connection((url,))).query("SELECT 1")
     server.close()
-    assert str(raised.value) == f"{url}: Remote end closed connection without response"
+    assert str(raised.value) == f"{url}: {said}"
