@@ -1,4 +1,4 @@
-"""The checks that rooms bring, in one list: what ``chsink doctor`` prints and what every start makes sure of."""
+"""All checks of all packages, in order: ``chsink doctor`` prints their findings, and every start runs them."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ Subject = tuple[str, str]
 
 
 def all_findings(services: Services, written: Written | None = None) -> Iterator[Finding]:
-    """Every check, in an order in which each may rely on the ones before; a service that is gone costs only its own.
+    """The findings of every check.  A check may rely on those before it; if a service is down, only its checks fail.
 
-    ``written`` names, by topic and table, the columns that the stream has, where it is known.
+    ``written`` maps (topic, table) to the stream's columns, for routes whose columns are known.
     """
     yield from package_findings()
     if services.config.topic_pattern:
@@ -51,7 +51,7 @@ def all_findings(services: Services, written: Written | None = None) -> Iterator
     if clickhouse.complete:
         yield from clickhouse.tables()
     for finding in guarded("the state store", partial(_store, services, bool(clickhouse.answering))):
-        if not (clickhouse.login_refused and finding.id == preflight.LOGIN_REFUSED.id):  # it is the same user
+        if not (clickhouse.login_refused and finding.id == preflight.LOGIN_REFUSED.id):  # same user: already reported
             yield finding
     records = _records(services)
     kafka_answers = yield from topics_findings(services.kafka, config.topics, records or {}, services.clock.now_ms())
@@ -69,27 +69,30 @@ def all_findings(services: Services, written: Written | None = None) -> Iterator
 
 
 def check_start(services: Services, stream: StreamShape) -> None:
-    """The checks of a start.  Logs warnings; raises the first error, after logging the others."""
+    """Run the checks of a start.  Logs warnings; raises the first error, after logging the others."""
     targets = services.clickhouse.targets.items()
     written = {leads: stream.columns for leads, t in targets if not reads_value(t.table.insertable, stream)}
     stop_at_errors(all_findings(services, written), services.log)
 
 
 def mirror_findings(services: Services) -> Iterator[Finding]:
-    """Every check of the Iceberg mirror, if it is enabled.  Its own start makes them: it never holds up ClickHouse."""
+    """The findings of every check of the Iceberg mirror, if it is enabled.
+
+    The mirror's start runs them, not the start of the ClickHouse side, which the mirror must never hold up.
+    """
     if services.config.mirror.enabled:
         yield from guarded("the Iceberg mirror", partial(_mirror, services))
 
 
 def check_mirror(mirror: Mirror, log: structlog.typing.FilteringBoundLogger) -> None:
-    """The checks of the mirror's start.  Logs warnings; raises the first error, after logging the others."""
+    """Run the checks of the mirror's start.  Logs warnings; raises the first error, after logging the others."""
     from chsink.mirror.checks import findings_of
 
     stop_at_errors(chain(findings_of(mirror), mirror_registry(mirror)), log)
 
 
 def mirror_registry(job: Services | Mirror, known: Collection[Subject] = ()) -> Iterator[Finding]:
-    """The Schema Registry, if the mirror needs it for more than the ``known`` subjects."""
+    """The findings on the Schema Registry for the mirror's subjects, without the ``known`` ones."""
     config = job.config
     reads = ((r.topic, config.mirror_format_of(r), config.mirror_keys_of(r)) for r in config.mirror.routes)
     mine = [subject for read in reads for subject in _needed(*read) if subject not in known]
@@ -110,7 +113,7 @@ def _mirror(services: Services) -> Iterator[Finding]:
 
 
 def _topics(services: Services) -> Iterator[Finding]:
-    """Whether Kafka tells which topics there are, and whether a pattern matches none of them."""
+    """Whether Kafka lists its topics, and whether each ``topic_pattern`` matches at least one that no route names."""
     topics = services.kafka.topics()
     named = {topic for section in services.config.route_sections for topic in section.named}
     matched = {route.at for route in services.config.routes if route.topic in services.config.matched_topics}
@@ -135,7 +138,7 @@ def _store(services: Services, clickhouse_answers: bool) -> Iterator[Finding]:
 
 
 def _subjects(services: Services) -> list[Subject]:
-    """What the routes of ClickHouse's side need of the Schema Registry."""
+    """The Schema Registry's subjects that the routes to ClickHouse need."""
     return [subject for r in services.config.routes for subject in _needed(r.topic, r.format, r.keys)]
 
 
@@ -153,7 +156,7 @@ def _registry(job: Services | Mirror, subjects: Sequence[Subject]) -> Iterator[F
 
 
 def _records(services: Services) -> Records | None:
-    """The recorded state, None where it cannot be read."""
+    """The recorded state; None if it cannot be read."""
     try:
         return read_records(services.store, services.config.sink.name)
     except ChsinkError:
@@ -161,14 +164,16 @@ def _records(services: Services) -> Records | None:
 
 
 def _chunks(services: Services, records: Records, topics: Collection[str]) -> tuple[int | None, int]:
-    """Chunks that a batch of these topics may have: the bound by configuration, and of what waits in Kafka now."""
+    """How many chunks a batch of these topics may have: by ``max_offsets_per_trigger`` (None if not set), and if the
+    batch takes all offsets that wait in Kafka now.
+    """
     kafka, size = services.kafka, services.config.clickhouse.chunk_offsets
     partitions = kafka.partitions(topics)
     most = services.config.kafka.max_offsets_per_trigger
     bound = None if most is None else most // size + len(partitions)
     recorded: dict[TopicPartition, int] = {}
     for key, record in records.items():
-        if record.phase is not Phase.EMPTY:  # of several tables, the one that lacks most
+        if record.phase is not Phase.EMPTY:  # with several tables, the one that is furthest behind
             recorded[key.topic_partition] = min(record.end, recorded.get(key.topic_partition, record.end))
     starts, ends = kafka.log_starts(partitions), kafka.log_ends(partitions)
     waiting = (max(0, ends[tp] - recorded.get(tp, starts[tp])) for tp in partitions)

@@ -9,7 +9,7 @@ class SystemClock:
     """:class:`chsink.ports.Clock` of this machine."""
 
     def now_ms(self) -> int:
-        """Wall clock."""
+        """Wall clock, ms since the epoch."""
         return time.time_ns() // 1_000_000
 
     def sleep(self, seconds: float) -> None:

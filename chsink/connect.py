@@ -22,7 +22,9 @@ from chsink.state import ClickHouseAccess, open_store
 
 @dataclass(frozen=True)
 class Services:
-    """What a sink talks to.  The store is opened at first use; Kafka and ClickHouse connect by themselves."""
+    """The services that a sink uses.  The state store opens on first use; the clients of Kafka and ClickHouse connect
+    when needed.
+    """
 
     clock: Clock
     log: structlog.typing.FilteringBoundLogger
@@ -36,14 +38,14 @@ class Services:
         return self.clickhouse.config
 
     def take_up_topics(self) -> None:
-        """Route the topics that match a pattern now, and forget what the tables were like: they may have been altered.
+        """Add a route for each topic that matches a pattern now, and forget the cached tables: they may have changed.
 
         Raises InvalidConfigError if the routes contradict each other, UnavailableError if Kafka does not answer.
         """
         self.clickhouse.refresh(self.config.expanded(self.kafka.topics() if self.config.topic_pattern else ()))
 
     def take_up_known_topics(self) -> None:
-        """The same; where Kafka does not answer, with the topics that are recorded, if these can be read."""
+        """As :meth:`take_up_topics`; if Kafka does not answer, use the topics in the state store, if it can be read."""
         try:
             self.take_up_topics()
         except UnavailableError:
@@ -54,7 +56,7 @@ class Services:
 
     @cached_property
     def store(self) -> StateStore:
-        """The configured state store.  The memory store says what it cannot do."""
+        """The configured state store.  Logs a warning for the memory store, which does not survive a restart."""
         ch = self.config.clickhouse
         access = ClickHouseAccess(
             lambda url: self.clickhouse.client((url,) if url else ch.endpoints[0].urls), ch.database
@@ -71,8 +73,8 @@ class Services:
 
 @contextmanager
 def connected(config: Config) -> Iterator[Services]:
-    """The services of the configuration, until the block ends.  They know the topics that match patterns, as far as
-    Kafka or the store answers.
+    """The services of the configuration, closed when the block ends.  Topics that match patterns have their routes, as
+    far as Kafka or the state store answers.
     """
     clock, log = SystemClock(), logger(config.sink.name)
     with ExitStack() as closing:

@@ -1,4 +1,4 @@
-"""How a driver is called in claims, and in the errors of the drivers that it fences."""
+"""The name of a driver: it stands in claims, and in the error messages of the drivers that it fences."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ import uuid
 
 
 def driver_name() -> str:
-    """A name for this process and start that no other has."""
+    """A name that is unique to this process and start."""
     return f"{socket.gethostname()} pid {os.getpid()} {uuid.uuid4().hex[:6]}"

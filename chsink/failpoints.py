@@ -69,7 +69,7 @@ _REACHED: Counter[str] = Counter()
 
 
 def reach(name: str) -> None:
-    """Say that the named place was reached."""
+    """Report that the named place was reached; runs its action if one is due."""
     if _ACTIVE is not None and name in _ACTIVE:
         _act(name, _ACTIVE[name])
 

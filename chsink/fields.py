@@ -1,11 +1,11 @@
 """The types of values in the job file: what a user may write, and what the program gets.
 
 Rules:
-- A list may be a TOML list or, which suits environment variables, one string with commas.
+- A list may be a TOML list or one string with commas, for environment variables.
 - A reference, ``{ env = "NAME" }`` or ``{ file = "path" }``, becomes a ``SecretStr`` while the file is loaded.  A
   relative path is taken from the job file's folder.
-- A validator raises an entry of :mod:`chsink.errors.job_file`.  Its sentence names a value only where the value cannot
-  be a credential.
+- A validator raises an entry of :mod:`chsink.errors.job_file`.  Its sentence shows a value only if the value cannot be
+  a credential.
 """
 
 from __future__ import annotations
@@ -44,17 +44,19 @@ _DEFAULT_PORTS = {"http": 8123, "https": 8443}
 
 
 class Section(BaseModel):
-    """Base of all tables: immutable, no unknown keys, no type coercion; a text below a key is its description."""
+    """Base of the job file's tables: immutable, no unknown keys, no type coercion.  A key's docstring describes it to
+    users.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False, hide_input_in_errors=True)
     model_config |= ConfigDict(use_attribute_docstrings=True)
 
     inline: ClassVar[bool] = False
-    """Whether the table is the value of a key, ``key = { … }``, and is described apart from the table that holds it."""
+    """Whether the table is written inline, ``key = { … }``, and gets its own section in the configuration's page."""
 
 
 def matching(pattern: str, *, otherwise: Entry) -> AfterValidator:
-    """Accept a text that matches ``pattern`` as a whole; ``otherwise`` is the error, with the text as ``value``."""
+    """Accept only a text that fully matches ``pattern``; else raise ``otherwise`` with the text as ``value``."""
 
     def check(text: str) -> str:
         if not re.fullmatch(pattern, text):
@@ -138,7 +140,7 @@ def has_login(url: str) -> bool:
 
 
 def reveal(value: str | SecretStr) -> str:
-    """The text itself."""
+    """The plain text, of a secret too."""
     return value.get_secret_value() if isinstance(value, SecretStr) else value
 
 
@@ -148,7 +150,7 @@ def is_reference(value: Any) -> bool:
 
 
 def resolved(value: Mapping[str, Any], info: ValidationInfo) -> SecretStr:
-    """What a reference refers to, by the validation context's ``environ`` and ``folder``."""
+    """The text that a reference points to, looked up in the validation context's ``environ`` or ``folder``."""
     if not is_reference(value) or len(value) != 1 or not all(isinstance(name, str) for name in value.values()):
         raise job_file.NOT_A_REFERENCE()
     [(kind, name)] = value.items()
@@ -176,7 +178,7 @@ Password = Annotated[SecretStr, BeforeValidator(_as_password)]
 
 @dataclass(frozen=True, slots=True)
 class TextFile:
-    """A file that the job file names: its path as written there, and its content when the job file was read."""
+    """A file that the job file names: the path as written there, and the content at the time the job file was read."""
 
     path: str
     content: bytes = field(repr=False)

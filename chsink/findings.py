@@ -1,7 +1,7 @@
-"""What a check found: an id, how bad it is, a sentence, and the fix.
+"""The result of a check: an id, a severity, a sentence, and the fix.
 
-One check has one id, whether it passed or not: ``ok`` says that it was asked.  Errors stop a start, warnings are
-logged, ``info`` is for the reader of ``chsink doctor``.  Ids are listed in ``docs/errors.md``.
+A check has the same id whether it passes or fails; severity ``ok`` means that it passed.  Errors stop a start, warnings
+are logged, and ``info`` appears only in ``chsink doctor``.  Ids are listed in ``docs/errors.md``.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One finding.  ``fix`` is empty where there is nothing to do; ``cause`` is the error that it was, if any."""
+    """One finding.  ``fix`` is empty if there is nothing to do; ``cause`` is the error behind the finding, if any."""
 
     id: str
     severity: Severity
@@ -40,22 +40,22 @@ class Finding:
     cause: ChsinkError | None = field(default=None, compare=False)
 
     def as_dict(self) -> dict[str, Any]:
-        """The finding for a program."""
+        """The finding as a JSON object, for programs."""
         return {"id": self.id, "severity": str(self.severity), "sentence": self.sentence, "fix": self.fix}
 
     def error(self) -> ChsinkError:
-        """The finding as what stops a start."""
+        """The error to raise when the finding stops a start."""
         return self.cause or PreflightError(self.id, self.sentence, self.fix)
 
 
 def found(severity: Severity, entry: Entry, **params: object) -> Finding:
-    """What a check found, in the catalogue's words."""
+    """A finding with the sentence and the hint of a catalogue entry."""
     raised = entry(**params)
     return Finding(entry.id, severity, raised.message, raised.hint, raised)
 
 
 def passed(entry: Entry, **params: object) -> Finding:
-    """A check was made and nothing is wrong: the entry's ``ok`` sentence."""
+    """A finding that the check passed, with the entry's ``ok`` sentence."""
     assert params.keys() == fields(entry.ok), (entry.name, sorted(params))
     return Finding(entry.id, Severity.OK, entry.ok.format_map({k: str(v) for k, v in params.items()}))
 
@@ -68,15 +68,15 @@ def raise_first(findings: Iterable[Finding]) -> None:
 
 
 def of_error(raised: ChsinkError) -> Finding:
-    """An error that a check met."""
+    """A finding for an error that a check raised."""
     return Finding(raised.id, Severity.ERROR, raised.message, raised.hint, raised)
 
 
 def guarded(what: str, check: Callable[[], Iterable[Finding]]) -> Iterator[Finding]:
-    """The findings of a check; an error that ends it is its last finding, so that other checks still run.
+    """The findings of a check.  An error that ends the check becomes its last finding, so that other checks still run.
 
-    A service without an answer is CHS-709; a question that the server refuses is CHS-219, a warning: its answer is
-    not known.
+    If ClickHouse does not answer, the finding is the error CHS-709.  If it refuses a query, the finding is the warning
+    CHS-219, because the result of the check is unknown; a refused login is an error.
     """
     try:
         yield from check()
@@ -97,6 +97,6 @@ def _about(what: str, message: str) -> str:
 
 
 def server_sentence(refused: ServerRefused) -> str:
-    """What the server said, without what clients and servers wrap around it."""
+    """The server's own sentence, without the text that clients and servers wrap around it."""
     wrapped = _SENTENCE.search(refused.message)
     return wrapped[1].strip() if wrapped else refused.message.splitlines()[0]

@@ -1,8 +1,8 @@
-"""What the sink needs from the world, as Protocols.  Adapters implement them, entry points put them together.
+"""The protocols of the external services that the sink uses.  Adapters implement them; entry points put them together.
 
-Rule: an external write has three outcomes, never two.  *Applied* and *refused* are known; everything else, a lost
-answer above all, is *unknown* and is resolved by reading back, never assumed.  A state store reports only whether a
-write is known to be applied: whoever wrote reads back otherwise, refused or unknown.
+Rule: an external write has three outcomes, never two: *applied*, *refused*, and *unknown*, for instance after a lost
+answer.  An unknown outcome is resolved by reading back, never assumed.  A state store reports only whether a write is
+known to be applied; if not, it was refused or is unknown, and the caller reads back.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Outcome(StrEnum):
-    """What became of an external write."""
+    """The outcome of an external write."""
 
     APPLIED = "applied"
     REFUSED = "refused"
@@ -41,7 +41,7 @@ class Clock(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A stored row: opaque ``body``, and the ``attempt`` id of the write that made it."""
+    """A stored row: an opaque ``body``, and the ``attempt`` id of the write that stored it."""
 
     key: str
     attempt: str
@@ -57,7 +57,7 @@ class Swap:
 
 
 class StoreUnavailable(Exception):
-    """A read of the store did not answer within its bound.  (A write is then not known to be applied.)"""
+    """A read got no answer from the store within its timeout.  (Writes do not raise this: they return False.)"""
 
 
 class StateStore(Protocol):
@@ -72,21 +72,21 @@ class StateStore(Protocol):
     durable: bool
 
     def prepare(self) -> None:
-        """Connect and make what the store needs, where that is missing; called once, before all else.  Raises
-        PreflightError when the store cannot be used, StoreUnavailable when that cannot be known now.
+        """Connect, and create whatever the store needs and does not have yet.  Called once, before all other methods.
+        Raises PreflightError if the store cannot be used, StoreUnavailable if this cannot be determined now.
         """
 
     def load(self, sink: str) -> dict[str, Row]:
         """All rows of the sink, at least as new as every write applied before the call."""
 
     def create(self, rows: Sequence[Row]) -> bool:
-        """Create rows that must not exist, or none of them.  More rows than fit one statement are grouped; see
-        ``swap``.
+        """Create rows, none of which may exist yet.  One statement creates all of its rows or none; more rows than fit
+        one statement go in several, as in ``swap``.
         """
 
     def swap(self, swaps: Sequence[Swap]) -> bool:
-        """Compare-and-set of all rows.  One statement is all-or-nothing; rows beyond its size limit go in further
-        statements, and the first that is not applied stops the rest: then some groups may be applied.
+        """Compare-and-set of all rows.  One statement is all-or-nothing.  Rows beyond its size limit go in further
+        statements; the first one that is not applied stops the rest, so some groups of rows may have been applied.
         """
 
     def close(self) -> None:
@@ -99,7 +99,7 @@ class StateStore(Protocol):
 class ServerRefused(Exception):
     """ClickHouse answered with an error: ``code`` and the server's sentence.
 
-    After data was sent, the outcome of an insert is unknown nevertheless: a part of it may have been stored.
+    The outcome of an insert is still unknown if data was sent: a part of it may have been stored.
     """
 
     def __init__(self, code: int | None, message: str) -> None:
@@ -109,7 +109,7 @@ class ServerRefused(Exception):
 
 
 class Unanswered(Exception):
-    """The request may have reached the server, and no answer came (reset, timeout, cut body)."""
+    """No answer came (reset, timeout, truncated body).  The request may have reached the server."""
 
 
 class Unreachable(Unanswered):
@@ -117,7 +117,7 @@ class Unreachable(Unanswered):
 
 
 class Queries(Protocol):
-    """One ClickHouse endpoint, for questions; errors are the three above."""
+    """One ClickHouse endpoint, for queries.  Raises ServerRefused, Unanswered and Unreachable."""
 
     @property
     def url(self) -> str:
@@ -134,7 +134,7 @@ class SqlClient(Queries, Protocol):
         """A statement without a result."""
 
     def insert(self, sql: str, body: pa.Buffer, settings: Mapping[str, Any]) -> None:
-        """One INSERT whose data is ``body`` (an Arrow IPC stream).  Returns when the server said it is done."""
+        """One INSERT of ``body`` (an Arrow IPC stream).  Returns when the server has confirmed it."""
 
 
 # --- decoding ------------------------------------------------------------------------------------------------------
@@ -142,9 +142,9 @@ class SqlClient(Queries, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class BadValue:
-    """Why one input row was left out: the first reason found, never the value itself.  ``column`` None: all of it.
+    """Why one input row was left out: the first reason found, never the value itself.
 
-    ``tombstone``: Kafka's value is null, so that there is nothing to store.
+    ``column`` is None if the record as a whole is bad.  ``tombstone``: Kafka's value is null, so there is no row.
     """
 
     row: int
@@ -155,11 +155,11 @@ class BadValue:
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """The rows that fit, in input order, in wire types; and those that do not.
+    """The rows that fit, in input order and wire types, and the reasons for those that do not.
 
-    ``batch`` is a ``pa.RecordBatch`` with the insertable columns in their given order; ``rows`` is a
-    ``pa.Array[int64]`` with the input row of each batch row, or None when every input row is in it; ``bad``
-    holds one entry for every other input row, ascending.  ``others`` counts input rows that are none of the table's:
+    ``batch`` is a ``pa.RecordBatch`` with the insertable columns in their given order.  ``rows`` is a
+    ``pa.Array[int64]`` with the input row of each batch row, or None if the batch has every input row.  ``bad`` has one
+    entry for each input row that does not fit, ascending.  ``others`` counts input rows that belong to another table:
     they are neither in the batch nor bad.
     """
 
@@ -172,7 +172,7 @@ class Decoded:
 class Decoder(Protocol):
     """Turns the records of one topic into the columns of its table.  Picklable, and the same on every executor.
 
-    The outcome of a record depends on that record alone: however a range is cut, each record gives the same row.
+    The outcome of a record depends on that record alone: each record gives the same row, however a range is cut.
     """
 
     @property
@@ -181,17 +181,19 @@ class Decoder(Protocol):
 
     @property
     def filled(self) -> frozenset[str]:
-        """The table's columns that it fills."""
+        """The table's columns that the decoder fills."""
 
     def parts(self) -> tuple[tuple[str, Any], ...]:
-        """What decides what a record becomes, by name, as JSON documents: a part of the pipeline's fingerprint."""
+        """Everything in the decoder that decides which row a record becomes: named JSON documents, for the pipeline
+        fingerprint.
+        """
 
     def decode(self, records: pa.RecordBatch) -> Decoded:
-        """The records' rows in the table's wire types, and why the other records do not fit."""
+        """The rows of the records in the table's wire types, and the reason for each record that does not fit."""
 
 
 class StreamShape(Protocol):
-    """What a stream is, besides its records (see ``chsink.spark.stream_plan.StreamPlan``)."""
+    """The properties of a stream (see ``chsink.spark.stream_plan.StreamPlan``)."""
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -199,7 +201,7 @@ class StreamShape(Protocol):
 
     @property
     def transform(self) -> str:
-        """Names what was done to the Kafka source, "" for nothing."""
+        """A text that identifies the transform of the Kafka source; "" for none."""
 
     @property
     def isolation_level(self) -> str:
@@ -211,7 +213,7 @@ class StreamShape(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class InsertResult:
-    """What a piece cost.  ``retries`` counts sends beyond the first; ``bytes`` is the body sent once."""
+    """The size of an inserted piece.  ``retries`` counts sends after the first; ``bytes`` is the body of one send."""
 
     rows: int
     bytes: int
@@ -219,16 +221,16 @@ class InsertResult:
 
 
 class BlockWriter(Protocol):
-    """Writes pieces to shards.  The one place that retries an insert, always under the same token."""
+    """Writes pieces to shards.  Only this class retries an insert, always under the same token."""
 
     def insert(self, shard: int, table: str, batch: pa.RecordBatch, token: str, deadline_ms: int) -> InsertResult:
-        """Land the batch as one block.  Returns once it is known to be there.  Raises ``ChsinkError`` when it was
-        refused for good, or is still unknown at ``deadline_ms`` (wall clock).
+        """Land the batch as one block.  Returns once the block is known to be stored.  Raises ``ChsinkError`` if the
+        server refused it for good, or its outcome is still unknown at ``deadline_ms`` (wall clock).
         """
 
     def rows_there(self, shard: int, table: str, partition: TopicPartition, offsets: OffsetRange) -> dict[int, int]:
-        """How many rows of each of these offsets the shard holds, by the table's ``_kafka_*`` columns (to probe).
-        Offsets without rows are left out.
+        """Probe: how many rows the shard holds for each of these offsets, by the table's ``_kafka_*`` columns.  Offsets
+        without rows are left out.
         """
 
     def views(self, shard: int) -> tuple[str, ...]:
@@ -239,22 +241,22 @@ class BlockWriter(Protocol):
 
 
 class TopicIds(Protocol):
-    """What tells one life of a topic from the next.  Asked by the driver, and by tasks before they send."""
+    """Tells a recreated topic from the original.  The driver asks for topic ids, and so do tasks before they send."""
 
     def topic_ids(self, topics: Iterable[str]) -> dict[str, str | None]:
-        """Each topic's id, None where the broker is too old to have one.  A missing topic is a PreflightError."""
+        """Each topic's id; None if the broker is too old to have ids.  Raises PreflightError for a missing topic."""
 
 
 class KafkaCluster(TopicIds, Protocol):
-    """What the driver asks Kafka itself."""
+    """The driver's own queries to Kafka, beside Spark's."""
 
     def partitions(self, topics: Iterable[str]) -> list[TopicPartition]:
         """All partitions of the topics, sorted."""
 
     def log_starts(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The first offset Kafka still holds."""
+        """The first offset that Kafka still holds, of each partition."""
 
     def log_ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The offset after the last record, of open transactions too: what a reader was given lies before it, whatever
-        its isolation level was.
+        """The offset after the last record of each partition, open transactions included: any record that a reader
+        received lies before it, whatever its isolation level.
         """

@@ -1,7 +1,7 @@
-"""The dry run of ``chsink doctor --sample``: what the current records would become, without landing any.
+"""The dry run of ``chsink doctor --sample``: decodes current records and reports the results, without landing any.
 
-Records are read by a client of its own and decoded and sharded by what the job uses.  Everything that does not fit is
-reported at once: column, reason, how many, and where the first one is; never a value.
+A separate Kafka client reads the records; the job's own code decodes and shards them.  One run reports everything that
+does not fit: column, reason, number of records, and the position of the first one; never a value.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ Progress = Callable[[str, int, int], None]
 """Called with the topic, how many of its partitions are done, and how many it has."""
 
 _PLACE = re.compile(r" at byte \d+$")
-"""Where in a record it is wrong: another place in each record, for one reason."""
+"""The position of an error inside a record: removed, because it differs between records with the same reason."""
 MAX_NAMED = 50
-"""Unknown fields that are named, the most frequent first: records whose keys are data would name thousands."""
+"""Report at most this many unknown fields, the most frequent first: objects with data as keys have thousands."""
 
 
 @dataclass(slots=True)
 class Occurrences:
-    """How many records, and which was the first."""
+    """The number of records, and the position of the first."""
 
     first: str
     count: int = 0
@@ -59,13 +59,13 @@ class Misfits:
     seen: dict[tuple[str | None, str], Occurrences] = field(default_factory=dict)
 
     def add(self, rejected: Iterable[BadValue], records: pa.RecordBatch) -> None:
-        """Of these records."""
+        """Count the rejected records of a batch."""
         for bad in rejected:
             if not (bad.tombstone and self.skip_tombstones):
                 _count(self.seen, (bad.column, _PLACE.sub("", bad.reason)), records, bad.row)
 
     def findings(self, records: int, place: Mapping[str, str], *, policy: str) -> Iterator[Finding]:
-        """Of so many sampled records, where ``errors.on_bad_value`` is ``policy``."""
+        """The findings for a sample of ``records`` records.  ``policy`` is ``errors.on_bad_value``."""
         if not self.seen:
             yield passed(values.SAMPLE_BAD, count=records, **place)
         for (column, reason), seen in sorted(self.seen.items(), key=lambda item: -item[1].count):
@@ -80,7 +80,7 @@ class Misfits:
 
 @dataclass(slots=True)
 class Sample:
-    """What was seen of one route's records."""
+    """The results for the sampled records of one route."""
 
     route: Route
     table: TargetTable
@@ -94,7 +94,7 @@ class Sample:
     rows: Counter[int] = field(default_factory=Counter)
 
     def add(self, records: pa.RecordBatch) -> None:
-        """Decode and shard records as a task would, and count what becomes of them."""
+        """Decode and shard records as a task would, and count the results."""
         self.records += records.num_rows
         self.bytes += records.select(list(dict.fromkeys((*IDENTITY_FIELDS, *self.decoder.record_fields)))).nbytes
         prepared = by_shard(records, self.decoder.decode(records), self.layout, self.table)
@@ -113,7 +113,9 @@ class Sample:
                     _count(self.unknown, name, records, row)
 
     def findings(self, shards: Mapping[int, str], *, policy: str) -> Iterator[Finding]:
-        """All that was seen.  ``shards`` names them; ``policy`` is ``errors.on_bad_value``."""
+        """The findings for this sample.  ``shards`` maps a shard's number to its URL; ``policy`` is
+        ``errors.on_bad_value``.
+        """
         place = {"topic": self.route.topic, "table": self.name}
         if not self.records:
             yield found(Severity.INFO, values.SAMPLE_EMPTY, topic=self.route.topic)
@@ -124,7 +126,7 @@ class Sample:
         yield found(Severity.INFO, values.SAMPLE_ROWS, rows=f"{self.rows.total():,}", shares=shares, **place)
 
     def chunk_finding(self, chunk_offsets: int, max_chunk_bytes: int) -> Iterator[Finding]:
-        """Whether chunks of such records stay below the limit, with as much again to spare."""
+        """Whether a chunk of such records is expected to stay below half of the limit."""
         if not self.records:
             return
         size = self.bytes / self.records
@@ -155,8 +157,8 @@ class Sample:
 
 
 def sample_findings(services: Services, count: int, progress: Progress) -> Iterator[Finding]:
-    """What would become of the first and last ``count`` records of each routed topic's partitions.  Tables that do not
-    exist are left out: other checks name them.
+    """A dry run of the first and last ``count`` records of each partition of the routed topics.  Skips tables that do
+    not exist: other checks report them.
 
     Raises ChsinkError when a table or Kafka cannot be read.
     """
@@ -197,8 +199,8 @@ def _existing(services: Services, route: Route) -> RoutedTable | None:
 
 
 def mirror_sample_findings(services: Services, count: int, progress: Progress) -> Iterator[Finding]:
-    """Which of these records would not land in the Iceberg tables of the mirror.  Tables that it cannot write are left
-    out: other checks name them.  Raises ChsinkError when the catalog or Kafka cannot be read.
+    """Which of the first and last ``count`` records would not fit the mirror's Iceberg tables.  Skips tables that the
+    mirror cannot write: other checks report them.  Raises ChsinkError when the catalog or Kafka cannot be read.
     """
     from chsink.mirror.package import check_installed
 
@@ -241,7 +243,7 @@ def _logs(services: Services, topic: str) -> dict[TopicPartition, OffsetRange]:
 
 
 def _names(value: bytes | None) -> tuple[str, ...]:
-    """The names in a JSON object; none if the value is not an object, which the decoder reports."""
+    """The names in a JSON object; none if the value is not an object (the decoder reports that)."""
     try:
         return tuple(msgspec.json.decode(value or b"", type=dict[str, msgspec.Raw]))
     except (msgspec.DecodeError, UnicodeDecodeError):

@@ -1,4 +1,4 @@
-"""The Python packages of this process: complete, and of the versions that chsink supports?"""
+"""Checks that the Python packages of this process are complete, and of versions that chsink supports."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from chsink.errors import preflight
 from chsink.findings import Finding, Severity, found, passed
 
 WORKERS_IMPORT = ("pandas", "pyarrow")
-"""What Spark's Python workers import for ``mapInArrow``; pyspark itself requires neither."""
+"""Packages that Spark's Python workers import for ``mapInArrow``, although pyspark does not require them."""
 
 
 def package_findings() -> Iterator[Finding]:
-    """The installed packages, against the ranges that chsink declares."""
+    """Compares the installed packages with the version ranges that chsink declares."""
     versions, differing, supported = {"python": platform.python_version()}, [], []
     missing = [name for name in WORKERS_IMPORT if importlib.util.find_spec(name) is None]
     for requirement in _requirements():
@@ -48,7 +48,7 @@ def package_findings() -> Iterator[Finding]:
 
 
 def _requirements() -> Iterator[Requirement]:
-    """What chsink requires without extras; nothing where its metadata is not at hand."""
+    """The requirements of chsink without extras; none if chsink's metadata is not installed."""
     try:
         declared = metadata.requires("chsink") or []
     except metadata.PackageNotFoundError:

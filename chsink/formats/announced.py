@@ -1,9 +1,9 @@
-"""A range in doubt is sent again with the columns it was announced with, also where its table has gained some since.
+"""A range in doubt is sent again with the columns it was announced with, even if columns were added to the table since.
 
-The recorded fingerprint holds a digest of the columns, not their list.  Columns that ``ADD COLUMN`` put behind the
-others can be left out again until the digest fits: then an insert of the earlier columns is the announced one, and the
-new columns take their defaults, as they do in rows that landed before they were added.  Columns for Kafka's own fields
-are never left out: rows that landed before have none of their values, so a probe would not find them.
+The recorded fingerprint holds a digest of the columns, not their list.  To find the announced columns, drop the last
+column again and again until the digest matches.  An insert of these columns equals the announced one: the added columns
+take their defaults, as in rows that landed before ``ADD COLUMN``.  Columns for Kafka's own fields are never dropped:
+rows that landed before lack these values, so a probe would not find them.
 """
 
 from __future__ import annotations
@@ -21,9 +21,7 @@ from chsink.ports import Decoder
 
 
 def as_announced(decoder: Decoder, recorded: str) -> Decoder:
-    """The decoder for the columns that ``recorded``, a fingerprint, was made for; unchanged where these cannot be found
-    among the present ones.
-    """
+    """The decoder limited to the columns of the fingerprint ``recorded``; unchanged if no prefix of them matches."""
     if isinstance(decoder, ChosenRecords):
         return replace(decoder, decoder=as_announced(decoder.decoder, recorded))
     if not isinstance(decoder, Records | ColumnRecords):
@@ -33,12 +31,12 @@ def as_announced(decoder: Decoder, recorded: str) -> Decoder:
 
 
 def reads_format(decoder: Decoder) -> bool:
-    """Whether records are read by their format, not by the columns of a transform."""
+    """Whether the decoder reads Kafka's records in a format, not the columns of a transform."""
     return isinstance(decoder.decoder if isinstance(decoder, ChosenRecords) else decoder, Records)
 
 
 def with_columns(decoder: Decoder, columns: Sequence[Column]) -> Decoder:
-    """The decoder of records in a format with further columns behind its own."""
+    """The decoder with more columns appended.  It must be one that :func:`reads_format`."""
     if not columns:
         return decoder
     if isinstance(decoder, ChosenRecords):
@@ -49,7 +47,7 @@ def with_columns(decoder: Decoder, columns: Sequence[Column]) -> Decoder:
 
 
 def _announced(present: Columns, wanted: str) -> Columns | None:
-    """The present columns without the last ones, at least one; None where no number of them leads to the digest."""
+    """A shorter prefix of the payload columns with the digest ``wanted``; None if all columns have it, or none has."""
     if digest_of(present.part()[1]) == wanted:
         return None
     for size in range(len(present.payload) - 1, 0, -1):

@@ -1,4 +1,4 @@
-"""``format = "avro"``: the record's value is an Avro record; the table's columns drive what is read of it."""
+"""``format = "avro"``: the record's value is an Avro record.  Only the fields that the table has are read."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def avro_reader(settings: Avro, fields: Sequence[Field]) -> MessageReader:
 
 
 def _typed(message: AvroMessage, values: Any, rows: Rows, _bad: list[BadValue]) -> Iterator[Typed]:
-    """A schema is one type."""
+    """An Avro schema has one message type, so all values have it."""
     yield message, values, rows, HEADER
 
 

@@ -1,8 +1,8 @@
-"""What the rows of Debezium's change events offer: their fields, and columns for them.
+"""The fields in the rows of Debezium's change events, and the column types to create for them.
 
-A row is ``after``, or ``before`` where there is no ``after``.  Where the converter wrote a schema beside the payload,
-a field's column follows from its Connect type, and takes the JSON that the converter writes for it; else it is inferred
-from the values, as for JSON.
+A row is ``after``, or ``before`` if there is no ``after``.  If the converter wrote a schema beside the payload, the
+field's Connect type decides the column's type, which accepts the JSON that the converter writes.  Otherwise the type is
+inferred from the values, as for JSON.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _NAMES: Final = ("after", "before")
 
 
 class _Event(msgspec.Struct, gc=False):
-    """A change, or what is around it."""
+    """A change event, or the object around it that holds ``payload`` and ``schema``."""
 
     op: msgspec.Raw = _NONE
     after: msgspec.Raw = _NONE
@@ -63,7 +63,7 @@ _TYPE: Final = msgspec.json.Decoder(_Type)
 
 @dataclass(frozen=True)
 class ChangeFields:
-    """:class:`chsink.formats.offered.Offered`.  ``used`` are fields of rows that paths of the job file lead to."""
+    """:class:`chsink.formats.offered.Offered` for Debezium.  ``used``: fields that paths in the job file read."""
 
     used: frozenset[str]
 
@@ -94,7 +94,7 @@ class ChangeFields:
         return {name: _both(kind, kinds[name].column() if name in kinds else None) for name, kind in found.items()}
 
     def _rows(self, values: pa.Array) -> Iterator[tuple[dict[str, Any], msgspec.Raw]]:
-        """The row of each event, and the schema beside it; events without a row are left out."""
+        """The row of each event, and the schema beside it.  Skips events without a row."""
         for value in as_binary(values).to_pylist():
             if value is None:
                 continue
@@ -113,7 +113,7 @@ def _both(one: str | None, other: str | None) -> str | None:
 
 
 def _types_of(schema: bytes) -> Mapping[str, str]:
-    """By field of a row: its column; nothing where this is no schema of a change event."""
+    """Maps each field of a row to its column type.  Empty if ``schema`` is not the schema of a change event."""
     try:
         event = _TYPE.decode(schema)
     except NOT_JSON:
@@ -128,7 +128,7 @@ def _column(kind: _Type) -> str:
 
 
 def _type(kind: _Type) -> str:
-    """Bytes are base64 text; structs and maps are kept as the text of their JSON."""
+    """The ClickHouse type.  Bytes become base64 text; structs and maps become their JSON text."""
     if kind.type == "array" and kind.items is not None:
         return f"Array({_type(kind.items)})"
     return _SCALARS.get(kind.type, TEXT)

@@ -1,4 +1,4 @@
-"""Which of a topic's tables takes a record: what ``table_by`` of a route says, for one of its tables."""
+"""``table_by`` of a route, for one of its tables: which of the topic's records this table takes."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 VERSION: Final = 1
-"""Part of the fingerprint: raised when the same record goes to another table."""
+"""Part of the fingerprint: increment it when a code change sends the same record to a different table."""
 Source = Literal["field", "header", "column"]
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The records of one table: those that say one of ``values``, in the ``name`` of their ``source``.
+    """Selects the records of one table: those whose field, header or column ``name`` has one of ``values``.
 
-    ``known`` are the values of all tables, None in a table that does not answer for the records of no table: one table
-    does, so that each of them is bad once.  ``header``: the length of what comes before a JSON record, in bytes.
+    A record that no table takes must be reported as bad once, so one table of the topic reports it.  In that table,
+    ``known`` holds the values of all tables; in the others it is None.  ``header``: bytes before the JSON text.
     """
 
     source: Source
@@ -26,15 +26,15 @@ class Choice:
 
     @property
     def reads(self) -> str:
-        """The stream's column that holds it."""
+        """The stream's column that holds the selecting value."""
         return {"field": "value", "header": "headers"}.get(self.source, self.name)
 
     @property
     def words(self) -> str:
-        """What says it, for people."""
+        """The source and the name, for messages: ``field type``."""
         return f"{self.source} {self.name}"
 
     def part(self) -> list[Any]:
-        """What it decides, as a JSON document for the fingerprint."""
+        """The choice as a JSON document, for the fingerprint."""
         known = None if self.known is None else sorted(self.known)
         return [VERSION, self.source, self.name, sorted(self.values), known]

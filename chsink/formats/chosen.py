@@ -1,9 +1,9 @@
-"""The records of one table among all of its topic: a decoder that sees only those which ``table_by`` gives the table.
+"""A decoder that decodes only the records that ``table_by`` assigns to its table, of all records of the topic.
 
 Rules:
-- A record of another table is neither a row nor bad here.
-- A record of no table is bad in the one table that answers for such records, and nothing anywhere else.
-- The choice depends on the record alone.  It is made by columns: records that have a table cost no Python of their own.
+- A record of another table gives neither a row nor a bad value here.
+- One table of the topic reports the records that no table takes as bad; the other tables ignore them.
+- The choice depends on the record alone.  It is vectorised: Python handles single records only to report them as bad.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _SAID: Final = "said"
 
 
 class Chooser:
-    """Which records a choice is about."""
+    """Applies a choice to a batch: finds the selecting value of each record, and the records of the choice's table."""
 
     def __init__(self, choice: Choice) -> None:
         self._choice = choice
@@ -44,11 +44,11 @@ class Chooser:
         return records.filter(pa.array(self.mine(said)))
 
     def mine(self, said: Any) -> Any:
-        """For each record, whether it is of the choice's table."""
+        """A mask of the records of the choice's table, from the selecting values ``said``."""
         return _one_of(said, self._choice.values)
 
     def of_no_table(self, said: Any, unreadable: dict[int, BadValue]) -> list[BadValue]:
-        """The records that no table takes, if the choice answers for them."""
+        """Bad values for the records that no table takes; empty if another table reports these."""
         if self._choice.known is None:
             return []
         bad = []
@@ -58,7 +58,7 @@ class Chooser:
         return bad
 
     def said(self, records: pa.RecordBatch) -> tuple[Any, dict[int, BadValue]]:
-        """What each record says, as binary, null where it says nothing; and the records that cannot be read."""
+        """The selecting value of each record, as binary, null if it has none; and the unreadable records, by row."""
         column = records.column(self._choice.reads)
         if self._choice.source == "field":
             return self._in_json(as_binary(column))
@@ -80,7 +80,7 @@ class Chooser:
 
     @cached_property
     def _reader(self) -> FieldDecoder:
-        """Reads the one field: text as it is, any other value as it is written."""
+        """Reads the selecting JSON field: a string as its text, any other value as its JSON text."""
         return FieldDecoder([Field(_SAID, StringCodec(), None)], Places((), {_SAID: names_of(self._choice.name)}))
 
 
@@ -96,12 +96,12 @@ class ChosenRecords:
 
     @cached_property
     def chooser(self) -> Chooser:
-        """Reads what the choice is made by."""
+        """The chooser of ``choice``."""
         return Chooser(self.choice)
 
     @property
     def record_fields(self) -> tuple[str, ...]:
-        """What the table's decoder reads, and what the choice needs."""
+        """The columns that the table's decoder and the choice read."""
         return tuple(dict.fromkeys((*self.decoder.record_fields, self.choice.reads)))
 
     @property
@@ -129,7 +129,7 @@ class ChosenRecords:
 
 
 def own_records(decoder: Decoder, records: pa.RecordBatch) -> pa.RecordBatch:
-    """The records that are of the decoder's table: all, unless it chooses."""
+    """The records of the decoder's table: all records, unless it is a :class:`ChosenRecords`."""
     return decoder.chooser.own(records) if isinstance(decoder, ChosenRecords) else records
 
 
@@ -139,11 +139,11 @@ def last_headers(headers: Any, name: str) -> Any:
     found = np.flatnonzero(pc.equal(keys, name).fill_null(False).to_numpy(zero_copy_only=False))
     of = pc.list_parent_indices(headers).to_numpy()[found]
     at = np.full(len(headers), -1)
-    at[of] = found  # in order, so that the last one stays
+    at[of] = found  # in ascending order, so the last header of a record wins
     return values.take(pa.array(at, mask=at < 0))
 
 
 def _one_of(said: Any, values: tuple[str, ...]) -> Any:
-    """For each record, whether it says one of the values."""
+    """A mask of the records whose selecting value is one of ``values``."""
     wanted = pa.array([value.encode() for value in values], pa.binary())
     return pc.is_in(said, value_set=wanted, skip_nulls=True).to_numpy(zero_copy_only=False)

@@ -1,4 +1,4 @@
-"""The stream's own columns are the table's: a transform made them.  They are cast, and every cast is checked."""
+"""Decodes a transformed stream, whose columns have the names of the table's.  Casts them, and checks every cast."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from chsink.notation.metadata_columns import METADATA_COLUMNS
 from chsink.ports import Decoded
 
 VERSION = 2
-"""Part of the fingerprint: raised when the same record becomes another row."""
+"""Part of the fingerprint: increment it when a code change makes a different row of the same record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class ColumnRecords:
 
     @property
     def record_fields(self) -> tuple[str, ...]:
-        """The table's columns that the stream has, and what the metadata columns need."""
+        """The table's columns that the stream has, and the columns from which the metadata columns are filled."""
         return (*(c.name for c in self.table.payload), *self.table.metadata_fields)
 
     @property

@@ -1,11 +1,11 @@
 """``format = "debezium"``: each value is a change of one row, in Debezium's JSON envelope.
 
 Rules:
-- The event is the record, or its ``payload`` where the converter wrote a schema beside it.  ``op`` says what it is.
-- A create, a read of a snapshot and an update are rows of ``after``.  A delete is a row of ``before``, or of the
-  record's key where there is no ``before``.  Everything else has no row.
-- A delete must not look like a present row: a column says that it is deleted, or which ``op`` it was.
-- A delete must have the primary key, if it is declared; all other columns may then be filled in.
+- The event is the record's value, or its ``payload`` if the converter wrote a schema beside it.
+- ``op`` decides the row.  Creates, snapshot reads and updates take it from ``after``.  Deletes take it from ``before``,
+  or from the record's key if there is no ``before``.  All other events have no row.
+- A delete must not look like a present row: one column must mark the row as deleted, or hold the ``op``.
+- If the primary key is declared, a delete must have it; ClickHouse may then fill in all other columns.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class DebeziumReader:
 
     @property
     def record_fields(self) -> tuple[str, ...]:
-        """The value, and the key where a delete may need it."""
+        """The value, and the key if the primary key is declared: a delete may need it."""
         return ("value", "key") if self._primary_key else ("value",)
 
     def decode(self, records: pa.RecordBatch) -> Decoded:
@@ -96,7 +96,7 @@ class DebeziumReader:
         return gathered(len(values), parts, sorted(bad, key=lambda one: one.row))
 
     def _changes(self, rows: Any, values: Any, keys: Any, *, wrapped: bool, deleted: bool) -> list[tuple[Any, Decoded]]:
-        """The changes of one kind; deletes without ``before`` by their keys."""
+        """Decodes the events at ``rows``, all of one kind.  Deletes without ``before`` are decoded from their keys."""
         read = self._of_rows(wrapped=wrapped, deleted=deleted)
         found, lost = read.decode(values.take(pa.array(rows))), []
         if deleted and self._primary_key:
@@ -110,7 +110,9 @@ class DebeziumReader:
         return [(kept, self._whole(found, deleted=True)), (by_key, self._whole(of_keys, deleted=True))]
 
     def _by_key(self, values: Any, keys: Any, *, wrapped: bool) -> Decoded:
-        """Deletes of which only the key is known, and what their events say outside of the row."""
+        """Decodes deletes without ``before``: the primary key from the record's key, and paths outside of the row from
+        the event.  ClickHouse fills in all other columns.
+        """
         size = len(values)
         of_key = [of_deletion(field, NO_PRIMARY_KEY) for field in self._read if field.name in self._primary_key]
         of_event = [field for field in self._read if not self._in_row(field.name)]
@@ -124,7 +126,7 @@ class DebeziumReader:
         return replace(found, batch=found.batch.select([field.name for field in self._read]))
 
     def _keys(self, keys: Any, fields: Sequence[Field]) -> Decoded:
-        """The primary keys of keys without and with a schema beside them."""
+        """Decodes the primary key from Kafka's keys, with or without a schema beside the payload."""
         names = {field.name: self._paths.get(field.name, ("", field.name))[1:] for field in fields}
         plain = FieldDecoder(fields, Places((), names)).decode(keys)
         bad = [one.row for one in plain.bad]
@@ -139,11 +141,11 @@ class DebeziumReader:
         return gathered(len(keys), [(kept, plain), (again, second)])
 
     def _in_row(self, name: str) -> bool:
-        """Whether the row has the column, not the event around it."""
+        """Whether the column is read from the row, not from the event around it."""
         return name not in self._paths or self._paths[name][0] == "after"
 
     def _new_decoder(self, *, wrapped: bool, deleted: bool) -> FieldDecoder:
-        """Reads ``after``, or for deletes ``before``."""
+        """A decoder of the row: of ``after``, or of ``before`` for deletes."""
         fields = self._read
         if deleted and self._primary_key:
             read = [filled(field) if self._in_row(field.name) else field for field in fields]
@@ -154,7 +156,7 @@ class DebeziumReader:
         return FieldDecoder(fields, replace(places, envelope=_row_at(wrapped=wrapped, deleted=deleted)))
 
     def _event_places(self, *, wrapped: bool, deleted: bool = False) -> Places:
-        """Where an event has the columns with paths.  A path into ``after`` leads into ``before`` for a delete."""
+        """The places of the columns that have a path.  For deletes, a path into ``after`` leads into ``before``."""
         around = _PAYLOAD if wrapped else ()
         paths = {
             name: (*around, "before", *path[1:]) if deleted and path[0] == "after" else (*around, *path)
@@ -163,13 +165,13 @@ class DebeziumReader:
         return Places(around, paths)
 
     def _whole(self, found: Decoded, *, deleted: bool) -> Decoded:
-        """With the mark of a delete and the constants, in the order of all fields."""
+        """Adds the deletion mark and the constants, and puts the columns in the order of all fields."""
         marks = {} if self._deleted is None else {self._deleted.name: self._marks[deleted]}
         return self._shaped.whole(found, marks)
 
 
 def _written(placeholder: str) -> tuple[str, ...]:
-    """How Debezium writes it: as text; as bytes in base64, without the padding, or hex; as an array of numbers."""
+    """The forms in which Debezium writes the placeholder: text, base64 without padding, hex, an array of numbers."""
     sent = placeholder.encode()
     encoded = (base64.b64encode(sent), base64.urlsafe_b64encode(sent))
     numbers = (comma.join(map(str, sent)) for comma in (",", ", "))

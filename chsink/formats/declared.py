@@ -1,4 +1,4 @@
-"""The ClickHouse column that takes every value of an Arrow type, as the formats with a schema read it."""
+"""The ClickHouse column type for an Arrow type.  Avro and Protobuf schemas are read as Arrow types."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ _MOST_DIGITS: Final = 76
 
 
 def column_of(kind: pa.DataType) -> str | None:
-    """The column's type, with a DEFAULT where it is not Nullable: a record of another schema may lack the field.  None
-    for messages and for unions of other types than instants: a person chooses their columns.
+    """A column type that holds every value of ``kind``.  A type that cannot be Nullable gets a DEFAULT, because records
+    of another schema may lack the field.  None for structs, and for unions other than of timestamps: the user must
+    choose their column type.
     """
     found = _type(kind)
     if found is None or found.startswith("Nullable("):
@@ -47,7 +48,7 @@ def _scalar(kind: pa.DataType) -> str | None:
     if pa.types.is_timestamp(kind):
         return f"DateTime64({_PLACES[kind.unit]}, 'UTC')"
     if pa.types.is_union(kind) and all(pa.types.is_timestamp(one.type) and one.type.tz for one in kind):
-        # Protobuf's Timestamp: each value has the unit that holds it, and the finest unit holds them all
+        # Protobuf's Timestamp is a union of timestamps in several units: the finest unit holds all values
         return _scalar(max((one.type for one in kind), key=lambda instant: _PLACES[instant.unit]))
     if pa.types.is_fixed_size_binary(kind):
         return f"FixedString({kind.byte_width})"

@@ -1,4 +1,4 @@
-"""The choice of a stream's decoder: the route's format reads Kafka's value, a transform's columns are the table's."""
+"""Chooses a stream's decoder: by the route's format if the stream has Kafka's value, else by the stream's columns."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ PASSED_THROUGH = frozenset(KAFKA_COLUMNS) - {"value"}
 
 
 def reads_value(columns: Sequence[Column], stream: StreamShape) -> bool:
-    """Whether the stream still has Kafka's ``value``, which the route's format then reads.
+    """Whether the route's format decodes Kafka's ``value``, because the stream still has it.
 
-    To a table that has a ``value`` too, a stream of all of Kafka's columns and no others is one of records.
+    If the table also has a column ``value``, this holds only for a stream with exactly the columns of Kafka's source:
+    ``value`` may otherwise be a column that a transform made.
     """
     names, given = {c.name for c in columns}, set(stream.columns)
     all_of_kafkas = given | {"headers"} == set(KAFKA_COLUMNS)
@@ -45,11 +46,11 @@ def decoder_of(
 ) -> Decoder:
     """The decoder from the stream to the insertable ``columns`` of the table ``name``.
 
-    ``choice`` says which of the topic's records are the table's, None if all are.  ``elsewhere`` names the columns of
-    the other routed tables: those of the stream that only they have are ignored.  ``deletes``: records without a value
-    are deletions.
-    Raises PreflightError CHS-212 or CHS-213 when the stream's own columns, or those that the format fills, are not the
-    table's; ConfigError CHS-5xx for a table that cannot be written.
+    ``choice`` selects the topic's records that go to this table; None for all.  ``elsewhere`` names the columns of the
+    other routed tables: a stream's column that only these have is ignored.  ``deletes``: if set, a record without a
+    value deletes its key.
+    Raises PreflightError CHS-212 or CHS-213 if the columns of the stream, or those that the format fills, do not match
+    the table's; ConfigError CHS-5xx for a table that cannot be written.
     """
     if choice is None:
         return _whole(name, columns, timezone, stream, value_format, keys, elsewhere, deletes)
@@ -68,7 +69,7 @@ def _whole(  # noqa: PLR0917 - as above
     elsewhere: Collection[str],
     deletes: Deletes | None,
 ) -> Decoder:
-    """For all records of the topic."""
+    """:func:`decoder_of` without a choice: the decoder of all records of the topic."""
     metadata = tuple(c for c in columns if c.name in METADATA_COLUMNS)
     payload = tuple(c for c in columns if c.name not in METADATA_COLUMNS)
     if reads_value(columns, stream):

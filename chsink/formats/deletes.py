@@ -1,9 +1,9 @@
-"""``errors.on_tombstone = "delete"``: a record without a value is the deletion of its key, as a row that says so.
+"""``errors.on_tombstone = "delete"``: a record without a value becomes a row that marks its key as deleted.
 
 Rules:
-- The row has the columns of the key and the mark; ClickHouse fills in all others.  A deletion must have each column of
-  the key: without it, another row would be deleted.
-- Records with values are not deletions: they have the other mark, whatever their values say.
+- The row holds the key's columns and the deletion mark; ClickHouse fills in all others.  No column of the key may be
+  missing or null: the row would delete a different key.
+- A record with a value always gets the mark 0 (not deleted), even if its value has a field of the mark's name.
 """
 
 from __future__ import annotations
@@ -25,26 +25,27 @@ from chsink.formats.json import constant_of
 from chsink.ports import Decoded
 
 VERSION: Final = 1
-"""Part of the fingerprint: raised when the same record becomes another row."""
+"""Part of the fingerprint: increment it when a code change makes a different row of the same record."""
 NO_KEY: Final = "missing or null, and a delete needs every column of the key"
 
 
 @dataclass(frozen=True, slots=True)
 class Deletes:
-    """``column`` says that a row is a deletion (1) or not (0)."""
+    """``column`` holds the deletion mark: 1 for a deletion, else 0."""
 
     column: str
 
     def part(self) -> list[Any]:
-        """What it decides, as a JSON document for the fingerprint."""
+        """The settings as a JSON document, for the fingerprint."""
         return [VERSION, self.column]
 
 
 class DeletingReader:
     """:class:`chsink.formats.format_reader.FormatReader` in which a null value is a deletion.
 
-    ``reader`` reads all ``fields`` but the mark, from records with a value.  ``key`` reads the fields of the key, made
-    by :func:`of_deletion`, from its ``value``.
+    ``reader`` reads all ``fields`` except ``mark`` from records with a value.  ``key`` reads the fields ``of_key`` from
+    the key of a deletion; it gets Kafka's key as a column named ``value``, and its fields are made by
+    :func:`of_deletion`.
     """
 
     def __init__(
@@ -59,7 +60,7 @@ class DeletingReader:
 
     @property
     def record_fields(self) -> tuple[str, ...]:
-        """What the reader reads, the value and the key."""
+        """The columns that ``reader`` reads, and Kafka's value and key."""
         return tuple(dict.fromkeys((*self._reader.record_fields, "value", "key")))
 
     def decode(self, records: pa.RecordBatch) -> Decoded:
@@ -84,15 +85,15 @@ class DeletingReader:
         return self._marked(found, 1)
 
     def _marked(self, found: Decoded, mark: int) -> Decoded:
-        """With the mark, in the order of all fields."""
+        """Adds the mark, and puts the columns in the order of all fields."""
         rows = pa.array(np.zeros(found.batch.num_rows, np.int64))
         batch = found.batch.append_column(self._mark, self._marks[mark].take(rows))
         return replace(found, batch=batch.select(self._names))
 
 
 def filled(field: Field) -> Field:
-    """The field, with nulls that ClickHouse fills in where nothing else may be null: by a DEFAULT, by zero, by an empty
-    array, map or object.  It does not do so for a Tuple, and Iceberg never does.
+    """The field, allowed to be null even if its column is not Nullable: ClickHouse then stores the DEFAULT, zero, or an
+    empty array, map or object.  Tuples stay unchanged, because ClickHouse does not fill them; Iceberg fills no column.
     """
     if field.null_reason not in (MISSING, UNREACHABLE) or isinstance(field.codec, TupleCodec):
         return field
@@ -101,5 +102,5 @@ def filled(field: Field) -> Field:
 
 
 def of_deletion(field: Field, reason: str = NO_KEY) -> Field:
-    """The field, which a deletion must have: without it, another row would be deleted."""
+    """The field, required: a deletion with a missing or null key column would delete a different row."""
     return replace(field, null_reason=reason, empty=None)

@@ -2,12 +2,12 @@
 
 **Rows cannot shift.**  Records are never joined: fields are found by the positions of delimiters and quotes in the
 bytes of all records, and each position belongs to one record.  In a record, a delimiter separates fields if the number
-of quotes before it is even.  That is right for every row that RFC 4180 allows, and the others are found:
+of quotes before it is even.  This is correct for every row that RFC 4180 allows.  Any other record is rejected:
 
-- the number of quotes of the record is odd (one is never closed);
-- a line break is outside quotes, except one at the end;
-- a field has a quote, and is not quoted as a whole with each quote inside doubled;
-- there are more or fewer fields than columns.
+- its number of quotes is odd (a quote is never closed);
+- it has a line break outside quotes, other than one at its end;
+- a field contains a quote without being quoted as a whole, or a quote inside it is not doubled;
+- it has more or fewer fields than there are columns.
 """
 
 from __future__ import annotations
@@ -41,8 +41,10 @@ ESCAPES = {"\\t": "\t", "\\n": "\n", "\\r": "\r", "\\0": "\0", "\\b": "\b", "\\f
 
 @dataclass(frozen=True)
 class Rows:
-    """The rows that could be split: ``rows`` are their records, ``texts`` their fields one behind the other, with the
-    gap behind each; ``quoted`` and ``doubled`` say so by row and field.
+    """The records that could be split into fields: ``rows`` are their positions in the batch.
+
+    ``texts`` alternates fields and the gaps between them, row by row.  ``quoted`` and ``doubled`` have the shape (rows,
+    fields): whether a field is quoted, and whether it contains doubled quotes.
     """
 
     rows: Positions
@@ -51,7 +53,7 @@ class Rows:
     doubled: npt.NDArray[np.bool_]
 
     def column(self, at: int, quote: str) -> tuple[Any, Any]:
-        """The texts of one field, and which of them are quoted."""
+        """The texts of the field ``at`` in all rows, with doubled quotes undone, and a mask of the quoted ones."""
         count = self.quoted.shape[1]
         texts = self.texts.take(pa.array(2 * (np.arange(len(self.rows)) * count + at)))
         doubled = self.doubled[:, at]
@@ -89,7 +91,7 @@ class DelimitedReader:
         return gathered(records.num_rows, [(live[split.rows[~wrong]], decoded)], bad)
 
     def _texts(self, split: Rows) -> tuple[dict[str, Any], npt.NDArray[np.bool_]]:
-        """The text of each column, with nulls, and the rows with a broken escape."""
+        """The texts of each column, nulls applied, and a mask of the rows with an invalid escape."""
         wrong = np.zeros(len(split.rows), np.bool_)
         columns = {}
         for at, name in enumerate(self._columns):
@@ -105,7 +107,7 @@ class DelimitedReader:
         return columns, wrong
 
     def _split(self, values: Any) -> tuple[Rows, dict[int, str]]:
-        """The rows of the values that are rows of as many fields as there are columns; and why the others are not."""
+        """Splits the values into fields.  Returns the well-formed rows, and the reason for each other row."""
         offsets, data = window(values)
         start, count = offsets[:-1].astype(np.int64), len(self._columns)
         end = _without_break(offsets[1:].astype(np.int64), start, data)
@@ -129,7 +131,7 @@ class DelimitedReader:
     def _quoted(  # noqa: PLR0917 - all that is known of the rows
         self, rows: Positions, first: Positions, last: Positions, quotes: Positions, data: Any, reasons: dict[int, str]
     ) -> tuple[Rows, dict[int, str]]:
-        """The rows whose quotes are right, without them."""
+        """Removes the quotes around fields.  Rows with a misplaced quote get a reason instead."""
         number, wrong = _quotes_of(first, last, quotes)
         bad = wrong.any(axis=1)
         reasons.update(dict.fromkeys(rows[bad].tolist(), QUOTE))
@@ -141,7 +143,7 @@ class DelimitedReader:
         return Rows(rows, texts, quoted, number > 2), reasons
 
     def _outside(self, positions: Positions, quotes: Positions, offsets: Any) -> Positions:
-        """The positions outside quotes."""
+        """The given positions that are outside quotes."""
         if not len(quotes):
             return positions
         of_record = np.searchsorted(quotes, offsets[_row_of(positions, offsets)])
@@ -156,7 +158,7 @@ def _row_of(positions: Positions, offsets: Any) -> Positions:
 
 
 def _without_break(end: Positions, start: Positions, data: Any) -> Positions:
-    """The ends of the records without one line break, LF or CR LF."""
+    """The ends of the records, moved before a final line break (LF or CR LF)."""
     if not len(data):
         return end
     broken = (end > start) & (data[np.maximum(end - 1, 0)] == LF)
@@ -166,7 +168,7 @@ def _without_break(end: Positions, start: Positions, data: Any) -> Positions:
 
 
 def _quotes_of(first: Positions, last: Positions, quotes: Positions) -> tuple[Positions, npt.NDArray[np.bool_]]:
-    """By row and field: how many quotes it has, and whether they are in wrong places."""
+    """For each row and field: its number of quotes, and whether any is misplaced."""
     number, wrong = np.zeros(first.size, np.int64), np.zeros(first.size, np.bool_)
     if len(quotes) and first.size:
         flat_first, flat_last = first.reshape(-1), last.reshape(-1)
@@ -184,13 +186,13 @@ def _quotes_of(first: Positions, last: Positions, quotes: Positions) -> tuple[Po
 
 
 def unescaped(texts: Any) -> tuple[Any, npt.NDArray[np.bool_]]:
-    """The texts without backslash escapes, and those that have a backslash that is none."""
+    """The texts with backslash escapes replaced, and a mask of the texts with an invalid escape."""
     broken = np.zeros(len(texts), np.bool_)
     escaped = pc.match_substring(texts, "\\").to_numpy(zero_copy_only=False)
     if not escaped.any():
         return texts, broken
     at = np.flatnonzero(escaped)
-    # An escaped backslash is a pair, counted from the first backslash of a run: what is between pairs has none.
+    # Split at escaped backslashes, paired from the first of a run: no part between them contains one.
     pieces = pc.split_pattern(texts.take(pa.array(at)), "\\\\")
     parts = pieces.flatten()
     for written, meant in ESCAPES.items():

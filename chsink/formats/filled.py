@@ -1,4 +1,4 @@
-"""Whether the options of a route's formats fit the columns of its table."""
+"""Checks that the options of a route's formats fit the columns of its table."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from chsink.formats.settings import FormatSettings, Keys
 
 
 def check_filled(table: str, columns: Mapping[str, bool], value: FormatSettings, keys: Keys | None) -> None:
-    """The columns that the options name are the table's, and no other is required.
+    """Checks that the table has every column that the options name, and that no required column stays without a value.
 
-    ``columns`` are those that a record fills, each with whether it is required.  Raises PreflightError CHS-212 or 213.
+    ``columns`` maps each column that a record fills to whether it is required.  Raises PreflightError CHS-212 or 213.
     """
     of_key = frozenset(keys.columns if keys else ())
     if unknown := sorted(of_key - columns.keys()):

@@ -1,4 +1,4 @@
-"""What reads one format."""
+"""The protocol of a reader: it decodes the records of one format."""
 
 from __future__ import annotations
 
@@ -17,4 +17,4 @@ class FormatReader(Protocol):
         """The columns of Kafka's source that :meth:`decode` reads."""
 
     def decode(self, records: pa.RecordBatch) -> Decoded:
-        """The fields of the records that fit, in the fields' order and wire types, and why the others do not."""
+        """The rows of the records that fit, in the fields' order and wire types, and a reason for each other record."""

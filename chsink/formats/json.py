@@ -1,4 +1,4 @@
-"""``format = "json"``: the record's value is one JSON object; the table's columns drive its parsing."""
+"""``format = "json"``: the record's value is one JSON object.  The table's columns decide how it is parsed."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ class JsonReader:
 
 
 class ShapedFields:
-    """The fields of a JSON format by its options: those to ``read``, with units, and those that are constant.
+    """A JSON format's options applied to the fields: ``read`` are the fields to parse, with units; others are constant.
 
-    Raises PreflightError CHS-280 where an option does not fit its column.
+    Raises PreflightError CHS-280 if an option does not fit its column.
     """
 
     def __init__(self, settings: JsonFields, fields: Sequence[Field]) -> None:
@@ -53,7 +53,7 @@ class ShapedFields:
         }
 
     def whole(self, decoded: Decoded, more: Mapping[str, Any] = MappingProxyType({})) -> Decoded:
-        """With the constants and ``more`` (each an array of one value), in the order of all fields."""
+        """Adds the constants and ``more`` (arrays of one value each); puts the columns in the order of all fields."""
         once = {**self._constant, **more}
         if not once:
             return decoded
@@ -74,7 +74,7 @@ def _with_unit(field: Field, unit: str | None) -> Field:
 
 
 def constant_of(field: Field, value: Constant) -> Any:
-    """An array of the one value.  Raises PreflightError CHS-280 where it does not fit."""
+    """The value as a wire array of length one.  Raises PreflightError CHS-280 if it does not fit the field."""
     try:
         return field.codec.array([field.codec.exact(json_value(value, None))])
     except MisfitError as misfit:

@@ -1,4 +1,4 @@
-"""``format = "json_schema"``: Confluent's wire format of JSON, which is a header and then a value as of ``"json"``."""
+"""``format = "json_schema"``: Confluent's wire format for JSON: a header with the schema id, then a JSON object."""
 
 from __future__ import annotations
 

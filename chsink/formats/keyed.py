@@ -1,4 +1,4 @@
-"""Some columns of the record's key, the others of its value: each by a format of its own."""
+"""Reads some columns from the record's key and the others from its value, each in its own format."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from chsink.ports import Decoded
 class KeyedReader:
     """:class:`chsink.formats.format_reader.FormatReader` of values and keys.
 
-    ``key`` reads the fields ``of_key``, ``value`` the others; ``names`` is the order of all.  A record without a key
-    has nulls there.
+    ``key`` reads the fields ``of_key``, ``value`` reads the others; ``names`` is the order of all columns.  If a record
+    has no key, its key columns are null.
     """
 
     def __init__(self, value: FormatReader, key: FormatReader, of_key: Sequence[Field], names: Sequence[str]) -> None:
@@ -28,7 +28,7 @@ class KeyedReader:
 
     @property
     def record_fields(self) -> tuple[str, ...]:
-        """What the value's format reads, and the key."""
+        """The columns that the value's reader reads, and Kafka's key."""
         return tuple(dict.fromkeys((*self._value.record_fields, "key")))
 
     def decode(self, records: pa.RecordBatch) -> Decoded:

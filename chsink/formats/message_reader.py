@@ -1,4 +1,4 @@
-"""What reads Avro and Protobuf: binary messages, all of one type, or each of the type that its schema id leads to."""
+"""The reader of Avro and Protobuf: binary messages of one type, or with a schema id that determines each one's type."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from chsink.formats.with_schema import Schemas, live_rows
 from chsink.ports import BadValue, Decoded
 
 Typed = tuple[Message, Any, Rows, int | Positions]
-"""A message type, values of it, their rows, and how many bytes into each value the message begins."""
+"""A message type, values of this type, their rows, and the offset of the message in each value (bytes)."""
 
 
 class MessageReader:
     """:class:`chsink.formats.format_reader.FormatReader` of messages of the type ``only``.
 
-    Where that is None, each is of a schema in ``schemas``: ``typed`` finds the message types of one schema's values.
+    If ``only`` is None, each value names a schema in ``schemas``; ``typed`` groups a schema's values by message type.
     """
 
     record_fields = ("value",)
@@ -49,7 +49,7 @@ class MessageReader:
         return self._decoder.finish(run)
 
     def messages(self, values: Any, bad: list[BadValue]) -> Iterator[Typed]:
-        """By message type: its values, their rows, and how many bytes into them the message begins."""
+        """The values grouped by message type.  Values without a usable type are added to ``bad``."""
         values, rows = live_rows(values, bad)
         if self._only is not None:
             yield self._only, values, rows, 0
@@ -59,7 +59,10 @@ class MessageReader:
 
 
 def type_in(file: NamedFile | None, parse: Callable[[bytes], Message]) -> Message | None:
-    """What ``parse`` makes of the schema file, None without one.  PreflightError CHS-277 where it raises ValueError."""
+    """The message type that ``parse`` returns for the schema file; None without a file.
+
+    Raises PreflightError CHS-277 if ``parse`` raises ValueError.
+    """
     if file is None:
         return None
     try:

@@ -14,14 +14,14 @@ from chsink.notation.metadata_columns import METADATA_COLUMNS
 from chsink.ports import Decoded
 
 COLUMNS = "columns"
-"""The part of a fingerprint that says which columns are inserted."""
+"""The name of the fingerprint's part for the inserted columns."""
 
 
 @dataclass(frozen=True, slots=True)
 class Columns:
     """The columns to fill: ``payload`` from the record's content, ``metadata`` from Kafka's own fields.
 
-    ``timezone`` is the server's, for times without one.
+    ``timezone`` is the server's: it applies to columns without a time zone.
     """
 
     payload: tuple[Column, ...]
@@ -30,21 +30,21 @@ class Columns:
 
     @property
     def names(self) -> frozenset[str]:
-        """Their names."""
+        """The names of all columns."""
         return frozenset(c.name for c in (*self.payload, *self.metadata))
 
     def part(self) -> tuple[str, Any]:
-        """Their part of a fingerprint."""
+        """The fingerprint's part for these columns: its name, and a JSON document."""
         return COLUMNS, [[astuple(c) for c in (*self.payload, *self.metadata)], self.timezone]
 
     @property
     def metadata_fields(self) -> tuple[str, ...]:
-        """The stream's columns that the metadata columns need."""
+        """The stream's columns from which the metadata columns are filled."""
         return tuple(METADATA_COLUMNS[c.name].source for c in self.metadata)
 
 
 def beside_metadata(records: pa.RecordBatch, payload: Decoded, table: Columns) -> Decoded:
-    """The decoded payload and Kafka's fields of the same records.  A row that either rejects is in neither."""
+    """The decoded payload with Kafka's fields of the same records added.  A record that either rejects has no row."""
     if not table.metadata:
         return payload
     fields = {c.name: records.column(METADATA_COLUMNS[c.name].source) for c in table.metadata}

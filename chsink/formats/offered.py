@@ -1,8 +1,9 @@
-"""What fields records offer, whether the table has columns for them or not: counted by name, and columns made of them.
+"""The fields that records have and the table may lack: how many records have each, and a column type to create for it.
 
-JSON has no schema, so columns are inferred from the values (:mod:`chsink.decode.inferred`); Avro and Protobuf name
-their fields and types (:mod:`chsink.formats.declared`), Debezium may (:mod:`chsink.formats.change_fields`).  Formats
-whose columns are set in the job file offer nothing.  Names may be shown to people; values never leave this module.
+JSON has no schema, so column types are inferred from the values (:mod:`chsink.decode.inferred`).  Avro and Protobuf
+schemas declare the types (:mod:`chsink.formats.declared`); Debezium's events may (:mod:`chsink.formats.change_fields`).
+Formats whose columns are set in the job file offer no fields.  Names may appear in messages; values never leave this
+module.
 """
 
 from __future__ import annotations
@@ -32,19 +33,19 @@ _MEMBERS: Final[Any] = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 class Offered(Protocol):
-    """What the values of records offer; a value that cannot be read offers nothing."""
+    """Finds the fields of a format's values.  A value that cannot be read has no fields."""
 
     def counts(self, values: pa.Array, known: Collection[str]) -> Counter[str]:
-        """How many of the values have each field, besides the ``known`` ones."""
+        """The number of values that have each field, without the ``known`` fields."""
 
     def columns(self, values: pa.Array, known: Collection[str]) -> dict[str, str | None]:
-        """By field, besides the ``known`` ones: a column for it, as ``ADD COLUMN`` has it behind the name; None where
-        there is none yet, or where a person has to choose.
+        """Maps each field, without the ``known`` ones, to its column type as ``ADD COLUMN`` takes it after the name;
+        None if the values do not determine a type yet, or the user must choose.
         """
 
 
 def offered_by(settings: FormatSettings) -> Offered | None:
-    """What tells the fields of this format, None where its columns are set in the job file."""
+    """Finds the fields of this format; None if the format's columns are set in the job file."""
     if isinstance(settings, Json | JsonSchema):
         skip = HEADER if isinstance(settings, JsonSchema) else 0
         return _JsonFields(names_of(settings.envelope), frozenset(p[0] for p in settings.paths.values()), skip)
@@ -57,8 +58,8 @@ def offered_by(settings: FormatSettings) -> Offered | None:
 
 @dataclass(frozen=True)
 class _JsonFields:
-    """Members of the object at ``envelope``.  ``used`` are those that paths of the job file begin with.  The values
-    begin behind ``skip`` bytes.
+    """Members of the object at ``envelope``.  ``used``: members with which paths in the job file start.  The JSON text
+    begins ``skip`` bytes into each value.
     """
 
     envelope: tuple[str, ...]
@@ -81,14 +82,14 @@ class _JsonFields:
         return {name: seen.column() for name, seen in kinds.items()}
 
     def _with_more(self, values: pa.Array, known: Collection[str]) -> Iterator[dict[str, Any]]:
-        """The unknown members of the records that have any."""
+        """The unknown members of each record that has any."""
         names = frozenset(known) | self.used
         plain = None if self.envelope or self.skip else _only(names)
         tried = missed = 0
         for value in as_binary(values).to_pylist():
             if value is None:
                 continue
-            if plain is not None and missed * 4 <= tried:  # else it is not worth a try
+            if plain is not None and missed * 4 <= tried:  # with more misses, the fast check costs more than it saves
                 tried += 1
                 try:
                     plain(value)
@@ -110,7 +111,7 @@ class _JsonFields:
 
 
 def _only(names: Collection[str]) -> Any:
-    """Decodes objects with these members only; raises one of ``NOT_JSON`` for any other."""
+    """A decoder of objects that have no members but these; it raises one of ``NOT_JSON`` for any other record."""
     members = {f"f{number}": name for number, name in enumerate(sorted(names))}
     fields: list[Any] = [(at, msgspec.Raw, msgspec.Raw()) for at in members]
     return msgspec.json.Decoder(
@@ -119,7 +120,7 @@ def _only(names: Collection[str]) -> Any:
 
 
 class _Everything(Collection[str]):
-    """Any name is wanted."""
+    """Contains every name."""
 
     def __contains__(self, _: object) -> bool:
         return True
@@ -133,7 +134,7 @@ class _Everything(Collection[str]):
 
 @dataclass(frozen=True)
 class _SchemaFields:
-    """Fields of the messages' types: those of the schema, whether a record has a value there or not."""
+    """Fields of the messages' schemas, whether a record has a value for them or not."""
 
     reader: MessageReader
 
@@ -154,7 +155,7 @@ class _SchemaFields:
         return found
 
     def _types(self, values: pa.Array) -> Iterator[tuple[dict[str, pa.DataType], int]]:
-        """By field: its Arrow type; of each message type among the values, with the number of records that have it."""
+        """For each message type among the values: its fields with their Arrow types, and its number of records."""
         bad: list[BadValue] = []
         for message, some, _, skip in self.reader.messages(as_binary(values), bad):
             start = skip if isinstance(skip, int) else skip[:1]
@@ -163,7 +164,7 @@ class _SchemaFields:
 
 
 def _first(one: str | None, other: str | None) -> str | None:
-    """Of two schemas' columns, one that takes both numbers; else the first."""
+    """Combines the column types of two schemas: one that holds both if both are numbers, else the first."""
     both = None if one is None or other is None else widest_number(one, other)
     return both or one or other
 

@@ -1,4 +1,7 @@
-"""All that decides what a record becomes, with one fingerprint: a range in doubt is sent again only by the same one."""
+"""The pipeline fingerprint: it covers everything that decides which row a record becomes.
+
+A range in doubt is sent again only by a pipeline with the recorded fingerprint.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from chsink.ports import Decoder, StreamShape
 from chsink.statemachine.table import ADDED, DEAD_LETTERS, TABLE_BY
 
 TRANSFORM = "transform"
-"""The part that names what was done to the records before they are decoded."""
+"""The name of the fingerprint's part for the transform."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,20 +30,22 @@ class Untouched:
 
 @dataclass(frozen=True, slots=True)
 class Letters:
-    """The identity of where dead letters go, and the ``fates`` of records without a row, by the key that sets them."""
+    """The identity of the topic or table of dead letters (``place``), and the setting for each kind of record without a
+    row (``fates``), by its configuration key.
+    """
 
     place: str
     fates: Mapping[str, str]
 
 
 GROWS = "evolution=add_columns"
-"""A part as it is: a chunk has the announced columns, and those of its own further fields, which are added before it is
-sent.  So its columns follow from the announcement and its records alone.
+"""A part without a digest: chunks may add columns to the table.  A chunk has the announced columns and one for each new
+field of its records, added before the chunk is sent.  So the announcement and the records alone decide its columns.
 """
 
 
 def grows(fingerprint: str) -> bool:
-    """Whether chunks of a range that was announced under it have columns for all of their fields."""
+    """Whether a range announced under this fingerprint adds columns for new fields (see :data:`GROWS`)."""
     return GROWS in fingerprint.split(",")
 
 
@@ -53,9 +58,10 @@ def fingerprint(
     growing: bool = False,
     added: Sequence[Column] = (),
 ) -> str:
-    """``name=digest`` parts, so that a change can be named.  ``tables`` are the identities of the table's shards.  With
-    dead letters, where they go is a part, and the fates are parts as they are.  ``added`` are the columns that chunks
-    of a range may fill beyond those of the ``decoder``.
+    """The fingerprint as ``name=digest`` parts, so that an error can name the part that changed.
+
+    ``tables`` are the identities of the table's shards.  ``letters`` adds a digest of the place and the fates as plain
+    text.  ``growing`` adds :data:`GROWS`.  ``added`` are columns that chunks may fill beyond those of the ``decoder``.
     """
     parts = (
         *((name, _whole_choice(part, stream) if name == TABLE_BY else part) for name, part in decoder.parts()),
@@ -72,15 +78,15 @@ def fingerprint(
 
 
 def _whole_choice(choice: object, stream: StreamShape) -> object:
-    """What decides which table takes a record: another transform may give a record another table, too."""
+    """The choice, and the transform if there is one: a different transform may assign a record to a different table."""
     return [choice, stream.transform] if stream.transform else choice
 
 
 def part_of(fingerprint: str, name: str) -> str:
-    """A part of a fingerprint by its name, "" where it has none."""
+    """The value of the fingerprint's part ``name``; "" if it has no such part."""
     return dict(part.partition("=")[::2] for part in fingerprint.split(",")).get(name, "")
 
 
 def digest_of(value: object) -> str:
-    """What a fingerprint says of a part that is this JSON document."""
+    """The digest of a JSON document, as it stands in a fingerprint."""
     return hashlib.blake2b(json.dumps(value).encode(), digest_size=5).hexdigest()

@@ -1,7 +1,7 @@
-"""``format = "protobuf"``: the record's value is a Protobuf message; the table's columns drive what is read of it.
+"""``format = "protobuf"``: the record's value is a Protobuf message.  Only the fields that the table has are read.
 
-In Confluent's wire format the schema is a file of messages.  Behind the id stands which of them the record is: the
-number of indexes, then the indexes, from the file's messages inwards; a single zero is the first message.
+In Confluent's wire format the schema is a file with several message types.  After the schema id, the record names its
+type: the number of indexes, then the index of each nesting level, outermost first.  A single zero is the first type.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def protobuf_reader(settings: Protobuf, fields: Sequence[Field]) -> MessageReade
 
 
 def _typed(file: _File, values: Any, rows: Rows, bad: list[BadValue]) -> Iterator[Typed]:
-    """A schema is a file of types."""
+    """Groups a schema's values by message type, because a Protobuf schema is a file with several types."""
     c = Cursors(values, HEADER)
     begin = c.pos - HEADER
     for path, at in _paths(c):
@@ -60,7 +60,7 @@ def _typed(file: _File, values: Any, rows: Rows, bad: list[BadValue]) -> Iterato
 
 
 class _File:
-    """A file of messages, by their indexes."""
+    """The message types of a schema file, by their indexes."""
 
     def __init__(self, descriptors: Any, schema: Registered) -> None:
         self._descriptors = descriptors
@@ -69,7 +69,7 @@ class _File:
         self._messages: dict[tuple[int, ...], ProtobufMessage | str] = {}
 
     def message(self, path: tuple[int, ...]) -> ProtobufMessage | str:
-        """The message, or why there is none."""
+        """The message type at these indexes, or the reason why it cannot be used (a str)."""
         if path not in self._messages:
             try:
                 self._messages[path] = self._descriptors.message_at(self._file, path)
@@ -86,7 +86,7 @@ def _bytes(text: str) -> bytes:
 
 
 def _paths(c: Cursors) -> Iterator[tuple[tuple[int, ...], Positions]]:
-    """The indexes of each message, and which have them; afterwards the cursors are behind them."""
+    """Groups the messages by their type's indexes, and moves the cursors behind the indexes."""
     count = c.zigzag()
     c.fault((count < 0) | (count > DEEPEST), NO_INDEXES)
     found: dict[tuple[int, ...], Positions] = {}

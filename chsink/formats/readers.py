@@ -1,7 +1,7 @@
-"""Which reader reads which format: a new format is its settings, a file with its reader, and one line here.
+"""The reader of each format.  A new format needs a settings class, a file with its reader, and one line here.
 
-A reader turns Kafka's records into wire columns for some fields.  Fields come from a ClickHouse table or an Iceberg
-table; a reader does not know which.
+A reader turns Kafka's records into wire columns for some fields.  The fields come from a ClickHouse table or an Iceberg
+table; the reader does not know which.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ READERS: Mapping[type[FormatSettings], Callable[[Any, Sequence[Field]], FormatRe
         JsonSchema: JsonSchemaReader,
     }
 )
-"""By the class of the settings: the reader, made of the settings and the fields to fill."""
+"""Maps a format's settings class to a constructor of its reader, which takes the settings and the fields to fill."""
 
 
 def deleting_reader(settings: FormatSettings, fields: Sequence[Field], keys: Keys, deletes: Deletes) -> FormatReader:
-    """The reader of a format for these fields, of which records without a value are deletions of their keys."""
+    """The reader of a format for these fields.  A record without a value deletes its key."""
     [mark] = [field for field in fields if field.name == deletes.column]
     read = [field for field in fields if field is not mark]
     of_key = [of_deletion(field) for field in read if field.name in keys.columns]
@@ -61,7 +61,7 @@ def deleting_reader(settings: FormatSettings, fields: Sequence[Field], keys: Key
 
 
 def reader_of(settings: FormatSettings, fields: Sequence[Field], keys: Keys | None = None) -> FormatReader:
-    """The reader of a format for these fields, of which ``keys`` takes some from the record's key."""
+    """The reader of a format for these fields.  ``keys`` names the fields that are read from the record's key."""
     if keys is None:
         return READERS[type(settings)](settings, fields)
     of_key = [field for field in fields if field.name in keys.columns]

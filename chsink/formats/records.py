@@ -1,4 +1,4 @@
-"""Records of Kafka as rows of a ClickHouse table: what a format made of them, beside Kafka's own fields."""
+"""Decodes Kafka's records into rows of a ClickHouse table: the format's columns, and columns for Kafka's own fields."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Records:
     table: Columns
     keys: Keys | None = None
     deletes: Deletes | None = None
-    """How a record without a value deletes its key, None where it does not."""
+    """How a record without a value deletes its key; None if it does not."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Records, (self.format, self.table, self.keys, self.deletes)
@@ -41,7 +41,7 @@ class Records:
 
     @property
     def record_fields(self) -> tuple[str, ...]:
-        """What the format reads, and what the metadata columns need."""
+        """The columns that the format reads, and those from which the metadata columns are filled."""
         return tuple(dict.fromkeys((*self.reader.record_fields, *self.table.metadata_fields)))
 
     @property

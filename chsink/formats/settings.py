@@ -1,9 +1,9 @@
 """The formats as the job file names them: ``format = "json"``, or a table of options with ``type = "json"``.
 
 Rules:
-- A format is a class here, with its options, and a reader of its own file that :data:`chsink.formats.readers.READERS`
-  names.
-- Importing this module imports no library that decodes: the configuration is read where nothing is decoded.
+- Each format has a class here for its options, and a reader in a file of its own, listed in
+  :data:`chsink.formats.readers.READERS`.
+- This module imports no decoding library: programs that only read the configuration do not need them.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from chsink.registry.settings import SchemaRegistry
 
 
 class FormatSettings(Section):
-    """Base of the formats: one subclass for each, which adds its own options."""
+    """Base of the formats.  Each format is a subclass with its own options."""
 
     version: ClassVar[int] = 1
-    """Part of the fingerprint: raised when the same record becomes another row."""
+    """Part of the fingerprint: increment it when a code change makes a different row of the same record."""
 
     type: str
 
     def part(self) -> list[Any]:
-        """What the format decides, as a JSON document for the fingerprint.  Options that are not set add nothing."""
+        """The format as a JSON document, for the fingerprint.  Options that are not set are left out."""
         options = self.model_dump(mode="json", exclude={"type"}, exclude_defaults=True)
         return [self.version, self.type, *([options] if options else [])]
 
     closed: ClassVar[bool] = False
-    """Whether the format fills no columns besides those that its options name."""
+    """Whether the format fills only the columns that its options name."""
 
     before_json: ClassVar[int | None] = None
-    """How many bytes come before the JSON text of a record; None in a format of another kind."""
+    """The number of bytes before the JSON text of a record; None if the format is not JSON."""
 
     @property
     def named(self) -> frozenset[str]:
@@ -92,12 +92,12 @@ class JsonFields(FormatSettings):
 
     @property
     def named(self) -> frozenset[str]:
-        """All that are not read by name only."""
+        """The columns with a path, a constant or a unit."""
         return frozenset((*self.fields, *self.constants, *self.epoch))
 
     @property
     def paths(self) -> dict[str, tuple[str, ...]]:
-        """The names on the way to each column of ``fields``."""
+        """The path of each column in ``fields``, as a list of names."""
         return {column: names_of(path) for column, path in self.fields.items()}
 
 
@@ -203,13 +203,13 @@ class Tsv(_Delimited):
 
 
 class WithSchema(FormatSettings):
-    """Base of the formats whose records do not say what they are: a schema does."""
+    """Base of the formats whose records need a schema to be decoded."""
 
     _registry: SchemaRegistry = PrivateAttr(default_factory=SchemaRegistry)
 
     @property
     def registry(self) -> SchemaRegistry:
-        """Where the schemas of ids are."""
+        """The Schema Registry that has the schema of each id."""
         return self._registry
 
     @property
@@ -222,7 +222,7 @@ class WithSchema(FormatSettings):
         self._registry = registry
 
     def part(self) -> list[Any]:
-        """With the registry: another one may have another schema under the same id."""
+        """Adds the registry's URLs: a different registry may have a different schema under the same id."""
         return [*super().part(), sorted(self.registry.url) if self.needs_registry else []]
 
 
@@ -231,11 +231,11 @@ class _WithFile(WithSchema):
 
     @property
     def needs_registry(self) -> bool:
-        """Unless the schema is in a file."""
+        """True unless the schema is in a file."""
         return self.schema_file is None
 
     def part(self) -> list[Any]:
-        """With the file's content: a changed schema makes other rows."""
+        """Adds a digest of the schema file: a changed schema may make different rows."""
         content = None if self.schema_file is None else blake2b(self.schema_file.content, digest_size=16).hexdigest()
         return [*super().part(), content]
 
@@ -274,7 +274,7 @@ class Debezium(JsonFields):
 
     @property
     def named(self) -> frozenset[str]:
-        """Those with a meaning of their own, too."""
+        """The columns of ``fields``, ``constants`` and ``epoch``, and the version, deletion and primary key columns."""
         own = (self.version_column, self.deleted_column, *self.primary_key)
         return super().named | frozenset(name for name in own if name)
 
@@ -321,16 +321,16 @@ JSON = Json(type="json")
 
 @dataclass(frozen=True)
 class Keys:
-    """How Kafka's keys are read, and the columns that they fill instead of the values."""
+    """The format of Kafka's keys, and the columns that are filled from the key instead of the value."""
 
     format: FormatSettings
     columns: tuple[str, ...]
 
     def part(self) -> list[Any]:
-        """What it decides, as a JSON document for the fingerprint."""
+        """The settings as a JSON document, for the fingerprint."""
         return [*self.format.part(), list(self.columns)]
 
     @classmethod
     def of(cls, key_format: FormatSettings | None, columns: tuple[str, ...]) -> Keys | None:
-        """What a route says of keys, if it says anything."""
+        """The keys' settings of a route; None if it has none."""
         return cls(key_format, columns) if key_format else None

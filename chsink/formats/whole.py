@@ -39,18 +39,18 @@ class WholeReader:
 
 
 def as_binary(values: Any) -> Any:
-    """Binary values; a string column shares its buffers."""
+    """The values as binary.  Strings are not copied."""
     return values if pa.types.is_binary(values.type) else pc.cast(values, pa.binary())
 
 
 def tombstones(values: Any) -> list[BadValue]:
-    """Why the null values have no row."""
+    """A bad value for each null."""
     nulls = np.flatnonzero(values.is_null().to_numpy(zero_copy_only=False)) if values.null_count else ()
     return [tombstone(int(row)) for row in nulls]
 
 
 def checked_text(values: Any) -> tuple[Any, list[BadValue]]:
-    """The values as strings, null where they are null or not valid UTF-8, and why."""
+    """The values as strings, and a bad value for each null and each that is not valid UTF-8 (which becomes null)."""
     bad = tombstones(values)
     try:
         return values.cast(pa.string()), bad

@@ -1,14 +1,14 @@
-"""Records whose schema is elsewhere: in Confluent's wire format, or all of one schema.
+"""Records whose schema is stored elsewhere: they name it in Confluent's wire format, or all share one schema.
 
 Confluent's wire format is a zero byte, the schema's id (four bytes, most significant first), then the message.
 
 Rules:
 
 * The records of one batch may have any number of schemas.  Each schema's records are decoded together.
-* A registry that does not answer is an error of the job and never a bad value (:mod:`chsink.registry.client`).
-* What the record says is a bad value if it is wrong: no zero byte, an id that the registry does not know, a schema of
-  another kind.
-* A schema of an id never changes, so the same bytes become the same row in every process at any time.
+* A registry that does not answer is an error of the job, never a bad value (:mod:`chsink.registry.client`).
+* A wrong header is a bad value: no zero byte, an id that the registry does not know, or a schema of another kind (such
+  as JSON instead of Avro).
+* The schema of an id never changes, so the same bytes become the same row in every process at any time.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ UNUSABLE: Final = "the schema of its id {} cannot be used: {}"
 
 
 def live_rows(values: Any, bad: list[BadValue]) -> tuple[Any, Rows]:
-    """The binary ``values`` that are not null or empty, which are ``bad``; and their rows."""
+    """The binary ``values`` that are neither null nor empty, and their rows.  The others are added to ``bad``."""
     lengths = pc.binary_length(values).fill_null(0).to_numpy(zero_copy_only=False)
     empty = np.flatnonzero(lengths == 0).tolist()
     bad.extend(BadValue(at, None, "the value is empty") if values[at].is_valid else tombstone(at) for at in empty)
@@ -44,8 +44,8 @@ def live_rows(values: Any, bad: list[BadValue]) -> tuple[Any, Rows]:
 
 
 class Schemas:
-    """What reads the messages of each schema id: a ``T`` that ``parse`` makes of the schema, once per process and
-    reader.  ``parse`` raises ValueError for a schema that it cannot use.
+    """The parsed schema of each id.  ``parse`` is called once per schema id and reader of a process.  It raises
+    ValueError for a schema that it cannot use.
     """
 
     def __init__(self, registry: SchemaRegistry, kind: str, parse: Callable[[Registered], Any]) -> None:
@@ -55,7 +55,7 @@ class Schemas:
         self._parsed: dict[int, Any] = {}
 
     def of(self, schema_id: int) -> Any:
-        """What ``parse`` made, or why the schema cannot be used (a str)."""
+        """The parsed schema, or the reason why it cannot be used (a str)."""
         if schema_id in self._parsed:
             return self._parsed[schema_id]
         registered = self._registry.schema(schema_id)
@@ -72,7 +72,10 @@ class Schemas:
         return made
 
     def split(self, values: Any, rows: Rows, bad: list[BadValue]) -> Iterator[tuple[Any, Any, Rows]]:
-        """What was parsed of each schema, with its values (header and all) and their rows.  The others are bad."""
+        """Groups the values by schema: the parsed schema, its values (with their headers) and their rows.
+
+        Values without a usable schema are added to ``bad``.
+        """
         ids = _ids(values)
         bad.extend(BadValue(int(row), None, NO_HEADER) for row in rows[ids < 0])
         for schema_id in np.unique(ids[ids >= 0]).tolist():
@@ -85,7 +88,7 @@ class Schemas:
 
 
 def _ids(values: Any) -> npt.NDArray[np.int64]:
-    """The schema id of each value, -1 where it has no header."""
+    """The schema id of each value; -1 if it has no header."""
     if not len(values):
         return np.zeros(0, np.int64)
     offsets = np.frombuffer(values.buffers()[1], np.int32)[values.offset : values.offset + len(values) + 1]
