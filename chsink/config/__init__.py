@@ -1,4 +1,4 @@
-"""The job's configuration: one typed, immutable value with the origin of each of its parts.
+"""The job's configuration: one typed, immutable value that records the origin of each key.
 
 ``load`` reads a job file, ``Config.from_mapping`` a mapping of the same shape.  Either returns a configuration without
 contradictions or raises :class:`InvalidConfigError` with every problem found.  Nothing here connects to a service.

@@ -1,7 +1,8 @@
-"""Contradictions: what is wrong although every value is right by itself.
+"""Checks for contradictions between values that are each valid by themselves.
 
 A check is a function whose parameters are the sections it reads, named as in :class:`chsink.config.model.Config`.  It
-runs when these could be read, so its findings appear together with the errors of other sections.
+runs if all of them are valid, so its problems are reported together with the errors of other sections.  The docstring
+of a check states the rule that must hold.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ _PROTOCOLS = {"sasl": '"SASL_SSL" or "SASL_PLAINTEXT"', "ssl": '"SSL" or "SASL_S
 
 
 def contradictions(sections: Mapping[str, Any]) -> Problems:
-    """What the checks find that need only these sections.  Without ``routes``, they are those of the topics that the
-    file names.
+    """The problems found by all checks that need only these sections.  If ``routes`` is missing, the checks get the
+    routes of the topics that the job file names.
     """
     if "route_sections" in sections and "routes" not in sections:
         routes, _ = Routing(sections["route_sections"], frozenset()).routes()
@@ -43,13 +44,13 @@ def contradictions(sections: Mapping[str, Any]) -> Problems:
 
 
 def routing_of(route_sections: tuple[RouteSection, ...], dead_letters: DeadLetters, mirror: Mirror) -> Routing:
-    """The routes of a job file."""
+    """The routes of a job file.  No pattern matches the topics that chsink writes to."""
     topics = (mirror.control_topic, dead_letters.topic)
     return Routing(route_sections, frozenset(topic for topic in topics if topic is not None))
 
 
 def routes_are_whole(route_sections: tuple[RouteSection, ...]) -> Problems:
-    """A route says in one way which topics it has; its table's placeholders have values."""
+    """A route sets exactly one of its topic keys and one of its table keys, and every placeholder has a value."""
     if not route_sections:
         yield problem("route", job_file.NO_ROUTE())
     for index, route in enumerate(route_sections):
@@ -65,7 +66,7 @@ def routes_are_whole(route_sections: tuple[RouteSection, ...]) -> Problems:
 
 
 def one_route_per_table(routes: tuple[Route, ...], clickhouse: ClickHouse) -> Problems:
-    """A topic lands in a table once."""
+    """At most one route leads from a topic to a table."""
     places: dict[tuple[str, str], list[str]] = {}
     for route in routes:
         table = route.table_name.within(clickhouse.database).canonical
@@ -76,7 +77,7 @@ def one_route_per_table(routes: tuple[Route, ...], clickhouse: ClickHouse) -> Pr
 
 
 def topics_are_named_once(route_sections: tuple[RouteSection, ...]) -> Problems:
-    """A list has no topic twice."""
+    """No topic appears twice in ``topics``."""
     for index, route in enumerate(route_sections):
         for topic, count in Counter(route.named).items():
             if count > 1:
@@ -84,7 +85,7 @@ def topics_are_named_once(route_sections: tuple[RouteSection, ...]) -> Problems:
 
 
 def records_name_tables(route_sections: tuple[RouteSection, ...]) -> Problems:
-    """One thing names the table of a record, and it can be read."""
+    """``table_by`` sets exactly one source, and ``field`` only with a JSON format."""
     for index, route in enumerate(route_sections):
         by, key = route.table_by, f"route[{index}].table_by"
         if by is None:
@@ -96,7 +97,7 @@ def records_name_tables(route_sections: tuple[RouteSection, ...]) -> Problems:
 
 
 def keys_have_columns(route_sections: tuple[RouteSection, ...], mirror: Mirror) -> Problems:
-    """A key's format and its columns go together."""
+    """``key_format`` and ``key_columns`` are set together; columns are distinct, and the format is not ``debezium``."""
     both: tuple[tuple[str, Sequence[RouteSection | MirrorRoute]], ...] = (
         ("route", route_sections),
         ("mirror.route", mirror.routes),
@@ -114,7 +115,7 @@ def keys_have_columns(route_sections: tuple[RouteSection, ...], mirror: Mirror) 
 
 
 def no_credentials(kafka: Kafka) -> Problems:
-    """Credentials are references."""
+    """Credentials in Kafka's options are references, not plain text."""
     for table, options in (("options", kafka.options), ("client_options", kafka.client_options_)):
         for name, value in options.items():
             plain = isinstance(value, str) and is_credential(name)
@@ -123,13 +124,13 @@ def no_credentials(kafka: Kafka) -> Problems:
 
 
 def translatable(kafka: Kafka) -> Problems:
-    """Both Kafka clients can be given the options."""
+    """Every option of the Java client can be translated for librdkafka."""
     for option, error in kafka.translated()[1]:
         yield problem(f"kafka.options.{option}", error)
 
 
 def protocol_is_used(kafka: Kafka) -> Problems:
-    """Options of SASL and TLS need a protocol that has it."""
+    """Options of SASL or TLS are set only if ``security.protocol`` uses it."""
     protocol = reveal(kafka.options.get("security.protocol", "PLAINTEXT")).upper()
     for family, protocols in _PROTOCOLS.items():
         named = next((name for name in kafka.options if name.startswith(f"{family}.")), None)
@@ -139,7 +140,7 @@ def protocol_is_used(kafka: Kafka) -> Problems:
 
 
 def endpoints_are_distinct(clickhouse: ClickHouse, routes: tuple[Route, ...]) -> Problems:
-    """There is a shard, and each server stands in one place, or has a database of each shard."""
+    """There is an endpoint, a server appears twice only with different databases, names are unique, weights bounded."""
     key, endpoints = "clickhouse.endpoints", clickhouse.endpoints
     if not endpoints:
         yield problem(key, job_file.NO_ENDPOINT())
@@ -156,7 +157,7 @@ def endpoints_are_distinct(clickhouse: ClickHouse, routes: tuple[Route, ...]) ->
 
 
 def shard_keys_fit(clickhouse: ClickHouse, route_sections: tuple[RouteSection, ...]) -> Problems:
-    """The hash function takes each shard key."""
+    """Each shard key has distinct columns, as many as the hash function takes.  Several shards need a shard key."""
     function = hash_function(clickhouse.hash_function)
     for index, route in enumerate(route_sections):
         columns, key = clickhouse.shard_key, "clickhouse.shard_key"
@@ -172,7 +173,7 @@ def shard_keys_fit(clickhouse: ClickHouse, route_sections: tuple[RouteSection, .
 
 
 def tables_have_one_shard_key(clickhouse: ClickHouse, routes: tuple[Route, ...]) -> Problems:
-    """Topics that share a table share its shard key."""
+    """All routes to a table have the same shard key."""
     seen: dict[str, tuple[str, ...]] = {}
     for route in routes:
         columns = clickhouse.shard_key if route.shard_key is None else route.shard_key
@@ -183,7 +184,7 @@ def tables_have_one_shard_key(clickhouse: ClickHouse, routes: tuple[Route, ...])
 
 
 def tls_is_used(clickhouse: ClickHouse) -> Problems:
-    """The keys of TLS have an effect."""
+    """Every key in ``[clickhouse.tls]`` has an effect."""
     tls = clickhouse.tls
     plain = [url for endpoint in clickhouse.endpoints for url in endpoint.urls if url.startswith("http:")]
     if tls.model_fields_set and plain:
@@ -195,13 +196,13 @@ def tls_is_used(clickhouse: ClickHouse) -> Problems:
 
 
 def timeouts_nest(clickhouse: ClickHouse) -> Problems:
-    """Connecting is a part of an insert."""
+    """The timeout of connecting is at most that of an insert, which includes connecting."""
     if clickhouse.connect_timeout_s > clickhouse.insert_timeout_s:
         yield problem("clickhouse.connect_timeout_s", job_file.CONNECT_TIMEOUT_TOO_LONG())
 
 
 def state_is_no_target(state: StoreSettings, clickhouse: ClickHouse, routes: tuple[Route, ...]) -> Problems:
-    """No records land in the table of the state."""
+    """No route leads to the table of the state store."""
     if isinstance(state, KeeperMap):
         targets = {route.table_name.within(clickhouse.database) for route in routes}
         if state.table_name(clickhouse.database) in targets:
@@ -211,7 +212,7 @@ def state_is_no_target(state: StoreSettings, clickhouse: ClickHouse, routes: tup
 def registry_is_whole(
     schema_registry: SchemaRegistry, route_sections: tuple[RouteSection, ...], mirror: Mirror
 ) -> Problems:
-    """Records with schema ids have a registry, which has one login."""
+    """Formats with schema ids have a registry; it has one kind of login, and no private key without a certificate."""
     formats = [*(each for r in route_sections for each in (r.format, r.key_format))]
     formats += [each for r in mirror.routes for each in (r.format, r.key_format)]
     needing = [each.type for each in formats if each is not None and each.needs_registry]
@@ -224,7 +225,7 @@ def registry_is_whole(
 
 
 def protobuf_is_named(route_sections: tuple[RouteSection, ...], mirror: Mirror) -> Problems:
-    """A descriptor set holds many messages."""
+    """``schema_file`` and ``message`` are set together, because a descriptor set holds several message types."""
     places: list[tuple[str, Any]] = [(f"route[{at}]", route) for at, route in enumerate(route_sections)]
     places += [(f"mirror.route[{at}]", route) for at, route in enumerate(mirror.routes)]
     for place, route in places:
@@ -234,13 +235,13 @@ def protobuf_is_named(route_sections: tuple[RouteSection, ...], mirror: Mirror) 
 
 
 def interval_is_used(trigger: Trigger) -> Problems:
-    """Only a running job has an interval."""
+    """``trigger.interval`` is not set in mode ``available_now``, which ignores it."""
     if trigger.mode == "available_now" and "interval" in trigger.model_fields_set:
         yield problem("trigger.interval", job_file.INTERVAL_UNUSED())
 
 
 def mirror_is_whole(mirror: Mirror) -> Problems:
-    """A mirror that runs has a catalog and routes, each once."""
+    """An enabled mirror has a catalog and routes; no mirror route is repeated."""
     if mirror.enabled and "name" not in mirror.catalog:
         yield problem("mirror.catalog", job_file.NO_CATALOG())
     if mirror.enabled and not mirror.routes:
@@ -251,14 +252,14 @@ def mirror_is_whole(mirror: Mirror) -> Problems:
 
 
 def mirror_has_no_credentials(mirror: Mirror) -> Problems:
-    """Credentials are references, passwords in URLs too."""
+    """Credentials in the catalog's properties are references, and URLs contain no passwords."""
     for name, value in mirror.catalog.items():
         if isinstance(value, str) and (is_credential(name) or has_login(value)):
             yield problem(f"mirror.catalog.{name}", job_file.CREDENTIAL_IN_FILE())
 
 
 def mirror_is_apart(mirror: Mirror, sink: SinkSection, routes: tuple[Route, ...]) -> Problems:
-    """The mirror shares neither the checkpoint nor a topic of records."""
+    """The mirror has a checkpoint of its own, and its control topic is not a source topic."""
     if sink.checkpoint and mirror.checkpoint and mirror.checkpoint.rstrip("/") == sink.checkpoint.rstrip("/"):
         yield problem("mirror.checkpoint", job_file.CHECKPOINT_SHARED())
     if mirror.control_topic in {*mirror.topics, *(route.topic for route in routes)}:
@@ -268,7 +269,7 @@ def mirror_is_apart(mirror: Mirror, sink: SinkSection, routes: tuple[Route, ...]
 def dead_letters_have_a_place(
     errors: Errors, dead_letters: DeadLetters, clickhouse: ClickHouse, state: StoreSettings, routes: tuple[Route, ...]
 ) -> Problems:
-    """Dead letters go to one place, which nothing else is written to, and are not read again."""
+    """Dead letters go to one topic or table, which nothing else writes to and no route reads."""
     places = [place for place in (dead_letters.topic, dead_letters.table) if place is not None]
     if "dead_letter" in (errors.on_bad_value, errors.on_tombstone, errors.in_doubt) and not places:
         yield problem("dead_letters", job_file.NO_DEAD_LETTERS())
@@ -285,7 +286,7 @@ def dead_letters_have_a_place(
 
 
 def deletes_have_keys(errors: Errors, routes: tuple[Route, ...]) -> Problems:
-    """A record without a value says nothing but its key."""
+    """With ``on_tombstone = "delete"``, every route reads keys, and none has the format ``debezium``."""
     for route in routes if errors.on_tombstone == "delete" else ():
         wrong = (
             "sets no key_format"
@@ -302,7 +303,9 @@ def deletes_have_keys(errors: Errors, routes: tuple[Route, ...]) -> Problems:
 def dead_letters_of_the_mirror(
     errors: Errors, dead_letters: DeadLetters, mirror: Mirror, route_sections: tuple[RouteSection, ...]
 ) -> Problems:
-    """What ClickHouse does not receive has no dead letters; the mirror neither reads them nor writes where they go."""
+    """The mirror neither reads nor writes the topic of dead letters.  If bad records become dead letters, every topic
+    of the mirror has a route to ClickHouse too: only that side writes dead letters.
+    """
     if dead_letters.topic in {mirror.control_topic, *mirror.topics} and mirror.enabled:
         yield problem("dead_letters.topic", job_file.DEAD_LETTERS_TOPIC_READ())
     routing = routing_of(route_sections, dead_letters, mirror)

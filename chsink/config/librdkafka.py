@@ -4,12 +4,12 @@ Spark's source is the Java client; chsink's own queries (topic ids, log ends) go
 connection options differently.  A user describes the connection once, with Java's names.
 
 Rules:
-- What decides *where and as whom* one connects (``security.protocol``, ``sasl.*``, ``ssl.*``, ``client.*``) is
-  translated or refused: it is never dropped.  The rest tunes reading, which librdkafka does not do here.
-- A user's ``kafka.client_options`` override the result, and answer for their family: with any ``ssl.*`` among them no
-  ``ssl.*`` is refused, and the same for ``sasl.*``.
+- Options that decide *where and as whom* to connect (``security.protocol``, ``sasl.*``, ``ssl.*``, ``client.*``) are
+  translated or refused, never dropped.  All others tune reading, which librdkafka does not do here, and are dropped.
+- A user's ``kafka.client_options`` override the translation.  If they contain any ``ssl.*`` option, no ``ssl.*`` option
+  is refused; the same holds for ``sasl.*``.
 
-What needs no thought is data: ``librdkafka.toml``.
+Options that are only renamed or dropped are listed in ``librdkafka.toml``.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ Refused = list[tuple[str, ChsinkError]]
 
 
 def translate(java: Mapping[str, str], replaced: Mapping[str, str]) -> tuple[dict[str, str], Refused]:
-    """``java`` options as librdkafka's, overridden by ``replaced`` (which are librdkafka's already); and those that
-    cannot be translated, each with the error.
+    """The ``java`` options with librdkafka's names, overridden by ``replaced`` (librdkafka's options); and the error
+    for each option that cannot be translated.
     """
     options: dict[str, str] = {}
     refused: Refused = []
@@ -53,7 +53,7 @@ def translate(java: Mapping[str, str], replaced: Mapping[str, str]) -> tuple[dic
 
 
 def _translated(option: str, java: Mapping[str, str]) -> dict[str, str]:
-    """One option in librdkafka's names; nothing where it is not needed there.  Raises CHS-109 without counterpart."""
+    """One option with librdkafka's names; empty if librdkafka does not need it.  CHS-109 if it has no counterpart."""
     if option in _RENAMED:
         return {_RENAMED[option]: java[option]}
     if option in _SPECIAL:
@@ -67,7 +67,7 @@ def _translated(option: str, java: Mapping[str, str]) -> dict[str, str]:
 
 
 def translated_options() -> frozenset[str]:
-    """The Java connection options that librdkafka gets in its own way."""
+    """The Java connection options that have a translation: renamed, converted, or read together with another option."""
     return _COMPANIONS | _RENAMED.keys() | _SPECIAL.keys()
 
 
@@ -83,7 +83,7 @@ def _truststore(java: Mapping[str, str]) -> dict[str, str]:
 
 def _keystore(java: Mapping[str, str]) -> dict[str, str]:
     path, kind = java["ssl.keystore.location"], java.get("ssl.keystore.type", "JKS").upper()
-    if kind == "PEM":  # one file with the chain and the key: each reader takes its own blocks
+    if kind == "PEM":  # one file holds the chain and the key: librdkafka reads each from the same file
         return {"ssl.certificate.location": path, "ssl.key.location": path}
     if kind == "PKCS12":
         return {"ssl.keystore.location": path, "ssl.keystore.password": java.get("ssl.keystore.password", "")}

@@ -27,9 +27,10 @@ def load(
 ) -> Config:
     """The configuration in the TOML file at ``path``.
 
-    ``environ`` (default: the process's) overrides it by variables ``CHSINK__SECTION__KEY`` and resolves references.
-    ``overrides`` maps dotted keys to values (or to texts, read as a variable's would be) and has the last word.
-    Raises InvalidConfigError with every problem found; CHS-101 alone when the file cannot be read.
+    Variables ``CHSINK__SECTION__KEY`` in ``environ`` (default: the process's) override the file; ``environ`` also
+    resolves references.  ``overrides`` maps dotted keys to values, or to texts that are parsed like a variable's, and
+    overrides both.
+    Raises InvalidConfigError with every problem found; with CHS-101 alone if the file cannot be read.
     """
     environ = os.environ if environ is None else environ
     layers = _Layers(str(path), _read(Path(path)))
@@ -64,7 +65,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 class _Layers:
-    """The mapping so far, the origin of each key in it, and the problems met on the way."""
+    """The merged mapping, the origin of each of its keys, and the problems found while merging."""
 
     def __init__(self, file: str, data: dict[str, Any]) -> None:
         self.file = file
@@ -73,7 +74,7 @@ class _Layers:
         self.problems: list[Problem] = []
 
     def override(self, path: str, value: Any, origin: str) -> None:
-        """Put ``value`` at a dotted path, over whatever is there."""
+        """Set the value at a dotted path, replacing any value there."""
         known = schema().find(path)
         if known is None:
             self.problems.append(problem(path, job_file.UNKNOWN_KEY(advice=schema().advice(path)), origin))
@@ -84,10 +85,10 @@ class _Layers:
         for name in tables:
             table = table.setdefault(name, {})
             if not isinstance(table, dict):
-                return  # reported with the section: it is not a table
+                return  # not a table: reported when the section is validated
         if option:
             others = [(name, leaf) for name, leaf in flat_items(table) if name != option]
-            if len(dict(others)) == len(others):  # otherwise one is set twice, which is reported with the section
+            if len(dict(others)) == len(others):  # else an option is set twice: reported when the section is validated
                 table.clear()
                 table.update(others)
         table[last] = _parsed(value, key, option) if isinstance(value, str) else copy.deepcopy(value)
@@ -97,7 +98,7 @@ class _Layers:
 
 
 def _parsed(text: str, key: Key, option: str) -> Any:
-    """What a text stands for: by the key's type, TOML for numbers, booleans and bracketed values."""
+    """The value of a text, by the key's type: numbers, booleans and bracketed values are parsed as TOML."""
     if key.type is SecretStr or (option and is_credential(option)):
         return SecretStr(text)
     if key.type in {int, float, bool} or text.lstrip().startswith(("[", "{")):

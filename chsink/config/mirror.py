@@ -30,7 +30,7 @@ class MirrorRoute(Section):
 
     @property
     def keys(self) -> Keys | None:
-        """How keys are read, if they are."""
+        """How the record's keys are read; None if they are not."""
         return Keys.of(self.key_format, self.key_columns)
 
 
@@ -69,7 +69,7 @@ class Mirror(Section):
         return tuple(dict.fromkeys(route.table for route in self.routes))
 
     def check_catalog_folder(self) -> None:
-        """CHS-265 if the catalog is a SQLite file in a folder that does not exist: no restart would open it."""
+        """Raise CHS-265 if the catalog is a SQLite file in a folder that does not exist: a restart would not help."""
         uri = self.catalog_properties().get("uri", "")
         scheme, _, path = uri.partition(":///")
         if scheme.partition("+")[0] == "sqlite" and path and not path.startswith((":", "file:")):

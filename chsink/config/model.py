@@ -1,8 +1,8 @@
 """The configuration as one immutable value, made from a mapping.
 
-A ``Config`` that was made here is free of contradictions.  It is small and pickles, so it may travel to executors; it
-then carries the credentials, which it never prints.  Sections are validated one by one, so one broken section does not
-hide what is wrong in the others, nor the contradictions between those that are right.
+A ``Config`` made here is free of contradictions.  It is small and picklable, so it may be sent to executors; it then
+carries the credentials, which it never prints.  Sections are validated one by one: an invalid section hides neither the
+errors in other sections nor contradictions between valid ones.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class Config(Section):
     @field_validator("*")
     @classmethod
     def _collect(cls, section: Any, info: ValidationInfo) -> Any:
-        """Keep each valid section for :func:`build`, also when another one is broken."""
+        """Keep each valid section for :meth:`from_mapping`, even if another section is invalid."""
         if info.context:
             info.context["valid"][info.field_name] = section
         return section
@@ -110,8 +110,8 @@ class Config(Section):
     ) -> Config:
         """The configuration in ``data``, which is shaped like the job file.
 
-        ``source`` is what provenance calls it, where ``origins`` does not say more for a dotted key.  ``environ``
-        (default: the process's) resolves ``{ env = … }``, ``folder`` is where ``{ file = … }`` starts.
+        ``origins`` maps dotted keys to their origin; ``source`` is the origin of all other keys.  ``environ`` (default:
+        the process's) resolves ``{ env = … }``; paths in ``{ file = … }`` are relative to ``folder``.
         Raises InvalidConfigError with ``problems`` and every problem found.
         """
         origins = origins_in(data, source) | dict(origins or {})
@@ -133,9 +133,9 @@ class Config(Section):
     # --- routes -------------------------------------------------------------------------------------------------------
 
     def expanded(self, topics: Collection[str]) -> Config:
-        """The configuration with a route for each of ``topics``, those that Kafka has, that a pattern matches.
+        """The configuration with routes for those of ``topics`` (Kafka's topics) that a pattern matches.
 
-        Raises InvalidConfigError where routes contradict each other now.
+        Raises InvalidConfigError if the routes then contradict each other.
         """
         if self.topic_pattern is None:
             return self
@@ -150,12 +150,12 @@ class Config(Section):
 
     @property
     def topic_pattern(self) -> str | None:
-        """The pattern, for Java, that matches the topics of all routes; None where every topic is named."""
+        """A Java pattern that matches the topics of all routes; None if the job file names every topic."""
         return self._routing.java_pattern
 
     @property
     def routes(self) -> tuple[Route, ...]:
-        """The routes, one for each topic and table: by the order of the file, then those of patterns."""
+        """The routes, one for each topic and table: of named topics in the file's order, then of matched topics."""
         assert self._routes is not None, "a configuration with patterns has routes once it is expanded"
         return self._routes
 
@@ -174,17 +174,17 @@ class Config(Section):
 
     @property
     def matched_topics(self) -> tuple[str, ...]:
-        """Those of :attr:`topics` that no route names."""
+        """The :attr:`topics` that no route names: a pattern matched them."""
         named = {topic for section in self.route_sections for topic in section.named}
         return tuple(topic for topic in self.topics if topic not in named)
 
     def mirror_format_of(self, route: MirrorRoute) -> FormatSettings:
-        """How the mirror reads the route's values."""
+        """The format in which the mirror reads the route's values."""
         same = next(iter(self._routing.of(route.topic)), None)
         return route.format or (same.format if same else JSON)
 
     def mirror_keys_of(self, route: MirrorRoute) -> Keys | None:
-        """How the mirror reads the route's keys."""
+        """How the mirror reads the route's keys; None if it does not."""
         if route.format or route.keys:
             return route.keys
         same = next(iter(self._routing.of(route.topic)), None)
@@ -195,9 +195,8 @@ class Config(Section):
         return route.table_name.within(self.clickhouse.database)
 
     def canonical(self, table: str) -> str:
-        """A table that a person names, as state and dead letters name it: ``flights`` is ``default.flights``.
-
-        Text that is no table's name stays as it is.
+        """The full name of a table that a user gave, as in the state and in dead letters: ``default.flights`` for
+        ``flights``.  Returns text that is not a table name unchanged.
         """
         try:
             return parse_table(table).within(self.clickhouse.database).canonical
@@ -205,20 +204,20 @@ class Config(Section):
             return table
 
     def adds_columns(self, route: Route) -> bool:
-        """Whether the route's table gains a column for a field that has none."""
+        """Whether chsink adds a column to the route's table for a field that has none."""
         return (route.own.evolution or self.tables.evolution) == "add_columns"
 
     def creates(self, route: Route) -> bool:
-        """Whether the route's table is created if it is missing."""
+        """Whether chsink creates the route's table if it is missing."""
         return self.tables.auto_create if route.own.auto_create is None else route.own.auto_create
 
     def keys_of_new(self, route: Route) -> tuple[tuple[str, ...], str | None]:
-        """Sorting key and partition key of the route's table, if chsink creates it."""
+        """The sorting key and the partition key with which chsink creates the route's table."""
         return route.own.order_by or self.tables.order_by, route.own.partition_by or self.tables.partition_by
 
     @property
     def keeps_dead_letters(self) -> bool:
-        """Whether anything goes where dead letters go: records without a row, or offsets that Kafka deleted."""
+        """Whether chsink writes dead letters at all: for records without a row, or for offsets that Kafka deleted."""
         return self.keeps_records or self.errors.in_doubt == "dead_letter"
 
     @property
@@ -228,36 +227,36 @@ class Config(Section):
 
     @property
     def dead_letters_table(self) -> TableName | None:
-        """The table of dead letters with its database, None where there is none."""
+        """The table of dead letters with its database; None if none is set."""
         if self.dead_letters.table is None:
             return None
         database = self.clickhouse.endpoints[0].database or self.clickhouse.database
         return parse_table(self.dead_letters.table).within(database)
 
     def shard_key_of(self, route: Route) -> tuple[str, ...]:
-        """The columns that choose the shard of the route's rows; empty where there is one shard and no key."""
+        """The columns that choose the shard of the route's rows; may be empty with one shard or ``rand``."""
         return self.clickhouse.shard_key if route.shard_key is None else route.shard_key
 
     def databases_of(self, route: Route) -> tuple[str, ...]:
-        """By endpoint: its own database, if the route's table is in it; else empty, and the table is in the same
-        database everywhere.
+        """For each endpoint: its own database if the route's table is there; "" if the table is in the database of
+        :meth:`table_of`.
         """
         own = not route.table_name.database
         return tuple(endpoint.database if own else "" for endpoint in self.clickhouse.endpoints)
 
     @property
     def app_name(self) -> str:
-        """What the cluster shows."""
+        """The application name that the cluster shows."""
         return self.spark.app_name or f"chsink {self.sink.name}"
 
     def required_checkpoint(self) -> str:
-        """``sink.checkpoint``, which running needs.  Raises InvalidConfigError CHS-110 without one."""
+        """``sink.checkpoint``, which a running job needs.  Raises InvalidConfigError CHS-110 if it is not set."""
         if self.sink.checkpoint is None:
             raise InvalidConfigError([problem("sink.checkpoint", job_file.NO_CHECKPOINT())])
         return self.sink.checkpoint
 
     def required_mirror(self) -> Mirror:
-        """``[mirror]``, which the mirror's commands need.  Raises InvalidConfigError CHS-111 if it is off."""
+        """``[mirror]``, which the mirror's commands need.  Raises InvalidConfigError CHS-111 if it is not enabled."""
         if not self.mirror.enabled:
             raise InvalidConfigError([problem("mirror.enabled", job_file.NO_MIRROR())])
         return self.mirror
@@ -274,7 +273,7 @@ def schema() -> Schema:
 
 
 def origins_in(data: Mapping[str, Any], source: str) -> dict[str, str]:
-    """The origin of each key of a mapping: ``source``, or what a reference in it names."""
+    """The origin of each key of a mapping: ``source``, or the variable or file of a reference."""
     kinds = {"env": "environment variable", "file": "file"}
     return {
         path: " and ".join(f"{kinds[kind]} {name}" for kind, name in leaf.items()) + f", named in {source}"
@@ -295,7 +294,7 @@ def _problem_of(details: ErrorDetails) -> Problem:
             key += f"[{part}]" if isinstance(part, int) else f".{part}"
         key = key.removeprefix(".")
         if waiting and _path(key) in schema().unions:
-            tag = str(waiting.pop(0))  # a union's place names the table that was chosen
+            tag = str(waiting.pop(0))  # for a union, pydantic's location holds the tag of the chosen table
     untold = details["type"] == "union_tag_not_found"
     if untold or (key in schema().sections and details["type"] == "union_tag_invalid"):
         key += f".{tag_of(schema().unions[_path(key)][0])[0]}"
@@ -362,7 +361,7 @@ def _either(choices: Sequence[str]) -> str:
 
 
 def _with_origin(each: Problem, origins: Mapping[str, str]) -> Problem:
-    """The problem with the origin of its key: the list's for an element, the first inner key's for a table."""
+    """The problem with the origin of its key.  An element has the origin of its list, a table that of its first key."""
     path = each.key.partition("[")[0]
     inner = (origin for key, origin in origins.items() if key.startswith(f"{path}."))
     return replace(each, origin=origins.get(path) or next(inner, ""))

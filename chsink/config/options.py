@@ -1,7 +1,7 @@
-"""Tables of options that pass through to Kafka, ClickHouse and Spark, except those the promise rests on.
+"""Tables of options that pass through to Kafka, ClickHouse and Spark, except those on which exactly once depends.
 
 An option table may be written with quoted names (``"security.protocol" = "SSL"``) or without the quotes, which TOML
-reads as nested tables.  Both mean the same.  Refused options and the reasons are data: ``reserved.toml``.
+reads as nested tables.  Both mean the same.  ``reserved.toml`` lists the refused options and the reasons.
 """
 
 from __future__ import annotations
@@ -21,14 +21,16 @@ _RESERVED = tomllib.loads(files("chsink.config").joinpath("reserved.toml").read_
 
 
 def reserved_by_reason(table: str) -> dict[str, list[str]]:
-    """Reason, or what to set instead → the options of a table (``kafka.options``) that are refused for it."""
+    """Maps each reason (or the key to set instead) to the options that an option table, such as ``kafka.options``,
+    refuses for it.
+    """
     return {entry["because"]: entry["names"] for entry in _RESERVED[table]}
 
 
 @cache
 def reserved() -> dict[str, dict[str, str]]:
-    """By option table: refused option → reason or what to set instead; ``…`` ends a prefix.
-    ``keys`` holds keys that people try and that are called otherwise, ``triggers`` what is refused as a trigger.
+    """Maps each option table to its refused options, and these to the reason or to the key to set instead.  A name that
+    ends in ``…`` is a prefix.  ``keys`` holds common wrong names of keys, ``triggers`` the refused trigger modes.
     """
     return {
         table: {name: reason for reason, names in reserved_by_reason(table).items() for name in names}
@@ -37,7 +39,7 @@ def reserved() -> dict[str, dict[str, str]]:
 
 
 def refused(table: str, option: str) -> str | None:
-    """Why an option is refused in a table, None when it passes through."""
+    """Why a table refuses an option; None if the option passes through."""
     reasons = reserved()[table]
     prefixes = (reason for name, reason in reasons.items() if name[-1] == "…" and option.startswith(name[:-1]))
     return reasons.get(option) or next(prefixes, None) or _by_form(table, option)
@@ -54,7 +56,7 @@ def _by_form(table: str, option: str) -> str | None:
 
 
 def flat_items(value: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """The options of a table, nested tables written out with dots."""
+    """The options of a table; options in nested tables get dotted names."""
     for name, inner in value.items():
         if isinstance(inner, Mapping) and inner and not is_reference(inner):
             yield from ((f"{name}.{rest}", leaf) for rest, leaf in flat_items(inner))

@@ -1,4 +1,4 @@
-"""The page ``docs/configuration.md``, the text of ``page.md`` with the model's keys drawn into it.
+"""Renders the page ``docs/configuration.md``: the text of ``page.md`` with tables of the model's keys.
 
 ``python -m chsink.config.page`` prints the page; a test compares it with the file.
 """
@@ -27,7 +27,7 @@ from chsink.notation.metadata_columns import SHARD_TYPES
 
 
 def page() -> str:
-    """The whole page, Markdown."""
+    """The whole page, as Markdown."""
     template = Template(files("chsink.config").joinpath("page.md").read_text(encoding="utf-8"))
     sections = {name: "\n".join(_tables(name)) for name in schema().sections}
     named = {"translated": _listed(sorted(translated_options())), "java_only": _listed(sorted(JAVA_ONLY))}

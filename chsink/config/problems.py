@@ -1,6 +1,6 @@
-"""What is wrong with a job file: an error of the catalogue, at a key, with the origin of the key's value.
+"""A problem of a job file: an error of the catalogue, at a key, with the origin of the key's value.
 
-All problems of a file are collected and reported together: no one should have to run a command once per typing error.
+All problems of a file are reported together, so that a user need not run a command once per mistake.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from chsink.errors import ChsinkError, ConfigError
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong: ``key`` is dotted as in the file, empty when it is about the file itself."""
+    """One problem.  ``key`` is dotted as in the file; empty if the problem concerns the file itself."""
 
     id: str
     key: str
@@ -28,7 +28,7 @@ class Problem:
 
 
 class InvalidConfigError(ConfigError):
-    """The configuration has ``problems`` (at least one).  ``id`` and ``hint`` are the first one's."""
+    """The configuration has ``problems`` (at least one).  ``id`` and ``hint`` are those of the first problem."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(problems)
@@ -44,12 +44,12 @@ class InvalidConfigError(ConfigError):
 
 
 def problem(key: str, error: ChsinkError, origin: str = "") -> Problem:
-    """The error of the catalogue, at a key."""
+    """A problem: an error of the catalogue, at a key."""
     return Problem(error.id, key, error.message, error.hint, origin)
 
 
 def closest(name: str, candidates: Iterable[str]) -> str | None:
-    """The candidate that was probably meant."""
+    """The candidate that is most similar to ``name``; None if none is similar."""
     by_folded = {candidate.casefold(): candidate for candidate in candidates}
     found = get_close_matches(name.casefold(), by_folded, n=1, cutoff=0.6)
     return by_folded[found[0]] if found else None

@@ -1,11 +1,11 @@
-"""Routes: as the job file has them, and as they are for the topics that Kafka has.
+"""Routes: the sections of the job file, and the routes that follow from them for the topics that Kafka has.
 
 Rules:
-- A :class:`RouteSection` names its topics, one or several, or by a pattern.  A :class:`Route` is of one topic and one
-  table.
-- A route that names a topic is its route, whatever patterns match.  Several may name it, to land it in several tables.
-- Of several patterns that match a topic, all must be the same: then they are meant to.
-- A pattern matches neither Kafka's internal topics nor those that chsink itself writes to.
+- A :class:`RouteSection` names one or several topics, or has a pattern.  A :class:`Route` is one topic and one table.
+- A section that names a topic takes precedence over patterns.  Several sections may name a topic, to land it in several
+  tables.
+- If several sections' patterns match a topic, the patterns must be equal, which shows that this is intended.
+- A pattern matches neither Kafka's internal topics nor the topics that chsink itself writes to.
 """
 
 from __future__ import annotations
@@ -70,12 +70,14 @@ class TableBy(Section):
 
     @property
     def sources(self) -> dict[Source, str]:
-        """What is set of the keys that say where the value is; more than one is a problem."""
+        """Those of ``field``, ``header`` and ``column`` that are set, with their values.  Only one may be set."""
         given: dict[Source, str | None] = {"field": self.field, "header": self.header, "column": self.column}
         return {source: name for source, name in given.items() if name is not None}
 
     def choices(self, values: Mapping[str, str], header: int) -> Iterator[tuple[TableName, Choice]]:
-        """Each table, by the values of placeholders, and its records.  The first one answers for the unknown ones."""
+        """Each table, with ``values`` in its placeholders, and the choice of its records.  The first table reports the
+        records of no table.
+        """
         by_table: dict[TableName, list[str]] = {}
         for value, template in self.tables.items():
             by_table.setdefault(parse_template(template).filled(values), []).append(value)
@@ -124,19 +126,19 @@ class RouteSection(Section):
 
     @property
     def named(self) -> tuple[str, ...]:
-        """The topics that it names."""
+        """The topics that the section names."""
         return self.topics if self.topic is None else (self.topic, *self.topics)
 
     @property
     def templates(self) -> dict[str, str]:
-        """Each template of a table's name, by its key."""
+        """The templates of table names, by the key that holds each."""
         one = {} if self.table is None else {"table": self.table}
         by = {} if self.table_by is None else self.table_by.tables
         return one | {f"table_by.tables.{value}": template for value, template in by.items()}
 
     @property
     def unknown_placeholders(self) -> dict[str, str]:
-        """Placeholders that stand for nothing, with the key of their template."""
+        """Placeholders without a value, and the key whose template has each."""
         known = {TOPIC} if self.topic_pattern is None else {TOPIC, *parse_pattern(self.topic_pattern).groupindex}
         return {
             name: key
@@ -146,11 +148,11 @@ class RouteSection(Section):
         }
 
     def matches(self, topic: str) -> bool:
-        """Whether its pattern matches the topic."""
+        """Whether the section's pattern matches the topic."""
         return self.topic_pattern is not None and _compiled(self.topic_pattern).fullmatch(topic) is not None
 
     def routes(self, topic: str, at: str) -> list[Route]:
-        """The routes of one of its topics, one for each table.  ValueError where a table's name would be empty."""
+        """The section's routes for a topic, one for each table.  Raises ValueError if a table's name would be empty."""
         values = {TOPIC: topic}
         if self.topic_pattern is not None and (match := _compiled(self.topic_pattern).fullmatch(topic)):
             values |= {name: value or "" for name, value in match.groupdict().items()}
@@ -170,7 +172,7 @@ class RouteSection(Section):
 
 @dataclass(frozen=True, slots=True)
 class OwnRules:
-    """What a route says of its table instead of ``[schema]``; None: nothing."""
+    """A route's own settings that override those of ``[schema]``; None if the route does not set one."""
 
     auto_create: bool | None = None
     evolution: Literal["off", "add_columns"] | None = None
@@ -180,8 +182,8 @@ class OwnRules:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One topic and the table its records land in, those of a ``choice`` if there is one.  ``at`` is where the job file
-    says so, ``route[0]``.
+    """One topic and the table its records land in: all records, or those of ``choice``.  ``at`` is the section in the
+    job file, such as ``route[0]``.
     """
 
     topic: str
@@ -196,12 +198,12 @@ class Route:
 
     @property
     def keys(self) -> Keys | None:
-        """How keys are read, if they are."""
+        """How the record's keys are read; None if they are not."""
         return Keys.of(self.key_format, self.key_columns)
 
     @property
     def table_name(self) -> TableName:
-        """The table, by its bare names; without a database where the default is meant."""
+        """The table by its unquoted names; without a database if the job file names none."""
         return parse_table(self.table)
 
 
@@ -213,7 +215,7 @@ class Routing:
     written_to: frozenset[str]
 
     def of(self, topic: str) -> list[Route]:
-        """The routes of a topic: none, one, or one for each table.  ValueError as of ``RouteSection.routes``."""
+        """The routes of a topic: none, one, or one for each table.  Raises ValueError as ``RouteSection.routes``."""
         return [route for at, section in self._sections_of(topic) for route in section.routes(topic, at)]
 
     def covers(self, topic: str) -> bool:
@@ -221,16 +223,14 @@ class Routing:
         return bool(self._sections_of(topic))
 
     def routes(self, topics: Collection[str] = ()) -> tuple[list[Route], list[Problem]]:
-        """The routes of the topics that are named, then of those in ``topics`` that a pattern matches, by name; and
-        what is wrong with the latter.
-        """
+        """The routes of the named topics, then of ``topics`` that a pattern matches (sorted); and their problems."""
         named = dict.fromkeys(topic for section in self.sections for topic in section.named)
         routes: list[Route] = []
         problems: list[Problem] = []
         for topic in (*named, *sorted({*topics} - named.keys())):
             try:
                 found = self.of(topic)
-            except KeyError:  # an unknown placeholder, which is reported as such
+            except KeyError:  # an unknown placeholder: `routes_are_whole` reports it
                 continue
             except ValueError:
                 problems.append(problem("route", job_file.NO_TABLE_NAME(topic=repr(topic))))
@@ -244,7 +244,7 @@ class Routing:
 
     @property
     def java_pattern(self) -> str | None:
-        """What Spark's source subscribes to; None where every topic is named."""
+        """The pattern that Spark's source subscribes to; None if the job file names every topic."""
         patterns = [section.topic_pattern for section in self.sections if section.topic_pattern is not None]
         if not patterns:
             return None

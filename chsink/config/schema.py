@@ -1,4 +1,4 @@
-"""The keys of the job file, read off the model: for look-up by name, variables, hints and the docs."""
+"""The keys of the job file, derived from the model: to find keys by name, for variables, hints and the docs."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from chsink.fields import Section, TextFile
 Table = type[Section]
 _WORDS = {str: "text", int: "integer", float: "number", bool: "boolean", dict: "table of options", TextFile: "path"}
 _BOUNDS = {"ge": "≥", "gt": ">", "le": "≤"}
-# In these option tables an underscore is part of the names; elsewhere names have dots.
+# In these option tables, names contain underscores; in all others, dots.
 _UNDERSCORED = frozenset({"clickhouse.settings"})
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A key: ``path`` is dotted, ``type`` is Python's, ``choices`` are the values allowed where these can be listed.
+    """A key: ``path`` is dotted, ``type`` is the Python type, ``choices`` are the allowed values if they can be listed.
 
-    A ``listed`` key belongs to the tables in a list, whose path comes before its name: it cannot be set by its path.
+    A ``listed`` key is a key of the tables in a list; ``path`` has no index, so the key cannot be set by its path.
     """
 
     path: str
@@ -36,17 +36,17 @@ class Key:
 
     @property
     def options(self) -> bool:
-        """Whether it is a table of options, which have names of their own."""
+        """Whether the key is a table of options, whose names the model does not define."""
         return self.type is dict
 
     @property
     def description(self) -> str:
-        """What the key means."""
+        """The key's description, for users."""
         return " ".join((self.field.description or "").split())
 
     @property
     def type_text(self) -> str:
-        """The type and its bounds, for people."""
+        """The type and its bounds, for users."""
         if self.choices:
             return " or ".join(f'`"{choice}"`' for choice in self.choices)
         if self.type is tuple:
@@ -59,11 +59,11 @@ class Key:
 
 
 def rows(table: Table, prefix: str = "", *, listed: bool = False) -> Iterator[Key]:
-    """The keys of a table and of the tables in it."""
+    """The keys of a table and of its nested tables."""
     for name, field in table.model_fields.items():
         path, plain = prefix + (field.alias or name), _plain(field.annotation)
         inner, in_list = tables(plain)
-        named = len(inner) > 1 and tag_of(inner[0])[0] == "type"  # one of several tables, by its name or with options
+        named = len(inner) > 1 and tag_of(inner[0])[0] == "type"  # a union such as `format`: a name, or a table
         inline = any(each.inline for each in inner)
         if in_list or named or inline or not inner:
             choices = get_args(plain) if get_origin(plain) is Literal else ()
@@ -74,7 +74,7 @@ def rows(table: Table, prefix: str = "", *, listed: bool = False) -> Iterator[Ke
 
 
 def tables(annotation: Any) -> tuple[tuple[Table, ...], bool]:
-    """The tables that a value may be, several for a union, and whether the value is a list of them."""
+    """The table types that a value may have (several for a union), and whether the value is a list of tables."""
     plain = _plain(annotation)
     if get_origin(plain) is tuple:
         return tables(get_args(plain)[0])[0], True
@@ -83,43 +83,45 @@ def tables(annotation: Any) -> tuple[tuple[Table, ...], bool]:
 
 
 def _plain(annotation: Any) -> Any:
-    """The type itself, without None and what validates it."""
+    """The type without ``| None`` and without validators."""
     members = [each for each in get_args(annotation) if each is not NoneType]
     optional = get_origin(annotation) in {Union, UnionType} and len(members) == 1
     return _plain(members[0]) if optional or get_origin(annotation) is Annotated else annotation
 
 
 class Schema:
-    """All keys of a model: ``keys`` by path, in the order of the model; the tables that each section may be; and, by
-    path, those of which a value chooses one.
+    """All keys of a model.
+
+    ``keys`` maps paths to keys, in the model's order.  ``sections`` maps each section to its possible table types.
+    ``unions`` maps the path of each union to its table types.
     """
 
     def __init__(self, root: Table) -> None:
         self.keys: dict[str, Key] = {}
         for key in rows(root):
             known = self.keys.setdefault(key.path, key)
-            if known.choices != key.choices:  # the same key of another table of a union
+            if known.choices != key.choices:  # two tables of a union have this key
                 self.keys[key.path] = replace(known, choices=(*known.choices, *key.choices))
         self.sections = {field.alias or name: tables(field.annotation)[0] for name, field in root.model_fields.items()}
         self.unions = dict(_unions(root))
 
     def kinds_with(self, union: str, name: str) -> list[str]:
-        """The tags of those tables of a union that have a key ``name``."""
+        """The tags of the union's tables that have a key ``name``."""
         return [tag_of(table)[1] for table in self.unions[union] if name in table.model_fields]
 
     def names_in(self, table: str) -> list[str]:
-        """The names that a table may hold; those of tables in a list by the list's path."""
+        """The names of a table's keys.  For the tables in a list, ``table`` is the path of the list."""
         prefix = f"{table}." if table else ""
         paths = (path.removeprefix(prefix) for path in self.keys if path.startswith(prefix))
         return list(dict.fromkeys(path.partition(".")[0] for path in paths))
 
     def find(self, path: str) -> tuple[Key, str] | None:
-        """The key of a dotted path and, within an option table, the option; None when there is no such key."""
+        """The key of a dotted path, and the option if the key is an option table; None if there is no such key."""
         key, option = self.longest(path)
         return (key, option) if key and not key.listed and key.options == bool(option) else None
 
     def longest(self, path: str) -> tuple[Key | None, str]:
-        """The key that is the longest part of a dotted path, and what follows it."""
+        """The key whose path is the longest prefix of a dotted path, and the rest of the path."""
         head, rest = path, ""
         while head and head not in self.keys:
             head, _, last = head.rpartition(".")
@@ -129,8 +131,8 @@ class Schema:
     def path_of_variable(self, name: str) -> str:
         """The dotted path that ``CHSINK__SECTION__KEY`` names.
 
-        In option tables, an underscore stands for a dot where the names have dots, and upper case for lower case when
-        there is no lower case: ``CHSINK__KAFKA__OPTIONS__SASL_MECHANISM`` is ``kafka.options.sasl.mechanism``.
+        In option tables whose names have dots, an underscore stands for a dot.  A name without lower case is converted
+        to lower case: ``CHSINK__KAFKA__OPTIONS__SASL_MECHANISM`` is ``kafka.options.sasl.mechanism``.
         """
         parts = name.split("__")[1:]
         table, option = self.longest(".".join(parts).lower())
@@ -141,7 +143,7 @@ class Schema:
         return f"{table.path}.{option if table.path in _UNDERSCORED else option.replace('_', '.')}"
 
     def advice(self, path: str) -> str:
-        """What to do about an unknown key."""
+        """The fix for an unknown key."""
         if instead := reserved()["keys"].get(path):
             return instead
         if (key := self.keys.get(path)) and key.options:
@@ -157,7 +159,7 @@ class Schema:
 
 
 def tag_of(table: Table) -> tuple[str, str]:
-    """The key that tells the table from the others of its union, and its value there."""
+    """The key that identifies the table among those of its union, and its value in this table."""
     tags = ((name, get_args(field.annotation)) for name, field in table.model_fields.items())
     return next((name, values[0]) for name, values in tags if len(values) == 1 and isinstance(values[0], str))
 

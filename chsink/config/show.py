@@ -16,14 +16,14 @@ HIDDEN = "***"
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One value: ``key`` is dotted; ``value`` is what JSON can hold."""
+    """One value: ``key`` is dotted; ``value`` can be written as JSON."""
 
     key: str
     value: Any
     origin: str
 
     def as_dict(self) -> dict[str, Any]:
-        """The setting for a machine."""
+        """The setting as a JSON object, for programs."""
         return asdict(self)
 
 

@@ -1,8 +1,8 @@
 r"""Patterns of topic names: regular expressions that match the whole name, here and in Spark's Kafka source.
 
-This process matches with Python's ``re``, the source with Java's ``Pattern``.  If the two disagreed about one topic,
-its records would be lost, or would have no table.  So a pattern is made of what both read alike: letters, digits,
-``_ - .``, escapes ``\. \- \d \w \D \W``, classes, groups, named groups, lookaheads, ``|``, quantifiers.
+This process matches with Python's ``re``, the source with Java's ``Pattern``.  If the two disagreed about a topic, its
+records would be lost, or would have no table.  So a pattern may use only syntax with the same meaning in both: letters,
+digits, ``_ - .``, escapes ``\. \- \d \w \D \W``, classes, groups, named groups, lookaheads, ``|``, quantifiers.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 INTERNAL = "__"
-"""How the names of topics begin that Kafka keeps for itself."""
+"""The prefix of Kafka's internal topics."""
 
 _TOKEN = re.compile(
     r"""
@@ -25,7 +25,7 @@ _TOKEN = re.compile(
 
 
 def parse_pattern(text: str) -> re.Pattern[str]:
-    """The pattern for Python.  ValueError says what is wrong with it."""
+    """The pattern for Python.  Raises ValueError with the reason if the pattern is not allowed."""
     compiled = re.compile("".join(_tokens(text, "(?P<{}>")))
     if "topic" in compiled.groupindex:
         raise ValueError("a group must not be named topic, because {topic} stands for the whole name of the topic")
@@ -33,14 +33,16 @@ def parse_pattern(text: str) -> re.Pattern[str]:
 
 
 def java_pattern(patterns: Iterable[str], excluded: Iterable[str], names: Iterable[str]) -> str:
-    """One pattern for Java: whatever a pattern matches and is neither internal nor ``excluded``, and the ``names``."""
+    """One Java pattern for all topics to read: the ``names``, and each topic that matches one of ``patterns`` unless it
+    is internal or ``excluded``.
+    """
     left_out = "|".join((INTERNAL, *(f"{_quoted(name)}$" for name in sorted(excluded))))
     matching = "|".join(f"(?:{''.join(_tokens(text, '(?:'))})" for text in patterns)
     return "|".join((f"(?!{left_out})(?:{matching})", *map(_quoted, names)))
 
 
 def _tokens(text: str, named_group: str) -> Sequence[str]:
-    """The parts of a pattern, named groups written as ``named_group``."""
+    """The tokens of a pattern, with named groups written as ``named_group``."""
     tokens, at = [], 0
     while at < len(text):
         token = _TOKEN.match(text, at)
