@@ -1,4 +1,4 @@
-"""ClickHouse's error codes that chsink acts on, and what a group of them means."""
+"""ClickHouse's error codes to which chsink reacts, in groups with a common meaning."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ KEEPER_EXCEPTION = 999
 AUTH = frozenset((192, 193, 194, 516))
 """The login was refused: unknown user, wrong or missing password."""
 SETTINGS = frozenset((UNKNOWN_SETTING, READONLY, SETTING_CONSTRAINT_VIOLATION))
-"""A setting was refused: unknown, or not for this user to change."""
+"""A setting was refused: unknown, or the user may not change it."""
 REFUSED = frozenset((UNKNOWN_TABLE, UNKNOWN_DATABASE, ACCESS_DENIED, SYNTAX_ERROR, *SETTINGS, *AUTH))
-"""A statement was refused for what it says or for who sent it: asked again, it gets the same answer."""
+"""A statement was refused because of its text or its user: a retry gets the same answer."""
 TRANSIENT: Mapping[int, str] = MappingProxyType(
     {
         3: "UNEXPECTED_END_OF_FILE",

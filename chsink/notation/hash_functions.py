@@ -3,9 +3,9 @@
 A function is listed only with the types that a test compares with the engine; any other combination is refused before
 the first record.  ``chsink.sharding.functions`` has the code of each.
 
-A function takes one column, or, where the engine's function has a way to combine hashes, any number of them.  Two
-names are no functions of columns: ``none`` is a plain integer column as the sharding expression.  ``rand`` stands for
-`rand()`, which would send a record elsewhere at each attempt: it hashes the record's topic, partition and offset.
+A function takes one column, or any number of columns if the engine's function can combine hashes.  Two names are not
+hash functions.  With ``none``, the sharding expression is a plain integer column.  ``rand`` replaces `rand()`, which
+would send a record to a different shard at each attempt: it hashes the record's topic, partition and offset.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ HashName = Literal[
 ]
 
 RAND_KEY = PROBE_COLUMNS
-"""What ``rand`` hashes, always of the record itself."""
+"""The fields that ``rand`` hashes.  They are always taken from the record."""
 
 _SIGNED = ("Int8", "Int16", "Int32", "Int64")
 _UNSIGNED = ("UInt8", "UInt16", "UInt32", "UInt64", "Bool")
@@ -50,7 +50,7 @@ _PLAIN = frozenset((*_SIGNED, *_UNSIGNED, *_UNSIGNED_TIMES, "Date32", "Decimal32
 
 @dataclass(frozen=True, slots=True)
 class HashFunction:
-    """``families`` are the types it takes, without parameters; ``columns`` how many columns."""
+    """A hash function: ``families`` are the accepted types without parameters, ``columns`` the number of columns."""
 
     name: str
     families: frozenset[str]
@@ -73,7 +73,7 @@ class HashFunction:
         return count in {"one": (1,), "several": range(1, count + 1), "no": (0,)}[self.columns]
 
     def check_type(self, column: str, text: str, family: str) -> None:
-        """Raise ConfigError CHS-404 unless this function's hash of the type is known to be the engine's."""
+        """Raise ConfigError CHS-404 unless a test has compared this function's hash of the type with the engine's."""
         if family not in self.families:
             others = [name for name, other in HASH_FUNCTIONS.items() if family in other.families]
             raise shards.KEY_TYPE(
@@ -108,7 +108,7 @@ HASH_FUNCTIONS: Mapping[str, HashFunction] = MappingProxyType(
 
 
 def hash_function(name: str) -> HashFunction:
-    """The function of this name, or ConfigError CHS-402."""
+    """The function of this name.  Raises ConfigError CHS-402 if there is none."""
     if name not in HASH_FUNCTIONS:
         raise shards.UNKNOWN_HASH_FUNCTION(name=repr(name), supported=", ".join(HASH_FUNCTIONS))
     return HASH_FUNCTIONS[name]

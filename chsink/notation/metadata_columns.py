@@ -1,4 +1,4 @@
-"""The ``_kafka_*`` columns: a table that has one gets the record's own field in it."""
+"""The ``_kafka_*`` columns: if a table has one, chsink fills it with the corresponding field of the Kafka record."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 @dataclass(frozen=True, slots=True)
 class MetadataColumn:
-    """``source`` is the record's field in Spark's Kafka source; ``declare`` is a type that takes all its values."""
+    """``source`` is the field in Spark's Kafka source; ``declare`` is a ClickHouse type that holds all its values."""
 
     name: str
     source: str
@@ -29,12 +29,12 @@ METADATA_COLUMNS: Mapping[str, MetadataColumn] = MappingProxyType(
         )
     }
 )
-"""By name, in the order in which the documentation lists them."""
+"""The metadata columns by name, in the order in which the documentation lists them."""
 
 SHARD_TYPES: Mapping[str, str] = MappingProxyType(
     {"_kafka_topic": "String", "_kafka_partition": "UInt32", "_kafka_offset": "UInt64", "_kafka_key": "String"}
 )
-"""The fields that a shard key can name although the table has no such column, and the types they are hashed as."""
+"""The fields that a shard key can name even if the table lacks the column, and the types with which they are hashed."""
 
 PROBE_COLUMNS = ("_kafka_topic", "_kafka_partition", "_kafka_offset")
-"""What rows are looked for by."""
+"""The columns by which a probe finds rows."""

@@ -1,10 +1,10 @@
 r"""Names, string literals and ``database.table`` in ClickHouse's SQL.
 
 Rules:
-- A quoted name or literal is read by the server as exactly the text that went in, whatever it holds.  A lone
-  surrogate, which UTF-8 cannot carry, is refused.
-- Quotes and backslashes are escaped by a backslash, and so are control characters: a statement stays printable.
-- Everything that the server reads in quotes is read here too: its escapes, ``\xHH``, and a quote written twice.
+- The server reads a quoted name or literal as exactly the text that was quoted, whatever characters it has.  A lone
+  surrogate, which UTF-8 cannot encode, is refused.
+- Quotes, backslashes and control characters are escaped with a backslash, so a statement stays printable.
+- Quoted text is parsed as the server does: with its escapes, ``\xHH``, and doubled quotes.
 """
 
 from __future__ import annotations
@@ -31,24 +31,22 @@ _PART = re.compile(rf"{IN_BACKTICKS}|{PLAIN}", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class TableName:
-    """A table by its bare, unquoted names.  ``database`` is empty where the default is meant."""
+    """A table by its unquoted names.  An empty ``database`` stands for the default one."""
 
     database: str
     table: str
 
     def __str__(self) -> str:
-        """Quoted, for a statement."""
+        """The quoted name, for a statement."""
         return ".".join(quote_identifier(part) for part in self._parts)
 
     @property
     def canonical(self) -> str:
-        """The table's one name in state rows and messages, which :func:`parse_table` reads back: quoted only where
-        it has to be.
-        """
+        """The name in state records and messages, quoted only if necessary.  :func:`parse_table` can read it."""
         return ".".join(part if _PLAIN.fullmatch(part) else quote_identifier(part) for part in self._parts)
 
     def within(self, database: str) -> TableName:
-        """The same table, in ``database`` unless it names one itself."""
+        """The same table with ``database`` filled in, if it has no database yet."""
         return self if self.database else TableName(database, self.table)
 
     @property
@@ -57,8 +55,8 @@ class TableName:
 
 
 def parse_table(text: str) -> TableName:
-    """Read ``table`` or ``database.table``, as ClickHouse does: a name with characters other than ASCII letters, digits
-    and underscores stands in backticks.  ValueError for anything else.
+    """Parse ``table`` or ``database.table`` as ClickHouse does: a name with characters other than ASCII letters, digits
+    and underscores is in backticks.  Raises ValueError for anything else.
     """
     parts = [found[0] for found in _PART.finditer(text)]
     if not 1 <= len(parts) <= 2 or ".".join(parts) != text:
@@ -70,14 +68,14 @@ def parse_table(text: str) -> TableName:
 
 
 def quote_identifier(name: str) -> str:
-    """A database, table or column name in backticks.  ValueError when it is empty or cannot be encoded."""
+    """A database, table or column name in backticks.  Raises ValueError if it is empty or cannot be encoded."""
     if not name:
         raise ValueError("a name cannot be empty")
     return f"`{_encodable(name).translate(_NAME)}`"
 
 
 def quote_string(value: str) -> str:
-    """A string literal in single quotes.  ValueError when it cannot be encoded."""
+    """A string literal in single quotes.  Raises ValueError if it cannot be encoded."""
     return f"'{_encodable(value).translate(_LITERAL)}'"
 
 
@@ -87,12 +85,12 @@ def quote_strings(values: Iterable[str]) -> str:
 
 
 def quote_table(text: str) -> str:
-    """``table`` or ``database.table`` with each part quoted.  ValueError as :func:`parse_table`."""
+    """``table`` or ``database.table`` with each part quoted.  Raises ValueError as :func:`parse_table` does."""
     return str(parse_table(text))
 
 
 def unquote(token: str) -> str:
-    """What a name in backticks or a literal in single quotes stands for.  ValueError when that is not UTF-8."""
+    """The text of a name in backticks or a literal in single quotes.  Raises ValueError if it is not UTF-8."""
     return _ESCAPE.sub(_read, token[1:-1].encode("utf-8", "surrogatepass")).decode()
 
 

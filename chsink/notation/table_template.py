@@ -1,10 +1,10 @@
 """Names of tables with placeholders: ``raw.{topic}``.
 
 Rules:
-- A placeholder is a part of a name.  What it stands for never ends that name, whatever characters it has: the topic
-  ``orders.v1`` in ``raw.{topic}`` is the table ``orders.v1`` of the database ``raw``.
-- ``{topic:_}`` is the same with ``_`` in place of each character that a plain name cannot have: ``orders_v1``.
-- All else is read as :func:`chsink.notation.sql.parse_table` reads it.
+- A placeholder's value never splits a name, whatever characters it has: with the topic ``orders.v1``, ``raw.{topic}``
+  is the table ``orders.v1`` of the database ``raw``.
+- ``{topic:_}`` replaces each character that an unquoted name cannot have by ``_``: ``orders_v1``.
+- Everything else is parsed as by :func:`chsink.notation.sql.parse_table`.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ _NOT_PLAIN = re.compile(r"[^A-Za-z0-9_]")
 
 @dataclass(frozen=True, slots=True)
 class TableTemplate:
-    """``table`` or ``database.table`` by its bare parts, with placeholders in them."""
+    """``table`` or ``database.table`` by its unquoted parts, which may contain placeholders."""
 
     parts: tuple[str, ...]
 
     @property
     def placeholders(self) -> tuple[str, ...]:
-        """The names in braces, each once."""
+        """The names of the placeholders, each once."""
         return tuple(dict.fromkeys(found[1] for part in self.parts for found in _PLACEHOLDER.finditer(part)))
 
     def filled(self, values: Mapping[str, str]) -> TableName:
-        """The table.  ValueError if a part of its name would be empty; KeyError if a value is missing."""
+        """The table with ``values`` filled in.  ValueError if a part would be empty; KeyError if a value is missing."""
         parts = [_PLACEHOLDER.sub(lambda found: _value(values, found), part) for part in self.parts]
         if not all(parts):
             raise ValueError("a name cannot be empty")
@@ -41,7 +41,7 @@ class TableTemplate:
 
 
 def parse_template(text: str) -> TableTemplate:
-    """Read a table's name with placeholders.  ValueError when it is none."""
+    """Parse a table's name with placeholders.  Raises ValueError if it is not one."""
     parts = [found[0] for found in _PART.finditer(text)]
     if not 1 <= len(parts) <= 2 or ".".join(parts) != text:
         raise ValueError(f"{text!r} is not a table name")

@@ -1,4 +1,4 @@
-"""The text of a ClickHouse type as a tree of names and arguments.  What they mean is for others to say."""
+"""Parses the text of a ClickHouse type into a tree of names and arguments, without interpreting them."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _PUNCTUATION = frozenset("(),=")
 class TypeNode:
     """``[words] name[(args)] [= number]``.
 
-    ``name`` is as written, with its quotes if it is a literal.  ``words`` are what stands in front of it, as written:
-    the name of a Tuple's element, or ``SKIP REGEXP``.  ``args`` is None where there are no parentheses.
+    ``name`` is as written, with its quotes if it is a literal.  ``words`` are the words before it, as written: the name
+    of a Tuple's element, or ``SKIP REGEXP``.  ``args`` is None if there are no parentheses.
     """
 
     name: str
@@ -28,27 +28,27 @@ class TypeNode:
 
     @property
     def element(self) -> str | None:
-        """The name of a Tuple's or Nested's element, unquoted; None when it has none."""
+        """The unquoted name of an element of a Tuple or Nested; None if it has no name."""
         if not self.words:
             return None
         return unquote(self.words[-1]) if self.words[-1][0] == "`" else self.words[-1]
 
     @property
     def literal(self) -> str:
-        """The text of a quoted ``name``.  ValueError when it is not a literal."""
+        """The text of a quoted ``name``.  Raises ValueError if it is not a literal."""
         if self.name[0] not in "'`":
             raise ValueError(f"{self.name} is not a quoted text")
         return unquote(self.name)
 
     def unwrapped(self, *wrappers: str) -> TypeNode:
-        """The innermost type below any of these one-argument wrappers."""
+        """The type inside these wrappers (types with one argument), however deep they are nested."""
         node = self
         while node.name in wrappers and node.args:
             node = node.args[0]
         return node
 
     def walk(self) -> Iterator[TypeNode]:
-        """The node itself and all below it."""
+        """The node itself and all nodes below it."""
         yield self
         for arg in self.args or ():
             yield from arg.walk()
@@ -61,7 +61,7 @@ class TypeNode:
 
 
 def parse_type_text(text: str) -> TypeNode:
-    """The tree of a type.  ValueError when it cannot be read."""
+    """The tree of a type.  Raises ValueError if the text cannot be parsed."""
     tokens: list[str] = []
     at, end = 0, len(text.rstrip())
     while at < end:
@@ -81,7 +81,7 @@ def parse_type_text(text: str) -> TypeNode:
 
 
 def _node(token: str, stream: Iterator[str]) -> tuple[TypeNode, str]:
-    """Read one node; returns it and the token behind it."""
+    """Parse one node.  Returns it and the token after it."""
     words: list[str] = []
     name, token = token, next(stream)
     while token and token not in _PUNCTUATION:
@@ -99,7 +99,7 @@ def _node(token: str, stream: Iterator[str]) -> tuple[TypeNode, str]:
 
 
 def _arguments(stream: Iterator[str]) -> tuple[tuple[TypeNode, ...], str]:
-    """Read what stands between parentheses; returns it and the token behind them."""
+    """Parse the arguments in parentheses.  Returns them and the token after the closing one."""
     args: list[TypeNode] = []
     token = next(stream)
     while token != ")":  # noqa: S105

@@ -1,6 +1,6 @@
-"""The Schema Registry, which knows the schema of each id that records of Confluent's serializers begin with.
+"""The Schema Registry: it has the schema for the id with which records of Confluent's serializers begin.
 
 - :mod:`settings`: the section ``[schema_registry]``.
-- :mod:`client`: asks it, remembers what it said, and tells "not there" from "no answer".
-- :mod:`checks`: what ``chsink doctor`` and every start make sure of.
+- :mod:`client`: fetches and caches schemas, and distinguishes "does not exist" from "no answer".
+- :mod:`checks`: the checks of ``chsink doctor`` and of every start.
 """

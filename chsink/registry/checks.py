@@ -1,4 +1,4 @@
-"""What the Schema Registry says of the topics whose records need it."""
+"""Checks that the Schema Registry can serve the topics whose records need it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from chsink.registry.client import Registry
 
 
 def registry_findings(registry: Registry, subjects: Sequence[tuple[str, str]]) -> Iterator[Finding]:
-    """It answers, lets us in, and has the subject of each of these topics.  Raises UnavailableError otherwise."""
+    """Whether the registry answers and has the subject of each (topic, subject) pair.
+
+    Raises UnavailableError if it does not answer, and the registry's error if it refuses the login.
+    """
     for at, (topic, subject) in enumerate(subjects):
         versions = registry.versions(subject)
         if not at:

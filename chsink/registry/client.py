@@ -1,12 +1,11 @@
-"""Asks a Schema Registry for schemas, by Confluent's own client.
+"""Fetches schemas from a Schema Registry with Confluent's client.
 
 Rules:
 
-* A schema of an id never changes, so it is remembered for as long as the process runs.
-* An id that the registry says it does not know (its error 40403) is no schema.  A replica of a registry may lag, so the
-  question is repeated once; then the answer is remembered for a minute.
-* Everything else that is not an answer is retried for a bounded time and then an UnavailableError: it says nothing
-  about a record.
+* The schema of an id never changes, so it is cached for as long as the process runs.
+* If the registry answers that it does not know an id (its error 40403), there is no such schema.  A replica of the
+  registry may lag, so the request is repeated once; then the answer is cached for a minute.
+* Any other failure is retried for a bounded time and then raises UnavailableError: it says nothing about a record.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ T = TypeVar("T")
 UNKNOWN_S: Final = 60
 LAG_S: Final = 1
 MANY_UNKNOWN: Final = 10
-"""Unknown ids at a time beyond which the question is not repeated: they are no lag."""
+"""With this many unknown ids in the cache, requests are not repeated: a lagging replica is not the cause."""
 _NOT_THERE: Final = frozenset({40401, 40402, 40403})
 _REFUSED: Final = frozenset({401, 403})
 
@@ -39,7 +38,7 @@ _REFUSED: Final = frozenset({401, 403})
 class Registered:
     """A schema: ``kind`` is ``AVRO``, ``PROTOBUF`` (as a descriptor in base64) or ``JSON``.
 
-    ``references`` are the schemas it uses, by the names it uses them by, each behind those that it uses itself.
+    ``references`` are (name, text) pairs of the schemas that it refers to, directly or not; dependencies come first.
     """
 
     kind: str
@@ -49,12 +48,12 @@ class Registered:
 
 @lru_cache(maxsize=8)
 def registry_of(settings: SchemaRegistry) -> Registry:
-    """The one registry of these settings in this process."""
+    """The registry with these settings, one per process."""
     return Registry(settings)
 
 
 class Registry:
-    """A Schema Registry.  Opens no connection before it is asked."""
+    """A Schema Registry.  Connects on the first request."""
 
     def __init__(self, settings: SchemaRegistry, sleep: Callable[[float], None] = time.sleep) -> None:
         self._settings = settings
@@ -66,7 +65,7 @@ class Registry:
 
     @property
     def urls(self) -> str:
-        """Where it is, for messages."""
+        """The registry's URLs, for messages."""
         return ", ".join(self._settings.url)
 
     def close(self) -> None:
@@ -76,7 +75,7 @@ class Registry:
             self._opened = None
 
     def schema(self, schema_id: int) -> Registered | None:
-        """The schema of an id, None if the registry does not know it.  Raises UnavailableError, PreflightError."""
+        """The schema of an id; None if the registry does not know it.  Raises UnavailableError, PreflightError."""
         if schema_id in self._known:
             return self._known[schema_id]
         now = time.monotonic()
@@ -112,12 +111,12 @@ class Registry:
             into[place] = (reference.name, used.schema.schema_str)
 
     def versions(self, subject: str) -> int | None:
-        """How many versions a subject has, None if the registry does not know it.  Raises UnavailableError."""
+        """The number of a subject's versions; None if the registry does not know it.  Raises UnavailableError."""
         found = self._asked(lambda client: client.get_versions(subject))
         return None if found is None else len(found)
 
     def _asked(self, question: Callable[[SchemaRegistryClient], T]) -> T | None:
-        """The answer, None for "not there"."""
+        """The registry's answer to a request, with retries; None if it answers that the object does not exist."""
         retrying = Retrying(
             retry=retry_if_not_exception_type((ChsinkError, _NotThere)),
             stop=stop_after_delay(self._retry_for_s),
@@ -158,15 +157,15 @@ class Registry:
                 ) from None
             try:
                 self._opened = SchemaRegistryClient(_properties(self._settings))
-            except (OSError, ValueError) as error:  # a certificate's file
+            except (OSError, ValueError) as error:  # a certificate file is missing or invalid
                 reason = without_values(str(error))
                 raise services.REGISTRY_UNAVAILABLE(urls=self.urls, reason=reason) from None
         return self._opened
 
 
 def _reread(client: SchemaRegistryClient, schema_id: int) -> Any:
-    """A Protobuf schema as a descriptor: the registry gives it as text otherwise."""
-    client.clear_caches()  # type: ignore[no-untyped-call]  # the client remembers a schema by its id alone
+    """A Protobuf schema as a serialized descriptor; by default, the registry returns its text."""
+    client.clear_caches()  # type: ignore[no-untyped-call]  # the client's cache ignores the format
     return client.get_schema(schema_id, fmt="serialized")
 
 
@@ -180,12 +179,12 @@ def _reason(error: Exception) -> str:
 
 
 def _properties(settings: SchemaRegistry) -> dict[str, Any]:
-    """Properties of Confluent's client, with credentials in the clear.  It is retried here, so not by itself."""
+    """Properties of Confluent's client, with credentials in the clear.  Its own retries are off: `_asked` retries."""
     properties: dict[str, Any] = {"url": ",".join(settings.url), "timeout": settings.timeout_s, "max.retries": 0}
     if settings.user is not None:
         properties["basic.auth.user.info"] = f"{settings.user}:{settings.password.get_secret_value()}"
     if token := settings.token.get_secret_value():
         properties |= {"bearer.auth.credentials.source": "STATIC_TOKEN", "bearer.auth.token": token}
-        properties["bearer.auth.logical.cluster"] = ""  # the client requires it; Confluent Cloud alone reads it
+        properties["bearer.auth.logical.cluster"] = ""  # the client requires it, but only Confluent Cloud reads it
     files = {"ca": settings.ca_file, "certificate": settings.cert_file, "key": settings.key_file}
     return properties | {f"ssl.{name}.location": file for name, file in files.items() if file}

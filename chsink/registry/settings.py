@@ -1,4 +1,4 @@
-"""The section ``[schema_registry]``.  Importing it imports no client."""
+"""The section ``[schema_registry]``.  This module does not import Confluent's client."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Which ClickHouse shard a row belongs to: the one that ClickHouse's own `Distributed` would choose.
+"""Assigns rows to ClickHouse shards exactly as ClickHouse's `Distributed` engine does.
 
-`Layout` says which shards there are and what is hashed; `Sharder` assigns rows; `split` cuts a batch by shard.
+`Layout` describes the shards and the shard key; `Sharder` assigns rows; `split` splits a batch by shard.
 """
 
 from __future__ import annotations

@@ -1,16 +1,17 @@
-"""How each function of `chsink.notation.hash_functions` hashes the stored forms of values, exactly as ClickHouse does.
+"""The functions of `chsink.notation.hash_functions`: they hash the stored forms of values exactly as ClickHouse does.
 
-To add one: list it there with its families, and here with what it does to one column and how it combines two.  The
-engine test then covers it, since it runs over that registry.
+To add a function, list it there with its type families, and here with its hash of one column and its way to combine
+two hashes.  The engine test runs over that list, so it then covers the new function.
 
-What the engine does, found by asking it:
-- Most functions hash the stored bytes.  cityHash64 and farmHash64 take the bits of a plain number, zero-extended,
-  through intHash64 instead; of Decimals and DateTime64 they hash the bytes.
-- Hashes of several columns are combined from the left, by a rule of each function.
-- intHash32 and intHash64 take one integer of at most 64 bits, sign-extended, and nothing that is not a plain number
-  inside (no Enum, no DateTime64, no Decimal over 18 digits).
-- javaHash is the number itself up to 32 bits, its folded halves for Int64, Java's string hash of the bytes otherwise.
-- `Distributed` takes a result of at most 32 bits as a UInt32 and a wider one as a UInt64, also a negative one.
+The engine's behaviour, as measured:
+- Most functions hash the stored bytes.  For plain numbers, cityHash64 and farmHash64 instead apply intHash64 to the
+  zero-extended bits; for Decimals and DateTime64 they hash the bytes.
+- Hashes of several columns are combined from the left; each function has its own rule.
+- intHash32 and intHash64 take one integer of at most 64 bits, sign-extended, and only types that are stored as plain
+  numbers (no Enum, no DateTime64, no Decimal over 18 digits).
+- javaHash is the number itself up to 32 bits, its folded halves for Int64, and Java's string hash of the bytes
+  otherwise.
+- `Distributed` reads a result of at most 32 bits as a UInt32 and a wider one as a UInt64, even if it is negative.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _JAVA_NUMBERS = frozenset(("Int8", "Int16", "Int32", "Int64", "Enum8", "Enum16",
 
 
 def apply(name: str, key_types: Sequence[KeyType], columns: Sequence[Stored]) -> U64:
-    """What `Distributed` divides by the total weight, for each row.  `columns` are the key columns in order."""
+    """The value of the sharding expression for each row.  `columns` are the key columns, in order."""
     of_column, combined = FUNCTIONS[name]
     hashed = [of_column(key_type, column) for key_type, column in zip(key_types, columns, strict=True)]
     if combined is None:
@@ -51,7 +52,7 @@ def _of_bytes(hashed: Callable[[ByteSlices], U64]) -> OfColumn:
 
 
 def _of_bits(hashed: Callable[[ByteSlices], U64]) -> OfColumn:
-    """By intHash64 for plain numbers, and by bytes for everything else."""
+    """A hash by intHash64 for plain numbers, and by `hashed` of the stored bytes for all other types."""
     of_bytes = _of_bytes(hashed)
 
     def of_column(key_type: KeyType, column: Stored) -> U64:
@@ -79,7 +80,7 @@ def _itself(key_type: KeyType, column: Stored) -> U64:
 
 
 def _extended(column: Stored) -> U64:
-    """Numbers as 64 bits, with the sign extended."""
+    """The numbers, sign-extended to 64 bits."""
     assert not isinstance(column, ByteSlices), "the registry lets only numbers in"
     return np.asarray(column).astype(np.uint64)
 

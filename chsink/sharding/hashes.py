@@ -1,8 +1,8 @@
 """Hashes of many values at once, as ClickHouse computes them.
 
 A package hashes values one by one, at the cost of one Python object each (about 90 ns with the hash itself).
-What no package has is written here in numpy: the integer hashes, javaHash, MurmurHash64A, and the ways in which
-the engine combines two hashes.  Unsigned arithmetic wraps around, as it does there.
+Functions that no package offers are written here in numpy: the integer hashes, javaHash, MurmurHash64A, and the
+combinations of two hashes.  Unsigned arithmetic wraps around, as in the engine.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _collect(hashes: Iterable[int], count: int) -> U64:
 
 
 def murmur2_64(values: ByteSlices) -> U64:
-    """MurmurHash64A with seed 0.  Values are sorted by length, longest first: those with a next word are a prefix."""
+    """MurmurHash64A with seed 0.  Sorts values by length, longest first, so values with an n-th word are a prefix."""
     order = np.argsort(-values.lengths, kind="stable")
     starts, lengths = values.starts[order], values.lengths[order]
     words = _words(values.data)
@@ -97,15 +97,15 @@ def murmur2_64(values: ByteSlices) -> U64:
 
 
 def _words(data: U8) -> U64:
-    """The little-endian 64-bit word at every byte position, followed by zeros behind the end."""
+    """The little-endian 64-bit word at every byte position; zeros follow the end of the data."""
     padded = np.concatenate((data, np.zeros(_WORD_BYTES, dtype=np.uint8)))
     return np.ndarray((len(data) + 1,), dtype="<u8", buffer=padded.data, strides=(1,))
 
 
 def java(values: ByteSlices) -> U64:
-    """Java's hash of a string, of signed bytes: the sum of byte × 31^(distance from the last byte), 32 bits.
+    """Java's string hash over signed bytes: the sum of byte × 31^(distance from the last byte), 32 bits.
 
-    The values tile the buffer, so that one running sum serves them all.
+    The values must tile the buffer, because one running sum computes all hashes.
     """
     ends = values.starts + values.lengths
     factors = np.full(int(values.lengths.max(initial=0)) + 1, 31, dtype=np.uint32)
@@ -118,7 +118,7 @@ def java(values: ByteSlices) -> U64:
 
 
 def int_hash64(bits: U64) -> U64:
-    """intHash64 of 64 bits each."""
+    """intHash64 of 64-bit integers."""
     acc = bits ^ _INT64_SEED
     acc ^= acc >> np.uint64(33)
     acc *= np.uint64(0xFF51AFD7ED558CCD)
@@ -129,7 +129,7 @@ def int_hash64(bits: U64) -> U64:
 
 
 def int_hash32(bits: U64) -> U64:
-    """intHash32 of 64 bits each."""
+    """intHash32 of 64-bit integers."""
     acc = bits ^ _INT32_SALT
     acc = ~acc + (acc << np.uint64(18))
     acc ^= (acc >> np.uint64(31)) | (acc << np.uint64(33))
@@ -153,7 +153,7 @@ def city_combined(low: U64, high: U64) -> U64:
 
 
 def murmur_combined(first: U64, second: U64) -> U64:
-    """What murmurHash2_64 and murmurHash3_64 do."""
+    """The combination of two hashes in murmurHash2_64 and murmurHash3_64."""
     return int_hash64(first) ^ second
 
 

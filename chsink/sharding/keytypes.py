@@ -1,11 +1,11 @@
-"""What a key column's ClickHouse type means to a hash function: its family and how wide a stored value is.
+"""A key column's ClickHouse type as a hash function needs it: its family and the width of a stored value.
 
-`Nullable` and `LowCardinality` change neither the stored bytes of a value nor its hash, so they are looked
-through. A `Decimal` belongs to the family of the integer that stores it. Whether a family can be hashed is
-the hash function's to say; here every type text is read, also of types that none of them takes.
+`Nullable` and `LowCardinality` change neither the stored bytes of a value nor its hash, so they are ignored.
+A `Decimal` belongs to the family of the integer that stores it. This module parses every type; each hash function
+decides which families it accepts.
 
-A `Tuple` is hashed as its elements are, one after the other, if none of them is Nullable: a null inside a tuple has a
-hash, and would be one more rule.
+A `Tuple` is hashed as its elements, one after the other. It must have no Nullable element: ClickHouse hashes a null
+inside a tuple, which chsink does not implement.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ class KeyType:
 
     @property
     def leaves(self) -> tuple[KeyType, ...]:
-        """The types that are hashed: of all elements, in order, or the type itself."""
+        """The types that are hashed: those of a Tuple's elements, in order, or the type itself."""
         return tuple(leaf for element in self.elements for leaf in element.leaves) or (self,)
 
 
 def parse_key_type(text: str) -> KeyType:
-    """Read a type as `system.columns` shows it. What cannot be read is a family that no function takes."""
+    """Parse a type as `system.columns` shows it. Text that cannot be parsed gives a family that no function takes."""
     try:
         return _key_type(text, parse_type_text(text).unwrapped("Nullable", "LowCardinality"))
     except ValueError:

@@ -1,14 +1,14 @@
-"""The shard layout: which shards there are, how much each weighs, and what is hashed to choose one.
+"""The shard layout: the shards with their weights, the hash function and the shard key.
 
 Rules:
 - Shards are numbered in the order given. Shard `i` owns a slice of `weight` slots; `hash % total_weight` is
-  the slot, as in ClickHouse's own `Distributed`.
-- A shard is known by its `name`, or by its set of replicas when it has none. Replicas hold the same data, so
-  their order never matters; with a name, adding or moving one does not either.
-- The fingerprint changes whenever a row could go elsewhere. With one shard nothing is hashed, so only which
-  shard it is counts. The key columns' types are not part of it: they belong to the table.
-- A layout is kept, as JSON, while a recorded range names it: what was sent under it is sent under it again.
-  So it holds no credentials.
+  the slot, as in ClickHouse's `Distributed` engine.
+- The identity of a shard is its `name`, or its set of replicas if it has no name. Replicas hold the same data, so
+  their order never matters; a shard with a name may also gain, lose or move replicas.
+- The fingerprint changes whenever a row could go to a different shard. With one shard nothing is hashed, so only the
+  shard's identity counts. The types of the key columns are not part of it: they belong to the table.
+- The state store keeps a layout, as JSON, while a state record names it: a range in doubt is sent again under its
+  recorded layout. So a layout holds no credentials.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ _FINGERPRINT_BYTES = 8
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """One shard: its replicas' URLs (`http[s]://host[:port]`), its share of the slots, its own name.
+    """One shard: its replicas' URLs (`http[s]://host[:port]`), its number of slots, its name.
 
-    `database` is set where the shard has the table in a database of its own.
+    `database` is set if the shard has the table in a database of its own.
     """
 
     replicas: tuple[str, ...]
@@ -56,14 +56,14 @@ class Shard:
 
     @property
     def identity(self) -> str:
-        """What makes it the same shard after a change: the name, else the replicas in any order; and its database."""
+        """What identifies the shard across changes: the name, or else the sorted replicas; and the database."""
         place = self.name or ",".join(sorted(self.replicas))
         return f"{place} {self.database}" if self.database else place
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The shards in order, the shard key, and where a row with a null key goes (see `sharder`).
+    """The shards in order, the shard key, and the rule for rows with a null key (see `sharder`).
 
     With one shard, function and key may be left out.
 
@@ -96,11 +96,11 @@ class Layout:
 
     @property
     def hashed(self) -> tuple[str, ...]:
-        """The names of what is hashed: the shard key, or Kafka's own fields for `rand`."""
+        """The names of the hashed columns: the shard key, or Kafka's own fields for `rand`."""
         return RAND_KEY if self.hash_function == "rand" else self.key
 
     def of_record(self, columns: Collection[str]) -> frozenset[str]:
-        """Those that are Kafka's fields of the record itself, because the table has only these `columns`."""
+        """The hashed columns that are taken from the Kafka record: all with `rand`, else those not in `columns`."""
         return frozenset(
             k for k in self.hashed if k in SHARD_TYPES and (self.hash_function == "rand" or k not in columns)
         )
@@ -111,7 +111,7 @@ class Layout:
         return sum(shard.weight for shard in self.shards)
 
     def fingerprint(self) -> str:
-        """16 hexadecimal digits that differ when a row could go elsewhere (its key columns' types being the same)."""
+        """16 hexadecimal digits that change if a row could go to a different shard (with the same key column types)."""
         routing: list[Any] = [[shard.identity, shard.weight] for shard in self.shards]
         if len(self.shards) == 1:
             routing = [self.shards[0].identity]
@@ -121,14 +121,14 @@ class Layout:
         return hashlib.blake2b(text.encode(), digest_size=_FINGERPRINT_BYTES).hexdigest()
 
     def to_json(self) -> str:
-        """One line of JSON that `from_json` reads back to an equal layout."""
+        """One line of JSON, from which `from_json` makes an equal layout."""
         plain = asdict(self)
         plain["shards"] = [{k: v for k, v in shard.items() if v or k != "database"} for shard in plain["shards"]]
         return json.dumps({"format": _FORMAT, **plain}, ensure_ascii=True, separators=(",", ":"))
 
     @staticmethod
     def from_json(text: str) -> Layout:
-        """Read a kept layout. Raises HaltError CHS-407 when it is not one: rows cannot be sent where they were."""
+        """Read a layout from the state store. Raises HaltError CHS-407 if it is invalid: ranges cannot be resent."""
         try:
             return _read_layout(json.loads(text))
         except (ValueError, TypeError, KeyError, AttributeError, ConfigError) as error:
@@ -136,7 +136,7 @@ class Layout:
 
 
 def _read_layout(stored: dict[str, Any]) -> Layout:
-    """Undo `to_json`; anything but what it writes raises."""
+    """Undo `to_json`. Raises for any other JSON."""
     if stored.pop("format") != _FORMAT:
         raise ValueError("another format")
     found = [Shard(**{**shard, "replicas": tuple(shard["replicas"])}) for shard in stored["shards"]]
@@ -149,6 +149,6 @@ def _check_url(url: str) -> None:
         valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
         valid = False
-    # Credentials have a place of their own, and this URL is written to the state store: so it is not shown either.
+    # Credentials do not belong in this URL, which goes to the state store. The URL may contain one: do not show it.
     if not valid or "@" in url:
         raise shards.SHARD_URL()

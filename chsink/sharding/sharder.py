@@ -1,15 +1,14 @@
-"""Rows → shards: the same shard as ClickHouse's `Distributed` engine with `f(key columns)` as its sharding
-key.
+"""Assigns rows to shards as ClickHouse's `Distributed` engine does with `f(key columns)` as its sharding key.
 
 Rules:
 - slot = hash modulo total weight; shard `i` owns the slots from the sum of the weights before it, `weight` of
   them.
 - A key with a null in any column has no hash (in ClickHouse `f(NULL)` is NULL, and `Distributed` refuses a
-  Nullable sharding key). It is a null in a Nullable column, or a value that only the server will know: the
-  field was missing and the column has a DEFAULT. `null_shard_key` says what becomes of such rows: `halt`
-  gives them no shard and lists them, `first_shard` sends them to shard 0.
-- With one shard nothing is hashed and a null key is nothing special.
-- The order of rows is kept within a shard, so a piece is the same bytes however often it is cut.
+  Nullable sharding key). A null is either a NULL in a Nullable column, or a missing field whose DEFAULT only the
+  server can compute. `null_shard_key` decides: `halt` gives such rows no shard and lists them, `first_shard` sends
+  them to shard 0.
+- With one shard nothing is hashed, and a null key is allowed.
+- The order of rows is kept within a shard, so a piece has the same bytes each time it is made.
 """
 
 from __future__ import annotations
@@ -38,10 +37,10 @@ NO_SHARD = -1
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ShardAssignment:
-    """Where each row of a batch goes.
+    """The shard of each row of a batch.
 
-    `shard` has one shard number a row, or `NO_SHARD`; `null_rows` are the rows without a shard in ascending
-    order, None when there is none; `counts` has the number of rows of each shard of the layout.
+    `shard` has a shard number, or `NO_SHARD`, for each row; `null_rows` are the rows without a shard, ascending, or
+    None if there are none; `counts` has the number of rows of each shard of the layout.
     """
 
     shard: npt.NDArray[np.int32]
@@ -106,9 +105,9 @@ class Sharder:
 
 
 def split(batch: pa.RecordBatch, assignment: ShardAssignment) -> list[tuple[int, pa.RecordBatch]]:
-    """Each shard that gets rows, ascending, with its rows in the batch's order; rows without a shard are left out.
+    """The shards that get rows, ascending, each with its rows in the batch's order; rows without a shard are left out.
 
-    A batch that goes to one shard whole is returned itself, otherwise each part is a batch of its own memory.
+    If all rows go to one shard, the batch itself is returned; otherwise each part is a copy.
     """
     assert batch.num_rows == len(assignment.shard), "the assignment is of this batch"
     present = np.flatnonzero(assignment.counts).tolist()
@@ -118,7 +117,7 @@ def split(batch: pa.RecordBatch, assignment: ShardAssignment) -> list[tuple[int,
 
 
 def _leaves(key_type: KeyType, column: pa.Array) -> Iterator[pa.Array]:
-    """A Tuple's elements, each with the tuple's own nulls; any other column as it is."""
+    """The columns of a Tuple's elements, with the tuple's nulls applied; any other column unchanged."""
     if not key_type.elements:
         yield column
         return
@@ -127,7 +126,7 @@ def _leaves(key_type: KeyType, column: pa.Array) -> Iterator[pa.Array]:
 
 
 def _rows_without_null(columns: Sequence[pa.Array]) -> I64 | None:
-    """The rows whose key has no null, or None when that is every row."""
+    """The rows whose key has no null; None if no row has one."""
     with_nulls = [column for column in columns if column.null_count]
     if not with_nulls:
         return None

@@ -1,9 +1,8 @@
-"""Key columns as Arrow carries them → key columns as ClickHouse stores them, which is what its hash functions
-read.
+"""Converts key columns from Arrow to the form in which ClickHouse stores them, because its hash functions read that.
 
-A column arrives in the wire type that `chsink.decode.wire` gives its ClickHouse type, and in no other. Nothing is
-rounded, wrapped or cut: a value with no exact stored form is an error, because its row would go to a shard
-where queries do not look for it. Error texts never hold the value, and so drop the cause, which does.
+A column must have the wire type that `chsink.decode.wire` gives its ClickHouse type. Nothing is rounded, wrapped or
+truncated: a value without an exact stored form is an error, because its row would go to a shard where queries do not
+look for it. Error texts never contain the value; they drop the causing exception, which does.
 
 Stored forms, each compared with the engine: numbers little-endian in their column's width; Decimals as their
 scaled integer; dates as days (`Date` in two bytes, `Date32` in four), DateTime as seconds in four, DateTime64
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 
     from chsink.sharding.keytypes import KeyType
 
-# A column's values: numbers in their stored width, shape (n,), or byte strings.
+# Numbers in their stored width, shape (n,).
 Numbers = npt.NDArray[Any]
 Stored = Numbers | ByteSlices
 
@@ -51,13 +50,13 @@ _TICKS = ((0, "s"), (3, "ms"), (6, "us"), (9, "ns"))
 
 
 class _MisfitError(Exception):
-    """A column or value with no exact stored form; the text never holds a value."""
+    """A column or value without an exact stored form; the text never contains a value."""
 
 
 def stored_values(name: str, key_type: KeyType, column: pa.Array) -> Stored:
-    """The stored form of each value of `column`, which holds no null.
+    """The stored form of each value of `column`, which must not contain nulls.
 
-    Raises HaltError CHS-406 when the Arrow type or a value does not fit `key_type`.
+    Raises HaltError CHS-406 if the Arrow type or a value does not fit `key_type`.
     """
     assert column.null_count == 0, "rows with a null key have no hash"
     try:
@@ -108,7 +107,7 @@ def _datetime64(key_type: KeyType, column: pa.Array) -> Stored:
 
 
 def _ticks(column: pa.Array, unit: str) -> pa.Array:
-    """Timestamps as integers of `unit` since the epoch; the zone is only how an instant is shown."""
+    """Timestamps as integers of `unit` since the epoch; the time zone only affects display."""
     _require(pa.types.is_timestamp(column.type), "Arrow timestamps are expected")
     return column.cast(pa.timestamp(unit, column.type.tz)).cast(pa.int64())
 
@@ -119,7 +118,7 @@ def _decimal(key_type: KeyType, column: pa.Array) -> Stored:
     raw = _fixed_width(exact)
     if key_type.family == "Decimal128":
         return ByteSlices.of_matrix(raw)
-    # The precision bounds the value, so its low bytes hold all of it.
+    # The precision bounds the value, so the low bytes hold the whole value.
     return raw.view("<i8")[:, 0].astype(np.int32 if key_type.family == "Decimal32" else np.int64)
 
 
@@ -154,14 +153,14 @@ def _fixed_string(key_type: KeyType, column: pa.Array) -> Stored:
 
 
 def _uuid(_: KeyType, column: pa.Array) -> Stored:
-    """Each half of 8 bytes turned round: ClickHouse keeps two little-endian numbers."""
+    """Both halves of 8 bytes reversed: ClickHouse stores a UUID as two little-endian numbers."""
     _require(column.type == pa.binary(16), f"Arrow {pa.binary(16)} is expected")
     halves = _fixed_width(column).reshape(-1, 8)
     return ByteSlices.of_matrix(np.ascontiguousarray(halves[:, ::-1]).reshape(-1, 16))
 
 
 def _numbers(column: pa.Array, wire: pa.DataType) -> Numbers:
-    """The values as `wire`; a value out of its range raises."""
+    """The values as `wire`. Raises for a value out of its range."""
     return np.asarray(column.cast(wire).to_numpy())
 
 

@@ -1,10 +1,9 @@
 """XXH64 (seed 0) of many byte strings at once.
 
-A call of the xxhash package per value costs about 150 ns with the making of its Python object. Most shard
-keys are shorter than 32 bytes, where XXH64 is only its tail (steps of eight bytes, then four, then one, then
-the bits are mixed): there one numpy operation advances every value, which is two to five times cheaper.
-Values of 32 bytes and more need the four-lane stripes, for which the package is as fast, so they go to it one
-by one.
+The xxhash package costs about 150 ns per value, including a Python object. Most shard keys are shorter than 32 bytes.
+For these, XXH64 consists of steps of eight bytes, then four, then one, then a mix of the bits, and one numpy operation
+does a step for all values: two to five times cheaper. Longer values need the four-lane stripes, for which numpy is not
+faster, so the package hashes them one by one.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _P3 = np.uint64(0x165667B19E3779F9)
 _P4 = np.uint64(0x85EBCA77C2B2AE63)
 _P5 = np.uint64(0x27D4EB2F165667C5)
 _STRIPE_BYTES = 32
-# Rows a numpy step works on: the temporaries then stay in the processor's cache.
+# The number of rows per numpy step, chosen so that temporaries stay in the processor's cache.
 _BLOCK_ROWS = 8192
 
 
@@ -54,7 +53,7 @@ class ByteSlices:
         return len(self.starts)
 
     def objects(self) -> npt.NDArray[np.object_]:
-        """The values as Python bytes, shape `(n,)`.  They stand one right behind the other."""
+        """The values as Python bytes, shape `(n,)`.  They must be adjacent in the buffer."""
         ends = self.starts + self.lengths
         assert (self.starts[1:] == ends[:-1]).all(), "no gaps"
         offsets = pa.py_buffer(np.append(self.starts, ends[-1:]))
@@ -88,7 +87,7 @@ def _hash_long(values: ByteSlices, rows: I64) -> U64:
 
 
 def _hash_short(values: ByteSlices, result: U64) -> None:
-    # No read leaves its value, but the views below need room for one word.
+    # No read goes beyond its value, but the views below need room for one word.
     data = np.ascontiguousarray(values.data if len(values.data) >= 8 else np.resize(values.data, 8))
     for first in range(0, len(values), _BLOCK_ROWS):
         block = slice(first, first + _BLOCK_ROWS)
@@ -128,7 +127,7 @@ def _rotate(value: U64, bits: int) -> U64:
 
 
 def _rows_of(mask: npt.NDArray[np.bool_]) -> slice | I64:
-    """The rows of `mask`; all of them, the usual case, as a slice, which needs no index."""
+    """The rows of `mask`.  All rows, the usual case, are a slice, which needs no index."""
     return slice(None) if mask.all() else np.flatnonzero(mask)
 
 

@@ -1,4 +1,4 @@
-"""Target tables that follow the records: created from them, and given columns for their new fields.
+"""Creates target tables from their topics' records, and adds columns for new fields of the records.
 
-What a range in doubt was announced with never changes here: columns are added before a range is announced with them.
+The columns of a range in doubt never change: a column is added before any range is announced with it.
 """

@@ -1,9 +1,9 @@
-"""Missing target tables, created from the records that their topics hold (``schema.auto_create``).
+"""Creates missing target tables from the records in their topics (``schema.auto_create``).
 
-The columns are those of the records' schema, or inferred from a sample.  A table that another shard already has is
-created like that one: a start that was interrupted goes on where it stopped.  Two jobs that create one table at once
-are harmless: the first statement wins, and the checks of a start compare the shards.  A table that is gone although the
-state says that rows landed in it is not created: a person has to know.
+The columns come from the records' schema, or are inferred from a sample.  If another server already has the table, its
+columns are used: so an interrupted start continues where it stopped.  Two jobs may create the same table at once: the
+first statement wins, and the checks of a start compare the shards.  A table is not created if it is missing although
+the state says that rows landed in it: the user must learn that it is gone.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ _EPOCHS: Final[Mapping[str, str]] = MappingProxyType(
 
 
 def create_missing(services: Services) -> None:
-    """Create the tables that are missing on any server, of the routes that ask for it.  Does nothing otherwise.
+    """Create the missing tables of routes with ``auto_create``, on each server that lacks them.
 
-    Raises PreflightError CHS-285 where nothing says what the columns are, CHS-286 where a server refuses.
+    Raises PreflightError CHS-285 if no columns can be determined, CHS-286 if a server refuses the statement.
     """
     config = services.config
     wanted: dict[str, list[Route]] = {}
@@ -68,7 +68,7 @@ def create_missing(services: Services) -> None:
 
 
 def statements(services: Services, topics: Sequence[str] = ()) -> dict[str, str]:
-    """By table: the statement that would create it, made from the records of its topics."""
+    """Maps each table to the statement that would create it from the records of its topics."""
     config = services.config
     tables: dict[str, list[Route]] = {}
     for route in config.routes:
@@ -82,7 +82,7 @@ def statements(services: Services, topics: Sequence[str] = ()) -> dict[str, str]
 
 
 def _create(services: Services, routes: Sequence[Route]) -> None:
-    """One table, of one route or several."""
+    """Create one table.  ``routes`` are all routes to it."""
     config, route = services.config, routes[0]
     name = config.table_of(route)
     there: Columns = {}
@@ -114,13 +114,13 @@ def _create(services: Services, routes: Sequence[Route]) -> None:
 
 
 def _has_landed(services: Services, table: str) -> bool:
-    """Whether the sink announced records for the table: it is gone, not new."""
+    """Whether the sink announced records for the table: then it was dropped, and is not new."""
     records = read_records(services.store, services.config.sink.name)
     return any(key.table == table and record.known_end for key, record in records.items())
 
 
 def inferred(services: Services, routes: Sequence[Route]) -> Columns:
-    """The columns for the records of these routes' topics.  PreflightError CHS-285 where there are none."""
+    """The columns for the records of these routes' topics.  Raises PreflightError CHS-285 if there are none."""
     columns: Columns = {}
     for route in routes:
         for name, kind in _of_route(services, route):
@@ -145,8 +145,8 @@ def _of_route(services: Services, route: Route) -> Iterator[tuple[str, str]]:
 
 
 def _named(settings: FormatSettings) -> Mapping[str, str]:
-    """The columns that the job file names and what they take: text, where any value may come.  In the order of a row's
-    fields, or sorted: every run makes the same statement.
+    """The columns that the job file names, with their types; text if any value may occur.  Ordered as the fields of a
+    row, or sorted, so that every run makes the same statement.
     """
     own: dict[str, str] = {}
     if isinstance(settings, JsonFields):
@@ -162,7 +162,7 @@ def _named(settings: FormatSettings) -> Mapping[str, str]:
 
 
 def _of_records(settings: FormatSettings) -> frozenset[str]:
-    """Columns that the job file names, although records say what they take."""
+    """Columns that the job file names, but whose types are inferred from the records."""
     if not isinstance(settings, Debezium):
         return frozenset()
     return frozenset(settings.primary_key) - {*settings.fields, *settings.constants, *settings.epoch}

@@ -1,8 +1,8 @@
-"""Columns for fields that have none (``schema.evolution = "add_columns"``): added on every shard, before a record with
+"""Adds columns for fields that have none (``schema.evolution = "add_columns"``), on every shard, before a record with
 such a field is sent.
 
-``ADD COLUMN IF NOT EXISTS`` puts them behind the others, so a range that was announced earlier is still known by its
-columns (:mod:`chsink.formats.announced`), and two drivers that add the same column are harmless.
+``ADD COLUMN IF NOT EXISTS`` appends columns at the end, so the columns of an earlier announced range can still be found
+(:mod:`chsink.formats.announced`).  Two drivers may add the same column.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Place = tuple[ClickHouseClient, str]
 
 
 def add_missing(services: Services, altered: AlteredError) -> bool:
-    """Add the columns that tasks reported as missing; whether they reported any."""
+    """Add the columns that tasks reported as missing.  Returns whether they reported any."""
     missing = missing_columns(altered)
     for table, columns in missing.items():
         [route, *_] = _routes(services, table)
@@ -41,8 +41,8 @@ def add_missing(services: Services, altered: AlteredError) -> bool:
 
 
 def level(services: Services) -> None:
-    """Give each server the columns that another one has, of tables that gain columns: a driver may have ended between
-    two servers.  Which of them chsink added is not known: a person may have added others behind them meanwhile.
+    """Give each shard all columns that another shard has, for routes with ``add_columns``: a driver may have stopped
+    between two shards.  Copies columns that a user added, too, because chsink does not know which ones it added itself.
     """
     routes = {
         services.config.table_of(r).canonical: r for r in services.config.routes if services.config.adds_columns(r)
@@ -83,7 +83,7 @@ def _add(services: Services, route: Route, place: Place, columns: Mapping[str, s
         client.command(statement, {"alter_sync": 2, "distributed_ddl_task_timeout": wait_s})
     except ServerRefused as refused:
         there = {c.name for c in read_columns(client, database, name.table)}
-        if there.issuperset(columns):  # what was refused is the wait for a replica that is away
+        if there.issuperset(columns):  # the columns were added; only the wait for an offline replica failed
             services.log.warning("a replica does not have the columns yet", table=name.canonical, url=client.url)
             return
         said = {"table": name.canonical, "url": client.url, "reason": server_sentence(refused), "sql": statement}

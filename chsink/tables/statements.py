@@ -1,4 +1,4 @@
-"""CREATE TABLE and ADD COLUMN for target tables, as texts."""
+"""The texts of CREATE TABLE and ADD COLUMN for target tables."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from chsink.notation.metadata_columns import METADATA_COLUMNS
 from chsink.notation.sql import TableName, quote_identifier
 
 METADATA = ("_kafka_topic", "_kafka_partition", "_kafka_offset", "_kafka_timestamp")
-"""What a new table takes of Kafka's own fields."""
+"""The metadata columns of a new table."""
 WINDOW = 10_000
 _PATH = "'/clickhouse/tables/{shard}/{database}/{table}'"
 _NULLABLE = re.compile(r"Nullable\((.*)\)")
@@ -35,30 +35,32 @@ def create_table(config: Config, route: Route, database: str, columns: Mapping[s
 
 
 def add_columns(config: Config, table: str, columns: Mapping[str, str]) -> str:
-    """The statement that adds the columns that are missing; ``table`` is quoted."""
+    """The statement that adds the columns that the table lacks; ``table`` must be quoted."""
     added = ", ".join(f"ADD COLUMN IF NOT EXISTS {quote_identifier(n)} {kind}" for n, kind in columns.items())
     return f"ALTER TABLE {table}{on_cluster(config)} {added}"
 
 
 def declared(column: Column) -> str:
-    """A column of a table as a statement declares it, behind its name."""
+    """A column's declaration without its name: type and default."""
     return f"{column.type} {column.default_kind} {column.default_expression}".rstrip()
 
 
 def on_cluster(config: Config) -> str:
-    """The clause for every server of a cluster, where there is one."""
+    """The clause ``ON CLUSTER``; "" if no cluster is configured."""
     return f" ON CLUSTER {quote_identifier(config.tables.cluster)}" if config.tables.cluster else ""
 
 
 def _engine(config: Config) -> str:
-    """A server names the path of a replicated table by a UUID only ON CLUSTER, where all replicas get the same one."""
+    """The engine of a new table.  Without ON CLUSTER, a replicated table needs an explicit path: its default path
+    contains the table's UUID, which is the same on all replicas only with ON CLUSTER.
+    """
     if not any(endpoint.replicas for endpoint in config.clickhouse.endpoints):
         return "MergeTree"
     return "ReplicatedMergeTree" if config.tables.cluster else f"ReplicatedMergeTree({_PATH}, '{{replica}}')"
 
 
 def _required(kind: str) -> str:
-    """The type of a column of a key, which cannot be Nullable."""
+    """The type of a key column, which must not be Nullable."""
     found = _NULLABLE.fullmatch(kind)
     return found[1] if found else kind
 
