@@ -12,7 +12,7 @@ from chsink.registry.client import Registry
 def registry_findings(registry: Registry, subjects: Sequence[tuple[str, str]]) -> Iterator[Finding]:
     """Whether the registry answers and has the subject of each (topic, subject) pair.
 
-    Raises UnavailableError if it does not answer, and the registry's error if it refuses the login.
+    Raises UnavailableError if the registry does not answer or refuses the login.
     """
     for at, (topic, subject) in enumerate(subjects):
         versions = registry.versions(subject)
