@@ -1,8 +1,8 @@
-"""Kafka values to Arrow columns typed for a ClickHouse table, without changing a value.
+"""Decodes Kafka values into Arrow columns typed for a ClickHouse table, without changing a value.
 
 :class:`JsonDecoder` decodes records; :func:`conform` checks the columns of a user's own transform.  Both
-answer with :class:`Decoded`: the rows that fit, and a reason for each that does not.
-:data:`INSERT_SETTINGS` belong to the insert.
+return :class:`Decoded`: the rows that fit, and a reason for each that does not.
+Every insert must use :data:`INSERT_SETTINGS`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Which Arrow types a codec accepts: what its own :meth:`~chsink.decode.codec.Codec.accept` says, nulls, and unions.
+"""The Arrow types that a codec accepts: those of :meth:`~chsink.decode.codec.Codec.accept`, nulls, text, and unions.
 
-A union's values are converted branch by branch, each as if its branch were the column, and put back in their places.
+A union is converted branch by branch, each branch like a column of its type; then the values are merged in order.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from chsink.decode.codec import Codec, Mask, Reader, Suspects
 
 
 def reader_of(codec: Codec, source: Any) -> Reader | None:
-    """A checked conversion from the Arrow type ``source``; None: there is none, go through JSON values."""
+    """A checked conversion from the Arrow type ``source``; None if there is none, so that JSON values must be used."""
     if pa.types.is_null(source):
         return Reader(source, lambda array: (codec.array([None] * len(array)), None))
     if pa.types.is_union(source):
@@ -24,7 +24,7 @@ def reader_of(codec: Codec, source: Any) -> Reader | None:
 
 
 def _of_text(codec: Codec, source: Any) -> Reader | None:
-    """The codec's reader of strings in JSON, where it reads them as text."""
+    """The codec's reader of JSON strings; None if it does not read them as text."""
     reader = codec.reader([""]) if pa.types.is_string(source) else None
     return reader if reader is not None and reader.source == source else None
 
@@ -47,7 +47,7 @@ def _of_branches(codec: Codec, source: Any) -> Reader | None:
 
 
 def branches(array: Any) -> list[tuple[Any, Any]]:
-    """Of each branch of a dense union array: the positions that use it, and their values."""
+    """For each branch of a dense union array: the positions that use it, and their values."""
     codes, offsets = array.type_codes.to_numpy(), array.offsets.to_numpy()
     found = []
     for at in range(array.type.num_fields):
@@ -57,6 +57,6 @@ def branches(array: Any) -> list[tuple[Any, Any]]:
 
 
 def together(positions: Sequence[Any], parts: Sequence[Any]) -> Any:
-    """One array of parts whose elements stand at these positions."""
+    """Merges the parts into one array; ``positions`` are the places of each part's elements in it."""
     order = np.argsort(np.concatenate(positions), kind="stable")
     return pa.concat_arrays(parts).take(pa.array(order))

@@ -1,8 +1,8 @@
-"""A column of texts that its reader refuses as a whole: which of them are to blame?
+"""Converts a column of texts that its reader refuses as a whole, by finding the texts that cause the refusal.
 
-Texts that are alike but for their digits have one shape, and a shape is tried by one text.  Where few rows have a shape
-that is refused, the others are converted at once; else the reference converts each text.  So this decides nothing but
-the speed.
+Texts that differ only in their digits have the same shape, and one text of each shape is tried.  If few rows have a
+refused shape, the others are converted at once; otherwise the reference converts each text.  So the shapes only affect
+the speed, never the result.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from chsink.decode.values import MisfitError
 
 Refused = (pa.ArrowInvalid, MisfitError, msgspec.DecodeError, RecursionError)
 SHAPES: Final = 64
-"""With more shapes, they say little about a text."""
+"""With more distinct shapes than this, do not try them: the texts are too varied."""
 FEW: Final = 8
-"""At most one row in this many is left out because of its shape."""
+"""At most one row in this many may have a refused shape."""
 _SHAPE: Final = np.arange(256, dtype=np.uint8)
 _SHAPE[ord("0") : ord("9") + 1] = ord("0")
 
 
 def converted(codec: Codec, reader: Reader, array: Any) -> tuple[Any, Suspects]:
-    """The wire array of ``codec`` and the suspects; texts that the reader refuses are null, and suspect.
+    """The wire array of ``codec``, and the suspects.  Texts that the reader refuses become null and suspect.
 
-    Raises one of :data:`Refused` for other values than texts.
+    Raises one of :data:`Refused` if the reader refuses an array that is not text.
     """
     try:
         return reader.convert(array)
@@ -51,7 +51,7 @@ def converted(codec: Codec, reader: Reader, array: Any) -> tuple[Any, Suspects]:
 
 
 def _odd(reader: Reader, array: Any) -> Suspects:
-    """The texts whose shape is refused, if they are a few."""
+    """A mask of the texts with a refused shape; None if there are none, or too many."""
     shapes = _shapes(array).dictionary_encode()
     if len(shapes.dictionary) > SHAPES:
         return None
@@ -67,7 +67,7 @@ def _odd(reader: Reader, array: Any) -> Suspects:
 
 
 def _shapes(array: Any) -> Any:
-    """Each text with 0 for each of its digits."""
+    """The texts with each digit replaced by 0."""
     valid, offsets, data = array.buffers()
     bytes_ = np.frombuffer(data if data is not None else b"", np.uint8)
     buffers = [valid, offsets, pa.py_buffer(_SHAPE[bytes_])]

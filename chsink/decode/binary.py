@@ -1,14 +1,13 @@
-"""Reading many binary messages at once: one step of NumPy reads the next value of all of them.
+"""Reads many binary messages at once: one NumPy step reads the next value of all of them.
 
-A :class:`Cursors` stands in many messages of one buffer, once in each, and moves through all of them together.  So the
-work of a batch is that of its schema, not of its rows, and a message that is damaged is noticed by itself: its cursor
-goes to its end, :class:`Faults` keeps the first reason, and the others read on.
+:class:`Cursors` holds one position in each of many messages in one buffer, and moves all of them together.  So the
+number of Python steps depends on the schema, not on the number of rows.  A damaged message does not affect the others:
+its cursor moves to the end of the message, and :class:`Faults` keeps the first reason.
 
 Rules:
 
-* The cursors of one call are in ascending order of their positions, and no two stand in one message.  Strings can
-  therefore be cut out of the buffer at once.
-* A cursor never leaves its message: every step checks, faults and stops there.
+* The positions of one call ascend, at most one in each message.  So strings can be cut out of the buffer at once.
+* A cursor never leaves its message: a step that would leave it marks a fault and stops at the message's end.
 """
 
 from __future__ import annotations
@@ -44,14 +43,14 @@ DEEP: Final = f"nested deeper than {MAX_DEPTH} levels"
 
 
 class Faults:
-    """The first thing wrong with each of ``size`` messages."""
+    """The first fault of each of ``size`` messages."""
 
     def __init__(self, size: int) -> None:
         self._codes = np.zeros(size, np.int32)
         self._reasons: list[str] = [""]
 
     def mark(self, rows: Positions, reason: str) -> None:
-        """These messages are wrong, unless something else was wrong with them before."""
+        """Mark these messages as wrong for this reason, unless they already have one."""
         if reason not in self._reasons:
             self._reasons.append(reason)
         fresh = rows[self._codes[rows] == 0]
@@ -59,7 +58,7 @@ class Faults:
 
     @property
     def any(self) -> bool:
-        """Whether one of them is wrong."""
+        """Whether any message is wrong."""
         return len(self._reasons) > 1
 
     def wrong(self, rows: Positions) -> Mask:
@@ -68,7 +67,7 @@ class Faults:
         return mask
 
     def good(self) -> Positions:
-        """The messages nothing is wrong with."""
+        """The messages without a fault."""
         return np.flatnonzero(self._codes == 0)
 
     def of(self, reason: str) -> Positions:
@@ -77,21 +76,21 @@ class Faults:
         return np.flatnonzero(self._codes == code)
 
     def reasons(self) -> dict[int, str]:
-        """Why, by message."""
+        """Maps each wrong message to its reason."""
         return {int(row): self._reasons[self._codes[row]] for row in np.flatnonzero(self._codes)}
 
 
 class Cursors:
-    """Where each of some messages is read next: ``data[pos:end]`` is left.  ``rows`` are the messages' numbers."""
+    """One reading position per message: ``data[pos:end]`` is still to be read.  ``rows`` are the messages' numbers."""
 
     __slots__ = ("_words", "data", "depth", "end", "faults", "pos", "rows")
 
     def __init__(self, records: Any, skip: int | Positions = 0) -> None:
-        """At the beginning of each value of ``records``, a binary array without nulls, ``skip`` bytes into it."""
+        """Start ``skip`` bytes into each value of ``records``, a binary array without nulls."""
         self.restart(records, skip)
 
     def restart(self, records: Any, skip: int | Positions = 0) -> None:
-        """As new, over other records."""
+        """Start again with other records, as a new object would."""
         _, offsets, data = records.buffers()
         bounds = np.frombuffer(offsets or bytes(4), np.int32)[
             records.offset : records.offset + len(records) + 1
@@ -112,33 +111,33 @@ class Cursors:
         return len(self.pos)
 
     def some(self, at: Positions | slice) -> Self:
-        """Cursors of their own at the positions of these."""
+        """Independent cursors at the positions of those selected by ``at``."""
         part = object.__new__(type(self))
         part.data, part._words, part.faults, part.depth = self.data, self._words, self.faults, self.depth
         part.pos, part.end, part.rows = self.pos[at].copy(), self.end[at], self.rows[at]
         return part
 
     def inside(self, start: Positions, end: Positions) -> Self:
-        """Cursors of their own over ``data[start:end]`` of each of these."""
+        """Independent cursors over ``data[start:end]`` of each message."""
         part = self.some(slice(None))
         part.pos, part.end = start.copy(), end
         return part
 
     def within(self, owners: Positions, data: npt.NDArray[np.uint8], start: Positions, end: Positions) -> Self:
-        """Cursors over ``data[start:end]``, bytes of these messages; several may be of one: their ``owners``."""
+        """Cursors over ``data[start:end]``.  ``owners`` are their messages, in which several cursors may be."""
         part = self.some(owners)
         part._over(data)
         part.pos, part.end = start, end
         return part
 
     def fault(self, wrong: Mask, reason: str) -> None:
-        """The messages that are wrong end here."""
+        """Mark the wrong messages, and move their cursors to the end."""
         if wrong.any():
             self.faults.mark(self.rows[wrong], reason)
             self.pos[wrong] = self.end[wrong]
 
     def too_deep(self) -> bool:
-        """Go one level deeper.  Beyond the limit all of these are wrong."""
+        """Go one level deeper.  Beyond the limit, mark all messages as wrong and return True."""
         self.depth += 1
         if self.depth <= MAX_DEPTH:
             return False
@@ -148,7 +147,7 @@ class Cursors:
     # --- values ------------------------------------------------------------------------------------------------------
 
     def byte(self) -> npt.NDArray[np.uint8]:
-        """The next byte of each; zero where there is none."""
+        """The next byte of each message; zero if there is none."""
         short = self.pos >= self.end
         value = self.data[self.pos]
         if short.any():
@@ -158,7 +157,7 @@ class Cursors:
         return value
 
     def skip(self, size: int | Positions) -> Positions:
-        """Go ``size`` bytes on, which must be there, and return where each was."""
+        """Skip ``size`` bytes, which must exist, and return the positions before."""
         start = self.pos
         self.pos = start + size
         if self._within(self.pos, TRUNCATED):
@@ -166,11 +165,11 @@ class Cursors:
         return start
 
     def words(self, start: Positions) -> Words:
-        """The eight bytes at each of these positions, little-endian; what is behind the buffer is arbitrary."""
+        """The eight bytes at each position as a little-endian integer; bytes beyond the buffer are arbitrary."""
         return self._words[np.minimum(start, len(self._words) - 1)]
 
     def varint(self) -> Words:
-        """The next base-128 integer of each, least significant group first."""
+        """The next base-128 integer of each message, least significant group first."""
         first = self.data[self.pos]
         if not (first >= 0x80).any():
             self.pos += 1
@@ -183,14 +182,14 @@ class Cursors:
             value[at], size[at] = self._long(self.pos[at], word[at])
         start = self.pos
         self.pos = start + size
-        # Ten bytes make it too long only if all of them are the message's own, not those of the message behind it.
+        # It is too long only if all ten bytes belong to this message and not to the next one.
         too_long = (size > 10) & (start + 10 <= self.end)
         self._within(np.where(too_long, self.end, self.pos), TRUNCATED)
         self.fault(too_long, LONG_VARINT)
         return value
 
     def _long(self, pos: Positions, word: Words) -> tuple[Words, Positions]:
-        """Values and sizes of those of nine or ten bytes; 11 for a longer one."""
+        """Values and sizes of integers with nine or ten bytes; the size is 11 for longer ones."""
         low = word & _BITS
         for left, right, shift in _FOLDS:
             low = (low & left) | ((low & right) >> shift)
@@ -202,11 +201,11 @@ class Cursors:
         return value, size
 
     def zigzag(self) -> Positions:
-        """The next signed integer of each, as Avro writes it."""
+        """The next zigzag-encoded signed integer of each message."""
         return unzigzag(self.varint())
 
     def sized(self, length: Positions) -> tuple[Positions, Positions]:
-        """Where the next ``length`` bytes of each begin and end."""
+        """The start and end of the next ``length`` bytes of each message, which are skipped."""
         wrong = (length < 0) | (length > self.end - self.pos)
         if wrong.any():
             self.fault(wrong, TRUNCATED)
@@ -225,7 +224,7 @@ class Cursors:
     # --- columns -----------------------------------------------------------------------------------------------------
 
     def cut(self, start: Positions, end: Positions) -> Any:
-        """``data[start:end]`` of each as a binary array.  The positions ascend."""
+        """``data[start:end]`` of each message as a binary array.  The positions must ascend."""
         size = len(start)
         bounds = np.empty(2 * size + 1, np.int32)
         bounds[0:-1:2], bounds[1::2] = start, end
@@ -234,7 +233,7 @@ class Cursors:
         return both.take(pa.array(np.arange(0, 2 * size, 2, dtype=np.int32)))
 
     def text(self, binary: Any) -> Any:
-        """A binary array, a value for each, as strings; what is not UTF-8 is wrong and becomes empty."""
+        """A binary array, one value per message, as strings.  A value that is not UTF-8 is a fault, and empty."""
         try:
             return binary.cast(pa.string())
         except pa.ArrowInvalid:
@@ -251,7 +250,7 @@ class Cursors:
 
 
 def _folded(word: Words) -> tuple[Words, Positions]:
-    """The integers that begin these words, and their sizes in bytes: zero for one of more than eight."""
+    """The base-128 integers at the start of these words, and their sizes in bytes; zero if longer than eight."""
     stops = ~word & _STOPS
     lowest = stops & (~stops + _ONE)
     below = lowest - _ONE
@@ -263,7 +262,7 @@ def _folded(word: Words) -> tuple[Words, Positions]:
 
 
 def unzigzag(value: Words) -> Positions:
-    """0, 1, 2, 3 … as 0, -1, 1, -2 …"""
+    """Undo the zigzag encoding: 0, 1, 2, 3 … become 0, -1, 1, -2 …"""
     sign: Words = (value & _ONE) * np.uint64(0xFFFFFFFFFFFFFFFF)
     return ((value >> _ONE) ^ sign).view(np.int64)
 

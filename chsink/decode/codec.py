@@ -1,19 +1,17 @@
-"""The codec of a column type: one exact rule for a value, and fast ways to apply it to many.
+"""The codec of a column type: one exact rule for a value, and fast ways to apply it to many values.
 
-A codec turns JSON values into values of one Arrow *wire type* (see :mod:`chsink.decode.wire`).  It does so
-twice:
+A codec turns JSON values into values of one Arrow *wire type* (see :mod:`chsink.decode.wire`), in two ways:
 
 * :meth:`Codec.exact`, the **reference**: one value, exact, with a reason when it does not fit;
 * a :class:`Reader`, the **fast way**: an Arrow type to let the JSON parser read, and a vectorised
   conversion from it.
 
-Rules a reader keeps:
+Rules for readers:
 
-* It may refuse (raise ``pa.ArrowInvalid`` or :class:`MisfitError`) or mark rows as *suspect*, as often as
-  it likes: those rows are decided by the reference.  What it lets through must be what the reference gives,
-  for every value.
-* Nulls stay nulls at their positions; whether a null is allowed is decided by who holds the column or
-  element.
+* A reader may refuse (raise ``pa.ArrowInvalid`` or :class:`MisfitError`) or mark rows as *suspect* without limit:
+  the reference decides these rows.  Every value that the reader converts must equal the reference's result.
+* Nulls stay nulls at their positions.  The caller, which knows the column or the container, decides whether a null is
+  allowed.
 """
 
 from __future__ import annotations
@@ -42,10 +40,10 @@ class Reader:
 
 
 class Codec:
-    """Base of all codecs. ``nullable``: the type holds NULL at the top level; ``null_inside``: also in containers."""
+    """Base of all codecs. ``nullable``: a column of the type can be NULL; ``null_inside``: so can an element."""
 
-    numbers_are_text = False  # whether a number and the same number quoted are one value to this type
-    guard: Any = None  # the Arrow type that accepts (and ignores) every fitting value, where the parser has one
+    numbers_are_text = False  # whether a number and the same number in quotes are the same value for this type
+    guard: Any = None  # an Arrow type with which the parser accepts (and ignores) every fitting value, if there is one
 
     def __init__(self, label: str, wire: Any) -> None:
         self.label = label
@@ -54,16 +52,16 @@ class Codec:
         self.null_inside = False
 
     def exact(self, value: Any) -> Any:
-        """The value in a form ``pa.array(…, wire)`` takes; ``value`` is not None. Raises MisfitError."""
+        """The value in a form that ``pa.array(…, wire)`` accepts; ``value`` is not None. Raises MisfitError."""
         raise NotImplementedError
 
     def reader(self, samples: Sequence[Any]) -> Reader | None:
-        """The fast way for values like ``samples``; None: there is none, read raw text and use :meth:`build_raw`."""
+        """The fast way for values like ``samples``; None if there is none: then use :meth:`build_raw` on raw text."""
         del samples
         return None
 
     def accept(self, source: Any) -> Reader | None:
-        """A checked conversion from the Arrow type ``source``; None: there is none, go through JSON values."""
+        """A checked conversion from the Arrow type ``source``; None if there is none: then convert JSON values."""
         del source
         return None
 
@@ -81,7 +79,7 @@ class Codec:
         return self.one_by_one(values) if at_once is None else (at_once, {})
 
     def one_by_one(self, values: Sequence[Any]) -> tuple[Any, dict[int, str]]:
-        """As :meth:`build`, each value through the reference."""
+        """As :meth:`build`, but with the reference for each value."""
         out: list[Any] = [None] * len(values)
         reasons: dict[int, str] = {}
         for at, value in enumerate(values):
@@ -93,7 +91,7 @@ class Codec:
         return self.array(out), reasons
 
     def _at_once(self, values: Sequence[Any]) -> Any:
-        """The values through the text reader, if all are of one kind that it takes, and all fit; else None."""
+        """All values converted by the text reader; None unless all have one kind that it reads, and all fit."""
         kinds = set(map(type, values)) - {type(None)}
         if kinds != {str} and not (self.numbers_are_text and kinds == {Number}):
             return None
@@ -118,7 +116,7 @@ class Codec:
         return pa.array(values, self.wire)
 
     def stored(self, value: Any) -> Any:
-        """What the server makes of a value that :meth:`exact` returned: equal for values that become the same."""
+        """The form in which the server stores a value that :meth:`exact` returned: equal if they are stored alike."""
         return value
 
     def stored_array(self, array: Any) -> Any:
@@ -135,7 +133,7 @@ class Codec:
 
 
 def numpy_of(array: Any) -> npt.NDArray[Any]:
-    """An array's values without its nulls' meaning: nulls give zero, false or an arbitrary fill."""
+    """An array's values in NumPy; nulls become zero, false or an arbitrary value."""
     if array.null_count:
         array = array.fill_null(False if pa.types.is_boolean(array.type) else 0)
     result: npt.NDArray[Any] = array.to_numpy(zero_copy_only=False)
@@ -143,18 +141,18 @@ def numpy_of(array: Any) -> npt.NDArray[Any]:
 
 
 def mask_of(array: Any) -> Mask:
-    """A boolean Arrow array as a mask; null is false."""
+    """A boolean Arrow array as a mask; null becomes false."""
     return numpy_of(array).astype(np.bool_, copy=False)
 
 
 def valid_of(array: Any) -> Mask:
-    """Which positions are not null."""
+    """A mask of the positions that are not null."""
     result: Mask = array.is_valid().to_numpy(zero_copy_only=False)
     return result
 
 
 def merge(*masks: Suspects) -> Suspects:
-    """Union of suspects; None when there is none."""
+    """The union of suspects; None if there are none."""
     merged: Suspects = None
     for mask in masks:
         if mask is not None and mask.any():
@@ -171,8 +169,8 @@ def from_buffer(wire: Any, data: npt.NDArray[Any], valid: Mask | None) -> Any:
 
 
 def python_values(array: Any, read: Callable[[Any], Any] = methodcaller("as_py")) -> tuple[list[Any], dict[int, str]]:
-    """An Arrow array as Python values, made of its scalars by ``read``; and the reason for each that Python cannot hold
-    (None there).
+    """The scalars of an Arrow array, converted to Python by ``read``; and the reason for each value that Python cannot
+    represent, which becomes None.
     """
     values: list[Any] = []
     reasons: dict[int, str] = {}
@@ -191,7 +189,7 @@ def python_values(array: Any, read: Callable[[Any], Any] = methodcaller("as_py")
 
 
 def by_distinct(codec: Codec, texts: Any) -> tuple[Any, Suspects]:
-    """Convert text by its distinct values, each through the reference."""
+    """Convert texts with the reference, once for each distinct text."""
     coded = texts.dictionary_encode()
     values, unreadable = python_values(coded.dictionary)
     converted, misfits = codec.one_by_one(values)

@@ -1,4 +1,4 @@
-"""Cutting the records of a batch into blocks, and putting the decoded blocks together again."""
+"""Cuts the records of a batch into blocks, and puts the decoded blocks together again."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Rows = npt.NDArray[np.int64]
 
 
 class Collected:
-    """The pieces of one decode call."""
+    """The decoded blocks and the bad values of one decode call."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -32,7 +32,7 @@ class Collected:
             self._pieces.append((arrays, rows))
 
     def finish(self, schema: Any) -> Decoded:
-        """Put the pieces together in input order."""
+        """Put the blocks together in input order."""
         self.bad.sort(key=lambda bad: bad.row)
         batches = [pa.RecordBatch.from_arrays(arrays, schema=schema) for arrays, _ in self._pieces]
         batch = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
@@ -46,7 +46,7 @@ class Collected:
 
 
 def blocks(lengths: npt.NDArray[Any]) -> Iterator[tuple[int, int]]:
-    """Cut ``[0, n)`` into blocks bounded by rows and bytes."""
+    """Cut ``[0, n)`` into blocks with a bounded number of rows and bytes."""
     ends = np.cumsum(lengths, dtype=np.int64)
     start = 0
     while start < len(ends):

@@ -1,4 +1,4 @@
-"""What a decoder knows about a table."""
+"""The properties of a table's columns that a decoder needs."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _EMPTY_DEFAULT = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column as ``system.columns`` shows it.
+    """One column, as in ``system.columns``.
 
     ``default_kind`` is ``""``, ``DEFAULT``, ``MATERIALIZED``, ``ALIAS`` or ``EPHEMERAL``;
-    ``default_expression`` is needed only for ``Array``, ``Map`` and ``JSON`` columns, whose DEFAULT the
-    server does not apply to an Arrow null: where it is the empty value, the decoder writes that itself.
+    ``default_expression`` is needed only for ``Array``, ``Map`` and ``JSON`` columns: the server does not apply their
+    DEFAULT to an Arrow null.  If the DEFAULT is the empty value, the decoder sends that value.
     """
 
     name: str
@@ -32,7 +32,7 @@ class Column:
 
     @property
     def has_default(self) -> bool:
-        """Whether a missing value is the server's to fill in."""
+        """Whether the server fills in a missing value."""
         return self.default_kind == "DEFAULT"
 
     @property

@@ -1,10 +1,10 @@
-"""Columns of a user's own transform to wire columns, by the decoder's rules.
+"""Converts the columns of a user's own transform to wire columns, by the decoder's rules.
 
-A batch may hold any Arrow types.  Each column is converted at once where a checked conversion exists
-(:meth:`~chsink.decode.codec.Codec.accept`); what that does not take, or suspects, becomes JSON values and
-goes through the reference: integers in range, decimals without rounding, floats to integers only when
-integral, timestamps without loss, text read like a JSON string.  Missing columns and nulls follow the null
-rule.  A binary value fits String and FixedString; the text of a JSON object fits a JSON column.
+A batch may have any Arrow types.  A column is converted at once if a checked conversion exists
+(:meth:`~chsink.decode.codec.Codec.accept`).  All other columns, and suspect values, become JSON values, which the
+reference converts: integers in range, decimals without rounding, floats to integers only if integral, timestamps
+without loss, text like a JSON string.  Missing columns and nulls follow the null rule (:mod:`chsink.decode.fields`).
+A binary value fits String and FixedString; the text of a JSON object fits a JSON column.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from chsink.ports import BadValue, Decoded
 
 
 def conform(batch: Any, columns: Sequence[Column], *, timezone: str) -> Decoded:
-    """Check and convert a ``pa.RecordBatch``. Columns the table does not have are ignored.
+    """Check and convert a ``pa.RecordBatch``. Columns that the table lacks are ignored.
 
     Raises ConfigError CHS-5xx for a table that cannot be written.
     """
@@ -39,7 +39,7 @@ def conform(batch: Any, columns: Sequence[Column], *, timezone: str) -> Decoded:
 
 
 class Conformer:
-    """:func:`conform` for many batches of one table, by its fields."""
+    """:func:`conform` for many batches of one table, given its fields."""
 
     def __init__(self, fields: Sequence[Field]) -> None:
         self._fields = tuple(fields)
@@ -47,7 +47,7 @@ class Conformer:
         self.schema = pa.schema([pa.field(field.name, field.codec.wire) for field in self._fields])
 
     def conform(self, batch: Any) -> Decoded:
-        """The rows of ``batch`` that fit, and why the others do not."""
+        """The rows of ``batch`` that fit, and a reason for each other row."""
         found: dict[int, BadValue] = {}
         arrays = []
         for field in self._fields:
@@ -84,7 +84,7 @@ def _uneven_rows(arrays: Sequence[Any], groups: dict[str, list[int]]) -> list[tu
 
 
 def _convert(field: Field, source: Any) -> tuple[Any, dict[int, str]]:
-    """The wire array, null where a value does not fit, and the reasons."""
+    """The wire array, and the reason for each value that does not fit, which becomes null."""
     source = _plain(source)
     if pa.types.is_union(source.type) and source.type.mode == "dense":
         return _by_branch(field, source)
@@ -100,7 +100,7 @@ def _convert(field: Field, source: Any) -> tuple[Any, dict[int, str]]:
 
 
 def _by_branch(field: Field, source: Any) -> tuple[Any, dict[int, str]]:
-    """A union's values, each as if its branch were the column."""
+    """Converts a union branch by branch, each branch like a column of its type."""
     positions, parts = [], []
     reasons: dict[int, str] = {}
     for at, values in branches(source):
@@ -112,7 +112,7 @@ def _by_branch(field: Field, source: Any) -> tuple[Any, dict[int, str]]:
 
 
 def _settle(field: Field, source: Any, array: Any, suspects: Suspects) -> tuple[Any, dict[int, str]]:
-    """Decide the suspects one by one and put them in their places."""
+    """Convert the suspects one by one, and put the results in their places."""
     if suspects is None:
         return array, {}
     at = np.flatnonzero(suspects)
@@ -147,7 +147,7 @@ def _one_by_one(field: Field, source: Any) -> tuple[Any, dict[int, str]]:
 
 
 def _plain(array: Any) -> Any:
-    """Without dictionary or 64-bit offsets."""
+    """The array without dictionary encoding and without 64-bit offsets."""
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
     if pa.types.is_large_string(array.type) or pa.types.is_string_view(array.type):
@@ -165,7 +165,7 @@ def _document(text: str | bytes | None) -> Any:
 
 
 def json_value(value: Any, source: Any) -> Any:
-    """A Python value of the Arrow type ``source`` as the JSON value that says the same. Raises MisfitError."""
+    """The equivalent JSON value of a Python value of the Arrow type ``source``. Raises MisfitError."""
     if value is None or isinstance(value, bool | str | bytes):
         return value
     if isinstance(value, int):
@@ -190,7 +190,7 @@ def _holds_union(source: Any) -> bool:
 
 
 def json_of(scalar: Any) -> Any:
-    """As :func:`json_value`, of a scalar that may hold a union, whose Python value does not say which branch it is."""
+    """As :func:`json_value`, for a scalar that may contain a union: its Python value does not tell the branch."""
     if not scalar.is_valid:
         return None
     if isinstance(scalar, pa.UnionScalar):
@@ -225,7 +225,7 @@ def _key(key: Any, source: Any) -> Any:
         try:
             return key.decode("utf-8")
         except UnicodeDecodeError:
-            return key  # only a key of strings takes it
+            return key  # it fits only keys that are strings
     if isinstance(key, bool):
         return "true" if key else "false"
     return str(json_value(key, source))

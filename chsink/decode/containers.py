@@ -1,8 +1,8 @@
 """Array, Tuple and Map.
 
-Rules: an element that does not fit makes the whole value unfit; null is an element only of a Nullable type.
-A named Tuple is an object with its names (others are ignored), or an array of its length; an unnamed one is
-an array.  A Map is an object without repeated keys, each read as a quoted value of the key type.
+Rules: if one element does not fit, the whole value does not fit.  An element may be null only if its type is Nullable.
+A named Tuple is an object with its names (others are ignored), or an array of its length; an unnamed Tuple is
+an array.  A Map is an object without repeated keys; each key is read as a quoted value of the key type.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ def flatten(array: Any) -> tuple[Any, Any, Any]:
 
 
 def null_mask(array: Any) -> Any:
-    """The null positions of an array, for building one with the same; None when there are none."""
+    """The null positions of an array, as a mask for a new array; None if there are none."""
     return pc.is_null(array) if array.null_count else None
 
 
 def missing(codec: Codec, array: Any) -> Suspects:
-    """Positions whose null the element's type does not allow."""
+    """The positions of nulls that the element's type does not allow."""
     return None if codec.null_inside or not array.null_count else ~valid_of(array)
 
 
@@ -63,7 +63,7 @@ class ArrayCodec(Codec):
         return [self.item.element(one) for one in value]
 
     def array(self, values: list[Any]) -> Any:
-        """Through the item, which may need more than ``pa.array``."""
+        """Builds the elements with the item's codec, which may need more than ``pa.array``."""
         flat = [one for value in values if value is not None for one in value]
         lengths = [0 if value is None else len(value) for value in values]
         offsets = np.concatenate(([0], np.cumsum(lengths))).astype(np.int32)
@@ -72,7 +72,7 @@ class ArrayCodec(Codec):
         return pa.ListArray.from_arrays(pa.array(offsets), self.item.array(flat), type=self.wire, mask=mask)
 
     def reader(self, samples: Sequence[Any]) -> Reader | None:
-        """Where the item has a reader."""
+        """A reader of lists, if the item has a reader."""
         flat = [one for value in samples if isinstance(value, list) for one in value]
         if not kinds_of(samples) <= {"array"}:
             return None
@@ -98,7 +98,7 @@ class ArrayCodec(Codec):
 
 
 class TupleCodec(Codec):
-    """``Tuple(…)``; an unnamed one's wire fields are named 1, 2, …"""
+    """``Tuple(…)``; the wire fields of an unnamed Tuple are named 1, 2, …"""
 
     def __init__(self, kind: TupleType, items: Sequence[Codec]) -> None:
         self.names = kind.names or tuple(str(at + 1) for at in range(len(items)))
@@ -119,7 +119,7 @@ class TupleCodec(Codec):
         return tuple(item.element(one) for one, item in zip(value, self.items, strict=True))
 
     def array(self, values: list[Any]) -> Any:
-        """Through the items."""
+        """Builds each field with its item's codec."""
         empty = (None,) * len(self.items)
         columns = zip(*[empty if value is None else value for value in values], strict=True) if values else empty
         children = [item.array(list(column or ())) for item, column in zip(self.items, columns, strict=True)]
@@ -127,7 +127,7 @@ class TupleCodec(Codec):
         return pa.StructArray.from_arrays(children, fields=list(self.wire), mask=pa.array(nulls))
 
     def reader(self, samples: Sequence[Any]) -> Reader | None:
-        """From objects, where every item has a reader."""
+        """A reader of objects, if every item has a reader."""
         if not (self.named and kinds_of(samples) <= {"object"}):
             return None
         found = [dict(value.items) for value in samples if value is not None]
@@ -135,7 +135,7 @@ class TupleCodec(Codec):
         return self._over(list(self.names), readers)
 
     def accept(self, source: Any) -> Reader | None:
-        """Structs with the names; without names, in the order, when as many."""
+        """Structs with the same names; for an unnamed Tuple, structs with as many fields, by position."""
         if not pa.types.is_struct(source):
             return None
         names = [field.name for field in source]
@@ -190,7 +190,7 @@ class MapCodec(Codec):
         return pairs
 
     def array(self, values: list[Any]) -> Any:
-        """Through keys and values."""
+        """Builds keys and values with their codecs."""
         flat = [pair for value in values if value is not None for pair in value]
         lengths = [0 if value is None else len(value) for value in values]
         nulls = np.array([value is None for value in values], np.bool_)
@@ -203,7 +203,7 @@ class MapCodec(Codec):
         return pa.MapArray.from_arrays(offsets, keys, items, type=self.wire, mask=mask)
 
     def build(self, values: Sequence[Any]) -> tuple[Any, dict[int, str]]:
-        """All keys and all values at once, where they all fit; else one by one."""
+        """All keys and all values at once if they all fit; otherwise one map at a time."""
         built = self._flat([values])
         return self.one_by_one(values) if built is None else (built, {})
 
@@ -238,7 +238,7 @@ class MapCodec(Codec):
         return self._assemble(lengths, key_array, value_array, np.array([size is None for size in sizes], np.bool_))
 
     def _repeated(self, keys: Any, lengths: Any) -> Suspects:
-        """The maps in which a key is repeated: equal keys of equal owners stand together once sorted."""
+        """The maps with a repeated key: sorting by owner and key makes equal keys adjacent."""
         if lengths.max(initial=0) < 2:
             return None
         owner = np.repeat(np.arange(len(lengths)), lengths)

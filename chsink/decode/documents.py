@@ -1,4 +1,4 @@
-"""JSON and Dynamic: columns that carry a value's own JSON text."""
+"""JSON and Dynamic: columns that are sent as the value's JSON text."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from chsink.decode.values import MisfitError, Number, Pairs, parse_value
 
 
 class JsonCodec(Codec):
-    """``JSON``: an object's own text. What would make the server refuse the insert is refused here."""
+    """``JSON``: an object's text. Rejects text for which the server would refuse the whole insert."""
 
     guard = pa.struct([])
 
@@ -31,7 +31,7 @@ class JsonCodec(Codec):
         return text
 
     def build_raw(self, texts: Sequence[bytes]) -> tuple[Any, dict[int, str]]:
-        """The texts themselves, once checked."""
+        """The texts themselves, after checking them."""
         reasons: dict[int, str] = {}
         out: list[str | None] = []
         for at, raw in enumerate(texts):
@@ -49,7 +49,7 @@ class JsonCodec(Codec):
 
 
 def check_json_object(text: str) -> None:
-    """Refuse what ClickHouse refuses in a JSON column: repeated paths, infinite numbers, broken text."""
+    """Reject whatever ClickHouse refuses in a JSON column: repeated paths, infinite numbers, invalid text."""
     _JSON_CHECK.decode(text)
     if "\\ud" in text or "\\uD" in text:
         encoded(json.dumps(json.loads(text), ensure_ascii=False))
@@ -83,10 +83,10 @@ _JSON_CHECK: Final = json.JSONDecoder(object_pairs_hook=_unique, parse_float=_fi
 
 
 class DynamicCodec(Codec):
-    """``Dynamic``: the value's JSON text, as a String; a string's with the fewest escapes.
+    """``Dynamic``: the value's JSON text, as a String; strings are written with as few escapes as possible.
 
-    It travels as a union of the one alternative String: a null of a union is NULL to the server, while it stores a
-    null of a string column as an empty string, or as the column's DEFAULT where it has one (``defaulted``).
+    The wire type is a union with String as the only alternative.  The server stores a null of a union as NULL, but a
+    null of a string column as an empty string, or as the column's DEFAULT if it has one (``defaulted``).
     """
 
     def __init__(self, *, defaulted: bool = False) -> None:
@@ -102,7 +102,7 @@ class DynamicCodec(Codec):
         return raw_text(value)
 
     def array(self, values: list[Any]) -> Any:
-        """Null is a null of the alternative."""
+        """None becomes a null of the alternative."""
         texts = pa.array(values, pa.string())
         if self.defaulted:
             return texts
@@ -110,6 +110,6 @@ class DynamicCodec(Codec):
         return pa.UnionArray.from_dense(pa.array(types), pa.array(offsets), [texts], ["String"])
 
     def build_raw(self, texts: Sequence[bytes]) -> tuple[Any, dict[int, str]]:
-        """Arrays, objects and numbers as they are; strings encoded again."""
+        """Arrays, objects and numbers stay unchanged; strings are encoded again."""
         out = [self.exact(parse_value(text)) if text[:1] == b'"' else raw_or_null(text) for text in texts]
         return self.array([item.decode("utf-8") if isinstance(item, bytes) else item for item in out]), {}

@@ -1,4 +1,4 @@
-"""Dates and times that are whole numbers of a stated unit since 1970, or since midnight."""
+"""Dates and times given as whole numbers of a configured unit since 1970, or since midnight."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ ARROW: Final = {"seconds": "s", "millis": "ms", "micros": "us", "nanos": "ns"}
 
 
 def with_unit(codec: Codec, unit: str) -> EpochCodec | None:
-    """The codec with numbers of the unit; None where it cannot count it: a date counts days, times all others."""
+    """The codec with numbers in ``unit``; None if the unit does not fit: dates take days, times the other units."""
     if isinstance(codec, DateCodec):
         return EpochCodec(codec, unit) if unit == "days" else None
     return EpochCodec(codec, unit) if isinstance(codec, InstantCodec | TimeCodec) and unit != "days" else None
 
 
 class EpochCodec(Codec):
-    """Another codec, whose numbers count ``unit``.  Whatever is not a number is the other codec's to read."""
+    """Wraps the codec ``inner``: reads numbers as counts of ``unit``, and leaves all other values to ``inner``."""
 
     def __init__(self, inner: DateCodec | InstantCodec | TimeCodec, unit: str) -> None:
         super().__init__(inner.label, inner.wire)
@@ -33,14 +33,14 @@ class EpochCodec(Codec):
         self._digits = 0 if isinstance(inner, DateCodec) else inner.precision - DIGITS[unit]
 
     def exact(self, value: Any) -> Any:
-        """The other codec's value."""
+        """The value in the form of ``inner``."""
         if not isinstance(value, Number):
             return self.inner.exact(value)
         digits, exponent = split_number(value) or (1, EXPONENT_MAX + 1)
         return self.inner.from_ticks(shifted(digits, exponent + self._digits, self.label))
 
     def reader(self, samples: Sequence[Any]) -> Reader | None:
-        """Integers by way of Arrow's type for the unit; text as the other codec reads it."""
+        """Integers by way of Arrow's type for the unit; text by the reader of ``inner``."""
         if kinds_of(samples) != {"int"}:
             return self.inner.reader(samples) if kinds_of(samples) == {"string"} else None
         through = pa.date32() if self.unit == "days" else pa.timestamp(ARROW[self.unit], "UTC")
@@ -55,5 +55,5 @@ class EpochCodec(Codec):
         return Reader(pa.int64(), convert)
 
     def array(self, values: list[Any]) -> Any:
-        """As the other codec."""
+        """As ``inner``."""
         return self.inner.array(values)

@@ -1,8 +1,8 @@
-"""The reference path: one record at a time, exactly. Every other path must agree with it.
+"""The reference path: decodes one record at a time, exactly. Every other path must agree with it.
 
-Rules: fields are read where :mod:`chsink.decode.places` says; names match exactly; fields the table does not have are
-ignored; a field the table has may be given once.  A Nested column ``n.a`` is given as ``{"n.a": […]}``, ``{"n":
-[{"a": …}, …]}`` or ``{"n": {"a": […]}}``, in one way per record.
+Rules: :mod:`chsink.decode.places` defines where fields are read; names match exactly; fields that the table lacks are
+ignored; a field that the table has may occur once.  A Nested column ``n.a`` may occur as ``{"n.a": […]}``, ``{"n":
+[{"a": …}, …]}`` or ``{"n": {"a": […]}}``, but only in one of these forms per record.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class ExactDecoder:
         self._members = {group: {fields[at].member for at in positions} for group, positions in self._groups.items()}
 
     def decode(self, records: Sequence[bytes]) -> tuple[list[Any], dict[int, Reason]]:
-        """Wire arrays, one per field, of the records that fit; and why the others do not."""
+        """Wire arrays, one per field, of the records that fit; and the reason for each other record."""
         rows: list[list[Any]] = []
         reasons: dict[int, Reason] = {}
         for at, record in enumerate(records):
@@ -45,7 +45,7 @@ class ExactDecoder:
         return arrays, reasons
 
     def fit(self, record: bytes) -> Pairs | None:
-        """The record parsed, if it fits."""
+        """The parsed record; None if it does not fit."""
         try:
             self._row(record)
             return parse_record(record)

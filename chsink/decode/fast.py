@@ -1,17 +1,16 @@
 """The fast way: a block of records through Arrow's JSON parser, then vectorised conversions.
 
 **Rows cannot shift.**  The parser reads a stream of objects, so a record like ``{}{}`` would be two rows,
-and two broken records could make one.  Each record must therefore begin with ``{``, and goes in with a
-marker behind it: a key that cannot be known outside this process.  The block is used only if it parses as
-a whole, into as many rows as there are records, each with the marker.  Proof that row *i* is then exactly
-record *i*: a marker occurs only where it was put, so a row that has it was opened by the first byte of a
-record; there are as many such rows as records, so each record has opened one, in order, and each ends where
-the next begins.  The marker, with its comma, in front of the other members changes nothing else about what
-is valid, except that ``{}`` becomes invalid: it is left to the reference.
+and two broken records could make one.  Each record must therefore begin with ``{``, after which a marker is
+inserted: a key that cannot be known outside this process.  The block is used only if it parses as a whole, into as
+many rows as there are records, each with the marker.  Proof that row *i* is then exactly record *i*: a marker occurs
+only where it was inserted, so a row that has it was opened by the first byte of a record.  There are as many such
+rows as records, so each record has opened one, in order, and each ends where the next begins.  The marker and its
+comma do not change whether a record is valid, except that ``{}`` becomes invalid: the reference decodes it.
 
-Columns that the parser cannot read (maps, raw text, mixed kinds) are taken as raw JSON by msgspec from the
-same records. To see them given twice, the parser reads them too, into a type that ignores their content;
-where there is none, records that may repeat the name are suspect.
+msgspec reads columns that the parser cannot read (maps, raw text, mixed kinds) as raw JSON from the same records.  The
+parser reads these too, into a type that ignores their content, to detect repeated names.  If there is no such type,
+records that may repeat the name are suspect.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ _MARKER: Final = secrets.token_hex(8)
 
 
 class FastPlan:
-    """How to read each field, chosen by sample records; any choice gives the same result, at another speed."""
+    """A way to read each field, chosen by sample records.  The choice affects only the speed, never the result."""
 
     def __init__(self, fields: Sequence[Field], samples: Sequence[Pairs], places: Places = PLAIN) -> None:
         self._fields = fields
@@ -84,9 +83,9 @@ class FastPlan:
         return []
 
     def run(self, records: Any) -> tuple[list[Any], Suspects]:
-        """Wire arrays, one per field, without the rows that are suspects: those are decided by the reference.
+        """Wire arrays, one per field, and the suspects.  The arrays omit the suspects, which the reference decodes.
 
-        Raises one of :data:`chsink.decode.around.Refused` when the block holds something the parser does not take.
+        Raises one of :data:`chsink.decode.around.Refused` if the parser refuses the block.
         """
         records = without_space(records)
         suspects = suspects_of(records)
@@ -119,14 +118,14 @@ class FastPlan:
         return Screen(self._screened)
 
     def run_screened(self, records: Any) -> tuple[list[Any], Suspects]:
-        """The same for a block that was refused, without the records that look as if they were to blame."""
+        """As :meth:`run`, for a refused block: without the records that probably caused the refusal."""
         suspects = self._screen.suspects(records)
         if not suspects.any():
             raise MisfitError("no record looks as if it were to blame")
         return self._around(records, suspects)
 
     def _around(self, records: Any, suspects: Mask) -> tuple[list[Any], Suspects]:
-        """Run without the suspects."""
+        """As :meth:`run`, without the given suspects."""
         kept = np.flatnonzero(~suspects)
         if not len(kept):
             raise MisfitError("suspects only")
@@ -137,7 +136,7 @@ class FastPlan:
         return arrays, suspects
 
     def _parse(self, records: Any) -> dict[str, Any]:
-        """Parsed columns by name."""
+        """The parsed columns by name."""
         marked = pc.binary_replace_slice(records, 0, 1, f'{{"{_MARKER}":true,'.encode())
         offsets, _ = window(marked)
         data = marked.buffers()[2].slice(0, int(offsets[-1]))

@@ -1,10 +1,9 @@
-"""A table's insertable columns as the decoder sees them: codec, null rule, and the Nested group they belong
-to.
+"""A table's insertable columns as the decoder needs them: codec, null rule, and Nested group.
 
-Null rule (a JSON null and a missing field are the same): a Nullable or Variant column, and a Dynamic one
-without a DEFAULT, holds NULL; a column with a DEFAULT is sent an Arrow null, for which the server evaluates
-the DEFAULT; every other column refuses.  The server does not do so for Array, Map and JSON: with an empty
-DEFAULT the empty value is sent, with another one it refuses.
+Null rule, for a JSON null and for a missing field alike: a Nullable or Variant column, and a Dynamic one without a
+DEFAULT, stores NULL.  For a column with a DEFAULT, the decoder sends an Arrow null, and the server evaluates the
+DEFAULT.  The server does not do so for Array, Map and JSON: if their DEFAULT is empty, the decoder sends the empty
+value, otherwise null does not fit.  For every other column, null does not fit.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ LENGTHS = "the arrays of a Nested column differ in length"
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One insertable column. ``null_reason`` says why it takes no null, None where it does.  ``group`` and ``member``
+    """One insertable column. ``null_reason`` says why null does not fit; None if it does.  ``group`` and ``member``
     name its place in a Nested column, else they are empty.
     """
 
@@ -45,7 +44,7 @@ class Field:
     member: str = ""
 
     def settle_nulls(self, array: Any) -> tuple[Any, Suspects]:
-        """Apply the null rule: the array with empty values put in, and the rows that must not be null."""
+        """Apply the null rule: fill in empty values, and find the rows in which null does not fit."""
         if not array.null_count:
             return array, None
         if self.null_reason is not None:
@@ -58,7 +57,7 @@ class Field:
 
 
 def fields_of(columns: Sequence[Column], timezone: str) -> tuple[Field, ...]:
-    """The insertable columns' fields, in order. Raises ConfigError CHS-502 … CHS-506."""
+    """The fields of the insertable columns, in order. Raises ConfigError CHS-502 … CHS-506."""
     insertable = [column for column in columns if column.insertable]
     names = [column.name for column in insertable]
     if not names or len(set(names)) != len(names):

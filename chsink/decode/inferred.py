@@ -1,13 +1,13 @@
-"""A column for a field of JSON records, inferred from its values.
+"""Infers a column's type for a field of JSON records from its values.
 
-Rules, for the values of all records at hand:
+Rules, for the values of all given records:
 
-- nulls say nothing: a field with only nulls has no column yet, nor has one with only empty arrays;
+- nulls are ignored: a field with only nulls, or with only empty arrays, has no type yet;
 - booleans: ``Nullable(Bool)``; whole numbers: ``Nullable(Int64)``, or ``Nullable(Int256)`` where one needs it;
 - numbers of which some have a fraction or an exponent: ``Nullable(Float64)``;
-- arrays: ``Array`` of what their elements are by these rules, with the DEFAULT ``[]``;
+- arrays: ``Array`` of their elements' type by these rules, with the DEFAULT ``[]``;
 - text, objects, values of several kinds, and numbers beyond ``Int256``: ``Nullable(String)``, which keeps any value as
-  it was written.  Text is never taken for a time: one value that is none would not fit.
+  written.  Text is never inferred to be a time, because a later value might not be one.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ _INT256: Final = 1 << 255
 _WIDEST: Final = 256
 _NUMBER: Final = re.compile(r"Nullable\((U?Int|Float)(\d+)\)")
 DEEPEST: Final = 8
-"""Arrays in arrays beyond this are kept as text."""
+"""Arrays nested deeper than this are kept as text."""
 TEXT: Final = "Nullable(String)"
 
 
 @dataclass(slots=True)
 class Kinds:
-    """The kinds of values that were seen; ``items`` are those of the elements of arrays."""
+    """The kinds of values seen so far; ``items`` are the kinds of arrays' elements."""
 
     seen: set[str] = field(default_factory=set)
     items: Kinds | None = None
 
     def add(self, raw: bytes, depth: int = 0) -> None:
-        """One value, as it is written, without space around it."""
+        """Add one value: its JSON text, without surrounding space."""
         kind = _kind(raw)
         if kind == "array" and depth == DEEPEST:
             kind = "text"
@@ -48,7 +48,7 @@ class Kinds:
             self.seen.add(kind)
 
     def column(self) -> str | None:
-        """The column's type, with a DEFAULT where it is not Nullable; None where nothing can be said yet."""
+        """The column's type, with a DEFAULT if it is not Nullable; None if the type is not known yet."""
         found = self._type()
         return f"{found} DEFAULT []" if found is not None and found.startswith("Array") else found
 
@@ -93,12 +93,12 @@ def _kind(raw: bytes) -> str:
 
 
 def wider(one: str, other: str) -> str:
-    """A column that takes the values of both."""
+    """A column type that holds the values of both types."""
     return widest_number(one, other) or (one if one == other else TEXT)
 
 
 def widest_number(one: str, other: str) -> str | None:
-    """The column of numbers that takes the values of both, None where one is no column of numbers."""
+    """A numeric column type that holds the values of both; None if one of them is not numeric."""
     numbers = [_NUMBER.fullmatch(kind) for kind in (one, other)]
     if None in numbers:
         return None

@@ -1,6 +1,6 @@
 """Avro's binary encoding to Arrow columns.
 
-- :mod:`schema`: an Avro schema, and those it refers to, as a tree of types.
-- :mod:`types`: the types, each of which reads its next value from many records at once.
-- :mod:`scalars`: those without parts, logical types among them.
+- :mod:`schema`: parses an Avro schema, and the schemas it refers to, into a tree of types.
+- :mod:`types`: unions, arrays, maps and records; each type reads its next value from many records at once.
+- :mod:`scalars`: all other types, including logical types.
 """

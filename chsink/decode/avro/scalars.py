@@ -1,6 +1,6 @@
-"""Avro's types without parts, and the logical types over them.
+"""Avro's primitive types, fixed and enum, and the logical types over them.
 
-A logical type that is not known, or not valid for its type, is ignored, as Avro's specification says.
+A logical type that is unknown, or invalid for its type, is ignored, as Avro's specification requires.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ Limits = tuple[int, int, str]
 
 
 class AvroType:
-    """Reads or skips the next value of each of some records. ``arrow`` is the type of what :meth:`read` returns."""
+    """An Avro type: reads or skips the next value of every cursor. :meth:`read` returns an array of type ``arrow``."""
 
     arrow: Any
 
     def read(self, c: Cursors) -> Any:
-        """The next value of each, as an array of ``arrow``. What is wrong is marked, and anything there."""
+        """The next value of every cursor, as an array. A wrong message is marked as a fault; its value is arbitrary."""
         raise NotImplementedError
 
     def skip(self, c: Cursors) -> None:
-        """Go behind the next value of each."""
+        """Move every cursor behind its next value."""
         raise NotImplementedError
 
 
@@ -52,7 +52,7 @@ class NullType(AvroType):
         return pa.nulls(len(c))
 
     def skip(self, c: Cursors) -> None:
-        """Stay."""
+        """No cursor moves."""
 
 
 class BooleanType(AvroType):
@@ -67,12 +67,12 @@ class BooleanType(AvroType):
         return pa.array(value == 1)
 
     def skip(self, c: Cursors) -> None:
-        """One byte on."""
+        """Skip one byte."""
         c.skip(1)
 
 
 class IntegerType(AvroType):
-    """``int`` and ``long``, and the logical types over them: an integer within ``limits`` as the bytes of ``arrow``."""
+    """``int`` and ``long``, and logical types over them: integers within ``limits``, stored as values of ``arrow``."""
 
     def __init__(self, arrow: Any, limits: Limits) -> None:
         self.arrow = arrow
@@ -195,14 +195,14 @@ class DecimalType(AvroType):
         return pc.if_else(pa.array(beyond), pa.scalar(None, self.arrow), value) if beyond.any() else value
 
     def _integers(self, c: Cursors, start: Positions, end: Positions) -> npt.NDArray[np.uint8]:
-        """The integers, least significant byte first, each as wide as the wire."""
+        """The integers, least significant byte first, in the width of the Arrow type."""
         negative = (c.data[start] >= 0x80) & (start < end)
         at = end[:, None] - 1 - np.arange(self._width)
         sign = np.where(negative, 0xFF, 0).astype(np.uint8)[:, None]
         return np.where(at >= start[:, None], c.data[np.maximum(at, 0)], sign)
 
     def skip(self, c: Cursors) -> None:
-        """As what it is made of."""
+        """Skip the underlying bytes."""
         self._raw.skip(c)
 
 

@@ -1,7 +1,7 @@
 """An Avro schema as a tree of types.
 
-Rules: names are resolved as Avro's specification says, namespaces included; a schema may use the named types of the
-schemas it refers to, which are read before it; what is no Avro schema raises :class:`SchemaError`.
+Rules: names and namespaces are resolved as in Avro's specification.  A schema may use the named types of the schemas it
+refers to, which are parsed first.  Text that is not an Avro schema raises :class:`SchemaError`.
 """
 
 from __future__ import annotations
@@ -61,11 +61,11 @@ _NAMED: Final = frozenset({"record", "error", "enum", "fixed"})
 
 
 class SchemaError(ValueError):
-    """A text that is no schema of its kind; the message says why."""
+    """The text is not a valid schema; the message says why."""
 
 
 def parse_schema(text: str, references: Sequence[str] = ()) -> AvroType:
-    """The type that a schema describes. ``references`` are the schemas it uses, each behind those that it uses itself.
+    """The type that a schema describes. ``references`` are the schemas that it refers to, dependencies first.
 
     Raises SchemaError.
     """
@@ -145,7 +145,7 @@ def _fixed(size: int, given: Mapping[str, Any]) -> AvroType:
 
 
 def _decimal(raw: BytesType | FixedType, given: Mapping[str, Any], size: int) -> AvroType:
-    """The decimal over these bytes, if the schema has a valid one."""
+    """The decimal over these bytes; the bytes themselves if the schema has no valid decimal."""
     precision, scale = given.get("precision", 0), given.get("scale", 0)
     if given.get("logicalType") != "decimal" or not (isinstance(precision, int) and isinstance(scale, int)):
         return raw

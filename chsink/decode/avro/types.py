@@ -1,4 +1,4 @@
-"""Avro's types with parts: unions, arrays, maps and records."""
+"""Avro's composite types: unions, arrays, maps and records."""
 
 from __future__ import annotations
 
@@ -13,13 +13,15 @@ from chsink.decode.binary import TRUNCATED, Cursors, Positions
 
 LEFT_OVER: Final = "bytes are left behind the last field"
 EMPTY_ITEMS: Final = 1000
-"""Items without bytes (nulls) that a block may hold beyond the bytes of its record."""
+"""A block may hold this many items more than its record has bytes, because nulls take no bytes."""
 RECURSIVE: Final = "a value of a type that contains itself, which no column holds"
 _NONE: Final[Positions] = np.zeros(0, np.int64)
 
 
 class UnionType(AvroType):
-    """The number of a branch, then its value.  Null and one other type: that type, with nulls; else a dense union."""
+    """The number of a branch, then its value.  A union of null and one other type is read as that type with nulls; any
+    other union as a dense union.
+    """
 
     def __init__(self, branches: Sequence[AvroType]) -> None:
         self._branches = tuple(branches)
@@ -28,7 +30,7 @@ class UnionType(AvroType):
 
     @property
     def arrow(self) -> Any:
-        """The branches' types, by their numbers."""
+        """The nullable type, or a dense union of the branches' types."""
         if self._only is not None:
             return self._branches[self._only].arrow
         return pa.dense_union([pa.field(str(at), branch.arrow) for at, branch in enumerate(self._branches)])
@@ -40,11 +42,11 @@ class UnionType(AvroType):
         return np.where(wrong, -1, number) if wrong.any() else number
 
     def read(self, c: Cursors) -> Any:
-        """Values with nulls, or a union's."""
+        """Values with nulls, or the values of a union."""
         number = self._branch(c)
         if self._only is not None:
             return self._nullable(c, number == self._only, self._branches[self._only])
-        number = np.maximum(number, 0)  # of a wrong one: anything
+        number = np.maximum(number, 0)  # any valid number will do for a wrong message
         offsets = np.zeros(len(c), np.int32)
         children = []
         for at, branch in enumerate(self._branches):
@@ -68,7 +70,7 @@ class UnionType(AvroType):
         return values.take(pa.array(back, mask=~given))
 
     def skip(self, c: Cursors) -> None:
-        """Each its branch."""
+        """Skip the value of each cursor's branch."""
         number = self._branch(c)
         for at, branch in enumerate(self._branches):
             mine = np.flatnonzero(number == at)
@@ -79,7 +81,9 @@ class UnionType(AvroType):
 
 
 def _each_item(c: Cursors, item: Callable[[Cursors], None]) -> Positions:
-    """Go through the blocks of an array or map of each, one item of all of them at a time; the items' owners."""
+    """Call ``item`` for the items of each cursor's array or map: first items, then second ones, and so on.  Returns the
+    cursor of each item, in the order read.
+    """
     left = np.zeros(len(c), np.int64)
     active = np.arange(len(c))
     owners: list[Positions] = []
@@ -93,7 +97,7 @@ def _each_item(c: Cursors, item: Callable[[Cursors], None]) -> Positions:
         c.pos[active] = part.pos
         owners.append(active)
         left[active] -= 1
-        over = active[part.pos >= part.end]  # behind the last item stands the end of the blocks
+        over = active[part.pos >= part.end]  # truncated: an end marker must follow the last item
         if len(over):
             ended = c.some(over)
             ended.fault(np.ones(len(over), np.bool_), TRUNCATED)
@@ -103,10 +107,10 @@ def _each_item(c: Cursors, item: Callable[[Cursors], None]) -> Positions:
 
 
 def _block(c: Cursors, at: Positions) -> Positions:
-    """The number of items in the next block of each."""
+    """The number of items in the next block of each cursor."""
     part = c.some(at)
     count = part.zigzag()
-    sized = np.flatnonzero(count < 0)  # then the block's size in bytes follows
+    sized = np.flatnonzero(count < 0)  # a negative count is followed by the block's size in bytes
     if len(sized):
         inner = part.some(sized)
         inner.zigzag()
@@ -154,7 +158,7 @@ class MapType(AvroType):
         return pa.map_(self._key.arrow, self._value.arrow)
 
     def read(self, c: Cursors) -> Any:
-        """Maps, in the records' order and with repeated keys."""
+        """Maps, with entries in the record's order and repeated keys kept."""
         keys: list[Any] = []
         values: list[Any] = []
 
@@ -179,7 +183,7 @@ class MapType(AvroType):
 
 
 def _gathered(size: int, owners: Positions, items: Sequence[Any]) -> tuple[Any, Any]:
-    """Where the items of each owner begin, and the items by owner."""
+    """The offsets of each owner's items, and the items sorted by owner."""
     counts = np.bincount(owners, minlength=size) if len(owners) else np.zeros(size, np.int64)
     offsets = np.concatenate(([0], np.cumsum(counts))).astype(np.int32)
     values = items[0] if len(items) == 1 else pa.concat_arrays(items).take(pa.array(np.argsort(owners, kind="stable")))
@@ -207,7 +211,7 @@ class RecordType(AvroType):
         return pa.StructArray.from_arrays(list(columns.values()), fields=list(self.arrow))
 
     def columns(self, c: Cursors, wanted: Collection[str]) -> dict[str, Any]:
-        """The arrays of the wanted fields, by name; the others are skipped."""
+        """The arrays of the wanted fields, by name.  Skips the other fields."""
         if c.too_deep():
             return {name: pa.nulls(len(c), kind.arrow) for name, kind in self.fields if name in wanted}
         found = {}
@@ -229,7 +233,7 @@ class RecordType(AvroType):
 
 
 class RecursiveType(AvroType):
-    """A record inside itself: can be skipped, and is null where it ends."""
+    """A record inside itself: it can be skipped, but not read."""
 
     arrow = pa.null()
 
@@ -237,18 +241,18 @@ class RecursiveType(AvroType):
         self._record = record
 
     def read(self, c: Cursors) -> Any:
-        """All of them are wrong."""
+        """Mark every message as wrong."""
         self._record.skip(c)
         c.fault(np.ones(len(c), np.bool_), RECURSIVE)
         return pa.nulls(len(c))
 
     def skip(self, c: Cursors) -> None:
-        """As the record."""
+        """Skip the record."""
         self._record.skip(c)
 
 
 class AvroMessage:
-    """A record as a whole message: nothing may follow it."""
+    """A message that consists of one record: nothing may follow it."""
 
     def __init__(self, record: RecordType) -> None:
         self._record = record
