@@ -24,15 +24,15 @@ from chsink.statemachine.ranges import TopicPartition
 REFUSED_FOR_S = 3.0
 NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 _SILENT = (KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError.REQUEST_TIMED_OUT)
-"""No answer, which says nothing of what a user may see."""
+"""Kafka did not answer.  Other errors mean that this user may not see the settings."""
 
 
 class KafkaAdmin:
     """:class:`chsink.ports.KafkaCluster` over librdkafka's admin client.
 
     ``options`` are librdkafka properties (``Config.kafka.client_options()``).  Every call is bounded by ``timeout_s``.
-    Pickled, it becomes the one client of these options in the process that reads the pickle.  Nothing is to be closed:
-    librdkafka ends its threads with the object.
+    Unpickling returns the one client with these options that the process shares.  No close is needed: librdkafka ends
+    its threads with the object.
     """
 
     def __init__(self, options: Mapping[str, str], *, timeout_s: float) -> None:
@@ -43,7 +43,7 @@ class KafkaAdmin:
 
     @cached_property
     def _client(self) -> AdminClient:
-        """The client, once a broker has been reached; CHS-702 while every one refuses."""
+        """The client, made once a broker accepts a connection.  Raises CHS-702 if every broker refuses."""
         _check_reachable(self.bootstrap)
         return AdminClient(self._options, logger=logging.getLogger("chsink.librdkafka"))
 
@@ -85,16 +85,16 @@ class KafkaAdmin:
         return self._offsets(partitions, OffsetSpec.latest())  # type: ignore[no-untyped-call]
 
     def offsets_since(self, partitions: Iterable[TopicPartition], time_ms: int) -> dict[TopicPartition, int]:
-        """The first offset whose record is at least as new, -1 where there is none."""
+        """The first offset whose record has the timestamp ``time_ms`` or a later one; -1 if there is none."""
         return self._offsets(partitions, OffsetSpec.for_timestamp(time_ms))
 
     def retention_ms(self, topic: str) -> int:
-        """How long the topic keeps a record, -1 for ever; the latter also where this user may not see it."""
+        """How long the topic keeps a record in ms; -1 for ever, or if this user may not see the setting."""
         found = self._settings(topic)
         return -1 if not found or found["cleanup.policy"] == "compact" else int(found["retention.ms"])
 
     def may_be_compacted(self, topic: str) -> bool:
-        """Whether Kafka may remove single records of the topic; also where this user may not see its settings."""
+        """Whether Kafka may remove single records of the topic.  True if this user may not see its settings."""
         policy = self._settings(topic).get("cleanup.policy")
         return policy is None or "compact" in policy
 
@@ -102,7 +102,7 @@ class KafkaAdmin:
         return _of_process, (self._given, self.timeout_s)
 
     def _settings(self, topic: str) -> dict[str, str]:
-        """The topic's settings, empty where this user may not see them."""
+        """The topic's settings; empty if this user may not see them."""
         resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
         try:
             [future] = self._client.describe_configs([resource], request_timeout=self.timeout_s).values()
@@ -149,14 +149,14 @@ class KafkaAdmin:
 
 @lru_cache(maxsize=8)
 def _of_process(options: tuple[tuple[str, str], ...], timeout_s: float) -> KafkaAdmin:
-    """One client for all tasks of a worker process: connecting costs more than what they ask."""
+    """One client for all tasks of a worker process: connecting costs more than their requests."""
     return KafkaAdmin(dict(options), timeout_s=timeout_s)
 
 
 def _check_reachable(bootstrap: str) -> None:
-    """CHS-702 when every address refuses connections for ``REFUSED_FOR_S``.
+    """Raise CHS-702 if every address refuses connections for ``REFUSED_FOR_S``.
 
-    librdkafka would try for all of its timeout and then say only that.  An address that does not refuse is left to it.
+    librdkafka would retry until its timeout and then report only the timeout.  It handles all other cases.
     """
     give_up = time.monotonic() + REFUSED_FOR_S
     while refusals := _refusals(bootstrap):
@@ -166,7 +166,7 @@ def _check_reachable(bootstrap: str) -> None:
 
 
 def _refusals(bootstrap: str) -> list[str]:
-    """Why each address refuses a connection; nothing when one of them may not."""
+    """Why each address refuses a connection; empty if one of them may accept it."""
     found: list[str] = []
     for address in bootstrap.split(","):
         host, _, port = address.rpartition(":")
@@ -182,5 +182,5 @@ def _refusals(bootstrap: str) -> list[str]:
 
 
 def open_admin(config: Config) -> KafkaAdmin:
-    """The metadata client of a configuration.  It connects at its first question."""
+    """The metadata client of a configuration.  It connects on its first request."""
     return KafkaAdmin(config.kafka.client_options(), timeout_s=config.kafka.timeout_s)

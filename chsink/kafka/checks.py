@@ -1,4 +1,4 @@
-"""What Kafka says of the topics, against what the sink has recorded."""
+"""Checks of the topics in Kafka against what the sink has recorded."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Records = Mapping[StateKey, StateRecord]
 def topics_findings(
     kafka: KafkaAdmin, topics: Iterable[str], records: Records, now_ms: int
 ) -> Generator[Finding, None, bool]:
-    """Findings of each topic; returns whether Kafka answers.  Once it does not, it is not asked again."""
+    """Yields the findings of each topic, and stops once Kafka does not answer; returns whether it answers."""
     for topic in topics:
         for finding in guarded(f"topic {topic}", partial(topic_findings, kafka, topic, records, now_ms)):
             yield finding
@@ -27,7 +27,7 @@ def topics_findings(
 
 
 def topic_findings(kafka: KafkaAdmin, topic: str, records: Records, now_ms: int) -> Iterator[Finding]:
-    """The topic is there, is the recorded one, and holds what is unread long enough."""
+    """Check that the topic exists, is the recorded one, and keeps unread records long enough."""
     topic_id = kafka.topic_ids([topic])[topic]
     partitions = kafka.partitions([topic])
     mine = {k: r for k, r in records.items() if k.topic == topic and r.phase is not Phase.EMPTY}
@@ -42,7 +42,7 @@ def topic_findings(kafka: KafkaAdmin, topic: str, records: Records, now_ms: int)
 
 
 def dead_letters_findings(kafka: KafkaAdmin, topic: str) -> Iterator[Finding]:
-    """The topic of dead letters is there, and keeps them."""
+    """Check that the topic of dead letters exists and keeps its messages."""
     try:
         kafka.topic_ids([topic])
     except ChsinkError as error:

@@ -1,10 +1,10 @@
 """Reads every record of an offset range once, in the columns of Spark's Kafka source, without a trace in Kafka.
 
 Rules:
-- The parts tile the range, so a part says of every offset whether a reader gets a record there.  Offsets without one
-  are transaction markers, aborted records, or what compaction removed.
-- What Kafka deleted before it was read, and what lies beyond the end of its log, are parts of their own, marked
-  ``gone``: nothing is known of these offsets.
+- The parts tile the range, so they tell for every offset whether a reader gets a record there.  An offset without a
+  record is a transaction marker, an aborted record, or a record that compaction removed.
+- Offsets that Kafka deleted before they were read, and offsets beyond the end of the log, are parts of their own,
+  marked ``gone``: nothing is known about them.
 - The consumer is assigned its offsets and never commits: no group is joined, and a running job notices nothing.
 """
 
@@ -30,12 +30,12 @@ PART_BYTES: Final = 16 << 20
 POLL_S: Final = 0.1
 MOST_AT_ONCE: Final = 5_000
 FETCH_KBYTES: Final = 16_384
-"""What the client reads ahead."""
+"""How much the client reads ahead."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What a reader gets of the offsets in ``range``; with ``gone`` that cannot be known."""
+    """The records that a reader gets in ``range``.  With ``gone``, nobody knows which records were there."""
 
     range: OffsetRange
     records: pa.RecordBatch
@@ -51,7 +51,7 @@ class _Taken:
 
     @property
     def room(self) -> int:
-        """How many messages more to ask for at once, so that large ones do not pile up."""
+        """How many messages to request next: fewer if they are large, to bound the memory."""
         if not self.messages:
             return min(50, PART_RECORDS)
         by_size = (PART_BYTES - self.size) // max(1, self.size // len(self.messages))
@@ -143,7 +143,7 @@ class ExactReader:
                 raise services.KAFKA_SILENT(tp=tp, offset=passed, seconds=f"{self._timeout_s:.0f}")
 
     def _position(self, tp: TopicPartition, at: int) -> int:
-        """How far the reader is, where it gets nothing: transaction markers are passed over in silence."""
+        """The reader's position when it gets no message: the client skips transaction markers silently."""
         return max(at, self._consumer.position([ClientPartition(tp.topic, tp.partition)])[0].offset)
 
 
@@ -159,7 +159,7 @@ def _part(start: int, end: int, taken: _Taken) -> Iterator[Part]:
 
 
 def _last(start: int, reached: int, end: int, taken: _Taken) -> Iterator[Part]:
-    """What was read before the end of the log, and the offsets beyond it."""
+    """The part that was read before the end of the log, then the part beyond it."""
     yield from _part(start, reached, taken)
     if reached < end:
         yield _gone(reached, end)

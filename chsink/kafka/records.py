@@ -39,7 +39,7 @@ def record_batch(messages: Sequence[Message[bytes, bytes]]) -> pa.RecordBatch:
 
 
 def _headers(message: Message[bytes, bytes]) -> list[dict[str, Any]] | None:
-    """Null where there are none, as Spark's source has it."""
+    """The headers; null if there are none, as in Spark's source."""
     headers = message.headers()
     assert not isinstance(headers, dict), "a list where they are read"
     return [{"key": key, "value": value} for key, value in headers] if headers else None

@@ -51,7 +51,7 @@ class Sampler:
         self._consumer.close()
 
     def _window(self, tp: TopicPartition, offsets: OffsetRange, count: int) -> Iterator[pa.RecordBatch]:
-        """At most ``count`` records of the range; fewer where it holds fewer that this isolation level shows."""
+        """At most ``count`` records of the range, of those that this isolation level shows."""
         self._consumer.assign([ClientPartition(tp.topic, tp.partition, offsets.start)])
         messages: list[Message[bytes, bytes]] = []
         read, at, at_end = 0, offsets.start, offsets.is_empty

@@ -1,11 +1,11 @@
 """Transactions of one transactional id, and the offsets of the group that they move.
 
 Rules:
-- Opening a producer ends the open transaction of every older producer of its id and refuses its later ones.  Only after
-  that may the group be read: nobody older can move it any more.
-- A transaction whose commit was not answered is unknown: open the id again, then read the group.
-- A group has no members: who reads its offsets joins nothing and commits nothing.
-- Every failure is a KafkaException, also one that the client raises as SystemError in the midst of a delivery report.
+- Opening a producer ends the open transaction of every older producer of its id and refuses its later ones.  Read the
+  group only after that: no older producer can move it any more.
+- If a commit gets no answer, its outcome is unknown: open the id again, then read the group.
+- A group has no members: reading its offsets joins nothing and commits nothing.
+- Every failure is a KafkaException, even one that the client raises as SystemError during a delivery report.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ POLL_S = 0.1
 
 
 class TransactionalProducer:
-    """An open producer of ``topic``.  ``options`` are librdkafka's, each question waits at most ``timeout_s``, and a
-    transaction that its producer leaves open is ended by Kafka after ``transaction_ms``.
+    """An open producer of ``topic`` with librdkafka's ``options``.  Each request waits at most ``timeout_s``.  Kafka
+    ends a transaction that stays open for longer than ``transaction_ms``.
     """
 
     def __init__(
@@ -46,8 +46,8 @@ class TransactionalProducer:
         self._topic, self._timeout_s = topic, timeout_s
         own = {"transactional.id": transactional_id, "transaction.timeout.ms": transaction_ms}
         self._producer = Producer({"reconnect.backoff.ms": RECONNECT_MS, **options, **own}, logger=logger)
-        # A question for the coordinator is lost with the bootstrap connection, which ends once the brokers are known,
-        # and repeated after 500 ms.  The second answer here comes over a connection that stays.
+        # The client closes the bootstrap connection once it knows the brokers.  A request to the coordinator would be
+        # lost with it and repeated only after 500 ms.  The second request here uses a connection that stays.
         for _ in range(2):
             self._producer.list_topics(topic, timeout=timeout_s)
         self._producer.init_transactions(timeout_s)
@@ -82,17 +82,17 @@ class TransactionalProducer:
         return True
 
     def move(self, offsets: Sequence[ClientPartition], group: Any) -> None:
-        """The group's offsets become these with the commit.  ``group`` is a consumer's metadata of it."""
+        """Set the group's offsets when the transaction commits.  ``group`` is the metadata of one of its consumers."""
         with _client_errors():
             self._producer.send_offsets_to_transaction(list(offsets), group, self._timeout_s)
 
     def commit(self) -> None:
-        """Show the messages and move the group.  KafkaException: not known, unless the error says otherwise."""
+        """Make the messages visible and move the group.  After a KafkaException, unknown unless the error tells."""
         with _client_errors():
             self._producer.commit_transaction(self._timeout_s)
 
     def abort(self) -> None:
-        """End the transaction: nothing of it is visible, ever."""
+        """Abort the transaction: its messages never become visible."""
         with _client_errors():
             self._producer.abort_transaction(self._timeout_s)
 
@@ -108,7 +108,7 @@ def _client_errors() -> Iterator[None]:
 
 
 def consumer_options(options: Mapping[str, str], group: str) -> dict[str, Any]:
-    """Librdkafka's options of a consumer that joins no group, commits nothing and sees what was committed."""
+    """Librdkafka's options for a consumer that joins no group, commits nothing and reads committed messages only."""
     return {
         "reconnect.backoff.ms": RECONNECT_MS,
         **options,
@@ -122,7 +122,7 @@ def consumer_options(options: Mapping[str, str], group: str) -> dict[str, Any]:
 def group_offsets(
     consumer: Consumer, tps: Iterable[TopicPartition], timeout_s: float
 ) -> dict[TopicPartition, ClientPartition]:
-    """What the group of a consumer holds of each topic-partition, notes included.  Raises KafkaException."""
+    """The offset and note of each topic-partition in the consumer's group.  Raises KafkaException."""
     asked = [ClientPartition(tp.topic, tp.partition) for tp in tps]
     found = consumer.committed(asked, timeout=timeout_s)
     for each in found:

@@ -6,10 +6,10 @@
 - :mod:`tables`: one table's chain, and commits that require what was read.
 - :mod:`control`: the control topic and the sink's groups.  :mod:`worker`: hands over a range of records.
 - :mod:`task`: what a task of a Spark query does.  :mod:`lander`: has the tasks hand over.
-- :mod:`opening`: opens all of it from a configuration.
-- :mod:`coordinator`: commit rounds of what was handed over.  :mod:`buffer`: what it has read of it.
-  :mod:`beginnings`: where topic-partitions start.  :mod:`known_tables`: what tables say of themselves.
-  :mod:`table_commits`: what one table takes.  :mod:`stops`: why it stops.
+- :mod:`opening`: opens the mirror of a configuration.
+- :mod:`coordinator`: commits handed-over units in rounds.  :mod:`buffer`: the units that it has read.
+  :mod:`beginnings`: where topic-partitions start.  :mod:`known_tables`: the tables and their chains.
+  :mod:`table_commits`: the commits of one table.  :mod:`stops`: why a coordinator stops.
 
-What may be committed is decided in ``chsink.statemachine.commit``.
+``chsink.statemachine.commit`` decides what may be committed.
 """

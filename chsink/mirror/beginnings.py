@@ -1,8 +1,9 @@
-"""Where topic-partitions start: in the group, and in the tables that they are new for.
+"""Where topic-partitions start: their offset in the group, and their origin in each table that lacks one.
 
 Rules:
-- What a table lacks is stored in it before the group moves: whoever finds the group's offset finds the origins.
-- Each topic-partition is fenced before the group is read, and moved by the producer that fenced it.
+- A table's missing origins are stored before the group moves: once the group has an offset, the tables have the origin.
+- For each topic-partition, a producer first fences older workers.  Then the group is read, and the same producer
+  moves it.
 """
 
 from __future__ import annotations
@@ -22,15 +23,15 @@ from chsink.statemachine.commit.rules import CommitHalt
 from chsink.statemachine.ranges import TopicPartition
 
 TOGETHER = 64
-"""Topic-partitions that start in one commit of each table.  A producer is open for each of them."""
+"""How many topic-partitions start in one commit of each table.  A producer is open for each of them."""
 
 
 class Beginnings:
-    """``assigned`` are the topic-partitions that started, ``found`` those that Kafka had at the last look, and
-    ``topic_ids`` those of the topics when they were seen first.
+    """``assigned``: the topic-partitions that have started.  ``found``: the topic-partitions that Kafka had at the last
+    check.  ``topic_ids``: each topic's id when it was first seen.
 
-    A topic that neither the group nor a table knows begins at its ends if ``at_latest``.  ``pool`` opens producers at
-    the same time.
+    With ``at_latest``, a topic that neither the group nor a table knows begins at the ends of its logs.  ``pool`` opens
+    producers in parallel.
     """
 
     def __init__(
@@ -43,7 +44,7 @@ class Beginnings:
         self.topic_ids: dict[str, str] = {}
 
     def settle(self, group: GroupReader) -> None:
-        """Those that are new, or that the group has no offset of (any more).
+        """Start the topic-partitions that are new, or for which the group has no offset (any more).
 
         Raises :class:`Halted`, :class:`Stuck` and the outcomes of :mod:`chsink.mirror.control`.
         """
@@ -72,10 +73,8 @@ class Beginnings:
     def _begin(
         self, tps: Sequence[TopicPartition], ids: Mapping[str, str], starts: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, Halted]:
-        """Where topic-partitions start: in the tables that lack them, then in the group.  What a person has to decide
-        about those of a topic that was recreated.
-
-        Each is fenced before the group is read, and moved by the producer that fenced it.
+        """Store where topic-partitions start: in the tables that lack them, then in the group.  Returns the halts of
+        topic-partitions whose topic was recreated.
         """
         with ExitStack() as closing, self._pool() as pool:
             opened = pool.map(lambda tp: self._names.sender(self._names.worker_id(tp), self._names.group), tps)
@@ -99,16 +98,16 @@ class Beginnings:
             moved = {tp: found.group for tp, found in begun.items() if found.group is not None}
             for sent in [pool.submit(fenced[tp].send, str(tp), [], {tp: group}) for tp, group in moved.items()]:
                 sent.result()
-            fenced[tps[0]].committed(list(moved))  # others see a transaction a little later: now they do
+            fenced[tps[0]].committed(list(moved))  # waits until other readers see these transactions
         return recreated
 
     def _begun(
         self, tp: TopicPartition, topic_id: str, committed: int | None, starting: int, chains: Mapping[str, Chain]
     ) -> Beginning:
-        """Where one starts, decided from what the group and the tables say.  Raises :class:`Halted`."""
+        """Where one topic-partition starts, by the group's offset and the tables' chains.  Raises :class:`Halted`."""
         mine = {name: chain.links for name, chain in chains.items() if tp.topic in self._tables.targets[name].topics}
         older = [name for name, links in mine.items() if _knows_another(links, tp.topic, topic_id)]
-        if older:  # perhaps by another partition: this one may be new
+        if older:  # a table may know the old topic by another partition only
             raise self._tables.halted(" ".join(older), CommitHalt.TOPIC_RECREATED, str(tp))
         decided = begin(topic_id, committed, [links.get(tp) for links in mine.values()], starting)
         if decided.halt is not None:
@@ -117,7 +116,7 @@ class Beginnings:
         return decided
 
     def _store_origins(self, name: str, origins: Mapping[TopicPartition, tuple[str, int]]) -> None:
-        """In one commit, for those that the table lacks: the topic's id and the first offset."""
+        """In one commit, store the topic's id and the first offset of each topic-partition that the table lacks."""
         for _ in range(ATTEMPTS):
             read, chain = self._tables.read(name)
             lacking = [tp for tp in origins if tp not in chain.links]

@@ -1,4 +1,4 @@
-"""What a coordinator has read and not yet committed: parts of units, and the files that they name."""
+"""The units that a coordinator has read and not yet committed: their parts, and the files that these name."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from chsink.statemachine.ranges import OffsetRange, TopicPartition
 
 
 class Buffer:
-    """Of all tables."""
+    """Uncommitted units of all tables."""
 
     def __init__(self) -> None:
         self._parts: dict[str, list[Part]] = {}
@@ -26,7 +26,7 @@ class Buffer:
         return len(self._files)
 
     def add(self, written: DataWritten, table: str, at: Position) -> None:
-        """One event of a table.  An event without our fields has no place in a chain and is left out."""
+        """Add one event of a table.  An event without chsink's fields has no place in a chain and is ignored."""
         tag = written.tag
         if tag is None:
             return
@@ -46,11 +46,11 @@ class Buffer:
         self._timestamps[tag.unit] = tag.timestamp_ms
 
     def units(self, table: str) -> tuple[Unit, ...]:
-        """What was read for a table.  Raises ``DamagedUnit``."""
+        """The units that were read for a table.  Raises ``DamagedUnit``."""
         return assemble(self._parts.get(table, ()))
 
     def all_units(self) -> list[Unit]:
-        """Of every table."""
+        """The units of every table."""
         return [unit for table in self._parts for unit in self.units(table)]
 
     def data_files(self, locations: Iterable[str]) -> list[DataFile]:
@@ -67,7 +67,7 @@ class Buffer:
         return found
 
     def forget(self, table: str, units: Iterable[Unit]) -> None:
-        """These were committed, or will never be."""
+        """Drop units that were committed, or never will be."""
         gone = {unit.head.unit_id for unit in units}
         parts = self._parts.get(table, [])
         for part in parts:

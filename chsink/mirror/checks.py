@@ -1,4 +1,4 @@
-"""What stops the mirror, or would surprise its owner: found by ``chsink doctor`` and at every start."""
+"""The mirror's checks, which ``chsink doctor`` and every start run."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _table(mirror: Mirror, target: Target) -> Iterator[Finding]:
 
 
 def other_sinks(name: str, table: Table, keys: Keys, topic_ids: Collection[str]) -> Iterator[Finding]:
-    """Refuse a table that this sink has not written yet and that holds records of its topics from another sink."""
+    """Refuse a table that this sink has not written yet and into which another sink wrote records of these topics."""
     if keys.chain in table.properties:
         return
     for group, text in other_chains(keys, table.properties).items():
@@ -75,7 +75,7 @@ def other_sinks(name: str, table: Table, keys: Keys, topic_ids: Collection[str])
 
 
 def table_findings(name: str, table: Table) -> Iterator[Finding]:
-    """What the mirror does not write is refused by name."""
+    """Refuse, by name, what the mirror cannot write: a partitioned table, its version, its file format, its columns."""
     fine = True
     for finding in _refusals(name, table):
         fine = False

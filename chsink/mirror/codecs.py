@@ -111,7 +111,7 @@ class DayTimeCodec(Codec):
         return Reader(pa.string(), self._from_text)
 
     def _from_text(self, texts: Any) -> tuple[Any, Suspects]:
-        """As times of the first day of 1970: Arrow reads no others."""
+        """Parsed as timestamps of 1970-01-01: Arrow parses no times of day."""
         if not pc.all(pc.match_substring_regex(texts, _PLAIN_TIME), min_count=0).as_py():
             raise MisfitError("not plain times")
         moments = pc.binary_join_element_wise("1970-01-01T", texts, "").cast(pa.timestamp("us"))
@@ -168,7 +168,7 @@ class BytesCodec(Codec):
         """Bytes, and text."""
         if pa.types.is_string(source):
             return self.reader(())
-        # A cast to a fixed size raises where one has another: then each is checked.
+        # The cast raises if one value has another size: then the caller checks each value.
         binary = pa.types.is_binary(source) or pa.types.is_fixed_size_binary(source)
         return Reader(source, lambda array: (array.cast(pa.binary()).cast(self.wire), None)) if binary else None
 
@@ -179,7 +179,7 @@ class BytesCodec(Codec):
 
 
 def beyond_calendar(moments: Any) -> Any:
-    """Which timestamps (Arrow, microseconds) are not of the years 1 to 9999, as a mask; null is one that fits."""
+    """A mask of the timestamps (Arrow, microseconds) outside the years 1 to 9999; null counts as inside."""
     ticks = np.asarray(moments.view(pa.int64()).fill_null(0))
     day = 86_400_000_000
     return (ticks < CALENDAR_DAYS[0] * day) | (ticks >= (CALENDAR_DAYS[1] + 1) * day)

@@ -1,11 +1,11 @@
 """The control topic and the sink's groups: every write is a Kafka transaction, every read sees committed ones only.
 
 Rules:
-- A transactional id stands for one role: a topic-partition's worker, its re-reader, the coordinator.  What opening one
-  means, and a commit without an answer: :mod:`chsink.kafka.transactions`.
+- A transactional id stands for one role: a topic-partition's worker, its re-reader, the coordinator.  See
+  :mod:`chsink.kafka.transactions` for what opening a producer does, and for commits without an answer.
 - The group has no members, so only these producers move it.
-- Producers are opened for each hand-over, since opening is what fences.  Reading a group fences nobody: one client of
-  a process reads for all of them.
+- Each hand-over opens a producer of its own, because opening fences.  Reading a group fences nobody, so one client in
+  a process reads for all hand-overs.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from chsink.mirror.ports import EventReader, EventSender, GroupReader
 from chsink.statemachine.ranges import TopicPartition
 
 TRANSACTION_MS = 20_000
-"""How long others may have to wait for a transaction that hangs: by default, less than a round waits for answers."""
+"""How long a hanging transaction may hold up readers; by default, less than a round waits for answers."""
 POLL_S = 0.1
-"""How often to ask the client for events: it would wait until it has many."""
+"""How long one call of the client waits for events: with more time, it would wait for many events."""
 _FENCED = (KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED)
 
 
@@ -47,13 +47,13 @@ class Unanswered(Exception):
 
 
 class NotSent(Exception):
-    """The transaction was aborted: nothing of it is visible, ever."""
+    """The transaction was aborted: its events never become visible."""
 
 
 @dataclass(frozen=True)
 class Names:
-    """What belongs to one sink: ``options`` are librdkafka's.  ``topic`` is the control topic, ``group`` the group that
-    holds the offsets that were handed over.
+    """One sink's names on Kafka.  ``topic`` is the control topic, ``group`` holds the offsets up to which records were
+    handed over, and ``options`` are librdkafka's.
 
     The names of sinks and topics have no slash, so no two roles share an id or a group.
     """
@@ -65,20 +65,20 @@ class Names:
 
     @property
     def control_group(self) -> str:
-        """Of the coordinators: the next events that they need."""
+        """The coordinators' group, which holds the next events that they need."""
         return f"{self.group}/control"
 
     @property
     def owner_group(self) -> str:
-        """Of the claim of the driver that coordinates (:mod:`chsink.mirror.owner`)."""
+        """The group that holds the claim of the coordinating driver (:mod:`chsink.mirror.owner`)."""
         return f"{self.group}/owner"
 
     def worker_id(self, tp: TopicPartition) -> str:
-        """The transactional id of whoever hands over this topic-partition."""
+        """The transactional id of the worker that hands over this topic-partition."""
         return f"{self.group}/{tp.topic}/{tp.partition}"
 
     def reread_id(self, tp: TopicPartition) -> str:
-        """The transactional id of whoever reads holes of it again."""
+        """The transactional id of the worker that reads holes of this topic-partition again."""
         return f"{self.worker_id(tp)}/again"
 
     @property
@@ -91,11 +91,11 @@ class Names:
         return Sender(self, transactional_id, group)
 
     def reader(self) -> EventReader:
-        """Of the control topic."""
+        """A reader of the control topic."""
         return ControlReader(self)
 
     def offsets(self, group: str = "") -> GroupReader:
-        """Of a group, without waiting for open transactions.  Without ``group``, of what was handed over."""
+        """A reader of the offsets of ``group`` (default: the sink's group) that does not wait for open transactions."""
         return GroupOffsets(self, group or self.group)
 
 
@@ -135,7 +135,7 @@ class Sender:
         return _committed(self._consumer, tps, self._names.timeout_s)
 
     def send(self, key: str, values: Sequence[bytes], offsets: Mapping[TopicPartition, int]) -> None:
-        """The events and the group's offsets in one transaction.  Events of one ``key`` keep their order.
+        """Commit the events and the group's offsets in one transaction.  Events of one ``key`` keep their order.
 
         Raises :class:`Fenced`, :class:`NotSent`, :class:`Unanswered`.
         """
@@ -151,7 +151,7 @@ class Sender:
         self._commit()
 
     def _commit(self) -> None:
-        """Ask again while Kafka says that this may help: the answer to the second question is the first one's."""
+        """Repeat the commit while Kafka says that this may help: it returns the outcome of the first request."""
         for attempt in range(3):
             try:
                 self._producer.commit()
@@ -167,7 +167,7 @@ class Sender:
                 return
 
     def _aborted(self, error: KafkaException) -> Exception:
-        """End a transaction that cannot be committed."""
+        """End a transaction that cannot be committed; returns the exception to raise."""
         if error.args[0].code() in _FENCED:
             return Fenced(str(error))
         try:
@@ -179,20 +179,20 @@ class Sender:
 
 @lru_cache(maxsize=8)
 def _of_process(options: tuple[tuple[str, str], ...], group: str) -> Consumer:
-    """The one client of a group in this process: to connect takes longer than to ask."""
+    """The one client of a group in this process: connecting takes longer than a request."""
     return Consumer(consumer_options(dict(options), group))
 
 
 def at_once() -> Executor:
-    """Threads for what several producers do."""
+    """Threads for several producers that work in parallel."""
     return ThreadPoolExecutor(AT_ONCE)
 
 
 class GroupOffsets:
-    """A group's offsets, asked without waiting for open transactions: theirs are not there yet."""
+    """Reads a group's offsets without waiting for open transactions, and so without their offsets."""
 
     def __init__(self, names: Names, group: str) -> None:
-        # reads no record: this level makes the broker answer with the last committed offsets at once
+        # no record is read: with this level, the broker answers at once with the last committed offsets
         self._consumer = Consumer({**consumer_options(names.options, group), "isolation.level": "read_uncommitted"})
         self._timeout_s = names.timeout_s
 
@@ -250,7 +250,7 @@ class ControlReader:
             ends = self._ask(partitions, OffsetSpec.latest())  # type: ignore[no-untyped-call]
         except KafkaException as error:
             raise Unanswered(str(error)) from error
-        if not starts:  # otherwise all of nothing would have been read, and all of it would be a hole
+        if not starts:  # otherwise the empty topic would count as read to its end, and every range as a hole
             raise Unanswered(f"topic {topic} does not exist")
         return {number: (starts[number], ends[number]) for number in starts}
 

@@ -1,9 +1,10 @@
 """Keeps a coordinator of one mirror running in a thread of its own, beside the query that hands over.
 
 Rules:
-- A coordinator that fails is closed and another one started, with growing pauses: it keeps nothing that it cannot read
-  again.  Only what a person has to decide ends it, and a newer driver.
-- Everything of a coordinator happens in this thread, from its second start on; other threads only ask.
+- A coordinator that fails is closed, and another one starts after a growing pause: it keeps nothing that it cannot
+  read again.  Only an error that a person has to fix, or a newer driver, ends the coordination.
+- The first coordinator starts in the caller's thread.  All else happens in the thread of this module; other threads
+  only send it requests.
 """
 
 from __future__ import annotations
@@ -31,21 +32,21 @@ from chsink.ports import Clock
 from chsink.statemachine.ranges import TopicPartition
 
 PAUSES_S = (0.5, 1, 2, 5, 10, 30)
-"""Before another coordinator is started; the last one repeats."""
+"""Pauses before another coordinator is started; the last one repeats."""
 START_ATTEMPTS = 3
-"""While an older driver, which has not seen the claim yet, fences the first coordinator."""
+"""Attempts to start the first coordinator, while an older driver that has not yet seen the claim fences it."""
 OWNER_S = 5.0
-"""Between checks of who owns the mirror."""
+"""Seconds between two checks of who owns the mirror."""
 TICK_S, LAST_TICK_S = 1.0, 0.2
 LAST_INTERVAL_MS = 1_000
 LAST_FAILURES = 5
-"""In a row, after the query ended: then the coordinator gives up."""
+"""Failures in a row, after the query ended, at which the coordination gives up."""
 KNOWN = (ChsinkError, CatalogFailed, Fenced, NotSent, Unanswered)
 
 
 class Coordination:
-    """``reread`` hands over a hole; ``after_round`` is called, in this thread, after each round.  ``pool`` is the
-    coordinators'.
+    """``reread`` hands over a hole; ``after_round`` is called in the coordinator's thread after each round.  ``pool``
+    opens producers in parallel.
     """
 
     def __init__(
@@ -74,7 +75,7 @@ class Coordination:
     # --- asked by other threads ---------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start a first coordinator: it settles where topic-partitions start.  Raises ChsinkError."""
+        """Start the first coordinator, which settles where topic-partitions start.  Raises ChsinkError."""
         for attempt in range(START_ATTEMPTS):
             try:
                 self._coordinator = self._opened()
@@ -86,11 +87,11 @@ class Coordination:
                 return
 
     def begin(self) -> None:
-        """Commit from now on, in a thread."""
+        """Start the thread that commits."""
         self._thread.start()
 
     def finish(self, wait_s: float | None) -> None:
-        """Ask to commit what was handed over, then end: within ``wait_s``, or however long it takes."""
+        """Ask the thread to commit what was handed over and end, within ``wait_s``; None: without a limit."""
         self._deadline = None if wait_s is None else monotonic() + wait_s
         self._last = True
         self._wake.set()
@@ -99,7 +100,7 @@ class Coordination:
             coordinator.reader.wake()
 
     def join(self, wait_s: float) -> bool:
-        """Whether it has ended, with or without ``failure``."""
+        """Wait up to ``wait_s`` for the thread; returns whether it has ended, with or without ``failure``."""
         if self._thread.ident is None:
             return True
         self._thread.join(wait_s)
@@ -111,15 +112,15 @@ class Coordination:
         self._owners.close()
 
     def check_owned(self) -> None:
-        """FencedError if another driver has claimed the mirror; nothing while that cannot be known."""
+        """Raise FencedError if another driver has claimed the mirror; do nothing while Kafka does not answer."""
         with suppress(Unanswered):
             found = read_owner(self._mirror.names, self._owners)
-            # a claim is read a little later than it is made: until then, an older one is found
+            # a claim becomes visible a little after it is made: until then, an older claim is read
             if found is not None and self._claimed is not None and found.epoch > self._claimed.epoch:
                 self._check(found)
 
     def take_up(self) -> None:
-        """Settle topic-partitions that the group does not know, soon."""
+        """Ask the thread to settle topic-partitions that the group does not know."""
         self._new_partitions.set()
 
     # --- its own thread -----------------------------------------------------------------------------------------------
@@ -140,7 +141,7 @@ class Coordination:
                 failed += 1
 
     def _work(self, coordinator: Coordinator) -> bool:
-        """Whether a round ended."""
+        """Do one step; returns whether it ended a round."""
         if self._last:
             coordinator.pace = replace(coordinator.pace, interval_ms=LAST_INTERVAL_MS)
         if self._new_partitions.is_set():
@@ -163,7 +164,7 @@ class Coordination:
         return self._deadline is not None and monotonic() >= self._deadline
 
     def _ended_by(self, error: Exception, failed: int) -> ChsinkError | None:
-        """What ends the mirror; None to start another coordinator, after a pause."""
+        """The error that ends the mirror; None, after a pause, to start another coordinator."""
         ends = as_error(error, self._mirror.names)
         if ends is not None and (isinstance(error, Stuck | Hanging) or not isinstance(ends, UnavailableError)):
             return ends
@@ -196,7 +197,7 @@ class Coordination:
         )
         try:
             made.start()
-            self.check_owned()  # whoever claimed meanwhile has been fenced by this start, and starts again
+            self.check_owned()  # a driver that claimed meanwhile was fenced by this start, and starts again
         except BaseException:
             made.close()
             raise

@@ -1,11 +1,11 @@
-"""The coordinator: asks for answers, reads what was handed over, has tables commit it, forgets what all tables hold.
+"""The coordinator: opens rounds, reads what was handed over, commits it to the tables, forgets what all tables hold.
 
 Rules:
 - It keeps nothing that it cannot read again.  After any error, start it again.
-- Events of workers that knew another table, partition spec or topic of the same name are left out: what they brought is
-  read again.  A table that changes so while a coordinator runs halts it.
-- It asks for the group's offsets first, then for the control topic's ends, open transactions included: what it has read
-  up to those ends holds every event of those offsets, or they are lost.
+- Events written for another table, partition spec or topic of the same name are ignored: their offsets are read again.
+  A table that is recreated or gets another spec while a coordinator runs halts it.
+- It reads the group's offsets first, then the control topic's ends, open transactions included.  Once it has read up
+  to those ends, it has every event of those offsets; any other event of them is lost.
 
 Where topic-partitions start: :mod:`beginnings`.  What one table takes: :mod:`table_commits`.
 """
@@ -50,9 +50,9 @@ from chsink.statemachine.commit.units import Position
 from chsink.statemachine.ranges import TopicPartition
 
 STUCK_AFTER = 5
-"""Rounds in a row in which a table could not be committed."""
+"""The coordinator stops after so many rounds in a row in which a table could not be committed."""
 HANGS_AFTER_MS = 300_000
-"""A transaction of a mirror ends within 20 s: the broker aborts it."""
+"""Far beyond the 20 s after which the broker aborts a mirror's transaction."""
 KEY = "coordinator"
 
 
@@ -66,8 +66,8 @@ class _Round:
 
 
 class Coordinator:
-    """One coordinator.  ``reread`` hands over a hole; ``targets`` are by the tables' identifiers.  A topic that neither
-    the group nor a table knows begins at its ends if ``at_latest``.  ``pool`` opens producers at the same time.
+    """One coordinator.  ``reread`` hands over a hole; ``targets`` are keyed by table identifier; ``pool`` opens several
+    producers in parallel.  With ``at_latest``, a topic that neither group nor table knows begins at its logs' ends.
     """
 
     def __init__(
@@ -102,13 +102,13 @@ class Coordinator:
 
     @property
     def commits(self) -> int:
-        """Snapshots that were made."""
+        """How many snapshots were made."""
         return self.table_commits.applied
 
     # --- start --------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Fence older coordinators, settle where topic-partitions start, and find where to read on.
+        """Fence older coordinators, settle where topic-partitions start, and find the positions to read from.
 
         Raises :class:`Halted`, and the outcomes of :mod:`chsink.mirror.control`.
         """
@@ -136,9 +136,9 @@ class Coordinator:
         self._check_ends()
 
     def _commit_rest(self) -> None:
-        """Commit what was handed over of topics that were deleted, or lost records: nobody can read these again.
+        """Commit all handed-over records: those of a topic that was recreated or lost records cannot be read again.
 
-        Raises Unanswered and Stuck if that was not possible: a person who resolves the halt would give them up.
+        Raises Unanswered or Stuck if this fails: a person who then resolves the halt would give these records up.
         """
         ends = {number: end for number, (_, end) in self.reader.logs().items()}
         for _ in range(max(1, int(self.names.timeout_s))):
@@ -153,7 +153,7 @@ class Coordinator:
             raise Stuck(name, len(reasons), reasons[-1])
 
     def _check_ends(self) -> None:
-        """Halt, after a last commit, if a log ends before what a table holds of it: its offsets will be used again."""
+        """Halt, after a last commit, if a log ends below a table's ``until``: Kafka will assign these offsets again."""
         held = [(name, tp, link) for name, links in self.tables.links.items() for tp, link in links.items()]
         known = [(name, tp, link) for name, tp, link in held if tp in self.assigned and tp in self._beginnings.found]
         ends = self.source.log_ends(sorted({tp for _, tp, _ in known}))
@@ -170,7 +170,7 @@ class Coordinator:
             raise self.tables.halted(tables, CommitHalt.LOG_SHRANK, detail)
 
     def take_up(self) -> None:
-        """Settle where topic-partitions start that are new, or that the group has no offset of (any more).
+        """Start the topic-partitions that are new, or for which the group has no offset (any more).
 
         Raises as :meth:`start`.
         """
@@ -182,7 +182,7 @@ class Coordinator:
             raise
 
     def behind(self) -> bool:
-        """Whether something was handed over that a table does not hold yet, as far as this coordinator knows."""
+        """Whether a table lacks offsets that were handed over, as far as this coordinator knows."""
         group = self.group.committed(self.assigned)
         return any(
             tp in links and links[tp].until < (group[tp] or 0)
@@ -195,7 +195,7 @@ class Coordinator:
         self._closing.close()
 
     def _where_to_read(self) -> dict[int, int]:
-        """The coordinators' group, else the least that tables stored for this control topic, else its start."""
+        """By partition: the coordinators' offset, else the least that tables stored for this topic, else its start."""
         logs = self.reader.logs()
         tps = {number: TopicPartition(self.names.topic, number) for number in logs}
         group = self.sender.committed(tps.values())
@@ -234,7 +234,7 @@ class Coordinator:
         self.positions = self.reader.positions(self.positions)
 
     def _check_hanging(self, now: int) -> None:
-        """Raise if what a round could not read is not read long after it.  Tables take the rest meanwhile."""
+        """Raise if an event that a round could not read is still unread long after.  Tables take the rest meanwhile."""
         for number, (at, since) in list(self._held_up.items()):
             if self.positions[number] != at:
                 del self._held_up[number]
@@ -264,7 +264,7 @@ class Coordinator:
                 pass
 
     def _fits(self, written: DataWritten, name: str) -> bool:
-        """Whether files were written for the table, the spec and the topic of today."""
+        """Whether the files were written for the present table, partition spec and topic."""
         tag = written.tag
         if tag is None:
             return False
@@ -285,7 +285,7 @@ class Coordinator:
         return answered(self.assigned, self._open.answers, tables)
 
     def _start_round(self, now: int) -> None:
-        """Ask, and answer for all topic-partitions: their tasks may be gone by now."""
+        """Open a round, and answer it for all topic-partitions: their tasks may have ended."""
         self.take_up()
         self._check_ends()
         commit_id = uuid.uuid4()
@@ -297,7 +297,7 @@ class Coordinator:
         self._open = _Round(commit_id, now, handed_over, ends)
 
     def _followed(self, logs: Mapping[int, tuple[int, int]]) -> dict[int, int]:
-        """The ends; partitions that the control topic gained are read from their start."""
+        """The control topic's ends.  Partitions that were added to it are read from their start."""
         added = {number: first for number, (first, _) in logs.items() if number not in self.positions}
         if added:
             self.positions |= added
@@ -306,7 +306,7 @@ class Coordinator:
         return {number: end for number, (_, end) in logs.items()}
 
     def _new(self, tp: TopicPartition, handed_over: int | None) -> int | None:
-        """What was handed over, None where every table holds it already."""
+        """The offset handed over; None if every table already holds everything below it."""
         held = [links[tp].until for links in self.tables.links.values() if tp in links]
         return None if handed_over is None or min(held, default=0) >= handed_over else handed_over
 
@@ -316,7 +316,7 @@ class Coordinator:
     # --- commits ------------------------------------------------------------------------------------------------------
 
     def _commit_round(self, *, whole: bool, because: str) -> None:
-        """Commit every table, then forget what all hold; what one table could not take stays for the next round."""
+        """Commit every table, then forget the events that all tables hold; a failed table tries again next round."""
         opened = self._open
         assert opened is not None
         present = Present(opened.commit_id, opened.answers, self.assigned, self.positions, self.control_id, whole)
@@ -354,7 +354,7 @@ class Coordinator:
     # --- holes --------------------------------------------------------------------------------------------------------
 
     def _find_holes(self, opened: _Round) -> None:
-        """Order a reread of offsets that the group passed before this round and that no event covers."""
+        """Read again the offsets that the group passed before this round and that no event covers."""
         if any(self.positions[p] < end for p, end in opened.ends.items()):
             return
         handed_over = {tp: at for tp, at in opened.handed_over.items() if at is not None}
@@ -366,7 +366,7 @@ class Coordinator:
 
 
 def _producer(key: str, value: bytes) -> str:
-    """Who sent an event, by its transactional id."""
+    """The sender of an event, by its transactional id."""
     try:
         event = decode(value)
     except DamagedEvent:

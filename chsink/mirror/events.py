@@ -1,7 +1,7 @@
 """The control topic's events: five kinds, each with the envelope of its sender.
 
 A message is the bytes C2 01, the length of the writer's schema (two bytes, the higher one first), that schema as JSON,
-and the event as Avro.  A reader takes the schema from the message, so later fields of either side do no harm.
+and the event as Avro.  A reader takes the schema from the message, so fields that either side adds later do no harm.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from chsink.mirror.schemas import (
 MAGIC = b"\xc2\x01"
 MAX_SCHEMA = 0xFFFF
 MAX_PART_BYTES = 600_000
-"""Of the files in one message, as Avro: below the brokers' default limit of 1 MB with room for the schema."""
+"""Limit for the files in one message, as Avro: the brokers' default limit of 1 MB, less room for the schema."""
 
 FileEntry = Mapping[str, Any]
 """One data file, by the names of Iceberg's manifest; maps are lists of ``{"key": …, "value": …}``."""
@@ -72,7 +72,7 @@ class UnitTag:
 
 @dataclass(frozen=True, slots=True)
 class StartCommit:
-    """A round begins: whoever hands over answers with DataComplete."""
+    """A round begins; DataComplete answers it."""
 
     commit_id: UUID
 
@@ -128,7 +128,7 @@ Payload = StartCommit | DataWritten | DataComplete | CommitToTable | CommitCompl
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """``group_id`` names the sink: others on the same topic are ignored.  ``timestamp`` is UTC, in microseconds."""
+    """``group_id`` names the sink: a reader ignores other sinks' events.  ``timestamp`` is UTC, in microseconds."""
 
     id: UUID
     timestamp: datetime
@@ -249,7 +249,7 @@ def decode(message: bytes) -> Event | None:
         if read is None:
             return None
         return Event(UUID(bytes=found["id"]), found["timestamp"], found["group_id"], read)
-    except Exception as error:  # fastavro raises whatever the bytes lead it to
+    except Exception as error:  # damaged bytes can make fastavro raise anything
         raise DamagedEvent(f"{type(error).__name__}: {error}") from error
 
 

@@ -1,4 +1,4 @@
-"""What a failure of the mirror's parts means to a user: the only place that makes it an error of the catalogue."""
+"""Turns a failure of the mirror's parts into an error of the catalogue."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ HALTS: dict[CommitHalt, Entry] = {
 
 
 def as_error(error: Exception, names: Names) -> ChsinkError | None:
-    """The error that a user meets; UnavailableError after an outage, None for anything else."""
+    """The error of the catalogue; UnavailableError after an outage, None for a failure of another kind."""
     match error:
         case ChsinkError():
             return error
@@ -64,7 +64,7 @@ def as_error(error: Exception, names: Names) -> ChsinkError | None:
 
 @contextmanager
 def in_words(names: Names) -> Iterator[None]:
-    """Errors that a user meets become errors of the catalogue."""
+    """Raise failures inside the block as errors of the catalogue."""
     try:
         yield
     except Exception as error:

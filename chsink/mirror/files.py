@@ -32,7 +32,7 @@ _LISTS = ("split_offsets", "equality_ids")
 
 
 GROUP_BYTES = 32 * 2**20
-"""Of the rows in memory: some 10 MB in a file.  Iceberg's own default, 128 MB, would make up most of a worker."""
+"""Bytes of a row group in memory, some 10 MB in a file.  Iceberg's default, 128 MB, is most of a worker's memory."""
 
 
 class Files:
@@ -66,7 +66,7 @@ class Files:
             self._write_group()
 
     def close(self) -> list[DataFile]:
-        """Write what is held, close the last file; all files of the attempt."""
+        """Write the held rows and close the last file; returns all files of the attempt."""
         while self._waiting:
             self._write_group()
         self._close_file()
@@ -86,7 +86,7 @@ class Files:
     def _new_file(self) -> tuple[OutputFile, ParquetFormatWriter]:
         name = f"00000-{len(self._done)}-{self._attempt}.parquet"
         output = self._io.new_output(self._locations.new_data_location(name))
-        # the writer warns of settings that it does not know; this one is kept here
+        # the writer warns about settings that it does not know; this class applies this one itself
         ours = {k: v for k, v in self._metadata.properties.items() if k != P.PARQUET_ROW_GROUP_SIZE_BYTES}
         return output, ParquetFormatWriter(output, self._schema, ours)
 

@@ -1,8 +1,8 @@
-"""The tables that a coordinator commits, and what each said of itself when it was read last.
+"""The tables that a coordinator commits, and the chain that each had when it was last read.
 
 Rules:
-- ``links`` are of a table's last reading, or of a commit that was applied since.
-- Another table of the same name, or another partition spec, halts: files were written for the one that was read first.
+- ``links`` come from a table's last reading, or from a commit that was applied since.
+- A table that was recreated or has another partition spec halts: files were written for the table that was read first.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from chsink.statemachine.commit.rules import CommitHalt
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 
 ATTEMPTS = 5
-"""At one commit, while others change the table."""
+"""Attempts at one commit, while others change the table."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Target:
 
 @dataclass(frozen=True)
 class Identity:
-    """What files are written for: another table of the same name, or another partition spec, takes other files."""
+    """The table and partition spec that files are written for.  A recreated table has another identity."""
 
     uuid: str
     spec_id: int
@@ -40,7 +40,7 @@ class Identity:
 
 @dataclass(frozen=True)
 class Hole:
-    """What has to be read again, for one table, and for what its files have to be written."""
+    """A range to read again for one table, whose files must be written for ``written_for``."""
 
     table: str
     tp: TopicPartition
@@ -49,7 +49,7 @@ class Hole:
 
 
 class KnownTables:
-    """``targets`` are by the tables' identifiers; ``control_topic`` is what a halt names."""
+    """``targets`` are keyed by table identifier; halts name ``control_topic``."""
 
     def __init__(self, targets: Mapping[str, Target], control_topic: str) -> None:
         self.targets, self._control_topic = targets, control_topic
@@ -57,7 +57,7 @@ class KnownTables:
         self.identities: dict[str, Identity] = {}
 
     def read(self, name: str) -> tuple[TableRead, Chain]:
-        """The table and its chain, an empty one where it has none.  Raises :class:`Halted` and ``CatalogFailed``."""
+        """The table and its chain, an empty chain if it has none.  Raises :class:`Halted` and ``CatalogFailed``."""
         try:
             read = self.targets[name].table.read()
         except DamagedProperty as error:

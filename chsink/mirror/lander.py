@@ -2,7 +2,7 @@
 
 Rules:
 - The acknowledgements of the tasks must tile what was assigned.
-- What lies between the group and the plan (a checkpoint that is ahead) is read exactly, and handed over first.
+- Offsets between the group and the plan (a checkpoint that is ahead) are read exactly, and handed over first.
 - A range in which no task saw a record is handed over by the driver, without files: the group has to pass it.
 - Holes are read exactly, through the stream that the lander was opened for.
 """
@@ -60,7 +60,7 @@ class MirrorLander:
         self._reads: ExactReads[Share] | None = None
 
     def landing(self) -> Landing[Share]:
-        """Itself, with its tasks."""
+        """The lander and its tasks."""
         return Landing(self, MirrorTasks(self.feeds))
 
     def close(self) -> None:
@@ -68,7 +68,7 @@ class MirrorLander:
         self._group.close()
 
     def settle_all(self, runner: ExactReads[Share]) -> None:
-        """Nothing is in doubt: what was handed over is on the control topic.  Keeps the reads for holes."""
+        """Nothing is in doubt: what was handed over is on the control topic.  Keeps ``runner`` to read holes."""
         self._reads = runner
 
     def check_owned(self) -> None:
@@ -77,7 +77,7 @@ class MirrorLander:
             self._beside.check_owned()
 
     def process(self, batch: PlannedBatch, runner: BatchTasks[Share]) -> None:
-        """Hand over what the group does not have of the batch."""
+        """Hand over the part of the batch that the group has not passed."""
         self._reads = runner
         self.check_owned()
         planned = {tp: r for tp, r in batch.ranges.items() if not r.is_empty}
@@ -95,7 +95,7 @@ class MirrorLander:
             self._confirmed(now, runner.from_batch(batch, now))
 
     def reread(self, hole: Hole) -> None:
-        """Hand over a hole of one table: a coordinator's ``reread``."""
+        """Hand over a hole of one table.  Coordinators call it as their ``reread``."""
         assert self._reads is not None, "a lander is opened before its coordinator runs"
         self._check_written_for(hole)
         self.feeds.check_held(hole.tp, hole.range, hole.table)
@@ -104,7 +104,7 @@ class MirrorLander:
         self._confirmed([share], self._reads.from_kafka([share]))
 
     def _settled(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The group's offsets.  The coordinator settles those of partitions that were added to a topic."""
+        """The group's offsets.  Waits for the coordinator to settle partitions that were added to a topic."""
         waited = 0.0
         while True:
             found = self.handed_over(tps)
@@ -118,14 +118,14 @@ class MirrorLander:
             waited += POLL_S
 
     def _check_written(self, hole: Hole) -> None:
-        """A group that was set beyond the end of the log: what is not there yet would be passed over."""
+        """Refuse a hole beyond the end of the log (the group was set there): records still to come would be skipped."""
         end = self.feeds.kafka.log_ends([hole.tp])[hole.tp]
         if end < hole.range.end:
             reason = f"the group is beyond the end of the log, {end}; the range is read once the log reaches it"
             raise services.MIRROR_NOT_HANDED_OVER(tp=hole.tp, range=hole.range, reason=reason)
 
     def _check_written_for(self, hole: Hole) -> None:
-        """Files for another table, or another spec, would be left out and read again for ever."""
+        """Halt if the table or its spec has changed: its files would be ignored, and the hole read again for ever."""
         metadata = self.feeds.table(hole.tp, hole.table).metadata
         if str(metadata.table_uuid) != hole.written_for.uuid:
             raise halts.MIRROR_TABLE_RECREATED(tables=hole.table)
@@ -140,11 +140,11 @@ class MirrorLander:
             raise services.MIRROR_GROUP_UNREAD(group=self.feeds.names.group, reason=error) from error
 
     def _confirmed(self, shares: Sequence[Share], acks: Sequence[Ack]) -> None:
-        """Every share was handed over; the driver does so for those without a record."""
+        """Check that every share was handed over; hand over the shares without a record here, in the driver."""
         raise_all(list(confirm(acks, shares).values()))
         seen = {ack.topic_partition for ack in acks}
         empty = [share for share in shares if share.topic_partition not in seen]
-        if empty:  # each with a producer of its own: one does not wait for the others
+        if empty:  # each has a producer of its own, so they run in parallel
             with self._pool() as pool:
                 handed_over = [pool.submit(self.feeds.hand_over, share, ()) for share in empty]
             for each in handed_over:

@@ -24,8 +24,8 @@ from chsink.ports import KafkaCluster
 from chsink.statemachine.commit.rounds import Pace
 
 REFUSED = (ValueError, NotInstalledError)
-"""What pyiceberg raises for properties that no catalog takes, and for a catalog whose packages are missing.  Not their
-subclasses: an answer that cannot be read is one of those.
+"""What pyiceberg raises for properties that no catalog takes, and for a catalog whose packages are missing.  Subclasses
+do not count: an answer that cannot be read raises one of them.
 """
 
 
@@ -93,7 +93,7 @@ def open_mirror(config: Config, kafka: KafkaCluster) -> Mirror:
     name = properties.pop("name")
     try:
         catalog = load_catalog(name, **properties)
-    except Exception as error:  # it raises whatever its client does
+    except Exception as error:  # any exception of the catalog's client
         if type(error) in REFUSED:
             raise preflight.MIRROR_NO_CATALOG(catalog=name, reason=said(error)) from error
         raise services.MIRROR_CATALOG_UNAVAILABLE(reason=f"{name}: {said(error)}") from error
@@ -112,7 +112,7 @@ def open_mirror(config: Config, kafka: KafkaCluster) -> Mirror:
 
 
 def names_of(config: Config) -> Names:
-    """What belongs to the sink on Kafka."""
+    """The sink's names on Kafka."""
     kafka, group = config.kafka, f"chsink-{config.sink.name}"
     options = {"log_level": "0", **kafka.client_options()}  # librdkafka would print every retry
     return Names(options, config.mirror.control_topic, group, kafka.timeout_s)

@@ -2,10 +2,10 @@
 
 Rules:
 - The claim is the note of an offset in a group of its own, written in a transaction of the coordinator's transactional
-  id.  So only the newest coordinator can claim, and whoever claimed stays until another driver claims.
-- A driver claims before it starts a coordinator, and checks before that: an older driver does not take the mirror back.
-- A driver that finds another owner after its own claim ends.  One that was only fenced starts its coordinator again:
-  Kafka also fences a producer that was suspended for longer than a transaction may last.
+  id.  So only the newest coordinator can claim, and a driver stays the owner until another driver claims.
+- A driver checks the owner, claims, and then starts a coordinator: an older driver does not take the mirror back.
+- A driver that finds another owner after its own claim ends.  A driver that was only fenced starts its coordinator
+  again: Kafka also fences a producer that was suspended for longer than a transaction may last.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ class Owner:
     since_ms: int
 
     def encode(self) -> str:
-        """As it is stored."""
+        """The note that is stored."""
         return json.dumps(asdict(self), separators=(",", ":"))
 
     @classmethod
     def decode(cls, note: str) -> Self | None:
-        """None for a note that is not a claim."""
+        """The claim in a note; None for any other note."""
         try:
             found = json.loads(note)
             return cls(str(found["driver"]), int(found["epoch"]), int(found["since_ms"]))

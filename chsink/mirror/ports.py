@@ -13,7 +13,7 @@ from chsink.statemachine.ranges import TopicPartition
 
 
 class GroupReader(Protocol):
-    """A group's offsets, at once: what a transaction moved that was committed just now may not be there yet."""
+    """Reads a group's offsets without waiting: a transaction that has just been committed may not show yet."""
 
     def committed(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]:
         """The group's offsets, None where it has none.  Raises ``Unanswered``."""
@@ -37,7 +37,7 @@ class EventSender(Protocol):
     def __exit__(self, *_: object) -> None: ...
 
     def send(self, key: str, values: Sequence[bytes], offsets: Mapping[TopicPartition, int]) -> None:
-        """The events and the group's offsets in one transaction.  Events of one ``key`` keep their order.
+        """Commit the events and the group's offsets in one transaction.  Events of one ``key`` keep their order.
 
         Raises ``Fenced``, ``NotSent``, ``Unanswered``.
         """
@@ -50,7 +50,7 @@ class EventSender(Protocol):
 
 
 class EventReader(Protocol):
-    """Reads what was committed to the control topic, from positions of its own."""
+    """Reads committed events of the control topic, from positions of its own."""
 
     def logs(self) -> dict[int, tuple[int, int]]:
         """The first and the next offset of each partition, open transactions included.  Raises ``Unanswered``."""
@@ -59,12 +59,12 @@ class EventReader(Protocol):
         """Continue at these offsets, by partition."""
 
     def poll(self, timeout_s: float) -> list[tuple[int, int, bytes]]:
-        """What was committed since: (partition, offset, value).  Returns once there is something, after ``timeout_s``,
-        or when it is woken.  Raises ``Unanswered``.
+        """The next committed events: (partition, offset, value).  Returns once there is one, after ``timeout_s``, or
+        when it is woken.  Raises ``Unanswered``.
         """
 
     def wake(self) -> None:
-        """End a poll that waits, or else the next one.  For other threads."""
+        """End the waiting poll, or else the next one.  For calls from other threads."""
 
     def uncommitted(self, partition: int, offset: int) -> tuple[str, bytes] | None:
         """Key and value at an offset, also of an open transaction; None where there is none.  Raises ``Unanswered``."""

@@ -1,4 +1,4 @@
-"""What Kafka refuses, as an error of the catalogue that names the ACL or the setting which is missing."""
+"""Turns a refusal of Kafka into an error of the catalogue that names the missing ACL or setting."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TOO_LARGE = (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE)
 
 
 def refused(error: Exception, names: Names) -> ChsinkError | None:
-    """What Kafka does not allow, or an event that is too large for it; None for anything else."""
+    """The error for a missing ACL, or for an event that is too large for Kafka; None for anything else."""
     cause = error.__cause__
     code = cause.args[0].code() if isinstance(cause, KafkaException) else None
     if code in TOO_LARGE:
@@ -35,7 +35,7 @@ def refused(error: Exception, names: Names) -> ChsinkError | None:
 
 
 def right_missing(code: int, names: Names) -> ChsinkError | None:
-    """The error that names the ACL which Kafka misses; None for any other answer of Kafka."""
+    """The error that names the missing ACL; None for any other answer of Kafka."""
     if code not in RIGHTS:
         return None
     what, acl = (text.format(group=names.group, topic=names.topic) for text in RIGHTS[code])

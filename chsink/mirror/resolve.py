@@ -1,7 +1,7 @@
 """Carries out what a person decides about tables of the mirror (see :mod:`chsink.statemachine.commit.resolve`).
 
-The decision is shown first and carried out then; in between nothing is held.  Carrying it out fences coordinators and
-workers that still run, reads again, and requires the table's head that was read.
+The decision is shown first and carried out afterwards, without a lock in between.  Carrying it out fences coordinators
+and workers that still run and reads each table again; its commit requires the head that was read.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from chsink.statemachine.ranges import OffsetRange, TopicPartition
 
 @dataclass(frozen=True)
 class Change:
-    """What a decision makes of one topic-partition of one table.  ``before`` is None where the table knew nothing."""
+    """A decision's effect on one topic-partition of one table.  ``before`` is None if the table did not know it."""
 
     table: str
     tp: TopicPartition
@@ -49,14 +49,14 @@ class Change:
 
     @property
     def read_again(self) -> OffsetRange | None:
-        """What will be read from Kafka once more, as far as it was handed over."""
+        """The handed-over range that will be read from Kafka again; None if there is none."""
         end = self.handed_over or 0
         return OffsetRange(self.after.until, end) if end > self.after.until else None
 
 
 @dataclass(frozen=True)
 class Decision:
-    """About tables, by name, with ``logs`` and the events that wait for a commit as they were when it was made."""
+    """A decision about ``tables`` (by name), with the ``logs`` and the uncommitted events as they were at its time."""
 
     tables: Mapping[str, Target]
     choice: Choice
@@ -64,7 +64,7 @@ class Decision:
     waiting: Sequence[DataWritten]
     changes: tuple[Change, ...]
     forget: bool
-    """Whether the events so far are given up (:class:`chsink.statemachine.commit.resolve.Resolved`)."""
+    """Whether the waiting events are given up (:class:`chsink.statemachine.commit.resolve.Resolved`)."""
 
 
 def decide(names: Names, tables: Mapping[str, Target], source: KafkaCluster, choice: Choice) -> Decision:
@@ -108,7 +108,7 @@ def carry_out(names: Names, decision: Decision) -> None:
 
 
 def _ends(names: Names) -> dict[int, int]:
-    """Of the control topic, by partition."""
+    """The control topic's end, by partition."""
     reader = names.reader()
     try:
         return {number: end for number, (_, end) in reader.logs().items()}
@@ -150,7 +150,7 @@ def _resolved(
 
 
 def _waiting(names: Names) -> list[DataWritten]:
-    """What was handed over and perhaps not committed."""
+    """The events that were handed over and perhaps not committed."""
     found = []
     for value in events_since_commit(names):
         with suppress(DamagedEvent):
@@ -161,7 +161,7 @@ def _waiting(names: Names) -> list[DataWritten]:
 
 
 def _usable(waiting: Sequence[DataWritten], target: Target, read: TableRead) -> list[UnitTag]:
-    """Units of the table, as it is, whose files exist."""
+    """The waiting units that were written for the present table and whose files exist."""
     tags: dict[str, UnitTag] = {}
     files: dict[str, str] = {}
     for written in waiting:
@@ -174,7 +174,7 @@ def _usable(waiting: Sequence[DataWritten], target: Target, read: TableRead) -> 
 
 
 def _starts(tags: Sequence[UnitTag], tp: TopicPartition) -> tuple[int, ...]:
-    """Where units of a topic-partition begin."""
+    """The offsets at which units of a topic-partition begin."""
     return tuple(tag.start for tag in tags if (tag.topic, tag.partition) == (tp.topic, tp.partition))
 
 

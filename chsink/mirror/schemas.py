@@ -30,7 +30,7 @@ def _list(element: Any, element_id: int) -> Schema:
 
 
 def _map(key_id: int, value_id: int, value: str) -> Schema:
-    """Avro's own maps have text keys only."""
+    """A map as an array of key and value: Avro's own maps have text keys only."""
     entry = _record(f"k{key_id}_v{value_id}", _field("key", key_id, "int"), _field("value", value_id, value))
     return {"type": "array", "items": entry, "logicalType": "map"}
 
@@ -80,7 +80,7 @@ def _data_written() -> Schema:
         _field("commit_id", 10300, _UUID_AGAIN),
         _field("table_reference", 10301, _table_reference()),
         _field("data_files", 10302, _list(_data_file("org.apache.iceberg.GenericDataFile"), 10303), optional=True),
-        # deletes are never written here, and share the description of a file
+        # chsink writes no deletes; they share the description of a data file
         _field("delete_files", 10304, _list("org.apache.iceberg.GenericDataFile", 10305), optional=True),
         _field("chsink_unit", 19300, "string", optional=True),
         _field("chsink_table_uuid", 19301, "string", optional=True),

@@ -31,12 +31,14 @@ from chsink.statemachine.commit.rules import CommitHalt
 from chsink.statemachine.ranges import TopicPartition
 
 READ_S = 10.0
-"""How long it reads records and events at most."""
+"""Limit for reading records or events."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionStatus:
-    """Of one table.  The table holds the records of ``[origin, until)``; those below ``handed_over`` have files."""
+    """One topic-partition of a table.  The table holds the records of ``[origin, until)``; those below ``handed_over``
+    have files.
+    """
 
     topic: str
     partition: int
@@ -64,7 +66,7 @@ class TableStatus:
     partitions: tuple[PartitionStatus, ...]
 
     def measures(self) -> dict[str, float | None]:
-        """By the names of ``chsink.observe.metrics.MirrorMetrics``, times in seconds since the epoch."""
+        """By the gauge names of ``chsink.observe.metrics.MirrorMetrics``; times are in seconds since 1970."""
         return {
             "lag": self.lag,
             "lag_s": self.lag_s,
@@ -106,7 +108,7 @@ def read_status(mirror: Mirror, now_ms: int) -> MirrorStatus:
         offsets.close()
         owners.close()
     reads = {name: _read(target, names) for name, target in mirror.targets.items()}
-    never_ran = owner is None  # the claim goes with the control topic
+    never_ran = owner is None  # deleting the control topic deletes the claim
     untils = {name: table.untils for name, table in reads.items()}
     units = dict.fromkeys(reads, 0) if never_ran else _waiting(mirror, untils)
     tables = []
@@ -132,7 +134,7 @@ class _Table:
 
     @property
     def snapshot(self) -> Snapshot | None:
-        """The newest one of the mirror."""
+        """The mirror's newest snapshot."""
         if self.read is None or self.chain.snapshot_id is None:
             return None
         return self.read.table.metadata.snapshot_by_id(self.chain.snapshot_id)
@@ -191,7 +193,7 @@ def _time(ms: int) -> str:
 
 
 def _waiting(mirror: Mirror, untils: Mapping[str, Mapping[TopicPartition, int]]) -> dict[str, int]:
-    """By table, how many units on the control topic bring what it lacks."""
+    """By table, how many units on the control topic have offsets that it lacks."""
     names = mirror.names
     by_reference = {(t.reference.namespace, t.reference.name): name for name, t in mirror.targets.items()}
     found: dict[str, set[str]] = {name: set() for name in mirror.targets}

@@ -1,4 +1,4 @@
-"""Why a coordinator stops, besides what Kafka and the catalog say (:mod:`chsink.mirror.control`, ``tables``)."""
+"""Why a coordinator stops, besides errors of Kafka and the catalog (:mod:`chsink.mirror.control`, ``tables``)."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from chsink.statemachine.commit.rules import CommitHalt
 
 
 class Halted(Exception):
-    """A person has to decide about tables, named with spaces between them.
+    """A person has to decide about tables; their names are separated by spaces.
 
-    ``detail`` depends on ``why``; ``topic`` is the control topic, ``table_property`` the one that is wrong, if one is.
+    ``detail`` depends on ``why``; ``topic`` is the control topic, ``table_property`` the wrong property, if one is.
     """
 
     def __init__(self, table: str, why: CommitHalt, detail: str, *, topic: str, table_property: str) -> None:

@@ -1,9 +1,11 @@
-"""Commits what one table takes of what was handed over.
+"""Commits the handed-over units that one table takes.
 
 Rules:
-- What a table takes is decided by its chain (``chsink.statemachine.commit``), from a reading that the commit requires.
-- An outcome is never assumed: whatever a commit said, the table is read again and its chain decides.
-- Files that were handed over may have been deleted since: a unit that lacks one is dropped, and read again.
+- The table's chain decides which units it takes (``chsink.statemachine.commit``).  The commit requires that the table
+  has not changed since its chain was read.
+- An outcome is never assumed: unless the catalog says that a commit was applied, the table is read again and its chain
+  decides.
+- Another program may delete a handed-over file: its unit is dropped, and the range is read again.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from chsink.statemachine.ranges import TopicPartition
 
 @dataclass(frozen=True)
 class Present:
-    """A commit round as its tables see it: its id and answers, and how far the coordinator is.
+    """A commit round as its tables see it: its id and answers, and how far the coordinator has read.
 
     ``positions`` are of the control topic, whose id is ``control_id``; ``whole``: all topic-partitions answered.
     """
@@ -52,7 +54,7 @@ class TableCommits:
         self.failures: dict[str, list[str]] = {}
 
     def units(self, name: str) -> tuple[Unit, ...]:
-        """What was read of the table's units and not taken yet.  Raises :class:`Halted`."""
+        """The table's units that were read and not yet committed.  Raises :class:`Halted`."""
         try:
             return self._buffer.units(name)
         except DamagedUnit as error:
@@ -77,7 +79,7 @@ class TableCommits:
             self._buffer.forget(name, [unit for _, unit in plan.dropped])
             if plan.kind is Kind.NOTHING:
                 self.failures.pop(name, None)
-                # the chain may hold what an attempt whose answer was lost had offered
+                # an attempt whose answer was lost may have been applied: then the chain names this round
                 return (offered if chain.commit_id == str(at.commit_id) else None), valid
             if reason := self._deleted(name, read, plan):
                 break
@@ -93,13 +95,13 @@ class TableCommits:
         return None, None
 
     def _check_known(self, name: str, chain: Chain, assigned: Sequence[TopicPartition]) -> None:
-        """The table still knows every topic-partition: their origins were stored before the first round."""
+        """Halt unless the table still knows every topic-partition: the origins were stored before the first round."""
         for tp in assigned:
             if tp.topic in self._tables.targets[name].topics and tp not in chain.links:
                 raise self._tables.halted(name, CommitHalt.CHAIN_MISSING, str(tp))
 
     def _deleted(self, name: str, read: TableRead, plan: TablePlan) -> str:
-        """Which files are gone, or why nobody knows; "" if none is.  Drops their units: their offsets become holes."""
+        """Which files are gone, or why that is unknown; "" if none is.  Drops their units: the offsets become holes."""
         try:
             gone = self._tables.targets[name].table.missing(read, plan.files)
         except CatalogFailed as error:
@@ -114,7 +116,7 @@ class TableCommits:
         return said
 
     def _check_readable(self, name: str, units: Sequence[Unit]) -> None:
-        """Kafka still holds the records of these units."""
+        """Halt unless Kafka still holds the records of these units."""
         starts = self._source.log_starts([unit.head.tp for unit in units])
         ids = self._source.topic_ids(sorted({unit.head.tp.topic for unit in units}))
         for unit in units:
@@ -125,7 +127,7 @@ class TableCommits:
     def offer(
         self, name: str, reading: tuple[TableRead, Chain], plan: TablePlan, at: Present, valid: int | None
     ) -> Committed:
-        """Send the plan to the catalog; the commit requires the reading that it was made of."""
+        """Send the plan to the catalog; the commit requires that the table is still as ``reading`` found it."""
         (read, chain), table = reading, self._tables.targets[name].table
         control = low_watermark(at.positions, plan.waiting, {})
         after = replace(chain, links=plan.links, control_id=at.control_id, control=control)

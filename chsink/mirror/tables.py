@@ -1,10 +1,11 @@
-"""One Iceberg table of the mirror: its chain as the catalog has it, and commits that require what was read.
+"""One Iceberg table of the mirror: its chain in the catalog, and commits that require an unchanged table.
 
 Rules:
 - A commit goes to the catalog with *our* requirements: the table's uuid, its head and its default spec are the ones
   that were read.  pyiceberg's own commit retries on a new head by itself, so it is never used.
 - The chain is in the snapshot's summary and, naming that snapshot, in a table property: written in one commit.
-- What is not definitely refused is unknown: the caller reads the table again and asks the chain.  Nothing is deleted.
+- An error that is not a definite refusal makes a commit unknown: the caller reads the table again and checks its chain.
+  No file is deleted.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ from chsink.statemachine.ranges import TopicPartition
 COMMIT_ID = "kafka.connect.commit-id"
 VALID_THROUGH = "kafka.connect.valid-through-ts"
 QUESTIONS = 16
-"""Files whose existence is asked for at the same time: an answer of an object store takes 10 to 50 ms."""
+"""How many files are checked for existence in parallel: an object store answers in 10 to 50 ms."""
 
 
 class CatalogFailed(Exception):
@@ -61,18 +62,18 @@ _CHAINS = f"chsink.chain.{MAIN_BRANCH}."
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """How the mirror's values are called in a table.  ``group`` is the sink's group, ``topic`` its control topic."""
+    """The keys of the mirror's values in a table.  ``group`` is the sink's group, ``topic`` its control topic."""
 
     group: str
     topic: str
 
     @property
     def chain(self) -> str:
-        """Of the chain, in the summary and in the properties; for the main branch."""
+        """The key of the main branch's chain, in the summary and in the properties."""
         return f"{_CHAINS}{self.group}"
 
     def origin(self, tp: TopicPartition) -> str:
-        """Of a topic-partition's origin, in the properties, until a snapshot's chain has it."""
+        """The property with a topic-partition's origin, kept until a snapshot's chain has the origin."""
         return f"{self._origins}{tp.topic}.{tp.partition}"
 
     def origins(self, properties: Mapping[str, str]) -> dict[str, TopicPartition]:
@@ -92,7 +93,7 @@ class Keys:
 
     @property
     def offsets(self) -> str:
-        """Of the next events to read, by partition of the control topic, in the summary."""
+        """The key, in the summary, of the next events to read by partition of the control topic."""
         return f"kafka.connect.offsets.{self.topic}.{self.group}"
 
 
@@ -103,7 +104,7 @@ def other_chains(keys: Keys, properties: Mapping[str, str]) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class TableRead:
-    """A table as it was read: what a commit requires."""
+    """A table as it was read; a commit requires that it has not changed."""
 
     table: Table
     view: TableView
@@ -111,7 +112,7 @@ class TableRead:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """``snapshot_id`` is the one that was offered: it is the table's only if the outcome is APPLIED."""
+    """``snapshot_id`` is the offered snapshot, which the table is known to have only if the outcome is APPLIED."""
 
     outcome: Outcome
     snapshot_id: int | None = None
@@ -127,27 +128,27 @@ class MirrorTable:
     keys: Keys
 
     def read(self) -> TableRead | None:
-        """What the catalog says now, None if it has no such table.  Raises ``DamagedProperty``, ``CatalogFailed``."""
+        """The table as it is now, None if the catalog has none.  Raises ``DamagedProperty``, ``CatalogFailed``."""
         table = self.load()
         return None if table is None else TableRead(table, self._view(table))
 
     def load(self) -> Table | None:
-        """The table alone.  Raises ``CatalogFailed``."""
+        """The table without its chain, None if the catalog has none.  Raises ``CatalogFailed``."""
         try:
             return self.catalog.load_table(self.identifier)
         except NoSuchTableError:
             return None
-        except Exception as error:  # a catalog that is away raises whatever its client does
+        except Exception as error:  # any exception of the catalog's client
             raise CatalogFailed(f"{self.identifier}: {said(error)}") from error
 
     def missing(self, read: TableRead, locations: Sequence[str]) -> frozenset[str]:
-        """The data files of these that somebody deleted.  Raises ``CatalogFailed`` if their storage does not answer."""
+        """The locations whose data files no longer exist.  Raises ``CatalogFailed`` if the storage does not answer."""
         if not locations:
             return frozenset()
         try:
             with ThreadPoolExecutor(min(QUESTIONS, len(locations))) as pool:
                 there = list(pool.map(lambda location: self._exists(read.table, location), locations))
-        except Exception as error:  # a storage raises whatever its client does
+        except Exception as error:  # any exception of the storage's client
             raise CatalogFailed(f"{self.identifier}: {said(error)}") from error
         return frozenset(location for location, exists in zip(locations, there, strict=True) if not exists)
 
@@ -157,7 +158,7 @@ class MirrorTable:
     def append(
         self, read: TableRead, files: Sequence[DataFile], chain: Chain, commit_id: UUID, valid_through_ms: int | None
     ) -> Committed:
-        """One snapshot with these files and this chain."""
+        """Commit one snapshot with these files and this chain."""
         chain = replace(chain, commit_id=str(commit_id))
         unnamed = replace(chain, snapshot_id=None, sequence=0)
         summary = {
@@ -169,7 +170,7 @@ class MirrorTable:
             summary[VALID_THROUGH] = str(valid_through_ms)
         try:
             updates = self._appended(read.table, files, commit_id, summary)
-        except Exception as error:  # manifests could not be written: nothing was offered to the catalog
+        except Exception as error:  # manifests could not be written: the catalog was offered nothing
             return Committed(Outcome.REFUSED, reason=said(error))
         (snapshot,) = (update.snapshot for update in updates if isinstance(update, AddSnapshotUpdate))
         named = replace(chain, snapshot_id=snapshot.snapshot_id, sequence=snapshot.sequence_number or 0)
@@ -179,17 +180,17 @@ class MirrorTable:
         return replace(done, snapshot_id=snapshot.snapshot_id)
 
     def move(self, read: TableRead, chain: Chain, commit_id: UUID) -> Committed:
-        """The chain alone, without a snapshot: what it names stays the newest own snapshot."""
+        """Commit the chain alone, without a snapshot: the newest own snapshot stays the one that it names."""
         return self._commit(read, (self._property(replace(chain, commit_id=str(commit_id))),))
 
     def begin(self, read: TableRead, chain: Chain, tps: Sequence[TopicPartition]) -> Committed:
-        """The chain, in which these topic-partitions begin."""
+        """Commit the chain in which these topic-partitions begin, and their origins."""
         links = {self.keys.origin(tp): chain.links[tp] for tp in tps}
         origins = {name: json.dumps([link.topic_id, link.origin]) for name, link in links.items()}
         return self._commit(read, (SetPropertiesUpdate(updates=origins), self._property(chain)))
 
     def decide(self, read: TableRead, chain: Chain, commit_id: UUID) -> Committed:
-        """The chain that a person decided on: it knows every topic-partition, so origins of earlier ones go."""
+        """Commit the chain that a person decided on.  It has every topic-partition, so stored origins are removed."""
         origins = list(self.keys.origins(read.table.metadata.properties))
         updates: tuple[TableUpdate, ...] = (self._property(replace(chain, commit_id=str(commit_id))),)
         return self._commit(read, (*updates, RemovePropertiesUpdate(removals=origins)) if origins else updates)
@@ -200,7 +201,7 @@ class MirrorTable:
     def _appended(
         self, table: Table, files: Sequence[DataFile], commit_id: UUID, summary: Mapping[str, str]
     ) -> tuple[TableUpdate, ...]:
-        """Writes manifest and manifest list; nothing refers to them before the catalog's commit."""
+        """Write manifest and manifest list; nothing refers to them before the catalog's commit."""
         producer = _FastAppendFiles(
             Operation.APPEND,
             Transaction(table, autocommit=False),
@@ -225,7 +226,7 @@ class MirrorTable:
             self.catalog.commit_table(read.table, required, updates)
         except CommitFailedException as error:
             return Committed(Outcome.REFUSED, reason=str(error))
-        except Exception as error:  # an answer that was lost, a catalog that went away
+        except Exception as error:  # the answer was lost, or the catalog went away
             return Committed(Outcome.UNKNOWN, reason=said(error))
         return Committed(Outcome.APPLIED)
 
@@ -262,8 +263,8 @@ class MirrorTable:
         return found
 
     def _lineage(self, table: Table) -> tuple[tuple[Snapshot, ...], int | None]:
-        """The head and its ancestors down to the newest own one, as what is older changes nothing; and the parent of
-        the last one if it was looked for and is gone.
+        """The head and its ancestors down to the newest own snapshot: older ones change nothing.  Also the id of the
+        next parent, if its snapshot is gone.
         """
         found: list[Snapshot] = []
         at: Any = table.metadata.snapshot_by_name(MAIN_BRANCH)
@@ -278,6 +279,6 @@ class MirrorTable:
 
 
 def said(error: Exception) -> str:
-    """What a catalog's client says, in one line: the rest of its message is the statement or the request."""
+    """The first line of a client's error: the rest of its message is the statement or the request."""
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__

@@ -1,9 +1,9 @@
-"""What a task of the mirror does: read its topic-partition in order, and hand over the share that it is given.
+"""What a task of the mirror does: read its topic-partition in order, and hand over its share.
 
 Rules:
 - One task owns a topic-partition and reads its offsets in order.
-- Between reading a range and handing it over, Kafka is asked whether it is still the same topic and holds the range.
-- Each new Python worker imports this module: it needs nothing of the coordinator.
+- Between reading a range and handing it over, the task checks that the topic is still the same and holds the range.
+- Each new Python worker imports this module, so it imports nothing of the coordinator.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class Share:
 
 @dataclass(frozen=True)
 class Feeds:
-    """What workers need, by topic: the topic's id and its tables; whom they ask about topics; and what they do with
-    records that do not fit (:class:`chsink.mirror.worker.Worker`).  Picklable.
+    """What workers need: each topic's id and tables, the client that answers questions about topics, and what to do
+    with records that do not fit (:class:`chsink.mirror.worker.Worker`).  Picklable.
     """
 
     names: Names
@@ -59,7 +59,7 @@ class Feeds:
     skip_tombstones: bool = False
 
     def worker(self, tp: TopicPartition) -> Worker:
-        """Of a topic-partition."""
+        """The worker of a topic-partition."""
         topic_id, tables = self.topic_ids[tp.topic], self.tables[tp.topic]
         return Worker(self.names, tp, topic_id, tables, self.halt_on_bad_value, self.skip_tombstones)
 
@@ -68,7 +68,7 @@ class Feeds:
         return next(work for work in self.tables[tp.topic] if work.table == name)
 
     def hand_over(self, share: Share, records: Iterable[pa.RecordBatch]) -> Report:
-        """Hand over a share whose records these are.  Raises ChsinkError."""
+        """Hand over a share; ``records`` are the records of its topic-partition.  Raises ChsinkError."""
         tp, worker = share.topic_partition, self.worker(share.topic_partition)
 
         def read(piece: OffsetRange) -> Iterator[pa.RecordBatch]:
@@ -95,7 +95,7 @@ class Feeds:
         return report
 
     def check_held(self, tp: TopicPartition, piece: OffsetRange, table: str = "", read_until: int = 0) -> None:
-        """Raises a halt if the topic is another one by now, or lost offsets of the range behind ``read_until``."""
+        """Raise a halt if the topic was recreated, or lost offsets of the range from ``read_until`` on."""
         tables = table or " ".join(work.table for work in self.tables[tp.topic])
         if (self.kafka.topic_ids([tp.topic])[tp.topic] or "") != self.topic_ids[tp.topic]:
             raise halts.MIRROR_TOPIC_RECREATED(tp=tp, tables=tables)
@@ -106,8 +106,8 @@ class Feeds:
 
 
 class _Unbroken:
-    """Up to where every offset was seen.  What Kafka deletes of that after it was read is not missing; behind it, an
-    offset without a record may be a marker of a transaction or a record that was deleted just before it was read.
+    """Every offset below ``until`` gave a record, so nothing is missing if Kafka deletes it later.  From there on, an
+    offset without a record may be a transaction marker, or a record that was deleted just before it was read.
     """
 
     def __init__(self, start: int) -> None:
@@ -138,7 +138,7 @@ class MirrorTask:
     shares: Mapping[TopicPartition, Share]
 
     def __call__(self, task: int, batches: Iterable[pa.RecordBatch]) -> Ack:
-        """Errors that chsink knows are reported, not raised: Spark would only repeat the task."""
+        """Errors of the catalogue are reported in the acknowledgement, not raised: Spark would only repeat the task."""
         reader = TaskReader(self.plan)
         try:
             chunks = reader.chunks(batches)
@@ -156,7 +156,7 @@ class MirrorTask:
         share = self.shares[tp]
         parts = (part for chunk in chunks for part in chunk.parts)
         report = self.feeds.hand_over(share, parts)
-        for _ in parts:  # what an earlier attempt handed over is read to its end
+        for _ in parts:  # read to the end what an earlier attempt handed over
             pass
         return _acknowledged(share, report.tables)
 
@@ -177,7 +177,7 @@ class MirrorTasks:
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """Kafka's own columns: tables may have some of them, and formats read them."""
+        """Kafka's columns that the task needs itself, and those that tables or formats read."""
         read = [name for works in self.feeds.tables.values() for work in works for name in work.columns.record_fields]
         return tuple(dict.fromkeys((*FIELDS, *read)))
 

@@ -32,7 +32,7 @@ _METADATA: dict[str, type[IcebergType]] = {
 
 
 def unsupported(schema: Schema) -> tuple[str, ...]:
-    """The columns that cannot be written, each with the reason; or that there is none for a record's own fields."""
+    """Why the table cannot be written: unsupported columns with the reason, or no column for the record's fields."""
     found = []
     for field in schema.fields:
         expected = _METADATA.get(field.name)
@@ -56,7 +56,7 @@ def _field(field: NestedField) -> Field:
 
 @dataclass(frozen=True)
 class TableColumns:
-    """Records of Kafka's source, in a format, to Arrow tables of an Iceberg schema.  Picklable."""
+    """Decodes records of Kafka's source to Arrow tables of an Iceberg schema.  Picklable."""
 
     schema: Schema
     format: FormatSettings = JSON
@@ -78,7 +78,7 @@ class TableColumns:
 
     @cached_property
     def _metadata(self) -> dict[str, str]:
-        """The record's field by the column that takes it."""
+        """Column name → the field of the Kafka record that it takes."""
         return {f.name: METADATA_COLUMNS[f.name].source for f in self.schema.fields if f.name in METADATA_COLUMNS}
 
     @property
@@ -103,7 +103,7 @@ class TableColumns:
         return self._timely(Decoded(table, rows, found.bad))
 
     def _timely(self, decoded: Decoded) -> Decoded:
-        """Without the records whose Kafka timestamp, which a producer may choose, is not a time of our calendar."""
+        """Drop the records whose Kafka timestamp, which a producer may choose, is outside the years 1 to 9999."""
         name = "_kafka_timestamp"
         if name not in self._metadata:
             return decoded
@@ -125,9 +125,9 @@ def _row(bad: BadValue) -> int:
 
 
 def _cast(array: Any, kind: Any) -> Any:
-    """Between types that hold the same values; anything else raises, as text that is not UTF-8 would."""
+    """Cast between types that hold the same values; any other value raises, such as text that is not UTF-8."""
     if pa.types.is_timestamp(kind) and kind.tz is None:
-        array = pc.cast(array, pa.timestamp("us"))  # the time that UTC shows
+        array = pc.cast(array, pa.timestamp("us"))  # the wall clock of UTC
     if isinstance(kind, pa.ExtensionType):
         return pa.ExtensionArray.from_storage(kind, pc.cast(array, kind.storage_type))
     return pc.cast(array, kind)

@@ -1,8 +1,8 @@
 """Hands over one range of one topic-partition: files of every table, then one transaction.
 
-The order is the promise.  The producer is opened, which fences every older attempt.  The group is read.  What it does
-not have is written to files under names of this attempt.  One transaction reports them all and moves the group.  What a
-failed attempt wrote is never referred to.
+The order makes it exactly once.  Open the producer, which fences every older attempt.  Read the group.  Write the
+records that the group has not passed to files under names of this attempt.  Report all files and move the group in one
+transaction.  Nothing ever refers to the files of a failed attempt.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ NO_COMMIT = uuid.UUID(int=0)
 """Workers hand over when a range is done, not when they are asked: their events belong to no round."""
 GROUP_ROWS = 100_000
 GROUP_BYTES = 64 * 2**20
-"""Of the records that are decoded at once."""
+"""Limits for the records that are decoded at once."""
 FIRST_MS, LAST_MS = -62_135_596_800_000, 253_402_300_799_999
 """The years 1 to 9999, in ms since 1970."""
 
@@ -41,7 +41,7 @@ Records = Callable[[OffsetRange], Iterable[pa.RecordBatch]]
 
 @dataclass(frozen=True)
 class TableWork:
-    """What a worker needs of one table.  Picklable.  ``uuid`` and spec are those that its files are written for."""
+    """What a worker needs of one table.  Picklable.  Files are written for the uuid and the spec in ``metadata``."""
 
     reference: TableReference
     metadata: TableMetadata
@@ -56,8 +56,8 @@ class TableWork:
 
 @dataclass
 class Written:
-    """What became of a range for one table.  ``skipped`` are records without a row; ``first_skipped`` says which was
-    the first, and why.
+    """The result of one range in one table.  ``skipped`` counts records without a row; ``first_skipped`` says which
+    record was the first, and why.
     """
 
     files: list[DataFile] = field(default_factory=list)
@@ -66,7 +66,7 @@ class Written:
     first_skipped: str = ""
 
     def add(self, later: Written) -> None:
-        """What became of a range behind this one."""
+        """Add the result of a later range."""
         self.files += later.files
         self.rows += later.rows
         self.skipped += later.skipped
@@ -82,7 +82,7 @@ class Report:
 
 
 class BadValues(Exception):
-    """Records do not fit a table, and that stops the worker: nothing was handed over.  ``first`` says which and why."""
+    """Records do not fit a table, so the worker handed over nothing.  ``first`` says which record, and why."""
 
     def __init__(self, table: str, first: str, count: int) -> None:
         super().__init__(table, first, count)
@@ -105,9 +105,9 @@ class Worker:
     skip_tombstones: bool = False
 
     def run(self, planned: OffsetRange, records: Records) -> Report:
-        """Hand over what the group does not have of the plan, and what lies between the group and the plan.
+        """Hand over the offsets of the plan that the group has not passed, and any offsets between group and plan.
 
-        Raises :class:`BadValues`, and the outcomes of :mod:`chsink.mirror.control`: then run it again.
+        Raises :class:`BadValues`, and the outcomes of :mod:`chsink.mirror.control`: after these, run it again.
         """
         report: dict[str, Written] = {}
         with self.names.sender(self.names.worker_id(self.tp), self.names.group) as sender:
@@ -185,8 +185,8 @@ class Worker:
 
 
 class _Newest:
-    """The largest timestamp of the records that passed, in ms.  A producer may send any number: what is no time of the
-    years 1 to 9999 counts as the nearest one.
+    """The largest timestamp of the records that passed, in ms.  A producer may send any number: a time outside the
+    years 1 to 9999 counts as the nearest one inside.
     """
 
     def __init__(self) -> None:
@@ -202,14 +202,14 @@ class _Newest:
 
 
 def _place(records: pa.RecordBatch, bad: BadValue) -> str:
-    """Which record it is, and why it is bad."""
+    """Which record is bad, and why."""
     column = f"column {bad.column!r}: " if bad.column else ""
     return f"offset {records.column('offset')[bad.row].as_py()}: {column}{bad.reason}"
 
 
 def _grouped(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
-    """Batches put together, so that decoding has little to do apart from records.  A group that is full does not wait
-    for the next batch: both would be in memory.
+    """Join small batches, because decoding has a cost per batch.  A full group is yielded before the next batch is
+    read: otherwise both would be in memory.
     """
     waiting: list[pa.RecordBatch] = []
     for batch in batches:

@@ -19,7 +19,7 @@ LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNI
 
 KAFKA_LOGGERS: Final = ("chsink.librdkafka", "chsink.librdkafka.dead_letters")
 _VARYING: Final = re.compile(r"\d+ms|#\w+-\d+")
-"""What differs between two reports of one failure: how long an attempt took, and the number of the client."""
+"""The parts that differ between two reports of one failure: an attempt's duration, and the client's number."""
 
 
 class OncePerMinute(logging.Filter):
@@ -43,7 +43,7 @@ _REPEATS: Final = OncePerMinute()
 
 
 def configure(log_format: Literal["console", "json"], level: str) -> None:
-    """Send structlog's lines to standard error, in the given form.  Foreign loggers keep to errors."""
+    """Send structlog's lines to standard error, in the given form.  Loggers of libraries log errors only."""
     renderer: structlog.typing.Processor = (
         structlog.processors.JSONRenderer()
         if log_format == "json"
@@ -69,11 +69,11 @@ def configure(log_format: Literal["console", "json"], level: str) -> None:
         logging.getLogger(library).setLevel(logging.ERROR)
     for library in KAFKA_LOGGERS:
         logging.getLogger(library).addFilter(_REPEATS)  # the same filter is added once
-    logging.getLogger("py4j").setLevel(logging.CRITICAL)  # it repeats what the sink says, as a trace
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)  # it repeats the sink's errors with a stack trace
 
 
 class _Through(logging.Handler):
-    """What the standard library's loggers say, as lines of structlog: a collector gets one form."""
+    """Passes lines of the standard library's loggers to structlog, so that a collector gets one format."""
 
     def emit(self, record: logging.LogRecord) -> None:
         """Hand one record on."""
@@ -83,7 +83,7 @@ class _Through(logging.Handler):
 
 
 def log_end(log: structlog.typing.FilteringBoundLogger, side: str, error: ChsinkError, **more: Any) -> None:
-    """Say that a side of the job halted (a person decides) or stopped, why, and what to do."""
+    """Log that one side of the job halted (a person decides) or stopped, why, and what to do."""
     word = "halted" if isinstance(error, HaltError) else "stopped"
     event = f"{side} {word}"
     log.error(event, id=error.id, reason=error.message, fix=error.hint, **more)

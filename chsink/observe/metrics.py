@@ -71,7 +71,7 @@ class Metrics:
             self.phases.labels(self.sink, name).observe(perf_counter() - began)
 
     def landed(self, table: str, acks: Sequence[Ack]) -> None:
-        """Count what was confirmed of a table."""
+        """Count the rows and records that confirmed acknowledgements report for a table."""
         sums = total(acks)
         for metric, amount in (
             (self.records, sums.records),
@@ -88,7 +88,7 @@ class Metrics:
             metric.labels(self.sink).inc(amount)
 
     def state(self, records: Mapping[StateKey, StateRecord], now_ms: int) -> None:
-        """Show what is in doubt."""
+        """Show the ranges in doubt."""
         doubtful = [r.before_at for r in records.values() if r.in_doubt]
         self.in_doubt.labels(self.sink).set(len(doubtful))
         self.in_doubt_age.labels(self.sink).set((now_ms - min(doubtful)) / 1000 if doubtful else 0)
@@ -118,7 +118,7 @@ class MirrorMetrics:
         self.valid = gauge("valid_through_timestamp_seconds", "the table holds all records up to this time", "table")
 
     def table(self, table: str, values: Mapping[str, float | None]) -> None:
-        """Show a table's values, by the names of the gauges; an unknown one keeps its last value."""
+        """Set a table's gauges by name; a gauge whose value is unknown (None) keeps its last one."""
         for name, value in values.items():
             if value is not None:
                 getattr(self, name).labels(self.sink, table).set(value)
@@ -130,7 +130,7 @@ def served(
 ) -> Iterator[int | None]:
     """Serve ``/metrics`` on this address until the block ends; port 0 takes a free one, None serves nothing.
 
-    Gives the port.  Raises PreflightError CHS-235 when it cannot be had.
+    Yields the port.  Raises PreflightError CHS-235 if it cannot be opened.
     """
     if port is None:
         yield None

@@ -23,7 +23,7 @@ from chsink.statemachine.records import StateKey, StateRecord, TopicTable
 from chsink.statemachine.table import Decision, StepKind
 
 NAMED: Final = 5
-"""A log line gives the number of the tables, not their names, if they are more."""
+"""If there are more tables, a log line gives their number instead of their names."""
 
 
 class JobObserver:
@@ -122,7 +122,7 @@ class JobObserver:
             self.metrics.halts.labels(self.metrics.sink).inc()
 
     def close(self) -> None:
-        """Say what is left to say; take the bar away."""
+        """Log what is still unreported; remove the bar."""
         self._skipped.say(now=True)
         self._dead.say(now=True)
         if self._bar:

@@ -1,4 +1,4 @@
-"""Fields without a column: named once in the log, counted by name in the metrics.  Never a value."""
+"""Fields without a column: named once in the log, counted by name in the metrics.  Values are never shown."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NAMES: Final = 100
 
 
 class UnknownFields:
-    """What the tasks of a sink found on samples of their chunks."""
+    """The unknown fields that a sink's tasks found in samples of their chunks."""
 
     def __init__(self, metrics: Metrics, log: structlog.typing.FilteringBoundLogger) -> None:
         self._metrics = metrics

@@ -11,8 +11,8 @@ store           durable     where
 Rules:
 - A store is one file: its settings (a :class:`chsink.state.settings.StoreSettings`, the keys of ``[state]``) and its
   class.  Add it to :data:`AnyStore`; ``tests/contract/benches.py`` then asks for a bench of it.
-- Importing this package imports no driver: a store imports its own when it connects, since the configuration is read
-  where no service is used.
+- Importing this package imports no client library: a store imports its own when it connects, because the configuration
+  is also read where no service is used.
 """
 
 from __future__ import annotations

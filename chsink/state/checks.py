@@ -33,7 +33,7 @@ def store_findings(store: StateStore, sink: str, new_attempt: Callable[[], str])
 
 
 def _broken(store: StateStore, key: str, new_attempt: Callable[[], str]) -> Entry | None:
-    """What is wrong, None when all went as it must.  StoreUnavailable when no answer proves anything."""
+    """What is wrong with the store, None if nothing.  StoreUnavailable if no answer proves anything."""
     for _ in range(ROUNDS):
         first = _place(store, key, new_attempt)
         second, third = Row(key, new_attempt(), "{}"), Row(key, new_attempt(), "{}")
@@ -51,7 +51,7 @@ def _broken(store: StateStore, key: str, new_attempt: Callable[[], str]) -> Entr
 
 
 def _place(store: StateStore, key: str, new_attempt: Callable[[], str]) -> str | None:
-    """The attempt of the row as it stands, made where it is missing; None when it could not be made."""
+    """The attempt in the test row, which is created if missing; None if it could not be created."""
     row = store.load(key).get(key)
     if row is not None:
         return row.attempt

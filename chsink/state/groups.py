@@ -29,7 +29,7 @@ def cut(items: Sequence[T], size: Callable[[T], int]) -> Iterator[Sequence[T]]:
 
 
 def write_in_groups(items: Sequence[T], size: Callable[[T], int], write: Callable[[Sequence[T]], bool]) -> bool:
-    """Write group by group.  The first one that is not known to be applied ends the write."""
+    """Write group by group; stop at the first one that is not known to be applied."""
     return all(write(group) for group in cut(items, size))
 
 

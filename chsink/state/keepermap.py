@@ -89,7 +89,7 @@ class KeeperMapStore:
         }
 
     def prepare(self) -> None:
-        """Make the table where it is missing."""
+        """Create the table if it is missing."""
         try:
             self.client.query(f"SELECT key FROM {self.table} LIMIT 1 {self._reading}")
         except ServerRefused as error:
@@ -120,7 +120,7 @@ class KeeperMapStore:
         return write_in_groups(swaps, _swap_bytes, self._swap)
 
     def close(self) -> None:
-        """Nothing of its own: the client belongs to the caller."""
+        """Nothing to release: the client belongs to the caller."""
 
     # --- one statement --------------------------------------------------------------------------------------------
 
@@ -146,7 +146,7 @@ class KeeperMapStore:
         return self._write(sql, [s.row for s in swaps])
 
     def _write(self, sql: str, rows: Sequence[Row]) -> bool:
-        """Send the statement once.  Whether all of its rows are stored now, whatever the server answered."""
+        """Send the statement once.  Returns whether all of its rows are now stored, whatever the server answered."""
         with suppress(ServerRefused, Unanswered):
             self.client.command(sql, self._pinned)
         try:
@@ -201,7 +201,7 @@ class KeeperMapStore:
 
 
 def _by_key(keys: str, values: list[str]) -> str:
-    """An expression that is the value belonging to the row's key; the value itself where all are the same."""
+    """An SQL expression for the value of the row's key; the plain value if all are equal."""
     if len(set(values)) == 1:
         return quote_string(values[0])
     return f"transform(key, [{keys}], [{quote_strings(values)}], '')"

@@ -45,7 +45,7 @@ class MemoryStore:
             return {k: r for k, r in self._rows.items() if k == sink or k.startswith(f"{sink}/")}
 
     def create(self, rows: Sequence[Row]) -> bool:
-        """Create all rows, or none where one exists."""
+        """Create all rows, or none if one exists."""
         assert len({r.key for r in rows}) == len(rows), "keys are unique"
         with self._lock:
             if self._ours(rows):
@@ -56,7 +56,7 @@ class MemoryStore:
             return True
 
     def swap(self, swaps: Sequence[Swap]) -> bool:
-        """Replace all rows, or none where one is missing or another's."""
+        """Replace all rows, or none if one is missing or has another attempt."""
         assert len({s.row.key for s in swaps}) == len(swaps), "keys are unique"
         with self._lock:
             if self._ours([s.row for s in swaps]):

@@ -1,4 +1,4 @@
-"""What every state store is configured with, and what it may use of the job."""
+"""The settings that all state stores share, and the job's ClickHouse that a store may use."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from chsink.ports import SqlClient, StateStore
 
 @dataclass(frozen=True, slots=True)
 class ClickHouseAccess:
-    """The job's ClickHouse.  ``connect`` opens a client of a URL, or of the first shard for None, and closes it later;
-    ``database`` is that of tables that name none.
+    """The job's ClickHouse.  ``connect`` opens a client for a URL, or for the first shard if None, and closes it later;
+    ``database`` is the default of table names without a database.
     """
 
     connect: Callable[[str | None], SqlClient]

@@ -54,7 +54,7 @@ class ZooKeeper(StoreSettings):
 
 @cache
 def no_answer() -> tuple[type[Exception], ...]:
-    """What kazoo raises when it got no answer (the library is imported when it is first used)."""
+    """The exceptions that kazoo raises if it got no answer.  Imports kazoo, which the module itself does not."""
     from kazoo.exceptions import KazooException
     from kazoo.handlers.threading import KazooTimeoutError
 
@@ -64,8 +64,8 @@ def no_answer() -> tuple[type[Exception], ...]:
 class ZooKeeperStore:
     """:class:`chsink.ports.StateStore` under the node ``root`` of ``hosts`` (``host:port,host:port``).
 
-    ``timeout_s`` bounds a read, a write, and the read-back after it, reconnecting included; ``session_s`` is after how
-    long a silent session ends.  Threads may share it.
+    ``timeout_s`` bounds a read, a write, and the read-back after it, reconnecting included; a silent session ends
+    after ``session_s``.  Threads may share the store.
     """
 
     name = "zookeeper"
@@ -89,7 +89,7 @@ class ZooKeeperStore:
         return None if client_id is None else client_id[0]
 
     def prepare(self) -> None:
-        """Connect, and make the root."""
+        """Connect, and create the root node."""
         self._connected(self._deadline())
 
     def load(self, sink: str) -> dict[str, Row]:

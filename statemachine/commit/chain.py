@@ -5,12 +5,13 @@ the chain twice: in the summary of its snapshot, and in a table property that na
 files moves the property alone.  The property outlives expired snapshots; the summary follows a rollback and the
 property does not, so the two together tell what happened to the table.
 
-A commit of the property alone is not refused when another one came between: it may arrive late, and store a chain
-without a topic-partition that has begun since.  So each origin is also stored by itself, until a snapshot's chain has
-it.  A topic-partition that the chain lacks then begins at its origin: what a stale commit can overwrite has no files.
+The catalog does not refuse a commit of the property alone if another one came between.  So it may arrive late, and
+store a chain without a topic-partition that has begun since.  Each origin is therefore also stored by itself, until a
+snapshot's chain has it, and a topic-partition that the chain lacks begins at its origin.  That loses nothing: a stale
+commit can only overwrite a topic-partition that has no files yet.
 
-``CHAIN`` decides which of them is right.  The *lineage* is the table's head with its ancestors, newest first.  A
-snapshot is *own* when its summary holds a chain of this mirror.
+``CHAIN`` decides whether the summary or the property is right.  The *lineage* is the table's head with its ancestors,
+newest first.  A snapshot is *own* when its summary holds a chain of this mirror.
 """
 
 from __future__ import annotations
@@ -87,9 +88,9 @@ class Snapshot:
 class TableView:
     """What one reading of the catalog says of a table.
 
-    ``lineage`` is newest first; what is older than the newest own snapshot may be left out.  ``cut`` says that a
-    snapshot which belongs behind it may have expired.  ``spec_id`` is the table's default partition spec.  ``origins``
-    are links that were stored by themselves.
+    ``lineage`` is newest first and may end at the newest own snapshot.  ``cut`` says that an older snapshot of it may
+    have expired.  ``spec_id`` is the table's default partition spec.  ``origins`` are links that were stored by
+    themselves.
     """
 
     uuid: str
@@ -126,7 +127,7 @@ def _own_is_newer(view: TableView) -> bool:
 def _expired(view: TableView) -> bool:
     assert view.stored is not None
     sequence = view.stored.sequence
-    # the newest snapshot never expires: a table without any is not the one that the property speaks of
+    # the newest snapshot never expires: a table without any is not the one that the property describes
     return view.cut and bool(view.lineage) and all(snapshot.sequence > sequence for snapshot in view.lineage)
 
 

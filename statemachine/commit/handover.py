@@ -4,8 +4,8 @@ The group's offset of a topic-partition says up to where its records were handed
 transactional producer first: that ends the open transaction of every older attempt and refuses its later ones.  Only
 then it reads the group's offset, and ``HAND_OVER`` compares it with the planned range ``[a, b)``.
 
-``START`` says where the group has to stand before the first worker of a topic-partition: never below what a table
-holds.  Offsets of a group that nobody joins expire, and somebody may set them back; the tables are the floor.
+``START`` says where the group has to be before the first worker of a topic-partition starts: never below a table's
+``until``.  The offsets of a group without members expire, and a person may set them back; the tables are the floor.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ HAND_OVER: tuple[Rule[Opening, Answer], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class HandOver:
-    """The ranges to hand over, in order, a transaction each.  ``refused``: none, and the driver has to start again."""
+    """The ranges to hand over, in order, one transaction each.  ``refused``: none; the driver has to start again."""
 
     because: str
     ranges: tuple[OffsetRange, ...] = ()
@@ -116,7 +116,7 @@ class Standing:
 
     @property
     def floor(self) -> int:
-        """Where the table that holds most ends."""
+        """The largest ``until`` of the tables."""
         return max((link.until for link in self.known), default=0)
 
 

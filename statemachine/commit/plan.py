@@ -1,11 +1,11 @@
-"""Which units a table's commit takes, and what of the table's chain is missing.
+"""Which units a table's commit takes, and which offsets the table's chain lacks.
 
 ``UNITS`` compares a unit ``[a, b)`` with the table's ``until`` of its topic-partition.  A unit is taken only where
-``a = until``: whatever was handed over twice, late, by a stopped worker or out of order, the table's records stay the
-records of ``[origin, until)``, each once.  What is dropped was landed before, or is a *hole* that :func:`holes` finds.
+``a = until``.  So the table holds the records of ``[origin, until)``, each once, even if units come twice, late, out of
+order or from a stopped worker.  The records of a dropped unit have landed, or are in a *hole* that :func:`holes` finds.
 
-A hole is ``[until, h)`` that the group passed and no unit at hand begins: its events were lost with the control topic,
-or were dropped because they straddled ``until``.  It is read again, exactly, from Kafka.
+A hole is a range ``[until, h)`` that the group has passed while no unit at hand begins at ``until``: its events were
+lost with the control topic, or were dropped because they straddled ``until``.  It is read again, exactly, from Kafka.
 """
 
 from __future__ import annotations
@@ -96,11 +96,11 @@ UNITS: tuple[Rule[Eligibility, Fate], ...] = (
 
 
 class Kind(StrEnum):
-    """What a commit is for the catalog."""
+    """How a commit changes the catalog."""
 
     NOTHING = "nothing"
     MOVE = "move"
-    """``until`` moves, and there is no file: a property, no snapshot."""
+    """``until`` moves without files: a property changes, no snapshot is made."""
     APPEND = "append"
 
 
@@ -155,11 +155,11 @@ def plan_commit(view: TableView, chain: Chain, units: Iterable[Unit]) -> TablePl
 def holes(
     links: Links, waiting: Iterable[Unit], handed_over: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, OffsetRange]:
-    """What has to be read again for this table, per topic-partition.
+    """The range to read again for this table, per topic-partition.
 
-    ``handed_over`` is the group's offset where all events up to it were read: ask for the group's offset first, then
-    for the control topic's end, then read up to that end.  ``waiting`` is what a plan left, ``links`` its chain; where
-    the table could not be committed, that is all that was read for it.
+    All events up to ``handed_over``, the group's offset, must have been read: ask for the group's offset first, then
+    for the control topic's end, then read up to that end.  ``waiting`` are the units that a plan left, ``links`` its
+    chain; if the table could not be committed, ``waiting`` are all units that were read for it.
     """
     starts: dict[TopicPartition, list[int]] = {}
     for unit in waiting:

@@ -1,11 +1,12 @@
-"""What a person's decision makes of a table's chain, where :mod:`chain` or ``START`` halts.
+"""How a person's decision changes a table's chain after a halt of :mod:`chain` or ``START``.
 
-``REREAD`` keeps what the table is known to hold, and has the rest read again as far as Kafka holds it.  ``SKIP`` goes
-on behind what the table held before, and gives up what it lacks of that.  Neither lands a record twice: the first
-begins where the table's own snapshots end, and is refused where they do not tell; the second behind all that landed.
+``REREAD`` keeps the records that the table is known to hold, and reads the rest again as far as Kafka holds it.
+``SKIP`` continues after all offsets that the table ever held, and gives up those that it now lacks.  Neither lands a
+record twice: ``REREAD`` begins where the table's own snapshots end, and is refused if they do not tell; ``SKIP`` begins
+after everything that landed.
 
-A log that ends before what a table holds lost records, and will use their offsets again.  Nobody knows where the loss
-began, so ``REREAD`` is refused; ``SKIP`` goes on at the log's end.
+A log that ends below a table's ``until`` has lost records, and will assign their offsets again.  Nobody knows where the
+loss began, so ``REREAD`` is refused; ``SKIP`` continues at the log's end.
 """
 
 from __future__ import annotations
@@ -42,8 +43,8 @@ class Log:
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """The chain to store, and per topic-partition which offset of the group goes with it: of recreated topics and of
-    logs that lost records.  ``forget``: what waits for a commit was read from a log that lost records since.
+    """The chain to store, and the group's new offsets for topic-partitions of recreated topics and of logs that lost
+    records.  ``forget``: the units that wait for a commit were read from a log that has since lost records.
     """
 
     chain: Chain
@@ -52,7 +53,7 @@ class Resolved:
 
 
 def held(view: TableView) -> Chain | None:
-    """What the table is known to hold; None where it may hold rows of ours that nothing speaks of."""
+    """The chain that the table is known to hold; None if it may hold rows of this mirror that no chain covers."""
     reading, stored, own = read_chain(view), view.stored, view.own
     if reading.chain is not None:
         return reading.chain
@@ -70,7 +71,7 @@ def held(view: TableView) -> Chain | None:
 
 
 def resolved(view: TableView, logs: Mapping[TopicPartition, Log], choice: Choice) -> Resolved | None:
-    """What to store for a table whose topic-partitions are those of ``logs``; None if ``REREAD`` could double rows."""
+    """What to store for a table with the topic-partitions of ``logs``; None if ``REREAD`` could land rows twice."""
     known = held(view)
     if known is None and choice is Choice.REREAD:
         return None
@@ -119,7 +120,7 @@ def _reread(link: Link | None, log: Log) -> Link:
 
 
 def _skipped(link: Link | None, passed: Link | None, log: Log) -> Link:
-    """Behind what the table held or holds; if it never held a record, behind what was handed over."""
+    """Continue after all that the table held or holds; if it never held a record, after all that was handed over."""
     untils = [known.until for known in (link, passed) if known is not None]
     at = min(max(*untils, log.start), log.end) if untils else log.end if log.committed is None else log.committed
     return Link(log.topic_id, min(link.origin, at) if link else at, at)

@@ -1,4 +1,4 @@
-"""When a commit is due, what it may say of time, and what may be forgotten after it.
+"""When a commit is due, its valid-through time, and which events may be forgotten after it.
 
 A coordinator opens a *round* each interval.  The round is answered by the assigned topic-partitions, each with the
 offset that it handed over.  It is complete when the *set* of assigned topic-partitions has answered and all units up to
@@ -96,7 +96,7 @@ def due(clock: Clock) -> tuple[str, Due]:
 
 
 def read_up_to(links: Links, units: Iterable[Unit], answers: Mapping[TopicPartition, Reached]) -> bool:
-    """Whether chain and units at hand lead up to every answered offset of the topic-partitions that the table knows."""
+    """Whether chain and units at hand reach every answered offset of the topic-partitions that the table knows."""
     ends = {tp: link.until for tp, link in links.items()}
     for unit in sorted((u for u in units if u.whole), key=lambda u: (u.head.tp, *u.order)):
         tp = unit.head.tp
@@ -110,7 +110,7 @@ def answered(
     answers: Mapping[TopicPartition, Reached],
     tables: Iterable[tuple[Links, Collection[Unit]]],
 ) -> bool:
-    """Whether a round is complete: a set of topic-partitions, not a count, and the units of every table."""
+    """Whether all assigned topic-partitions (a set, not a count) have answered, and every table has their units."""
     mine = {tp: answers[tp] for tp in assigned if tp in answers}
     return set(mine) == set(assigned) and all(read_up_to(links, units, mine) for links, units in tables)
 

@@ -28,7 +28,7 @@ class CommitHalt(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rule(Generic[Case, Verdict]):
-    """``when`` says ``holds`` in words, ``then`` says what follows from the verdict."""
+    """``when`` is ``holds`` in words; ``then`` says what follows from the verdict."""
 
     name: str
     when: str

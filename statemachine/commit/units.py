@@ -27,7 +27,7 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """What all parts of a unit say alike.
+    """The fields that all parts of a unit share.
 
     ``unit_id`` is unique to an attempt and a table.  ``spec_id`` is the partition spec that its files were written for.
     ``parts`` is how many parts there are.
@@ -61,7 +61,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """What was read of a unit.  ``files`` are locations in order of parts, ``at`` where the parts lie."""
+    """The parts of a unit that were read.  ``files`` are locations in order of parts, ``at`` where the parts lie."""
 
     head: Head
     files: tuple[str, ...]
