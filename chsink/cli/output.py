@@ -1,4 +1,4 @@
-"""What every command prints alike: errors, JSON, and the two forms of a table.
+"""What all commands print in the same way: errors, JSON, and the two forms of a table.
 
 Rules:
 - A command raises; the group's handler prints.  Errors go to stderr in words, or, with ``--json``, to stdout as one
@@ -67,7 +67,7 @@ def report(error: ChsinkError, *, as_json: bool) -> None:
 
 
 def report_to_log(context: typer.Context, log_format: str) -> None:
-    """Let the error handler write an error as the job's log has it: as one JSON line where a collector reads."""
+    """Let the error handler write errors in the job's log format: one JSON line if a collector reads the log."""
     context.meta[_LOG_KEY] = log_format
 
 
@@ -107,7 +107,7 @@ def print_json(value: Any) -> None:
 
 
 def check_answerable(*, as_json: bool, answered: bool, options: str = "--yes") -> None:
-    """A usage error where a program would meet the prompt of :func:`confirm`."""
+    """Raise a usage error if a program, not a person, would get the prompt of :func:`confirm`."""
     if as_json and not answered:
         raise typer.BadParameter(f"--json needs {options}, because a program cannot answer the prompt")
 

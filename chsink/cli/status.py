@@ -97,7 +97,7 @@ def _unknown_lines(partitions: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _shown(name: str) -> str:
-    """A name of a record's field: it may be anything, also what a terminal would obey."""
+    """A field's name, safe to print: it may contain control characters of a terminal."""
     return name if name and name.isprintable() else ascii(name)
 
 

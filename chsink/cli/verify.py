@@ -1,4 +1,4 @@
-"""``chsink verify``: are the tables what Kafka's records say?"""
+"""``chsink verify``: do the tables hold what Kafka holds?"""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def _whole(table: TableReport) -> str:
 
 
 def _row(partition: PartitionReport, *, whole: bool) -> list[str]:
-    """Without its number of rows where only the table's is known."""
+    """A topic-partition's line of the table; without a row count if only the whole table's is known."""
     judged = sum(r.length for r in partition.judged)
     result = ", ".join(f"{f.offsets:,} {name}" for name, f in partition.defects.items())
     tp = partition.topic_partition

@@ -1,7 +1,7 @@
 """Runs the Ivy that ships inside pyspark: exact files by coordinate into a folder, with progress and retries.
 
-Each coordinate is asked for without its dependencies, so the answer is the list that was asked for.  A registry that
-fails now and then is asked again, with what came already kept in Ivy's own scratch cache.
+Each coordinate is fetched without its dependencies, so the result is exactly the requested list.  If a registry fails,
+Ivy runs again; files that have arrived are in its scratch cache.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _ATTEMPTS: Final = 4
 _FIRST_PAUSE_S: Final = 2.0
 _ATTEMPT_LIMIT_S: Final = 600
 Progress = Callable[[int, int], None]
-"""Given how many files were fetched, and of how many: first none of them, then after each."""
+"""Called with the number of fetched files and the number of all files: before the first one, then after each."""
 
 
 def retrieve(label: str, coordinates: Sequence[str], scratch: Path, ivy_jars: Path, progress: Progress) -> Path:

@@ -1,7 +1,7 @@
 """A Kafka broker with its own controller (KRaft): one node, 127.0.0.1 only, transactions included.
 
-Its defaults fit a small machine and a test's patience: one replica of everything, small buffers, topics only where
-asked for, retention and compaction that look every second.  ``properties`` overrides any of them.
+Its defaults suit a small machine and fast tests: one replica of everything, small buffers, no automatic topics, and
+retention and compaction checks every second.  ``properties`` overrides any of them.
 """
 
 from __future__ import annotations

@@ -21,11 +21,11 @@ from tests.support.spark import SHORT_LIVED
 START_LIMIT_S = 240.0
 POLL_S = 0.05
 JVM = {"SPARK_SUBMIT_OPTS": SHORT_LIVED}
-"""For the environment of whoever starts Spark."""
+"""Environment variables for a process that starts Spark."""
 
 
 class Child:
-    """One run of the job, or another ``command``.  ``traps`` are failpoints; ``settings`` go over the job's own."""
+    """One run of the job, or another ``command``.  ``traps`` are failpoints; ``settings`` override the job's own."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class Child:
 
     @property
     def pid(self) -> int:
-        """The driver's."""
+        """The driver's pid."""
         return self._popen.pid
 
     @property
@@ -67,11 +67,11 @@ class Child:
 
     @property
     def said(self) -> str:
-        """All it printed."""
+        """Everything that it has printed."""
         return self.log.read_text(errors="replace")
 
     def await_that(self, what: str, is_so: Callable[[], bool], limit_s: float = START_LIMIT_S) -> None:
-        """Wait while it runs; AssertionError with the log's end when it ends first or takes too long."""
+        """Wait until ``is_so()``; AssertionError with the log's end if the job ends first or it takes too long."""
         deadline = time.monotonic() + limit_s
         while not is_so():
             assert self.running, f"ended with {self._popen.returncode} before {what}:\n{self.said[-3000:]}"
@@ -79,30 +79,30 @@ class Child:
             time.sleep(POLL_S)
 
     def await_fired(self, name: str, times: int = 1) -> list[int]:
-        """The processes that reached a failpoint, once ``times`` did."""
+        """Wait until ``times`` processes have reached a failpoint; returns their pids."""
         self.await_that(name, lambda: sum(f[0] == name for f in self.fired) >= times)
         return [pid for found, _, pid in self.fired if found == name]
 
     def end(self, limit_s: float = START_LIMIT_S) -> int:
-        """The exit code, once it ended by itself."""
+        """Wait until it ends by itself; returns the exit code."""
         try:
             return self._popen.wait(limit_s)
         except subprocess.TimeoutExpired:
             raise AssertionError(f"still runs after {limit_s} s:\n{self.said[-3000:]}") from None
 
     def end_or_kill(self, limit_s: float, codes: Collection[int]) -> None:
-        """It ends by itself with one of these exit codes, or dies: it may wait longer than that for a service."""
+        """Wait for one of these exit codes; after ``limit_s``, kill it: it may wait longer than that for a service."""
         try:
             assert self._popen.wait(limit_s) in codes, self.said[-3000:]
         except subprocess.TimeoutExpired:
             assert self.kill()
 
     def tell(self, number: signal.Signals) -> None:
-        """To the driver alone."""
+        """Send a signal to the driver alone."""
         self._popen.send_signal(number)
 
     def tell_all(self, number: signal.Signals) -> int:
-        """To every process of the job; returns how many."""
+        """Send a signal to every process of the job; returns how many."""
         pids = session_of(self.pid)
         for pid in pids:
             try:

@@ -1,4 +1,4 @@
-"""Clients of the embedded ClickHouse: the official one, and plain HTTP for what it does not look at."""
+"""Clients of the embedded ClickHouse: the official one, and plain HTTP for details that it does not show."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from chsink.embedded.clickhouse import EmbeddedClickHouse
 
 
 def connected(server: EmbeddedClickHouse, **options: Any) -> Client:
-    """The official client, unmodified; sessions only where they are asked for."""
+    """The official client, unmodified; without a session unless ``options`` ask for one."""
     options.setdefault("autogenerate_session_id", False)
     return clickhouse_connect.get_client(host=server.host, port=server.port, **options)
 

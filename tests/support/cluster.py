@@ -1,6 +1,6 @@
 """A standalone Spark cluster on localhost: a master and two workers, each on a host of its own.
 
-The executors of the first worker sleep after each insert: what they sent is there, and nobody has been told.
+The executors of the first worker sleep after each insert: the rows have arrived, but the driver has not been told.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Cluster:
 
     @property
     def asleep(self) -> list[int]:
-        """Python workers that have inserted and say nothing, in the order they fell asleep."""
+        """Python workers that have inserted and now sleep, in the order in which they fell asleep."""
         lines = self.fired_log.read_text().splitlines() if self.fired_log.exists() else []
         return [int(line.split()[2]) for line in lines]
 
@@ -90,7 +90,7 @@ def send_until(what: str, is_so: Callable[[], bool], child: Child) -> None:
 
 @contextmanager
 def cluster(folder: Path) -> Iterator[Cluster]:
-    """Start one; end all of it."""
+    """Start a cluster, and end all of its processes."""
     folder.mkdir()
     with ExitStack() as stack:
         yield Cluster(folder, stack)

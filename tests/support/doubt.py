@@ -81,7 +81,7 @@ def edit(job: Job, *partitions: int, **fields: Any) -> None:
 
 
 def forget_state(job: Job) -> None:
-    """What losing the Keeper does."""
+    """Delete the state, as losing the Keeper would."""
     with quietly_connected(job) as opened:
         store = opened.store
         assert isinstance(store, KeeperMapStore)

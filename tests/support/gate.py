@@ -18,7 +18,7 @@ class Gate(HttpProxy):
         self._server.handle_error = _client_is_gone  # type: ignore[assignment, method-assign]
 
     def take(self, text: bytes) -> Any:
-        """Count the piece, then see whether a fault befalls it."""
+        """Count the piece, then return the fault to inject, if any."""
         token = re.search(rb"insert_deduplication_token=([^&\n]+)", text)
         if token is not None:
             self.tokens[token[1].decode()] += 1
@@ -30,4 +30,4 @@ class Gate(HttpProxy):
 
 
 def _client_is_gone(*_: object) -> None:
-    """Jobs die here while they are answered; that is no news."""
+    """Ignore clients that went away: jobs are killed while they wait for an answer."""

@@ -22,16 +22,16 @@ ERROR_IN_BODY = b"Code: 241. DB::Exception: Memory limit (total) exceeded. (MEMO
 
 
 class HttpFault(StrEnum):
-    """What may befall a request."""
+    """What may happen to a request."""
 
     DROP_REQUEST = "drop request"
-    """The connection is reset; the server never hears of it."""
+    """The connection is reset; the server never gets the request."""
     DROP_ANSWER = "drop answer"
-    """The server has done it; the connection is reset in place of its answer."""
+    """The server carries out the request; the connection is reset in place of its answer."""
     DELAY = "delay"
     """Passed on after ``delay_s``."""
     DELAY_ANSWER = "delay answer"
-    """The server has done it; its answer comes after ``delay_s``."""
+    """The server carries out the request; its answer comes after ``delay_s``."""
     TWICE = "twice"
     """The server gets the request two times, one after the other; the client gets the second answer."""
     CUT_REQUEST = "cut request"
@@ -40,9 +40,9 @@ class HttpFault(StrEnum):
     """The client gets the headers and half of the answer's body, or half of the headers where there is no body."""
     STATUS_429 = "status 429"
     STATUS_503 = "status 503"
-    """Answered by the proxy; the server never hears of it."""
+    """The proxy answers; the server never gets the request."""
     ERROR_IN_BODY = "error in body"
-    """The server never hears of it; the answer is ClickHouse's 200 with an exception in its body."""
+    """The server never gets the request; the answer is ClickHouse's 200 with an exception in its body."""
 
 
 @dataclass(slots=True)
@@ -70,7 +70,7 @@ class HttpProxy:
         self.url = f"http://{LOCALHOST}:{self._server.server_address[1]}"
 
     def inject(self, fault: HttpFault, *, match: str = "", times: int = 1, delay_s: float = 0) -> None:
-        """Let ``fault`` befall the next ``times`` requests whose URL or body (as sent) contains ``match``."""
+        """Apply ``fault`` to the next ``times`` requests whose URL or body (as sent) contains ``match``."""
         with self._lock:
             self._faults.append(_Injected(fault, match.encode(), times, delay_s))
 

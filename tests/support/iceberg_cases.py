@@ -1,5 +1,5 @@
-"""Which JSON texts fit which flat Iceberg type, and as what they are read back: what the tests send, and what the table
-of docs/types.md says.
+"""Which JSON texts fit which flat Iceberg type, and the values that are read back.  The tests send them; the table in
+docs/types.md is drawn from them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from pyiceberg.types import (
 
 @dataclass(frozen=True)
 class Case:
-    """``row`` is the type's name in the page; ``fits`` are JSON texts and what pyiceberg reads back of them."""
+    """``row`` is the type's name in the page; ``fits`` are JSON texts and the value that pyiceberg reads back."""
 
     kind: IcebergType
     row: str

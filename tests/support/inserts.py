@@ -13,7 +13,7 @@ NOBODY = "http://127.0.0.1:9"
 
 
 def body(rows: int, text: str = "x") -> pa.Buffer:
-    """So many rows of two columns, as an Arrow stream."""
+    """``rows`` rows of two columns, as an Arrow stream."""
     batch = pa.record_batch({"a": pa.array(range(rows), pa.uint64()), "b": [text] * rows})
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batch.schema) as writer:
@@ -22,7 +22,7 @@ def body(rows: int, text: str = "x") -> pa.Buffer:
 
 
 def insert_into(table: str) -> str:
-    """The statement that takes it."""
+    """The INSERT statement for such a body."""
     return f"INSERT INTO {table} (`a`, `b`) FORMAT ArrowStream"
 
 

@@ -2,7 +2,7 @@
 
 Rules:
 - A crash is simulated by making the process that owns the step fail or die there (``Failpoints``) and starting over
-  with new objects; what it was told survives only in Kafka, the state store, the tables and the checkpoint.
+  with new objects; only Kafka, the state store, the tables and the checkpoint survive.
 - The judge imports nothing from ``chsink``: it compares the multiset of (partition, offset, content) that Kafka holds
   with the one that the shards hold.
 """
@@ -127,7 +127,7 @@ class Job:
     # --- the job file ---------------------------------------------------------------------------------------------
 
     def file(self) -> Path:
-        """The job file, written anew: drains what is there, in small chunks and with short patience."""
+        """Write the job file: it drains the topics, in small chunks and with short timeouts."""
         path = self.folder / "job.toml"
         endpoints = ", ".join(
             f'{{ url = "{url}", weight = {weight} }}' for url, weight in zip(self.shards, self.weights, strict=True)
@@ -165,13 +165,13 @@ conf = {{ "spark.ui.enabled" = "false", "spark.ui.showConsoleProgress" = "false"
     # --- ways in --------------------------------------------------------------------------------------------------
 
     def drain(self, spark: SparkSession, overrides: Mapping[str, Any] | None = None) -> None:
-        """What ``chsink run`` does, in the given session, until all there is has landed."""
+        """Do what ``chsink run`` does, in the given session, until all records have landed."""
         config = self.config(overrides)
         configure(config.observe.log_format, config.observe.log_level)
         spark_job.run(config, spark)
 
     def sink(self, overrides: Mapping[str, Any] | None = None) -> Sink:
-        """The sink as a program makes it, telling what it does on standard error."""
+        """The sink as a program makes it; it logs to standard error."""
         config = self.config(overrides)
         configure(config.observe.log_format, config.observe.log_level)
         return Sink(config)
@@ -251,7 +251,7 @@ conf = {{ "spark.ui.enabled" = "false", "spark.ui.showConsoleProgress" = "false"
 
 
 def await_query(sink: Sink, start: Callable[[], Any]) -> None:
-    """Run a query to its end; the sink's own failure in place of Spark's wrapping of it."""
+    """Run a query to its end; raise the sink's own error instead of the one in which Spark wraps it."""
     query = start()
     try:
         query.awaitTermination()
@@ -262,7 +262,7 @@ def await_query(sink: Sink, start: Callable[[], Any]) -> None:
 
 
 def eventually(what: str, is_so: Callable[[], bool], limit_s: float = 60) -> None:
-    """Wait for it."""
+    """Wait until ``is_so()``."""
     deadline = time.monotonic() + limit_s
     while not is_so():
         assert time.monotonic() < deadline, f"no {what} within {limit_s} s"

@@ -1,5 +1,5 @@
-"""What a dead letter holds: its columns in a table, its headers in a topic.  A test compares the code with it, and
-``docs/dead-letters.md`` has it as a table.
+"""The fields of a dead letter: its columns in a table, its headers in a topic.  A test compares the code with this
+list, and ``docs/dead-letters.md`` shows it as a table.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Fields:
-    """Columns of the table; the ``headers`` that say the same in a topic, each with its column; and what they are.
-    ``itself`` is what of the Kafka record carries them.
+    """Columns of the table; the ``headers`` with the same content in a topic, each with its column; and their meaning.
+    ``itself`` names the parts of the Kafka record itself that have this content.
     """
 
     columns: Sequence[str]

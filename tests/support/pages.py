@@ -1,6 +1,6 @@
-"""The tables of docs that are drawn from what the tests send: ``python -m tests.support.pages docs`` writes them.
+"""The tables in the docs that are drawn from the tests' cases: ``python -m tests.support.pages docs`` writes them.
 
-Each stands between two comments of its page, which name it.
+Each table is between two comments in its page, which name it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A Schema Registry for tests: a real HTTP service that Confluent's client and serializers talk to.
 
-It speaks what they use of the registry's API: register, look up, by id, by subject and version, versions; references;
-its error codes; a login.  ``down`` makes it refuse connections and come back on the same port with all it knew.
+It serves the part of the registry's API that they use: register, look up, by id, by subject and version, versions;
+references; error codes; a login.  ``down`` refuses connections; afterwards, port and schemas are the same as before.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ NO_SUBJECT, NO_VERSION, NO_SCHEMA = 40401, 40402, 40403
 class RegistryService:
     """Use as a context manager; ``url`` is where it listens then.
 
-    ``login`` (``user:password``) or ``token`` is asked for; ``broken`` is the status of every answer, 0 for none, to
-    what is asked below the path ``where``.
+    Requests need ``login`` (``user:password``) or ``token``.  If ``broken`` is not 0, every request below the path
+    ``where`` gets this status.
     """
 
     login: str = ""
@@ -131,7 +131,7 @@ class RegistryService:
 
 
 def _kept(given: dict[str, Any]) -> dict[str, Any]:
-    """What a registry keeps of a schema: Avro is what it is when nothing else is said."""
+    """The fields of a schema that a registry keeps.  The type is Avro unless the schema names another."""
     kept = {name: given[name] for name in ("schema", "schemaType", "references") if given.get(name)}
     if kept.get("schemaType") == "AVRO":
         del kept["schemaType"]

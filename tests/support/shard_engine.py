@@ -1,9 +1,8 @@
-"""Typed shard keys, and the real engine's answer to which shard each belongs to.
+"""Typed shard keys, and the real engine's answer to the question which shard each belongs to.
 
-``CASES`` are the ClickHouse types that a shard key can have, each with the values that are always tried and a way to
-draw more.  ``Engine`` is one embedded ClickHouse.  It answers in two ways: with the hashes alone, which is fast, and
-through a `Distributed` table, which in background mode writes each shard's rows to files of their own before it sends
-them anywhere.
+``CASES`` are the ClickHouse types that a shard key can have, each with fixed values and a generator of random ones.
+``Engine`` is one embedded ClickHouse.  It answers in two ways: with the hashes alone, which is fast, and through a
+`Distributed` table, which in background mode writes each shard's rows to separate files before it sends them.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from chsink.sharding import Layout, Shard, Sharder
 
 WEIGHTS = (2, 1, 5)
 SLOTS = (1,) * 1009
-"""Many slots of one shard each tell hashes apart."""
+"""Many slots, one per shard, so that different hashes rarely give the same shard."""
 
 Random = np.random.Generator
 

@@ -12,7 +12,7 @@ from chsink.embedded import jars
 from tests.support.classes import shared
 
 SHORT_LIVED: Final = f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC {shared()}".rstrip()
-"""A JVM that lives for some seconds or minutes has no use for the second compiler, and little time to load classes."""
+"""For a JVM that lives for seconds or minutes: no second compiler, and fast loading of classes."""
 _JVM_LIMIT_S: Final = 30
 
 

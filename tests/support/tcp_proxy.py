@@ -1,4 +1,4 @@
-"""A proxy for any TCP service, ZooKeeper above all: cut, paused, partitioned, an answer lost."""
+"""A proxy for any TCP service, mainly ZooKeeper, that cuts, pauses or partitions connections, or loses an answer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.http_proxy import LOCALHOST
 
 
 class TcpFault(StrEnum):
-    """What may befall a connection."""
+    """What may happen to a connection."""
 
     CUT = "cut"
     PAUSE = "pause"

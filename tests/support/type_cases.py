@@ -1,5 +1,5 @@
-"""JSON values that fit columns of ClickHouse, and values that do not.  The tests decode them; ``docs/types.md`` has them
-in its table.
+"""JSON values that fit columns of ClickHouse, and values that do not.  The tests decode them; the table in
+``docs/types.md`` shows them.
 """
 
 from __future__ import annotations

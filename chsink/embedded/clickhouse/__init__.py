@@ -3,12 +3,12 @@
 The official client uses it as it uses a server.  The front holds no deduplication, token or KeeperMap logic: each
 statement, with its settings and data, reaches the engine.  Files outside the server's folder are out of its reach.
 
-Limits, each answered with an error rather than with something else:
+Limits, each answered with an error (its code in brackets), never with a wrong result:
 
 - no native TCP protocol, and so no ``Distributed`` and no ``remote()`` to another server; no Replicated tables;
 - no Brotli (89), no ``input()`` (48), no users made by SQL (514).
 
-Different, and not an error:
+Differences that raise no error:
 
 - an asynchronous insert is done at once and answered when it is done, whatever ``wait_for_async_insert`` says;
 - the engine gives statements query ids of its own: a request's ``query_id`` comes back in its answer, and is found as

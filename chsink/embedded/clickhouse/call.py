@@ -77,9 +77,9 @@ class SessionWish:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A request.  ``query`` and ``body``, which is as received and still encoded, are the statement and its data.
+    """A request.  ``query`` and ``body`` (as received, still encoded) hold the statement and its data.
 
-    The body ``sends_blocks`` of the native protocol, or the client ``wants_blocks`` (:mod:`.blocks`).
+    ``sends_blocks``: the body is in native blocks (:mod:`.blocks`).  ``wants_blocks``: the answer has to be.
     """
 
     user: ClickHouseUser

@@ -70,7 +70,7 @@ def forget_environment() -> None:
 
 
 def confine(folder: Path) -> bool:
-    """Leave this process only ``folder`` to write, also for temporary files; False where the kernel cannot."""
+    """Let this process write only below ``folder``, temporary files included; False if the kernel cannot enforce it."""
     temporary = folder / "tmp"
     temporary.mkdir(exist_ok=True)
     os.environ["TMPDIR"] = str(temporary)

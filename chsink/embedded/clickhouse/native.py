@@ -135,7 +135,7 @@ def _end(type_name: str, data: bytes, at: int, rows: int) -> int:
 
 
 def _data_end(type_name: str, data: bytes, at: int, rows: int) -> int:
-    """The end of ``rows`` values, behind what a column says once."""
+    """The end of ``rows`` values that begin at ``at``, after the column's prefix."""
     family, arguments = _parsed(type_name)
     if family == "String":
         return _strings_end(data, at, rows)
@@ -166,7 +166,7 @@ def _dictionary_end(type_name: str, data: bytes, at: int) -> int:
 
 
 def _dictionaries(type_name: str) -> int:
-    """How many LowCardinality columns are inside: each says its version once, before all data."""
+    """How many LowCardinality columns the type contains: each has a version number, before all data."""
     family, arguments = _parsed(type_name)
     if family == "LowCardinality":
         return 1

@@ -109,7 +109,7 @@ class Runner:
             connection.assign({"readonly": readonly})
 
     def _note(self, lease: Lease, call: Call, task: _Task) -> None:
-        """What the statement itself sets for its session is not put back."""
+        """Have the session's settings and database restored later, but not those that the statement itself sets."""
         words = first_words(task.text[:_HEAD_BYTES].decode("latin-1"), 2)
         names = [name for name in call.settings if name != "readonly"]
         if words[:1] == ("SET",):

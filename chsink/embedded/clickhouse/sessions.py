@@ -136,7 +136,7 @@ def _put_back(connection: Connection, names: list[str], before: dict[str, str]) 
 
 
 def _use(lease: Lease, database: str) -> None:
-    """Back to a database that the user's own grants may not reach."""
+    """Switch back to a database, even if the user's own grants do not reach it."""
     if lease.user.limited:
         lease.connection.set_default_role()
     lease.connection.run(f"USE {identifier(database)}")

@@ -18,7 +18,7 @@ GROUP BY table
 
 
 def show_create(text: bytes) -> bytes | None:
-    """What to run instead of a statement that the engine refused; None when it is another one.
+    """The statement to run instead of ``SHOW CREATE TABLE`` of a system table; None for any other statement.
 
     It has no rows when there is no such table.
     """

@@ -31,7 +31,7 @@ class ClickHouseUser:
 
     @property
     def role(self) -> str:
-        """The role that carries his grants."""
+        """The role that has the user's grants."""
         return f"front_{self.name}"
 
     @property
