@@ -1,7 +1,7 @@
-"""What ClickHouse's side of a job costs with a mirror beside it: the same records to ClickHouse alone, and to both.
+"""What a mirror costs ClickHouse's side of a job: the same records to ClickHouse alone, and to both sides.
 
-Both variants take turns.  A run's seconds are those of ClickHouse's side: until its query has ended.  CPU time is that
-of all processes, for both sides.  The rows of each run are checked on both sides.
+The two variants take turns.  A run lasts until the query of ClickHouse's side has ended.  CPU time is that of all
+processes, for both sides.  The rows of each run are checked on both sides.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What a commit costs, against the number of its files: from events on the control topic to one snapshot.
+"""What a commit costs, by its number of files: from events on the control topic to one snapshot.
 
-The files exist, since a coordinator checks that: they are names of one file.
+A coordinator checks that the files exist, so they do: all of them are names of one file.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One topic's mirror without Spark: what hands over, and the coordinator that commits it."""
+"""One topic's mirror without Spark: its hand-over, and the coordinator that commits."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """One variant in a process of its own: a warm Spark session that drains a topic on command.
 
 Started by :class:`bench.measured.Measured` with its settings as JSON; then one JSON command a line on standard input,
-one JSON answer a line on standard output.  Its end of input is its end.  Only ``c``, ``m`` and ``cm`` import chsink.
+one JSON answer a line on standard output.  It ends when its input ends.  Only ``c``, ``m`` and ``cm`` import chsink.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 Answer = dict[str, Any]
 BASELINE_CONF = {"spark.sql.adaptive.enabled": "false", "spark.sql.streaming.metricsEnabled": "false"}
-"""As chsink sets for itself: neither is a reason for one to be faster."""
+"""The settings that chsink uses too, so that no variant is faster because of them."""
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""What it costs to hand over: many topic-partitions of a few records each, as two task slots do it, without Spark.
+"""What a hand-over costs: many topic-partitions of a few records each, in two parallel slots, without Spark.
 
 Each hand-over opens a producer, reads the group, writes a file and sends one transaction.  Beside it, the same files
 without a hand-over: the difference is what the hand-over adds to a batch.  Up to ``COMMITTED`` partitions, a

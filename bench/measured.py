@@ -1,7 +1,7 @@
-"""The place to measure in, and the processes that are measured.
+"""The services and folder of a measurement, and the measured processes.
 
-Every variant is a process with a session, a JVM and workers of its own, so neither memory nor compiled code of one is
-another's; all of them stay warm while they take turns.
+Every variant is a process with its own session, JVM and workers, so variants share neither memory nor compiled code.
+All of them stay warm while they take turns.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class MeasuredError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Services, a scratch folder, the Kafka source's jars, and where progress is said."""
+    """Services, a scratch folder, the Kafka source's jars, and the output for progress."""
 
     stack: Stack
     folder: Path
@@ -131,8 +131,8 @@ class Measured:
         mirrored: str = "",
         keep: Mapping[str, Any] | None = None,
     ) -> None:
-        """Have it drain the topic into the table, of the Iceberg catalog ``lake`` if it is the mirror, and into the
-        Iceberg table ``mirrored`` if it is both.  ``keep`` are the job's sections about bad values.
+        """Start draining the topic into the table: for the mirror, a table of the Iceberg catalog ``lake``; for both
+        sides, also into the Iceberg table ``mirrored``.  ``keep`` are the job's sections about bad values.
         """
         command = {"topic": topic, "table": table, "checkpoint": checkpoint, "sink": sink, "max_offsets": max_offsets,
                    "lake": lake, "mirrored": mirrored, "keep": keep}  # fmt: skip

@@ -1,6 +1,6 @@
 """Does a worker's memory grow with its batch?  One batch of 1,000,000 records beside one of many more.
 
-Each batch is landed by a job of its own, so that neither finds the other's memory already taken.
+Each batch is landed by a job of its own, so that neither can reuse memory that the other has allocated.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What do routes cost?  The same records of one topic and of many topics with a table each, landed in turns.
 
-``one`` is a topic with as many partitions as there are topics otherwise, so that the batches have the same tasks.  A
-batch's time is that of its ``foreachBatch``; the start is what comes before the first batch: checks, claim, Spark.
+``one`` is one topic with as many partitions as there are topics in the other variant, so that the batches have the same
+tasks.  A batch's time is that of its ``foreachBatch``; the start is all before the first batch: checks, claim, Spark.
 """
 
 from __future__ import annotations

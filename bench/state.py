@@ -1,7 +1,7 @@
 """What the state costs a batch: BEFORE and AFTER with their read-backs, by number of partitions.
 
-Steady state, by the same ledger that the job uses, on both durable stores.  Of one batch are counted the statements to
-ClickHouse (KeeperMap only) and the requests that the Keeper gets, from whom ever, by its own count.
+It measures the steady state, with the job's ledger, on both durable stores.  Per batch, it counts the statements to
+ClickHouse (KeeperMap only) and, by the Keeper's own count, the requests that the Keeper gets from all clients.
 """
 
 from __future__ import annotations

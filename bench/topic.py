@@ -1,7 +1,7 @@
-"""What is sent, and what must be in the table then.
+"""The records that are sent, and the check of the rows that must then be in the table.
 
-The records are made from their number alone, so the server can make the expected rows itself: the check compares a hash
-over every column of every row, and knows nothing of how they came there.
+A record depends on its number alone, so the server can compute the expected rows itself.  The check compares a hash
+over every column of every row, and does not depend on how the rows came there.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""The judge of the demo: what Kafka holds against what the shards hold, and against the Iceberg tables.
+"""The checker of the demo: compares the records in Kafka with the rows on the shards and in the Iceberg tables.
 
 It imports nothing from chsink.  *Sent* is counted by Kafka's own end offsets and read back from Kafka; *landed* is read
 from every shard, or from the table.  Each record is compared with the rows of its own topic, partition and offset,
-column by column and by value: 5 and 5.0 are one number, and an object in a ``String`` column is the same however it is
-spaced.  So a lost, doubled or changed record all show.
+column by column and by value: 5 and 5.0 are one number, and spaces inside an object in a ``String`` column do not
+matter.  So it finds every lost, doubled or changed record.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def compare(
 
 
 def _difference(item: Compared, record: Row | None, row: Row) -> str:
-    """The first column whose value is another one in the row than in the record, "" for none."""
+    """The first column whose value differs between row and record, "" if none does."""
     if record is None:
         return "a row of no record"
     return next((f"column {c}" for c, kind in item.types.items() if not same(record.get(c), row[c], kind)), "")

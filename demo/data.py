@@ -1,4 +1,4 @@
-"""What the demo sends: real records with nulls, as JSON, and the tables they belong in."""
+"""The demo's records, real ones with nulls as JSON, and their tables."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def nycflights() -> list[Dataset]:
 
 
 def from_file(path: Path) -> list[Dataset]:
-    """One's own JSON lines, into a table whose columns are read off the records.  Lines without text are left out."""
+    """A user's own JSON lines, with a table whose columns are derived from the records.  Empty lines are left out."""
     lines = [line for line in path.read_bytes().splitlines() if line.strip()]
     values: dict[str, set[str]] = {}
     for line in lines:
@@ -92,7 +92,7 @@ def _record(path: Path, line: bytes) -> dict[str, Any]:
 
 
 def _kinds(value: Any) -> Iterator[str]:
-    """What a column must be able to hold for this value."""
+    """The kinds of values that a column must be able to hold for this value."""
     match value:
         case None:
             pass

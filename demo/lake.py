@@ -1,4 +1,4 @@
-"""The demo's Iceberg tables: made and read by pyiceberg.  Like the judge, it imports nothing from chsink."""
+"""The demo's Iceberg tables: made and read by pyiceberg.  Like the checker, it imports nothing from chsink."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _OF_CLICKHOUSE: Mapping[str, PrimitiveType] = {
     "Float64": DoubleType(),
     "DateTime('UTC')": TimestamptzType(),
 }
-"""What is missing here is text: it keeps any JSON, whole numbers of 128 bits too."""
+"""All other types become text: it keeps any JSON, even whole numbers of 128 bits."""
 
 
 class Lake:

@@ -1,9 +1,10 @@
-"""``make demo``: real records through the real job into ClickHouse and Iceberg, killed on the way, then judged.
+"""``make demo``: the real job lands real records in ClickHouse and Iceberg, and is killed on the way; then the checker
+compares.
 
 Local Kafka, ZooKeeper and two ClickHouse shards are started; records are produced as JSON; ``chsink run`` drains them,
 into the shards and into Iceberg tables.  A Python worker is killed inside its transaction.  All processes of the job
 are killed twice: once half-way; once while a range of ClickHouse is in doubt and the mirror's coordinator has committed
-one table and not yet the next.  All of it is SIGKILL, and a kill that did not happen where it should ends the demo.
+one table and not yet the next.  Every kill is SIGKILL; if one does not happen where it should, the demo ends.
 The last two lines say what the checker found on each side.  Everything started here is stopped, whatever happens.
 """
 
@@ -34,7 +35,7 @@ from demo.lake import Lake
 DATABASE = "demo"
 STATE_TABLE = "chsink_state"
 FEW = 10_000
-"""Below so many records a job may end before it can be killed."""
+"""With fewer records, a job may end before it can be killed."""
 ASLEEP = "sleep:3600"
 
 

@@ -1,8 +1,8 @@
 """The simulated broker's transactions: producers with epochs, open and hanging transactions, groups, the control topic.
 
 A commit is decided at once.  Its markers reach each partition and each group later, at times of their own, so offsets
-may be visible before events and events before offsets.  What a killed or frozen producer left open holds back whatever
-lies behind it in its partition, until a newer producer of its id, or its timeout, ends it.
+may be visible before events and events before offsets.  A transaction that a killed or frozen producer left open holds
+back all later events of its partitions, until a newer producer of its id, or its timeout, ends it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SLOW_MARKER_MS = 8_000
 
 @dataclass(eq=False, slots=True)
 class Transaction:
-    """``unmarked``: logs and groups that its end has not reached."""
+    """``unmarked``: the logs and groups that its end marker has not reached."""
 
     state: str = "open"
     logs: list[Log] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""The mirror's worlds, and what they have to reach."""
+"""The mirror's worlds, and what a campaign must reach."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One driver process of the mirror: a coordinator's thread beside a query's, over production lander and coordinator."""
+"""One driver process of the mirror: the production lander and coordinator, each in a thread of its own."""
 
 from __future__ import annotations
 

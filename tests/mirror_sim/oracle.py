@@ -1,4 +1,4 @@
-"""What must hold after every commit, of a table or of a transaction, and at the end."""
+"""The invariants after every commit of a table or of a transaction, and at the end."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ EVENT_FAULTS = {
     *("control topic lost", "control topic truncated", "control group set forward"),
     *("two drivers", "table commit late", "property lost", "files deleted"),
 }
-"""After which a range may have to be read again."""
+"""Faults after which a range may have to be read again."""
 
 
 STALE = {"table commit late", "two drivers", "property lost"}
-"""A chain may be set back over units without files."""
+"""Faults that may set a chain back over units without files."""
 
 
 def table_committed(world: World, name: str, before: Metadata, after: Metadata) -> None:

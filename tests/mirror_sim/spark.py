@@ -1,4 +1,4 @@
-"""Simulated Spark jobs of the mirror: tasks that are retried, doubled, and outlive their driver.
+"""Simulated Spark jobs of the mirror: tasks that are retried, run twice, and outlive their driver.
 
 Every task runs the production :class:`chsink.mirror.task.MirrorTask` over what it reads from the simulated Kafka.
 """

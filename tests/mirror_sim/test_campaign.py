@@ -1,4 +1,4 @@
-"""The mirror's simulator in CI: a campaign, the kept seeds, and that one seed is one run."""
+"""The mirror's simulator in CI: a campaign, the kept seeds, and a check that one seed gives one run."""
 
 from __future__ import annotations
 

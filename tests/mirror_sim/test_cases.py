@@ -1,4 +1,4 @@
-"""Single schedules of the mirror that once went wrong, or that chance seldom finds."""
+"""Single schedules of the mirror that once failed, or that chance seldom finds."""
 
 from __future__ import annotations
 

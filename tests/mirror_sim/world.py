@@ -1,4 +1,4 @@
-"""One world of the mirror: its services, its processes and what happens to them.  Built from a seed."""
+"""One world of the mirror: its services, its processes and the events that hit them.  Built from a seed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ WORLD_STEPS = 1500
 CALM_STEPS = 20_000
 REST_STEPS = 200
 NEXT_RECORD_STEPS = 2000
-"""When a group was moved beside a running batch, what that left out lands with the partition's next record."""
+"""If a group was moved during a batch, the skipped offsets land with the partition's next record."""
 EVENT_RATE = 0.07
 FAILPOINT_RATE = 0.05
 JUSTIFIED = {
@@ -45,7 +45,7 @@ JUSTIFIED = {
     "MIRROR_LOG_SHRANK": {"log shrank"},
     "MIRROR_FILES_GONE": {"records lost", "topic recreated"},
 }
-"""What a halt needs."""
+"""The faults that justify a halt."""
 
 
 class Topics(Kafka):
@@ -81,7 +81,7 @@ def _set(values: Mapping[tuple[Any, str], Any]) -> None:
 
 
 class World:
-    """``run`` lets it go on for so many steps and then brings it to rest."""
+    """``run`` runs it for a number of steps and then brings it to rest."""
 
     def __init__(self, seed: int, allowed: frozenset[int] | None = None) -> None:
         self.hub = hub = Hub(seed, allowed)

@@ -1,7 +1,7 @@
-"""The job beside the replays, in short: it owns the sink by the production ledger, and what it lands is there at once.
+"""A simplified job beside the replays: it owns the sink through the production ledger, and its rows land at once.
 
-It announces a range, lands its rows and dead letters, and writes AFTER.  It may be killed in between; then the range is
-settled as it was announced, or a person has it sent again: under a new nonce, by a job file that takes its records.
+It announces a range, lands its rows and dead letters, and writes AFTER.  It may be killed in between.  Then the range
+is settled as it was announced, or a person has it sent again: under a new nonce, by a job file that takes its records.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The dead letters of a world: what the job kept, in a table or in a topic, and how production code comes to see it."""
+"""The dead letters that a world's job kept, in a table or in a topic, and how production code reads them."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Table:
 
 
 class Topic(LettersTopic):
-    """The topic of dead letters; ``marked`` hears of each mark.  ``uids`` are those of the records, by digest."""
+    """The topic of dead letters; ``marked`` is called with each mark.  ``uids`` are the records' uids, by digest."""
 
     def __init__(self, hub: Hub, marked: Callable[[str, int], None]) -> None:
         super().__init__(hub, lambda _: None)

@@ -1,4 +1,4 @@
-"""What must hold in a world of replays: each record has at most one row, and a mark always means a row."""
+"""The invariants of a world of replays: each record has at most one row, and each replay mark has a row."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ INVARIANTS = ("at_most_once", "mark_means_row", "token_is_content", "complete_at
 
 
 class Oracle:
-    """Rows by table and uid.  It stands where servers and store of :mod:`tests.sim` expect that of a whole sink."""
+    """Rows by table and uid.  Servers and store of :mod:`tests.sim` use it in place of a whole sink's oracle."""
 
     def __init__(self) -> None:
         self.rows: Counter[tuple[str, int]] = Counter()

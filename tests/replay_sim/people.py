@@ -1,4 +1,4 @@
-"""What people do: they replay, reset, and answer the halts of a replay as its message says."""
+"""The people of a world: they replay, reset, and answer the halts of a replay as its message says."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ ANSWERS = ("CHS-336", "CHS-337")
 
 
 class SimRoutes(Routes):
-    """Production code's, but that a record's row is its uid, on the shard that its uid says."""
+    """The production routes, except that a record's row is its uid, and the uid decides the shard."""
 
     def is_transformed(self, leads: TopicTable, record: StateRecord) -> bool:
         """Never: the simulated job's pipeline is a name only."""

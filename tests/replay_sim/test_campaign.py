@@ -1,4 +1,4 @@
-"""The simulator of replays in CI: a campaign, and that one seed is one run."""
+"""The simulator of replays in CI: a campaign, and a check that one seed gives one run."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ LIVES = 5
 
 
 class Kafka:
-    """What a replay and a reset ask brokers."""
+    """The requests of a replay and a reset to brokers."""
 
     life: int = 0
 

@@ -2,14 +2,14 @@
 
 ``python -m tests.sim --seed 7 --steps 2000`` runs one world; ``docs/simulator.md`` explains it.
 
-- :mod:`hub`: who goes next: greenlets, the clock, the random sources, faults and their counts.
+- :mod:`hub`: the scheduler: greenlets, the clock, the random sources, faults and their counts.
 - :mod:`kafka`, :mod:`clickhouse`, :mod:`store`, :mod:`spark`, :mod:`checkpoint`: the services behind the ports.
 - :mod:`job`: one process that runs the production :class:`~chsink.batch.driver.Driver`.
-- :mod:`world`: processes started, killed and frozen; what the world does to them; what an operator answers.
-- :mod:`oracle`: what must hold after every step, and at the end.
-- :mod:`campaign`: many worlds, what they reached, and how a failing one is made small.
+- :mod:`world`: starts, kills and freezes processes, and has an operator answer their halts.
+- :mod:`oracle`: the invariants after every step, and at the end.
+- :mod:`campaign`: many worlds, their coverage, and how a failing one is shrunk.
 """
 
 import logging
 
-logging.getLogger("chsink").setLevel(logging.ERROR)  # retries are what worlds are full of
+logging.getLogger("chsink").setLevel(logging.ERROR)  # worlds are full of retries

@@ -12,13 +12,13 @@ from tests.sim.campaign import RUNS, SECTIONS
 from tests.sim.runs import Report, Runs, parse_replay
 
 ENOUGH_STEPS = 1_000_000
-"""From here on, anything expected that was never reached fails the campaign."""
+"""From so many steps on, the campaign fails if it did not reach everything that it must."""
 RARELY = (200_000, 50, 50)
 """Worlds make many small objects and few cycles: collecting these as often as Python does takes a tenth of the time."""
 
 
 def main(runs: Runs, sections: Sequence[tuple[str, Sequence[str]]], enough_steps: int) -> int:
-    """0: nothing broke; 1: an invariant broke, or something was not reached."""
+    """Exit code 0: nothing broke; 1: an invariant broke, or the campaign did not reach everything that it must."""
     parser = argparse.ArgumentParser(prog=f"python -m {runs.program}")
     parser.add_argument("--seed", type=int, default=1, help="the first world's seed")
     parser.add_argument("--steps", type=int, default=enough_steps, help="steps of all worlds together")

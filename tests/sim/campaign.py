@@ -1,4 +1,4 @@
-"""The worlds of the ClickHouse side, and what they have to reach: every cell, failpoint, outcome and fault."""
+"""The worlds of the ClickHouse side, and what a campaign must reach: every cell, failpoint, outcome and fault."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ HALTED_BEFORE = {
     *("TOPIC_ID_LOST/BEFORE", "TOPIC_ID_GAINED/BEFORE", "LOG_SHRANK/BEFORE"),
     "LOG_SHRANK/AFTER",
 }
-"""Seldom or never counted: a driver nearly always meets them when it starts or settles, and only batches' decisions are
-counted.
+"""Cells that are seldom or never counted: only the decisions of batches are counted, and a driver nearly always meets
+these cells when it starts or settles.
 """
 CELLS = [f"cell {name}" for name in table.CELLS if name not in HALTED_BEFORE]
 NAMES = (*failpoints.NAMES, *failpoints.DEAD_LETTERS)

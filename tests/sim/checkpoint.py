@@ -25,7 +25,7 @@ class SparkDied(Exception):
 
 @dataclass(slots=True)
 class Checkpoint:
-    """What Spark keeps on a file system: where the source began, planned ends of each batch, and which are done."""
+    """Spark's files: the offsets where the source began, the planned ends of each batch, and the completed batches."""
 
     initial: dict[TopicPartition, int] | None = None
     offsets: list[dict[TopicPartition, int]] = field(default_factory=list)
@@ -71,7 +71,7 @@ def _by_topic(offsets: Mapping[TopicPartition, int]) -> str:
 class Query:
     """One process's view of the checkpoint.  ``limit`` is maxOffsetsPerTrigger, per partition.
 
-    It reads the log once; then it goes on from memory, and dies when somebody else logged its next batch.
+    It reads the log once, then continues from memory, and dies if another process has logged its next batch.
     """
 
     hub: Hub
@@ -83,7 +83,7 @@ class Query:
     again: dict[TopicPartition, int] | None = None
 
     def start(self, starting: str) -> None:
-        """Begin where the checkpoint ends; ``starting`` (the source's ``startingOffsets``) serves a new one."""
+        """Begin where the checkpoint ends; a new one begins at ``starting`` (the source's ``startingOffsets``)."""
         self.hub.pause()
         if self.checkpoint.initial is None:
             asked = {TopicPartition(t, int(p)): o for t, by in json.loads(starting).items() for p, o in by.items()}

@@ -1,4 +1,4 @@
-"""Worlds in which each record of the first topic names its table, and an operator changes which (``table_by``)."""
+"""Worlds in which each record of the first topic names its table, and an operator changes ``table_by``."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ EDITS = 0.4
 
 
 class World(FanOut):
-    """Each record of the first topic is in one of its tables, by a ``table_by`` that an operator changes between starts,
-    at any moment: with ranges in doubt, between two tables, between two rounds.  After CHS-309 he undoes it.
+    """Each record of the first topic lands in one of its tables.  An operator may change ``table_by`` before any start:
+    with ranges in doubt, between two tables, between two rounds.  After CHS-309, the operator undoes the change.
     """
 
     def __init__(self, seed: int, allowed: frozenset[int] | None = None) -> None:
@@ -122,8 +122,8 @@ class World(FanOut):
 
 
 class Lettered(World):
-    """The same, with bad values: each becomes a dead letter of the one table that its record names, or is skipped.  What
-    Kafka deleted of a range in doubt is listed for each table.
+    """The same, with bad values: each becomes a dead letter of the one table that its record names, or is skipped.
+    Offsets of a range in doubt that Kafka deleted are listed for each table.
     """
 
     def __init__(self, seed: int, allowed: frozenset[int] | None = None) -> None:

@@ -2,7 +2,7 @@
 that lose the last token, other writers.
 
 The client side is production code (:class:`chsink.clickhouse.writer.ShardWriter`,
-:class:`chsink.clickhouse.window.DedupWindow`); this is what answers it.
+:class:`chsink.clickhouse.window.DedupWindow`); this module is the server.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ OTHERS, OTHERS_EVERY_S = 25, 31
 REQUEST_TIMEOUT_S = 30
 """The client's deadline: a request arrives within it or never."""
 SUSPENDED_MS = 2_000
-"""The stated limit: between a task's last look (at the table, at the clock) and its send lies no port call, and it is not
-suspended just there for longer than this.
+"""The stated limit: between a task's last check (of the table, of the clock) and its send, there is no port call, and
+the task is not suspended for longer than this.
 """
 RESTART_MS = 3_000
-"""No server is killed and back within this."""
+"""A killed server needs at least this long to come back."""
 
 
 LETTERS = "db.dead"
@@ -44,8 +44,8 @@ Rows = dict[tuple[str, int], list[int]]
 
 @dataclass(frozen=True, slots=True)
 class TableKind:
-    """How a target table deduplicates.  ``parts``: into how many table partitions the rows of an insert may go, each a
-    block of its own.  ``views``: the dependent view, if there is one.
+    """How a target table deduplicates.  ``parts``: how many table partitions the rows of an insert may go to, with one
+    block each.  ``views``: the dependent view, if there is one.
     """
 
     replicated: bool
@@ -78,7 +78,7 @@ class TableKind:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What is known of a token: when its block came, as which one, and its rows."""
+    """What a table remembers of a token: when its block came, the block's number, and its rows."""
 
     at: int
     block: int
@@ -149,8 +149,8 @@ class Server:
             table.view.clear()
 
     def others_write(self, table: str) -> None:
-        """Other writers insert blocks until nothing older is remembered: a spell of them every now and then, each well
-        below the part of the window that is kept free for what comes between a look and a send.
+        """Other writers insert many blocks at once; repeated calls make the table forget its tokens.  One call inserts far
+        fewer blocks than the window keeps free for inserts between a check and a send.
         """
         of = self.tables[table]
         blocks = of.kind.window_blocks // OTHERS

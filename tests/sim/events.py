@@ -1,4 +1,4 @@
-"""What a world does to the sink from outside.  Each event is a numbered fault, so that a replay can leave it out."""
+"""The events that hit the sink from outside.  Each event is a numbered fault, so that a replay can leave it out."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _kill_executor(world: World) -> None:
 
 @event("driver frozen", 0.15)
 def _freeze_driver(world: World) -> None:
-    """SIGSTOP; somebody believes it dead and starts another."""
+    """SIGSTOP; an operator believes the driver dead and starts another."""
     if world.drivers:
         world.hub.random.choice(world.drivers).frozen_until = world.hub.now + _long(world)
         if len(world.drivers) < 3:
@@ -87,8 +87,8 @@ def _recreate(world: World) -> None:
 
 
 def recreate(world: World, topic: str) -> None:
-    """Where ids are known, and nobody rebuilds the state: a topic that was recreated cannot be told otherwise (stated
-    limits).
+    """Only where ids are known and nobody rebuilds the state: otherwise nothing can detect a recreated topic (a stated
+    limit).
     """
     if world.hands_on or world.kafka.ids_hidden or any(r.topic_id is None and r.end for r in world.records().values()):
         return

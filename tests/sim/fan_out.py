@@ -12,8 +12,8 @@ MORE = "db.more"
 
 
 class FanOut(World):
-    """Where only a person could decide, the world ends.  Nothing becomes a dead letter: one place takes those of all
-    tables, and the oracle knows a record there by its offset alone.
+    """The world ends at a halt that only a person can resolve.  There are no dead letters: those of all tables would be
+    in one place, where the oracle knows a record by its offset alone.
     """
 
     def __init__(self, seed: int, allowed: frozenset[int] | None = None) -> None:

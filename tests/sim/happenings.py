@@ -1,4 +1,4 @@
-"""What happens to a simulated world from outside.  Each event is a numbered fault, so that a replay can leave it out."""
+"""Events that hit a simulated world from outside.  Each is a numbered fault, so that a replay can leave it out."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""Who goes next: one greenlet at a time, chosen by a seeded source; a step is one choice.
+"""The scheduler: runs one greenlet at a time, chosen by a seeded source.  A step is one choice.
 
-Production code blocks; here every port call hands control back to the hub (``pause``), which picks the next actor.
-Nothing else switches, so one seed gives one run.  Time moves a millisecond a step, and jumps when all are asleep.
+Every port call of production code hands control back to the hub (``pause``), which picks the next actor.  Nothing else
+switches actors, so one seed gives one run.  The clock moves one millisecond a step, and jumps when all actors sleep.
 
-Two random sources: ``random`` chooses who goes next and what the world does, ``chance`` whether a fault happens.
-Faults are numbered by opportunity, so that a failing run can be replayed with some of its faults only.
+Two random sources: ``random`` chooses the next actor and the events of the world, ``chance`` whether a fault happens.
+Faults are numbered by opportunity, so that a failing run can be replayed with only some of its faults.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from greenlet import greenlet
 NEVER = 1 << 62
 EPOCH_MS = 1_700_000_000_000
 FACTORS = (0.0, 0.3, 1.0, 1.0, 3.0)
-"""Each world makes some faults rarer and some more frequent, and some not at all."""
+"""Each world makes some faults rarer, some more frequent, and some impossible."""
 
 
 class Violation(Exception):
@@ -32,7 +32,7 @@ class Violation(Exception):
 
 
 class Killed(BaseException):
-    """The process died here: what stands in ``finally`` must not reach the world any more."""
+    """The process died here: code in ``finally`` must not reach the world any more."""
 
 
 class Group:
@@ -94,7 +94,7 @@ class Hub:
     # --- called by actors -----------------------------------------------------------------------------------------
 
     def pause(self, until: int = 0) -> None:
-        """A port call: let the hub choose who goes on.  Dies here when the process was killed meanwhile."""
+        """A port call: let the hub choose the next actor.  Raises Killed if the process was killed meanwhile."""
         actor = self.current
         assert actor is not None
         if not actor.group.alive:
@@ -176,7 +176,7 @@ class Hub:
         self.current = before
 
     def step(self) -> bool:
-        """Choose somebody and let it go on to its next port call.  False when there is nobody."""
+        """Choose an actor and run it to its next port call.  False if there is none."""
         self.steps += 1
         self.now += 1
         actors, timers = self._ready()

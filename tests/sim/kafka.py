@@ -15,7 +15,7 @@ SERIAL, PARTITION = 10**9, 10**6
 
 
 def uid_of(serial: int, partition: int, offset: int) -> int:
-    """The name of a record for good: also when its topic is recreated with the same offsets."""
+    """The unique name of a record, even if its topic is recreated with the same offsets."""
     return (serial + 1) * SERIAL + partition * PARTITION + offset
 
 
@@ -31,8 +31,8 @@ def serial_of(uid: int) -> int:
 
 @dataclass(slots=True)
 class Log:
-    """One partition: ``visible`` are the offsets that a read_committed reader gets, in order; ``archive`` those that it
-    could have got while they were held.
+    """One partition: ``visible`` are the offsets that a read_committed reader gets, in order; ``archive`` also has the
+    offsets that retention deleted.
     """
 
     start: int = 0
@@ -59,7 +59,7 @@ class Topic:
 
 
 class Kafka:
-    """The broker.  The port's methods cost a step; the world's do not."""
+    """The broker.  The port's methods take a step; the methods for the world do not."""
 
     def __init__(self, hub: Hub, topics: dict[str, int]) -> None:
         self.hub = hub

@@ -1,7 +1,7 @@
 """A simulated topic of dead letters: the Kafka client as :mod:`chsink.dlq` uses it, over simulated transactions.
 
-Production code decides what to send and what was sent; this is the client below it.  The topic is one that every sink of
-the simulated world could share: it is read as a whole, and holds what was committed.
+Production code decides what to send and what was sent; this is the client below it.  Every sink of the simulated world
+could share the topic: it is read as a whole, and holds committed messages.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ class Message:
 
 
 class LettersTopic:
-    """The topic, its transactions and the groups beside it.  ``committed`` is called with those of a transaction when it
-    commits.
+    """The topic, its transactions and the groups beside it.  ``committed`` is called with the messages of each
+    transaction that commits.
     """
 
     def __init__(self, hub: Hub, committed: Callable[[list[Mapping[str, Any]]], None]) -> None:

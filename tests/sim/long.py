@@ -23,7 +23,7 @@ from tests.sim.runs import Report, Runs
 
 PROGRAMS = {"clickhouse": "tests.sim.campaign", "mirror": "tests.mirror_sim.campaign"}
 SEEDS = 100
-"""Of one range."""
+"""Seeds in one range."""
 SAY_EVERY_S = 60
 
 

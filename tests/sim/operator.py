@@ -1,6 +1,6 @@
-"""What people do: before a restart, wrong things to the checkpoint; after a halt, what its hint says.
+"""The operator: damages the checkpoint before a restart, and follows a halt's hint after it.
 
-A halt without a reason in the world is a violation: a sink that always halts would otherwise pass.
+A halt without a reason in the world is a violation: otherwise a sink that always halts would pass.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ CHECKPOINT_FAULTS = (
 
 
 LOOKS = 3
-"""How often a topic that seems to have shrunk is looked at again, when it was recreated."""
+"""How often the job is started again if a topic seems to have shrunk because it was recreated."""
 
 
 def before_restart(world: World) -> None:
@@ -101,7 +101,7 @@ def heal(world: World) -> None:
 
 
 def answer(world: World, why: str, error: Exception) -> None:
-    """Check that the halt has a reason; then do what helps, or end the world where only a person could decide."""
+    """Check that the halt has a reason; then resolve it, or end the world if only a person can decide."""
     known = world.reasons | world.kafka.reasons | ({"window"} if world.doubt_is_old() else set())
     halts = (error.parts or (error,)) if isinstance(error, ChsinkError) else ()
     for name in {h.id for h in halts} or {why}:

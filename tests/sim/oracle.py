@@ -1,4 +1,4 @@
-"""What must hold after every step, and what at the end.  It knows the truth and imports nothing that decides.
+"""The invariants after every step, and at the end.  It knows the truth and imports no code that decides.
 
 Invariants, by name:
 
@@ -33,7 +33,7 @@ from tests.sim.hub import Violation
 from tests.sim.kafka import PARTITION, SERIAL, Kafka, id_of, serial_of, uid_of
 
 LISTS = "db.dead lists"
-"""Dead letters that list what Kafka deleted, apart from the others: each as the uid of the first offset."""
+"""Dead letters that list offsets which Kafka deleted, apart from the others: each as the uid of its first offset."""
 INVARIANTS = (
     "at_most_once", "announced_first", "token_is_content", "right_shard", "after_means_landed", "state_forward",
     "one_slot", "halt_justified", "one_fate", "no_defect", "complete_at_rest", "progress",

@@ -1,7 +1,7 @@
-"""An operator at a terminal: runs chsink's own commands (``chsink.recovery``) and does what their messages name.
+"""An operator at a terminal: runs chsink's own commands (``chsink.recovery``) and does what their messages say.
 
-Every command is a process of its own that asks the simulated services, takes its time, and may be killed.  Meanwhile
-the job is stopped: nothing starts it.  What an operator can see in the tables and in Kafka, this one sees.
+Every command is a process of its own that uses the simulated services, takes time, and may be killed.  Meanwhile the
+job is stopped: nothing starts it.  This operator sees in the tables and in Kafka what a real one could see.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _COMMAND = re.compile(r"`chsink state (?:resolve|reset) (\w+)((?: \d+)+)")
 
 
 class CannotHelp(Exception):
-    """No message names anything that would help: the world ends at this halt."""
+    """No message names a fix: the world ends at this halt."""
 
 
 def at_work(world: World, halt: str, acts: Sequence[Callable[[], None]]) -> None:

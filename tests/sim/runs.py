@@ -1,6 +1,6 @@
-"""Many worlds of one kind: run them, count what they reached, make a failing one small.  Serves both simulators.
+"""Many worlds of one kind: run them, count their coverage, shrink a failing one.  All simulators use it.
 
-A campaign that reached nothing proves nothing: what has to be reached and was not is a failure of the campaign.
+A campaign that reached nothing proves nothing: it fails if it does not reach everything that it must.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class Runs:
     expected: Sequence[str]
 
     def report(self) -> Report:
-        """Of nothing yet."""
+        """A report without a run."""
         return Report(self.expected)
 
     def run_world(self, seed: int, steps: int, keep: Sequence[int] | None = None) -> tuple[World, Failure | None]:

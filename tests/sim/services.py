@@ -1,4 +1,4 @@
-"""What one process holds: the production services of a configuration, over the simulated ClickHouse, Kafka and store."""
+"""One process's services: the production services of a configuration, over simulated ClickHouse, Kafka and store."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ LOG = structlog.wrap_logger(
 
 @dataclass(frozen=True, slots=True)
 class HubClock:
-    """:class:`chsink.ports.Clock` of one machine, a little off."""
+    """:class:`chsink.ports.Clock` of one machine, which is a little wrong."""
 
     hub: Hub
     skew_ms: int

@@ -1,4 +1,4 @@
-"""Simulated Spark jobs: tasks that are retried, doubled, and outlive their driver.
+"""Simulated Spark jobs: tasks that are retried, run twice, and outlive their driver.
 
 Every task runs the production :func:`chsink.batch.task.run_task` over what it reads from the simulated Kafka.
 """

@@ -1,4 +1,4 @@
-"""What a simulated server answers to the statements that production code sends, and the DELETE that an operator types."""
+"""A simulated server's answers to the statements of production code, and to the DELETE that an operator types."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Simulated state store: compare-and-set that is applied without an answer, late, twice, or in parts.
 
-What the port promises holds: a load is at least as new as every write applied before it.  It is not a snapshot: rows
-are read one by one.  A session that is lost answers nothing for a while.  Where the store *lags*, the promise is broken:
-a load may be answered from an earlier state, as by a replica of the Keeper that is behind.
+The store keeps the port's promise: a load is at least as new as every write applied before it.  A load is not a
+snapshot: rows are read one by one.  A lost session gives no answers for a while.  A store that *lags* breaks the
+promise: a load may return an earlier state, like a replica of the Keeper that is behind.
 """
 
 from __future__ import annotations

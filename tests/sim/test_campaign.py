@@ -1,6 +1,6 @@
-"""The simulator in CI: some hundred worlds, the kept seeds, and that one seed is one run.
+"""The simulator in CI: some hundred worlds, the kept seeds, and a check that one seed gives one run.
 
-``tests/chaos/test_simulator.py`` runs a million steps, which have to reach everything.
+``tests/chaos/test_simulator.py`` runs a million steps, which must reach everything.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ KEPT = [
 ]
 STEPS = 400_000
 REACHED = 150
-"""Of all that a million steps have to reach."""
+"""How many items this campaign must reach, of those that a million steps must reach."""
 
 
 def simulator(*arguments: str, hash_seed: str = "0") -> subprocess.CompletedProcess[str]:

@@ -1,6 +1,6 @@
-"""The cases that other sinks get wrong, played by the production driver and tasks in a world without chance.
+"""Cases that other sinks get wrong, run by the production driver and tasks in a world without chance.
 
-A ``Scene`` is a world in which nothing goes wrong but what the test says.
+A ``Scene`` is a world with only those faults that the test injects.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""One world: its services, its processes, what happens to them, and an operator who answers halts.
+"""One world: its services, its processes, the events that hit them, and an operator who answers halts.
 
-Each world draws its own shape and its own mixture of faults (some never, some often), so that a thousand worlds see
+Each world draws its own shape and its own mixture of faults (some never, some often), so that a thousand worlds show
 combinations that one average world would not.
 """
 
@@ -41,9 +41,9 @@ CALM_STEPS = 40_000
 MAX_CALM_STARTS = 30
 WORLD_STEPS = 1000
 ROUNDS_SHARE = 0.25
-"""Worlds in which batches are too large for one round."""
+"""Share of the worlds in which batches are too large for one round."""
 VIEWS_SHARE = 0.25
-"""Worlds whose tables feed a view."""
+"""Share of the worlds whose tables feed a view."""
 EVENT_RATE = 0.04
 FAILPOINT_RATE = 0.02
 
@@ -66,21 +66,21 @@ THEMES: tuple[dict[str, float], ...] = (
     {"executor frozen": 8.0, "insert answer lost": 4.0, "clock jump": 4.0, "compaction": 0.0, "topic recreated": 0.0},
     {"executor killed": 5.0, "killed at task.before_insert": 6.0, "killed at task.after_insert": 6.0},
 )
-"""Faults that meet seldom by chance, brought together."""
+"""Faults that seldom coincide by chance, made more frequent together."""
 SPECIAL = ("everything removed", "brokers gain topic ids", "reads lag")
-"""What happens in a few worlds only.  Drawn apart, so that a new one leaves the seeds of the other worlds their meaning."""
+"""Events of a few worlds only.  They are drawn separately, so that a new one leaves the seeds of other worlds valid."""
 DISASTERS = ("state lost in a batch", "state restored")
-"""What happens to the state in a few worlds whose tables have the columns to rebuild it from.  The job is stopped, with
-ranges in doubt; then the state is gone, or an earlier backup of it is back.
+"""Losses of state, in a few worlds whose tables have the columns to rebuild it from.  The job is stopped, with ranges
+in doubt; then the state is lost, or replaced by an earlier backup.
 """
 DISASTER_SHARE = 0.1
 TABLE_SHARE, TOPIC_SHARE = 0.5, 0.25
-"""Of the worlds with bad values: those that keep dead letters in a table on the first server, and those in a topic."""
+"""Shares of the worlds with bad values that keep dead letters in a table on the first server, and in a topic."""
 LISTING_SHARE = 0.4
-"""Of the worlds with dead letters: those that list there what Kafka deleted of ranges in doubt."""
+"""Share of the worlds with dead letters that list there the offsets of ranges in doubt which Kafka deleted."""
 LettersIn = Literal["", "table", "topic"]
 LETTERS_EVENTS = 0.15
-"""Of what happens in a world with a topic of dead letters: what happens to that."""
+"""Share of the events in a world with a topic of dead letters that hit this topic."""
 
 
 def _draw_kind(shape: Random, seed: int) -> TableKind:
@@ -92,7 +92,7 @@ def _draw_kind(shape: Random, seed: int) -> TableKind:
 
 
 class World:
-    """Built from a seed; ``run`` lets it go on for so many steps and then brings it to rest."""
+    """Built from a seed; ``run`` runs it for a number of steps and then brings it to rest."""
 
     def __init__(self, seed: int, allowed: frozenset[int] | None = None) -> None:
         self.hub = hub = Hub(seed, allowed)
