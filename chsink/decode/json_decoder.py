@@ -1,10 +1,9 @@
-"""JSON records to the wire columns of a table.
+"""Decodes JSON records into the wire columns of a table.
 
-:class:`JsonDecoder` cuts the records into blocks and reads each block the fast way
-(:mod:`chsink.decode.fast`). A block that is refused is cut until the pieces pass or are small leaves; a
-leaf, and every single suspect row, is decided by the reference (:mod:`chsink.decode.exact`).  So one
-bad record costs a few more reads of its block, no neighbour of it is touched, and a record's outcome
-depends on the record alone.
+:class:`JsonDecoder` cuts the records into blocks and reads each block the fast way (:mod:`chsink.decode.fast`).
+A refused block is cut until its parts pass or are small leaves; the reference (:mod:`chsink.decode.exact`) decides each
+leaf and each suspect row.  So a bad record costs a few more reads of its block, does not affect its neighbours, and the
+outcome of a record depends on that record alone.
 """
 
 from __future__ import annotations
@@ -39,12 +38,12 @@ _AT_ROW: Final = re.compile(r"in row (\d+)$")
 
 
 def tombstone(row: int) -> BadValue:
-    """Why a record without a value has no row."""
+    """The bad value for a record without a value."""
     return BadValue(row, None, "value is null (a tombstone)", tombstone=True)
 
 
 class FieldDecoder:
-    """Decodes Kafka values for these fields, which are at ``places`` in a record."""
+    """Decodes Kafka values for these fields; ``places`` says where they are in a record."""
 
     def __init__(self, fields: Sequence[Field], places: Places = PLAIN) -> None:
         self._fields = tuple(fields)
@@ -71,7 +70,7 @@ class FieldDecoder:
         return run.finish(self.schema)
 
     def _sample(self, values: Any, lengths: npt.NDArray[Any]) -> list[Pairs]:
-        """Some of the records that fit, spread evenly."""
+        """A sample of the records that fit, spread evenly."""
         step = max(1, len(values) // SAMPLE_ROWS)
         sampled = np.arange(0, len(values), step)
         sampled = sampled[np.cumsum(lengths[sampled]) <= SAMPLE_BYTES]
@@ -79,7 +78,7 @@ class FieldDecoder:
         return [fit for fit in map(self._reference.fit, records) if fit is not None]
 
     def _block(self, run: Collected, plan: FastPlan, records: Any, rows: Rows) -> None:
-        """Decode a block; cut what is refused until it passes or is a leaf."""
+        """Decode a block; if refused, cut it until the parts pass or are leaves."""
         todo = [(records, rows)]
         while todo:
             records, rows = todo.pop()
@@ -100,7 +99,7 @@ class FieldDecoder:
                 self._take(run, records, rows, arrays, suspects)
 
     def _screened(self, run: Collected, plan: FastPlan, records: Any, rows: Rows) -> bool:
-        """Whether a refused block passes without the records that look as if they were to blame."""
+        """Decode a refused block without the records that probably caused the refusal.  Returns whether it passed."""
         try:
             arrays, suspects = plan.run_screened(records)
         except Refused:
@@ -109,7 +108,7 @@ class FieldDecoder:
         return True
 
     def _take(self, run: Collected, records: Any, rows: Rows, arrays: list[Any], suspects: Suspects) -> None:
-        """Add the rows that passed, decide the suspects."""
+        """Add the rows that passed; decide the suspects with the reference."""
         if suspects is None:
             run.add(arrays, rows)
             return
@@ -125,7 +124,7 @@ class FieldDecoder:
 
 
 def _cuts(size: int, refusal: str) -> list[tuple[int, int]]:
-    """Where to cut a refused block: evenly while large, then around the row the parser names, else in halves."""
+    """Where to cut a refused block: evenly if large, else around the row that the parser names, else in halves."""
     if size > CUT_ROWS:
         return [(at, min(at + CUT_ROWS, size)) for at in range(0, size, CUT_ROWS)]
     named = _AT_ROW.search(refusal)
@@ -135,10 +134,10 @@ def _cuts(size: int, refusal: str) -> list[tuple[int, int]]:
 
 
 class JsonDecoder(FieldDecoder):
-    """Decodes Kafka values for one ClickHouse table. Pickles as its arguments; building one costs well under a
+    """Decodes Kafka values for one ClickHouse table. Pickled as its arguments: building one takes well under a
     millisecond.
 
-    ``timezone`` is the server's, for date-times without offset in columns without zone.  Raises ConfigError
+    ``timezone`` is the server's; it applies to times without offset in columns without time zone.  Raises ConfigError
     CHS-5xx for a table that cannot be written.
     """
 

@@ -1,7 +1,7 @@
-"""Binary messages of a known type to the wire columns of a table.
+"""Decodes binary messages of a known type into the wire columns of a table.
 
-A message type (Avro's record, Protobuf's message) reads the columns that the table has, from a block of records at
-once; :class:`~chsink.decode.conform.Conformer` converts them exactly.  A damaged record is bad by itself.
+A message type (Avro's record, Protobuf's message) reads the table's columns from a block of records at once;
+:class:`~chsink.decode.conform.Conformer` converts them exactly.  A damaged record does not affect the others.
 
 A Nested column ``n.a`` is read from a field ``n``: an array of records, or a record of arrays.
 """
@@ -27,11 +27,11 @@ NO_OBJECTS: Final = "the Nested column {} holds values that are not objects"
 
 
 class Message(Protocol):
-    """A type of messages."""
+    """A message type."""
 
     def columns(self, c: Cursors, wanted: Collection[str]) -> dict[str, Any]:
-        """The wanted fields that the type has, by name, each a value for each cursor.  What is wrong is marked; the
-        cursors end behind their messages.
+        """The wanted fields that the type has, by name: arrays with one value per cursor.  Marks wrong messages as
+        faults; moves the cursors behind the messages.
         """
 
 
@@ -45,7 +45,7 @@ class MessageDecoder:
         self._conformer = Conformer(fields)
 
     def decode(self, run: Collected, message: Message, values: Any, rows: Rows, skip: int | Positions = 0) -> None:
-        """Add what these ``values`` (binary, without nulls) become; ``rows`` are theirs in the batch.
+        """Decode ``values`` (binary, without nulls) and add the result to ``run``; ``rows`` are their rows in it.
 
         The message begins ``skip`` bytes into each value.
         """
@@ -54,7 +54,7 @@ class MessageDecoder:
             self._block(run, message.columns(c, self._wanted), c, rows[start:end])
 
     def finish(self, run: Collected) -> Decoded:
-        """What all of it became."""
+        """The result of all calls of :meth:`decode` with this ``run``."""
         if not run.rows:
             run.add([field.codec.array([]) for field in self._fields], np.zeros(0, np.int64))
         return run.finish(self._conformer.schema)
@@ -78,12 +78,12 @@ class MessageDecoder:
 
 
 def _batch(columns: dict[str, Any], size: int) -> Any:
-    """A batch of these columns; of nulls under no column's name, where there are none."""
+    """A batch of these columns; if there are none, one unnamed column of nulls keeps the number of rows."""
     return pa.RecordBatch.from_pydict(columns or {"": pa.nulls(size)})
 
 
 def _member(field: Field, group: Any, c: Cursors) -> Any:
-    """A Nested column's array out of the whole group; the group itself where it is neither of the two forms."""
+    """A Nested column's array, taken from the whole group; the group itself if it has neither of the two forms."""
     if pa.types.is_struct(group.type):
         at = group.type.get_field_index(field.member)
         return group.flatten()[at] if at >= 0 else pa.nulls(len(group))

@@ -1,8 +1,7 @@
-"""The ways a record may give a Nested column, read by the parser.
+"""The forms in which a record may hold a Nested column, read by the parser.
 
-``n.a`` and ``n.b`` come as fields of these names, as ``n``: an array of objects, or as ``n``: an object of
-arrays.  A plan reads one of them, and has the parser look at the others, so that a record that uses another
-one is noticed.
+``n.a`` and ``n.b`` are either fields of these names, or ``n`` is an array of objects, or ``n`` is an object of arrays.
+A plan reads one form; the parser also reads the others' names, so that a record in another form becomes suspect.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ _ANY_OBJECT = pa.struct([])
 
 
 class NestedForm:
-    """One group read in one form; ``parsed`` are the fields the parser reads for it beyond the columns' own."""
+    """One group read in one form; ``parsed`` are the fields that the parser reads in addition to the columns' own."""
 
     grouped = False
 
@@ -31,7 +30,7 @@ class NestedForm:
         self._others = others
 
     def conflicts(self, columns: dict[str, Any]) -> Suspects:
-        """Rows that use another form (as an object; the parser refuses any other kind)."""
+        """Rows that use another form.  Detects objects; the parser refuses other values."""
         return merge(*(valid_of(columns[name]) for name in self._others))
 
     def column(self, field: Field, columns: dict[str, Any]) -> tuple[Any, Suspects]:
@@ -50,7 +49,7 @@ class ArraysForm(NestedForm):
         self._readers = readers
 
     def column(self, field: Field, columns: dict[str, Any]) -> tuple[Any, Suspects]:
-        """The member's array; missing where the object is."""
+        """The member's array; null if the object is missing."""
         members = dict(zip(self._readers, columns[self.group].flatten(), strict=True))
         return self._readers[field.member].convert(members[field.member])
 
@@ -66,7 +65,7 @@ class ObjectsForm(NestedForm):
         self._readers = readers
 
     def column(self, field: Field, columns: dict[str, Any]) -> tuple[Any, Suspects]:
-        """The member of each object; an object that is null makes the row suspect."""
+        """The arrays of each object's member; a row with a null object is suspect."""
         codec = field.codec
         assert isinstance(codec, ArrayCodec), "Nested columns are arrays"
         rows = columns[self.group]
@@ -79,7 +78,7 @@ class ObjectsForm(NestedForm):
 
 
 def nested_form(group: str, fields: Sequence[Field], samples: Sequence[dict[str, Any]]) -> NestedForm:
-    """The form that the samples use, where it can be read by the parser."""
+    """The form that the samples use, if the parser can read it; else the form with dotted names."""
     names = [field.name for field in fields]
     given = [sample[group] for sample in samples if sample.get(group) is not None]
     dotted = NestedForm(group, [], [group])

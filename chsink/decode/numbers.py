@@ -1,9 +1,9 @@
 """Integers, floats, decimals and Bool.
 
-Rules: an integer or decimal is exact or refused; a number that is integral (``1.0``, ``1e2``) is an
-integer; a quoted number is its number; a float is the nearest one of its width and overflow is refused;
-booleans are no numbers. ``"nan"``, ``"inf"`` and ``"-inf"`` (strings) are floats.  BFloat16 travels as
-Float32 and is cut by the server.
+Rules: an integer or decimal is exact or refused; an integral number (``1.0``, ``1e2``) is an integer; a quoted number
+equals the number; a float is rounded to the nearest value of its width, and overflow is refused; booleans are not
+numbers. ``"nan"``, ``"inf"`` and ``"-inf"`` (strings) are floats.  BFloat16 is sent as Float32, and the server
+truncates it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from chsink.decode.codec import Codec, Reader, Suspects, by_distinct, from_buffe
 from chsink.decode.types import DecimalType, FloatType, IntType
 from chsink.decode.values import MisfitError, Number, kinds_of
 
-# A quoted number: JSON's grammar, and what ClickHouse reads besides: a plus sign, leading zeros, a bare point.
+# A quoted number: JSON's grammar, and ClickHouse's extensions: a plus sign, leading zeros, a bare point.
 _QUOTED: Final = re.compile(r"([-+]?)([0-9]*)(?:\.([0-9]*))?(?:[eE]([-+]?[0-9]{1,9}))?", re.ASCII)
 _PLAIN_INT: Final = r"^-?[0-9]+$"
 _PLAIN_NUMBER: Final = r"^[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]{1,9})?$"
@@ -32,10 +32,10 @@ _DIGITS_MAX: Final = 80  # beyond any ClickHouse number: 2^256 has 78 digits
 
 
 def split_number(text: str) -> tuple[int, int] | None:
-    """``(digits, exponent)`` with the number = digits · 10^exponent and no trailing zero; None when it is
-    no number.
+    """``(digits, exponent)`` with the number = digits · 10^exponent and no trailing zero; None if the text is not a
+    number.
 
-    More than :data:`_DIGITS_MAX` digits fit nowhere: they come back as an exponent too large, or too small.
+    More than :data:`_DIGITS_MAX` digits fit no type: the result then has an exponent that is too large or too small.
     """
     found = _QUOTED.fullmatch(text)
     if found is None or not (found[2] or found[3]):
@@ -60,7 +60,7 @@ def _split(codec: Codec, value: str) -> tuple[int, int]:
 
 
 class IntCodec(Codec):
-    """``Int8`` … ``UInt256``: to 64 bits native, wider as little-endian bytes."""
+    """``Int8`` … ``UInt256``: Arrow integers up to 64 bits, little-endian bytes beyond."""
 
     numbers_are_text = True
 
@@ -72,7 +72,7 @@ class IntCodec(Codec):
         self.native = native is not None
 
     def exact(self, value: Any) -> Any:
-        """Python int, or its bytes for the wide ones."""
+        """Python int, or its bytes for the wide types."""
         if isinstance(value, bool) or not isinstance(value, str):
             raise self.misfit(value)
         digits, exponent = _split(self, value)
@@ -86,7 +86,7 @@ class IntCodec(Codec):
         return number if self.native else number.to_bytes(self.kind.bits // 8, "little", signed=self.kind.signed)
 
     def reader(self, samples: Sequence[Any]) -> Reader | None:
-        """Natively for integers, as decimals for ``1.0``, as text for quoted ones."""
+        """Reads integers as integers, numbers like ``1.0`` as decimals, quoted numbers as text."""
         kinds = kinds_of(samples)
         if not self.native:
             return Reader(pa.decimal256(76, 0), self._from_wide) if kinds <= {"int", "string"} else None
@@ -99,7 +99,7 @@ class IntCodec(Codec):
         return None
 
     def accept(self, source: Any) -> Reader | None:
-        """Integers by range, text as quoted numbers."""
+        """Integers, with a check of their range; text, as quoted numbers."""
         if pa.types.is_integer(source):
             wide = pa.decimal256(76, 0)
             return Reader(source, self._from_integers if self.native else lambda a: self._from_wide(a.cast(wide)))
@@ -128,7 +128,7 @@ class IntCodec(Codec):
         return array.cast(self.wire), None
 
     def _from_wide(self, array: Any) -> tuple[Any, Suspects]:
-        """From decimal256, whose 32 bytes are the two's complement already."""
+        """From decimal256, whose 32 bytes are already the two's complement."""
         words = np.frombuffer(array.buffers()[1], np.int64).reshape(-1, 4)[array.offset : array.offset + len(array)]
         width = self.kind.bits // 64
         valid = valid_of(array)
@@ -149,7 +149,7 @@ class FloatCodec(Codec):
         super().__init__("BFloat16" if kind.bits == 16 else f"Float{kind.bits}", _FLOAT_WIRE[kind.bits])
 
     def exact(self, value: Any) -> Any:
-        """NumPy float of the wire's width: the nearest, parsed once from the text."""
+        """The nearest NumPy float of the wire's width, rounded only once, from the text."""
         if isinstance(value, bool) or not isinstance(value, str):
             raise self.misfit(value)
         if not isinstance(value, Number):
@@ -162,14 +162,14 @@ class FloatCodec(Codec):
         return nearest
 
     def reader(self, samples: Sequence[Any]) -> Reader | None:
-        """Natively for numbers, as text for quoted ones."""
+        """Reads numbers as floats, quoted numbers as text."""
         kinds = kinds_of(samples)
         if kinds <= {"int", "frac"}:
             return Reader(self.wire, self._finite)
         return Reader(pa.string(), self._from_text) if kinds == {"string"} else None
 
     def accept(self, source: Any) -> Reader | None:
-        """Floats (NaN and infinities too) and integers to the nearest, text as quoted numbers."""
+        """Floats (NaN and infinities too) and integers, rounded to the nearest; text, as quoted numbers."""
         if pa.types.is_floating(source) or pa.types.is_integer(source):
             return Reader(source, self._from_numbers)
         return Reader(source, self._from_text) if pa.types.is_string(source) else None
@@ -197,7 +197,7 @@ _WIDE: Final = Context(prec=200)
 
 
 class DecimalCodec(Codec):
-    """``Decimal(P, S)`` as decimal128 to 38 digits, decimal256 beyond."""
+    """``Decimal(P, S)`` as decimal128 up to 38 digits, decimal256 beyond."""
 
     def __init__(self, kind: DecimalType) -> None:
         wire = pa.decimal128 if kind.precision <= 38 else pa.decimal256
@@ -206,7 +206,7 @@ class DecimalCodec(Codec):
         self.limit = pa.scalar(Decimal("9" * kind.precision).scaleb(-kind.scale, _WIDE), self.wire)
 
     def exact(self, value: Any) -> Any:
-        """Python Decimal of exactly the value."""
+        """Python Decimal with exactly this value."""
         if isinstance(value, bool) or not isinstance(value, str):
             raise self.misfit(value)
         digits, exponent = _split(self, value)
@@ -217,10 +217,9 @@ class DecimalCodec(Codec):
         return Decimal(digits).scaleb(exponent, _WIDE)
 
     def reader(self, samples: Sequence[Any]) -> Reader | None:
-        """Numbers and quoted numbers alike, where the parser has room.
+        """Reads numbers and quoted numbers alike, if the parser's type is wide enough.
 
-        Arrow scales what it read by 10^scale without seeing an overflow, so its type must have room for
-        both.
+        Arrow scales a number by 10^scale without detecting overflow, so its type must hold precision + scale digits.
         """
         digits = self.kind.precision + self.kind.scale
         if digits > 76 or not kinds_of(samples) <= {"int", "frac", "string"}:
@@ -229,7 +228,7 @@ class DecimalCodec(Codec):
         return Reader(roomy(self.kind.precision, self.kind.scale), self._in_range)
 
     def accept(self, source: Any) -> Reader | None:
-        """Decimals and integers that need no rounding, and plain numbers in text; others one by one."""
+        """Decimals and integers that need no rounding, and plain numbers in text; the reference converts all others."""
         if pa.types.is_string(source):
             return Reader(source, self._from_text)
         if pa.types.is_integer(source):
@@ -244,7 +243,7 @@ class DecimalCodec(Codec):
         return Reader(source, lambda array: self._in_range(array.cast(roomy)))
 
     def _from_text(self, texts: Any) -> tuple[Any, Suspects]:
-        """Of at most as many digits before and behind the point as the type has: all of them fit."""
+        """Converts numbers with at most as many digits before and after the point as the type; others are suspect."""
         before, scale = self.kind.precision - self.kind.scale, self.kind.scale
         whole = f"[0-9]{{1,{before}}}" if before else "0"
         plain = pc.match_substring_regex(texts, f"^-?{whole}(\\.[0-9]{{1,{scale}}})?$" if scale else f"^-?{whole}$")
@@ -284,7 +283,7 @@ class BoolCodec(Codec):
         return value == "true"
 
     def reader(self, samples: Sequence[Any]) -> Reader | None:
-        """By what the topic sends: booleans, 0 and 1, or words."""
+        """Reads the kind of value in the samples: booleans, 0 and 1, or words."""
         kinds = kinds_of(samples)
         if kinds <= {"bool"}:
             return Reader(self.wire, _unchanged)

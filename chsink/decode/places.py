@@ -1,8 +1,8 @@
-"""Where in a record the fields are: by name in one object of it, the envelope, or at a path of their own.
+"""The places of fields in a record: by name in one of its objects (the envelope), or at a path of their own.
 
 Rules:
-- A path is a list of names from the record down.  Each but the last leads to an object; a null on the way, or a name
-  that is missing, makes the field null; anything else on the way does not fit, and neither does a repeated name.
+- A path is a list of names, starting at the record.  Each name but the last must lead to an object.  A null on the
+  path, or a missing name, makes the field null.  A record with any other value there, or a repeated name, does not fit.
 - The envelope must be an object.
 """
 
@@ -21,33 +21,33 @@ Path = tuple[str, ...]
 
 
 def shown(path: Path) -> str:
-    """A path as the job file writes it."""
+    """A path in the notation of the job file."""
     return "$" + "".join(f".{name}" if name.isidentifier() else f"['{name}']" for name in path)
 
 
 def no_object(path: Path) -> str:
-    """The reason for a record without its envelope."""
+    """The reason for a record without the object at ``path``."""
     return f"no object at {shown(path)}"
 
 
 @dataclass(frozen=True)
 class Places:
-    """``paths`` are those of the fields that are not read by name in the object at ``envelope``."""
+    """Fields in ``paths`` are read at their path, all others by name in the object at ``envelope``."""
 
     envelope: Path = ()
     paths: Mapping[str, Path] = field(default_factory=lambda: MappingProxyType({}))
 
     @property
     def plain(self) -> bool:
-        """Whether each field is read by its name in the record itself."""
+        """Whether every field is read by its name from the record itself."""
         return not self.envelope and not self.paths
 
     def path(self, name: str) -> Path:
-        """Where a field is."""
+        """The path of a field."""
         return self.paths.get(name) or (*self.envelope, name)
 
     def view(self, record: Pairs, known: Collection[str]) -> dict[str, Any]:
-        """The values of a record by the fields' names, of which ``known`` must not be repeated.  Raises MisfitError."""
+        """The values of a record, by field name.  Raises MisfitError, also if a ``known`` name is repeated."""
         if self.plain:
             return members(record, known)
         around = _at(record, self.envelope)
@@ -64,7 +64,7 @@ PLAIN = Places()
 
 
 def _at(record: Pairs, path: Path) -> Any:
-    """The value at a path, None where there is none."""
+    """The value at a path; None if there is none."""
     value: Any = record
     for depth, name in enumerate(path):
         if value is None:
@@ -76,12 +76,12 @@ def _at(record: Pairs, path: Path) -> Any:
 
 
 ANY_OBJECT = pa.struct([])
-"""Parses any object, and ignores what is in it."""
+"""A type with which the parser accepts any object and ignores its members."""
 
 
 class Trees:
-    """The Arrow types to parse, each at its path.  Paths that cannot be in one schema go to different ones: of the same
-    place with another type, or one inside the other.
+    """The Arrow types to parse, each at its path.  Paths that cannot be in one schema go to different schemas: equal
+    paths with different types, or a path that leads into the value of another.
     """
 
     def __init__(self) -> None:
@@ -89,7 +89,7 @@ class Trees:
         self._placed: dict[str, tuple[int, Path]] = {}
 
     def place(self, name: str, path: Path, kind: Any) -> None:
-        """Parse the type at the path, and know it by ``name``."""
+        """Parse the type ``kind`` at the path; :meth:`columns` returns its array under ``name``."""
         taken = (number for number, tree in enumerate(self._trees) if put(tree, path, kind))
         number = next(taken, len(self._trees))
         if number == len(self._trees):
@@ -102,7 +102,7 @@ class Trees:
         return [pa.schema(_struct(tree)) for tree in self._trees]
 
     def columns(self, tables: list[Any]) -> dict[str, Any]:
-        """The arrays of the placed types by name, from a ``pa.Table`` for each schema."""
+        """The array of each name, taken from ``tables``: one ``pa.Table`` for each schema."""
         arrays: list[dict[Path, Any]] = []
         for tree, table in zip(self._trees, tables, strict=True):
             arrays.append({})
@@ -112,11 +112,11 @@ class Trees:
 
 
 class Object(dict[str, Any]):
-    """An object: the way to what is placed in it, or placed itself."""
+    """An inner node of a tree: an object that holds placed types, or that is placed itself."""
 
 
 def put(tree: Object, path: Path, kind: Any) -> bool:
-    """Put the type into the tree; False, without a change, where it does not fit."""
+    """Put the type into the tree.  Returns False, without changing the tree, if it conflicts with another type."""
     way, leaf = (path, None) if kind == ANY_OBJECT else (path[:-1], kind)
     node: Any = tree
     for name in way:

@@ -1,8 +1,8 @@
-"""Finding, before the parser sees them, the records on which it is more lenient than the reference.
+"""Finds the records that the parser might accept although the reference would refuse them, before they are parsed.
 
-The parser takes bytes that are not UTF-8, the tokens ``NaN`` and ``Inf`` as numbers, and any depth; and a
-zero byte is its end of input.  None of that is JSON.  It also misreads decimals of large negative
-exponents.  The prefilter may suspect too much, never too little.
+The parser accepts bytes that are not UTF-8, the tokens ``NaN`` and ``Inf`` as numbers, and any depth; a zero byte ends
+its input.  None of that is valid here.  It also misreads decimals with large negative exponents.  The prefilter may
+suspect too many records, never too few.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _BEFORE[list(b":,[- \t\r\n")] = True
 
 
 def window(records: Any) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8]]:
-    """Offsets (starting at 0, one more than records) and bytes of a binary array without nulls."""
+    """The offsets (from 0, one more than there are records) and the bytes of a binary array without nulls."""
     _, offsets_buffer, data = records.buffers()
     offsets = np.frombuffer(offsets_buffer, np.int32)[records.offset : records.offset + len(records) + 1]
     start, end = int(offsets[0]), int(offsets[-1])
@@ -33,26 +33,26 @@ def window(records: Any) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8]]:
 
 
 def _first(offsets: npt.NDArray[np.int32], data: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
-    """The first byte of each record; another's for an empty one."""
+    """The first byte of each record; an arbitrary byte for an empty record."""
     return data[np.minimum(offsets[:-1], len(data) - 1)] if len(data) else np.zeros(len(offsets) - 1, np.uint8)
 
 
 def without_space(records: Any) -> Any:
-    """The records without white space in front. Raises pa.ArrowInvalid when they are not UTF-8."""
+    """The records without leading white space. May raise pa.ArrowInvalid if they are not UTF-8."""
     if not np.isin(_first(*window(records)), list(_SPACE)).any():
         return records
     return pc.ascii_ltrim(records.cast(pa.string()), characters=_SPACE.decode()).cast(pa.binary())
 
 
 def suspects_of(records: Any) -> Suspects:
-    """The records to be decided by the reference.
+    """The records that the reference must decide.
 
-    Raises pa.ArrowInvalid when some are not UTF-8.
+    Raises pa.ArrowInvalid if any record is not UTF-8.
     """
     records.cast(pa.string())
     offsets, data = window(records)
     at = np.concatenate((np.flatnonzero(data == 0), _tokens(data, _NAN), _tokens(data, _INF)))
-    # No object begins otherwise, and two bytes hold no member.
+    # An object must begin with "{"; two bytes cannot hold a member.
     suspects: Mask = (_first(offsets, data) != ord("{")) | (np.diff(offsets) <= 2)
     if len(at):
         suspects[np.searchsorted(offsets, at, side="right") - 1] = True
@@ -60,7 +60,7 @@ def suspects_of(records: Any) -> Suspects:
 
 
 def decimal_suspects(records: Any) -> Suspects:
-    """Records with a number of a negative exponent, whose many decimal places the parser may scale wrongly."""
+    """Records with a negative exponent: the parser may scale a number with many decimal places wrongly."""
     offsets, data = window(records)
     hyphens = np.flatnonzero(data[1:] == ord("-"))
     at = hyphens[(data[hyphens] | 0x20) == ord("e")]
@@ -76,7 +76,7 @@ _NEGATIVE_EXPONENT = r'[":,\[ \t\r\n][-+]?[0-9]*\.?[0-9]*[eE]-'
 
 
 def _tokens(data: npt.NDArray[np.uint8], token: tuple[bytes, bytes]) -> npt.NDArray[np.intp]:
-    """Where the three-letter token stands behind something that a value may stand behind."""
+    """The positions of the three-letter token after a character that may precede a value."""
     at = np.flatnonzero(data == token[0][0])
     at = at[(at > 0) & (at < len(data) - 2)]
     if len(at):
@@ -86,7 +86,7 @@ def _tokens(data: npt.NDArray[np.uint8], token: tuple[bytes, bytes]) -> npt.NDAr
 
 
 def _deep(records: Any, offsets: npt.NDArray[np.int32]) -> Suspects:
-    """Records nested deeper than allowed; only long ones with many brackets are examined."""
+    """Records nested deeper than allowed.  Examines only long records with many brackets."""
     long = np.flatnonzero(np.diff(offsets) > 2 * MAX_DEPTH)
     if not len(long):
         return None
@@ -99,7 +99,7 @@ def _deep(records: Any, offsets: npt.NDArray[np.int32]) -> Suspects:
 
 
 def maybe_repeated(records: Any, name: str) -> Suspects:
-    """Records that may give a field twice: its quoted name is there more than once, or some key has an escape."""
+    """Records that may have a field twice: its quoted name occurs more than once, or some key has an escape."""
     if json.dumps(name, ensure_ascii=False) != f'"{name}"':
         return np.ones(len(records), np.bool_)
     quoted = pc.count_substring(records, f'"{name}"')
@@ -108,5 +108,5 @@ def maybe_repeated(records: Any, name: str) -> Suspects:
     return bad if bad.any() else None
 
 
-# An escape inside what may be a key: a quoted text, with a backslash in it, in front of a colon.
+# An escape inside a possible key: a quoted text with a backslash, followed by a colon.
 _ESCAPED_NAME = r'\\[^"]*"[ \t\r\n]*:'

@@ -1,4 +1,4 @@
-"""The JSON texts of some values of many records, as they were written."""
+"""Reads selected values of many records as their original JSON texts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MISSING: Final = msgspec.Raw(b"")
 
 
 class RawTexts:
-    """Reads the text at each of these paths."""
+    """Reads the JSON text at each of these paths."""
 
     def __init__(self, paths: Sequence[Path]) -> None:
         self._paths = tuple(paths)
@@ -27,9 +27,9 @@ class RawTexts:
         self._decoders = [msgspec.json.Decoder(_struct(tree)) for tree in self._trees]
 
     def read(self, records: Any) -> list[list[bytes]]:
-        """For each path, the texts of all records, empty where there is none.
+        """For each path, the texts of all records; empty if a record has no value there.
 
-        Raises msgspec.DecodeError where something else than an object or null is on the way.
+        Raises msgspec.DecodeError if a value on a path is neither an object nor null.
         """
         values = records.to_pylist()
         found: dict[Path, list[bytes]] = {}
@@ -39,7 +39,7 @@ class RawTexts:
 
 
 def _struct(tree: Object) -> type[msgspec.Struct]:
-    """A struct of the raw JSON of each name (empty where missing), and of structs for objects (None where missing)."""
+    """A struct type: raw JSON for each leaf (empty if missing), a nested struct for each object (None if missing)."""
     fields: list[tuple[str, Any, Any]] = []
     for at, node in enumerate(tree.values()):
         leaf = (msgspec.Raw, _MISSING) if node == _RAW else (_struct(node) | None, None)
@@ -49,7 +49,7 @@ def _struct(tree: Object) -> type[msgspec.Struct]:
 
 
 def _collect(tree: Object, way: Path, rows: list[Any], into: dict[Path, list[bytes]]) -> None:
-    """Of each name in the tree, the texts of all rows; a row that is None has none."""
+    """Collect the texts of all rows for each leaf of the tree; a row that is None has empty texts."""
     there = [row for row in rows if row is not None] if way else rows
     for at, (name, node) in enumerate(tree.items()):
         column: Iterable[Any] = map(attrgetter(f"f{at}"), there)

@@ -1,8 +1,8 @@
-"""After the parser refused a block: which of its records are to blame?
+"""Finds the records that probably caused the parser to refuse a block.
 
-A look at each record by msgspec, which stops at the first thing that is not of the expected kind.  It may name too many
-records or too few: those that it names are decided by the reference, and a block that is refused again is cut.  So it
-decides nothing but the speed.
+msgspec checks each record and stops at the first value of an unexpected kind.  It may find too many records or too few:
+the reference decides the records that it finds, and a block that is refused again is cut.  So the screen affects only
+the speed, never the result.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from chsink.decode.codec import Mask
 
 
 class Screen:
-    """For records whose members the parser reads as ``fields``, by name and type."""
+    """Checks records against ``fields``: the names and types with which the parser reads them."""
 
     def __init__(self, fields: Sequence[pa.Field]) -> None:
         names = {f"f{number}": field.name for number, field in enumerate(fields)}
@@ -26,7 +26,7 @@ class Screen:
         self._decoder: Any = msgspec.json.Decoder(msgspec.defstruct("Record", members, rename=names))
 
     def suspects(self, records: Any) -> Mask:
-        """The records that do not look as expected."""
+        """A mask of the records that do not match the fields."""
         decode, found = self._decoder.decode, np.zeros(len(records), np.bool_)
         for at, record in enumerate(records.to_pylist()):
             try:
@@ -37,7 +37,7 @@ class Screen:
 
 
 def _kind(wire: pa.DataType) -> Any:
-    """What msgspec has to find where the parser reads this type."""
+    """The type that msgspec must find if the parser reads ``wire``."""
     if pa.types.is_boolean(wire):
         return bool | None
     if pa.types.is_integer(wire):
@@ -45,7 +45,7 @@ def _kind(wire: pa.DataType) -> Any:
         low = 0 if pa.types.is_unsigned_integer(wire) else -(2**bits)
         bounds = (
             msgspec.Meta(ge=low, le=2**bits - 1) if bits < 64 else msgspec.Meta(ge=low)
-        )  # msgspec has no larger one
+        )  # msgspec does not accept larger bounds
         return Annotated[int, bounds] | None
     if pa.types.is_floating(wire) or pa.types.is_decimal(wire):
         return int | float | None

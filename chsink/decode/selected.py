@@ -1,4 +1,4 @@
-"""What became of some of the records, or of some of their columns, as what became of all."""
+"""Combines decoded results: of parts of the records, or of parts of the columns."""
 
 from __future__ import annotations
 
@@ -13,12 +13,14 @@ from chsink.ports import BadValue, Decoded
 
 
 def rows_of(decoded: Decoded, size: int) -> Any:
-    """The record of each row, as an array."""
+    """The record number of each decoded row, as an array.  ``size`` is the number of records."""
     return np.arange(size) if decoded.rows is None else decoded.rows.to_numpy()
 
 
 def gathered(size: int, parts: Sequence[tuple[Any, Decoded]], bad: Sequence[BadValue] = ()) -> Decoded:
-    """``size`` records of which each part decoded the ones at its ``rows`` (ascending), and the others are ``bad``."""
+    """The result for ``size`` records.  Each part is (rows, decoded): ascending record numbers, and their result.  All
+    other records must be in ``bad``.
+    """
     assert sum(len(rows) for rows, _ in parts) + len(bad) == size, "every record is decoded or bad"
     if len(parts) == 1 and not bad:
         return parts[0][1]
@@ -33,7 +35,9 @@ def gathered(size: int, parts: Sequence[tuple[Any, Decoded]], bad: Sequence[BadV
 
 
 def beside(size: int, left: Decoded, right: Decoded) -> Decoded:
-    """Both columns of the same ``size`` records.  A record that either rejects has no row; ``left`` says why first."""
+    """The columns of both sides for the same ``size`` records.  A record that either side rejects has no row; if both
+    do, ``left`` gives the reason.
+    """
     bad = {one.row: one for one in (*right.bad, *left.bad)}
     kept = np.delete(np.arange(size), list(bad))
     batches = [part.batch if len(part.bad) == len(bad) else _taken(size, part, kept) for part in (left, right)]
@@ -43,7 +47,7 @@ def beside(size: int, left: Decoded, right: Decoded) -> Decoded:
 
 
 def _taken(size: int, part: Decoded, kept: Any) -> Any:
-    """The rows of the ``kept`` records, all of which the part has."""
+    """The part's rows of the ``kept`` records; it must have all of them."""
     position = np.full(size, -1, np.int64)
     position[rows_of(part, size)] = np.arange(part.batch.num_rows)
     return part.batch.take(pa.array(position[kept]))

@@ -1,7 +1,7 @@
 """String and FixedString.
 
-Rules: a String keeps a JSON string's text, and any other JSON value as it was written.  ClickHouse strings
-are bytes, so they travel as binary.
+Rules: a String keeps a JSON string's text, and any other JSON value as written.  ClickHouse strings are bytes, so their
+wire type is binary.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def encoded(text: str) -> bytes:
 
 
 class StringCodec(Codec):
-    """``String``; on the wire as binary, because ClickHouse strings are bytes."""
+    """``String``; its wire type is binary, because ClickHouse strings are bytes."""
 
     numbers_are_text = True
 
@@ -60,11 +60,11 @@ class StringCodec(Codec):
         return encoded(value if plain else raw_text(value))
 
     def reader(self, samples: Sequence[Any]) -> Reader | None:
-        """Strings natively; anything else from raw text."""
+        """Reads strings as strings; there is no reader for other kinds (they need the raw text)."""
         return Reader(pa.string(), self._from_text) if kinds_of(samples) <= {"string"} else None
 
     def accept(self, source: Any) -> Reader | None:
-        """Any byte strings; integers and booleans, by their JSON texts."""
+        """Any strings; integers and booleans as their JSON texts."""
         if is_text(source) or pa.types.is_fixed_size_binary(source):
             return Reader(source, self._from_text)
         if pa.types.is_integer(source) or pa.types.is_boolean(source):
@@ -72,7 +72,7 @@ class StringCodec(Codec):
         return None
 
     def build_raw(self, texts: Sequence[bytes]) -> tuple[Any, dict[int, str]]:
-        """Only strings need parsing."""
+        """Parses strings; keeps the text of all other values."""
         reasons: dict[int, str] = {}
         out: list[bytes | None] = []
         for at, text in enumerate(texts):
@@ -88,7 +88,7 @@ class StringCodec(Codec):
 
 
 def raw_or_null(text: bytes) -> bytes | None:
-    """A raw JSON text, None where it is missing or null."""
+    """A raw JSON text; None if it is missing or null."""
     return None if text in (b"", b"null") else text
 
 
@@ -116,7 +116,7 @@ class FixedStringCodec(StringCodec):
         return pc.replace_substring_regex(array, r"\x00+$", "")
 
     def build_raw(self, texts: Sequence[bytes]) -> tuple[Any, dict[int, str]]:
-        """As String, then the length."""
+        """As for String, followed by a check of the length."""
         array, reasons = super().build_raw(texts)
         data = array.to_pylist()
         for at in np.flatnonzero(numpy_of(pc.binary_length(array)) > self.size).tolist():

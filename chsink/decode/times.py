@@ -3,15 +3,14 @@
 Rules:
 
 * Text is ISO 8601: ``2026-01-31``, ``2026-01-31 23:59:59.5``, ``2026-01-31T23:59Z``, ``…+02:00``.  With an
-  offset it is an instant; without, a local time in the column's zone (else the server's).  A local time
-  that a clock change repeats is its first occurrence; one that a clock change skips does not exist and is
-  refused.
+  offset it is an instant; without one, a local time in the column's zone (else the server's).  If a clock change
+  repeats a local time, the first occurrence is used; if a clock change skips it, it is refused.
 * A Date takes a date alone.  A number is not a date: ClickHouse reads it as days or as seconds, by its size.
 * A number in DateTime is epoch seconds.  In DateTime64(p) an integer is ticks of 10^-p s, a number with a
-  fraction or exponent is seconds.  ClickHouse's versions disagree about integers in
-  DateTime64 (ticks by its documents, seconds in 26.9), and senders mix up units: one that, read as epoch
-  seconds, milliseconds or microseconds instead, is a time before 2300 as well is refused (zero excepted).
-  With p = 3, 6 or 9 that costs the first months of 1970.
+  fraction or exponent is seconds.  ClickHouse's versions disagree about integers in DateTime64 (its documentation says
+  ticks, 26.9 reads seconds), and senders mix up units.  So an integer is refused if it would also be a time before 2300
+  when read as epoch seconds, milliseconds or microseconds (except zero).  With p = 3, 6 or 9, this excludes the first
+  months of 1970.
 * A time of day is ``[-]HHH:MM:SS[.fraction]``, from -999:59:59 to 999:59:59.  A number in Time is seconds; in Time64(p)
   it follows the rule of DateTime64(p), but every integer is ticks.
 * Nothing is rounded: digits finer than the column's precision must be zeros.
@@ -62,7 +61,7 @@ Days = tuple[int, int]
 DATE_DAYS: Final[Days] = (0, 65535)
 DATE32_DAYS: Final[Days] = (date(1900, 1, 1).toordinal() - _EPOCH_DAY, _DAY_2300 - 1)
 CALENDAR_DAYS: Final[Days] = (date.min.toordinal() - _EPOCH_DAY, date.max.toordinal() - _EPOCH_DAY)
-"""The years 1 to 9999: what ISO 8601 can say with four digits, and Python can read back."""
+"""The years 1 to 9999: those that ISO 8601 can write with four digits, and Python can read back."""
 EXPONENT_MAX: Final = 100
 _INT64_MAX: Final = 2**63 - 1
 _UNITS: Final = ((0, "s"), (3, "ms"), (6, "us"), (9, "ns"))
@@ -70,7 +69,7 @@ _FINER: Final = "finer than the precision of "
 
 
 class DateCodec(Codec):
-    """``Date`` and ``Date32`` as date32; ``days`` are those that the type holds."""
+    """``Date`` and ``Date32`` as date32; ``days`` is the range that the type holds."""
 
     def __init__(self, label: str, days: Days) -> None:
         super().__init__(label, pa.date32())
@@ -86,7 +85,7 @@ class DateCodec(Codec):
         return self.from_ticks(_days(found, self.label))
 
     def from_ticks(self, ticks: int) -> Any:
-        """Days since 1970-01-01, if the type holds them."""
+        """Days since 1970-01-01.  Raises MisfitError if they are out of the type's range."""
         if not self.low <= ticks <= self.high:
             raise self.out_of_range()
         return ticks
@@ -116,7 +115,7 @@ def _days(found: re.Match[str], label: str) -> int:
 
 
 def shifted(digits: int, exponent: int, label: str) -> int:
-    """Digits · 10^exponent, which must be an integer of a sane size."""
+    """Digits · 10^exponent, which must be an integer of a plausible size."""
     if exponent < 0:
         raise MisfitError(_FINER + label)
     if exponent > EXPONENT_MAX:
@@ -125,7 +124,7 @@ def shifted(digits: int, exponent: int, label: str) -> int:
 
 
 def ticks_of(seconds: int, fraction: str | None, precision: int, label: str) -> int:
-    """Seconds and the digits behind the point, as ticks of 10^-precision s."""
+    """Seconds and the digits after the point, as ticks of 10^-precision s."""
     digits = (fraction or "").rstrip("0")
     if len(digits) > precision:
         raise MisfitError(_FINER + label)
@@ -135,8 +134,8 @@ def ticks_of(seconds: int, fraction: str | None, precision: int, label: str) -> 
 class InstantCodec(Codec):
     """``DateTime`` (precision None) and ``DateTime64(p)``.
 
-    On the wire: timestamps of unit s, ms, us or ns; precisions 7 and 8, whose range nanoseconds cannot
-    hold, as decimal seconds.  ``days`` are those that the type holds; a zone other than UTC needs ``DATE32_DAYS``.
+    The wire type is a timestamp in s, ms, us or ns; for precisions 7 and 8, whose range nanoseconds cannot hold, it is
+    decimal seconds.  ``days`` is the range that the type holds; a zone other than UTC needs ``DATE32_DAYS``.
     """
 
     def __init__(self, precision: int | None, zone: str, days: Days = DATE32_DAYS) -> None:
@@ -160,7 +159,7 @@ class InstantCodec(Codec):
         return self.from_ticks(self._number(value) if isinstance(value, Number) else self._text(value))
 
     def from_ticks(self, ticks: int) -> Any:
-        """Ticks of the wire's unit, or Decimal seconds, of the type's own ticks."""
+        """Converts the type's own ticks to ticks of the wire's unit, or to Decimal seconds."""
         if not self.low <= ticks <= self.high:
             raise self.out_of_range()
         return Decimal(ticks).scaleb(-self.precision) if self.decimal else ticks * self.factor
@@ -221,7 +220,7 @@ class InstantCodec(Codec):
         return self._ranged(ticks, valid_of(array), ambiguous)
 
     def _from_texts(self, array: Any) -> tuple[Any, Suspects]:
-        first = array.slice(0, 1)  # a cast that fails makes a sentence for each text: it is tried with one
+        first = array.slice(0, 1)  # try one text first: a failing cast of the whole array is slow
         for unit in ("us", "ns"):
             for zone in (None, "UTC"):
                 kind = pa.timestamp(unit, zone)
@@ -284,7 +283,7 @@ class TimeCodec(Codec):
         return self.from_ticks(self._number(value) if isinstance(value, Number) else self._text(value))
 
     def from_ticks(self, ticks: int) -> Any:
-        """Seconds, or Decimal seconds, of the type's own ticks."""
+        """Converts the type's own ticks to seconds, or to Decimal seconds."""
         if abs(ticks) > self.limit:
             raise self.out_of_range()
         return self.wire_of(ticks)
@@ -302,12 +301,12 @@ class TimeCodec(Codec):
         return -ticks if found[1] else ticks
 
     def reader(self, samples: Sequence[Any]) -> Reader | None:
-        """From text by distinct values; numbers one by one."""
+        """Reads text, each distinct one once; the reference converts numbers."""
         text = Reader(pa.string(), lambda texts: by_distinct(self, texts))
         return text if kinds_of(samples) <= {"string"} else None
 
     def accept(self, source: Any) -> Reader | None:
-        """Times of day, and text; others one by one."""
+        """Times of day, and text; the reference converts all others."""
         if pa.types.is_time(source):
             return Reader(source, self._from_times)
         return self.reader(()) if pa.types.is_string(source) else None

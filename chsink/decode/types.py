@@ -1,7 +1,6 @@
-"""ClickHouse type strings, parsed.
+"""Parses ClickHouse type strings.
 
-Purpose: turn what ``system.columns.type`` says into a tree of frozen dataclasses that the codecs are chosen
-by.
+Purpose: turn the text of ``system.columns.type`` into a tree of frozen dataclasses, by which codecs are chosen.
 
 Rules:
 
@@ -9,9 +8,9 @@ Rules:
   short forms are read too.
 * ``LowCardinality(T)`` and ``SimpleAggregateFunction(f, T)`` store what ``T`` stores, so both parse to
   ``T``.
-* ``Nested(a A, b B)`` that was not flattened is ``Array(Tuple(a A, b B))``; geo types are the tuples and
-  arrays they are made of.
-* A type no Kafka value can be faithfully written to is refused here, by name, before a record is read.
+* ``Nested(a A, b B)`` that was not flattened is ``Array(Tuple(a A, b B))``; geo types are parsed as the tuples and
+  arrays that they are aliases of.
+* A type to which no Kafka value can be written faithfully is refused here, by name, before a record is read.
 """
 
 from __future__ import annotations
@@ -176,7 +175,7 @@ def parse_type(text: str) -> Type:
     """Parse a ClickHouse type. Raises ConfigError CHS-506 (cannot be read) or CHS-502 (cannot be written to)."""
     try:
         return _build(parse_type_text(text), text)
-    except ConfigError:  # which is a ValueError too
+    except ConfigError:  # ConfigError is a ValueError, too
         raise
     except (ValueError, IndexError):
         raise values.UNREADABLE_TYPE(type=repr(text)) from None

@@ -1,7 +1,7 @@
 """UUID, IPv4, IPv6 and Enum.
 
-Rules: everything the server would parse from text is parsed here and travels in binary, so that a wrong
-value is one bad row and not a refused insert.  The server does not check the number of an Enum: this does.
+Rules: chsink parses whatever the server would parse from text, and sends binary values, so that a wrong value is one
+bad row and not a refused insert.  The server does not check the number of an Enum, so this module does.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class UuidCodec(Codec):
         return uuid.UUID(value).bytes
 
     def reader(self, samples: Sequence[Any]) -> Reader | None:
-        """From text, all hyphenated at once."""
+        """Reads text; UUIDs with hyphens are all parsed at once."""
         del samples
         return Reader(pa.string(), self._from_text)
 
@@ -74,14 +74,14 @@ _MAPPED: Final = bytes(10) + b"\xff\xff"
 
 
 class IpCodec(Codec):
-    """``IPv4`` as UInt32, ``IPv6`` as 16 bytes; an IPv4 address in an IPv6 column is its mapped address."""
+    """``IPv4`` as UInt32, ``IPv6`` as 16 bytes; an IPv4 address in an IPv6 column becomes the IPv4-mapped address."""
 
     def __init__(self, version: int) -> None:
         super().__init__(f"IPv{version}", pa.uint32() if version == 4 else pa.binary(16))
         self.version = version
 
     def exact(self, value: Any) -> Any:
-        """Number or bytes of the address."""
+        """The address as a number (IPv4) or as bytes (IPv6)."""
         if isinstance(value, Number) or not isinstance(value, str):
             raise self.misfit(value)
         try:
@@ -94,7 +94,7 @@ class IpCodec(Codec):
             raise MisfitError(f"a string that is not an {self.label} address") from None
 
     def reader(self, samples: Sequence[Any]) -> Reader | None:
-        """From text, by distinct addresses."""
+        """Reads text, each distinct address once."""
         del samples
         return Reader(pa.string(), lambda texts: by_distinct(self, texts))
 
@@ -106,7 +106,7 @@ class IpCodec(Codec):
 
 
 class EnumCodec(Codec):
-    """``Enum8`` / ``Enum16``: a member's name, or its number. The server does not check numbers: this does."""
+    """``Enum8`` / ``Enum16``: a member's name, or its number. Checks the number, because the server does not."""
 
     def __init__(self, kind: EnumType) -> None:
         super().__init__(f"Enum{kind.bits}", pa.int8() if kind.bits == 8 else pa.int16())

@@ -1,13 +1,12 @@
-"""JSON values with nothing lost: number text as written, pairs in order with repetitions, raw text on
-demand.
+"""JSON values without loss: numbers as written, members in order with repetitions, raw text on demand.
 
-This is the model the reference path works on.  Rules:
+The reference path works with these values.  Rules:
 
 * Only RFC 8259 is JSON: ``NaN`` and ``Infinity`` are not, a byte order mark is not, bytes must be UTF-8.
-* A number stays its text (:class:`Number`), so that a decimal is exact and a number in a String column is
+* A number is kept as its text (:class:`Number`), so that a decimal is exact and a number in a String column is
   unchanged.
-* An object stays its list of pairs (:class:`Pairs`): a repeated key is seen, not overwritten.
-* Nesting is limited to :data:`MAX_DEPTH`, judged from the record alone, so no parser's stack decides.
+* An object is kept as a list of pairs (:class:`Pairs`), so that a repeated key is detected, not overwritten.
+* Nesting is limited to :data:`MAX_DEPTH`, by the record's text alone, so no parser's stack affects the result.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ class MisfitError(Exception):
 
 
 class RawNeededError(Exception):
-    """An array or object went to a String inside a container: parse again, keeping raw text."""
+    """A String inside a container got an array or object: parse again and keep raw texts."""
 
 
 class Number(str):
@@ -39,12 +38,12 @@ class Number(str):
 
     @property
     def integral_text(self) -> bool:
-        """Whether it is written without a fraction or exponent."""
+        """Whether the number is written without a fraction or exponent."""
         return not ("." in self or "e" in self or "E" in self)
 
 
 class Pairs:
-    """A JSON object; ``raw`` is its text, when kept."""
+    """A JSON object; ``raw`` is its text, if kept."""
 
     __slots__ = ("items", "raw")
 
@@ -96,14 +95,14 @@ def parse_value(data: bytes) -> Any:
 
 
 def parse_values(texts: Sequence[bytes]) -> list[Any]:
-    """Parse JSON texts that another parser has cut out of valid records; an empty one is null."""
+    """Parse JSON texts that another parser has cut out of valid records; an empty text is null."""
     values: list[Any] = _DECODER.decode("[" + b",".join(text or b"null" for text in texts).decode("utf-8") + "]")
     assert len(values) == len(texts), "each text is one value"
     return values
 
 
 def depth_of(data: bytes) -> int:
-    """Deepest nesting of brackets outside strings; exact for valid JSON."""
+    """The deepest nesting of brackets outside strings; exact for valid JSON."""
     bare = b"".join(data.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')[::2])
     depth = deepest = 0
     for byte in bare:
@@ -163,7 +162,7 @@ def _raw_container(text: str, start: int) -> tuple[Any, int]:
 
 
 def kind_of(value: Any) -> str:
-    """What a value is, in words fit for a reason."""
+    """The kind of a value, in words for a reason."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -178,7 +177,7 @@ def kind_of(value: Any) -> str:
 
 
 def kinds_of(values: Sequence[Any]) -> frozenset[str]:
-    """The kinds present in a sample, null left out: ``bool int frac string array object``."""
+    """The kinds in a sample, without null: some of ``bool int frac string array object``."""
     return frozenset(_SHORT[kind_of(value)] for value in values if value is not None)
 
 
@@ -194,7 +193,7 @@ _SHORT: Final = {
 
 
 def members(value: Pairs, known: Collection[str]) -> dict[str, Any]:
-    """An object's members by name; a repeated one is a misfit when it is among ``known``."""
+    """An object's members by name.  Raises MisfitError if a name in ``known`` is repeated."""
     found: dict[str, Any] = {}
     for key, item in value.items:
         if key in found and key in known:

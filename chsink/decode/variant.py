@@ -1,4 +1,4 @@
-"""Variant: a value of the first alternative, by the value's own kind, that it fits exactly."""
+"""Variant: the value's kind decides which alternatives are tried; it takes the first one that it fits exactly."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pyarrow as pa
 from chsink.decode.codec import Codec
 from chsink.decode.values import MisfitError, kind_of
 
-# Which alternatives a value is tried on, by its kind, in this order of their labels' beginnings.
+# For each kind of value: the prefixes of the alternatives' labels to try, in this order.
 _ORDER: Final = {
     "a boolean": ("Bool",),
     "an integer": ("Int", "UInt", "Decimal", "Float"),
@@ -23,7 +23,7 @@ _ORDER: Final = {
 
 
 class VariantCodec(Codec):
-    """``Variant(…)`` as a dense union; its alternatives have Arrow types of their own."""
+    """``Variant(…)`` as a dense union; each alternative has a different Arrow type."""
 
     def __init__(self, names: Sequence[str], items: Sequence[Codec]) -> None:
         fields = [pa.field(name, item.wire) for name, item in zip(names, items, strict=True)]
@@ -32,7 +32,7 @@ class VariantCodec(Codec):
         self.items = tuple(items)
 
     def exact(self, value: Any) -> Any:
-        """(alternative, its value)."""
+        """The pair (index of the alternative, value)."""
         for beginning in _ORDER[kind_of(value)]:
             for at, item in enumerate(self.items):
                 if item.label.startswith(beginning):
@@ -43,7 +43,7 @@ class VariantCodec(Codec):
         raise MisfitError(f"{kind_of(value)} that fits no alternative of the Variant")
 
     def array(self, values: list[Any]) -> Any:
-        """Null is a null of the first alternative."""
+        """None becomes a null of the first alternative."""
         chosen = [(0, None) if value is None else value for value in values]
         groups: list[list[Any]] = [[] for _ in self.items]
         offsets = []

@@ -1,4 +1,4 @@
-"""From a ClickHouse type to its codec and Arrow wire type, and the settings that keep the wire faithful.
+"""The codec and the Arrow wire type of each ClickHouse type, and the insert settings that keep values unchanged.
 
 ======================================  ==================================================================
 ClickHouse                              Arrow wire type
@@ -20,8 +20,8 @@ Dynamic                                 dense_union of a string
 Array, Tuple, Map, Variant              list, struct, map, dense_union
 ======================================  ==================================================================
 
-Text is not used where the server would have to parse it: the server parses an Arrow null as empty text, so
-a null that stands for a DEFAULT would be refused.
+Types that the server would have to parse from text have another wire type: the server parses an Arrow null as empty
+text, so it would refuse a null that stands for a DEFAULT.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ INSERT_SETTINGS: Final[dict[str, str]] = {
     "input_format_force_null_for_omitted_fields": "0",
     # Names match exactly.
     "input_format_arrow_case_insensitive_column_matching": "0",
-    # Never reached with values this package lets through; loud if it were.
+    # No value of this package overflows; if one did, the server would raise an error.
     "date_time_overflow_behavior": "throw",
     "type_json_skip_duplicated_paths": "0",
     "type_json_skip_invalid_typed_paths": "0",
@@ -81,7 +81,7 @@ def codec_for(text: str, timezone: str) -> Codec:
 
 
 def wire_type(text: str) -> Any:
-    """The Arrow type a column travels as."""
+    """The Arrow type in which a column is sent."""
     return codec_for(text, "UTC").wire
 
 

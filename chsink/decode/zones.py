@@ -1,11 +1,10 @@
-"""Local times of a time zone to instants.
+"""Converts local times of a time zone to instants.
 
-Rules: a local time that a clock change repeats is its first occurrence; one that a clock change skips does not
-exist.  The rules are those of Python's ``zoneinfo``, which also knows the changes beyond those that a zone's file
-lists (a file lists them to 2037 at most, and then gives the rule for all later years).
+Rules: if a clock change repeats a local time, the first occurrence is used; if a clock change skips it, it does not
+exist.  Python's ``zoneinfo`` supplies the clock changes, also after 2037, where a zone's file has only a rule.
 
-So that this is fast, a zone is asked once per distinct day, of a day on which its clocks change once per minute, and
-of such a minute once per second.  No zone has ever changed its clocks twice on one day.
+For speed, the zone's offset is computed once per distinct day; for a day with a clock change, once per minute; for the
+minute of the change, once per second.  No zone has ever changed its clocks twice on one day.
 """
 
 from __future__ import annotations
@@ -42,14 +41,15 @@ class Zone:
         self._known: dict[tuple[int, int], int] = {}
 
     def instant(self, local: int) -> int | None:
-        """Epoch seconds of a local time (seconds since 1970-01-01 00:00 on its clock); None: it does not exist."""
+        """Epoch seconds of a local time (seconds since 1970-01-01 00:00 local time); None if it does not exist."""
         seconds, unusable = self.instants(np.array([local], np.int64), 1)
         return None if unusable[0] else int(seconds[0])
 
     def instants(self, local: Ticks, scale: int) -> tuple[Ticks, Mask]:
-        """Epoch ticks of local times, both ``scale`` per second; and which of them do not exist or fit 64 bits.
+        """Epoch ticks of local times, both ``scale`` per second; and a mask of those without such ticks: they do not
+        exist, or overflow 64 bits.
 
-        Local times before 1900 and after 2299, which no column takes, are given back as they are.
+        Local times before 1900 and after 2299, which no column holds, are returned unchanged.
         """
         offsets = self._offsets(local // scale)
         skipped: Mask = offsets == _SKIPPED
@@ -59,7 +59,7 @@ class Zone:
         return ticks, skipped | wrapped
 
     def _offsets(self, local: Ticks) -> Ticks:
-        """Seconds ahead of UTC, or _SKIPPED."""
+        """The offset from UTC of each local time, in seconds, or _SKIPPED."""
         offsets = np.zeros(len(local), np.int64)
         left = np.flatnonzero((local >= _FIRST) & (local < _END))
         for span in (86400, 60, 1):
@@ -77,7 +77,7 @@ class Zone:
         if known is not None:
             return known
         first, last = (_EPOCH + timedelta(seconds=at) for at in (start, start + span - 1))
-        # In a gap the first of the two readings is behind the second; in a repeated hour it is ahead.
+        # With fold=0, the offset is less than with fold=1 in a gap, and greater in a repeated hour.
         early, late = self._ahead(first, 0), self._ahead(first, 1)
         if early == late == self._ahead(last, 0) == self._ahead(last, 1):
             offset = early

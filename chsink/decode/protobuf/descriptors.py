@@ -1,6 +1,6 @@
-"""The message types that a file descriptor describes.  Needs the package ``protobuf``, by which descriptors are linked.
+"""Makes message types from file descriptors.  The package ``protobuf`` links the descriptors.
 
-Decoding does not use it, but for the rare record whose fields have to be merged.
+Decoding does not use that package, except for the rare record whose fields must be merged.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.descriptor import Descriptor, FieldDescriptor, FileDescriptor
 from google.protobuf.message import DecodeError
 
-# Their types are in the default pool once they are imported: schemas may use them without bringing them.
+# Google's well-known types: schemas may use them without including their descriptors.
 from google.protobuf import any_pb2, duration_pb2, empty_pb2, field_mask_pb2, struct_pb2, timestamp_pb2, wrappers_pb2  # isort: skip
 
 from chsink.decode.protobuf.scalars import (
@@ -68,12 +68,12 @@ _WELL_KNOWN: Final[dict[str, type[MessageType]]] = {
 
 
 class DescriptorError(ValueError):
-    """Bytes that are no descriptor, or one that does not have what is asked for; the message says what."""
+    """The bytes are not a valid descriptor, or the descriptor lacks the requested message; the text says which."""
 
 
 def file_of(described: bytes, references: Iterable[tuple[str, bytes]]) -> FileDescriptor:
-    """The file that a ``FileDescriptorProto`` describes.  ``references`` are those it imports, by the names it imports
-    them by, each behind those that it imports itself.
+    """The file that a ``FileDescriptorProto`` describes.  ``references`` are (name, descriptor) pairs of the files it
+    imports, directly or not, dependencies first.
     """
     pool = _pool()
     for name, reference in references:
@@ -99,7 +99,7 @@ def message_in_set(described: bytes, name: str) -> ProtobufMessage:
 
 
 def message_at(file: FileDescriptor, path: Sequence[int]) -> ProtobufMessage:
-    """The message at these indexes: of the file's messages, of that one's nested messages, and so on."""
+    """The message type at these indexes: the first into the file's types, each further one into the nested types."""
     found: Any = None
     try:
         for index in path:
@@ -111,7 +111,7 @@ def message_at(file: FileDescriptor, path: Sequence[int]) -> ProtobufMessage:
 
 
 def message_of(descriptor: Descriptor) -> ProtobufMessage:
-    """The message of this type as a whole record."""
+    """A record that consists of one message of this type."""
     made = message_factory.GetMessageClass(descriptor)
 
     def merge(data: bytes) -> bytes:

@@ -1,7 +1,7 @@
-"""The types of Protobuf's fields that are no messages.
+"""The types of Protobuf fields that are not messages.
 
-Rules: an integer that does not fit its type is wrong, where Protobuf's own libraries cut it; an enum is its value's
-name, or its number as text where the enum is open and has no name for it.
+Rules: an integer that does not fit its type is a fault, although Protobuf's own libraries truncate it; an enum becomes
+its value's name, or the number as text if the enum is open and the number has no name.
 """
 
 from __future__ import annotations
@@ -24,17 +24,16 @@ NO_NAME: Final = "an enum's number without a name"
 
 
 class ProtoType:
-    """Reads the next value of each of some records, behind its tag.
+    """A Protobuf type: reads the next value of every cursor, which is behind the field's tag.
 
-    ``wire`` is the wire type; ``default`` an array of the one value that a field without presence has when it is not
-    there.
+    ``wire`` is the wire type.  ``default`` is an array with one element: the value of a missing field without presence.
     """
 
     wire: int
     default: Any
 
     def read(self, c: Cursors) -> Any:
-        """The next value of each. What is wrong is marked, and anything there."""
+        """The next value of every cursor. A wrong message is marked as a fault; its value is arbitrary."""
         raise NotImplementedError
 
 
@@ -62,7 +61,7 @@ class IntegerType(ProtoType):
 
 
 class BooleanType(ProtoType):
-    """A base-128 integer; all but zero is true."""
+    """A base-128 integer; every number except zero is true."""
 
     wire = VARINT
     default = pa.array([False])
@@ -73,7 +72,7 @@ class BooleanType(ProtoType):
 
 
 class EnumType(ProtoType):
-    """The number of a value with a name."""
+    """The number of a named value."""
 
     wire = VARINT
 

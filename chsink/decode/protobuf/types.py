@@ -1,14 +1,14 @@
-"""Protobuf's messages: their fields in any order, each as often as it may be.
+"""Protobuf's messages: their fields may be in any order, and may occur more than once.
 
-All records go through their fields together: of the tags that come next, the smallest is read, in all records where it
-is next.  Encoders write fields in ascending order, so that each field is one step.
+All records are read together: each step takes the smallest of the next tags, and reads this field in all records where
+it is next.  Encoders usually write fields in ascending order, so each field takes one step.
 
 Rules:
 
-* A field that the schema does not have, or with another wire type than it should have, is skipped.
-* A field without presence that is not there has its default; one with presence is null; a required one is wrong.
-* A field that is there twice although it is not repeated, and two fields of one oneof, need merging
-  (:data:`TWICE`): whoever holds the whole record has Protobuf's own library merge it.
+* A field that the schema lacks, or that has a different wire type than the schema's, is skipped.
+* A missing field has its default if it has no presence; it is null if it has presence; it is a fault if it is required.
+* A field that occurs twice but is not repeated, or two fields of the same oneof, must be merged (:data:`TWICE`):
+  :class:`ProtobufMessage`, which has the whole record, lets Protobuf's own library do this.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _NS_SECONDS: Final = 9_223_372_035
 
 @dataclass(frozen=True, slots=True)
 class ProtoField:
-    """A field; ``oneof`` is the number of the oneof it belongs to, -1 for none."""
+    """A field; ``oneof`` is the number of the oneof to which it belongs, or -1."""
 
     name: str
     number: int
@@ -76,14 +76,14 @@ class MessageType(ProtoType):
         return self.whole(c.inside(start, end))
 
     def whole(self, c: Cursors) -> Any:
-        """A struct for each, of all that is left of it."""
+        """A struct for each cursor, read from all of its remaining bytes."""
         columns = self.columns(c, {field.name for field in self.fields})
         if not columns:
             return pa.array([{}] * len(c), pa.struct([]))
         return pa.StructArray.from_arrays(list(columns.values()), names=list(columns))
 
     def columns(self, c: Cursors, wanted: Collection[str]) -> dict[str, Any]:
-        """The arrays of the wanted fields, by name; the others are skipped."""
+        """The arrays of the wanted fields, by name.  Skips the other fields."""
         fields = {field.number: _Collected(field, len(c)) for field in self.fields if field.name in wanted}
         oneofs: dict[int, Any] = {}
         for tag, at, part in _steps(c):
@@ -102,7 +102,7 @@ def _no_records() -> Cursors:
 
 
 def _steps(c: Cursors) -> Iterator[tuple[int, Positions, Cursors]]:
-    """Each step: a tag, the positions of the cursors that it is next of, and these cursors, behind the tag."""
+    """The steps: a tag, the indexes of the cursors at which it is next, and these cursors, moved behind the tag."""
     upcoming = np.full(len(c), _END, np.uint64)
     _read_tags(c, np.arange(len(c)), upcoming)
     while True:
@@ -117,7 +117,7 @@ def _steps(c: Cursors) -> Iterator[tuple[int, Positions, Cursors]]:
 
 
 def _read_tags(c: Cursors, at: Positions, upcoming: Any) -> None:
-    """The next tag of each of these cursors."""
+    """Read the next tag of the cursors ``at`` into ``upcoming``."""
     over = c.pos[at] >= c.end[at]
     upcoming[at[over]] = _END
     at = at[~over] if over.any() else at
@@ -129,7 +129,7 @@ def _read_tags(c: Cursors, at: Positions, upcoming: Any) -> None:
 
 
 def _skip(c: Cursors, wire: int) -> None:
-    """Go behind a value."""
+    """Skip a value of this wire type."""
     if wire == VARINT:
         c.varint()
     elif wire == SIZED:
@@ -141,7 +141,7 @@ def _skip(c: Cursors, wire: int) -> None:
 
 
 class _Collected:
-    """The values of one field that were met."""
+    """The values of one field read so far."""
 
     def __init__(self, field: ProtoField, size: int) -> None:
         self.field = field
@@ -151,7 +151,7 @@ class _Collected:
         self._seen = np.zeros(size, np.bool_)
 
     def take(self, at: Positions, part: Cursors, wire: int) -> bool:
-        """Read a value of each cursor, or several; False if the wire type is not the field's."""
+        """Read one or several values at each cursor.  Returns False if the wire type does not match the field."""
         field = self.field
         if field.packable and wire == SIZED:
             owners, elements = _packed(part, field.type)
@@ -202,7 +202,7 @@ def _joined(values: Sequence[Any]) -> Any:
 
 
 def _packed(c: Cursors, kind: ProtoType) -> tuple[Positions, Cursors]:
-    """The elements of the next packed field of each: whose they are, and a cursor for each."""
+    """The elements of each cursor's packed field: for every element, the index of its owner, and a cursor."""
     start, end = c.sized(c.varint().view(np.int64))
     cut = c.cut(start, end)
     bounds = np.frombuffer(cut.buffers()[1], np.int32)[cut.offset : cut.offset + len(cut) + 1].astype(np.int64)
@@ -233,7 +233,7 @@ class EntryType(MessageType):
 
 
 class WrapperType(MessageType):
-    """``google.protobuf.Int64Value`` and the like: the value itself, and null where the message is not there."""
+    """``google.protobuf.Int64Value`` and similar types: read as the value itself; null if the message is missing."""
 
     def whole(self, c: Cursors) -> Any:
         """The values."""
@@ -241,10 +241,10 @@ class WrapperType(MessageType):
 
 
 class TimestampType(MessageType):
-    """``google.protobuf.Timestamp``: microseconds, or nanoseconds where a microsecond is too coarse."""
+    """``google.protobuf.Timestamp``: in microseconds, or in nanoseconds if microseconds are not exact."""
 
     def whole(self, c: Cursors) -> Any:
-        """A union of instants in microseconds and in nanoseconds, so that each record's is exact by itself."""
+        """A union of timestamps in microseconds and in nanoseconds, so that each value is exact."""
         found = self.columns(c, {"seconds", "nanos"})
         seconds, nanos = (found[name].to_numpy().astype(np.int64) for name in ("seconds", "nanos"))
         wrong = (seconds < _FIRST_SECOND) | (seconds > _LAST_SECOND) | (nanos < 0) | (nanos > 999_999_999)
@@ -276,20 +276,22 @@ class DurationType(MessageType):
 
 
 class RecursiveType(ProtoType):
-    """A message inside itself: null where it is not there."""
+    """A message inside itself: null if it is missing, else a fault."""
 
     wire = SIZED
     default = pa.nulls(1)
 
     def read(self, c: Cursors) -> Any:
-        """All of them are wrong."""
+        """Mark every message as wrong."""
         c.sized(c.varint().view(np.int64))
         c.fault(np.ones(len(c), np.bool_), RECURSIVE)
         return pa.nulls(len(c))
 
 
 class ProtobufMessage:
-    """A message as a whole record.  ``merge`` gives its encoding with every field once, or raises ValueError."""
+    """A record that consists of one message.  ``merge`` returns its encoding with every field at most once, or raises
+    ValueError.
+    """
 
     def __init__(self, kind: MessageType, merge: Callable[[bytes], bytes]) -> None:
         self._kind = kind
