@@ -42,7 +42,7 @@ def measure(place: Place) -> dict[str, Any]:
 
 
 def _named(mirror: Coordinated, count: int) -> list[FileEntry]:
-    """So many files with the same rows."""
+    """``count`` files with the same rows."""
     work = mirror.work
     files = Files(work.metadata, work.io, uuid.uuid4())
     rows = pa.RecordBatch.from_pydict({"value": pa.array([record(n) for n in range(ROWS)], pa.binary())})
@@ -58,7 +58,7 @@ def _named(mirror: Coordinated, count: int) -> list[FileEntry]:
 
 
 def _hand_over(mirror: Coordinated, entries: list[FileEntry]) -> None:
-    """One range, its files in as many events as they need."""
+    """Hand over one range, with as many events as its files need."""
     [tp] = mirror.tps
     end, groups = len(entries) * ROWS, split(entries)
     tag = (str(mirror.work.metadata.table_uuid), tp.topic, mirror.topic_id, tp.partition, 0, end)

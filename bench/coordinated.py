@@ -40,7 +40,7 @@ class Coordinated:
 
     @contextmanager
     def coordinator(self) -> Iterator[Coordinator]:
-        """One that has settled where the topic's partitions start, and whose round is due at once."""
+        """A coordinator that has settled where the topic's partitions start, and whose round is due at once."""
         topics = frozenset(tp.topic for tp in self.tps)
         target = Target(self.table, self.work.reference, topics)
         made = Coordinator(

@@ -1,4 +1,4 @@
-"""Where the benchmark's Iceberg tables are, and plain files beside them."""
+"""The benchmark's Iceberg tables, and plain files beside them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Lake:
 
     @property
     def properties(self) -> dict[str, str]:
-        """As a job file says them."""
+        """The catalog's properties, as in a job file."""
         uri = f"sqlite:///{self.folder}/catalog.db"
         return {"name": "lake", "type": "sql", "uri": uri, "warehouse": f"file://{self.folder}/lake"}
 
@@ -68,7 +68,7 @@ class Lake:
         return ds.dataset(str(self._place(variant, target)), format="parquet").to_table(columns=CHECKED)
 
     def remove(self, variant: str, target: str) -> None:
-        """Away with a run's files."""
+        """Remove a run's files."""
         place = self._place(variant, target)
         if variant == "m":
             self.catalog().drop_table(target)

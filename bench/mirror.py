@@ -27,7 +27,7 @@ VARIANTS = {
 }
 PARTS = {"both": both.lines, "hand_over": hand_over.lines, "commits": commits.lines, "memory": memory.lines}
 GOAL = {"p": 0.8, "s": 1.5}
-"""How fast the mirror is to be, as a multiple."""
+"""The goals for the mirror's speed, as multiples."""
 WARM_UPS = 1
 BLOCK = 100_000
 

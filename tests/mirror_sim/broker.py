@@ -86,14 +86,14 @@ class Broker:
     # --- called by clients --------------------------------------------------------------------------------------------
 
     def ask(self) -> None:
-        """A request.  Raises Unanswered while nobody answers."""
+        """A request.  Raises Unanswered while the broker is away."""
         self.hub.pause()
         if self.hub.now < self.away_until:
             self.hub.sleep(TIMEOUT_S)
             raise Unanswered("timed out")
 
     def wait(self, busy: Callable[[], bool]) -> None:
-        """Ask again until it is no longer so.  Raises Unanswered."""
+        """Wait until ``busy()`` is false.  Raises Unanswered."""
         until = self.hub.now + TIMEOUT_S * 1000
         while busy():
             if self.hub.now >= until:
@@ -101,7 +101,7 @@ class Broker:
             self.hub.sleep(0.05)
 
     def fence(self, name: str) -> int:
-        """A new epoch; the open transaction of the older ones ends."""
+        """Begin a new epoch of the producer; abort the open transaction of the older epochs."""
         producer = self.producers.setdefault(name, _Producer())
         producer.epoch += 1
         if producer.transaction is not None and producer.transaction.state == "open":
@@ -110,12 +110,12 @@ class Broker:
         return producer.epoch
 
     def finishing(self, name: str) -> bool:
-        """Whether the last transaction of the id has not reached everything."""
+        """Whether markers of the id's last transaction are still to come."""
         transaction = self.producers[name].transaction
         return transaction is not None and bool(transaction.unmarked)
 
     def begin(self, name: str, timeout_ms: int = control.TRANSACTION_MS) -> Transaction:
-        """Open one; it ends by itself if nobody else ends it."""
+        """Open a transaction, which is aborted after ``timeout_ms``."""
         transaction = Transaction()
         producer = self.producers[name]
         producer.transaction = transaction
@@ -138,7 +138,7 @@ class Broker:
             transaction.unmarked.append(log)
 
     def end(self, transaction: Transaction, state: str) -> None:
-        """Decide.  The markers follow."""
+        """Decide the transaction.  Its markers follow later."""
         transaction.state = state
         if state == "committed":
             self.watch(transaction)
@@ -180,12 +180,12 @@ class Broker:
         self.logs.append(Log())
 
     def truncate(self) -> None:
-        """Retention takes what is stable."""
+        """Retention deletes everything below the last stable offset."""
         for log in self.logs:
             log.start = log.stable
 
     def payloads(self, partition: int, until: int) -> list[Payload]:
-        """Of the committed events below an offset."""
+        """The payloads of the sink's committed events below an offset."""
         log, found = self.logs[partition], []
         for at in range(log.start, min(until, log.stable)):
             value = log.committed(at)
@@ -218,12 +218,12 @@ class SimNames(Names):
 
 
 def names_of(broker: Broker) -> SimNames:
-    """The simulated sink's."""
+    """The simulated sink's names."""
     return SimNames({}, CONTROL, GROUP, TIMEOUT_S, broker)
 
 
 class SimOffsets:
-    """:class:`chsink.mirror.ports.GroupReader` that sees what is there now."""
+    """:class:`chsink.mirror.ports.GroupReader` that reads the present offsets, without waiting."""
 
     def __init__(self, broker: Broker, group: str) -> None:
         self.broker, self.group = broker, group

@@ -113,7 +113,7 @@ class SimCatalog:
         return SimTable(identifier, self.tables[identifier])
 
     def commit_table(self, table: SimTable, required: Sequence[Any], updates: Sequence[Any]) -> None:
-        """As pyiceberg's catalogs; refused, lost, late and unanswered."""
+        """As pyiceberg's catalogs; a commit may be refused, lost, late or unanswered."""
         hub, name = self.hub, table.identifier
         hub.pause()
         if hub.fault("killed before a table's commit", 0.01):
@@ -175,7 +175,7 @@ class SimCatalog:
         self.tables[name] = at.with_head(Snap(next(self.made), at.sequence + 1, at.head, at.held, ()))
 
     def expire(self, name: str, *, forget: bool) -> None:
-        """All snapshots but the head.  ``forget``: also that it had a parent, as pyiceberg does."""
+        """Expire all snapshots but the head.  ``forget``: also remove the head's parent id, as pyiceberg does."""
         at = self.tables[name]
         if at.head is not None:
             head = at.snaps[at.head]
@@ -183,7 +183,7 @@ class SimCatalog:
             self.tables[name] = replace(at, snaps={at.head: kept})
 
     def roll_back(self, name: str) -> bool:
-        """To the parent of the newest snapshot of the mirror; False where there is none."""
+        """Roll back to the parent of the mirror's newest snapshot; False if there is none."""
         at = self.tables[name]
         snap = at.snapshot_by_name("main")
         while snap is not None and not snap.added:
@@ -194,7 +194,7 @@ class SimCatalog:
         return True
 
     def recreate(self, name: str) -> None:
-        """Dropped and created again."""
+        """Drop the table and create it again."""
         self.tables[name] = self._new()
 
 
@@ -221,7 +221,7 @@ class SimMirrorTable(MirrorTable):
         self, table: Any, files: Sequence[DataFile], commit_id: UUID, summary: Mapping[str, str]
     ) -> tuple[Any, ...]:
         catalog, metadata = cast("SimCatalog", self.catalog), table.metadata
-        # a snapshot may refer to files that are gone; what was there is not taken for an orphan any more
+        # a snapshot may refer to deleted files; files that it names are no longer taken for orphans
         added = tuple(uid for file in files for uid in catalog.files.get(file.file_path, ()))
         catalog.hub.pause()
         if catalog.hub.fault("manifests not written", 0.01):

@@ -32,7 +32,7 @@ def _kill_driver(world: World) -> None:
 
 @event("driver frozen", 0.1)
 def _freeze_driver(world: World) -> None:
-    """SIGSTOP; somebody believes it dead and starts another."""
+    """SIGSTOP; an operator believes the driver dead and starts another."""
     if world.drivers:
         world.hub.random.choice(world.drivers).frozen_until = world.hub.now + _long(world)
         if len(world.drivers) < 3:
@@ -83,7 +83,7 @@ def _grow_control(world: World) -> None:
 
 @event("event damaged", 0.1)
 def _damaged(world: World) -> None:
-    """Somebody writes what no reader understands."""
+    """Another program writes an event that no reader can decode."""
     log = world.hub.random.choice(world.broker.logs)
     log.entries.append((world.hub.random.choice([b"", b"hello", b"\xc2\x01\x00\x02{}"]), None))
 
@@ -167,7 +167,7 @@ def _catalog_away(world: World) -> None:
 
 @event("files deleted", 0.05)
 def _delete_files(world: World) -> None:
-    """Somebody takes what waits for a commit for orphans.  What was committed is in the snapshots."""
+    """Another program deletes uncommitted files as orphans.  Committed files are in the snapshots."""
     world.catalog.files.clear()
     world.reasons.add("files deleted")
 
@@ -193,14 +193,14 @@ def _table(world: World) -> str:
 
 @event("retention", 0.15)
 def _retention(world: World) -> None:
-    """What every table has."""
+    """Retention of records that every table has."""
     tp = world.hub.random.choice(every_partition(world))
     world.kafka.expire(tp, max(world.kafka.log(tp).start, world.landed(tp)), lossy=False)
 
 
 @event("records lost", 0.03)
 def _lossy_retention(world: World) -> None:
-    """What some table may not have."""
+    """Retention of records that some table may lack."""
     tp = world.hub.random.choice(every_partition(world))
     log = world.kafka.log(tp)
     world.kafka.expire(tp, log.start + int(world.hub.random.random() * (log.end - log.start + 1)), lossy=True)

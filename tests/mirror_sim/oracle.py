@@ -148,7 +148,7 @@ def group_moved(world: World, transaction: Transaction, group: str) -> None:
 
 
 def at_rest(world: World) -> str:
-    """What a table lacks; "" when it has all."""
+    """The first records that a table lacks, in words; "" if every table has all."""
     for topic, names in world.routes.items():
         serial = world.kafka.topics[topic].serial
         for tp in (t for t in world.kafka.all() if t.topic == topic):

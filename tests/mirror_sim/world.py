@@ -112,7 +112,7 @@ class World:
         hub.died = self.died
 
     def _kept(self, check: Callable[..., None]) -> Callable[..., None]:
-        """Production code takes whatever a catalog raises for an answer that was lost: the hub keeps what broke."""
+        """Keep a Violation for the hub: production code takes any exception of a catalog for a lost answer."""
 
         def checked(*arguments: Any) -> None:
             try:
@@ -264,7 +264,7 @@ class World:
         self.reasons.add("topic recreated")
 
     def landed(self, tp: TopicPartition) -> int:
-        """Up to where every table of the topic has it."""
+        """The offset below which every table of the topic has all records."""
         chains = [oracle.chain_of(self.catalog.tables[name]) for name in self.routes[tp.topic]]
         links: list[Any] = [None if chain is None else chain.links.get(tp) for chain in chains]
         return min((0 if link is None else link.until) for link in links)

@@ -122,7 +122,7 @@ class Server:
         self.under_way: list[str] = []
 
     def describe(self, table: str) -> TargetTable:
-        """The table as production code reads it, without asking for it over a network."""
+        """The table as production code reads it, without requests over the network."""
         return read_table(_Catalog(self), *table.split("."))
 
     @property
@@ -142,15 +142,15 @@ class Server:
         self.started = self.up_at
 
     def empty(self) -> None:
-        """Every row is removed.  Tokens are kept; what was under way went with its connection."""
+        """Remove every row.  Tokens are kept; inserts under way are lost with their connections."""
         self.crash(0)
         for table in self.tables.values():
             table.rows.clear()
             table.view.clear()
 
     def others_write(self, table: str) -> None:
-        """Other writers insert many blocks at once; repeated calls make the table forget its tokens.  One call inserts far
-        fewer blocks than the window keeps free for inserts between a check and a send.
+        """Other writers insert many blocks at once; repeated calls make the table forget its tokens.  One call inserts
+        far fewer blocks than the window keeps free for inserts between a check and a send.
         """
         of = self.tables[table]
         blocks = of.kind.window_blocks // OTHERS
@@ -159,7 +159,7 @@ class Server:
             of.tokens.popitem(last=False)
 
     def remove(self, name: str, tp: TopicPartition, gone: OffsetRange) -> None:
-        """A DELETE that is done: rows go, tokens stay."""
+        """A completed DELETE: rows go, tokens stay."""
         if name not in self.tables:  # of dead letters
             return
         table = self.tables[name]
@@ -249,7 +249,7 @@ class Client:
         delete(self.server, sql)
 
     def insert(self, sql: str, body: pa.Buffer, settings: Mapping[str, Any]) -> None:
-        """One INSERT, and everything that can become of it."""
+        """One INSERT, with all its possible outcomes."""
         hub, server = self.hub, self.server
         name, token = sql.split()[2].replace("`", ""), str(settings["insert_deduplication_token"])
         sent_at = hub.now
@@ -285,8 +285,8 @@ class Client:
             raise Unanswered("connection reset")
 
     def _rows(self, name: str, body: pa.Buffer) -> tuple[str, list[int]]:
-        """The table and uids of an insert; the value of a dead letter is its uid, and a replay mark has none: its
-        place names it.
+        """The table and uids of an insert.  A dead letter's value is its uid; a replay mark has no value, so its
+        partition and offset give the uid.
         """
         with pa.ipc.open_stream(body) as reader:
             batch = reader.read_next_batch()
@@ -305,7 +305,7 @@ class Client:
         return name, uids
 
     def _arrive(self, name: str, uids: list[int], token: str, sent_at: int, restarts: int) -> None:
-        """What was under way to a server that died went with its connection, and nothing is under way for ever."""
+        """A late insert arrives, unless its server died meanwhile or the request timed out."""
         if self.server.restarts != restarts:
             return
         self.server.under_way.remove(token)
@@ -313,7 +313,7 @@ class Client:
             self.server.store(name, uids, token)
 
     def _killed_with(self, name: str, uids: list[int], token: str) -> None:
-        """The server dies with the block.  Of a plain MergeTree the part may be kept and its token lost."""
+        """The server dies during the insert.  A plain MergeTree may keep the part and lose its token."""
         server, random = self.server, self.hub.chance
         kept = random.random() < 0.5
         if kept:
@@ -323,7 +323,7 @@ class Client:
         raise Unanswered("connection reset")
 
     def _some(self, name: str) -> int:
-        """How many blocks of an insert arrive that breaks off: at least one."""
+        """How many blocks of an insert that breaks off are stored: at least one."""
         return 1 + int(self.hub.chance.random() * self.server.blocks_of(name))
 
     def _reach(self) -> None:

@@ -122,7 +122,7 @@ def _shrink(world: World) -> None:
 
 @event("server down", 0.15)
 def _server_down(world: World) -> None:
-    """An orderly restart: what was answered is kept, with its token."""
+    """An orderly restart: acknowledged inserts are kept, with their tokens."""
     world.hub.random.choice(world.servers).crash(int(world.hub.random.random() * 60_000))
 
 
@@ -169,8 +169,8 @@ def _reshard(world: World) -> None:
 
 @event("state lost", 0.02)
 def _lose_state(world: World) -> None:
-    """While no task runs.  Where tables cannot tell whose rows they hold, also while no batch is planned: a batch that
-    is run again without state is a double loss.
+    """Lose the state while no task runs.  If the tables lack the columns that name a row's record, also while no batch
+    is planned: a batch that is run again without state would be a double loss.
     """
     planned = len(world.checkpoint.offsets) - len(world.checkpoint.commits)
     can_tell = world.tables_tell
@@ -192,13 +192,13 @@ def _letters_away(world: World) -> None:
 
 @letters_event("group of dead letters forgotten", 0.5)
 def _forget_group(world: World) -> None:
-    """While nothing of the job runs, not even a task that outlived its driver."""
+    """Forget the group while no process of the job runs, not even a task that outlived its driver."""
     if not world.drivers and not world.executors:
         world.letters_topic.forget_group()
 
 
 def while_down(world: World) -> None:
-    """What is worst between a crash and the next start."""
+    """The worst events between a crash and the next start."""
     if world.letters == "topic" and world.hub.fault("group of dead letters forgotten", 0.3):
         _forget_group(world)
     if world.hub.fault("compaction", 0.15):

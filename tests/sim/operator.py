@@ -37,7 +37,7 @@ LOOKS = 3
 
 
 def before_restart(world: World) -> None:
-    """The checkpoint after a crash: often left alone, sometimes lost, rolled back, edited, or the limit changed."""
+    """After a crash, often leave the checkpoint alone; sometimes lose, roll back or edit it, or change the limit."""
     hub, checkpoint = world.hub, world.checkpoint
     if world.store.lost_state:
         return
@@ -73,7 +73,7 @@ def _forgive_unread(world: World) -> None:
 
 
 def _anywhere(world: World, tp: TopicPartition) -> int:
-    """Some offset of the log, rather one inside of what is in doubt."""
+    """Some offset of the log, preferably one inside a range in doubt."""
     log, record = world.kafka.log(tp), world.records().get(tp)
     low, high = log.start, log.end
     if record is not None and record.in_doubt:
@@ -82,10 +82,10 @@ def _anywhere(world: World, tp: TopicPartition) -> int:
 
 
 def heal(world: World) -> None:
-    """The world becomes calm: services are up, and every partition gets one more record, so that no gap stays unseen.
+    """Make the world calm: services are up, and every partition gets one more record, so that every gap is noticed.
 
-    A recreated topic that is exactly as long as the one that was read, or as far as the checkpoint got, stays unseen
-    until it has another record.
+    A recreated topic that ends exactly where the earlier one was read, or where the checkpoint is, is noticed only
+    with its next record.
     """
     records, log = world.records(), world.checkpoint.offsets
     reached = (log[-1] if log else world.checkpoint.initial) or {}
@@ -126,7 +126,7 @@ def answer(world: World, why: str, error: Exception) -> None:
 
 
 def _seems_only(world: World, error: ChsinkError, known: set[str]) -> bool:
-    """Whether another start may do: a topic was recreated between two questions, or a read of the state lagged."""
+    """Whether another start may help: a topic was recreated between two requests, or a read of the state lagged."""
     if error.id == "CHS-301":
         return "log shrank" not in known and world.hub.counts["outcome CHS-301"] < LOOKS
     return error.id == "CHS-229" and not known & {"state lost", "state restored"}
@@ -138,7 +138,7 @@ def _new_checkpoint(world: World) -> None:
 
 
 def _past_loss(world: World) -> None:
-    """Start where the state says; without topic ids, a log that ends before that ends the world."""
+    """Start where the state says; without topic ids, a log that ends earlier ends the world."""
     records = world.records()
     if any(r.topic_id is None and r.end > world.kafka.log(tp).end for tp, r in records.items()):
         world.over = "spark data loss"
@@ -152,11 +152,11 @@ def _accept_loss(world: World) -> None:
 
 
 def _look_again(world: World) -> None:
-    """Another start may do: a topic was recreated between two questions, a task failed too often."""
+    """Only start again: a topic was recreated between two requests, or a task failed too often."""
 
 
 def _same_brokers(world: World) -> None:
-    """Brokers of the version under which the state was written; with both kinds of records nobody can help."""
+    """Run the broker version under which the state was written.  State of both versions ends the world."""
     unknown = {r.topic_id is None for r in world.records().values() if r.phase is not Phase.EMPTY}
     if len(unknown) > 1:
         world.over = "CHS-304"

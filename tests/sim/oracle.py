@@ -79,7 +79,7 @@ class Oracle:
 
     @contextmanager
     def consent(self, keys: Iterable[StateKey], *, given_up: bool = False) -> Iterator[None]:
-        """A person's command changes these records.  ``given_up``: what is missing of a range in doubt is given up."""
+        """A person's command changes these records.  ``given_up``: it gives up the missing rows of a range in doubt."""
         self._consented, self._gives_up = frozenset(map(str, keys)), given_up
         try:
             yield
@@ -151,7 +151,7 @@ class Oracle:
     # --- the store ------------------------------------------------------------------------------------------------
 
     def forget_state(self) -> None:
-        """The store was emptied by the world: what it knew is no measure any more."""
+        """The world emptied the store: epochs may start again."""
         self.epochs.clear()
 
     def start_over(self) -> None:
@@ -182,7 +182,7 @@ class Oracle:
             rebuilt = by_person and _is_rebuilt(before, record)
             self._check_landed(tp, table, record, rebuilt=rebuilt)
             if before is not None and before.in_doubt and not rebuilt:
-                if not by_person:  # who says that it landed, looked at the table
+                if not by_person:  # a person who says that it landed has checked the table
                     self._check_within_log(tp, record)
                 self._check_given_up(tp, before, record)
                 self._check_listed(tp, lists_of(table), before)
@@ -201,7 +201,7 @@ class Oracle:
                 self.landed.remove((place, uid))
 
     def _check_given_up(self, tp: TopicPartition, old: StateRecord, new: StateRecord) -> None:
-        """A gap in a range that landed: a person gave it up, and Kafka does not hold it."""
+        """Check each new gap in a range that landed: a person gave it up, and Kafka does not hold it."""
         for gap in set(new.gaps) - set(old.gaps):
             if self.lists and (gap.end,) != old.deleted[-1:]:
                 raise Violation("one_fate", f"AFTER {new.range} of {tp} gives up {gap}, listed are {old.deleted_runs}")
@@ -209,7 +209,7 @@ class Oracle:
                 raise Violation("after_means_landed", f"AFTER {new.range} of {tp} gives up {gap}")
 
     def _check_listed(self, tp: TopicPartition, lists: str, old: StateRecord) -> None:
-        """Each run that is gone is listed by now."""
+        """Check that dead letters list each run of offsets that Kafka deleted."""
         serials = [serial for serial, name in enumerate(self.kafka.names) if name == tp.topic]
         for run in old.deleted_runs:
             if not any((lists, uid_of(serial, tp.partition, run.start)) in self.landed for serial in serials):
@@ -229,7 +229,7 @@ class Oracle:
         self.epochs[new.key] = epoch
 
     def _check_landed(self, tp: TopicPartition, table: str, record: StateRecord, *, rebuilt: bool) -> None:
-        """``rebuilt`` from the table, or partly given up: what Kafka dropped unread was lost before."""
+        """Check that the range landed.  If it was ``rebuilt`` or partly given up, only records still in Kafka count."""
         if "log shrank" in self.kafka.reasons:
             return
         if rebuilt and record.topic_id not in (None, self.kafka.topics[tp.topic].id):
@@ -247,7 +247,7 @@ class Oracle:
     def at_rest(
         self, table_of: dict[str, str], records: dict[TopicPartition, StateRecord], forgiven: set[TopicPartition]
     ) -> None:
-        """All is quiet: everything that Kafka holds has its fate, but where an operator forgave a loss."""
+        """Check, at rest, that every record in Kafka has its fate, unless an operator forgave its loss."""
         for tp in self.kafka.all():
             log = self.kafka.log(tp)
             if tp in forgiven or log.end == 0:
@@ -265,7 +265,7 @@ class Oracle:
                     raise Violation("complete_at_rest", f"{_say(uid)} is in {table}, and not in its view")
 
     def misses(self, table: str, uid: int) -> bool:
-        """Whether the record is not where it belongs."""
+        """Whether the record is missing from the place where it belongs."""
         place = table if self.accepts(uid) else self.letters
         places = self.sharing if place in self.sharing else (place,)
         return place is not None and not any((one, uid) in self.landed for one in places)
@@ -277,23 +277,23 @@ class Oracle:
 
 
 def lists_of(table: str) -> str:
-    """The place of what Kafka deleted of a table's ranges in doubt."""
+    """The place of the dead letters that list deleted offsets of a table's ranges in doubt."""
     return f"{LISTS} of {table}"
 
 
 def _is_rebuilt(old: StateRecord | None, new: StateRecord) -> bool:
-    """Whether a person had the record made of the table's rows, or had given up what expired."""
+    """Whether a person rebuilt the record from the table's rows, or gave up the expired offsets."""
     return old is None or old.expired or new.incarnation > old.incarnation
 
 
 def _same_range(old: StateRecord | None, new: StateRecord) -> bool:
-    """Whether a record that is AFTER was so before: somebody took it over."""
+    """Whether only the owner of an AFTER record changed."""
     return old is not None and (old.phase, old.range, old.incarnation) == (new.phase, new.range, new.incarnation)
 
 
 def check_forward(old: StateRecord, new: StateRecord, key: str, *, by_person: bool = False) -> None:
-    """A stored row never moves backwards, and announces nothing over what is in doubt, unless a person has it forgotten
-    or rebuilt.
+    """Check that a stored row does not move backwards, nor announces over a range in doubt, unless a person reset or
+    rebuilt it.
     """
     what = f"{key}: {old.phase} {old.range} epoch {old.epoch} became {new.phase} {new.range} epoch {new.epoch}"
     if new.epoch < old.epoch or new.incarnation < old.incarnation:

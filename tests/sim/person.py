@@ -45,7 +45,7 @@ class CannotHelp(Exception):
 
 
 def at_work(world: World, halt: str, acts: Sequence[Callable[[], None]]) -> None:
-    """Stop the job's supervisor, let somebody act, and start the job again."""
+    """Stop the job's supervisor, let the operator act, and start the job again."""
     world.hands_on = True
     group = Group("operator")
 
@@ -78,8 +78,8 @@ def _interrupt(world: World, group: Group) -> None:
 def typed(
     world: World, command: Callable[[Services], None], follow: Callable[[ChsinkError], bool], *, whole: bool = False
 ) -> None:
-    """Type a command until it is done.  ``follow`` does what its refusal names, and says whether to type it again;
-    with ``whole`` it is given several refusals as one.
+    """Type a command until it succeeds.  ``follow`` does what a refusal says, and returns whether to type the command
+    again; with ``whole``, it gets several refusals as one error.
     """
     for _ in range(PATIENCE):
         try:
@@ -87,7 +87,7 @@ def typed(
         except UnavailableError:
             world.hub.sleep(PAUSE_S)
         except FencedError:
-            world.stop_drivers()  # a driver that was not seen
+            world.stop_drivers()  # a driver that the operator did not see
         except ChsinkError as error:
             world.hub.counts.update(f"command {part.id}" for part in error.parts or (error,))
             if False in [follow(part) for part in ((error,) if whole else error.parts or (error,))]:
@@ -102,7 +102,7 @@ def _done(world: World, name: str, change: Change) -> None:
 
 
 def resolve(world: World, topic: str, partitions: Sequence[int], verdict: Verdict) -> None:
-    """``chsink state resolve TOPIC PARTITION… --verdict``, after the look at the table that its help asks for."""
+    """``chsink state resolve TOPIC PARTITION… --verdict``, after checking the table as its help asks."""
     world.stop_drivers()
     if verdict == "resend":
         world.stop_executors()
@@ -165,7 +165,7 @@ def reset(world: World, topic: str, partitions: Sequence[int]) -> None:
 
 
 def rebuild(world: World, *, replace: bool) -> None:
-    """``chsink state recover [--replace]``, and what its refusals name."""
+    """``chsink state recover [--replace]``, and the steps that its refusals name."""
     world.stop_drivers()
     world.stop_executors()
     world.shards = max([world.shards, *(server.number + 1 for server in world.servers if server.holds_rows)])
@@ -252,7 +252,7 @@ def on_each_shard(world: World, sql: str, *, views: bool) -> None:
 
 
 def end_senders(world: World) -> None:
-    """Nothing of the job runs any more, and nothing that it sent is under way."""
+    """End the job's executors, and wait until none of their inserts is under way."""
     world.stop_executors()
     world.hub.sleep(REQUEST_TIMEOUT_S + 1)
 
@@ -272,7 +272,7 @@ def complete_views(world: World, tp: TopicPartition, offsets: OffsetRange) -> No
 
 
 def partitions_of(error: ChsinkError) -> list[TopicPartition]:
-    """Whose halt it is: the arguments of the command that the hint names."""
+    """The topic-partitions that halted: the arguments of the command that the hint names."""
     found = _COMMAND.search(error.hint)
     if found is None:
         return [_named(error.params["tp"])]
@@ -326,7 +326,7 @@ def _older_rows(world: World, tp: TopicPartition) -> bool:
 
 
 def _without_kafka(world: World, tp: TopicPartition, record: StateRecord) -> Verdict:
-    """Kafka does not hold all of the range: it landed, or the rest of it is to land, or nothing more."""
+    """The verdict if Kafka does not hold all of the range: it landed, land what is left, or give the rest up."""
     if not missing(world, tp, record):
         return "landed"
     same = record.may_belong_to(world.kafka.topics[tp.topic].id)

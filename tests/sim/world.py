@@ -166,7 +166,7 @@ class World:
         return "table"
 
     def _letters_committed(self, letters: list[Mapping[str, Any]]) -> None:
-        """A transaction of dead letters.  One without a value lists what Kafka deleted."""
+        """A transaction of dead letters committed.  A letter without a value lists offsets that Kafka deleted."""
         for letter in letters:
             said = {name: (value or b"").decode() for name, value in letter["headers"]}
             place = LETTERS if letter["value"] is not None else lists_of(said["chsink.table"])
@@ -192,7 +192,7 @@ class World:
         self.acts_before = 0
 
     def _start_at_latest(self) -> None:
-        """`starting_offsets = "latest"`: what was there before is not asked for."""
+        """`starting_offsets = "latest"`: earlier records need not land."""
         for tp in self.kafka.all():
             self.kafka.append(tp, 5)
             self.forgiven.add(tp)
@@ -248,7 +248,7 @@ class World:
             hub.counts[f"world over {self.over}"] += 1
 
     def check_rest(self) -> None:
-        """All is quiet: is everything where it belongs?"""
+        """Check, at rest, that every record is where it belongs."""
         self.oracle.at_rest(self.routes, self.records(), self.forgiven)
 
     def _special(self) -> None:
@@ -390,7 +390,7 @@ class World:
         self.start_soon()
 
     def stop_drivers(self) -> None:
-        """Every process of the job's driver is ended; what its executors are at, they may end."""
+        """End every driver process of the job; executors may finish their work."""
         for group in list(self.drivers):
             self.hub.kill(group)
             self.gone(group)
@@ -425,7 +425,7 @@ class World:
             self.start_soon()
 
     def _driver_died(self, group: Group) -> None:
-        """Its tasks die with it, or live on a while."""
+        """The driver's tasks die with it, or live on for a while."""
         for attempt in list(self.running.values()):
             if attempt.driver is group and self.hub.random.random() < 0.5:
                 self.hub.kill(attempt.group)
@@ -443,7 +443,7 @@ class World:
 
     @property
     def shows_all_rows(self) -> bool:
-        """Whether no server holds rows that is no shard any more: who rebuilds the state looks at the present ones."""
+        """Whether only present shards hold rows: rebuilding the state reads no other server."""
         return not any(server.holds_rows for server in self.servers[self.shards :])
 
     @property
@@ -462,7 +462,7 @@ class World:
         return (*self.routes.items(), *self.further.items())
 
     def by_table(self, why: str) -> None:
-        """A halt with several tables: what a person does is the same for each, and tried with one."""
+        """Answer a halt with several tables: a person does the same for each, so one table is enough."""
         self.over = why
 
     def records(self) -> dict[TopicPartition, StateRecord]:
