@@ -65,8 +65,8 @@ class TableBy(Section):
     tables: dict[Text, Template] = Field(min_length=1)
     """The table for each value: `{ order = "orders", refund = "refunds" }`. Several values can have the same table."""
     unknown: Literal["bad", "ignore"] = "bad"
-    """What to do with a record that has another value, or none: treat it as one bad value (`errors.on_bad_value`), not
-    one for each table; or leave it out without counting it."""
+    """What to do with a record that has another value, or none: treat it as a bad value (`errors.on_bad_value`), once
+    and not once per table; or leave it out without counting it."""
 
     @property
     def sources(self) -> dict[Source, str]:

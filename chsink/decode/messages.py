@@ -45,7 +45,7 @@ class MessageDecoder:
         self._conformer = Conformer(fields)
 
     def decode(self, run: Collected, message: Message, values: Any, rows: Rows, skip: int | Positions = 0) -> None:
-        """Decode ``values`` (binary, without nulls) and add the result to ``run``; ``rows`` are their rows in it.
+        """Decode ``values`` (binary, without nulls) into ``run``; ``rows`` are their rows in the batch.
 
         The message begins ``skip`` bytes into each value.
         """

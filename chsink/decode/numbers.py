@@ -128,7 +128,7 @@ class IntCodec(Codec):
         return array.cast(self.wire), None
 
     def _from_wide(self, array: Any) -> tuple[Any, Suspects]:
-        """From decimal256, whose 32 bytes are already the two's complement."""
+        """Converts decimal256, whose 32 bytes are already the two's complement."""
         words = np.frombuffer(array.buffers()[1], np.int64).reshape(-1, 4)[array.offset : array.offset + len(array)]
         width = self.kind.bits // 64
         valid = valid_of(array)

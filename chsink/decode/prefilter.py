@@ -1,4 +1,4 @@
-"""Finds the records that the parser might accept although the reference would refuse them, before they are parsed.
+"""Finds the records that the parser might read differently from the reference, before they are parsed.
 
 The parser accepts bytes that are not UTF-8, the tokens ``NaN`` and ``Inf`` as numbers, and any depth; a zero byte ends
 its input.  None of that is valid here.  It also misreads decimals with large negative exponents.  The prefilter may

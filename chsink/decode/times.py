@@ -91,7 +91,7 @@ class DateCodec(Codec):
         return ticks
 
     def reader(self, samples: Sequence[Any]) -> Reader | None:
-        """From text."""
+        """Reads text."""
         del samples
         return Reader(pa.string(), lambda texts: self._ranged(texts.cast(self.wire)))
 
@@ -195,7 +195,7 @@ class InstantCodec(Codec):
         return instant
 
     def reader(self, samples: Sequence[Any]) -> Reader | None:
-        """From text, or from integers."""
+        """Reads text, or integers."""
         kinds = kinds_of(samples)
         if kinds <= {"string"}:
             return Reader(pa.string(), self._from_texts)

@@ -127,7 +127,7 @@ class EnumCodec(Codec):
         return self.by_name[value]
 
     def reader(self, samples: Sequence[Any]) -> Reader | None:
-        """Names, or numbers."""
+        """Reads names, or numbers."""
         kinds = kinds_of(samples)
         if kinds <= {"string"}:
             return Reader(pa.string(), self._from_names)

@@ -254,21 +254,21 @@ class Avro(_WithFile):
 
 class Debezium(JsonFields):
     """Each value is a change of one row in Debezium's JSON envelope. The paths of `fields` start at the event, below
-    `payload` if there is one; those into `after` lead into `before` for a delete.
+    `payload` if there is one. For a delete, a path into `after` leads into `before`.
     """
 
     type: Literal["debezium"]
     """Which format."""
     version_column: Text | None = None
-    """The column that tells later changes of a row from earlier ones: `version` of ReplacingMergeTree."""
+    """The column that orders the changes of a row: `version` of ReplacingMergeTree."""
     version_path: Annotated[JsonPath, AfterValidator(_below_root)] = "$.source.lsn"
     """What `version_column` takes: a number that grows with each change, such as `$.source.lsn` of PostgreSQL. With
     `$.source.ts_ms`, two changes in one millisecond have the same version."""
     deleted_column: Text | None = None
     """The column that is 1 for a delete and 0 otherwise: `is_deleted` of ReplacingMergeTree."""
     primary_key: Annotated[tuple[Text, ...], AsTuple] = ()
-    """Columns of the row's primary key. A delete then needs no other columns: what its `before` does not have gets the
-    DEFAULT or zero. If there is no `before`, the record's key has the primary key."""
+    """Columns of the row's primary key. A delete then needs no other columns: those that its `before` lacks get the
+    DEFAULT or zero. If there is no `before`, the primary key is read from the record's key."""
     unavailable_value: Text = "__debezium_unavailable_value"
     """What Debezium writes for a value that the database did not send: its `unavailable.value.placeholder`."""
 

@@ -90,7 +90,7 @@ class IntegerType(AvroType):
         return from_buffer(self.arrow, value.astype(self._dtype, copy=False), None)
 
     def skip(self, c: Cursors) -> None:
-        """One integer on."""
+        """Skip one integer."""
         c.varint()
 
 
@@ -107,7 +107,7 @@ class FloatType(AvroType):
         return from_buffer(self.arrow, words.astype(f"<u{self._size}"), None)
 
     def skip(self, c: Cursors) -> None:
-        """Its bytes on."""
+        """Skip its bytes."""
         c.skip(self._size)
 
 
@@ -121,7 +121,7 @@ class BytesType(AvroType):
         return c.cut(*c.sized(c.zigzag()))
 
     def skip(self, c: Cursors) -> None:
-        """Its bytes on."""
+        """Skip its bytes."""
         c.sized(c.zigzag())
 
 
@@ -147,7 +147,7 @@ class FixedType(AvroType):
         return from_buffer(self.arrow, c.fixed(c.skip(self.size), self.size), None)
 
     def skip(self, c: Cursors) -> None:
-        """Its bytes on."""
+        """Skip its bytes."""
         c.skip(self.size)
 
 
@@ -224,5 +224,5 @@ class EnumType(AvroType):
         return self._symbols.take(pa.array(value))
 
     def skip(self, c: Cursors) -> None:
-        """One integer on."""
+        """Skip one integer."""
         c.varint()

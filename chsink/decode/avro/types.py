@@ -141,7 +141,7 @@ class ArrayType(AvroType):
         return pa.ListArray.from_arrays(offsets, values, type=self.arrow)
 
     def skip(self, c: Cursors) -> None:
-        """Item by item."""
+        """Skip every item."""
         _each_item(c, self._item.skip)
 
 
@@ -173,7 +173,7 @@ class MapType(AvroType):
         return pa.MapArray.from_arrays(offsets, all_keys, _gathered(len(c), owners, values)[1], type=self.arrow)
 
     def skip(self, c: Cursors) -> None:
-        """Pair by pair."""
+        """Skip every pair."""
 
         def pair(part: Cursors) -> None:
             self._key.skip(part)
@@ -224,7 +224,7 @@ class RecordType(AvroType):
         return found
 
     def skip(self, c: Cursors) -> None:
-        """Field by field."""
+        """Skip every field."""
         if not len(c) or c.too_deep():
             return
         for _, kind in self.fields:
