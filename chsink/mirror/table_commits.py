@@ -1,8 +1,8 @@
 """Commits the handed-over units that one table takes.
 
 Rules:
-- The table's chain decides which units it takes (``chsink.statemachine.commit``).  The commit requires that the table
-  has not changed since its chain was read.
+- The table's chain decides which units it takes (``chsink.statemachine.commit``).  The commit requires the head, uuid
+  and spec that were read with the chain.
 - An outcome is never assumed: unless the catalog says that a commit was applied, the table is read again and its chain
   decides.
 - Another program may delete a handed-over file: its unit is dropped, and the range is read again.
@@ -127,7 +127,7 @@ class TableCommits:
     def offer(
         self, name: str, reading: tuple[TableRead, Chain], plan: TablePlan, at: Present, valid: int | None
     ) -> Committed:
-        """Send the plan to the catalog; the commit requires that the table is still as ``reading`` found it."""
+        """Send the plan to the catalog; the commit requires the table's head, uuid and spec in ``reading``."""
         (read, chain), table = reading, self._tables.targets[name].table
         control = low_watermark(at.positions, plan.waiting, {})
         after = replace(chain, links=plan.links, control_id=at.control_id, control=control)

@@ -1,4 +1,4 @@
-"""One Iceberg table of the mirror: its chain in the catalog, and commits that require an unchanged table.
+"""One Iceberg table of the mirror: its chain in the catalog, and commits that require the head that was read.
 
 Rules:
 - A commit goes to the catalog with *our* requirements: the table's uuid, its head and its default spec are the ones
@@ -104,7 +104,7 @@ def other_chains(keys: Keys, properties: Mapping[str, str]) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class TableRead:
-    """A table as it was read; a commit requires that it has not changed."""
+    """A table as it was read; a commit requires the same head, uuid and default spec."""
 
     table: Table
     view: TableView

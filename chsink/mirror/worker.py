@@ -1,6 +1,6 @@
 """Hands over one range of one topic-partition: files of every table, then one transaction.
 
-The order makes it exactly once.  Open the producer, which fences every older attempt.  Read the group.  Write the
+This order makes it exactly once.  Open the producer, which fences every older attempt.  Read the group.  Write the
 records that the group has not passed to files under names of this attempt.  Report all files and move the group in one
 transaction.  Nothing ever refers to the files of a failed attempt.
 """

@@ -5,10 +5,10 @@ the chain twice: in the summary of its snapshot, and in a table property that na
 files moves the property alone.  The property outlives expired snapshots; the summary follows a rollback and the
 property does not, so the two together tell what happened to the table.
 
-The catalog does not refuse a commit of the property alone if another one came between.  So it may arrive late, and
-store a chain without a topic-partition that has begun since.  Each origin is therefore also stored by itself, until a
-snapshot's chain has it, and a topic-partition that the chain lacks begins at its origin.  That loses nothing: a stale
-commit can only overwrite a topic-partition that has no files yet.
+A commit of the property alone does not change the head, so the catalog does not refuse a second one that was made from
+the same head.  It may arrive late, and store a chain without a topic-partition that has begun since.  So each origin is
+also stored by itself, until a snapshot's chain has it, and a topic-partition that the chain lacks begins at its origin.
+That loses nothing: a stale commit can only overwrite entries that have no files.
 
 ``CHAIN`` decides whether the summary or the property is right.  The *lineage* is the table's head with its ancestors,
 newest first.  A snapshot is *own* when its summary holds a chain of this mirror.
