@@ -123,7 +123,7 @@ class _Job:
             at = stop
 
     def _disturb(self, task: Task) -> None:
-        """What is worst while a task reads: that its records go."""
+        """The worst events while a task reads: its records disappear."""
         world, tp = self.world, task.tp
         if world.hub.fault("retention under a read", 0.02 if task.exact else 0.001):
             log = world.kafka.log(tp)

@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from tests.replay_sim.world import World
 
 SOME = 6
-"""Offsets of a range."""
+"""How many offsets a range has."""
 GROWS = 0.5
 
 
 def run(world: World) -> None:
-    """Until it is killed; in a calm world, until nothing is left to do."""
+    """Run until the job is killed; in a calm world, until nothing is left to do."""
     hub, services = world.hub, services_of(world, 0)  # type: ignore[arg-type]
     ledger = new_ledger(services.clickhouse, services.store, f"job {next(world.ids)}")
     ledger.claim(world.keys, services.clickhouse.layouts)
@@ -64,7 +64,9 @@ def _land(world: World, ledger: Ledger, key: StateKey, asked: OffsetRange, *, fi
 
 
 def _settle(world: World, ledger: Ledger, key: StateKey) -> None:
-    """As it was announced; or sent again, which for a table of dead letters means that a person deleted them first."""
+    """Settle the range as it was announced, or have it sent again.  The latter only without a table of dead letters,
+    from which a person would have to delete them first.
+    """
     if world.table is None and world.hub.random.random() < 0.3:
         world.hub.counts["outcome range sent again"] += 1
         record, said = ledger.records[key], replace(_said(world, ledger), before_at=world.hub.now)
@@ -83,7 +85,7 @@ def _confirm(world: World, ledger: Ledger, key: StateKey) -> None:
 
 
 def land(world: World, key: StateKey, record: StateRecord, *, fits: bool) -> None:
-    """Each record of the range has a row, or, where it does not ``fit``, a dead letter; whatever is there stays."""
+    """Land a row for each record of the range, or a dead letter if it does not ``fit``; existing ones stay."""
     for offset in range(record.start, record.end):
         uid = world.uid(key.partition, offset)
         done = key.table, uid

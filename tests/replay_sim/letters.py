@@ -77,7 +77,7 @@ class Topic(LettersTopic):
         self.uids: dict[str, int] = {}
 
     def keep(self, kept: Kept, sink: str) -> None:
-        """As the job delivers it; now and then without a key, in any partition, or behind another sink's."""
+        """Add a dead letter as the job does; now and then without a key, in any partition, or after another sink's."""
         row = {
             "sink": sink,
             "table": kept.table,
@@ -96,12 +96,12 @@ class Topic(LettersTopic):
         self.put(letter_of(row, kept.nonce), partition)
 
     def put(self, letter: Mapping[str, Any], partition: int) -> None:
-        """At the end of a partition."""
+        """Append a letter to a partition."""
         self.letters.append({"key": None, "value": None, **letter})
         self.broker.logs[partition].entries.append((str(len(self.letters) - 1).encode(), None))
 
     def open_transaction(self, for_ms: int) -> None:
-        """Of another sender, which takes its time to end it."""
+        """Open a transaction of another sender, which ends it after ``for_ms``."""
         name = f"other {len(self.letters)}"
         self.broker.fence(name)
         transaction = self.broker.begin(name, for_ms)
@@ -111,7 +111,7 @@ class Topic(LettersTopic):
 
     @contextmanager
     def instead_of_kafka(self) -> Iterator[None]:
-        """Marks, too, come here."""
+        """Also give the producer of marks this topic."""
         before = vars(marks)["Producer"]
         vars(marks)["Producer"] = partial(MarksProducer, self)
         try:

@@ -30,7 +30,7 @@ class Oracle:
                 raise Violation("at_most_once", f"{name} has {uid} {self.rows[name, uid]} times")
 
     def marked(self, name: str, uid: int) -> None:
-        """A mark is there from now on."""
+        """A mark was stored."""
         if not self.rows[name, uid]:
             raise Violation("mark_means_row", f"{uid} is marked, and {name} does not have it")
         self.marks.add((name, uid))
@@ -46,7 +46,7 @@ class Oracle:
             raise Violation("token_is_content", f"{label} dropped other rows than it stands for")
 
     def stored(self, _before: Any, _row: Any) -> None:
-        """State: judged by what lands."""
+        """State is not checked: the rows that land are."""
 
     def fed(self, _name: str, _uids: Iterable[int]) -> None:
         """Views: none."""

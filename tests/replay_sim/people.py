@@ -69,7 +69,7 @@ class SimRoutes(Routes):
 
 
 def replay_of(world: World, services: Services) -> Replay:
-    """As :func:`chsink.replay.opening.open_replay` puts it together, over the world's dead letters."""
+    """A replay as :func:`chsink.replay.opening.open_replay` makes it, over the world's dead letters."""
     clickhouse, source = services.clickhouse, _source(world, services)
     kept = source.kept if isinstance(source, InTable) else None
     name = f"`chsink dlq replay` on {driver_name()}"
@@ -91,7 +91,7 @@ def _source(world: World, services: Services) -> Source:
 
 
 def replay(world: World, verdict: Verdict | None = None) -> Report | None:
-    """``chsink dlq replay [--landed | --resend]``; None where it ended with an error that another try may not meet."""
+    """``chsink dlq replay [--landed | --resend]``; None if it failed with an error that a retry may avoid."""
     services = services_of(world, world.hub.random.randint(-500, 500))  # type: ignore[arg-type]
     try:
         report = replay_of(world, services).run(where([]), verdict)
@@ -110,7 +110,7 @@ def replay(world: World, verdict: Verdict | None = None) -> Report | None:
 
 
 def decide(world: World) -> Report | None:
-    """CHS-336: nobody replays any more; then the rows are looked for, and what is there in part is deleted."""
+    """CHS-336: stop all replays, then look for the rows, and delete them if only some are there."""
     world.stop_replays()
     world.hub.sleep(REQUEST_TIMEOUT_S + 1)
     services = services_of(world, 0)  # type: ignore[arg-type]
@@ -135,7 +135,7 @@ def decide(world: World) -> Report | None:
 
 
 def reset(world: World, partition: int) -> bool:
-    """``chsink state reset t N`` and what it says: delete the rows before the next start.  Whether it was done."""
+    """``chsink state reset t N``; then delete the rows before the next start, as it says.  Whether it was done."""
     world.stop_job()
     services = services_of(world, 0)  # type: ignore[arg-type]
     for _ in range(PATIENCE):
@@ -158,7 +158,7 @@ def reset(world: World, partition: int) -> bool:
 
 
 def create_again(world: World) -> bool:
-    """The topic is deleted and created while nothing is in doubt, and so are its rows.  Whether it was done."""
+    """Delete and create the topic, and delete its rows, while nothing is in doubt.  Returns whether it was done."""
     world.stop_job()
     services = services_of(world, 0)  # type: ignore[arg-type]
     for _ in range(PATIENCE):

@@ -108,7 +108,7 @@ class World:
         hub.counts["world at rest"] += 1
 
     def _last(self, done: list[bool]) -> None:
-        """The job catches up, and somebody replays until nothing is left."""
+        """Let the job catch up, then replay until nothing is left."""
         while self.busy or self.replays:
             self.hub.sleep(5)
         self.stop_job()
@@ -169,7 +169,7 @@ class World:
             self.topic.open_transaction(int(hub.random.random() * 30_000))
 
     def _others_write(self) -> None:
-        """Spells of other writers, until nothing older is remembered."""
+        """Other writers insert until a server has forgotten all older tokens."""
         server = self.hub.random.choice(self.servers)
         for name in server.tables:
             for spell in range(OTHERS):
@@ -178,7 +178,7 @@ class World:
     # --- processes ----------------------------------------------------------------------------------------------------
 
     def start_job(self) -> None:
-        """Unless it runs, or somebody works on its state."""
+        """Start the job, unless it runs or a person works on its state."""
         if not self.jobs and not self.busy and not self.hub.calm:
             self.jobs.append(self._spawn("job", self._job))
 
@@ -192,7 +192,7 @@ class World:
         return True
 
     def start_replay(self) -> None:
-        """Up to three at once."""
+        """Start a replay; up to three run at once."""
         if len(self.replays) < 3 and not self.hub.calm and not self.doubtful:
             self.replays.append(self._spawn("replay", lambda: people.replay(self)))
 
@@ -244,21 +244,21 @@ class World:
         return self.kafka.life
 
     def uid(self, partition: int, offset: int) -> int:
-        """Of the record that lies there now."""
+        """The uid of the present record at this offset."""
         return uid_of(self.life, partition, offset)
 
     def uids(self, partition: int, offset: int) -> list[int]:
-        """Of all records that ever lay there."""
+        """The uids of all records that were ever at this offset."""
         return [uid_of(life, partition, offset) for life in range(self.life + 1)]
 
     def open_at(self, key: StateKey, offset: int) -> int:
-        """The record that a list in doubt has there: the first without a mark."""
+        """The uid of the record that a list in doubt has at this offset: the first one without a mark."""
         kept = {uid for table, uid, _ in self.delivered if table == key.table}
         found = [u for u in self.uids(key.partition, offset) if u in kept and (key.table, u) not in self.oracle.marks]
         return next(iter(found), self.uid(key.partition, offset))
 
     def create_again(self) -> None:
-        """The topic, with other records; what was replayed has marks, and what has none stays a dead letter."""
+        """Recreate the topic with other records; replayed dead letters keep their marks, the others stay open."""
         if self.life + 1 == LIVES:
             return
         for partition in range(self.partitions):
@@ -293,7 +293,7 @@ class World:
                 self.oracle.deleted(table, [uid])
 
     def forget(self, partition: int) -> None:
-        """After a reset and before the next start, a person deletes what is there of the partition."""
+        """After a reset, before the next start, a person deletes the partition's rows, and its dead letters in a table."""
         for table in self.kinds:
             for offset in range(self.ends[partition]):
                 self.delete(table, self.uid(partition, offset))

@@ -40,9 +40,9 @@ FAULTS = [
     *(f"fault {name}" for name in (*OF_LETTERS.names, *LETTERS_FAULTS)),
 ]
 SELDOM = {"CHS-233", "CHS-309", "CHS-313", "CHS-335"}
-"""Tables altered twice within moments; a changed choice of records, and a table without a route, which are in
-``tests.sim.chosen`` only: columns that are added here halt nothing; a sender of dead letters that slept through the end
-of its topic, after asking.
+"""Halts that a campaign need not reach: a table altered twice within moments; a changed ``table_by``, and a table
+without a route, which only ``tests.sim.chosen`` has (columns that are added here halt nothing); a sender of dead
+letters that slept, after its check, until its topic was gone.
 """
 OUTCOMES = [
     *(f"outcome {verb} {what}" for verb in ("swap", "create") for what in ("applied", "refused", "unknown")),

@@ -75,16 +75,16 @@ class LettersTopic:
         self.broker.produce(transaction, str(letter["value"]), str(len(self.letters) - 1).encode())
 
     def forget_group(self) -> None:
-        """Kafka forgot the offsets of a group that nobody used, or a person deleted it."""
+        """Kafka forgets the offsets of an unused group, or a person deletes the group."""
         self.broker.groups.clear()
 
     def be_away(self) -> None:
-        """Nobody answers for a while."""
+        """The broker does not answer for a while."""
         self.broker.away_until = self.hub.now + int(self.hub.random.random() * AWAY_MS)
 
     @contextmanager
     def instead_of_kafka(self) -> Iterator[None]:
-        """What chsink opens meanwhile is of this topic, and waits by the hub's clock."""
+        """Inside the block, clients that chsink opens use this topic and wait by the hub's clock."""
         mine = {"Producer": partial(Producer, self), "Consumer": partial(Consumer, self), "time": _Time(self.hub)}
         before = [
             (module, name, vars(module)[name])
@@ -116,7 +116,7 @@ class _Time:
 
 @contextmanager
 def _as_client() -> Iterator[None]:
-    """What nobody answered is an error of the client."""
+    """Raise NoAnswer as an error of the client."""
     try:
         yield
     except NoAnswer:
@@ -141,10 +141,10 @@ class Producer:
             self._broker.ask()
 
     def list_topics(self, name: str, timeout: float) -> None:
-        """Only to connect."""
+        """Called only to connect."""
 
     def begin_transaction(self) -> None:
-        """Asks nobody: the broker hears of it with the first request."""
+        """Sends no request: the first request of the transaction tells the broker."""
         self._transaction = None
 
     def produce(self, name: str, *, on_delivery: Callable[[KafkaError | None, object], None], **letter: Any) -> None:
@@ -249,7 +249,7 @@ class Consumer:
         return _Metadata({name: _Metadata(partitions=dict.fromkeys(range(PARTITIONS)))})
 
     def get_watermark_offsets(self, of: ClientPartition, timeout: float) -> tuple[int, int]:
-        """For one who reads what is committed, the end is before the first open transaction."""
+        """The start and the end; for a reader of committed messages, the end is before the first open transaction."""
         with _as_client():
             self._broker.ask()
         self._topic.hub.counts["outcome dead letters searched for"] += 1
@@ -268,7 +268,7 @@ class Consumer:
         return found
 
     def _read(self) -> Iterator[Message]:
-        """Records, and for each partition once at each end of what can be read that there is none."""
+        """Records, and for each partition one end-of-partition message each time that its readable end is reached."""
         for number, began in self._at.items():
             log: Log = self._broker.logs[number]
             end = log.stable

@@ -194,7 +194,7 @@ class Runner:
 
     @contextmanager
     def _letters(self) -> Iterator[Callable[[Assignment, BlockWriter], DeadLetters]]:
-        """Where the dead letters of a task go."""
+        """How a task's dead letters are stored."""
         if self.place is None:
             yield lambda assignment, writer: TableLetters(writer, shards_of(assignment.layout))
             return
@@ -202,7 +202,7 @@ class Runner:
             yield lambda *_: kept
 
     def _disturb(self, task: Task) -> None:
-        """What is worst while a task reads: that its records go."""
+        """The worst events while a task reads: its records disappear."""
         world, tp = self.world, task.tp
         if self.hub.fault("retention under a read", 0.02 if task.exact else 0.002):
             log = world.kafka.log(tp)

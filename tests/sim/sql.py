@@ -30,7 +30,7 @@ BEYOND = 1 << 62
 
 
 def describes(sql: str) -> bool:
-    """Whether it asks what a table is.  One start puts dozens of these questions, so they take no time."""
+    """Whether the query describes a table.  One start sends dozens of such queries, so they take no time."""
     return any(mark in sql for mark in ("timezone()", "system.columns", "merge_tree_settings"))
 
 
@@ -53,7 +53,7 @@ def _described(server: Server, name: str, sql: str) -> Iterator[tuple[Any, ...]]
 
 
 def named(sql: str) -> Iterator[str]:
-    """The tables that a question about many names."""
+    """The tables that a query about many tables names."""
     found = _NAMED.search(sql)
     assert found is not None, sql
     databases, tables = (re.findall(r"'([^']+)'", part) for part in found.groups())
@@ -61,12 +61,12 @@ def named(sql: str) -> Iterator[str]:
 
 
 def identity(server: Server, name: str) -> str:
-    """What tells a table from one that was dropped and created again."""
+    """The table's identity, by which production code notices a table that was dropped and created again."""
     return f"{name}@{server.number}"
 
 
 def digest(table: Table) -> str:
-    """What tells a table from an altered one."""
+    """The table's digest, by which production code notices an ALTER."""
     return f"v{table.version}"
 
 
@@ -87,7 +87,7 @@ def answer(server: Server, sql: str, said: Mapping[str, Any]) -> Rows:
 
 
 def _facts(server: Server, name: str) -> Iterator[tuple[Any, ...]]:
-    """What the table of this name is, and what it holds."""
+    """The table's description and contents, as rows."""
     table, at, mine = server.tables[name], tuple(name.split(".")), identity(server, name)
     yield ("is", *at, mine, table.kind.engine, digest(table), 0, server.started // 1000)
     yield ("path", *at, mine, "", "", 0, 0)
@@ -133,7 +133,7 @@ def _beyond(table: Table, sql: str, topic: str) -> Iterator[tuple[int, int, int]
 
 
 def _asked(sql: str, said: Mapping[str, Any]) -> tuple[TopicPartition, OffsetRange]:
-    """Topic-partition and offsets of a question, which are bound to it, or written in it."""
+    """Topic-partition and offsets of a query, from its parameters or its text."""
 
     def of(name: str, pattern: re.Pattern[str], convert: Callable[[str], Any], missing: Any) -> Any:
         found = pattern.search(sql)

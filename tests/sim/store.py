@@ -16,7 +16,7 @@ from tests.sim.oracle import Oracle
 
 TIMEOUT_S = 2.0
 LAGS, LAG_MS = 0.3, 3_000
-"""How often a store that lags answers from an earlier state, and how old that may be."""
+"""How often a lagging store answers from an earlier state, and how old that state may be."""
 T = TypeVar("T")
 
 
@@ -57,14 +57,14 @@ class Store:
             self.rows[row.key] = row
 
     def forget(self, backup: Mapping[str, Row] | None = None) -> None:
-        """The state is lost: an operator dropped the table.  Perhaps an earlier ``backup`` of it is put back."""
+        """Lose the state, as if an operator dropped the table; with ``backup``, restore this earlier state."""
         self.rows = dict(backup or {})
         self.past.clear()
         self.lives += 1
         self.oracle.forget_state()
 
     def start_over(self) -> None:
-        """The sink's rows are removed, and no write of before is under way any more."""
+        """Remove the sink's rows; no earlier write is under way any more."""
         self.rows.clear()
         self.past.clear()
         self.lives += 1
