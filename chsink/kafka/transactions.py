@@ -87,7 +87,7 @@ class TransactionalProducer:
             self._producer.send_offsets_to_transaction(list(offsets), group, self._timeout_s)
 
     def commit(self) -> None:
-        """Make the messages visible and move the group.  After a KafkaException, unknown unless the error tells."""
+        """Make the messages visible and move the group.  A KafkaException means unknown, unless the error says more."""
         with _client_errors():
             self._producer.commit_transaction(self._timeout_s)
 

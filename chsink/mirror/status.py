@@ -31,7 +31,7 @@ from chsink.statemachine.commit.rules import CommitHalt
 from chsink.statemachine.ranges import TopicPartition
 
 READ_S = 10.0
-"""Limit for reading records or events."""
+"""Seconds that reading records or events may take."""
 
 
 @dataclass(frozen=True, slots=True)
