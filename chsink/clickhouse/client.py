@@ -12,6 +12,7 @@ Rules:
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -33,6 +34,9 @@ from chsink.ports import ServerRefused, Unanswered, Unreachable
 
 T = TypeVar("T")
 _INSERT, _FORMAT = "INSERT INTO ", " FORMAT "
+
+# Each attempt that fails would add "Unexpected Http Driver Exception": executors print warnings, and ours says why.
+logging.getLogger("clickhouse_connect").setLevel(logging.ERROR)
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,7 @@ def test_a_refused_connection_is_told_in_few_words(caplog: pytest.LogCaptureFixt
 
     [finding] = guarded(url, check)
     assert finding.sentence == f"{url}: Connection refused"
+    assert not [r for r in caplog.records if r.name.startswith("clickhouse_connect")], "executors print each warning"
 
 
 @pytest.mark.parametrize(
