@@ -52,13 +52,17 @@ class TableLetters:
         if record.probe and self._are_there(key, offsets, letters):
             return NOTHING
         token = letters_token(key, record, chunk)
-        return self.writer.insert(self.place, key.table, letters, token, assignment.deadline_ms)
+        result = self.writer.insert(self.place, key.table, letters, token, assignment.deadline_ms)
+        if record.probe:
+            self._are_there(key, offsets, letters, sent=True)
+        return result
 
-    def _are_there(self, key: StateKey, offsets: OffsetRange, letters: pa.RecordBatch) -> bool:
+    def _are_there(self, key: StateKey, offsets: OffsetRange, letters: pa.RecordBatch, *, sent: bool = False) -> bool:
+        """Halts if only some of them are; once they were ``sent``, also if none is: the table dropped them."""
         with asking_target():
             there = self.writer.rows_there(self.place, key.table, key.topic_partition, offsets)
         seen = presence(letters, there)
-        if seen is not Presence.PARTIAL:
+        if seen is Presence.COMPLETE or (seen is Presence.ABSENT and not sent):
             return seen is Presence.COMPLETE
         raise halts.DEAD_LETTERS_INCOMPLETE(
             tp=key.topic_partition, offsets=offsets, there=sum(there.values()), rows=letters.num_rows

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from typing import Any
 
 import pyarrow as pa
 
@@ -151,26 +152,44 @@ def _insert(
             continue
         token = piece_token(assignment.key, assignment.record, chunk.index, piece.shard)
         result = writer.insert(piece.shard, assignment.key.table, piece.batch, token, assignment.deadline_ms)
+        if assignment.record.probe:
+            _check_kept(piece, chunk.offsets, assignment, writer)
         sent.append(result)
     return sent, unproven
 
 
 def _already_there(piece: Piece, offsets: OffsetRange, assignment: Assignment, writer: BlockWriter) -> bool:
     """Whether the whole piece is in the table, if tokens cannot be trusted.  Halts if only a part of it is."""
+    found, there = _looked_for(piece, offsets, assignment, writer)
+    if found is Presence.PARTIAL:
+        raise halts.PIECE_INCOMPLETE(**_named(piece, offsets, assignment, there))
+    return found is Presence.COMPLETE
+
+
+def _check_kept(piece: Piece, offsets: OffsetRange, assignment: Assignment, writer: BlockWriter) -> None:
+    """Halts if the table dropped a piece that was not there.  It may still remember the token of rows that a person
+    deleted, or that the server lost.
+    """
+    found, there = _looked_for(piece, offsets, assignment, writer)
+    if found is not Presence.COMPLETE:
+        raise halts.PIECE_DROPPED(**_named(piece, offsets, assignment, there))
+
+
+def _looked_for(
+    piece: Piece, offsets: OffsetRange, assignment: Assignment, writer: BlockWriter
+) -> tuple[Presence, int]:
+    """How much of the piece the table has, and how many rows of its offsets."""
     key = assignment.key
     with asking_target():
         there = writer.rows_there(piece.shard, key.table, key.topic_partition, offsets)
-    found = presence(piece.batch, there)
-    if found is not Presence.PARTIAL:
-        return found is Presence.COMPLETE
-    raise halts.PIECE_INCOMPLETE(
-        tp=key.topic_partition,
-        offsets=offsets,
-        shard=piece.shard,
-        table=key.table,
-        there=sum(there.values()),
-        rows=piece.batch.num_rows,
-    )
+    return presence(piece.batch, there), sum(there.values())
+
+
+def _named(piece: Piece, offsets: OffsetRange, assignment: Assignment, there: int) -> dict[str, Any]:
+    """The piece and what is there of it, for an error."""
+    key, rows = assignment.key, piece.batch.num_rows
+    place = {"tp": key.topic_partition, "offsets": offsets, "shard": piece.shard, "table": key.table}
+    return {**place, "there": there, "rows": rows}
 
 
 def _views(piece: Piece, writer: BlockWriter) -> tuple[str, ...]:

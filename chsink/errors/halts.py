@@ -228,6 +228,14 @@ PIECE_INCOMPLETE = Entry(
     "run `chsink state resolve {arguments} --resend`, which names the rows to delete first; or insert the missing "
     "rows yourself and run it with --landed",
 )
+PIECE_DROPPED = Entry(
+    "PIECE_DROPPED",
+    "CHS-314",
+    HaltError,
+    "{tp} {offsets}: shard {shard} of {table} dropped a piece of {rows} rows as a duplicate, but holds {there} of "
+    "them: the others were deleted, or the server lost them",
+    "run `chsink state resolve {arguments} --resend`: the next start sends the range again under new tokens",
+)
 INSERT_REFUSED = Entry(
     "INSERT_REFUSED",
     "CHS-315",

@@ -22,7 +22,7 @@ OUTCOMES = [
     *("write applied", "write refused", "was applied", "was not applied", "claimed after all", "fenced"),
     *("late write applied", "late write refused", "owner read first", "row read first"),
     *("insert applied", "insert deduplicated", "late insert arrives", "piece sent", "empty piece"),
-    *("probed: nothing there", "probed: all there", "probed: a part is there"),
+    *("probed: nothing there", "probed: all there", "probed: a part is there", "probed: kept"),
     *("must probe", "announced again", "taken up", "deadline reached", "token may be forgotten"),
     *("read from another topic", "still the topic", "planned beyond the log", "plan not held"),
     *("topic changed", "retention meanwhile", "still held", "Spark: concurrent query", "Spark: data loss under a read"),

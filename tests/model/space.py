@@ -131,7 +131,7 @@ class Driver(NamedTuple):
 
 class Task(NamedTuple):
     """A task attempt of a driver's job.  ``piece``: chunk × shards + shard; ``stage``: new, asked (for the topic's id),
-    counted (probed, not there) or sent; ``rows``: what it read of its chunk (serial, mask), serial -1 before it read.
+    counted (probed, not there), sent, or kept? (sent, to be looked for); ``rows``: what it read of its chunk (serial, mask), serial -1 before it read.
     """
 
     driver: int

@@ -128,6 +128,8 @@ def _piece(model: Model, state: State, task: Task) -> Iterator[tuple[str, State]
         yield "empty piece", _task(state, task, _next(task))
     elif record.probe and task.stage in {"new", "asked"}:
         yield from _probe(model, state, task, rows)
+    elif task.stage == "kept?":
+        yield from _look_again(model, state, task, rows)
     elif state.now >= task.deadline and not model.skips("deadline"):
         model.counts["deadline reached"] += 1
         yield "deadline reached", _failed(state, task)
@@ -158,12 +160,8 @@ def _forgotten(model: Model, state: State, task: Task, shard: int) -> bool:
 
 
 def _probe(model: Model, state: State, task: Task, rows: int) -> Iterator[tuple[str, State]]:
-    """How many rows of the chunk's offsets the shard holds: of whatever life of the topic."""
-    index, shard = divmod(task.piece, task.shards)
-    record = model.protocol.record(task.record)
-    first = record.start + index * record.chunk_offsets
-    asked = mask(first, min(first + record.chunk_offsets, record.end)) & shard_mask(shard, task.shards, record.end)
-    there = sum((landed & asked).bit_count() for landed in state.target.landed)
+    """Where tokens are not trusted, before a piece is sent."""
+    there = _there(model, state, task)
     model.counts["probed"] += 1
     if there == 0:
         yield "probed: nothing there", _task(state, task, task._replace(stage="counted"))
@@ -173,11 +171,29 @@ def _probe(model: Model, state: State, task: Task, rows: int) -> Iterator[tuple[
         yield "probed: a part is there", _failed(state, task, halt="CHS-314")
 
 
+def _look_again(model: Model, state: State, task: Task, rows: int) -> Iterator[tuple[str, State]]:
+    """A piece that was probed and sent: did the table keep it?"""
+    if _there(model, state, task) == rows.bit_count():
+        yield "probed: kept", _task(state, task, _next(task))
+    else:
+        yield "probed: dropped", _failed(state, task, halt="CHS-314")
+
+
+def _there(model: Model, state: State, task: Task) -> int:
+    """How many rows of the chunk's offsets the shard holds: of whatever life of the topic."""
+    index, shard = divmod(task.piece, task.shards)
+    record = model.protocol.record(task.record)
+    first = record.start + index * record.chunk_offsets
+    asked = mask(first, min(first + record.chunk_offsets, record.end)) & shard_mask(shard, task.shards, record.end)
+    return sum((landed & asked).bit_count() for landed in state.target.landed)
+
+
 def _send(model: Model, state: State, task: Task, sent: Copy) -> Iterator[tuple[str, State]]:
     """One INSERT, and everything that can become of it."""
     arrived = arrive(model, state, sent)
     again = task._replace(stage="sent")
-    yield "piece sent", _task(arrived, task, _next(task))
+    probed = model.protocol.record(task.record).probe
+    yield "piece sent", _task(arrived, task, task._replace(stage="kept?") if probed else _next(task))
     for fault, after in (("insert: answer lost", arrived), ("insert: request lost", state)):
         spent = model.spend(after, fault)
         if spent is not None:

@@ -175,6 +175,7 @@ class Walk:
             "read from another topic": ("task.topic_ids",),
             "probed: nothing there": (f"task.rows shard{shard}",),
             "probed: all there": (f"task.rows shard{shard}",),
+            "probed: kept": (f"task.rows shard{shard}",),
             "token may be forgotten": ("task.look",),
             "piece sent": ("task.look", f"task.insert {index}:{shard}"),
         }.get(what, ())

@@ -17,11 +17,11 @@ from typer.testing import CliRunner
 from chsink.cli.main import app
 from chsink.embedded.stack import Stack
 from chsink.embedded.topics import delete_records
-from chsink.errors import ChsinkError, HaltError
+from chsink.errors import ChsinkError, HaltError, UnavailableError
 from chsink.ports import Row, Swap
 from chsink.statemachine.ranges import OffsetRange
 from tests.integration.exits.commands import follow, halted
-from tests.integration.job.conftest import MakeJob
+from tests.integration.job.conftest import Failpoints, MakeJob
 from tests.support.doubt import announce, edit, insert, quietly_connected, run
 from tests.support.job import Job, await_query, command, select
 from tests.support.kafka import read_all
@@ -291,16 +291,25 @@ def test_a_route_is_gone(half: Job, spark: SparkSession) -> None:
 
 
 @pytest.mark.exit_of("PIECE_INCOMPLETE")
-def test_a_piece_is_there_in_part(half: Job, spark: SparkSession) -> None:
-    insert(half, 1, range(10, 13))
-    forgotten(half)
-    error = halted("PIECE_INCOMPLETE", half, spark)
-    assert half.in_doubt() == {1}
-    refused = run(half, "resolve", half.topic, "1", "--resend", "--senders-gone", "--yes")
-    delete(half, refused.stderr)
-    follow(half, error, "--resend", more=("--senders-gone",))
-    half.drain(spark)
-    half.check()
+@pytest.mark.exit_of("PIECE_DROPPED")
+def test_a_piece_is_there_in_part(make_job: MakeJob, spark: SparkSession, failpoints: Failpoints) -> None:
+    """⚑ And the job is started once the rows are deleted, before ``--resend``: the table remembers their token."""
+    job = make_job(partitions=1)
+    job.send(0, 15)
+    failpoints.arm("driver.before_after=fail")
+    with pytest.raises(UnavailableError, match="CHS-708"):
+        job.drain(spark)
+    forgotten(job)
+    table = job.tables[job.topic]
+    command(job.shards[0], f"DELETE FROM {table} WHERE _kafka_offset = 3 SETTINGS lightweight_deletes_sync = 2")
+    error = halted("PIECE_INCOMPLETE", job, spark)
+    refused = run(job, "resolve", job.topic, "0", "--resend", "--senders-gone", "--yes")
+    assert f"chsink state resolve {job.topic} 0 --resend" in error.hint
+    delete(job, refused.stderr)
+    error = halted("PIECE_DROPPED", job, spark)
+    follow(job, error, "--resend", more=("--senders-gone",))
+    job.drain(spark)
+    job.check()
 
 
 @pytest.mark.exit_of("INSERT_REFUSED")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
@@ -13,6 +14,7 @@ from chsink.batch.reader import ReadPlan, Span
 from chsink.batch.task import run_task
 from chsink.clickhouse.dead_letters import TableLetters
 from chsink.clickhouse.pieces import Piece, PieceLander, Prepared
+from chsink.clickhouse.probe import OFFSET
 from chsink.dlq.fates import Fate, Fates, Tolerance, tolerance
 from chsink.dlq.letters import COLUMNS
 from chsink.errors.catalogue import from_wire
@@ -43,6 +45,7 @@ def prepare(records: pa.RecordBatch, assignment: Assignment) -> Prepared:
 class Writer:
     sent: list[tuple[int, str, pa.RecordBatch]] = field(default_factory=list)
     there: dict[int, dict[int, int]] = field(default_factory=dict)
+    drops: bool = False
 
     def insert(self, shard: int, table: str, batch: pa.RecordBatch, token: str, deadline_ms: int) -> InsertResult:
         assert (table, deadline_ms) == ("db.t", 99)
@@ -50,7 +53,9 @@ class Writer:
         return InsertResult(batch.num_rows, 8, 0)
 
     def rows_there(self, shard: int, table: str, partition: TopicPartition, offsets: OffsetRange) -> dict[int, int]:
-        return self.there.get(shard, {})
+        sent = [] if self.drops else [b.column(OFFSET).to_pylist() for at, _, b in self.sent if at == shard]
+        found = Counter(o for some in sent for o in some if offsets.start <= o < offsets.end)
+        return dict(found + Counter(self.there.get(shard, {})))
 
     def views(self, shard: int) -> tuple[str, ...]:
         return ()
@@ -134,6 +139,12 @@ def test_some_of_doubtful_dead_letters_are_a_halt() -> None:
     ack = run(writer, DEAD, replace(RECORD, probe=True))
     assert ack.error is not None and from_wire(*ack.error).id == "CHS-333"
     assert writer.sent == []
+
+
+def test_doubtful_dead_letters_that_the_table_drops_are_a_halt() -> None:
+    """⚑ As a piece's: a person deleted them, and the table still remembers their token."""
+    ack = run(Writer(drops=True), DEAD, replace(RECORD, probe=True))
+    assert ack.error is not None and from_wire(*ack.error).id == "CHS-333"
 
 
 @pytest.mark.parametrize(

@@ -37,11 +37,14 @@ def batch(*offsets: int | None, topic: str = "t", partition: int = 1) -> pa.Reco
 
 @dataclass
 class Writer:
-    """Keeps what it is given; ``fail_at`` fails that insert; ``there`` answers probes: offsets by (shard, start)."""
+    """Keeps what it is given; ``fail_at`` fails that insert; ``there`` answers probes: offsets by (shard, start), beside
+    what was sent, but for the pieces at ``dropped``.
+    """
 
     sent: list[tuple[int, list[int], str, int]] = field(default_factory=list)
     probes: list[tuple[int, OffsetRange]] = field(default_factory=list)
     there: dict[tuple[int, int], list[int]] = field(default_factory=dict)
+    dropped: tuple[tuple[int, int], ...] = ()
     fed: tuple[str, ...] = ()
     fail_at: int | None = None
 
@@ -55,7 +58,9 @@ class Writer:
     def rows_there(self, shard: int, table: str, partition: TopicPartition, offsets: OffsetRange) -> dict[int, int]:
         assert (table, partition) == ("db.t", TP)
         self.probes.append((shard, offsets))
-        return dict(Counter(self.there.get((shard, offsets.start), [])))
+        kept = [] if (shard, offsets.start) in self.dropped else self.sent
+        sent = [o for at, piece, *_ in kept for o in piece if at == shard and offsets.start <= o < offsets.end]
+        return dict(Counter([*self.there.get((shard, offsets.start), []), *sent]))
 
     def views(self, shard: int) -> tuple[str, ...]:
         return self.fed
@@ -364,8 +369,18 @@ def test_probe_sends_only_pieces_that_are_missing_whole() -> None:
     writer = Writer(there={(0, 10): [10, 12], (1, 10): [11, 13], (0, 14): [14, 16]})
     ack = probing(writer)
     assert [(s, o) for s, o, _, _ in writer.sent] == [(1, [15, 17]), (0, [18]), (1, [19])]
-    assert writer.probes[:2] == [(0, OffsetRange(10, 14)), (1, OffsetRange(10, 14))]
+    looked = [(shard, offsets.start) for shard, offsets in writer.probes]
+    assert looked == [(0, 10), (1, 10), (0, 14), (1, 14), (1, 14), (0, 18), (0, 18), (1, 18), (1, 18)]
     assert (covered(ack), total([ack]).inserts) == (TILES, 3)
+
+
+def test_what_the_table_drops_after_a_probe_is_a_halt() -> None:
+    """⚑ A person deleted the rows of a range in doubt, as a refusal named them, and started the job: the table, which
+    still remembered the token, dropped the piece.
+    """
+    ack = probing(Writer(dropped=((1, 14),)))
+    assert reported(ack).id == "CHS-314" and "dropped a piece of 2 rows as a duplicate" in reported(ack).message
+    assert covered(ack) == [(10, 14)]
 
 
 def test_probe_never_completes_a_piece_that_is_there_in_part() -> None:
