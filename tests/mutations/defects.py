@@ -226,6 +226,28 @@ DEFECTS = (
         seed=3,
     ),
     Defect(
+        "what a probe sends is taken as kept",
+        (
+            Patch(
+                PIECES,
+                "        if assignment.record.probe:\n            _check_kept(piece, chunk.offsets, assignment, writer)\n",
+                "",
+            ),
+        ),
+        test="tests/unit/batch/test_task.py",
+    ),
+    Defect(
+        "dead letters that a probe sends are taken as kept",
+        (
+            Patch(
+                LETTERS,
+                "        if record.probe:\n            self._are_there(key, offsets, letters, sent=True)\n",
+                "",
+            ),
+        ),
+        test="tests/unit/batch/test_dead_letters.py",
+    ),
+    Defect(
         "dead letters are not looked for",
         (
             Patch(

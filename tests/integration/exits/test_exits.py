@@ -21,7 +21,8 @@ from chsink.errors import ChsinkError, HaltError, UnavailableError
 from chsink.ports import Row, Swap
 from chsink.statemachine.ranges import OffsetRange
 from tests.integration.exits.commands import follow, halted
-from tests.integration.job.conftest import Failpoints, MakeJob
+from tests.integration.job.conftest import MakeJob
+from tests.integration.job.faults import Failpoints
 from tests.support.doubt import announce, edit, insert, quietly_connected, run
 from tests.support.job import Job, await_query, command, select
 from tests.support.kafka import read_all
