@@ -10,7 +10,8 @@ OWNED_BY_ANOTHER = Entry(
     "CHS-801",
     FencedError,
     "sink '{sink}' is now owned by {owner}; this driver ({driver}, epoch {epoch}) stops",
-    "let only one driver run this sink, or give the second job another sink name",
+    "let only one driver run this sink, or give the second job another sink name; "
+    "after a `chsink state` command, start the job again",
 )
 MIRROR_OWNED_BY_ANOTHER = Entry(
     "MIRROR_OWNED_BY_ANOTHER",
