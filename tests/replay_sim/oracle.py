@@ -23,13 +23,18 @@ class Oracle:
         """Rows of a target table, or marks in the table of dead letters."""
         for uid in uids:
             if name == LETTERS:
-                self.marked("db.t", uid)
+                self._marked("db.t", uid)
                 continue
             self.rows[name, uid] += 1
             if self.rows[name, uid] > 1:
                 raise Violation("at_most_once", f"{name} has {uid} {self.rows[name, uid]} times")
 
     def marked(self, name: str, uid: int) -> None:
+        """A mark was sent to the topic, where it stays: a second one says nothing new, also after a reset."""
+        if (name, uid) not in self.marks:
+            self._marked(name, uid)
+
+    def _marked(self, name: str, uid: int) -> None:
         """A mark was stored."""
         if not self.rows[name, uid]:
             raise Violation("mark_means_row", f"{uid} is marked, and {name} does not have it")
