@@ -102,7 +102,7 @@ def dlq(job: Job, *arguments: str) -> str:
 
 def deletes(said: str) -> list[str]:
     """The statements that a refusal names."""
-    return re.findall(r"DELETE FROM .*?(?=; or, if all rows)", " ".join(said.split()))
+    return re.findall(r"DELETE FROM .*?(?=; then run this command)", " ".join(said.split()))
 
 
 def check(job: Job, table: str) -> None:
