@@ -15,10 +15,10 @@ from bench import topic
 from bench.measured import Measured, Place
 from bench.speed import WARM_UPS, WrongRowsError
 from bench.topic import PARTITIONS
+from chsink.config.sections import ClickHouse
 
 SHARDS = 4
-CHUNK_OFFSETS = 100_000
-"""The default."""
+CHUNK_OFFSETS: int = ClickHouse.model_fields["chunk_offsets"].default
 GOAL = 0.85
 TABLE = "shards_rows"
 

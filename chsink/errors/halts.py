@@ -369,8 +369,8 @@ RESEND_WOULD_DOUBLE = Entry(
     "CHS-322",
     PreflightError,
     "{table} holds {rows} rows of {ranges}: if the range is inserted again, they will be there twice",
-    "delete them on each shard: {delete}; then run this command again, before you start the job: ClickHouse would drop "
-    "the rows as duplicates; or, if all rows of the range are there, pass --landed",
+    "delete them on each shard: {delete}; then run this command again before you start the job, because ClickHouse "
+    "would drop the rows as duplicates; or, if all rows of the range are there, pass --landed",
 )
 RESEND_MAY_DOUBLE = Entry(
     "RESEND_MAY_DOUBLE",

@@ -30,6 +30,7 @@ from chsink.sharding import Layout, Shard
 from chsink.statemachine import writes
 from chsink.statemachine.ranges import OffsetRange
 from chsink.statemachine.records import StateKey
+from tests.unit.clickhouse.server import StoppedClock
 
 SIZES = st.dictionaries(st.integers(0, 5), st.integers(1, 250), max_size=6)
 
@@ -76,18 +77,6 @@ def test_a_report_names_the_first_and_counts_all() -> None:
     assert (len(report.named), report.as_dict()["left"]["bad"]) == (MOST_NAMED, MOST_NAMED + 1)
 
 
-class Clock:
-    """Time that passes only in sleep."""
-
-    ms = 0
-
-    def now_ms(self) -> int:
-        return self.ms
-
-    def sleep(self, seconds: float) -> None:
-        self.ms += round(seconds * 1000)
-
-
 @pytest.mark.parametrize(("engine", "behind", "asked"), [("MergeTree", [], 0), ("ReplicatedMergeTree", [2, 1, 0], 3)])
 def test_a_replica_that_lags_is_waited_for(engine: str, behind: list[int], asked: int) -> None:
     answers = iter(behind)
@@ -102,12 +91,12 @@ def test_a_replica_that_lags_is_waited_for(engine: str, behind: list[int], asked
         client=SimpleNamespace(query=query),
         url="u",
     )
-    wait_until_current(kept, Clock())
+    wait_until_current(kept, StoppedClock())
     assert len(questions) == asked
     kept.client.query = lambda *_: [(1,)]
     if asked:
         with pytest.raises(UnavailableError, match="CHS-736"):
-            wait_until_current(kept, Clock())
+            wait_until_current(kept, StoppedClock())
 
 
 def test_a_record_of_another_table_has_no_row_in_this_one() -> None:

@@ -9,18 +9,7 @@ import pytest
 
 from chsink.verify.by_content import await_replicas
 from chsink.verify.by_offset import LAG_S, PAUSE_S
-
-
-class Clock:
-    """Time that passes only in sleep."""
-
-    ms = 0
-
-    def now_ms(self) -> int:
-        return self.ms
-
-    def sleep(self, seconds: float) -> None:
-        self.ms += round(seconds * 1000)
+from tests.unit.clickhouse.server import StoppedClock
 
 
 @pytest.mark.parametrize(
@@ -31,7 +20,7 @@ def test_a_replica_that_lags_is_waited_for(engine: str, behind: list[int], waite
     answers = iter(behind)
     table = SimpleNamespace(engine=engine, database="d", name="t")
     shard: Any = SimpleNamespace(table=table, client=SimpleNamespace(query=lambda *_: [(next(answers),)]))
-    clock = Clock()
+    clock = StoppedClock()
     target: Any = SimpleNamespace(shards=[shard])
     await_replicas(target, clock)
-    assert clock.ms == waited_s * 1000
+    assert sum(clock.slept) == waited_s
