@@ -14,7 +14,7 @@ from typing import Any
 from bench import topic
 from bench.lake import Lake, wrong
 from bench.measured import Measured, Place
-from bench.speed import Runs, WrongRowsError
+from bench.speed import Runs
 
 VARIANTS = {"c": "ClickHouse alone", "cm": "ClickHouse, with a mirror"}
 WARM_UPS = 1
@@ -23,7 +23,7 @@ WARM_UPS = 1
 def measure(place: Place, source: str, records: int, rounds: int) -> dict[str, Any]:
     """Drain the topic ``source``, which holds so many records."""
     lake, client = Lake(place.folder), place.client()
-    runs = {variant: Runs() for variant in VARIANTS}
+    runs = {variant: Runs(variant) for variant in VARIANTS}
     with ExitStack() as stack:
         processes = {v: stack.enter_context(Measured(place, v)) for v in VARIANTS}
         for process in processes.values():
@@ -39,12 +39,7 @@ def measure(place: Place, source: str, records: int, rounds: int) -> dict[str, A
                 if mirrored:
                     fault = fault or wrong(lake.rows("m", mirrored), records)
                     lake.remove("m", mirrored)
-                if fault:
-                    raise WrongRowsError(f"variant {variant}, run {number}: {fault}")
-                if number > 0:
-                    runs[variant].seconds.append(answer["seconds"])
-                    runs[variant].usages.append(usage)
-                    runs[variant].details.append(answer)
+                runs[variant].add(number, answer, usage, fault)
                 place.say(f"both: run {number} ({variant:<2}) {answer['seconds']:6.2f} s for ClickHouse's side")
     client.command("DROP TABLE both_c SYNC")
     client.command("DROP TABLE both_cm SYNC")

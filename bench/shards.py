@@ -13,7 +13,7 @@ from typing import Any
 
 from bench import topic
 from bench.measured import Measured, Place
-from bench.speed import WARM_UPS, WrongRowsError
+from bench.speed import WARM_UPS, Runs
 from bench.topic import PARTITIONS
 from chsink.config.sections import ClickHouse
 
@@ -36,7 +36,7 @@ def measure(place: Place, records: int, rounds: int) -> dict[str, Any]:
     }
     for database in (*one, *four):
         client.command(f"CREATE DATABASE IF NOT EXISTS {database}")
-    seconds: dict[str, list[float]] = {way: [] for way in ways}
+    runs = {way: Runs(way) for way in ways}
     with Measured(place, "c") as process:
         process.session_s()
         for number in range(1 - WARM_UPS, rounds + 1):
@@ -44,16 +44,15 @@ def measure(place: Place, records: int, rounds: int) -> dict[str, Any]:
                 for database in databases:
                     place.empty_table(client, f"{database}.{TABLE}", deduplicated=True)
                 endpoints = [{"url": place.url, "name": name, "database": name} for name in databases]
-                answer, _ = process.drain("shards", TABLE, keep={"clickhouse": {"endpoints": endpoints, **settings}})
+                answer, usage = process.drain(
+                    "shards", TABLE, keep={"clickhouse": {"endpoints": endpoints, **settings}}
+                )
                 found = f"merge(REGEXP('^({'|'.join(databases)})$'), '^{TABLE}$')"
-                if fault := topic.wrong(client, found, records):
-                    raise WrongRowsError(f"{way}, run {number}: {fault}")
-                if number > 0:
-                    seconds[way].append(answer["seconds"])
+                runs[way].add(number, answer, usage, topic.wrong(client, found, records))
                 place.say(f"shards: run {number} ({way}) {answer['seconds']:.2f} s")
     client.close()
-    medians = {way: statistics.median(runs) for way, runs in seconds.items()}
-    rates = {way: medians["one"] / median for way, median in medians.items() if way != "one"}
+    seconds = {way: r.seconds for way, r in runs.items()}
+    rates = {way: r.rate(records) / runs["one"].rate(records) for way, r in runs.items() if way != "one"}
     met = rates["four_larger_chunks"] >= GOAL
     return {"records": records, "seconds": seconds, "rates": rates, "goal": {"rate": GOAL, "met": met}}
 

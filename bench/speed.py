@@ -35,11 +35,21 @@ class WrongRowsError(Exception):
 
 @dataclass(slots=True)
 class Runs:
-    """The warm runs of one variant."""
+    """The warm runs of a variant."""
 
+    variant: str
     seconds: list[float] = field(default_factory=list)
     usages: list[Usage] = field(default_factory=list)
     details: list[dict[str, Any]] = field(default_factory=list)
+
+    def add(self, number: int, answer: dict[str, Any], usage: Usage, fault: str | None) -> None:
+        """Take the run; those below 1 are warm-ups.  WrongRowsError if ``fault`` says what is wrong with its rows."""
+        if fault:
+            raise WrongRowsError(f"{self.variant}, run {number}: {fault}")
+        if number > 0:
+            self.seconds.append(answer["seconds"])
+            self.usages.append(usage)
+            self.details.append(answer)
 
     def rate(self, records: int) -> float:
         """Rows a second of the median run."""
@@ -63,7 +73,7 @@ def measure(place: Place, records: int, rounds: int, block_rows: int) -> dict[st
     place.stack.kafka.create_topic("speed", PARTITIONS)
     produce(place.stack.kafka.bootstrap, "speed", 0, records, place.say)
     client = place.client()
-    runs = {variant: Runs() for variant in VARIANTS}
+    runs = {variant: Runs(variant) for variant in VARIANTS}
     loads = [os.getloadavg()[0]]
     with ExitStack() as stack:
         processes = {v: stack.enter_context(Measured(place, v, block_rows=block_rows)) for v in VARIANTS}
@@ -76,13 +86,8 @@ def measure(place: Place, records: int, rounds: int, block_rows: int) -> dict[st
                 before = place.keeper_requests()
                 answer, usage = process.drain("speed", table)
                 answer["keeper"] = place.keeper_requests() - before
-                if variant != "a" and (fault := wrong(client, table, records)):
-                    raise WrongRowsError(f"variant {variant}, run {number}: {fault}")
+                runs[variant].add(number, answer, usage, None if variant == "a" else wrong(client, table, records))
                 client.command(f"DROP TABLE {table} SYNC")
-                if number > 0:
-                    runs[variant].seconds.append(answer["seconds"])
-                    runs[variant].usages.append(usage)
-                    runs[variant].details.append(answer)
                 label = f"run {number} of {rounds}" if number > 0 else "warm-up"
                 rate = records / answer["seconds"]
                 place.say(f"speed: {label} ({variant:<2}) {answer['seconds']:6.2f} s, {rate:>9,.0f} rows/s")
