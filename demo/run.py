@@ -37,6 +37,8 @@ STATE_TABLE = "chsink_state"
 FEW = 10_000
 """With fewer records, a job may end before it can be killed."""
 ASLEEP = "sleep:3600"
+UNAVAILABLE = 5
+"""chsink's exit code for what a new start resolves."""
 
 
 def say(text: str) -> None:
@@ -181,15 +183,24 @@ conf = {{ "spark.ui.enabled" = "false" }}
         job.wait()
 
     def _killed_half_way(self, config: Path) -> None:
-        """One Python worker dies inside its transaction; after a quarter of the records, all processes die."""
+        """One Python worker dies inside its transaction; after a quarter of the records, all processes die.
+
+        Spark in local mode retries no task.  It stops the mirror's query, and at times the other one, too: then the job
+        ends with exit code 5, and is started again, as a supervisor would do.
+        """
         enough, nth = self.total // 4, 1 if self.total < FEW else 2
         job = self._start(config, f"worker.in_transaction=kill@{nth}")
-        if self._await(job, lambda: self._landed() >= enough and bool(self._fired())):
+        self._wait(job, lambda: self._landed() >= enough and bool(self._fired()))
+        fired = self._fired()
+        if not fired:
+            raise SystemExit(f"no worker died inside its transaction:\n{self._tail()}")
+        if job.poll() == UNAVAILABLE:
+            say("\nthe job ended with exit code 5, because it lost a worker; it is started again")
+            job = self._start(config)
+        if self._await(job, lambda: self._landed() >= enough):
             self._kill(job)
             say(f"\nkilled pid {job.pid} with SIGKILL, half-way: {self._landed()} of {self.total} rows are there")
-        if not self._fired():
-            raise SystemExit("no worker died inside its transaction")
-        say(f"  before that, worker {self._fired()[0]} was killed with SIGKILL inside the transaction of its hand-over")
+        say(f"  before that, worker {fired[0]} was killed with SIGKILL inside the transaction of its hand-over")
 
     def _killed_in_doubt(self, config: Path) -> None:
         """All processes die while a range of this very run is announced and not confirmed, and the coordinator is
@@ -224,14 +235,18 @@ conf = {{ "spark.ui.enabled" = "false" }}
 
     def _await(self, job: subprocess.Popen[bytes], is_time: Callable[[], bool]) -> bool:
         """Whether it is time for the blow; with few records, the job may end before it."""
-        while job.poll() is None and not is_time():
-            self._progress()
-            time.sleep(0.2)
+        self._wait(job, is_time)
         if job.poll() is not None and self.total >= FEW:
             raise SystemExit(f"the job ended before it could be killed:\n{self._tail()}")
         if job.poll() is not None:
             say(f"the job ended before it could be killed: exit code {job.returncode}")
         return job.poll() is None
+
+    def _wait(self, job: subprocess.Popen[bytes], is_time: Callable[[], bool]) -> None:
+        """Until it is time, or the job ended."""
+        while job.poll() is None and not is_time():
+            self._progress()
+            time.sleep(0.2)
 
     def _snapshots(self) -> str:
         return ", ".join(f"{item.table} {self.lake.snapshots(item.table)}" for item in self.iceberg)
