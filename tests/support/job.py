@@ -20,6 +20,7 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlencode, urlsplit
+from uuid import uuid4
 
 import clickhouse_connect
 from clickhouse_connect.driver.client import Client
@@ -127,13 +128,17 @@ class Job:
     # --- the job file ---------------------------------------------------------------------------------------------
 
     def file(self) -> Path:
-        """Write the job file: it drains the topics, in small chunks and with short timeouts."""
+        """Write the job file: it drains the topics, in small chunks and with short timeouts.
+
+        It is replaced as a whole: a test may read it in one thread while another thread writes it.
+        """
         path = self.folder / "job.toml"
         endpoints = ", ".join(
             f'{{ url = "{url}", weight = {weight} }}' for url, weight in zip(self.shards, self.weights, strict=True)
         )
         routes = "".join(f'[[route]]\ntopic = "{t}"\ntable = "{table}"\n' for t, table in self.tables.items())
-        path.write_text(f"""\
+        new = self.folder / f"job.toml.{uuid4().hex}"
+        new.write_text(f"""\
 {routes}
 [sink]
 name = "{self.name}"
@@ -156,6 +161,7 @@ progress = "never"
 master = "local[2]"
 conf = {{ "spark.ui.enabled" = "false", "spark.ui.showConsoleProgress" = "false" }}
 """)
+        new.replace(path)
         return path
 
     def config(self, overrides: Mapping[str, Any] | None = None) -> Config:
