@@ -26,13 +26,13 @@ from chsink.mirror.beginnings import Beginnings
 from chsink.mirror.buffer import Buffer
 from chsink.mirror.control import Names, Unanswered, at_once
 from chsink.mirror.events import (
-    Assignment,
     CommitComplete,
     CommitToTable,
     DamagedEvent,
     DataComplete,
     DataWritten,
     Event,
+    PartitionAnswer,
     Payload,
     StartCommit,
     decode,
@@ -43,8 +43,7 @@ from chsink.mirror.stops import Halted, Hanging, Stuck
 from chsink.mirror.table_commits import Present, TableCommits
 from chsink.ports import Clock, KafkaCluster
 from chsink.statemachine.commit.plan import holes
-from chsink.statemachine.commit.rounds import Clock as RoundClock
-from chsink.statemachine.commit.rounds import Due, Pace, Reached, answered, due, low_watermark
+from chsink.statemachine.commit.rounds import Due, Pace, Reached, RoundView, answered, due, low_watermark
 from chsink.statemachine.commit.rules import CommitHalt
 from chsink.statemachine.commit.units import Position
 from chsink.statemachine.ranges import TopicPartition
@@ -222,7 +221,7 @@ class Coordinator:
         if self._open is not None:
             self._open.began_ms = min(self._open.began_ms, now)
         age = None if self._open is None else now - self._open.began_ms
-        rule, what = due(RoundClock(self.pace, now - self._last_ms, age, self._complete(), self.buffer.files))
+        rule, what = due(RoundView(self.pace, now - self._last_ms, age, self._complete(), self.buffer.files))
         if what is Due.START:
             self._start_round(now)
         elif what is not Due.WAIT:
@@ -258,7 +257,7 @@ class Coordinator:
                     self.buffer.add(written, name, at)
             case DataComplete() as complete:
                 if self._open is not None and complete.commit_id == self._open.commit_id:
-                    for a in complete.assignments:
+                    for a in complete.answers:
                         self._open.answers[TopicPartition(a.topic, a.partition)] = Reached(a.offset, None)
             case _:
                 pass
@@ -292,7 +291,7 @@ class Coordinator:
         handed_over = self.group.committed(self.assigned)
         ends = self._followed(self.reader.logs())
         new = {tp: self._new(tp, handed_over[tp]) for tp in self.assigned}
-        answers = tuple(Assignment(tp.topic, tp.partition, offset, None) for tp, offset in new.items())
+        answers = tuple(PartitionAnswer(tp.topic, tp.partition, offset, None) for tp, offset in new.items())
         self.sender.send(KEY, [self._event(StartCommit(commit_id)), self._event(DataComplete(commit_id, answers))], {})
         self._open = _Round(commit_id, now, handed_over, ends)
 

@@ -88,7 +88,7 @@ class DataWritten:
 
 
 @dataclass(frozen=True, slots=True)
-class Assignment:
+class PartitionAnswer:
     """A source partition's answer: the next offset to read and the largest timestamp since the last round, or None."""
 
     topic: str
@@ -102,7 +102,7 @@ class DataComplete:
     """The answer to a StartCommit, for all partitions of the sender."""
 
     commit_id: UUID
-    assignments: tuple[Assignment, ...]
+    answers: tuple[PartitionAnswer, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +175,7 @@ def _written(payload: Payload) -> tuple[int, dict[str, Any]]:
         case DataComplete():
             answers = [
                 {"topic": a.topic, "partition": a.partition, "offset": a.offset, "timestamp": a.timestamp}
-                for a in payload.assignments
+                for a in payload.answers
             ]
             return DATA_COMPLETE, own | {"assignments": answers}
         case CommitToTable():
@@ -294,6 +294,6 @@ def _read_tag(found: Mapping[str, Any]) -> UnitTag | None:
     return UnitTag(**tag)
 
 
-def _answers(found: Mapping[str, Any]) -> Iterator[Assignment]:
+def _answers(found: Mapping[str, Any]) -> Iterator[PartitionAnswer]:
     for answer in found.get("assignments") or ():
-        yield Assignment(answer["topic"], answer["partition"], answer.get("offset"), answer.get("timestamp"))
+        yield PartitionAnswer(answer["topic"], answer["partition"], answer.get("offset"), answer.get("timestamp"))

@@ -26,7 +26,7 @@ from chsink.statemachine.ranges import OffsetRange, TopicPartition
 
 
 @dataclass(frozen=True)
-class Change:
+class LinkChange:
     """A decision's effect on one topic-partition of one table.  ``before`` is None if the table did not know it."""
 
     table: str
@@ -62,7 +62,7 @@ class Decision:
     choice: Choice
     logs: Mapping[TopicPartition, Log]
     waiting: Sequence[DataWritten]
-    changes: tuple[Change, ...]
+    changes: tuple[LinkChange, ...]
     forget: bool
     """Whether the waiting events are given up (:class:`chsink.statemachine.commit.resolve.Resolved`)."""
 
@@ -82,14 +82,14 @@ def decide(names: Names, tables: Mapping[str, Target], source: KafkaCluster, cho
         offsets.close()
     logs = {tp: Log(ids[tp.topic] or "", starts[tp], ends[tp], committed[tp]) for tp in tps}
     waiting = _waiting(names)
-    changes: list[Change] = []
+    changes: list[LinkChange] = []
     forget = False
     for name, target in tables.items():
         read, after = _resolved(name, target, logs, waiting, choice)
         forget = forget or after.forget
         before = read.view.stored.links if read.view.stored else {}
         changes += [
-            Change(name, tp, before.get(tp), after.chain.links[tp], after.group.get(tp, logs[tp].committed))
+            LinkChange(name, tp, before.get(tp), after.chain.links[tp], after.group.get(tp, logs[tp].committed))
             for tp in _mine(target, logs)
         ]
     return Decision(tables, choice, logs, waiting, tuple(changes), forget)

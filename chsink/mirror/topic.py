@@ -23,6 +23,8 @@ KEPT_MS = 30 * 86_400_000
 NEEDED_BYTES = MAX_PART_BYTES + 100_000
 """Of a message: an event's files and its schema."""
 HOUR_MS = 3_600_000
+FORBIDDEN = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED)
+"""Answers of a broker to a user without the right to ask."""
 LOADING = (
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
     KafkaError.COORDINATOR_NOT_AVAILABLE,
@@ -57,7 +59,7 @@ def ensure_control_topic(names: Names) -> None:
         code = error.args[0].code()
         if code == KafkaError.TOPIC_ALREADY_EXISTS:
             return
-        if code in (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED):
+        if code in FORBIDDEN:
             if _exists(names):
                 return
             raise preflight.MIRROR_RIGHT_MISSING(
@@ -149,14 +151,16 @@ def _exists(names: Names) -> bool:
 
 
 def _settings(names: Names, admin: AdminClient) -> Any:
-    """The topic's settings, None where this user may not see them."""
+    """The topic's settings, None where this user may not see them.  UnavailableError CHS-716 for any other error."""
     [future] = admin.describe_configs(
         [ConfigResource(ConfigResource.Type.TOPIC, names.topic)], request_timeout=names.timeout_s
     ).values()
     try:
         return future.result()
-    except KafkaException:
-        return None
+    except KafkaException as error:
+        if error.args[0].code() in FORBIDDEN:
+            return None
+        raise _unanswered(names, error) from error
 
 
 def _read(configs: Any, partitions: int, replicas: int, brokers: int) -> Settings:

@@ -41,7 +41,7 @@ class Pace:
 
 
 @dataclass(frozen=True, slots=True)
-class Clock:
+class RoundView:
     """A coordinator's round as a rule sees it.  ``open_ms`` is None where none is open; ages are in ms."""
 
     pace: Pace
@@ -60,7 +60,7 @@ class Due(StrEnum):
     COMMIT_PARTIAL = "commit partial"
 
 
-ROUND: tuple[Rule[Clock, Due], ...] = (
+ROUND: tuple[Rule[RoundView, Due], ...] = (
     Rule(
         "BEGIN",
         "no round is open, and the interval is over or the buffer is full",
@@ -88,9 +88,9 @@ ROUND: tuple[Rule[Clock, Due], ...] = (
 )
 
 
-def due(clock: Clock) -> tuple[str, Due]:
+def due(view: RoundView) -> tuple[str, Due]:
     """What the coordinator does now, and the rule that says so."""
-    rule = first(ROUND, clock)
+    rule = first(ROUND, view)
     assert isinstance(rule.verdict, Due)
     return rule.name, rule.verdict
 

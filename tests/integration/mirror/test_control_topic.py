@@ -154,6 +154,9 @@ def test_a_missing_right_is_named_with_its_acl(guarded: EmbeddedKafka, tmp_path:
     rule(bench, *topic, AclOperation.ALL, AclPermissionType.ALLOW)
     rule(bench, *topic, AclOperation.WRITE, AclPermissionType.DENY)
     assert [f.fix for f in problems(bench) if f"--operation Write --operation Describe --topic {topic[1]}" in f.fix]
+    rule(bench, *topic, AclOperation.DESCRIBE_CONFIGS, AclPermissionType.DENY)
+    [hidden] = [f for f in problems(bench) if f.severity is Severity.WARNING]
+    assert (hidden.id, f"--operation DescribeConfigs --topic {topic[1]}" in hidden.fix) == ("CHS-250", True), hidden
     ids = ResourceType.TRANSACTIONAL_ID, bench.group, ResourcePatternType.PREFIXED
     rule(bench, *ids, AclOperation.ALL, AclPermissionType.DENY)
     with pytest.raises(Exception) as refused:  # noqa: PT011 - it becomes an error of the catalogue below

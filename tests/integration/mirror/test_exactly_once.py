@@ -63,8 +63,8 @@ def test_records_of_three_partitions_are_one_snapshot_a_commit(make_bench: MakeB
     assert kinds.count(StartCommit) == 3 == kinds.count(CommitToTable) == kinds.count(CommitComplete)
     assert kinds.count(DataWritten) == 6
     complete = next(e for e in events(bench) if isinstance(e, DataComplete))
-    assert {a.partition for a in complete.assignments} == {0, 1, 2}
-    assert [a.offset for a in complete.assignments if a.partition == 2] == [None]
+    assert {a.partition for a in complete.answers} == {0, 1, 2}
+    assert [a.offset for a in complete.answers if a.partition == 2] == [None]
 
 
 def test_valid_through_is_the_least_of_the_largest_times(make_bench: MakeBench) -> None:

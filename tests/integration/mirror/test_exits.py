@@ -237,6 +237,7 @@ def test_the_command_that_messages_name(make_bench: MakeBench) -> None:
     job = bench.job_file()
     shown = CliRunner().invoke(app, ["mirror", "resolve", "shop.orders", "--reread", "-c", str(job)], input="y\n")
     assert shown.exit_code == 0 and "[1, 2)" in shown.output, shown.output
+    assert "Let the mirror read again what these tables lack? [y/N]" in shown.output
     again = CliRunner().invoke(app, ["mirror", "resolve", "shop.orders", "--skip", "--yes", "--json", "-c", str(job)])
     assert json.loads(again.output)["changes"][0]["continues_at"] == 1, again.output
     for wrong in (["shop.orders"], ["shop.other", "--skip"], ["shop.orders", "--skip", "--reread"]):

@@ -13,12 +13,13 @@ from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import ListType, LongType, NestedField, StringType
 
-from chsink.errors import preflight
+from chsink.errors import UnavailableError, preflight
 from chsink.errors.entry import Entry
 from chsink.findings import Severity
 from chsink.mirror.checks import other_sinks, table_findings
+from chsink.mirror.control import Names
 from chsink.mirror.tables import Keys
-from chsink.mirror.topic import KEPT_MS, Settings, settings_findings
+from chsink.mirror.topic import KEPT_MS, Settings, _admin, _settings, settings_findings
 from chsink.statemachine.commit.chain import Chain, Link, encode
 from chsink.statemachine.ranges import TopicPartition
 
@@ -117,3 +118,9 @@ def test_what_the_control_topic_lacks(settings: Settings, severity: Severity, en
 def test_one_replica_is_all_that_one_broker_has() -> None:
     [finding] = settings_findings("control", replace(SETTINGS, replicas=1, brokers=1))
     assert finding.severity is Severity.OK
+
+
+def test_a_broker_that_is_away_is_not_a_missing_right() -> None:
+    names = Names({"bootstrap.servers": "127.0.0.1:1", "log_level": "0"}, "control", "chsink-sink", 0.1)
+    with pytest.raises(UnavailableError, match="CHS-716"):
+        _settings(names, _admin(names))

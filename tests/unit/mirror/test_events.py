@@ -16,13 +16,13 @@ from fastavro import parse_schema, schemaless_reader, schemaless_writer
 from chsink.mirror.events import (
     MAGIC,
     MAX_PART_BYTES,
-    Assignment,
     CommitComplete,
     CommitToTable,
     DamagedEvent,
     DataComplete,
     DataWritten,
     Event,
+    PartitionAnswer,
     Payload,
     StartCommit,
     TableReference,
@@ -59,7 +59,9 @@ FILE: dict[str, Any] = {
 PAYLOAD: dict[str, Payload] = {
     "StartCommit": StartCommit(COMMIT),
     "DataWritten": DataWritten(COMMIT, TABLE, (FILE,), TAG),
-    "DataComplete": DataComplete(COMMIT, (Assignment("orders", 3, 20, NOW), Assignment("orders", 4, None, None))),
+    "DataComplete": DataComplete(
+        COMMIT, (PartitionAnswer("orders", 3, 20, NOW), PartitionAnswer("orders", 4, None, None))
+    ),
     "CommitToTable": CommitToTable(COMMIT, TABLE, 77, NOW),
     "CommitComplete": CommitComplete(COMMIT, None),
 }

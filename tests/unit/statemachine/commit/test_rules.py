@@ -27,10 +27,10 @@ from chsink.statemachine.commit.plan import UNITS, Kind, holes, plan_commit
 from chsink.statemachine.commit.render import page
 from chsink.statemachine.commit.rounds import (
     ROUND,
-    Clock,
     Due,
     Pace,
     Reached,
+    RoundView,
     answered,
     due,
     low_watermark,
@@ -323,19 +323,19 @@ PACE = Pace(interval_ms=100, timeout_ms=50, buffer=10)
 
 
 @pytest.mark.parametrize(
-    ("clock", "expected"),
+    ("view", "expected"),
     [
-        (Clock(PACE, 99, None, answered=False, buffered=0), ("IDLE", Due.WAIT)),
-        (Clock(PACE, 100, None, answered=False, buffered=0), ("BEGIN", Due.START)),
-        (Clock(PACE, 1, None, answered=False, buffered=10), ("BEGIN", Due.START)),
-        (Clock(PACE, 100, 0, answered=False, buffered=0), ("OPEN", Due.WAIT)),
-        (Clock(PACE, 100, 0, answered=True, buffered=0), ("COMPLETE", Due.COMMIT_WHOLE)),
-        (Clock(PACE, 100, 50, answered=False, buffered=0), ("TIMEOUT", Due.COMMIT_PARTIAL)),
-        (Clock(PACE, 100, 1, answered=False, buffered=10), ("FULL", Due.COMMIT_PARTIAL)),
+        (RoundView(PACE, 99, None, answered=False, buffered=0), ("IDLE", Due.WAIT)),
+        (RoundView(PACE, 100, None, answered=False, buffered=0), ("BEGIN", Due.START)),
+        (RoundView(PACE, 1, None, answered=False, buffered=10), ("BEGIN", Due.START)),
+        (RoundView(PACE, 100, 0, answered=False, buffered=0), ("OPEN", Due.WAIT)),
+        (RoundView(PACE, 100, 0, answered=True, buffered=0), ("COMPLETE", Due.COMMIT_WHOLE)),
+        (RoundView(PACE, 100, 50, answered=False, buffered=0), ("TIMEOUT", Due.COMMIT_PARTIAL)),
+        (RoundView(PACE, 100, 1, answered=False, buffered=10), ("FULL", Due.COMMIT_PARTIAL)),
     ],
 )
-def test_when_a_commit_is_due(clock: Clock, expected: tuple[str, Due]) -> None:
-    assert due(clock) == expected
+def test_when_a_commit_is_due(view: RoundView, expected: tuple[str, Due]) -> None:
+    assert due(view) == expected
 
 
 def test_a_round_is_complete_by_a_set_not_by_a_count() -> None:
