@@ -230,7 +230,12 @@ class BlockWriter(Protocol):
 
     def rows_there(self, shard: int, table: str, partition: TopicPartition, offsets: OffsetRange) -> dict[int, int]:
         """Probe: how many rows the shard holds for each of these offsets, by the table's ``_kafka_*`` columns.  Offsets
-        without rows are left out.
+        without rows are left out.  Raises UnavailableError CHS-710 if a DELETE on the table does not finish.
+        """
+
+    def may_lack_rows(self, shard: int) -> bool:
+        """Whether rows of the shard's table were deleted since the range was announced, and :meth:`rows_there` can look
+        for those of a piece.  The table may drop such a piece as a duplicate.
         """
 
     def views(self, shard: int) -> tuple[str, ...]:

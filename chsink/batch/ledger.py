@@ -281,15 +281,28 @@ def _topic_tables(keys: Iterable[StateKey]) -> frozenset[TopicTable]:
     return frozenset(k.topic_table for k in keys)
 
 
+def read_sink(store: StateStore, sink: str) -> tuple[Owner | None, dict[StateKey, StateRecord]]:
+    """:func:`read_owner` and :func:`read_records` of one load."""
+    rows = _load_rows(store, sink)
+    return _owner_of(rows, sink), _records_of(rows, sink)
+
+
 def read_records(store: StateStore, sink: str) -> dict[StateKey, StateRecord]:
     """The sink's records as they are stored, without claiming anything."""
-    return {parse_key(k): _read(decode, r) for k, r in _load_rows(store, sink).items() if k != sink}
+    return _records_of(_load_rows(store, sink), sink)
 
 
 def read_owner(store: StateStore, sink: str) -> Owner | None:
     """Who owns the sink; None if it was never claimed."""
-    row = _load_rows(store, sink).get(sink)
-    return None if row is None else _read(owners.decode_owner, row)
+    return _owner_of(_load_rows(store, sink), sink)
+
+
+def _records_of(rows: Mapping[str, Row], sink: str) -> dict[StateKey, StateRecord]:
+    return {parse_key(k): _read(decode, r) for k, r in rows.items() if k != sink}
+
+
+def _owner_of(rows: Mapping[str, Row], sink: str) -> Owner | None:
+    return None if sink not in rows else _read(owners.decode_owner, rows[sink])
 
 
 def _load_rows(store: StateStore, sink: str) -> dict[str, Row]:

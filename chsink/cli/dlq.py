@@ -148,7 +148,7 @@ def replay(  # noqa: PLR0917 - options of a command
             _print_report(report, as_json=as_json)
         if dry_run:
             return
-        confirm(yes=yes)
+        confirm("Land these dead letters?", yes=yes)
         _print_report(replaying.run(wanted, verdict), as_json=as_json)
 
 

@@ -33,6 +33,12 @@ mirror = typer.Typer(
     help="Run the Iceberg mirror alone, show it, or resolve its halts.",
 )
 
+QUESTIONS = {
+    "reread": "Let the mirror read again what these tables lack?",
+    "skip": "Let the mirror continue without what these tables lack?",
+}
+"""By choice: what a person confirms."""
+
 
 @mirror.command()
 def run(
@@ -150,7 +156,7 @@ def _carry_out(config: Config, tables: list[str], choice: str, *, yes: bool, as_
         if not as_json:
             rows = [[str(cell) for cell in change.as_dict().values()] for change in decision.changes]
             print_table(("table", "topic", "partition", "held_until", "continues_at", "read_again"), rows)
-        confirm(yes=yes)
+        confirm(QUESTIONS[choice], yes=yes)
         carry_out(opened.names, decision)
     if as_json:
         print_json({"decided": choice, "changes": [change.as_dict() for change in decision.changes]})

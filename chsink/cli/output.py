@@ -112,10 +112,10 @@ def check_answerable(*, as_json: bool, answered: bool, options: str = "--yes") -
         raise typer.BadParameter(f"--json needs {options}, because a program cannot answer the prompt")
 
 
-def confirm(*, yes: bool) -> None:
-    """Ask whether to do what was shown.  Ends the command if not."""
+def confirm(question: str, *, yes: bool) -> None:
+    """Ask whether to do what was shown; the question names it.  Ends the command if not."""
     if not yes:
-        typer.confirm("Do it?", abort=True)
+        typer.confirm(question, abort=True)
 
 
 def progress(text: str) -> None:

@@ -6,7 +6,7 @@ import platform
 import signal
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import metadata
 from pathlib import Path
 from typing import Annotated, Any, Self
@@ -16,7 +16,7 @@ import typer
 from chsink.cli.options import DEFAULT_CONFIG, ConfigOption, SetOption, load_config, log_format
 from chsink.cli.output import remember_json, report_to_log
 from chsink.config import Config
-from chsink.errors import ChsinkError
+from chsink.errors import ChsinkError, HaltError, UnavailableError
 
 JarsOption = Annotated[
     str,
@@ -76,8 +76,10 @@ def run_on_spark(config: Config, file: Path, jars: str, *, both: bool) -> None:
     log = logger(config.sink.name)
     _check_machine(config)
     with _Interrupts() as interrupts:
-        began = time.monotonic()
         log.info("starting Spark", job=str(file), **_versions())
+        if both:
+            _check_tables(config)
+        began = time.monotonic()
         from chsink.spark import session
 
         with interrupts.kept():
@@ -113,6 +115,19 @@ def _check_machine(config: Config) -> None:
     raise_first((*package_findings(), *java_findings()))
     if config.mirror.enabled:
         check_installed()
+
+
+def _check_tables(config: Config) -> None:
+    """Raise PreflightError CHS-202 if a target table is missing, before jars are downloaded and Java starts.
+
+    The sink's own start checks everything, this too: a halt, or a service that does not answer, is left to it.
+    """
+    from chsink.connect import connected
+
+    with suppress(HaltError, UnavailableError), connected(config) as services:
+        for route in services.config.routes:
+            if not services.config.creates(route):
+                services.clickhouse.described(route)
 
 
 class _Interrupts:

@@ -40,6 +40,14 @@ state = typer.Typer(
 )
 
 PATIENCE_S = 5
+QUESTIONS: Mapping[str, str] = {
+    "resolve --landed": "Record these ranges as landed?",
+    "resolve --resend": "Let the next start send these ranges again?",
+    "resolve --lost": "Give up the missing rows of these ranges?",
+    "resolve --expired": "Let the next start land what Kafka still holds of these ranges?",
+    "reset": "Forget what has landed of these partitions?",
+}
+"""By command: what a person confirms."""
 
 PipelineOption = Annotated[
     str | None,
@@ -210,7 +218,7 @@ def recover(  # noqa: PLR0917 - options of a command
         _print_found(found)
         if not found:
             return
-        confirm(yes=yes)
+        confirm("Write this state?", yes=yes)
         _print_records(write(services, found))
 
 
@@ -250,7 +258,7 @@ def _confirm_and_carry_out(services: Services, change: Change, command: str, *, 
     _print_records(change.found)
     for sentence in change.says:
         typer.echo(f"- {sentence}")
-    confirm(yes=yes)
+    confirm(QUESTIONS[command], yes=yes)
     written = carry_out(services, change, command)
     typer.echo("done:")
     _print_records(written)

@@ -103,14 +103,13 @@ def _shown(name: str) -> str:
 
 def read_status(config: Config) -> dict[str, Any]:
     """The status as one JSON object; ``lag_unknown`` says why there is no lag, None where there is."""
-    from chsink.batch.ledger import read_owner, read_records
+    from chsink.batch.ledger import read_sink
     from chsink.connect import connected
     from chsink.observe.logs import configure
 
     configure(config.observe.log_format, "error")
     with connected(config) as services:
-        owner = read_owner(services.store, config.sink.name)
-        records = read_records(services.store, config.sink.name)
+        owner, records = read_sink(services.store, config.sink.name)
         logs, lag_unknown = _logs(services, {k.topic_partition for k in records})
     now = time.time()
     partitions = [

@@ -7,19 +7,18 @@ forgotten the token.  A probe counts only the letters of this sink and target ta
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
 
-from chsink.batch.halts import asking_target
 from chsink.batch.model import Assignment
 from chsink.clickhouse.checks.tables import target_findings
-from chsink.clickhouse.probe import Presence, presence
+from chsink.clickhouse.probe import Presence, lacks, must_look_again, presence, rows_there
 from chsink.clickhouse.shards import RoutedTable, ShardTable
 from chsink.clickhouse.table import TargetTable
 from chsink.dlq.letters import COLUMNS
-from chsink.errors import halts, preflight
+from chsink.errors import ChsinkError, halts, preflight
 from chsink.findings import Finding, Severity, found, passed
 from chsink.ports import BlockWriter, InsertResult
 from chsink.statemachine.ranges import OffsetRange
@@ -52,21 +51,30 @@ class TableLetters:
         if record.probe and self._are_there(key, offsets, letters):
             return NOTHING
         token = letters_token(key, record, chunk)
+        look_again = must_look_again(assignment, self.place, self.writer)
         result = self.writer.insert(self.place, key.table, letters, token, assignment.deadline_ms)
-        if record.probe:
-            self._are_there(key, offsets, letters, sent=True)
+        if look_again:
+            self._check_kept(key, offsets, letters)
         return result
 
-    def _are_there(self, key: StateKey, offsets: OffsetRange, letters: pa.RecordBatch, *, sent: bool = False) -> bool:
-        """Halts if only some of them are; once they were ``sent``, also if none is: the table dropped them."""
-        with asking_target():
-            there = self.writer.rows_there(self.place, key.table, key.topic_partition, offsets)
-        seen = presence(letters, there)
-        if seen is Presence.COMPLETE or (seen is Presence.ABSENT and not sent):
-            return seen is Presence.COMPLETE
-        raise halts.DEAD_LETTERS_INCOMPLETE(
-            tp=key.topic_partition, offsets=offsets, there=sum(there.values()), rows=letters.num_rows
-        )
+    def _are_there(self, key: StateKey, offsets: OffsetRange, letters: pa.RecordBatch) -> bool:
+        """Halts if only some of them are."""
+        there = rows_there(self.writer, self.place, key, offsets)
+        found = presence(letters, there)
+        if found is Presence.PARTIAL:
+            raise _incomplete(key, offsets, letters, there)
+        return found is Presence.COMPLETE
+
+    def _check_kept(self, key: StateKey, offsets: OffsetRange, letters: pa.RecordBatch) -> None:
+        """Halts if the table dropped dead letters that were not there."""
+        there = rows_there(self.writer, self.place, key, offsets)
+        if lacks(letters, there):
+            raise _incomplete(key, offsets, letters, there)
+
+
+def _incomplete(key: StateKey, offsets: OffsetRange, letters: pa.RecordBatch, there: Mapping[int, int]) -> ChsinkError:
+    found = {"there": sum(there.values()), "rows": letters.num_rows}
+    return halts.DEAD_LETTERS_INCOMPLETE(tp=key.topic_partition, offsets=offsets, **found)
 
 
 def letters_findings(place: ShardTable) -> Iterator[Finding]:

@@ -22,7 +22,7 @@ from chsink.batch.recheck import check_same_topics
 from chsink.batch.task import run_task
 from chsink.clickhouse.client import Connection, cached_client
 from chsink.clickhouse.dead_letters import LettersTable, TableLetters
-from chsink.clickhouse.probe import Presence, only_of, presence
+from chsink.clickhouse.probe import Presence, lacks, must_look_again, only_of, presence, rows_there
 from chsink.clickhouse.shards import InsertShard
 from chsink.clickhouse.table import TargetTable
 from chsink.clickhouse.unknown import SAMPLE, FieldWatch
@@ -150,9 +150,10 @@ def _insert(
         if assignment.record.probe and _already_there(piece, chunk.offsets, assignment, writer):
             unproven.update(_views(piece, writer))
             continue
+        look_again = must_look_again(assignment, piece.shard, writer)
         token = piece_token(assignment.key, assignment.record, chunk.index, piece.shard)
         result = writer.insert(piece.shard, assignment.key.table, piece.batch, token, assignment.deadline_ms)
-        if assignment.record.probe:
+        if look_again:
             _check_kept(piece, chunk.offsets, assignment, writer)
         sent.append(result)
     return sent, unproven
@@ -160,7 +161,8 @@ def _insert(
 
 def _already_there(piece: Piece, offsets: OffsetRange, assignment: Assignment, writer: BlockWriter) -> bool:
     """Whether the whole piece is in the table, if tokens cannot be trusted.  Halts if only a part of it is."""
-    found, there = _looked_for(piece, offsets, assignment, writer)
+    there = rows_there(writer, piece.shard, assignment.key, offsets)
+    found = presence(piece.batch, there)
     if found is Presence.PARTIAL:
         raise halts.PIECE_INCOMPLETE(**_named(piece, offsets, assignment, there))
     return found is Presence.COMPLETE
@@ -170,26 +172,16 @@ def _check_kept(piece: Piece, offsets: OffsetRange, assignment: Assignment, writ
     """Halts if the table dropped a piece that was not there.  It may still remember the token of rows that a person
     deleted, or that the server lost.
     """
-    found, there = _looked_for(piece, offsets, assignment, writer)
-    if found is not Presence.COMPLETE:
+    there = rows_there(writer, piece.shard, assignment.key, offsets)
+    if lacks(piece.batch, there):
         raise halts.PIECE_DROPPED(**_named(piece, offsets, assignment, there))
 
 
-def _looked_for(
-    piece: Piece, offsets: OffsetRange, assignment: Assignment, writer: BlockWriter
-) -> tuple[Presence, int]:
-    """How much of the piece the table has, and how many rows of its offsets."""
-    key = assignment.key
-    with asking_target():
-        there = writer.rows_there(piece.shard, key.table, key.topic_partition, offsets)
-    return presence(piece.batch, there), sum(there.values())
-
-
-def _named(piece: Piece, offsets: OffsetRange, assignment: Assignment, there: int) -> dict[str, Any]:
+def _named(piece: Piece, offsets: OffsetRange, assignment: Assignment, there: Mapping[int, int]) -> dict[str, Any]:
     """The piece and what is there of it, for an error."""
     key, rows = assignment.key, piece.batch.num_rows
     place = {"tp": key.topic_partition, "offsets": offsets, "shard": piece.shard, "table": key.table}
-    return {**place, "there": there, "rows": rows}
+    return {**place, "there": sum(there.values()), "rows": rows}
 
 
 def _views(piece: Piece, writer: BlockWriter) -> tuple[str, ...]:

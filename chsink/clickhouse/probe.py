@@ -18,9 +18,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from chsink.batch.halts import asking_target
+from chsink.batch.model import Assignment
 from chsink.clickhouse.table import THE_TABLE, TargetTable
 from chsink.notation.sql import quote_string, quote_table
-from chsink.ports import Queries
+from chsink.ports import BlockWriter, Queries
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from chsink.statemachine.records import StateKey
 
@@ -42,6 +44,26 @@ class Presence(Enum):
     PARTIAL = "partial"
 
 
+def must_look_again(assignment: Assignment, shard: int, writer: BlockWriter) -> bool:
+    """Whether a piece must be looked for after it was sent.  Asked before the send.
+
+    The table may remember the token of rows that a person deleted, or that the server lost, and drop the piece.  Where
+    tokens are trusted, the server lost nothing; and rows that nobody sent before cannot have been deleted.
+    """
+    if assignment.record.probe:
+        return True
+    if not assignment.again:
+        return False
+    with asking_target():
+        return writer.may_lack_rows(shard)
+
+
+def rows_there(writer: BlockWriter, shard: int, key: StateKey, offsets: OffsetRange) -> Mapping[int, int]:
+    """How many rows the shard has of each offset.  UnavailableError CHS-709 if it does not answer."""
+    with asking_target():
+        return writer.rows_there(shard, key.table, key.topic_partition, offsets)
+
+
 def presence(piece: pa.RecordBatch, there: Mapping[int, int]) -> Presence:
     """``there``: rows by offset in the piece's offset range on its shard.
 
@@ -49,9 +71,20 @@ def presence(piece: pa.RecordBatch, there: Mapping[int, int]) -> Presence:
     """
     if not there:
         return Presence.ABSENT
-    sent = Counter(pc.cast(piece.column(OFFSET), pa.int64()).to_pylist())
-    complete = all(there.get(offset) == rows for offset, rows in sent.items())
+    complete = all(there.get(offset) == rows for offset, rows in _sent(piece).items())
     return Presence.COMPLETE if complete else Presence.PARTIAL
+
+
+def lacks(piece: pa.RecordBatch, there: Mapping[int, int]) -> bool:
+    """Whether rows of the piece are missing.  Rows too many are no sign of that: another sink may have inserted them,
+    with a person's consent.
+    """
+    return any(there.get(offset, 0) < rows for offset, rows in _sent(piece).items())
+
+
+def _sent(piece: pa.RecordBatch) -> Counter[int]:
+    """How many rows the piece has of each offset."""
+    return Counter(pc.cast(piece.column(OFFSET), pa.int64()).to_pylist())
 
 
 def count_rows(client: Queries, table: str, partition: TopicPartition, offsets: OffsetRange, only: str = "") -> int:

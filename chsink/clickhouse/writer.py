@@ -23,12 +23,14 @@ from typing import Any
 import pyarrow as pa
 
 from chsink.clickhouse.dedup_mark import check_columns, look, why_forgotten, why_shortened
+from chsink.clickhouse.mutations import may_lack_rows_after, mutations
 from chsink.clickhouse.probe import dependent_views, rows_by_offset
-from chsink.clickhouse.retry import retrying, transient
+from chsink.clickhouse.retry import RetryingQueries, retrying, transient
 from chsink.clickhouse.shards import InsertShard
+from chsink.clickhouse.table import TargetTable
 from chsink.errors import ChsinkError, halts, services, without_values
 from chsink.notation.sql import quote_identifier, quote_table
-from chsink.ports import Clock, InsertResult, ServerRefused, SqlClient, Unanswered
+from chsink.ports import Clock, InsertResult, Queries, ServerRefused, SqlClient, Unanswered
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 
 PINNED: Mapping[str, Any] = {
@@ -106,12 +108,30 @@ class ShardWriter:
         offsets: OffsetRange,
     ) -> dict[int, int]:
         """See :class:`chsink.ports.BlockWriter`."""
+        at, asked = self.shards[shard], self._patient(shard)
+        self._wait_for_deletes(asked, at.table)
+        return rows_by_offset(asked, at.table.canonical, partition, offsets, at.only)
+
+    def may_lack_rows(self, shard: int) -> bool:
+        """See :class:`chsink.ports.BlockWriter`."""
         at = self.shards[shard]
-        return rows_by_offset(at.client, at.table.canonical, partition, offsets, at.only)
+        return at.table.can_probe and may_lack_rows_after(self._patient(shard), at.table, at.mark.blocks)
 
     def views(self, shard: int) -> tuple[str, ...]:
         """See :class:`chsink.ports.BlockWriter`."""
-        return dependent_views(self.shards[shard].client, self.shards[shard].table)
+        return dependent_views(self._patient(shard), self.shards[shard].table)
+
+    def _patient(self, shard: int) -> Queries:
+        """The shard's client for questions, which a server that is away for a moment still answers."""
+        return RetryingQueries(self.shards[shard].client, self.clock, self.retry_for_s)
+
+    def _wait_for_deletes(self, asked: Queries, table: TargetTable) -> None:
+        """Rows that are there now may be gone once a DELETE under way has finished."""
+        give_up_ms = self.clock.now_ms() + self.retry_for_s * 1000
+        while deleting := mutations(asked, table).deleting:
+            if self.clock.now_ms() >= give_up_ms:
+                raise services.STILL_DELETING(url=asked.url, table=table.canonical, deletes=deleting)
+            self.clock.sleep(1)
 
     def _check_time(self, asked_ms: int, token: str, deadline_ms: int) -> None:
         now_ms = self.clock.now_ms()

@@ -45,9 +45,10 @@ STATE_LOST = Entry(
     "CHS-302",
     HaltError,
     "{tp}: no state is recorded for this partition, but the checkpoint has moved past its earlier records ({detail})",
-    "if the state was lost, restore the state store from a backup or rebuild the state with `chsink state recover`; if "
-    "recover finds no rows of this partition, if you have reset it, or if you have added this table to a topic that "
-    "has others, " + _NEW_CHECKPOINT,
+    "if you changed sink.name, [state] or the route's table, change it back; if you renamed the table in ClickHouse, "
+    "run `chsink state recover`; if the state was lost, restore the state store from a backup or rebuild it with "
+    "`chsink state recover`; if recover finds no rows of this partition, if you have reset it, or if the route is new "
+    "or had been removed for a time, " + _NEW_CHECKPOINT,
     runbook="See [lost state](#lost-state).",
 )
 CHECKPOINT_WITHOUT_STATE = Entry(
@@ -55,8 +56,9 @@ CHECKPOINT_WITHOUT_STATE = Entry(
     "CHS-302",
     HaltError,
     "the query of checkpoint {checkpoint} has finished batches, but this sink has no recorded state",
-    "if the checkpoint belongs to another query, set sink.checkpoint to a new folder; if the state was lost, restore "
-    "the state store from a backup or run `chsink state recover`; if recover finds no rows, " + _NEW_CHECKPOINT,
+    "if you changed sink.name or [state], change it back; if the checkpoint belongs to another query, set "
+    "sink.checkpoint to a new folder; if the state was lost, restore the state store from a backup or run "
+    "`chsink state recover`; if recover finds no rows, " + _NEW_CHECKPOINT,
     runbook="See [lost state](#lost-state).",
 )
 CHECKPOINT_BEFORE_RESET = Entry(
@@ -124,7 +126,8 @@ IN_DOUBT_LOST = Entry(
     HaltError,
     "{tp}: a range in doubt can no longer be read from Kafka ({detail})",
     "check the table, then run `chsink state resolve {arguments}` with --landed if all rows of the range are "
-    "there, with --expired to land the part that Kafka still holds, or with --lost to give up the missing rows",
+    "there, with --lost to give up the missing rows, or, unless the topic was created again, with --expired to land "
+    "the part that Kafka still holds",
     runbook='With errors.in_doubt = "dead_letter", the job does by itself what --expired does, and '
     "[lists the offsets](dead-letters.md#offsets-that-kafka-deleted).",
 )
@@ -148,8 +151,8 @@ DEAD_LETTERS_INCOMPLETE = Entry(
     "DEAD_LETTERS_INCOMPLETE",
     "CHS-333",
     HaltError,
-    "{tp}: ClickHouse may have forgotten the deduplication token of the dead letters at offsets {offsets}, and their "
-    "table holds {there} of them instead of {rows}",
+    "{tp}: chsink cannot rely on the deduplication token of the dead letters at offsets {offsets}, and their table "
+    "holds {there} of them instead of {rows}",
     "run `chsink state resolve {arguments} --resend`, which names the rows and dead letters to delete first",
 )
 DEAD_LETTER_REFUSED = Entry(

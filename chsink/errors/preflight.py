@@ -502,16 +502,18 @@ STATE_MAY_BE_LOST = Entry(
     "CHS-229",
     PreflightError,
     "{table} holds rows of {topic} for which this sink has no state ({where}): these records would be inserted again",
-    "if the state was lost, run `chsink state recover`; if another sink inserted the rows, give this sink its own "
-    'table; to insert the records again, set errors.on_existing_rows = "accept"',
+    "if you changed sink.name or [state], change it back; if the state was lost, or you renamed the table, run "
+    "`chsink state recover`; if another sink inserted the rows, give this sink its own table; to insert the records "
+    'again, set errors.on_existing_rows = "accept"',
 )
 STATE_IS_STALE = Entry(
     "STATE_IS_STALE",
     "CHS-229",
     PreflightError,
     "{table} holds rows of {topic} beyond what is recorded ({where}): these records would be inserted again",
-    "if the state was restored from an older backup, run `chsink state recover --replace`; if another sink inserted "
-    'the rows, give this sink its own table; to insert the records again, set errors.on_existing_rows = "accept"',
+    "if you changed sink.name or [state], change it back; if the state was restored from an older backup, run `chsink "
+    "state recover --replace`; if another sink inserted the rows, give this sink its own table; to insert the records "
+    'again, set errors.on_existing_rows = "accept"',
 )
 TOO_MANY_PARTITIONS = Entry(
     "TOO_MANY_PARTITIONS",

@@ -31,7 +31,7 @@ KAFKA_UNAVAILABLE = Entry(
     "CHS-702",
     UnavailableError,
     "Kafka at {bootstrap} does not answer: {reason}",
-    "check kafka.bootstrap, the network and the credentials (kafka.options)",
+    "check kafka.bootstrap, the network and the credentials (kafka.options), then try again",
 )
 KAFKA_SILENT = Entry(
     "KAFKA_SILENT",
@@ -123,7 +123,7 @@ CLICKHOUSE_UNAVAILABLE = Entry(
     "CHS-709",
     UnavailableError,
     "{reason}",
-    "check clickhouse.endpoints, the network and [clickhouse.tls]",
+    "check clickhouse.endpoints, the network and [clickhouse.tls], then try again",
 )
 STILL_INSERTING = Entry(
     "STILL_INSERTING",
@@ -132,12 +132,20 @@ STILL_INSERTING = Entry(
     "{url} is still running an insert of {what}",
     "wait until it ends, or find it in system.processes and stop it with KILL QUERY; then start again",
 )
+STILL_DELETING = Entry(
+    "STILL_DELETING",
+    "CHS-710",
+    UnavailableError,
+    "{url} is still running DELETE statements on {table} (unfinished: {deletes}), so chsink cannot tell which rows "
+    "will remain",
+    "wait until system.mutations shows is_done = 1 for each of them, or stop them with KILL MUTATION; then start again",
+)
 SPARK_NOT_STARTED = Entry(
     "SPARK_NOT_STARTED",
     "CHS-711",
     UnavailableError,
     "Spark did not start: {reason}",
-    "check spark.master, spark.conf, --jars and Java (17 or 21); Spark's own message is above",
+    "check spark.master, spark.conf, --jars, Java (17 or 21) and the free disk space; Spark's own message is above",
 )
 MIRROR_NOT_HANDED_OVER = Entry(
     "MIRROR_NOT_HANDED_OVER",

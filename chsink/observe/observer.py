@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from time import perf_counter
@@ -43,6 +44,7 @@ class JobObserver:
         self._dead = SkipReport(log, clock, "records kept as dead letters")
         self._unknown = UnknownFields(metrics, log)
         self._times: dict[str, float] = {}
+        self._landed: Counter[str] = Counter(rows=0)
         self._records: Mapping[StateKey, StateRecord] = {}
         self._bar = _bar() if progress == "auto" and sys.stderr.isatty() else None
         self._task = self._bar.add_task("landing", total=None) if self._bar else None
@@ -86,6 +88,7 @@ class JobObserver:
                     self._unknown.add(ack.topic, chunk.unknown)
         odd = {"skipped": sums.skipped, "dead_letters": sums.dead_letters, "retries": sums.retries}
         said = {"rows": sums.rows, "inserts": sums.inserts, **{k: v for k, v in odd.items() if v}}
+        self._landed.update(said)
         self.log.info("landed", **_named(by_table), **said, **phases)
         if self._bar and self._task is not None:
             self._bar.advance(self._task, sums.records)
@@ -120,6 +123,10 @@ class JobObserver:
         """A batch raised; halts are counted."""
         if isinstance(error, HaltError):
             self.metrics.halts.labels(self.metrics.sink).inc()
+
+    def ended(self, signal: str) -> None:
+        """The job ended without an error, because of a ``signal``, or "" because it read what the topics held."""
+        self.log.info("ended", **self._landed, **({"signal": signal} if signal else {}))
 
     def close(self) -> None:
         """Log what is still unreported; remove the bar."""

@@ -23,7 +23,7 @@ from chsink.statemachine.tokens import topic_head
 class LandedRows:
     """``rows`` of a range in its table, None where that is not known; ``trouble`` is what kept from counting.
 
-    ``views`` depend on the table.  ``letters`` counts its dead letters.
+    ``views`` depend on the table.  ``letters`` counts its dead letters.  Nothing is counted unless a route leads to it.
     """
 
     table: str
@@ -31,14 +31,17 @@ class LandedRows:
     trouble: ChsinkError | None = None
     views: tuple[str, ...] = ()
     letters: int = 0
+    routed: bool = True
 
     @property
     def sentence(self) -> str:
         """What is known, in words."""
         if self.trouble is not None:
             return f"the rows in {self.table} could not be counted ({self.trouble.message})"
+        if not self.routed:
+            return f"no route leads to {self.table}, so chsink does not count its rows: check the table first"
         if self.rows is None:
-            return f"{self.table} cannot be searched by offset: you confirm what it holds"
+            return f"chsink cannot search {self.table} by offset: check the table first"
         kept = f", and there are {self.letters} dead letters of it" if self.letters else ""
         return f"{self.table} holds {self.rows} rows of it now{kept}"
 
@@ -46,7 +49,7 @@ class LandedRows:
 def count_landed_rows(services: Services, key: StateKey, record: StateRecord) -> LandedRows:
     """Look for the range's rows on its recorded shards.  Nothing that is wrong there is raised."""
     if not services.clickhouse.is_routed(key):
-        return LandedRows(key.table)
+        return LandedRows(key.table, routed=False)
     try:
         target = services.clickhouse.target(services.clickhouse.routes[key.topic_table])
         shards = _recorded(services, key, record)[1]

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from chsink.batch.halts import asking_target
 from chsink.batch.ledger import read_records
+from chsink.clickhouse.mutations import mutations
 from chsink.clickhouse.probe import only_of
 from chsink.clickhouse.shards import RoutedTable, ShardTable
 from chsink.connect import Services
@@ -191,12 +192,8 @@ def _losing(shard: ShardTable) -> str | None:
         return f"a {table.engine} removes rows when it merges"
     if table.ttl:
         return "its TTL removes rows"
-    [[mutations]] = shard.client.query(
-        "SELECT count() FROM system.mutations WHERE database = {database:String} AND table = {name:String} "
-        "AND match(command, '(?i)^[( ]*DELETE|_row_exists')",
-        {"database": table.database, "name": table.name},
-    )
-    return f"{mutations} mutations removed rows" if mutations else None
+    deletes = mutations(shard.client, table).deletes
+    return f"{deletes} mutations removed rows" if deletes else None
 
 
 def places(target: RoutedTable) -> list[Place]:

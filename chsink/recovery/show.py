@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from chsink.batch.halts import asking_target
-from chsink.batch.ledger import read_owner, read_records
+from chsink.batch.ledger import read_sink
 from chsink.clickhouse.window import DedupWindow
 from chsink.connect import Services
 from chsink.errors import ChsinkError
@@ -22,7 +22,7 @@ def state_document(services: Services) -> dict[str, Any]:
     whether that still holds its tokens, or why that is unknown.  Both are None where no route leads to the table.
     """
     sink = services.config.sink.name
-    owner, records = read_owner(services.store, sink), read_records(services.store, sink)
+    owner, records = read_sink(services.store, sink)
     memory = _Memory(services, owner)
     return {
         "sink": sink,

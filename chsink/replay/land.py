@@ -50,15 +50,15 @@ class Sender:
     marks: DeadLetters | None = None
     _settings: dict[str, str | int] | None = None
 
-    def land(self, key: StateKey, record: StateRecord, layout: str) -> tuple[str, ...]:
+    def land(self, key: StateKey, record: StateRecord, layout: str, *, again: bool) -> tuple[str, ...]:
         """Insert the rows, then the marks.  Returns the views that may lack rows which the table already had; then no
-        mark was sent.  Raises UnclearListError, or ChsinkError.
+        mark was sent.  ``again``: the list was in doubt.  Raises UnclearListError, or ChsinkError.
         """
         letters = _one_each(self.source.letters(key, record.only, record.nonce), record)
         with asking_target():
             deadline_ms = self.window.deadline_ms(key, record)
         records = records_of(letters)
-        assignment = Assignment(key, record, layout, deadline_ms)
+        assignment = Assignment(key, record, layout, deadline_ms, again=again)
         shards = self.window.shards(key.table, record.layout)
         writer = self._writer(key, record, shards, record.marks)
         lander = PieceLander({key.topic_partition: assignment}, self._prepare, lambda _: writer, self.services.kafka)

@@ -35,7 +35,13 @@ from chsink.statemachine.tokens import token_head
 
 Verdict = Literal["landed", "resend"]
 """What a person says of a list in doubt: all of its rows are there, or none is."""
-_DOUBTFUL = (halts.CANNOT_PROBE, halts.PIECE_INCOMPLETE, halts.DEAD_LETTERS_INCOMPLETE, values.BAD_VALUE)
+_DOUBTFUL = (
+    halts.CANNOT_PROBE,
+    halts.PIECE_INCOMPLETE,
+    halts.PIECE_DROPPED,
+    halts.DEAD_LETTERS_INCOMPLETE,
+    values.BAD_VALUE,
+)
 """Of these, a replay's own halt says what to do."""
 
 
@@ -145,13 +151,13 @@ class Replay:
             changes[key] = writes.chosen(record, offsets, said, epoch=self.ledger.epoch, attempt=attempt)
         self.ledger.write(changes)
 
-    def _land(self, key: StateKey) -> None:
+    def _land(self, key: StateKey, *, again: bool = False) -> None:
         record = self.ledger.records[key]
         layout = self.ledger.owner.layout(record.layout)
         if layout is None:
             raise _doubt(key, record, f"the shard layout {record.layout} under which it was announced is not stored")
         with _in_doubt_where_unclear(key, record):
-            unproven = self.sender.land(key, record, layout)
+            unproven = self.sender.land(key, record, layout, again=again)
         if unproven:
             views = ", ".join(unproven)
             raise _doubt(key, record, f"the table has the rows, but these dependent views may lack them: {views}")
@@ -174,7 +180,7 @@ class Replay:
                 probing = self.window.must_probe(key, record)
             if self._was_reset(key, record) or probing:
                 self._renew(key, record)
-            self._land(key)
+            self._land(key, again=True)
         self._confirm([key])
 
     def _is_landed(self, key: StateKey, record: StateRecord) -> bool:

@@ -43,15 +43,20 @@ def run(config: Config, spark: SparkSession) -> None:
         closing(Sink(config)) as sink,
         served(sink.metrics.registry, observe.metrics_host, observe.metrics_port, sink.log),
     ):
-        if config.mirror.enabled:
-            _run_both(config, spark, sink)
-        else:
-            query = _started(sink, spark)
-            with StopSignals() as stop:
-                _await(query, sink, stop)
+        signal = _run_both(config, spark, sink) if config.mirror.enabled else _run_alone(spark, sink)
+    sink.observer.ended(signal)
 
 
-def _run_both(config: Config, spark: SparkSession, sink: Sink) -> None:
+def _run_alone(spark: SparkSession, sink: Sink) -> str:
+    """Returns the signal that ended it, "" if none did."""
+    query = _started(sink, spark)
+    with StopSignals() as stop:
+        _await(query, sink, stop)
+    return stop.received
+
+
+def _run_both(config: Config, spark: SparkSession, sink: Sink) -> str:
+    """Returns the signal that ended it, "" if none did."""
     from chsink.spark.beside import MirrorBeside  # its packages are an extra
 
     query: StreamingQuery | None = None
@@ -74,6 +79,7 @@ def _run_both(config: Config, spark: SparkSession, sink: Sink) -> None:
         mirror.join(last=failure is None or mirror.ending or config.trigger.mode == "available_now")
     if failure or mirror.failure:
         raise failure or mirror.failure  # type: ignore[misc] # one of them is an error
+    return stop.received
 
 
 def _started(sink: Sink, spark: SparkSession) -> StreamingQuery:

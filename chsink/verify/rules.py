@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from chsink.batch.halts import asking_target
+from chsink.clickhouse.mutations import mutations
 from chsink.clickhouse.shards import RoutedTable, ShardTable
 from chsink.clickhouse.table import THE_TABLE
 from chsink.errors import preflight
@@ -55,14 +56,9 @@ def rules_of(target: RoutedTable) -> Rules:
 
 def removals(target: RoutedTable) -> int:
     """How many mutations of the table removed or changed rows, on all shards."""
-    sql = (
-        "SELECT count() FROM system.mutations WHERE database = {database:String} AND table = {name:String} "
-        "AND match(command, '(?i)^[( ]*(DELETE|UPDATE)|_row_exists')"
-    )
     with asking_target():
-        return sum(
-            int(s.client.query(sql, {"database": s.table.database, "name": s.table.name})[0][0]) for s in target.shards
-        )
+        listed = [mutations(s.client, s.table) for s in target.shards]
+    return sum(one.deletes + one.updates for one in listed)
 
 
 def _definition(shard: ShardTable) -> tuple[str, str]:

@@ -7,7 +7,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TypeVar
 
-from chsink.batch.ledger import read_owner, read_records
+from chsink.batch.ledger import read_records, read_sink
 from chsink.config import Route
 from chsink.connect import Services
 from chsink.errors import PreflightError, preflight
@@ -116,9 +116,9 @@ class Audit:
 def plan(services: Services, selection: Selection) -> Audit:
     """What there is to look at.  PreflightError CHS-29x when a part of it cannot be checked."""
     sink = services.config.sink.name
-    if read_owner(services.store, sink) is None:
+    owner, recorded = read_sink(services.store, sink)
+    if owner is None:
         raise preflight.VERIFY_NO_SINK(sink=sink)
-    recorded = read_records(services.store, sink)
     routes = [r for r in services.config.routes if selection.topic in (None, r.topic)]
     if not routes and selection.topic is not None:
         raise preflight.VERIFY_NOT_ROUTED(topic=selection.topic)

@@ -200,6 +200,7 @@ def test_a_person_is_asked_and_may_refuse(doubtful: Job) -> None:
 
     assert result.exit_code == 1
     assert "holds 0 rows of it now" in result.stdout
+    assert "Record these ranges as landed? [y/N]: n" in result.stdout
     assert shown(doubtful)["attempt"] == before["attempt"]
 
 

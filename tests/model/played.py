@@ -209,6 +209,16 @@ def _drive(recorder: Recorder, group: Group) -> None:
     scene.gone(group)
 
 
+def _named(client: Client, sql: str) -> str:
+    """A task's question to a server."""
+    if "uptime()" in sql:
+        return "task.look"
+    if "dependencies_table" in sql:
+        return "task.views"
+    what = "mutations" if "system.mutations" in sql else "rows"
+    return f"task.{what} shard{client.server.number}"
+
+
 def _record_tasks(recorder: Recorder, patched: pytest.MonkeyPatch) -> None:
     """What tasks ask, by their process; the piece that they asked for last names a look and a send."""
     query, insert, ids = Client.query, Client.insert, recorder.scene.kafka.topic_ids
@@ -219,8 +229,7 @@ def _record_tasks(recorder: Recorder, patched: pytest.MonkeyPatch) -> None:
 
     def asked(client: Client, sql: str, parameters: Any = None) -> Any:
         if in_task():
-            views = "task.views" if "dependencies_table" in sql else f"task.rows shard{client.server.number}"
-            recorder.call("task.look" if "uptime()" in sql else views)
+            recorder.call(_named(client, sql))
         return query(client, sql, parameters)
 
     def sent(client: Client, sql: str, body: Any, settings: Any) -> None:

@@ -169,13 +169,18 @@ class Walk:
         index, shard = divmod(task.piece, task.shards)
         if task.rows[0] < 0 or index >= model.protocol.chunk_count(task.record):
             return ()
+        [driver], record = state.drivers, model.protocol.record(task.record)
+        deleted = f"task.mutations shard{shard}"
+        probed = (deleted, f"task.rows shard{shard}")
+        again = (driver.exact or driver.reinsert) and model.can_probe and not record.probe and task.stage != "sent"
+        before = (deleted,) if again else ()
         [(what, _)] = [m for m in task_moves(model, state, task) if m[1].any_left == state.any_left]
         return {
             "still the topic": ("task.topic_ids",),
             "read from another topic": ("task.topic_ids",),
-            "probed: nothing there": (f"task.rows shard{shard}",),
-            "probed: all there": (f"task.rows shard{shard}",),
-            "probed: kept": (f"task.rows shard{shard}",),
-            "token may be forgotten": ("task.look",),
-            "piece sent": ("task.look", f"task.insert {index}:{shard}"),
+            "probed: nothing there": probed,
+            "probed: all there": probed,
+            "probed: kept": probed,
+            "token may be forgotten": (*before, "task.look"),
+            "piece sent": (*before, "task.look", f"task.insert {index}:{shard}"),
         }.get(what, ())

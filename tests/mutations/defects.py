@@ -205,7 +205,7 @@ DEFECTS = (
             ),
         ),
         "after_means_landed",
-        seed=9,
+        seed=30,
     ),
     Defect(
         "dead letters are counted and not delivered",
@@ -226,26 +226,36 @@ DEFECTS = (
         seed=3,
     ),
     Defect(
-        "what a probe sends is taken as kept",
+        "what is sent again is taken as kept",
         (
             Patch(
                 PIECES,
-                "        if assignment.record.probe:\n            _check_kept(piece, chunk.offsets, assignment, writer)\n",
+                "        if look_again:\n            _check_kept(piece, chunk.offsets, assignment, writer)\n",
                 "",
             ),
         ),
-        test="tests/unit/batch/test_task.py",
+        "after_means_landed",
+        seed=6,
+        often={"rows in doubt deleted": 8.0},
     ),
     Defect(
-        "dead letters that a probe sends are taken as kept",
-        (
-            Patch(
-                LETTERS,
-                "        if record.probe:\n            self._are_there(key, offsets, letters, sent=True)\n",
-                "",
-            ),
-        ),
-        test="tests/unit/batch/test_dead_letters.py",
+        "nobody asks whether rows of a range in doubt were deleted",
+        (Patch(PROBE, "        return writer.may_lack_rows(shard)\n", "        return False\n"),),
+        "after_means_landed",
+        seed=6,
+        often={"rows in doubt deleted": 8.0},
+    ),
+    Defect(
+        "dead letters that are sent again are taken as kept",
+        (Patch(LETTERS, "        if look_again:\n            self._check_kept(key, offsets, letters)\n", ""),),
+        "after_means_landed",
+        seed=19,
+        often={"rows in doubt deleted": 8.0},
+    ),
+    Defect(
+        "rows that a DELETE is about to remove are counted",
+        (Patch(WRITER, "        self._wait_for_deletes(asked, at.table)\n", ""),),
+        test="tests/unit/clickhouse/test_writer.py",
     ),
     Defect(
         "dead letters are not looked for",
@@ -316,7 +326,7 @@ DEFECTS = (
         "dead letters for a topic: a group that forgot is believed",
         (Patch(LETTERS_TOPIC, "        if self._open.offset is None and assignment.again:", "        if False:"),),
         "at_most_once",
-        seed=6,
+        seed=24,
         often=_TOPIC_FAULTS,
     ),
     Defect(
@@ -480,7 +490,7 @@ DEFECTS = (
             ),
         ),
         "state_forward",
-        seed=3,
+        seed=4,
     ),
     Defect(
         "an unknown outcome of a state write is taken for applied",
@@ -533,7 +543,7 @@ DEFECTS = (
         "retention during a settle goes unnoticed",
         (Patch(RECHECK, "        if start > record.start and ", "        if start < 0 and "),),
         "after_means_landed",
-        seed=39,
+        seed=62,
     ),
     Defect(
         "a log that shrank is not noticed when a range is settled",
@@ -580,7 +590,7 @@ DEFECTS = (
             Patch(WRITER, "            self._check_table(shard, token, batch.schema.names)\n", ""),
         ),
         "at_most_once",
-        seed=11,
+        seed=3,
     ),
     Defect(
         "a send does not look what its table remembers",
@@ -675,7 +685,7 @@ DEFECTS = (
         "a list of deleted offsets has another name with each start",
         (Patch(DELETED, "assignment, -number, run", "assignment, -number - assignment.record.epoch, run"),),
         "at_most_once",
-        seed=38,
+        seed=3,
         often=_DELETED_FAULTS,
     ),
     # --- one topic, several tables ------------------------------------------------------------------------------------
@@ -700,7 +710,7 @@ DEFECTS = (
             ),
         ),
         "at_most_once",
-        seed=43,
+        seed=47,
         of="tables",
     ),
     Defect(

@@ -26,6 +26,12 @@ REPLAY_DEFECTS = (
         seed=1,
     ),
     ReplayDefect(
+        "replay: a list in doubt is sent as if it were new",
+        (Patch(RUN, "            self._land(key, again=True)\n", "            self._land(key)\n"),),
+        "mark_means_row",
+        seed=84,
+    ),
+    ReplayDefect(
         "replay: the list is not recorded before the insert",
         (
             Patch(
@@ -92,7 +98,7 @@ REPLAY_DEFECTS = (
         "replay: rows that are there are not looked for",
         (Patch(CHOOSE, "            there = self._rows_there(key, offsets)\n", "            there = set[int]()\n"),),
         "at_most_once",
-        seed=15,
+        seed=32,
     ),
     # --- a reset ------------------------------------------------------------------------------------------------------
     ReplayDefect(

@@ -21,6 +21,7 @@ FAULTS = [
             "job killed",
             "job killed in a range",
             "open transaction",
+            "rows of a replay deleted",
         )
     ),
     *("fault window overflowed by other writers", "fault server down", "fault server killed with an insert"),

@@ -134,6 +134,22 @@ def decide(world: World) -> Report | None:
     return replay(world, verdict)
 
 
+def delete_and_replay(world: World) -> None:
+    """Delete the rows of lists in doubt, and replay without saying so.  Rows that are confirmed by a mark stay."""
+    world.stop_replays()
+    world.hub.sleep(REQUEST_TIMEOUT_S + 1)
+    try:
+        recorded = read_records(services_of(world, 0).store, replay_sink(world.sink))  # type: ignore[arg-type]
+    except UnavailableError:
+        return
+    for key, record in recorded.items():
+        rows = {(key.table, world.open_at(key, o)) for o in record.only if record.in_doubt}
+        if not rows & world.oracle.marks:
+            for table, uid in sorted(rows - world.by_job):
+                world.delete(table, uid)
+    replay(world)
+
+
 def reset(world: World, partition: int) -> bool:
     """``chsink state reset t N``; then delete the rows before the next start, as it says.  Whether it was done."""
     world.stop_job()

@@ -167,6 +167,8 @@ class World:
             hub.random.choice(self.servers).crash(int(hub.random.random() * 20_000))
         elif turn < 0.95 and self.table is None and hub.fault("open transaction", 0.5):
             self.topic.open_transaction(int(hub.random.random() * 30_000))
+        elif self.tables_are_searched and not self.busy and hub.fault("rows of a replay deleted", 0.3):
+            self._one_at_work(partial(people.delete_and_replay, self))
 
     def _others_write(self) -> None:
         """Other writers insert until a server has forgotten all older tokens."""
@@ -287,10 +289,16 @@ class World:
     def delete(self, table: str, uid: int) -> None:
         """A person deletes a row."""
         for server in self.servers:
+            server.tables[table].mutations.append(server.tables[table].blocks + 1)
             rows = server.tables[table].rows.get(("t", uid % 10**9 // PARTITION), [])
             while uid in rows:
                 rows.remove(uid)
                 self.oracle.deleted(table, [uid])
+
+    @property
+    def tables_are_searched(self) -> bool:
+        """Whether a replay can look in the tables for rows."""
+        return all(kind.can_probe and not kind.replicated for kind in self.kinds.values())
 
     def forget(self, partition: int) -> None:
         """After a reset, before the next start, a person deletes the partition's rows, and its dead letters in a table."""
@@ -309,12 +317,10 @@ class World:
         for key in self.keys:
             record = decode(self.store.rows[str(key)].body)
             assert record.phase is Phase.AFTER, record
-            kind = self.kinds[key.table]
-            shows = kind.can_probe and not kind.replicated
             for offset in range(record.end):
                 uid = self.uid(key.partition, offset)
                 told = record.incarnation == self.life and not self._sent_again(key, uid, record.nonce)
-                alone = not self.life or (shows and not self._others_at(key, offset))
+                alone = not self.life or (self.tables_are_searched and not self._others_at(key, offset))
                 wanted[key.table, uid] = bool(offset % 4 or not offset % 3) and told and alone
         return wanted
 

@@ -89,7 +89,7 @@ class Kept:
 class Table:
     """One table on one shard.  ``tokens`` are kept oldest first, ``rows`` by topic and partition.
 
-    ``view`` holds the rows of the dependent view's target, ``fed`` the tokens of the blocks that it took.
+    ``mutations`` have the number of the block that would have come next.  ``view`` holds the rows of the dependent view's target, ``fed`` the tokens of the blocks that it took.
     ``letters_of`` has the target table of each dead letter.
     """
 
@@ -100,7 +100,7 @@ class Table:
     fed: set[str] = field(default_factory=set)
     blocks: int = 0
     version: int = 0
-    mutations: int = 0
+    mutations: list[int] = field(default_factory=list)
     letters_of: dict[int, str] = field(default_factory=dict)
 
 
@@ -163,7 +163,7 @@ class Server:
         if name not in self.tables:  # of dead letters
             return
         table = self.tables[name]
-        table.mutations += 1
+        table.mutations.append(table.blocks + 1)
         self.oracle.deleted(name, _cut_out(table.rows, tp, gone))
 
     def remove_from_views(self, name: str, tp: TopicPartition, gone: OffsetRange) -> None:

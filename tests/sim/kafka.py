@@ -32,11 +32,13 @@ def serial_of(uid: int) -> int:
 @dataclass(slots=True)
 class Log:
     """One partition: ``visible`` are the offsets that a read_committed reader gets, in order; ``archive`` also has the
-    offsets that retention deleted.
+    offsets that retention deleted.  From ``cut`` on, the log was shrunk and may have grown again: a new record has the
+    uid of the one that was lost.
     """
 
     start: int = 0
     end: int = 0
+    cut: int = 1 << 62
     visible: list[int] = field(default_factory=list)
     archive: list[int] = field(default_factory=list)
 
@@ -150,14 +152,14 @@ class Kafka:
     def expire(self, tp: TopicPartition, to: int, *, lossy: bool) -> None:
         """Retention: the log now starts at ``to``.  ``lossy``: perhaps beyond what the sink has done."""
         log = self.log(tp)
-        log.start = to
-        log.visible = log.between(to, log.end)
+        log.start = max(log.start, to)
+        log.visible = log.between(log.start, log.end)
         self.reasons.add("records lost" if lossy else "retention")
 
     def shrink(self, tp: TopicPartition, to: int, *, unwatched: bool) -> None:
         """An unclean election: the log now ends at ``to``.  ``unwatched``: while no driver ran."""
         log = self.log(tp)
-        log.start, log.end = min(log.start, to), to
+        log.start, log.end, log.cut = min(log.start, to), to, min(log.cut, to)
         log.visible = log.between(0, to)
         log.archive = [o for o in log.archive if o < to]
         if unwatched:
@@ -176,9 +178,11 @@ class Kafka:
         return topic.logs[tp.partition]
 
     def kept(self, uid: int) -> bool:
-        """Whether its topic still held the record at the end of that life: neither compaction nor retention took it."""
+        """Whether its topic still held the record at the end of that life: neither compaction nor retention took it, nor
+        was its offset given to another record.
+        """
         log, offset = self.lives[serial_of(uid)].logs[uid % SERIAL // PARTITION], uid % PARTITION
-        return offset >= log.start and offset in log.archive
+        return log.start <= offset < log.cut and offset in log.archive
 
     def alive(self, tp: TopicPartition, offsets: OffsetRange) -> list[int]:
         """Uids of what the range still holds."""

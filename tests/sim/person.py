@@ -235,6 +235,16 @@ def _remove(world: World, tp: TopicPartition, gone: OffsetRange, *, views: bool)
         on_each_shard(world, f"DELETE FROM `{LETTERS.replace('.', '`.`')}` {which}", views=False)
 
 
+def delete_in_doubt(world: World) -> None:
+    """An operator removes the rows of ranges in doubt, and does not run ``--resend`` before the start."""
+    for tp, record in world.records().items():
+        for server in world.servers if record.in_doubt else ():
+            server.remove(world.routes[tp.topic], tp, record.range)
+            server.remove_from_views(world.routes[tp.topic], tp, record.range)
+            if world.letters == "table":
+                server.remove(LETTERS, tp, record.range)
+
+
 def on_each_shard(world: World, sql: str, *, views: bool) -> None:
     """A statement on every server that ever was a shard.  ``views``: also on the target of the view."""
     services = services_of(world, 0)

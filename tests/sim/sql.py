@@ -72,15 +72,19 @@ def digest(table: Table) -> str:
 
 def answer(server: Server, sql: str, said: Mapping[str, Any]) -> Rows:
     """The answer to any other question."""
-    if "system.settings" in sql:
-        return []
     if "system.processes" in sql:
         return [(sum(token.startswith(said["head"]) for token in server.under_way),)]
     if "system.settings" in sql:
         return []  # an older server: it knows none of those that are asked for
     if "name" in said:
         table = server.tables[f"{said['database']}.{said['name']}"]
-        return [(table.kind.views if "dependencies_table" in sql else table.mutations,)]
+        if "dependencies_table" in sql:
+            return [(table.kind.views,)]
+        if "create_table_query" in sql:
+            return [("CREATE TABLE",)]
+        if "beyond" in said:
+            return [(sum(number > said["beyond"] for number in table.mutations),)]
+        return [(len(table.mutations), 0, 0)]
     if "system.tables" in sql:
         return [row for name in named(sql) for row in _facts(server, name)]
     return _of_rows(server, sql, said)

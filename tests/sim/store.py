@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class Store:
-    """The service.  ``group`` is how many rows one statement takes."""
+    """The service.  ``group`` is how many rows one statement takes; ``under_way`` counts statements that will arrive."""
 
     def __init__(self, hub: Hub, oracle: Oracle, group: int) -> None:
         self.hub = hub
@@ -30,7 +30,7 @@ class Store:
         self.rows: dict[str, Row] = {}
         self.down_until = 0
         self.lost_state = False
-        self.lives = 0
+        self.lives = self.under_way = 0
         self.lags = False
         self.past: list[tuple[int, dict[str, Row]]] = []  # until when it was the present state
 
@@ -141,17 +141,22 @@ class StoreClient:
         if self._down(f"store {verb}") or hub.fault(f"store {verb} lost", 0.02):
             return Outcome.UNKNOWN
         if hub.fault(f"store {verb} late", 0.02):
-            hub.after(self._delay(), lambda: self._arrive(apply, part, life))
+            self._later(apply, part, life)
             return Outcome.UNKNOWN
         outcome = apply(part)
         if hub.fault(f"store {verb} delivered twice", 0.02):
-            hub.after(self._delay(), lambda: self._arrive(apply, part, life))
+            self._later(apply, part, life)
         if hub.fault(f"store {verb} answer lost", 0.03):
             return Outcome.UNKNOWN
         hub.pause()
         return outcome
 
+    def _later(self, apply: Callable[[Sequence[T]], Outcome], part: Sequence[T], life: int) -> None:
+        self.store.under_way += 1
+        self.hub.after(self._delay(), lambda: self._arrive(apply, part, life))
+
     def _arrive(self, apply: Callable[[Sequence[T]], Outcome], part: Sequence[T], life: int) -> None:
+        self.store.under_way -= 1
         if life == self.store.lives:
             self.hub.counts[f"outcome late write {apply(part)}"] += 1
 

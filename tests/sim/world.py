@@ -386,6 +386,7 @@ class World:
             server.empty()
         self.store.start_over()
         self.oracle.start_over()
+        self.hub.counts["operator acts"] += 1
         self.checkpoint = Checkpoint({tp: self.kafka.log(tp).start for tp in self.kafka.all()})
         self.start_soon()
 
@@ -440,6 +441,11 @@ class World:
     def tables_tell(self) -> bool:
         """Whether the tables have the columns from which lost state can be rebuilt."""
         return all(kind.can_probe for kind in self.kinds.values())
+
+    @property
+    def tables_are_searched(self) -> bool:
+        """Whether a task can look in the tables for the rows of a piece."""
+        return all(kind.can_probe and not kind.replicated for kind in self.kinds.values())
 
     @property
     def shows_all_rows(self) -> bool:

@@ -123,6 +123,7 @@ class ClickHouseChecks:
         self.login_refused |= any(f.id == preflight.LOGIN_REFUSED.id for f in said)
         if not any(f.id in NO_ANSWER for f in said):
             self.answering.append(client)
+            said += guarded(client.url, lambda: servers.system_grant_findings(client, ch.user))
         yield from said
 
     def _target(self, leads: TopicTable, route: Route) -> Iterator[Finding]:

@@ -20,6 +20,10 @@ from chsink.notation.sql import TableName, parse_table, quote_identifier, quote_
 from chsink.ports import Clock, Queries, ServerRefused
 
 VIEW_DEPTH = 4
+SYSTEM_TABLES = tuple(
+    f"system.{name}" for name in ("merge_tree_settings", "mutations", "parts", "processes", "replicas")
+)
+"""What chsink reads besides the system tables that ClickHouse shows to everybody."""
 _PART = r"(?:`(?:[^`\\]|\\.)+`|[^\s.`(]+)"
 TO = re.compile(rf"CREATE MATERIALIZED VIEW {_PART}\.{_PART} TO ({_PART}\.{_PART})")
 
@@ -84,6 +88,20 @@ def grant_findings(client: Queries, table: TargetTable, user: str) -> Iterator[F
     yield from check_grants(client, str(name), needed)
     if may(client, f"DROP TABLE, TRUNCATE ON {name}"):
         yield found(Severity.INFO, preflight.GRANTS_WIDE, url=client.url, table=name)
+
+
+def system_grant_findings(client: Queries, user: str) -> Iterator[Finding]:
+    """Whether the user may read the system tables that chsink reads.  By default, a server requires a grant for each.
+
+    One question for all of them; only if the answer is no, one for each.
+    """
+    if may(client, ", ".join(f"SELECT ON {name}" for name in SYSTEM_TABLES)):
+        yield passed(preflight.GRANT_MISSING, url=client.url, privileges="SELECT", table=", ".join(SYSTEM_TABLES))
+        return
+    missing = [name for name in SYSTEM_TABLES if not may(client, f"SELECT ON {name}")]
+    grant = "; ".join(f"GRANT SELECT ON {name} TO {user}" for name in missing)
+    said = {"url": client.url, "privilege": "SELECT", "table": ", ".join(missing), "grant": grant}
+    yield found(Severity.ERROR, preflight.GRANT_MISSING, **said)
 
 
 def change_findings(client: Queries, config: Config, privilege: str, table: TableName) -> Iterator[Finding]:

@@ -15,6 +15,7 @@ from chsink.batch.reader import ReadPlan, Span
 from chsink.batch.task import run_task
 from chsink.clickhouse.client import ClickHouseClient
 from chsink.clickhouse.dedup_mark import look
+from chsink.clickhouse.mutations import may_lack_rows_after, mutations
 from chsink.clickhouse.pieces import Piece, PieceLander, Prepared
 from chsink.clickhouse.shards import InsertShard
 from chsink.clickhouse.table import read_table
@@ -22,7 +23,8 @@ from chsink.clickhouse.writer import ShardWriter
 from chsink.clock import SystemClock
 from chsink.errors import HaltError
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
-from chsink.statemachine.records import Phase, StateKey, StateRecord
+from chsink.statemachine.records import Mark, Phase, StateKey, StateRecord
+from tests.support.job import eventually
 
 TP = TopicPartition("t", 0)
 RANGE = OffsetRange(10, 20)
@@ -46,7 +48,7 @@ def target(client: ClickHouseClient) -> Iterator[str]:
     ):
         client.command(sql)
     yield name
-    for table in (f"{name}_view", f"{name}_copy", f"{name}_switch", name):
+    for table in (f"{name}_view", f"{name}_copy", f"{name}_switch", f"{name}_elsewhere", name):
         client.command(f"DROP TABLE IF EXISTS {table} SYNC")
 
 
@@ -64,19 +66,19 @@ class SameTopic:
         return dict.fromkeys(topics, "id")
 
 
-def land(client: ClickHouseClient, target: str, *offsets: int, probe: bool) -> Ack:
-    """One task of a settled range, through the production writer."""
+def land(client: ClickHouseClient, target: str, *offsets: int, probe: bool, since: Mark | None = None) -> Ack:
+    """One task of a range, through the production writer.  It is sent again if it was announced ``since`` then."""
     described = read_table(client, *target.split("."))
     record = StateRecord(Phase.BEFORE, 1, "a", "id", start=RANGE.start, end=RANGE.end, chunk_offsets=5, probe=probe)
-    record = replace(record, marks=(look(client, described).mark,))
-    assignment = Assignment(StateKey("sink", TP.topic, 0, target), record, "", LATER_MS)
+    record = replace(record, marks=(since or mark_of(client, target),))
+    assignment = Assignment(StateKey("sink", TP.topic, 0, target), record, "", LATER_MS, again=since is not None)
 
     def prepare(records: pa.RecordBatch, _: Assignment) -> Prepared:
         names = {"topic": "_kafka_topic", "partition": "_kafka_partition", "offset": "_kafka_offset"}
         return Prepared((Piece(0, records.rename_columns(names)),))
 
     shard = InsertShard(client, described, record.marks[0])
-    writer = ShardWriter([shard], {}, SystemClock(), retry_for_s=0, timeout_s=30)
+    writer = ShardWriter([shard], {}, SystemClock(), retry_for_s=30 if since else 0, timeout_s=30)
     lander = PieceLander({TP: assignment}, prepare, lambda _: writer, SameTopic())
     records = pa.record_batch(
         {"topic": ["t"] * len(offsets), "partition": pa.array([0] * len(offsets), pa.int32()), "offset": list(offsets)}
@@ -85,6 +87,11 @@ def land(client: ClickHouseClient, target: str, *offsets: int, probe: bool) -> A
     for error in confirm([ack], [assignment]).values():
         raise error
     return ack
+
+
+def mark_of(client: ClickHouseClient, target: str) -> Mark:
+    """What the table holds now."""
+    return look(client, read_table(client, *target.split("."))).mark
 
 
 def held(client: ClickHouseClient, table: str, column: str) -> list[int]:
@@ -122,3 +129,104 @@ def test_a_piece_of_which_a_part_is_there_halts(client: ClickHouseClient, target
     land(client, target, 10, 12, probe=False)
     with pytest.raises(HaltError, match="CHS-314.* holds 2 of the piece's 3 rows"):
         land(client, target, 10, 12, 13, probe=True)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DELETE FROM {target} WHERE _kafka_offset = 12",
+        "ALTER TABLE {target} DELETE WHERE _kafka_offset = 12 SETTINGS mutations_sync = 1",
+        "ALTER TABLE {target} DELETE WHERE _kafka_offset = 12 SETTINGS mutations_sync = 0",
+        "ALTER TABLE {target} DELETE IN PARTITION tuple() WHERE _kafka_offset < 20 SETTINGS mutations_sync = 1",
+    ],
+)
+def test_rows_that_a_person_deleted_are_missed(client: ClickHouseClient, target: str, statement: str) -> None:
+    """⚑ The table remembers their token and drops the piece.  Without ``mutations_sync``, it still has them for a moment."""
+    announced = mark_of(client, target)
+    land(client, target, *range(10, 20), probe=False)
+    client.command(statement.format(target=target))
+    with pytest.raises(HaltError, match=r"CHS-314.* \[10, 15\): .* dropped a piece of 5 rows as a duplicate"):
+        land(client, target, *range(10, 20), probe=False, since=announced)
+
+
+@pytest.mark.parametrize("merged", [False, True])
+def test_rows_that_a_stopped_delete_removed_are_missed(client: ClickHouseClient, target: str, merged: bool) -> None:
+    """⚑ It rewrote the first part and failed on the second.  KILL MUTATION, which CHS-710 names, removes it from the
+    list.
+    """
+    announced, name = mark_of(client, target), {"name": target.split(".")[1]}
+    land(client, target, *range(10, 20), probe=False)
+    client.command(
+        f"ALTER TABLE {target} DELETE WHERE _kafka_offset = 12 OR throwIf(_kafka_offset >= 15) SETTINGS mutations_sync = 0"
+    )
+    left = "SELECT parts_to_do FROM system.mutations WHERE table = {name:String}"
+    eventually("one of the two parts is rewritten", lambda: client.query(left, name) == [(1,)])
+    client.query("KILL MUTATION WHERE table = {name:String}", name)
+    if merged:
+        client.command(f"INSERT INTO {target} VALUES ('t', 0, 1)")
+        client.command(f"OPTIMIZE TABLE {target} FINAL")
+    assert client.query("SELECT count() FROM system.mutations WHERE table = {name:String}", name) == [(0,)]
+    with pytest.raises(
+        HaltError, match=r"CHS-314.* \[10, 15\): .* dropped a piece of 5 rows as a duplicate, but holds 4"
+    ):
+        land(client, target, *range(10, 20), probe=False, since=announced)
+
+
+@pytest.mark.parametrize("merged", [False, True])
+def test_rows_that_a_patch_deleted_are_missed(client: ClickHouseClient, target: str, merged: bool) -> None:
+    """⚑ ClickHouse does not list it."""
+    client.command(
+        f"ALTER TABLE {target} MODIFY SETTING enable_block_number_column = 1, enable_block_offset_column = 1"
+    )
+    announced = mark_of(client, target)
+    land(client, target, *range(10, 20), probe=False)
+    client.command(
+        f"DELETE FROM {target} WHERE _kafka_offset = 12 SETTINGS lightweight_delete_mode = 'lightweight_update_force'"
+    )
+    if merged:
+        client.command(f"OPTIMIZE TABLE {target} FINAL")
+    assert mutations(client, read_table(client, *target.split("."))).deletes == 0
+    with pytest.raises(
+        HaltError, match=r"CHS-314.* \[10, 15\): .* dropped a piece of 5 rows as a duplicate, but holds 4"
+    ):
+        land(client, target, *range(10, 20), probe=False, since=announced)
+
+
+def test_rows_that_were_moved_away_are_missed(client: ClickHouseClient, target: str) -> None:
+    """⚑ Empty parts are left, and the tokens until these are removed."""
+    client.command(f"ALTER TABLE {target} MODIFY SETTING remove_empty_parts = 0")
+    announced = mark_of(client, target)
+    land(client, target, *range(10, 20), probe=False)
+    client.command(f"CREATE TABLE {target}_elsewhere AS {target}")
+    client.command(f"ALTER TABLE {target} MOVE PARTITION tuple() TO TABLE {target}_elsewhere")
+    with pytest.raises(
+        HaltError, match=r"CHS-314.* \[10, 15\): .* dropped a piece of 5 rows as a duplicate, but holds 0"
+    ):
+        land(client, target, *range(10, 20), probe=False, since=announced)
+
+
+@pytest.mark.parametrize("statement", ["ALTER TABLE {target} DROP PARTITION tuple()", "TRUNCATE TABLE {target}"])
+def test_dropped_parts_take_their_tokens_along(client: ClickHouseClient, target: str, statement: str) -> None:
+    """So nobody needs to look: a piece that is sent again lands."""
+    announced = mark_of(client, target)
+    land(client, target, *range(10, 20), probe=False)
+    client.command(statement.format(target=target))
+    land(client, target, *range(10, 20), probe=False, since=announced)
+    assert held(client, target, "_kafka_offset") == [*range(10, 20)]
+
+
+@pytest.mark.parametrize("old", [True, False])
+def test_other_rows_may_be_deleted(client: ClickHouseClient, target: str, old: bool) -> None:
+    """Those deleted before the range was announced are not even asked for."""
+    client.command(f"INSERT INTO {target} VALUES ('t', 0, 1)")
+    delete = f"DELETE FROM {target} WHERE _kafka_offset < 10"
+    if old:
+        client.command(delete)
+        client.command(f"INSERT INTO {target} VALUES ('t', 0, 2)")
+    announced = mark_of(client, target)
+    land(client, target, *range(10, 20), probe=False)
+    if not old:
+        client.command(delete)
+    table = read_table(client, *target.split("."))
+    assert may_lack_rows_after(client, table, announced.blocks) is not old and mutations(client, table).deletes == 1
+    assert land(client, target, *range(10, 20), probe=False, since=announced).error is None

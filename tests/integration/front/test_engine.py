@@ -46,6 +46,19 @@ def test_the_engine_deduplicates_by_token(server: EmbeddedClickHouse, table: str
     assert ask(server, f"SELECT count() FROM {table}") == "3000"
 
 
+def test_rows_that_were_detached_and_attached_again_have_lost_their_tokens(
+    server: EmbeddedClickHouse, table: str
+) -> None:
+    """The README names this limit.  If it fails: does the table remember the tokens now?  Then say so there."""
+    insert, body = f"INSERT INTO {table} (a) FORMAT ArrowStream", stream_of([1000])
+    send(server, insert, body, insert_deduplication_token="one")
+    ask(server, f"ALTER TABLE {table} DETACH PARTITION tuple()")
+    ask(server, f"ALTER TABLE {table} ATTACH PARTITION tuple()")
+    assert ask(server, f"SELECT count() FROM {table}") == "1000"
+    send(server, insert, body, insert_deduplication_token="one")
+    assert ask(server, f"SELECT count() FROM {table}") == "2000"
+
+
 def test_one_record_batch_is_one_part(server: EmbeddedClickHouse, table: str) -> None:
     ask(server, f"SYSTEM STOP MERGES {table}")
     insert = f"INSERT INTO {table} (a) FORMAT ArrowStream"

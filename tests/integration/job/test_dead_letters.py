@@ -129,6 +129,7 @@ def resend(job: Job, table: str, keeps: Mapping[str, Any]) -> None:
     command(job.shards[0], create_table(elsewhere := f"{table}_2"))
     said = run(job, *again, *flags({**keeps, "dead_letters.table": elsewhere}), stdin="n\n").stdout
     assert "delete them there first" in said
+    assert "Let the next start send these ranges again? [y/N]" in said
     assert run(job, *again, "--yes", *flags(keeps)).exit_code == 0
 
 

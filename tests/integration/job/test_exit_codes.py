@@ -86,13 +86,15 @@ def test_what_is_wrong_is_said_and_then_it_runs(job: Job, run: Run) -> None:
     job.tables = {f"{topic}-missing": table}
     refused(run(job), 2, "CHS-201", f"{topic}-missing", f"did you mean '{topic}'?")
     job.tables = {topic: f"{DATABASE}.nowhere"}
-    refused(run(job), 2, "CHS-202", f"{DATABASE}.nowhere")
+    missing = run(job)
+    refused(missing, 2, "CHS-202", f"{DATABASE}.nowhere")
+    assert "Spark is up" not in missing.output
     job.tables = {topic: table}
 
     assert job.landed() == []
     done = run(job)
     assert done.exit_code == 0
-    begins = [done.output.index(said) for said in ("starting Spark", "Spark is up", "claimed", "landed")]
+    begins = [done.output.index(said) for said in ("starting Spark", "Spark is up", "claimed", "landed", "] ended ")]
     assert begins == sorted(begins)
     job.check()
 

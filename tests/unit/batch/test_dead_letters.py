@@ -46,6 +46,7 @@ class Writer:
     sent: list[tuple[int, str, pa.RecordBatch]] = field(default_factory=list)
     there: dict[int, dict[int, int]] = field(default_factory=dict)
     drops: bool = False
+    deleted: bool = False
 
     def insert(self, shard: int, table: str, batch: pa.RecordBatch, token: str, deadline_ms: int) -> InsertResult:
         assert (table, deadline_ms) == ("db.t", 99)
@@ -57,6 +58,9 @@ class Writer:
         found = Counter(o for some in sent for o in some if offsets.start <= o < offsets.end)
         return dict(found + Counter(self.there.get(shard, {})))
 
+    def may_lack_rows(self, shard: int) -> bool:
+        return self.deleted and shard == PLACE
+
     def views(self, shard: int) -> tuple[str, ...]:
         return ()
 
@@ -66,8 +70,8 @@ class Topics:
         return {"t": "id"}
 
 
-def run(writer: Writer, fates: Fates, record: StateRecord = RECORD) -> Ack:
-    assignment = Assignment(KEY, record, "layout", 99)
+def run(writer: Writer, fates: Fates, record: StateRecord = RECORD, *, again: bool = False) -> Ack:
+    assignment = Assignment(KEY, record, "layout", 99, again=again)
     plan = ReadPlan({TP: OffsetRange(5, 30)}, {TP: Span(assignment.range, record.chunk_offsets)}, 10**6)
     letters = lambda _, writer: TableLetters(writer, PLACE)  # noqa: E731 - a name for its type
     lander = PieceLander({TP: assignment}, prepare, lambda _: writer, Topics(), fates, letters)
@@ -144,6 +148,13 @@ def test_some_of_doubtful_dead_letters_are_a_halt() -> None:
 def test_doubtful_dead_letters_that_the_table_drops_are_a_halt() -> None:
     """⚑ As a piece's: a person deleted them, and the table still remembers their token."""
     ack = run(Writer(drops=True), DEAD, replace(RECORD, probe=True))
+    assert ack.error is not None and from_wire(*ack.error).id == "CHS-333"
+
+
+def test_dead_letters_are_looked_for_after_a_delete() -> None:
+    """⚑ Their tokens are trusted; their range was in doubt."""
+    assert run(Writer(deleted=True), DEAD, again=True).error is None
+    ack = run(Writer(deleted=True, drops=True), DEAD, again=True)
     assert ack.error is not None and from_wire(*ack.error).id == "CHS-333"
 
 

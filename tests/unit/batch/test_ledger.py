@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from chsink.batch.ledger import Ledger, parse_key
+from chsink.batch.ledger import Ledger, parse_key, read_sink
 from chsink.errors import FencedError, HaltError, UnavailableError
 from chsink.ports import Row, StoreUnavailable, Swap
 from chsink.statemachine import owner as owners
@@ -131,6 +131,18 @@ def announce(of: Ledger, key: StateKey = K0, start: int = 0, end: int = 10) -> d
 
 def confirm(of: Ledger, key: StateKey = K0) -> dict[StateKey, StateRecord]:
     return {key: writes.after(of.records[key], epoch=of.epoch, attempt=of.attempt())}
+
+
+# --- reading without a claim ---------------------------------------------------------------------------------------
+
+
+def test_owner_and_records_are_of_one_load() -> None:
+    store = Store()
+    assert read_sink(store, "sink") == (None, {})
+    one = claimed(store)
+    loads = store.loads
+    assert read_sink(store, "sink") == (one.owner, one.records)
+    assert store.loads == loads + 1
 
 
 # --- claiming ------------------------------------------------------------------------------------------------------

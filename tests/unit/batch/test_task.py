@@ -38,13 +38,14 @@ def batch(*offsets: int | None, topic: str = "t", partition: int = 1) -> pa.Reco
 @dataclass
 class Writer:
     """Keeps what it is given; ``fail_at`` fails that insert; ``there`` answers probes: offsets by (shard, start), beside
-    what was sent, but for the pieces at ``dropped``.
+    what was sent, but for the pieces at ``dropped``.  ``deleted``: somebody deleted rows of the table.
     """
 
     sent: list[tuple[int, list[int], str, int]] = field(default_factory=list)
     probes: list[tuple[int, OffsetRange]] = field(default_factory=list)
     there: dict[tuple[int, int], list[int]] = field(default_factory=dict)
     dropped: tuple[tuple[int, int], ...] = ()
+    deleted: bool = False
     fed: tuple[str, ...] = ()
     fail_at: int | None = None
 
@@ -61,6 +62,9 @@ class Writer:
         kept = [] if (shard, offsets.start) in self.dropped else self.sent
         sent = [o for at, piece, *_ in kept for o in piece if at == shard and offsets.start <= o < offsets.end]
         return dict(Counter([*self.there.get((shard, offsets.start), []), *sent]))
+
+    def may_lack_rows(self, shard: int) -> bool:
+        return self.deleted
 
     def views(self, shard: int) -> tuple[str, ...]:
         return self.fed
@@ -410,10 +414,40 @@ def test_rows_in_the_table_prove_nothing_about_its_views() -> None:
     assert len(writer.sent) == 5, "what is not there was given to no view, and is sent"
 
 
-def test_without_probe_nothing_is_looked_for() -> None:
-    writer = Writer(there={(0, 10): [10, 11, 12, 13]})
-    run(writer, batch(*range(10, 20)))
-    assert (writer.probes, len(writer.sent)) == ([], 3)
+@pytest.mark.parametrize(("again", "deleted"), [(False, True), (True, False)])
+def test_where_nothing_can_be_missing_nothing_is_looked_for(again: bool, deleted: bool) -> None:
+    """The range is announced for the first time, or nobody deleted rows of the table."""
+    writer = Writer(there={(0, 10): [10, 11, 12, 13]}, deleted=deleted)
+    assert settling(writer, again=again).error is None
+    assert (writer.probes, len(writer.sent)) == ([], 6)
+
+
+# --- looking after a send --------------------------------------------------------------------------------------------
+
+
+def settling(writer: Writer, *, again: bool = True) -> Ack:
+    """A range whose tokens are trusted."""
+    assignment = Assignment(KEY, RECORD, "layout", deadline_ms=99, again=again)
+    return run(writer, batch(*range(10, 20)), prepare=two_shards, assignments={TP: assignment})
+
+
+def test_after_a_delete_each_piece_of_a_range_in_doubt_is_looked_for() -> None:
+    writer = Writer(deleted=True)
+    ack = settling(writer)
+    assert (covered(ack), len(writer.sent)) == (TILES, 6)
+    assert [(shard, offsets.start) for shard, offsets in writer.probes] == [(s, at) for at, _ in TILES for s in (0, 1)]
+
+
+def test_what_the_table_drops_after_a_delete_is_a_halt() -> None:
+    """⚑ A person deleted rows of a range in doubt and started the job.  The table still remembered the token."""
+    ack = settling(Writer(deleted=True, dropped=((1, 14),)))
+    assert reported(ack).name == "PIECE_DROPPED"
+    assert covered(ack) == [(10, 14)]
+
+
+def test_rows_too_many_are_no_sign_of_a_dropped_piece() -> None:
+    """Another sink inserted them, and a person accepted that."""
+    assert settling(Writer(deleted=True, there={(0, 14): [14, 15, 16]})).error is None
 
 
 # --- overlap and memory --------------------------------------------------------------------------------------------

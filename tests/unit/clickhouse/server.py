@@ -60,7 +60,10 @@ class StoppedClock:
 
 @dataclass
 class Server:
-    """``answers`` to inserts are errors to raise, in turn; then all are taken.  ``running`` counts looks that find one."""
+    """``answers`` to inserts are errors to raise, in turn; then all are taken.  ``running`` counts looks that find one.
+
+    ``mutations`` are listed in turn, the last of them from then on.  ``removed`` counts what may have deleted rows.
+    """
 
     clock: StoppedClock
     mark: Mark = MARK
@@ -73,6 +76,8 @@ class Server:
     away: list[Exception] = field(default_factory=list)
     running: int = 0
     rows: int = 0
+    mutations: list[tuple[int, int, int]] = field(default_factory=list)
+    removed: int = 0
     asked: list[tuple[str, Mapping[str, Any]]] = field(default_factory=list)
     inserts: list[Mapping[str, Any]] = field(default_factory=list)
     url: str = "http://a"
@@ -84,6 +89,10 @@ class Server:
         if "system.processes" in sql:
             self.running -= 1
             return [(int(self.running >= 0),)]
+        if "beyond" in (parameters or {}):
+            return [(self.removed,)]
+        if "system.mutations" in sql:
+            return [self.mutations.pop(0) if self.mutations[1:] else (self.mutations or [(0, 0, 0)])[0]]
         if sql.startswith("SELECT create_table_query"):
             return [("CREATE TABLE db.t",)]
         if "merge_tree_settings" in sql:
@@ -92,7 +101,7 @@ class Server:
             return list(self._facts(sql))
         if "system.columns" in sql:
             return [(*name, *column) for name in self._named(sql) for column in self.columns]
-        return [(self.rows,)]
+        return [(0, self.rows)] if "GROUP BY" in sql else [(self.rows,)]
 
     def _facts(self, sql: str) -> Iterator[tuple[Any, ...]]:
         """What :mod:`chsink.clickhouse.facts` asks."""

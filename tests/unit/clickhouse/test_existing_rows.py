@@ -71,6 +71,7 @@ def test_rows_beyond_the_recorded_end() -> None:
 
     assert (finding.id, finding.severity) == ("CHS-229", Severity.ERROR)
     assert "beyond what is recorded (partition 0: 5 rows up to offset 40, recorded end 30)" in finding.sentence
+    assert finding.fix.startswith("if you changed sink.name or [state], change it back;")
     assert "`chsink state recover --replace`" in finding.fix
 
 
@@ -79,7 +80,8 @@ def test_rows_without_state(records: Records) -> None:
     [finding] = findings(records, [(0, 7, 6)])
 
     assert "for which this sink has no state (partition 0: 7 rows up to offset 6)" in finding.sentence
-    assert "`chsink state recover`" in finding.fix
+    assert finding.fix.startswith("if you changed sink.name or [state], change it back;")
+    assert "or you renamed the table, run `chsink state recover`" in finding.fix
 
 
 def test_no_more_partitions_are_named_than_a_line_holds() -> None:

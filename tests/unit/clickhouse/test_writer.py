@@ -1,4 +1,6 @@
-"""One piece: what is looked at before each send, what is sent, and what the three kinds of answers lead to."""
+"""One piece: what is looked at before each send, what is sent, what the three kinds of answers lead to, and when its rows
+are counted.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +14,7 @@ from chsink.clickhouse.shards import InsertShard
 from chsink.clickhouse.writer import FRESH_MS, ShardWriter
 from chsink.errors import AlteredError, HaltError, UnavailableError
 from chsink.ports import InsertResult, ServerRefused, Unanswered
+from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from chsink.statemachine.records import Mark
 from tests.unit.clickhouse.server import MARK, NOW_MS, Server, StoppedClock, table
 
@@ -152,3 +155,53 @@ def test_a_piece_of_columns_that_were_altered_is_not_sent(server: Server, now: l
     with pytest.raises(AlteredError, match=r"CHS-233.*columns of db\.t at http://a were altered .*: n\n"):
         insert(server)
     assert server.inserts == []
+
+
+# --- looking for rows ------------------------------------------------------------------------------------------------
+
+DELETING, DELETED = (1, 0, 1), (1, 0, 0)
+
+
+def writer_to(server: Server, **of: Any) -> ShardWriter:
+    return ShardWriter([InsertShard(server, table(**of), MARK)], {}, server.clock, retry_for_s=60, timeout_s=9.5)
+
+
+@pytest.mark.parametrize(
+    ("removed", "engine", "may"),
+    [
+        (1, "MergeTree", True),
+        (0, "MergeTree", False),
+        (1, "ReplacingMergeTree", False),
+        (1, "ReplicatedMergeTree", False),
+    ],
+)
+def test_a_table_may_lack_rows_after_a_delete(server: Server, removed: int, engine: str, may: bool) -> None:
+    """Where rows disappear by themselves, or a replica may lag, their absence says nothing."""
+    server.removed = removed
+    assert writer_to(server, engine=engine).may_lack_rows(0) is may
+    assert [said["beyond"] for _, said in server.asked] in ([], [MARK.blocks]), (
+        "deletes from before BEFORE do not matter"
+    )
+
+
+def test_rows_are_counted_once_a_delete_has_finished(server: Server) -> None:
+    """⚑ They can still be read before."""
+    server.mutations = [DELETING, DELETING, DELETED]
+    writer_to(server).rows_there(0, "db.t", TopicPartition("t", 0), OffsetRange(0, 9))
+    asked = ["mutations" if "mutations" in sql else "rows" for sql, _ in server.asked]
+    assert asked == ["mutations"] * 3 + ["rows"]
+
+
+def test_a_question_is_asked_again_while_a_server_is_away(server: Server) -> None:
+    server.mutations, server.removed = [DELETED], 1
+    server.away = [Unanswered("reset"), ServerRefused(241, "memory")]
+    assert writer_to(server).may_lack_rows(0)
+    server.away = [Unanswered("reset"), ServerRefused(241, "memory")]
+    assert writer_to(server).rows_there(0, "db.t", TopicPartition("t", 0), OffsetRange(0, 9)) == {0: 0}
+
+
+def test_a_delete_that_does_not_finish_is_an_error(server: Server) -> None:
+    server.mutations = [DELETING]
+    with pytest.raises(UnavailableError, match=r"CHS-710.*still running DELETE statements on db\.t \(unfinished: 1\)"):
+        writer_to(server).rows_there(0, "db.t", TopicPartition("t", 0), OffsetRange(0, 9))
+    assert sum(server.clock.slept) == 60

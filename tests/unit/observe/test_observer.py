@@ -52,3 +52,17 @@ def test_a_line_names_its_tables_or_their_number() -> None:
     assert [line.get("table") for line in lines] == ["db.b", "db.b", None, None, None, None]
     assert [line.get("tables") for line in lines[2:]] == [["db.a", "db.b"]] * 2 + [NAMED + 1] * 2
     assert [line["rows"] for line in lines[1::2]] == [8, 16, 8 * (NAMED + 1)]
+
+
+def test_the_last_line_has_the_sums_of_the_whole_run() -> None:
+    idle, observer = observed(), observed()
+    with capture_logs() as lines:
+        idle.ended("")
+        for skipped in (0, 2):
+            ack = Ack(0, "t", 3, (ChunkAck(10, 20, 10, 8, skipped, inserts=1, first_skipped="t-3 offset 10"),))
+            observer.landed({"db.a": [ack], "db.b": [ack]})
+        observer.ended("SIGTERM")
+
+    first, *_, last = lines
+    assert first == {"event": "ended", "log_level": "info", "sink": "s", "rows": 0}
+    assert last == {**first, "rows": 32, "inserts": 4, "skipped": 4, "signal": "SIGTERM"}

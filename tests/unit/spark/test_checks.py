@@ -80,9 +80,10 @@ def test_a_query_that_reads_no_kafka(tmp_path: Path) -> None:
 
 
 def test_progress_that_the_sink_does_not_know(tmp_path: Path) -> None:
-    """Of another sink on the same topic, or the state is lost: a person has to say which."""
+    """The sink has another name now, the checkpoint is another sink's, or the state is lost: a person has to say which."""
     finding = check(folder(tmp_path), has_state=False)
     assert (finding.id, finding.error().exit_code) == ("CHS-302", 3)
+    assert finding.fix.startswith("if you changed sink.name or [state], change it back;")
 
 
 # --- damaged files ---------------------------------------------------------------------------------------------------
