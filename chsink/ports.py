@@ -228,15 +228,16 @@ class BlockWriter(Protocol):
         server refused it for good, or its outcome is still unknown at ``deadline_ms`` (wall clock).
         """
 
-    def rows_there(self, shard: int, table: str, partition: TopicPartition, offsets: OffsetRange) -> dict[int, int]:
-        """Probe: how many rows the shard holds for each of these offsets, by the table's ``_kafka_*`` columns.  Offsets
-        without rows are left out.  Raises UnavailableError CHS-710 if a DELETE on the table does not finish.
+    def rows_there(
+        self, shard: int, table: str, partition: TopicPartition, offsets: OffsetRange, *, recent: bool
+    ) -> dict[int, int]:
+        """How many rows the shard holds for each of these offsets, by the table's ``_kafka_*`` columns.  Offsets
+        without rows are left out.  ``recent``: parts without an insert since the range was announced are not read.
+        Raises UnavailableError CHS-710 if a DELETE on the table does not finish.
         """
 
-    def may_lack_rows(self, shard: int) -> bool:
-        """Whether rows of the shard's table were deleted since the range was announced, and :meth:`rows_there` can look
-        for those of a piece.  The table may drop such a piece as a duplicate.
-        """
+    def can_search(self, shard: int) -> bool:
+        """Whether :meth:`rows_there` finds all rows of the shard's table, and rows stay until somebody removes them."""
 
     def views(self, shard: int) -> tuple[str, ...]:
         """The views that an insert into the shard's table feeds."""

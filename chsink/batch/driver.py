@@ -432,7 +432,8 @@ class Driver:
         record = self.ledger.records[key]
         layout = self._layout(key, record)
         with asking_target():
-            return Assignment(key, record, layout, self.window.deadline_ms(key, record), log_start, again)
+            deadline_ms = self.window.deadline_ms(key, record)
+        return Assignment(key, record, layout, deadline_ms, log_start, again, self.window.is_alone(record))
 
     def _layout(self, key: StateKey, record: StateRecord) -> str:
         """The recorded layout.  HaltError CHS-312 when it is not stored."""

@@ -48,6 +48,7 @@ class Assignment:
     ``layout`` is the recorded shard layout (JSON).  With ``record.probe``, tokens may have left the deduplication
     window: each piece is looked for by its offsets first.  No send starts after ``deadline_ms`` (wall clock).  What
     lies below ``log_start`` is not asked of Kafka.  ``again``: the range was in doubt, so others may have sent of it.
+    ``alone``: all rows of its offsets should be its own.
     """
 
     key: StateKey
@@ -56,6 +57,7 @@ class Assignment:
     deadline_ms: int
     log_start: int = 0
     again: bool = False
+    alone: bool = False
 
     @property
     def topic_partition(self) -> TopicPartition:

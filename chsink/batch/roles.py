@@ -121,6 +121,11 @@ class Window(Protocol):
     def holds_foreign(self, key: StateKey, record: StateRecord) -> bool:
         """Whether the table has rows of the topic-partition that this sink cannot have sent: a probe may count them."""
 
+    def is_alone(self, record: StateRecord) -> bool:
+        """Whether all rows of the range's offsets should be its own: no earlier topic of this name reached them, and
+        the job does not accept other rows.
+        """
+
     def deadline_ms(self, key: StateKey, record: StateRecord) -> int:
         """The wall-clock time in ms after which a task that is given the range now sends no piece of it."""
 

@@ -7,14 +7,14 @@ forgotten the token.  A probe counts only the letters of this sink and target ta
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from chsink.batch.model import Assignment
 from chsink.clickhouse.checks.tables import target_findings
-from chsink.clickhouse.probe import Presence, lacks, must_look_again, presence, rows_there
+from chsink.clickhouse.probe import Presence, Rows, has_more, is_searched, lacks, presence, rows_there
 from chsink.clickhouse.shards import RoutedTable, ShardTable
 from chsink.clickhouse.table import TargetTable
 from chsink.dlq.letters import COLUMNS
@@ -48,31 +48,30 @@ class TableLetters:
     ) -> InsertResult:
         """See :class:`chsink.dlq.letters.DeadLetters`."""
         key, record = assignment.key, assignment.record
-        if record.probe and self._are_there(key, offsets, letters):
+        if record.probe and self._are_there(assignment, offsets, letters):
             return NOTHING
         token = letters_token(key, record, chunk)
-        look_again = must_look_again(assignment, self.place, self.writer)
         result = self.writer.insert(self.place, key.table, letters, token, assignment.deadline_ms)
-        if look_again:
-            self._check_kept(key, offsets, letters)
+        if is_searched(assignment, self.place, self.writer):
+            self._check_kept(assignment, offsets, letters)
         return result
 
-    def _are_there(self, key: StateKey, offsets: OffsetRange, letters: pa.RecordBatch) -> bool:
+    def _are_there(self, assignment: Assignment, offsets: OffsetRange, letters: pa.RecordBatch) -> bool:
         """Halts if only some of them are."""
-        there = rows_there(self.writer, self.place, key, offsets)
+        there = rows_there(assignment, self.place, self.writer, offsets)
         found = presence(letters, there)
         if found is Presence.PARTIAL:
-            raise _incomplete(key, offsets, letters, there)
+            raise _incomplete(assignment.key, offsets, letters, there)
         return found is Presence.COMPLETE
 
-    def _check_kept(self, key: StateKey, offsets: OffsetRange, letters: pa.RecordBatch) -> None:
-        """Halts if the table dropped dead letters that were not there."""
-        there = rows_there(self.writer, self.place, key, offsets)
-        if lacks(letters, there):
-            raise _incomplete(key, offsets, letters, there)
+    def _check_kept(self, assignment: Assignment, offsets: OffsetRange, letters: pa.RecordBatch) -> None:
+        """Halts unless the table has the dead letters once."""
+        there = rows_there(assignment, self.place, self.writer, offsets)
+        if lacks(letters, there) or (assignment.alone and has_more(letters, there)):
+            raise _incomplete(assignment.key, offsets, letters, there)
 
 
-def _incomplete(key: StateKey, offsets: OffsetRange, letters: pa.RecordBatch, there: Mapping[int, int]) -> ChsinkError:
+def _incomplete(key: StateKey, offsets: OffsetRange, letters: pa.RecordBatch, there: Rows) -> ChsinkError:
     found = {"there": sum(there.values()), "rows": letters.num_rows}
     return halts.DEAD_LETTERS_INCOMPLETE(tp=key.topic_partition, offsets=offsets, **found)
 

@@ -22,7 +22,7 @@ from chsink.batch.recheck import check_same_topics
 from chsink.batch.task import run_task
 from chsink.clickhouse.client import Connection, cached_client
 from chsink.clickhouse.dead_letters import LettersTable, TableLetters
-from chsink.clickhouse.probe import Presence, lacks, must_look_again, only_of, presence, rows_there
+from chsink.clickhouse.probe import Presence, Rows, has_more, is_searched, lacks, only_of, presence, rows_there
 from chsink.clickhouse.shards import InsertShard
 from chsink.clickhouse.table import TargetTable
 from chsink.clickhouse.unknown import SAMPLE, FieldWatch
@@ -150,10 +150,9 @@ def _insert(
         if assignment.record.probe and _already_there(piece, chunk.offsets, assignment, writer):
             unproven.update(_views(piece, writer))
             continue
-        look_again = must_look_again(assignment, piece.shard, writer)
         token = piece_token(assignment.key, assignment.record, chunk.index, piece.shard)
         result = writer.insert(piece.shard, assignment.key.table, piece.batch, token, assignment.deadline_ms)
-        if look_again:
+        if is_searched(assignment, piece.shard, writer):
             _check_kept(piece, chunk.offsets, assignment, writer)
         sent.append(result)
     return sent, unproven
@@ -161,7 +160,7 @@ def _insert(
 
 def _already_there(piece: Piece, offsets: OffsetRange, assignment: Assignment, writer: BlockWriter) -> bool:
     """Whether the whole piece is in the table, if tokens cannot be trusted.  Halts if only a part of it is."""
-    there = rows_there(writer, piece.shard, assignment.key, offsets)
+    there = rows_there(assignment, piece.shard, writer, offsets)
     found = presence(piece.batch, there)
     if found is Presence.PARTIAL:
         raise halts.PIECE_INCOMPLETE(**_named(piece, offsets, assignment, there))
@@ -169,15 +168,15 @@ def _already_there(piece: Piece, offsets: OffsetRange, assignment: Assignment, w
 
 
 def _check_kept(piece: Piece, offsets: OffsetRange, assignment: Assignment, writer: BlockWriter) -> None:
-    """Halts if the table dropped a piece that was not there.  It may still remember the token of rows that a person
-    deleted, or that the server lost.
-    """
-    there = rows_there(writer, piece.shard, assignment.key, offsets)
+    """Halts unless the table has the piece once."""
+    there = rows_there(assignment, piece.shard, writer, offsets)
     if lacks(piece.batch, there):
         raise halts.PIECE_DROPPED(**_named(piece, offsets, assignment, there))
+    if assignment.alone and has_more(piece.batch, there):
+        raise halts.PIECE_STORED_AGAIN(**_named(piece, offsets, assignment, there))
 
 
-def _named(piece: Piece, offsets: OffsetRange, assignment: Assignment, there: Mapping[int, int]) -> dict[str, Any]:
+def _named(piece: Piece, offsets: OffsetRange, assignment: Assignment, there: Rows) -> dict[str, Any]:
     """The piece and what is there of it, for an error."""
     key, rows = assignment.key, piece.batch.num_rows
     place = {"tp": key.topic_partition, "offsets": offsets, "shard": piece.shard, "table": key.table}

@@ -1,6 +1,9 @@
-"""Are a piece's rows in the table?  Asked where its deduplication token may be forgotten, by the ``_kafka_*`` columns.
+"""Are a piece's rows in the table?  Asked by the ``_kafka_*`` columns, of each piece that may have been sent before.
 
 Rules:
+- Where tokens are doubted, a piece is looked for before it is sent: it may be there.
+- After the send, it is looked for also where tokens are trusted.  If somebody deleted rows or moved parts, the table
+  may remember the token of rows that it no longer has, or have forgotten that of rows that it still has.
 - A piece is *there* when the table has every row of it that Kafka still gives.  The table may have more: compaction
   removes records between two sends, never adds any.
 - Rows in the table say nothing about its dependent views.  ClickHouse stores a block before it feeds the views, so a
@@ -36,6 +39,10 @@ _WHOLE = "SETTINGS read_overflow_mode = 'throw', timeout_overflow_mode = 'throw'
 _VIEWS = f"SELECT arrayZip(dependencies_database, dependencies_table) {THE_TABLE}"
 
 
+Rows = Mapping[int, int]
+"""How many rows there are, by offset."""
+
+
 class Presence(Enum):
     """How much of a piece is in the table."""
 
@@ -44,27 +51,19 @@ class Presence(Enum):
     PARTIAL = "partial"
 
 
-def must_look_again(assignment: Assignment, shard: int, writer: BlockWriter) -> bool:
-    """Whether a piece must be looked for after it was sent.  Asked before the send.
+def is_searched(assignment: Assignment, shard: int, writer: BlockWriter) -> bool:
+    """Whether a piece is looked for after it was sent.  What nobody sent before was not removed, nor stored twice."""
+    return assignment.record.probe or (assignment.again and writer.can_search(shard))
 
-    The table may remember the token of rows that a person deleted, or that the server lost, and drop the piece.  Where
-    tokens are trusted, the server lost nothing; and rows that nobody sent before cannot have been deleted.
-    """
-    if assignment.record.probe:
-        return True
-    if not assignment.again:
-        return False
+
+def rows_there(assignment: Assignment, shard: int, writer: BlockWriter, offsets: OffsetRange) -> Rows:
+    """How many rows of the range the shard has of each offset.  UnavailableError CHS-709 if it does not answer."""
+    key = assignment.key
     with asking_target():
-        return writer.may_lack_rows(shard)
+        return writer.rows_there(shard, key.table, key.topic_partition, offsets, recent=not assignment.record.probe)
 
 
-def rows_there(writer: BlockWriter, shard: int, key: StateKey, offsets: OffsetRange) -> Mapping[int, int]:
-    """How many rows the shard has of each offset.  UnavailableError CHS-709 if it does not answer."""
-    with asking_target():
-        return writer.rows_there(shard, key.table, key.topic_partition, offsets)
-
-
-def presence(piece: pa.RecordBatch, there: Mapping[int, int]) -> Presence:
+def presence(piece: pa.RecordBatch, there: Rows) -> Presence:
     """``there``: rows by offset in the piece's offset range on its shard.
 
     A row too many at an offset of the piece, and rows of other offsets only, are PARTIAL too: another hand wrote them.
@@ -75,11 +74,16 @@ def presence(piece: pa.RecordBatch, there: Mapping[int, int]) -> Presence:
     return Presence.COMPLETE if complete else Presence.PARTIAL
 
 
-def lacks(piece: pa.RecordBatch, there: Mapping[int, int]) -> bool:
+def lacks(piece: pa.RecordBatch, there: Rows) -> bool:
     """Whether rows of the piece are missing.  Rows too many are no sign of that: another sink may have inserted them,
     with a person's consent.
     """
     return any(there.get(offset, 0) < rows for offset, rows in _sent(piece).items())
+
+
+def has_more(piece: pa.RecordBatch, there: Rows) -> bool:
+    """Whether there are more rows of the piece's offsets than its own."""
+    return any(there.get(offset, 0) > rows for offset, rows in _sent(piece).items())
 
 
 def _sent(piece: pa.RecordBatch) -> Counter[int]:
@@ -99,6 +103,17 @@ def rows_by_offset(
     """Rows of each of these offsets that has any; ``only`` is a further condition, ``AND …``."""
     sql = f"SELECT _kafka_offset, count() FROM {quote_table(table)} {_where(only)} GROUP BY _kafka_offset {_WHOLE}"
     return {int(offset): int(rows) for offset, rows in client.query(sql, _parameters(partition, offsets))}
+
+
+def inserted_after(block: int) -> str:
+    """A further condition: only parts of a plain MergeTree that have a block after this one.  The others are not read.
+
+    A part is named ``<partition id>_<lowest block>_<highest block>_<level>``, and more after a mutation.  A table that
+    was created with the old syntax names parts by dates: all of them are read.
+    """
+    numbers = "splitByChar('_', substring(_part, length(_partition_id) + 2))"
+    named = "startsWith(_part, concat(_partition_id, '_'))"
+    return f"AND if({named}, toInt64OrZero({numbers}[2]) > {block}, true)"
 
 
 def only_of(key: StateKey) -> str:

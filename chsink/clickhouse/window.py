@@ -129,6 +129,10 @@ class DedupWindow:
         kept = self.letters
         return kept is not None and count_rows(kept.client, kept.table.canonical, tp, beyond, only_of(key)) > 0
 
+    def is_alone(self, record: StateRecord) -> bool:
+        """See :class:`chsink.batch.roles.Window`."""
+        return not self.foreign_accepted and record.start >= record.older_end
+
     def doubtful_tokens(self, key: StateKey, record: StateRecord) -> str | None:
         """Why a token of the range may be gone, None when it surely is not."""
         return self._forgotten(self.places(key.table, record.layout), record, {})

@@ -23,8 +23,8 @@ from typing import Any
 import pyarrow as pa
 
 from chsink.clickhouse.dedup_mark import check_columns, look, why_forgotten, why_shortened
-from chsink.clickhouse.mutations import may_lack_rows_after, mutations
-from chsink.clickhouse.probe import dependent_views, rows_by_offset
+from chsink.clickhouse.mutations import deleting
+from chsink.clickhouse.probe import dependent_views, inserted_after, rows_by_offset
 from chsink.clickhouse.retry import RetryingQueries, retrying, transient
 from chsink.clickhouse.shards import InsertShard
 from chsink.clickhouse.table import TargetTable
@@ -106,16 +106,19 @@ class ShardWriter:
         table: str,  # noqa: ARG002 - each shard knows its own
         partition: TopicPartition,
         offsets: OffsetRange,
+        *,
+        recent: bool,
     ) -> dict[int, int]:
         """See :class:`chsink.ports.BlockWriter`."""
         at, asked = self.shards[shard], self._patient(shard)
-        self._wait_for_deletes(asked, at.table)
-        return rows_by_offset(asked, at.table.canonical, partition, offsets, at.only)
+        after = at.mark.blocks if recent else -1
+        self._wait_for_deletes(asked, at.table, after)
+        only = f"{at.only} {inserted_after(after)}" if recent else at.only
+        return rows_by_offset(asked, at.table.canonical, partition, offsets, only)
 
-    def may_lack_rows(self, shard: int) -> bool:
+    def can_search(self, shard: int) -> bool:
         """See :class:`chsink.ports.BlockWriter`."""
-        at = self.shards[shard]
-        return at.table.can_probe and may_lack_rows_after(self._patient(shard), at.table, at.mark.blocks)
+        return self.shards[shard].table.can_probe
 
     def views(self, shard: int) -> tuple[str, ...]:
         """See :class:`chsink.ports.BlockWriter`."""
@@ -125,12 +128,12 @@ class ShardWriter:
         """The shard's client for questions, which a server that is away for a moment still answers."""
         return RetryingQueries(self.shards[shard].client, self.clock, self.retry_for_s)
 
-    def _wait_for_deletes(self, asked: Queries, table: TargetTable) -> None:
-        """Rows that are there now may be gone once a DELETE under way has finished."""
+    def _wait_for_deletes(self, asked: Queries, table: TargetTable, after: int) -> None:
+        """Rows of blocks ``after`` this one that are there now may be gone once a DELETE under way has finished."""
         give_up_ms = self.clock.now_ms() + self.retry_for_s * 1000
-        while deleting := mutations(asked, table).deleting:
+        while running := deleting(asked, table, after):
             if self.clock.now_ms() >= give_up_ms:
-                raise services.STILL_DELETING(url=asked.url, table=table.canonical, deletes=deleting)
+                raise services.STILL_DELETING(url=asked.url, table=table.canonical, deletes=running)
             self.clock.sleep(1)
 
     def _check_time(self, asked_ms: int, token: str, deadline_ms: int) -> None:

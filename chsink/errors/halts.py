@@ -239,6 +239,16 @@ PIECE_DROPPED = Entry(
     "them: the others were deleted, or the server lost them",
     "run `chsink state resolve {arguments} --resend`: the next start sends the range again under new tokens",
 )
+PIECE_STORED_AGAIN = Entry(
+    "PIECE_STORED_AGAIN",
+    "CHS-314",
+    HaltError,
+    "{tp} {offsets}: a piece of {rows} rows was sent again, and shard {shard} of {table} now holds {there} rows of "
+    "these offsets: ClickHouse forgot the piece's deduplication token, as it does if a part is detached and attached, "
+    "or another sink inserted rows",
+    "run `chsink state resolve {arguments} --resend`, which names the rows to delete first; or delete the second copy "
+    "of each row yourself, and run it with --landed",
+)
 INSERT_REFUSED = Entry(
     "INSERT_REFUSED",
     "CHS-315",

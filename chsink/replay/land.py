@@ -58,7 +58,8 @@ class Sender:
         with asking_target():
             deadline_ms = self.window.deadline_ms(key, record)
         records = records_of(letters)
-        assignment = Assignment(key, record, layout, deadline_ms, again=again)
+        alone = self.window.is_alone(record)
+        assignment = Assignment(key, record, layout, deadline_ms, again=again, alone=alone)
         shards = self.window.shards(key.table, record.layout)
         writer = self._writer(key, record, shards, record.marks)
         lander = PieceLander({key.topic_partition: assignment}, self._prepare, lambda _: writer, self.services.kafka)

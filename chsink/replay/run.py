@@ -39,6 +39,7 @@ _DOUBTFUL = (
     halts.CANNOT_PROBE,
     halts.PIECE_INCOMPLETE,
     halts.PIECE_DROPPED,
+    halts.PIECE_STORED_AGAIN,
     halts.DEAD_LETTERS_INCOMPLETE,
     values.BAD_VALUE,
 )

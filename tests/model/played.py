@@ -38,6 +38,7 @@ NOT_MODELLED = {
     "task.views": "a model world's table feeds no view",
     "window.room": "a model world's batch fits one round",
     "window.deadline_ms": "computed, not asked",
+    "window.is_alone": "computed, not asked",
     "store.swap layouts": "a model world's layout is a number",
 }
 """What production asks and the model does not, and why."""
@@ -215,7 +216,7 @@ def _named(client: Client, sql: str) -> str:
         return "task.look"
     if "dependencies_table" in sql:
         return "task.views"
-    what = "mutations" if "system.mutations" in sql else "rows"
+    what = "deleting" if "system.mutations" in sql else "rows"
     return f"task.{what} shard{client.server.number}"
 
 

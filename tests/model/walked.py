@@ -131,22 +131,34 @@ class Walk:
         begins = len(self.calls)
         while state.drivers:
             [driver] = state.drivers
+            searched: Calls = ()
             if driver.pc == "job runs":
                 task = next(t for t in state.tasks if t.driver == driver.number and t.job == driver.used)
                 calls, following = self._task_calls(state, task), task_moves(self.model, state, task)
+                searched = self._searched(state, task)
             else:
                 calls = CALLS[driver.pc](self.model, state, driver)
                 following = moves(self.model, state, driver)
-            for call in calls:
-                self.calls.append(call)
-                if run.dies(self.calls[begins:]):
-                    return state
-            state = self._next(state, following, run, self.calls[begins:])
+            if self._die_at(calls, run, begins):
+                return state
+            what, state = self._next(state, following, run, self.calls[begins:])
             if run.dies(self.calls[begins:]):  # where its job begins
+                return state
+            if what == "piece sent" and self._die_at(searched, run, begins):
                 return state
         return state
 
-    def _next(self, state: State, following: Iterator[tuple[str, State]], run: Run, calls: list[str]) -> State:
+    def _die_at(self, calls: Calls, run: Run, begins: int) -> bool:
+        """Make the calls, until the run dies."""
+        for call in calls:
+            self.calls.append(call)
+            if run.dies(self.calls[begins:]):
+                return True
+        return False
+
+    def _next(
+        self, state: State, following: Iterator[tuple[str, State]], run: Run, calls: list[str]
+    ) -> tuple[str, State]:
         """What the story says, or what happens where nothing goes wrong."""
         wanted = run.outcome(calls)
         found = [(what, after) for what, after in following if what == wanted or after.any_left == state.any_left]
@@ -154,7 +166,7 @@ class Walk:
         self._job_begins(state, after)
         if what.startswith("halt "):
             self.calls.append(what)
-        return after
+        return what, after
 
     def _job_begins(self, before: State, after: State) -> None:
         for d in after.drivers:
@@ -169,11 +181,7 @@ class Walk:
         index, shard = divmod(task.piece, task.shards)
         if task.rows[0] < 0 or index >= model.protocol.chunk_count(task.record):
             return ()
-        [driver], record = state.drivers, model.protocol.record(task.record)
-        deleted = f"task.mutations shard{shard}"
-        probed = (deleted, f"task.rows shard{shard}")
-        again = (driver.exact or driver.reinsert) and model.can_probe and not record.probe and task.stage != "sent"
-        before = (deleted,) if again else ()
+        probed = _search(shard)
         [(what, _)] = [m for m in task_moves(model, state, task) if m[1].any_left == state.any_left]
         return {
             "still the topic": ("task.topic_ids",),
@@ -181,6 +189,19 @@ class Walk:
             "probed: nothing there": probed,
             "probed: all there": probed,
             "probed: kept": probed,
-            "token may be forgotten": (*before, "task.look"),
-            "piece sent": (*before, "task.look", f"task.insert {index}:{shard}"),
+            "token may be forgotten": ("task.look",),
+            "piece sent": ("task.look", f"task.insert {index}:{shard}"),
         }.get(what, ())
+
+    def _searched(self, state: State, task: Task) -> Calls:
+        """What a task asks once it has sent a piece again whose token is trusted.  Here, the answer is always that the
+        table has it once: nobody deletes rows or moves parts in a model world.
+        """
+        [driver], record = state.drivers, self.model.protocol.record(task.record)
+        again = (driver.exact or driver.reinsert) and self.model.can_probe and not record.probe
+        return _search(task.piece % task.shards) if again else ()
+
+
+def _search(shard: int) -> Calls:
+    """A task looks for rows, once no DELETE is running."""
+    return (f"task.deleting shard{shard}", f"task.rows shard{shard}")

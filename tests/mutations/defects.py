@@ -126,7 +126,7 @@ DEFECTS = (
             ),
         ),
         "at_most_once",
-        seed=56,
+        seed=13,
     ),
     Defect(
         "token without the incarnation's nonce",
@@ -230,7 +230,8 @@ DEFECTS = (
         (
             Patch(
                 PIECES,
-                "        if look_again:\n            _check_kept(piece, chunk.offsets, assignment, writer)\n",
+                "        if is_searched(assignment, piece.shard, writer):\n"
+                "            _check_kept(piece, chunk.offsets, assignment, writer)\n",
                 "",
             ),
         ),
@@ -239,22 +240,71 @@ DEFECTS = (
         often={"rows in doubt deleted": 8.0},
     ),
     Defect(
-        "nobody asks whether rows of a range in doubt were deleted",
-        (Patch(PROBE, "        return writer.may_lack_rows(shard)\n", "        return False\n"),),
+        "what is sent again is taken as kept where tokens are trusted",
+        (
+            Patch(
+                PROBE,
+                "    return assignment.record.probe or (assignment.again and writer.can_search(shard))\n",
+                "    return assignment.record.probe\n",
+            ),
+        ),
         "after_means_landed",
         seed=6,
         often={"rows in doubt deleted": 8.0},
     ),
     Defect(
+        "rows that are there twice are taken as kept",
+        (Patch(PIECES, "    if assignment.alone and has_more(piece.batch, there):\n", "    if False:\n"),),
+        "at_most_once",
+        seed=6,
+        often={"rows in doubt attached again": 8.0},
+    ),
+    Defect(
+        "all rows of a range's offsets are taken as its own",
+        (
+            Patch(
+                WINDOW,
+                "        return not self.foreign_accepted and record.start >= record.older_end\n",
+                "        return True\n",
+            ),
+        ),
+        test="tests/unit/clickhouse/test_window.py",
+    ),
+    Defect(
+        "rows of before BEFORE are taken for what was sent again",
+        (Patch(PROBE, "recent=not assignment.record.probe)", "recent=False)"),),
+        test="tests/unit/batch/test_task.py",
+    ),
+    Defect(
+        "only recent rows are looked for where tokens are doubted",
+        (Patch(PROBE, "recent=not assignment.record.probe)", "recent=True)"),),
+        "at_most_once",
+        seed=24,
+    ),
+    Defect(
         "dead letters that are sent again are taken as kept",
-        (Patch(LETTERS, "        if look_again:\n            self._check_kept(key, offsets, letters)\n", ""),),
+        (
+            Patch(
+                LETTERS,
+                "        if is_searched(assignment, self.place, self.writer):\n"
+                "            self._check_kept(assignment, offsets, letters)\n",
+                "",
+            ),
+        ),
         "after_means_landed",
         seed=19,
         often={"rows in doubt deleted": 8.0},
     ),
     Defect(
+        "dead letters that are there twice are taken as kept",
+        (Patch(LETTERS, " or (assignment.alone and has_more(letters, there))", ""),),
+        "at_most_once",
+        seed=19,
+        often={"rows in doubt attached again": 8.0},
+    ),
+    Defect(
         "rows that a DELETE is about to remove are counted",
-        (Patch(WRITER, "        self._wait_for_deletes(asked, at.table)\n", ""),),
+        (Patch(WRITER, "        self._wait_for_deletes(asked, at.table, after)\n", ""),),
         test="tests/unit/clickhouse/test_writer.py",
     ),
     Defect(
@@ -262,7 +312,7 @@ DEFECTS = (
         (
             Patch(
                 LETTERS,
-                "        if record.probe and self._are_there(key, offsets, letters):\n            return NOTHING\n",
+                "        if record.probe and self._are_there(assignment, offsets, letters):\n            return NOTHING\n",
                 "",
             ),
         ),
@@ -312,7 +362,7 @@ DEFECTS = (
             ),
         ),
         "at_most_once",
-        seed=52,
+        seed=58,
         often={"speculative duplicate": 30.0},
     ),
     Defect(
@@ -490,7 +540,7 @@ DEFECTS = (
             ),
         ),
         "state_forward",
-        seed=4,
+        seed=9,
     ),
     Defect(
         "an unknown outcome of a state write is taken for applied",
@@ -543,7 +593,7 @@ DEFECTS = (
         "retention during a settle goes unnoticed",
         (Patch(RECHECK, "        if start > record.start and ", "        if start < 0 and "),),
         "after_means_landed",
-        seed=62,
+        seed=43,
     ),
     Defect(
         "a log that shrank is not noticed when a range is settled",
@@ -576,7 +626,7 @@ DEFECTS = (
             ),
         ),
         "at_most_once",
-        seed=779,
+        seed=36,
         often={"executor frozen": 50.0, "insert answer lost": 20.0},
     ),
     Defect(
@@ -678,14 +728,14 @@ DEFECTS = (
         "deleted offsets are given up and not listed",
         (Patch(DRIVER, "                self.list_deleted(assigned)\n", ""),),
         "one_fate",
-        seed=6,
+        seed=2,
         often=_DELETED_FAULTS,
     ),
     Defect(
         "a list of deleted offsets has another name with each start",
         (Patch(DELETED, "assignment, -number, run", "assignment, -number - assignment.record.epoch, run"),),
         "at_most_once",
-        seed=3,
+        seed=19,
         often=_DELETED_FAULTS,
     ),
     # --- one topic, several tables ------------------------------------------------------------------------------------

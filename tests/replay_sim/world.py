@@ -284,12 +284,13 @@ class World:
         """The job lands a row."""
         server = self.servers[uid % self.shards]
         server.tables[table].rows.setdefault(("t", uid % 10**9 // PARTITION), []).append(uid)
+        server.tables[table].block_of[uid] = server.tables[table].blocks
         self.oracle.inserted(table, "t", [uid], server.number)
 
     def delete(self, table: str, uid: int) -> None:
         """A person deletes a row."""
         for server in self.servers:
-            server.tables[table].mutations.append(server.tables[table].blocks + 1)
+            server.tables[table].mutations += 1
             rows = server.tables[table].rows.get(("t", uid % 10**9 // PARTITION), [])
             while uid in rows:
                 rows.remove(uid)

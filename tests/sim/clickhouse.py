@@ -20,7 +20,7 @@ from chsink.ports import ServerRefused, Unanswered, Unreachable
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from tests.sim.hub import Hub
 from tests.sim.kafka import PARTITION, SERIAL, serial_of, uid_of
-from tests.sim.oracle import Oracle, lists_of
+from tests.sim.oracle import LISTS, Oracle, lists_of
 from tests.sim.sql import answer, delete, describes, description
 
 URLS = ("http://shard0:8123", "http://shard1:8123", "http://shard2:8123")
@@ -89,7 +89,7 @@ class Kept:
 class Table:
     """One table on one shard.  ``tokens`` are kept oldest first, ``rows`` by topic and partition.
 
-    ``mutations`` have the number of the block that would have come next.  ``view`` holds the rows of the dependent view's target, ``fed`` the tokens of the blocks that it took.
+    ``mutations`` counts them; ``block_of`` has the latest block of each uid.  ``view`` holds the rows of the dependent view's target, ``fed`` the tokens of the blocks that it took.
     ``letters_of`` has the target table of each dead letter.
     """
 
@@ -100,7 +100,8 @@ class Table:
     fed: set[str] = field(default_factory=set)
     blocks: int = 0
     version: int = 0
-    mutations: list[int] = field(default_factory=list)
+    mutations: int = 0
+    block_of: dict[int, int] = field(default_factory=dict)
     letters_of: dict[int, str] = field(default_factory=dict)
 
 
@@ -163,8 +164,23 @@ class Server:
         if name not in self.tables:  # of dead letters
             return
         table = self.tables[name]
-        table.mutations.append(table.blocks + 1)
+        table.mutations += 1
         self.oracle.deleted(name, _cut_out(table.rows, tp, gone))
+
+    def attach_again(self, name: str, number: int) -> None:
+        """A person detaches a partition of the table and attaches it again: its tokens are forgotten, and its rows are in
+        a new block.
+        """
+        if name not in self.tables:  # of dead letters
+            return
+        table = self.tables[name]
+        parts = table.kind.parts
+        for label in [label for label in table.tokens if parts == 1 or label.endswith(f" of {number}")]:
+            del table.tokens[label]
+        table.blocks += 1
+        uids = [uid for held in table.rows.values() for uid in held if uid // 3 % parts == number]
+        table.block_of.update(dict.fromkeys(uids, table.blocks))
+        self.oracle.attached_again(name, uids)
 
     def remove_from_views(self, name: str, tp: TopicPartition, gone: OffsetRange) -> None:
         """A DELETE from the target of the table's view."""
@@ -197,10 +213,15 @@ class Server:
             self.oracle.deduplicated(known.rows, uids, label)
             return
         self.hub.counts["outcome insert applied"] += 1
-        table.blocks += 1
+        if name.startswith(LISTS):  # they are rows of the same table
+            self.tables[LETTERS].blocks += 1
+            table.blocks = self.tables[LETTERS].blocks
+        else:
+            table.blocks += 1
         if remember:
             table.tokens[label] = Kept(self.hub.now, table.blocks, frozenset(uids))
         self._put(table.rows, uids)
+        table.block_of.update(dict.fromkeys(uids, table.blocks))
         self.oracle.inserted(name, self.topics[serial_of(uids[0])], uids, self.number)
 
     def _feed(self, table: Table, name: str, label: str, uids: list[int]) -> None:

@@ -30,6 +30,7 @@ CHECKPOINT_FAULTS = (
     "chunk size changed",
     "limit changed",
     "rows in doubt deleted",
+    "rows in doubt attached again",
 )
 
 
@@ -69,6 +70,19 @@ def before_restart(world: World) -> None:
     if searched and hub.fault("rows in doubt deleted", 0.1):
         person.delete_in_doubt(world)
         world.reasons.add("rows deleted")
+    elif searched and not _sending(world) and _alone(world) and hub.fault("rows in doubt attached again", 0.1):
+        person.attach_again(world)
+        world.reasons.add("rows attached again")
+
+
+def _sending(world: World) -> bool:
+    """Whether inserts of earlier runs may still arrive."""
+    return bool(world.executors) or any(server.under_way for server in world.servers)
+
+
+def _alone(world: World) -> bool:
+    """Whether no range in doubt shares its offsets with an earlier life of its topic."""
+    return all(record.start >= record.older_end for record in world.records().values() if record.in_doubt)
 
 
 def _forgive_unread(world: World) -> None:
@@ -193,11 +207,11 @@ REASONS: dict[str, set[str]] = {
     "CHS-308": {"records lost", "topic recreated", "log shrank", "state restored"},
     "CHS-309": {"table altered", "table_by changed", "on_bad_value changed"},
     "CHS-313": {"table_by changed"},
-    "CHS-314": {"window", "two drivers", "rows deleted"},
+    "CHS-314": {"window", "two drivers", "rows deleted", "rows attached again"},
     "CHS-315": {"view throws"},
     "CHS-317": {"window", "two drivers"},
     "CHS-318": {"topic recreated", "log shrank", "state lost", "state restored"},
-    "CHS-333": {"window", "two drivers", "rows deleted"},
+    "CHS-333": {"window", "two drivers", "rows deleted", "rows attached again"},
     "CHS-335": {"topic recreated", "log shrank"},
     "CHS-501": {"bad value"},
     "spark data loss": {"records lost", "retention", "topic recreated", "log shrank"},

@@ -62,9 +62,12 @@ class Oracle:
         self.accepts = accepts
         self.counts = counts
         self.landed: set[tuple[str, int]] = set()
+        self.may_be_twice: set[tuple[str, int]] = set()  # since a person attached their parts again
+        self.twice: set[tuple[str, int]] = set()
         self.sharing: tuple[str, ...] = ()  # tables of which each record is in one
         self.takes: Callable[[str, int, str], bool] = lambda *_: True  # whether a pipeline gives a table the record
         self.viewed: set[tuple[str, int]] = set()
+        self.view_may_lack: set[tuple[str, int]] = set()
         self.with_views: set[str] = set()
         self.letters: str | None = None
         self.letters_stay = False  # in a topic, from which nobody deletes
@@ -97,6 +100,9 @@ class Oracle:
         landed = self.landed
         for uid in uids:
             name = (table, uid)
+            if name in landed and name in self.may_be_twice:
+                self.twice.add(name)
+                continue
             if name in landed:
                 raise Violation("at_most_once", f"{_say(uid)} is in {table} twice")
             others = (t for t in self.sharing if t != table and table in self.sharing and (t, uid) in landed)
@@ -125,7 +131,21 @@ class Oracle:
 
     def deleted(self, table: str, uids: Iterable[int]) -> None:
         """A person removed rows."""
-        self.landed.difference_update((table, uid) for uid in uids)
+        for seen in (self.landed, self.may_be_twice, self.twice):
+            seen.difference_update((table, uid) for uid in uids)
+
+    def attached_again(self, table: str, uids: Iterable[int]) -> None:
+        """The table has forgotten the tokens of these rows.  They may land twice, but not unnoticed."""
+        self.may_be_twice.update((table, uid) for uid in uids)
+
+    def there_twice(self, tp: TopicPartition, offsets: OffsetRange) -> list[int]:
+        """Records of these offsets that are somewhere twice.  Nobody can look for one that was compacted since."""
+        of = [u for _, u in self.twice if offsets.start <= u % PARTITION < offsets.end and self.kafka.kept(u)]
+        return [u for u in of if self._is_of(u, tp)]
+
+    def _is_of(self, uid: int, tp: TopicPartition) -> bool:
+        """Whether it is a record of the topic-partition, in whatever life of the topic."""
+        return (self.kafka.names[serial_of(uid)], uid % SERIAL // PARTITION) == (tp.topic, tp.partition)
 
     def fed(self, table: str, uids: Iterable[int]) -> None:
         """The table's dependent view took rows."""
@@ -135,8 +155,10 @@ class Oracle:
             self.viewed.add((table, uid))
 
     def deleted_from_view(self, table: str, uids: Iterable[int]) -> None:
-        """A person removed rows of the view's target."""
-        self.viewed.difference_update((table, uid) for uid in uids)
+        """A person removed rows of the view's target, which remembers their tokens until they are sent under new ones."""
+        removed = {(table, uid) for uid in uids}
+        self.viewed -= removed
+        self.view_may_lack |= removed
 
     def _check_announced(self, topic: str, uid: int, shard: int) -> None:
         offset, partition = uid % PARTITION, uid % SERIAL // PARTITION
@@ -156,7 +178,16 @@ class Oracle:
 
     def start_over(self) -> None:
         """Rows and state were removed."""
-        for seen in (self.landed, self.viewed, self.announced, self.epochs, self.given_up):
+        for seen in (
+            self.landed,
+            self.may_be_twice,
+            self.twice,
+            self.viewed,
+            self.view_may_lack,
+            self.announced,
+            self.epochs,
+            self.given_up,
+        ):
             seen.clear()
 
     def stored(self, old: Row | None, new: Row) -> None:
@@ -170,6 +201,12 @@ class Oracle:
             check_forward(before, record, new.key, by_person=by_person)
         _, topic, partition, table = new.key.split("/", 3)
         tp = TopicPartition(topic, int(partition))
+        if (
+            by_person
+            and before is not None
+            and (before.nonce, before.incarnation) != (record.nonce, record.incarnation)
+        ):
+            self.view_may_lack = {of for of in self.view_may_lack if of[0] != table or not self._is_of(of[1], tp)}
         if by_person and self.letters_stay and before is not None:
             self._letters_again(tp, before, record)
         if record.phase is Phase.BEFORE:
@@ -196,8 +233,7 @@ class Oracle:
         else:
             return
         for place, uid in list(self.landed):
-            of = TopicPartition(self.kafka.names[serial_of(uid)], uid % SERIAL // PARTITION)
-            if place == self.letters and of == tp and again.start <= uid % PARTITION < again.end:
+            if place == self.letters and self._is_of(uid, tp) and again.start <= uid % PARTITION < again.end:
                 self.landed.remove((place, uid))
 
     def _check_given_up(self, tp: TopicPartition, old: StateRecord, new: StateRecord) -> None:
@@ -232,6 +268,8 @@ class Oracle:
         """Check that the range landed.  If it was ``rebuilt`` or partly given up, only records still in Kafka count."""
         if "log shrank" in self.kafka.reasons:
             return
+        if twice := self.there_twice(tp, record.range):
+            raise Violation("at_most_once", f"AFTER {record.range} of {tp} is stored, with {_say(twice[0])} twice")
         if rebuilt and record.topic_id not in (None, self.kafka.topics[tp.topic].id):
             return  # recreated while it was rebuilt: the record names the topic before, so the new one is read whole
         held = self.kafka.alive(tp, record.range) if rebuilt else self.kafka.held(tp, record.topic_id, record.range)
@@ -252,6 +290,8 @@ class Oracle:
             log = self.kafka.log(tp)
             if tp in forgiven or log.end == 0:
                 continue
+            if twice := self.there_twice(tp, OffsetRange(0, log.end)):
+                raise Violation("at_most_once", f"{_say(twice[0])} is there twice")
             record = records.get(tp)
             if record is None or record.end != log.end or record.phase is not Phase.AFTER:
                 raise Violation("complete_at_rest", f"{tp} is recorded as {record}, its log ends at {log.end}")
@@ -261,7 +301,8 @@ class Oracle:
                     continue
                 if self.misses(table, uid):
                     raise Violation("complete_at_rest", f"{_say(uid)} is nowhere")
-                if (table, uid) in self.landed and table in self.with_views and (table, uid) not in self.viewed:
+                viewed = (table, uid) in self.viewed or (table, uid) in self.view_may_lack
+                if table in self.with_views and (table, uid) in self.landed and not viewed:
                     raise Violation("complete_at_rest", f"{_say(uid)} is in {table}, and not in its view")
 
     def misses(self, table: str, uid: int) -> bool:

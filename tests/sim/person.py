@@ -24,6 +24,7 @@ from tests.sim.checkpoint import Checkpoint
 from tests.sim.clickhouse import LETTERS, REQUEST_TIMEOUT_S, URLS
 from tests.sim.hub import Group, Violation
 from tests.sim.kafka import PARTITION, serial_of
+from tests.sim.oracle import LISTS
 from tests.sim.services import STREAM, services_of
 from tests.sim.sql import BEYOND
 from tests.sim.sql import delete as remove
@@ -245,6 +246,27 @@ def delete_in_doubt(world: World) -> None:
                 server.remove(LETTERS, tp, record.range)
 
 
+def delete_second_copies(world: World, tp: TopicPartition, offsets: OffsetRange) -> None:
+    """OPTIMIZE TABLE … DEDUPLICATE, for instance: of each row of these offsets, one stays."""
+    twice = set(world.oracle.there_twice(tp, offsets))
+    for server in world.servers:
+        for table in server.tables.values():
+            rows = table.rows.get((tp.topic, tp.partition), [])
+            for uid in twice.intersection(rows):
+                while rows.count(uid) > 1:
+                    rows.remove(uid)
+    world.oracle.twice = {(table, uid) for table, uid in world.oracle.twice if uid not in twice}
+
+
+def attach_again(world: World) -> None:
+    """An operator detaches a partition of each table and attaches it again, while ranges are in doubt."""
+    number = world.hub.random.randrange(6)
+    for server in world.servers:
+        for name, table in server.tables.items():
+            if not name.startswith(LISTS):
+                server.attach_again(name, number % table.kind.parts)
+
+
 def on_each_shard(world: World, sql: str, *, views: bool) -> None:
     """A statement on every server that ever was a shard.  ``views``: also on the target of the view."""
     services = services_of(world, 0)
@@ -337,6 +359,7 @@ def _older_rows(world: World, tp: TopicPartition) -> bool:
 
 def _without_kafka(world: World, tp: TopicPartition, record: StateRecord) -> Verdict:
     """The verdict if Kafka does not hold all of the range: it landed, land what is left, or give the rest up."""
+    delete_second_copies(world, tp, record.range)
     if not missing(world, tp, record):
         return "landed"
     same = record.may_belong_to(world.kafka.topics[tp.topic].id)
@@ -357,7 +380,8 @@ def decide_range(world: World, error: ChsinkError) -> None:
     for tp, record in in_doubt(world, error).items():
         if error.name == "VIEWS_DOUBTFUL":
             complete_views(world, tp, record.range)
-        verdicts[tp] = "resend" if missing(world, tp, record) else "landed"
+        wrong = missing(world, tp, record) or world.oracle.there_twice(tp, record.range)
+        verdicts[tp] = "resend" if wrong else "landed"
         if verdicts[tp] == "resend" and not world.tables_tell:  # chsink cannot count rows: --resend says there are none
             world.stop_executors()
             _remove(world, tp, record.range, views=True)

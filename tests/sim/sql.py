@@ -23,6 +23,7 @@ _PARTITION = re.compile(r"_kafka_partition = (\d+)")
 _LOW, _HIGH = re.compile(r"_kafka_offset >= (\d+)"), re.compile(r"_kafka_offset < (\d+)")
 _OF = re.compile(r"AND `table` = '([^']+)'")
 _ONLY = re.compile(r"_kafka_offset IN \((.*?)\)")
+_LATER = re.compile(r"_part, .* > (\d+), true\)")
 _ENDS = re.compile(r"transform\(toInt64\(_kafka_partition\), \[(.*?)\], \[(.*?)\]")
 _LISTED = re.compile(r"_kafka_partition IN \((.*?)\)")
 _NUMBER = re.compile(r"toInt64\((\d+)\)")
@@ -82,9 +83,7 @@ def answer(server: Server, sql: str, said: Mapping[str, Any]) -> Rows:
             return [(table.kind.views,)]
         if "create_table_query" in sql:
             return [("CREATE TABLE",)]
-        if "beyond" in said:
-            return [(sum(number > said["beyond"] for number in table.mutations),)]
-        return [(len(table.mutations), 0, 0)]
+        return [(0,)] if "NOT is_done" in sql else [(table.mutations, 0)]
     if "system.tables" in sql:
         return [row for name in named(sql) for row in _facts(server, name)]
     return _of_rows(server, sql, said)
@@ -105,7 +104,10 @@ def _of_rows(server: Server, sql: str, said: Mapping[str, Any]) -> Rows:
         return list(_beyond(table, sql, said["topic"]))
     tp, asked = _asked(sql, said)
     held, only = table.rows.get((tp.topic, tp.partition), ()), _ONLY.search(sql)
-    offsets = (uid % PARTITION for uid in held if of is None or table.letters_of.get(uid, of[1]) == of[1])
+    later = _LATER.search(sql)
+    after = int(later[1]) if later else -1
+    mine = (uid for uid in held if of is None or table.letters_of.get(uid, of[1]) == of[1])
+    offsets = (uid % PARTITION for uid in mine if table.block_of[uid] > after)
     meant = range(asked.start, asked.end) if only is None else {int(offset) for offset in only[1].split(",")}
     there = Counter(o for o in offsets if o in meant)
     server.hub.counts["outcome probed"] += 1

@@ -204,7 +204,7 @@ class World:
         """Raises Violation.  Ends at rest, or at a halt that only a person can resolve."""
         with self.watched():
             self.start_driver()
-            if self.hub.fault("two drivers at once", 0.4):
+            if self.hub.fault("two drivers at once", 0.6):
                 self.start_driver()
             self._run(steps)
 

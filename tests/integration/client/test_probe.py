@@ -15,8 +15,9 @@ from chsink.batch.reader import ReadPlan, Span
 from chsink.batch.task import run_task
 from chsink.clickhouse.client import ClickHouseClient
 from chsink.clickhouse.dedup_mark import look
-from chsink.clickhouse.mutations import may_lack_rows_after, mutations
+from chsink.clickhouse.mutations import deleting, mutations
 from chsink.clickhouse.pieces import Piece, PieceLander, Prepared
+from chsink.clickhouse.probe import inserted_after, rows_by_offset
 from chsink.clickhouse.shards import InsertShard
 from chsink.clickhouse.table import read_table
 from chsink.clickhouse.writer import ShardWriter
@@ -71,7 +72,9 @@ def land(client: ClickHouseClient, target: str, *offsets: int, probe: bool, sinc
     described = read_table(client, *target.split("."))
     record = StateRecord(Phase.BEFORE, 1, "a", "id", start=RANGE.start, end=RANGE.end, chunk_offsets=5, probe=probe)
     record = replace(record, marks=(since or mark_of(client, target),))
-    assignment = Assignment(StateKey("sink", TP.topic, 0, target), record, "", LATER_MS, again=since is not None)
+    assignment = Assignment(
+        StateKey("sink", TP.topic, 0, target), record, "", LATER_MS, again=since is not None, alone=True
+    )
 
     def prepare(records: pa.RecordBatch, _: Assignment) -> Prepared:
         names = {"topic": "_kafka_topic", "partition": "_kafka_partition", "offset": "_kafka_offset"}
@@ -215,11 +218,91 @@ def test_dropped_parts_take_their_tokens_along(client: ClickHouseClient, target:
     assert held(client, target, "_kafka_offset") == [*range(10, 20)]
 
 
+@pytest.mark.parametrize("merged", [False, True])
+def test_rows_that_were_detached_and_attached_are_not_landed_twice_unnoticed(
+    client: ClickHouseClient, target: str, merged: bool
+) -> None:
+    """⚑ The table forgets their tokens."""
+    client.command(f"INSERT INTO {target} VALUES ('t', 0, 1)")
+    announced = mark_of(client, target)
+    land(client, target, *range(10, 20), probe=False)
+    if merged:
+        client.command(f"OPTIMIZE TABLE {target} FINAL")
+    client.command(f"ALTER TABLE {target} DETACH PARTITION tuple()")
+    client.command(f"ALTER TABLE {target} ATTACH PARTITION tuple()")
+    with pytest.raises(HaltError, match=r"CHS-314.* 5 rows was sent again, .* now holds 10 rows"):
+        land(client, target, *range(10, 20), probe=False, since=announced)
+    assert held(client, target, "_kafka_offset") == sorted([1, *range(10, 20), *range(10, 15)])
+
+
+def test_rows_that_were_replaced_are_missed(client: ClickHouseClient, target: str) -> None:
+    """⚑ REPLACE PARTITION takes the rows away and leaves the tokens, and no trace of itself."""
+    announced = mark_of(client, target)
+    land(client, target, *range(10, 20), probe=False)
+    client.command(f"CREATE TABLE {target}_elsewhere AS {target}")
+    client.command(f"INSERT INTO {target}_elsewhere VALUES ('t', 0, 1)")
+    client.command(f"ALTER TABLE {target} REPLACE PARTITION tuple() FROM {target}_elsewhere")
+    with pytest.raises(HaltError, match=r"CHS-314.* \[10, 15\): .* dropped a piece of 5 rows as a duplicate"):
+        land(client, target, *range(10, 20), probe=False, since=announced)
+
+
+@pytest.mark.parametrize("fed", [True, False])
+def test_what_the_table_has_is_sent_again_to_feed_its_view(client: ClickHouseClient, target: str, fed: bool) -> None:
+    """The table drops it as a duplicate, and so does a view that has it."""
+    announced = mark_of(client, target)
+    make_view(client, target)
+    if not fed:
+        client.command(f"INSERT INTO {target}_switch VALUES (1)")
+        with pytest.raises(HaltError, match="CHS-315"):
+            land(client, target, *range(10, 15), probe=False)
+        client.command(f"TRUNCATE TABLE {target}_switch SYNC")
+    else:
+        land(client, target, *range(10, 20), probe=False)
+    assert land(client, target, *range(10, 20), probe=False, since=announced).error is None
+    assert held(client, target, "_kafka_offset") == held(client, f"{target}_copy", "o") == [*range(10, 20)]
+
+
+@pytest.mark.parametrize(
+    "by", ["tuple()", "_kafka_offset % 3", "toString(_kafka_offset)", "(_kafka_topic, _kafka_offset)"]
+)
+def test_only_parts_with_later_blocks_are_read(client: ClickHouseClient, by: str) -> None:
+    """However the table is partitioned; merged and rewritten parts with later blocks count, too."""
+    name = f"client_test.p_{uuid.uuid4().hex}"
+    client.command(
+        f"CREATE TABLE {name} (_kafka_topic String, _kafka_partition UInt32, _kafka_offset UInt64) "
+        f"ENGINE = MergeTree PARTITION BY {by} ORDER BY _kafka_offset SETTINGS non_replicated_deduplication_window = 100"
+    )
+    client.command(f"SYSTEM STOP MERGES {name}")
+    table = read_table(client, *name.split("."))
+
+    def there(after: int) -> dict[int, int]:
+        return rows_by_offset(client, name, TP, OffsetRange(0, 100), inserted_after(after))
+
+    for offset in (1, 2, 3, 4):
+        client.command(f"INSERT INTO {name} VALUES ('t', 0, {offset})")
+    between = look(client, table).mark.blocks
+    assert there(between) == {}
+    for offset in (7, 8):
+        client.command(f"INSERT INTO {name} VALUES ('t', 0, {offset})")
+    assert there(between) == {7: 1, 8: 1}
+    client.command(f"SYSTEM START MERGES {name}")
+    client.command(f"DELETE FROM {name} WHERE _kafka_offset = 8")
+    client.command(f"ALTER TABLE {name} DELETE WHERE _kafka_offset = 2 SETTINGS mutations_sync = 1")
+    client.command(f"OPTIMIZE TABLE {name} FINAL")
+    assert there(between)[7] == 1 and not there(0).keys() & {2, 8}
+    sql = f"EXPLAIN ESTIMATE SELECT _kafka_offset FROM {name} WHERE _kafka_offset > 0 {inserted_after(between)}"
+    parts = client.query(
+        f"SELECT countIf(max_block_number > {between}) FROM system.parts WHERE active AND rows > 0 AND table = '{table.name}'"
+    )
+    assert client.query(sql)[0][2] == parts[0][0]
+    client.command(f"DROP TABLE {name} SYNC")
+
+
 @pytest.mark.parametrize("old", [True, False])
 def test_other_rows_may_be_deleted(client: ClickHouseClient, target: str, old: bool) -> None:
-    """Those deleted before the range was announced are not even asked for."""
+    """Nothing waits for a DELETE that was sent before the range was announced."""
     client.command(f"INSERT INTO {target} VALUES ('t', 0, 1)")
-    delete = f"DELETE FROM {target} WHERE _kafka_offset < 10"
+    delete = f"ALTER TABLE {target} DELETE WHERE _kafka_offset < 10 AND sleepEachRow(3) = 0 SETTINGS mutations_sync = 0"
     if old:
         client.command(delete)
         client.command(f"INSERT INTO {target} VALUES ('t', 0, 2)")
@@ -228,5 +311,6 @@ def test_other_rows_may_be_deleted(client: ClickHouseClient, target: str, old: b
     if not old:
         client.command(delete)
     table = read_table(client, *target.split("."))
-    assert may_lack_rows_after(client, table, announced.blocks) is not old and mutations(client, table).deletes == 1
+    assert (mutations(client, table).deletes, deleting(client, table, announced.blocks)) == (1, int(not old))
     assert land(client, target, *range(10, 20), probe=False, since=announced).error is None
+    assert deleting(client, table) == int(old), "only a later one is waited for"

@@ -31,6 +31,7 @@ PLACE = 1
 """Of the dead letters: behind the only shard."""
 DEAD = Fates(Fate.DEAD_LETTER)
 BAD = 12
+THERE = {BAD: 1, TOMBSTONE: 1}
 
 
 def prepare(records: pa.RecordBatch, assignment: Assignment) -> Prepared:
@@ -46,20 +47,21 @@ class Writer:
     sent: list[tuple[int, str, pa.RecordBatch]] = field(default_factory=list)
     there: dict[int, dict[int, int]] = field(default_factory=dict)
     drops: bool = False
-    deleted: bool = False
 
     def insert(self, shard: int, table: str, batch: pa.RecordBatch, token: str, deadline_ms: int) -> InsertResult:
         assert (table, deadline_ms) == ("db.t", 99)
         self.sent.append((shard, token, batch))
         return InsertResult(batch.num_rows, 8, 0)
 
-    def rows_there(self, shard: int, table: str, partition: TopicPartition, offsets: OffsetRange) -> dict[int, int]:
+    def rows_there(
+        self, shard: int, table: str, partition: TopicPartition, offsets: OffsetRange, *, recent: bool
+    ) -> dict[int, int]:
         sent = [] if self.drops else [b.column(OFFSET).to_pylist() for at, _, b in self.sent if at == shard]
         found = Counter(o for some in sent for o in some if offsets.start <= o < offsets.end)
         return dict(found + Counter(self.there.get(shard, {})))
 
-    def may_lack_rows(self, shard: int) -> bool:
-        return self.deleted and shard == PLACE
+    def can_search(self, shard: int) -> bool:
+        return shard == PLACE
 
     def views(self, shard: int) -> tuple[str, ...]:
         return ()
@@ -71,7 +73,7 @@ class Topics:
 
 
 def run(writer: Writer, fates: Fates, record: StateRecord = RECORD, *, again: bool = False) -> Ack:
-    assignment = Assignment(KEY, record, "layout", 99, again=again)
+    assignment = Assignment(KEY, record, "layout", 99, again=again, alone=True)
     plan = ReadPlan({TP: OffsetRange(5, 30)}, {TP: Span(assignment.range, record.chunk_offsets)}, 10**6)
     letters = lambda _, writer: TableLetters(writer, PLACE)  # noqa: E731 - a name for its type
     lander = PieceLander({TP: assignment}, prepare, lambda _: writer, Topics(), fates, letters)
@@ -151,11 +153,19 @@ def test_doubtful_dead_letters_that_the_table_drops_are_a_halt() -> None:
     assert ack.error is not None and from_wire(*ack.error).id == "CHS-333"
 
 
-def test_dead_letters_are_looked_for_after_a_delete() -> None:
-    """⚑ Their tokens are trusted; their range was in doubt."""
-    assert run(Writer(deleted=True), DEAD, again=True).error is None
-    ack = run(Writer(deleted=True, drops=True), DEAD, again=True)
-    assert ack.error is not None and from_wire(*ack.error).id == "CHS-333"
+@pytest.mark.parametrize(
+    ("writer", "halts"),
+    [
+        (Writer(), False),
+        (Writer(there={PLACE: THERE}, drops=True), False),
+        (Writer(drops=True), True),
+        (Writer(there={PLACE: THERE}), True),
+    ],
+)
+def test_dead_letters_that_are_sent_again_must_be_there_once(writer: Writer, halts: bool) -> None:
+    """⚑ Their tokens are trusted.  Somebody deleted them, or detached and attached their part."""
+    ack = run(writer, DEAD, again=True)
+    assert (ack.error and from_wire(*ack.error).id) == ("CHS-333" if halts else None)
 
 
 @pytest.mark.parametrize(

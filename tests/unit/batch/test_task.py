@@ -38,14 +38,15 @@ def batch(*offsets: int | None, topic: str = "t", partition: int = 1) -> pa.Reco
 @dataclass
 class Writer:
     """Keeps what it is given; ``fail_at`` fails that insert; ``there`` answers probes: offsets by (shard, start), beside
-    what was sent, but for the pieces at ``dropped``.  ``deleted``: somebody deleted rows of the table.
+    what was sent, but for the pieces at ``dropped``.  ``searched``: rows can be found.
     """
 
     sent: list[tuple[int, list[int], str, int]] = field(default_factory=list)
     probes: list[tuple[int, OffsetRange]] = field(default_factory=list)
+    recent: set[bool] = field(default_factory=set)
     there: dict[tuple[int, int], list[int]] = field(default_factory=dict)
     dropped: tuple[tuple[int, int], ...] = ()
-    deleted: bool = False
+    searched: bool = True
     fed: tuple[str, ...] = ()
     fail_at: int | None = None
 
@@ -56,15 +57,18 @@ class Writer:
         self.sent.append((shard, batch.column("offset").to_pylist(), token, deadline_ms))
         return InsertResult(batch.num_rows, 8 * batch.num_rows, 0)
 
-    def rows_there(self, shard: int, table: str, partition: TopicPartition, offsets: OffsetRange) -> dict[int, int]:
+    def rows_there(
+        self, shard: int, table: str, partition: TopicPartition, offsets: OffsetRange, *, recent: bool
+    ) -> dict[int, int]:
         assert (table, partition) == ("db.t", TP)
+        self.recent.add(recent)
         self.probes.append((shard, offsets))
         kept = [] if (shard, offsets.start) in self.dropped else self.sent
         sent = [o for at, piece, *_ in kept for o in piece if at == shard and offsets.start <= o < offsets.end]
         return dict(Counter([*self.there.get((shard, offsets.start), []), *sent]))
 
-    def may_lack_rows(self, shard: int) -> bool:
-        return self.deleted
+    def can_search(self, shard: int) -> bool:
+        return self.searched
 
     def views(self, shard: int) -> tuple[str, ...]:
         return self.fed
@@ -414,40 +418,60 @@ def test_rows_in_the_table_prove_nothing_about_its_views() -> None:
     assert len(writer.sent) == 5, "what is not there was given to no view, and is sent"
 
 
-@pytest.mark.parametrize(("again", "deleted"), [(False, True), (True, False)])
-def test_where_nothing_can_be_missing_nothing_is_looked_for(again: bool, deleted: bool) -> None:
-    """The range is announced for the first time, or nobody deleted rows of the table."""
-    writer = Writer(there={(0, 10): [10, 11, 12, 13]}, deleted=deleted)
+# --- looking after a send --------------------------------------------------------------------------------------------
+
+
+def settling(writer: Writer, *, again: bool = True, alone: bool = True) -> Ack:
+    """A range whose tokens are trusted."""
+    assignment = Assignment(KEY, RECORD, "layout", deadline_ms=99, again=again, alone=alone)
+    return run(writer, batch(*range(10, 20)), prepare=two_shards, assignments={TP: assignment})
+
+
+@pytest.mark.parametrize(("again", "searched"), [(False, True), (True, False)])
+def test_some_pieces_are_not_looked_for(again: bool, searched: bool) -> None:
+    """The range is announced for the first time, or rows cannot be found."""
+    writer = Writer(there={(0, 10): [10, 11, 12, 13]}, searched=searched)
     assert settling(writer, again=again).error is None
     assert (writer.probes, len(writer.sent)) == ([], 6)
 
 
-# --- looking after a send --------------------------------------------------------------------------------------------
-
-
-def settling(writer: Writer, *, again: bool = True) -> Ack:
-    """A range whose tokens are trusted."""
-    assignment = Assignment(KEY, RECORD, "layout", deadline_ms=99, again=again)
-    return run(writer, batch(*range(10, 20)), prepare=two_shards, assignments={TP: assignment})
-
-
-def test_after_a_delete_each_piece_of_a_range_in_doubt_is_looked_for() -> None:
-    writer = Writer(deleted=True)
+def test_each_piece_of_a_range_in_doubt_is_looked_for() -> None:
+    """Only parts that took an insert since BEFORE are read."""
+    writer = Writer()
     ack = settling(writer)
-    assert (covered(ack), len(writer.sent)) == (TILES, 6)
-    assert [(shard, offsets.start) for shard, offsets in writer.probes] == [(s, at) for at, _ in TILES for s in (0, 1)]
+    assert (covered(ack), len(writer.sent), writer.recent) == (TILES, 6, {True})
+    looked = [(shard, offsets.start) for shard, offsets in writer.probes]
+    assert looked == [(s, at) for at, _ in TILES for s in (0, 1)]
 
 
-def test_what_the_table_drops_after_a_delete_is_a_halt() -> None:
+def test_what_the_table_drops_and_does_not_have_is_a_halt() -> None:
     """⚑ A person deleted rows of a range in doubt and started the job.  The table still remembered the token."""
-    ack = settling(Writer(deleted=True, dropped=((1, 14),)))
+    ack = settling(Writer(dropped=((1, 14),)))
     assert reported(ack).name == "PIECE_DROPPED"
     assert covered(ack) == [(10, 14)]
 
 
+def test_what_the_table_has_and_drops_is_fine() -> None:
+    """It is given to the dependent views, if they lack it."""
+    writer = Writer(there={(1, 14): [15, 17]}, dropped=((1, 14),))
+    assert (settling(writer).error, len(writer.sent)) == (None, 6)
+
+
+@pytest.mark.parametrize(("alone", "halts"), [(True, True), (False, False)])
+def test_what_the_table_has_and_stores_again_is_a_halt(alone: bool, halts: bool) -> None:
+    """⚑ A person detached and attached the part, so the token was forgotten.  But with a person's consent, these may be
+    another sink's rows.
+    """
+    ack = settling(Writer(there={(1, 14): [15, 17]}), alone=alone)
+    assert (ack.error is not None) is halts
+    if halts:
+        assert reported(ack).name == "PIECE_STORED_AGAIN"
+        assert covered(ack) == [(10, 14)]
+
+
 def test_rows_too_many_are_no_sign_of_a_dropped_piece() -> None:
     """Another sink inserted them, and a person accepted that."""
-    assert settling(Writer(deleted=True, there={(0, 14): [14, 15, 16]})).error is None
+    assert settling(Writer(there={(0, 14): [14, 15, 16]}), alone=False).error is None
 
 
 # --- overlap and memory --------------------------------------------------------------------------------------------

@@ -62,7 +62,7 @@ class StoppedClock:
 class Server:
     """``answers`` to inserts are errors to raise, in turn; then all are taken.  ``running`` counts looks that find one.
 
-    ``mutations`` are listed in turn, the last of them from then on.  ``removed`` counts what may have deleted rows.
+    ``deleting`` are counts of unfinished DELETE statements in turn, the last of them from then on.
     """
 
     clock: StoppedClock
@@ -76,8 +76,7 @@ class Server:
     away: list[Exception] = field(default_factory=list)
     running: int = 0
     rows: int = 0
-    mutations: list[tuple[int, int, int]] = field(default_factory=list)
-    removed: int = 0
+    deleting: list[int] = field(default_factory=list)
     asked: list[tuple[str, Mapping[str, Any]]] = field(default_factory=list)
     inserts: list[Mapping[str, Any]] = field(default_factory=list)
     url: str = "http://a"
@@ -89,10 +88,8 @@ class Server:
         if "system.processes" in sql:
             self.running -= 1
             return [(int(self.running >= 0),)]
-        if "beyond" in (parameters or {}):
-            return [(self.removed,)]
-        if "system.mutations" in sql:
-            return [self.mutations.pop(0) if self.mutations[1:] else (self.mutations or [(0, 0, 0)])[0]]
+        if "NOT is_done" in sql:
+            return [(self.deleting.pop(0) if self.deleting[1:] else sum(self.deleting),)]
         if sql.startswith("SELECT create_table_query"):
             return [("CREATE TABLE db.t",)]
         if "merge_tree_settings" in sql:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -222,3 +223,14 @@ def test_rows_beyond_all_that_was_announced_are_foreign(server: Server, rows: in
     assert window(server).holds_foreign(KEY, in_doubt(10)) is (rows > 0)
     [(_, parameters)] = server.asked
     assert parameters["start"] == in_doubt(10).end
+
+
+@pytest.mark.parametrize(
+    ("older_end", "accepted", "alone"), [(0, False, True), (15, False, True), (16, False, False), (0, True, False)]
+)
+def test_rows_that_may_be_others_are_no_second_copies(
+    server: Server, older_end: int, accepted: bool, alone: bool
+) -> None:
+    """An earlier topic of this name reached the range, or the job accepts rows that are not its own."""
+    record = replace(in_doubt(10), start=15, end=20, older_end=older_end)
+    assert replace(window(server), foreign_accepted=accepted).is_alone(record) is alone

@@ -159,7 +159,7 @@ def test_a_piece_of_columns_that_were_altered_is_not_sent(server: Server, now: l
 
 # --- looking for rows ------------------------------------------------------------------------------------------------
 
-DELETING, DELETED = (1, 0, 1), (1, 0, 0)
+T0, ALL = TopicPartition("t", 0), OffsetRange(0, 9)
 
 
 def writer_to(server: Server, **of: Any) -> ShardWriter:
@@ -167,41 +167,30 @@ def writer_to(server: Server, **of: Any) -> ShardWriter:
 
 
 @pytest.mark.parametrize(
-    ("removed", "engine", "may"),
-    [
-        (1, "MergeTree", True),
-        (0, "MergeTree", False),
-        (1, "ReplacingMergeTree", False),
-        (1, "ReplicatedMergeTree", False),
-    ],
+    ("engine", "can"), [("MergeTree", True), ("ReplacingMergeTree", False), ("ReplicatedMergeTree", False)]
 )
-def test_a_table_may_lack_rows_after_a_delete(server: Server, removed: int, engine: str, may: bool) -> None:
+def test_rows_are_searched_where_they_stay(server: Server, engine: str, can: bool) -> None:
     """Where rows disappear by themselves, or a replica may lag, their absence says nothing."""
-    server.removed = removed
-    assert writer_to(server, engine=engine).may_lack_rows(0) is may
-    assert [said["beyond"] for _, said in server.asked] in ([], [MARK.blocks]), (
-        "deletes from before BEFORE do not matter"
-    )
+    assert writer_to(server, engine=engine).can_search(0) is can
 
 
-def test_rows_are_counted_once_a_delete_has_finished(server: Server) -> None:
-    """⚑ They can still be read before."""
-    server.mutations = [DELETING, DELETING, DELETED]
-    writer_to(server).rows_there(0, "db.t", TopicPartition("t", 0), OffsetRange(0, 9))
-    asked = ["mutations" if "mutations" in sql else "rows" for sql, _ in server.asked]
-    assert asked == ["mutations"] * 3 + ["rows"]
+@pytest.mark.parametrize("recent", [True, False])
+def test_rows_are_counted_once_a_delete_has_finished(server: Server, recent: bool) -> None:
+    """⚑ They can still be read before.  What was deleted before BEFORE does not matter to rows that came later."""
+    server.deleting = [1, 1, 0]
+    writer_to(server).rows_there(0, "db.t", T0, ALL, recent=recent)
+    *deletes, (rows, _) = server.asked
+    assert [said["after"] for _, said in deletes] == [MARK.blocks if recent else -1] * 3
+    assert (f" > {MARK.blocks}, true)" in rows) is recent
 
 
 def test_a_question_is_asked_again_while_a_server_is_away(server: Server) -> None:
-    server.mutations, server.removed = [DELETED], 1
     server.away = [Unanswered("reset"), ServerRefused(241, "memory")]
-    assert writer_to(server).may_lack_rows(0)
-    server.away = [Unanswered("reset"), ServerRefused(241, "memory")]
-    assert writer_to(server).rows_there(0, "db.t", TopicPartition("t", 0), OffsetRange(0, 9)) == {0: 0}
+    assert writer_to(server).rows_there(0, "db.t", T0, ALL, recent=True) == {0: 0}
 
 
 def test_a_delete_that_does_not_finish_is_an_error(server: Server) -> None:
-    server.mutations = [DELETING]
+    server.deleting = [1]
     with pytest.raises(UnavailableError, match=r"CHS-710.*still running DELETE statements on db\.t \(unfinished: 1\)"):
-        writer_to(server).rows_there(0, "db.t", TopicPartition("t", 0), OffsetRange(0, 9))
+        writer_to(server).rows_there(0, "db.t", T0, ALL, recent=False)
     assert sum(server.clock.slept) == 60
