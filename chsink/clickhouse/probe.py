@@ -108,11 +108,11 @@ def rows_by_offset(
 def inserted_after(block: int) -> str:
     """A further condition: only parts of a plain MergeTree that have a block after this one.  The others are not read.
 
-    A part is named ``<partition id>_<lowest block>_<highest block>_<level>``, and more after a mutation.  A table that
-    was created with the old syntax names parts by dates: all of them are read.
+    A part is named ``<partition id>_<lowest block>_<highest block>_<level>``, and more after a mutation.  All parts are
+    read of a table that was created with the old syntax, which names them by dates, or has a column named ``_part``.
     """
-    numbers = "splitByChar('_', substring(_part, length(_partition_id) + 2))"
-    named = "startsWith(_part, concat(_partition_id, '_'))"
+    numbers = "splitByChar('_', substring(toString(_part), length(_partition_id) + 2))"
+    named = "startsWith(toString(_part), concat(_partition_id, '_'))"
     return f"AND if({named}, toInt64OrZero({numbers}[2]) > {block}, true)"
 
 
