@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 
-from chsink.errors import UnavailableError
+from chsink.errors import HaltError, UnavailableError
 from tests.integration.job.conftest import MakeJob
 from tests.integration.job.faults import Failpoints
 from tests.support.job import Job
@@ -58,10 +58,13 @@ def test_crash_then_restart_with_the_same_checkpoint(
 def test_negative_control_without_tokens_records_are_doubled(
     job: Job, spark: SparkSession, failpoints: Failpoints, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The judge sees duplicates when there are any: with the server told not to deduplicate, settling doubles."""
+    """The judge sees duplicates when there are any: with the server told not to deduplicate, settling doubles.  And so
+    does the job, which looks for what it sent again.
+    """
     monkeypatch.setattr("chsink.clickhouse.cluster.PINNED_WHERE_KNOWN", {"deduplicate_insert": "disable"})
     crash(job, spark, failpoints, "driver.before_after")
-    job.drain(spark)
+    with pytest.raises(HaltError, match="CHS-314.* was sent again"):
+        job.drain(spark)
     assert job.verdict().surplus.total() > 0
     assert not job.verdict().lost
 
