@@ -236,7 +236,7 @@ class BlockWriter(Protocol):
         Raises UnavailableError CHS-710 if a DELETE on the table does not finish.
         """
 
-    def can_search(self, shard: int) -> bool:
+    def can_probe(self, shard: int) -> bool:
         """Whether :meth:`rows_there` finds all rows of the shard's table, and rows stay until somebody removes them."""
 
     def views(self, shard: int) -> tuple[str, ...]:

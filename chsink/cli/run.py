@@ -16,7 +16,7 @@ import typer
 from chsink.cli.options import DEFAULT_CONFIG, ConfigOption, SetOption, load_config, log_format
 from chsink.cli.output import remember_json, report_to_log
 from chsink.config import Config
-from chsink.errors import ChsinkError, HaltError, UnavailableError
+from chsink.errors import ChsinkError, UnavailableError
 
 JarsOption = Annotated[
     str,
@@ -118,13 +118,12 @@ def _check_machine(config: Config) -> None:
 
 
 def _check_tables(config: Config) -> None:
-    """Raise PreflightError CHS-202 if a target table is missing, before jars are downloaded and Java starts.
-
-    The sink's own start checks everything, this too: a halt, or a service that does not answer, is left to it.
+    """Raise PreflightError if a target table is missing (CHS-202) or cannot be used, before jars are downloaded and
+    Java starts.  The sink's own start checks everything, this too: a service that does not answer is left to it.
     """
     from chsink.connect import connected
 
-    with suppress(HaltError, UnavailableError), connected(config) as services:
+    with suppress(UnavailableError), connected(config) as services:
         for route in services.config.routes:
             if not services.config.creates(route):
                 services.clickhouse.described(route)

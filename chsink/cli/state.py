@@ -45,7 +45,7 @@ QUESTIONS: Mapping[str, str] = {
     "resolve --resend": "Let the next start send these ranges again?",
     "resolve --lost": "Give up the missing rows of these ranges?",
     "resolve --expired": "Let the next start land what Kafka still holds of these ranges?",
-    "reset": "Forget what has landed of these partitions?",
+    "reset": "Forget what has landed from these partitions?",
 }
 """By command: what a person confirms."""
 

@@ -4,8 +4,8 @@ A table remembers the last N *blocks of the whole table* (N by its settings; eve
 table partition it touches).  What it held when a range was announced is kept with the range as one :class:`Mark` per
 shard; the growth since bounds the blocks that came.
 
-- A plain MergeTree numbers its blocks in one row.  Its log of tokens is not atomic with its parts, so a server that was
-  restarted since then makes tokens doubtful.
+- A plain MergeTree numbers its blocks in one sequence.  Its log of tokens is not atomic with its parts, so a server
+  that was restarted since then makes tokens doubtful.
 - A Replicated table numbers blocks per table partition; the entries of its replication log count them all, dropped
   partitions included, and its tokens lie in Keeper.  A Shared table shows no log: there the partitions' numbers are
   summed.

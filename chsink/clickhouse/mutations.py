@@ -14,11 +14,14 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from chsink.clickhouse.table import TargetTable
+from chsink.errors import services
 from chsink.ports import Queries
 
 _DELETES: Final = "match(command, '(?i)^[( ]*DELETE|_row_exists')"
 _UPDATES: Final = f"match(command, '(?i)^[( ]*UPDATE') AND NOT {_DELETES}"
 _OF_TABLE: Final = "FROM system.mutations WHERE database = {database:String} AND table = {name:String}"
+ANY: Final = -1
+"""Before all blocks."""
 
 
 class Mutations(NamedTuple):
@@ -35,9 +38,15 @@ def mutations(client: Queries, table: TargetTable) -> Mutations:
     return Mutations(*map(int, row))
 
 
-def deleting(client: Queries, table: TargetTable, after: int = -1) -> int:
+def deleting(client: Queries, table: TargetTable, after: int) -> int:
     """How many DELETE statements have not finished that may remove rows of blocks after this one."""
     running = f"{_DELETES} AND NOT is_done AND arrayMax(block_numbers.number) > {{after:Int64}}"
     sql = f"SELECT count() {_OF_TABLE} AND {running}"
     [(found,)] = client.query(sql, {"database": table.database, "name": table.name, "after": after})
     return int(found)
+
+
+def check_none_deleting(client: Queries, table: TargetTable) -> None:
+    """UnavailableError CHS-710 if rows that can be read now may be gone in a moment."""
+    if running := deleting(client, table, ANY):
+        raise services.STILL_DELETING(url=client.url, table=table.canonical, deletes=running)

@@ -53,7 +53,7 @@ class Presence(Enum):
 
 def is_searched(assignment: Assignment, shard: int, writer: BlockWriter) -> bool:
     """Whether a piece is looked for after it was sent.  What nobody sent before was not removed, nor stored twice."""
-    return assignment.record.probe or (assignment.again and writer.can_search(shard))
+    return assignment.record.probe or (assignment.again and writer.can_probe(shard))
 
 
 def rows_there(assignment: Assignment, shard: int, writer: BlockWriter, offsets: OffsetRange) -> Rows:

@@ -23,7 +23,7 @@ from typing import Any
 import pyarrow as pa
 
 from chsink.clickhouse.dedup_mark import check_columns, look, why_forgotten, why_shortened
-from chsink.clickhouse.mutations import deleting
+from chsink.clickhouse.mutations import ANY, deleting
 from chsink.clickhouse.probe import dependent_views, inserted_after, rows_by_offset
 from chsink.clickhouse.retry import RetryingQueries, retrying, transient
 from chsink.clickhouse.shards import InsertShard
@@ -111,12 +111,12 @@ class ShardWriter:
     ) -> dict[int, int]:
         """See :class:`chsink.ports.BlockWriter`."""
         at, asked = self.shards[shard], self._patient(shard)
-        after = at.mark.blocks if recent else -1
+        after = at.mark.blocks if recent else ANY
         self._wait_for_deletes(asked, at.table, after)
         only = f"{at.only} {inserted_after(after)}" if recent else at.only
         return rows_by_offset(asked, at.table.canonical, partition, offsets, only)
 
-    def can_search(self, shard: int) -> bool:
+    def can_probe(self, shard: int) -> bool:
         """See :class:`chsink.ports.BlockWriter`."""
         return self.shards[shard].table.can_probe
 

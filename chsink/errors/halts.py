@@ -45,10 +45,10 @@ STATE_LOST = Entry(
     "CHS-302",
     HaltError,
     "{tp}: no state is recorded for this partition, but the checkpoint has moved past its earlier records ({detail})",
-    "if you changed sink.name, [state] or the route's table, change it back; if you renamed the table in ClickHouse, "
-    "run `chsink state recover`; if the state was lost, restore the state store from a backup or rebuild it with "
-    "`chsink state recover`; if recover finds no rows of this partition, if you have reset it, or if the route is new "
-    "or had been removed for a time, " + _NEW_CHECKPOINT,
+    "if you renamed the table in ClickHouse, run `chsink state recover`; if you changed sink.name, [state] or the "
+    "route's table for another reason, change it back; if the state was lost, restore the state store from a backup or "
+    "rebuild it with `chsink state recover`; if recover finds no rows of this partition, if you have reset it, or if "
+    "the route is new or had been removed for a time, " + _NEW_CHECKPOINT,
     runbook="See [lost state](#lost-state).",
 )
 CHECKPOINT_WITHOUT_STATE = Entry(
@@ -235,19 +235,21 @@ PIECE_DROPPED = Entry(
     "PIECE_DROPPED",
     "CHS-314",
     HaltError,
-    "{tp} {offsets}: shard {shard} of {table} dropped a piece of {rows} rows as a duplicate, but holds {there} of "
-    "them: the others were deleted, or the server lost them",
-    "run `chsink state resolve {arguments} --resend`: the next start sends the range again under new tokens",
+    "{tp} {offsets}: shard {shard} of {table} dropped a piece of {rows} rows as a duplicate, but shows {there} of "
+    "them: the others were deleted, the server lost them, or a row policy hides them from this user",
+    "if a row policy hides rows, remove it and start again; otherwise run `chsink state resolve {arguments} --resend`, "
+    "which names the rows to delete first, if any are left: the next start sends the range again under new tokens",
 )
 PIECE_STORED_AGAIN = Entry(
     "PIECE_STORED_AGAIN",
     "CHS-314",
     HaltError,
     "{tp} {offsets}: a piece of {rows} rows was sent again, and shard {shard} of {table} now holds {there} rows of "
-    "these offsets: ClickHouse forgot the piece's deduplication token, as it does if a part is detached and attached, "
-    "or another sink inserted rows",
-    "run `chsink state resolve {arguments} --resend`, which names the rows to delete first; or delete the second copy "
-    "of each row yourself, and run it with --landed",
+    "these offsets: either ClickHouse has forgotten the piece's deduplication token, as it does when a part is "
+    "detached and attached, or another sink inserted rows",
+    "run `chsink state resolve {arguments} --resend`, which names the rows to delete first; or remove the second copy "
+    "of each row, also from the targets of dependent views (OPTIMIZE TABLE … FINAL DEDUPLICATE does this if no two "
+    "rows are equal on purpose), and run it with --landed",
 )
 INSERT_REFUSED = Entry(
     "INSERT_REFUSED",
@@ -374,8 +376,8 @@ RESEND_NOT_READABLE = Entry(
     "CHS-322",
     PreflightError,
     "{tp} {range} can no longer be read from Kafka (topic id {topic_id}, log [{start}, {end}))",
-    "check whether the table holds all rows of the range; if so, pass --landed, otherwise --expired to land what "
-    "Kafka still holds, or --lost",
+    "check whether the table holds all rows of the range; if so, pass --landed; otherwise pass --lost or, unless the "
+    "topic was created again, --expired to land what Kafka still holds",
 )
 RESEND_WOULD_DOUBLE = Entry(
     "RESEND_WOULD_DOUBLE",
@@ -392,7 +394,8 @@ RESEND_MAY_DOUBLE = Entry(
     "{table} holds {rows} rows of {ranges}; after a reset, a recovery or a recreated topic, chsink cannot tell "
     "whether they belong to this range",
     "if these are all rows of this range, pass --landed; to insert the range again, first delete all of these rows, "
-    "older ones too, on each shard: {delete}",
+    "older ones too, on each shard: {delete}; then run this command again before you start the job, because ClickHouse "
+    "would drop the rows as duplicates",
 )
 EXPIRED_NOT_HELD = Entry(
     "EXPIRED_NOT_HELD",

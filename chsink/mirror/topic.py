@@ -151,14 +151,16 @@ def _exists(names: Names) -> bool:
 
 
 def _settings(names: Names, admin: AdminClient) -> Any:
-    """The topic's settings, None where this user may not see them.  UnavailableError CHS-716 for any other error."""
+    """The topic's settings, None where this user or broker does not show them.  UnavailableError CHS-716 for any other
+    error.
+    """
     [future] = admin.describe_configs(
         [ConfigResource(ConfigResource.Type.TOPIC, names.topic)], request_timeout=names.timeout_s
     ).values()
     try:
         return future.result()
     except KafkaException as error:
-        if error.args[0].code() in FORBIDDEN:
+        if error.args[0].code() in (*FORBIDDEN, KafkaError.UNSUPPORTED_VERSION, KafkaError._UNSUPPORTED_FEATURE):
             return None
         raise _unanswered(names, error) from error
 

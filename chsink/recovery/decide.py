@@ -97,7 +97,7 @@ def _reset(services: Services, key: StateKey, record: StateRecord, epoch: int, a
         try:  # its rows would come after a person deleted those that are there
             wait_for_inserts(services, key, record)
         except ChsinkError as error:
-            if error.id == STILL_INSERTING.id:  # else a server is gone, and inserts nothing
+            if error.name == STILL_INSERTING.name:  # else a server is gone, and inserts nothing
                 raise
     return writes.reset(record, epoch=epoch, attempt=attempt)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from chsink.batch.halts import asking_target
 from chsink.batch.ledger import read_owner
+from chsink.clickhouse.mutations import check_none_deleting
 from chsink.clickhouse.probe import count_rows, dependent_views, only_of
 from chsink.clickhouse.shards import ShardTable
 from chsink.clickhouse.window import DedupWindow
@@ -60,6 +61,8 @@ def count_landed_rows(services: Services, key: StateKey, record: StateRecord) ->
                 letters = count_rows(kept.client, kept.table.canonical, tp, record.range, only_of(key))
             if not shards or not {c.name for c in target.table.columns}.issuperset(PROBE_COLUMNS):
                 return LandedRows(key.table, views=views, letters=letters)
+            for shard in shards:
+                check_none_deleting(shard.client, shard.table)
             rows = sum(count_rows(s.client, s.table.canonical, tp, record.range) for s in shards)
             return LandedRows(key.table, rows, None, views, letters)
     except ChsinkError as error:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from chsink.batch.halts import asking_target
 from chsink.batch.ledger import read_records
-from chsink.clickhouse.mutations import mutations
+from chsink.clickhouse.mutations import check_none_deleting, mutations
 from chsink.clickhouse.probe import only_of
 from chsink.clickhouse.shards import RoutedTable, ShardTable
 from chsink.connect import Services
@@ -175,6 +175,7 @@ def _refusals(target: RoutedTable, accepted: Accepted) -> Iterator[ChsinkError]:
             raise _cannot(
                 target, shard.url, f"it has no column {', '.join(sorted(missing))}", "restore the state from a backup"
             )
+        check_none_deleting(shard.client, shard.table)
         why = _losing(shard)
         if why is not None and not accepted.removed:
             fix = "add --accept-removed if rows that were removed beyond the last remaining row may be inserted again"

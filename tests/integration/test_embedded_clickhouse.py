@@ -22,6 +22,7 @@ from chsink.embedded.clickhouse import EmbeddedClickHouse
 from chsink.embedded.zookeeper import EmbeddedZooKeeper
 from chsink.errors import ChsinkError
 from tests.support.clickhouse_http import connected, scalar
+from tests.support.job import eventually
 
 
 @pytest.fixture
@@ -113,13 +114,13 @@ def test_a_server_that_is_stopped_finishes_what_runs(tmp_path: Path) -> None:
 
     def ask() -> None:
         with connected(server) as client:
-            answers.append(client.command("SELECT sleep(1.5)"))
+            answers.append(client.command("SELECT sleep(2.9)"))
 
     with connected(server) as client:
         thread = threading.Thread(target=ask)
         thread.start()
-        while scalar(client, "SELECT count() FROM system.processes WHERE query LIKE '%sleep(1%'") < 2:
-            time.sleep(0.05)
+        running = "SELECT count() FROM system.processes WHERE query LIKE '%sleep(2%'"
+        eventually("statement", lambda: scalar(client, running) == 2)
     begin = time.monotonic()
     server.stop()
     thread.join()
@@ -141,8 +142,8 @@ def test_a_killed_server_is_an_unknown_outcome_for_its_clients(tmp_path: Path) -
         with connected(server) as client:
             thread = threading.Thread(target=ask)
             thread.start()
-            while scalar(client, "SELECT count() FROM system.processes WHERE query LIKE 'INSERT%'") < 1:
-                time.sleep(0.05)
+            running = "SELECT count() FROM system.processes WHERE query LIKE 'INSERT%'"
+            eventually("statement", lambda: scalar(client, running) == 1)
         server.kill()
         thread.join()
         assert [error.code for error in failures] == [None]

@@ -32,7 +32,7 @@ from chsink.statemachine.tokens import token_head
 from tests.integration.job.conftest import MakeJob, failpoints, make_job, services  # noqa: F401 - fixtures
 from tests.integration.job.faults import Failpoints
 from tests.support.doubt import announce, edit, forget_state, insert, quietly_connected, run
-from tests.support.job import DATABASE, Job, command
+from tests.support.job import DATABASE, Job, command, eventually
 
 pytestmark = pytest.mark.slow
 
@@ -210,6 +210,15 @@ def test_landed_takes_the_word_for_it(doubtful: Job) -> None:
     assert result.exit_code == 0, result.output
     assert doubtful.phases() == {0: ("AFTER", 10, 25)}
     assert rows(doubtful) == 10
+
+
+def test_rows_that_a_delete_is_about_to_remove_are_not_counted(doubtful: Job) -> None:
+    table, [shard] = doubtful.tables[doubtful.topic], doubtful.shards
+    command(shard, f"SYSTEM STOP MERGES {table}")
+    command(shard, f"ALTER TABLE {table} DELETE WHERE _kafka_offset >= 5 SETTINGS mutations_sync = 0")
+    result = run(doubtful, "resolve", doubtful.topic, "0", "--landed", stdin="n\n")
+    assert "could not be counted" in result.stdout and "is still running DELETE" in result.stdout.replace("\n", " ")
+    command(shard, f"SYSTEM START MERGES {table}")
 
 
 def test_lost_is_a_gap(doubtful: Job) -> None:
@@ -672,6 +681,28 @@ def test_where_records_are_skipped_on_purpose_no_row_is_removed_first(landed: Jo
     assert 0 < refused.stderr.index("--accept-holes") < refused.stderr.index("DELETE FROM")
     assert recover(landed, *skipping, "--accept-holes").exit_code == 0
     assert shown(landed, 1)["end"] == 30
+
+
+def test_rows_that_a_delete_is_about_to_remove_prove_nothing(
+    make_job: MakeJob,  # noqa: F811
+    spark: SparkSession,
+) -> None:
+    """⚑ They can still be read, so they would be recorded as landed."""
+    job = make_job(partitions=1)
+    job.send(0, 25)
+    insert(job, 0, range(25))
+    table, [shard] = job.tables[job.topic], job.shards
+    command(shard, f"SYSTEM STOP MERGES {table}")
+    command(shard, f"ALTER TABLE {table} DELETE WHERE _kafka_offset >= 20 SETTINGS mutations_sync = 0")
+
+    assert error_of(recover(job, "--accept-removed")) == "CHS-710"
+
+    command(shard, f"SYSTEM START MERGES {table}")
+    eventually("end of the DELETE", lambda: rows(job) == 20)
+    eventually("rebuilt state", lambda: recover(job, "--accept-removed").exit_code == 0)
+    assert shown(job)["end"] == 20
+    job.drain(spark)
+    job.check()
 
 
 def test_holes_may_be_vouched_for(landed: Job) -> None:

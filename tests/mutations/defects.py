@@ -244,7 +244,7 @@ DEFECTS = (
         (
             Patch(
                 PROBE,
-                "    return assignment.record.probe or (assignment.again and writer.can_search(shard))\n",
+                "    return assignment.record.probe or (assignment.again and writer.can_probe(shard))\n",
                 "    return assignment.record.probe\n",
             ),
         ),
@@ -271,7 +271,7 @@ DEFECTS = (
         test="tests/unit/clickhouse/test_window.py",
     ),
     Defect(
-        "rows of before BEFORE are taken for what was sent again",
+        "rows from before BEFORE are taken for what was sent again",
         (Patch(PROBE, "recent=not assignment.record.probe)", "recent=False)"),),
         test="tests/unit/batch/test_task.py",
     ),

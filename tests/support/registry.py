@@ -16,6 +16,8 @@ from typing import Any, Self
 
 from aiohttp import web
 
+from chsink.embedded.ports import free_port
+
 JSON = "application/vnd.schemaregistry.v1+json"
 NO_SUBJECT, NO_VERSION, NO_SCHEMA = 40401, 40402, 40403
 
@@ -35,7 +37,7 @@ class RegistryService:
     asked: list[str] = field(default_factory=list)
     schemas: dict[int, dict[str, Any]] = field(default_factory=dict)
     subjects: dict[str, list[int]] = field(default_factory=dict)
-    port: int = 0
+    port: int = field(default_factory=free_port)
 
     @property
     def url(self) -> str:
@@ -70,7 +72,6 @@ class RegistryService:
         runner = web.AppRunner(app, access_log=None)
         self._loop.run_until_complete(runner.setup())
         self._loop.run_until_complete(web.TCPSite(runner, "127.0.0.1", self.port, reuse_address=True).start())
-        self.port = runner.addresses[0][1]
         ready.set()
         self._loop.run_forever()
         self._loop.run_until_complete(runner.cleanup())

@@ -23,7 +23,9 @@ VIEW_DEPTH = 4
 SYSTEM_TABLES = tuple(
     f"system.{name}" for name in ("merge_tree_settings", "mutations", "parts", "processes", "replicas")
 )
-"""What chsink reads besides the system tables that ClickHouse shows to everybody."""
+"""What chsink reads besides the system tables that ClickHouse shows to everybody, and besides ``system.clusters``: the
+check that reads it says so itself.
+"""
 _PART = r"(?:`(?:[^`\\]|\\.)+`|[^\s.`(]+)"
 TO = re.compile(rf"CREATE MATERIALIZED VIEW {_PART}\.{_PART} TO ({_PART}\.{_PART})")
 
@@ -81,10 +83,11 @@ def grant_findings(client: Queries, table: TargetTable, user: str) -> Iterator[F
     """Whether the user may do on the target what the job does, and whether he may do far more."""
     name = TableName(table.database, table.name)
     columns = ", ".join(quote_identifier(c.name) for c in table.insertable)
-    needed = {f"INSERT({columns})": f"GRANT INSERT ON {name} TO {user}"}
+    to = quote_identifier(user)
+    needed = {f"INSERT({columns})": f"GRANT INSERT ON {name} TO {to}"}
     if table.can_probe:
         probed = ", ".join(map(quote_identifier, PROBE_COLUMNS))
-        needed[f"SELECT({probed})"] = f"GRANT SELECT({probed}) ON {name} TO {user}"
+        needed[f"SELECT({probed})"] = f"GRANT SELECT({probed}) ON {name} TO {to}"
     yield from check_grants(client, str(name), needed)
     if may(client, f"DROP TABLE, TRUNCATE ON {name}"):
         yield found(Severity.INFO, preflight.GRANTS_WIDE, url=client.url, table=name)
@@ -99,7 +102,7 @@ def system_grant_findings(client: Queries, user: str) -> Iterator[Finding]:
         yield passed(preflight.GRANT_MISSING, url=client.url, privileges="SELECT", table=", ".join(SYSTEM_TABLES))
         return
     missing = [name for name in SYSTEM_TABLES if not may(client, f"SELECT ON {name}")]
-    grant = "; ".join(f"GRANT SELECT ON {name} TO {user}" for name in missing)
+    grant = "; ".join(f"GRANT SELECT ON {name} TO {quote_identifier(user)}" for name in missing)
     said = {"url": client.url, "privilege": "SELECT", "table": ", ".join(missing), "grant": grant}
     yield found(Severity.ERROR, preflight.GRANT_MISSING, **said)
 

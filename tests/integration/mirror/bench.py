@@ -225,7 +225,7 @@ warehouse = "file://{self.folder}/lake"
         made.start()
         return made
 
-    def round(self, coordinator: Coordinator, ticks: int = 20) -> None:
+    def round(self, coordinator: Coordinator, ticks: int = 50) -> None:
         """One interval: a round is opened, and ends complete, or by its timeout where events are missing."""
         self.clock.ms += self.pace.interval_ms
         for patience in (0, self.pace.timeout_ms):

@@ -60,7 +60,7 @@ class Writer:
         found = Counter(o for some in sent for o in some if offsets.start <= o < offsets.end)
         return dict(found + Counter(self.there.get(shard, {})))
 
-    def can_search(self, shard: int) -> bool:
+    def can_probe(self, shard: int) -> bool:
         return shard == PLACE
 
     def views(self, shard: int) -> tuple[str, ...]:

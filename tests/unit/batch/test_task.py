@@ -67,7 +67,7 @@ class Writer:
         sent = [o for at, piece, *_ in kept for o in piece if at == shard and offsets.start <= o < offsets.end]
         return dict(Counter([*self.there.get((shard, offsets.start), []), *sent]))
 
-    def can_search(self, shard: int) -> bool:
+    def can_probe(self, shard: int) -> bool:
         return self.searched
 
     def views(self, shard: int) -> tuple[str, ...]:

@@ -27,7 +27,7 @@ def test_system_tables_that_a_user_may_not_read() -> None:
     [finding] = system_grant_findings(Server("mutations", "processes"), "job")
     assert finding.severity is Severity.ERROR
     assert finding.sentence == "at http://a this user may not SELECT on system.mutations, system.processes"
-    grants = "GRANT SELECT ON system.mutations TO job; GRANT SELECT ON system.processes TO job"
+    grants = "GRANT SELECT ON system.mutations TO `job`; GRANT SELECT ON system.processes TO `job`"
     assert finding.fix == f"run {grants}"
 
 

@@ -171,7 +171,7 @@ def writer_to(server: Server, **of: Any) -> ShardWriter:
 )
 def test_rows_are_searched_where_they_stay(server: Server, engine: str, can: bool) -> None:
     """Where rows disappear by themselves, or a replica may lag, their absence says nothing."""
-    assert writer_to(server, engine=engine).can_search(0) is can
+    assert writer_to(server, engine=engine).can_probe(0) is can
 
 
 @pytest.mark.parametrize("recent", [True, False])
