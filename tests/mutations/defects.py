@@ -390,7 +390,7 @@ DEFECTS = (
         "dead letters for a topic: the search does not wait for open transactions",
         (Patch(LETTERS_SEARCH, "for letter in letters_in(place, whole=True)", "for letter in letters_in(place)"),),
         "at_most_once",
-        seed=1535,
+        seed=1203,
         often=_TOPIC_FAULTS | {"killed at task.in_dead_letters": 20.0, "killed at driver.before_after": 10.0},
     ),
     Defect(
@@ -586,7 +586,7 @@ DEFECTS = (
         "a claim does not look for rows of what was never announced",
         (Patch(DRIVER, "            self._check_nothing_landed(keys)", "            pass"),),
         "at_most_once",
-        seed=95,
+        seed=131,
         often={"state lost": 60.0, "driver frozen": 12.0, "driver killed": 3.0, "second driver": 3.0},
     ),
     Defect(
