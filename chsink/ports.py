@@ -228,12 +228,14 @@ class BlockWriter(Protocol):
         server refused it for good, or its outcome is still unknown at ``deadline_ms`` (wall clock).
         """
 
-    def rows_there(
-        self, shard: int, table: str, partition: TopicPartition, offsets: OffsetRange, *, recent: bool
-    ) -> dict[int, int]:
-        """How many rows the shard holds for each of these offsets, by the table's ``_kafka_*`` columns.  Offsets
-        without rows are left out.  ``recent``: parts without an insert since the range was announced are not read.
-        Raises UnavailableError CHS-710 if a DELETE on the table does not finish.
+    def rows_there(self, shard: int, table: str, partition: TopicPartition, offsets: OffsetRange) -> dict[int, int]:
+        """Probe: how many rows the shard holds for each of these offsets, by the table's ``_kafka_*`` columns.  Offsets
+        without rows are left out.  Raises UnavailableError CHS-710 if a DELETE on the table does not finish.
+        """
+
+    def recent_rows(self, shard: int, partition: TopicPartition, offsets: OffsetRange) -> dict[int, int] | None:
+        """The same of parts that took an insert since the range was announced.  Others may be left out.  None if the
+        server refuses the question, for instance because of a limit of the user's profile.
         """
 
     def can_probe(self, shard: int) -> bool:

@@ -22,7 +22,17 @@ from chsink.batch.recheck import check_same_topics
 from chsink.batch.task import run_task
 from chsink.clickhouse.client import Connection, cached_client
 from chsink.clickhouse.dead_letters import LettersTable, TableLetters
-from chsink.clickhouse.probe import Presence, Rows, has_more, is_searched, lacks, only_of, presence, rows_there
+from chsink.clickhouse.probe import (
+    Presence,
+    Rows,
+    has_more,
+    is_searched,
+    lacks,
+    only_of,
+    presence,
+    rows_after,
+    rows_there,
+)
 from chsink.clickhouse.shards import InsertShard
 from chsink.clickhouse.table import TargetTable
 from chsink.clickhouse.unknown import SAMPLE, FieldWatch
@@ -169,7 +179,9 @@ def _already_there(piece: Piece, offsets: OffsetRange, assignment: Assignment, w
 
 def _check_kept(piece: Piece, offsets: OffsetRange, assignment: Assignment, writer: BlockWriter) -> None:
     """Halts unless the table has the piece once."""
-    there = rows_there(assignment, piece.shard, writer, offsets)
+    there = rows_after(assignment, piece.shard, writer, offsets)
+    if there is None:
+        return
     if lacks(piece.batch, there):
         raise halts.PIECE_DROPPED(**_named(piece, offsets, assignment, there))
     if assignment.alone and has_more(piece.batch, there):

@@ -30,6 +30,8 @@ from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from chsink.statemachine.records import StateKey
 
 OFFSET = "_kafka_offset"
+PART = "_part"
+"""The virtual column with the name of a row's part."""
 _ROWS = (
     "WHERE _kafka_topic = {topic:String} AND _kafka_partition = {partition:Int64} "
     "AND _kafka_offset >= {start:Int64} AND _kafka_offset < {end:Int64}"
@@ -60,7 +62,15 @@ def rows_there(assignment: Assignment, shard: int, writer: BlockWriter, offsets:
     """How many rows of the range the shard has of each offset.  UnavailableError CHS-709 if it does not answer."""
     key = assignment.key
     with asking_target():
-        return writer.rows_there(shard, key.table, key.topic_partition, offsets, recent=not assignment.record.probe)
+        return writer.rows_there(shard, key.table, key.topic_partition, offsets)
+
+
+def rows_after(assignment: Assignment, shard: int, writer: BlockWriter, offsets: OffsetRange) -> Rows | None:
+    """The same once the piece was sent.  None if its tokens are trusted and the server refuses to look for rows."""
+    if assignment.record.probe:
+        return rows_there(assignment, shard, writer, offsets)
+    with asking_target():
+        return writer.recent_rows(shard, assignment.topic_partition, offsets)
 
 
 def presence(piece: pa.RecordBatch, there: Rows) -> Presence:
@@ -108,12 +118,11 @@ def rows_by_offset(
 def inserted_after(block: int) -> str:
     """A further condition: only parts of a plain MergeTree that have a block after this one.  The others are not read.
 
-    A part is named ``<partition id>_<lowest block>_<highest block>_<level>``, and more after a mutation.  All parts are
-    read of a table that was created with the old syntax, which names them by dates, or has a column named ``_part``.
+    A part is named ``<partition id>_<lowest block>_<highest block>_<level>``, and more after a mutation.  If the first
+    two look like dates, its table may be of the old syntax, ``<date>_<date>_<lowest block>_…``: these are all read.
     """
-    numbers = "splitByChar('_', substring(toString(_part), length(_partition_id) + 2))"
-    named = "startsWith(toString(_part), concat(_partition_id, '_'))"
-    return f"AND if({named}, toInt64OrZero({numbers}[2]) > {block}, true)"
+    name = f"splitByChar('_', {PART})"
+    return f"AND ((length({name}[1]) = 8 AND length({name}[2]) = 8) OR toInt64OrZero({name}[3]) > {block})"
 
 
 def only_of(key: StateKey) -> str:

@@ -15,6 +15,7 @@ Rules:
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ import pyarrow as pa
 
 from chsink.clickhouse.dedup_mark import check_columns, look, why_forgotten, why_shortened
 from chsink.clickhouse.mutations import ANY, deleting
-from chsink.clickhouse.probe import dependent_views, inserted_after, rows_by_offset
+from chsink.clickhouse.probe import PART, dependent_views, inserted_after, rows_by_offset
 from chsink.clickhouse.retry import RetryingQueries, retrying, transient
 from chsink.clickhouse.shards import InsertShard
 from chsink.clickhouse.table import TargetTable
@@ -32,6 +33,8 @@ from chsink.errors import ChsinkError, halts, services, without_values
 from chsink.notation.sql import quote_identifier, quote_table
 from chsink.ports import Clock, InsertResult, Queries, ServerRefused, SqlClient, Unanswered
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
+
+_log = logging.getLogger(__name__)
 
 PINNED: Mapping[str, Any] = {
     "insert_deduplicate": 1,
@@ -106,15 +109,30 @@ class ShardWriter:
         table: str,  # noqa: ARG002 - each shard knows its own
         partition: TopicPartition,
         offsets: OffsetRange,
-        *,
-        recent: bool,
     ) -> dict[int, int]:
         """See :class:`chsink.ports.BlockWriter`."""
         at, asked = self.shards[shard], self._patient(shard)
-        after = at.mark.blocks if recent else ANY
-        self._wait_for_deletes(asked, at.table, after)
-        only = f"{at.only} {inserted_after(after)}" if recent else at.only
-        return rows_by_offset(asked, at.table.canonical, partition, offsets, only)
+        self._wait_for_deletes(asked, at.table, ANY)
+        return rows_by_offset(asked, at.table.canonical, partition, offsets, at.only)
+
+    def recent_rows(self, shard: int, partition: TopicPartition, offsets: OffsetRange) -> dict[int, int] | None:
+        """See :class:`chsink.ports.BlockWriter`.  Parts that took no insert since BEFORE are read only where the server
+        does not let this user, or this table, tell them apart.
+        """
+        at, asked = self.shards[shard], self._patient(shard)
+        self._wait_for_deletes(asked, at.table, at.mark.blocks)
+        later = [] if PART in {c.name for c in at.table.columns} else [inserted_after(at.mark.blocks)]
+        refused: ServerRefused | None = None
+        for condition in (*later, ""):
+            try:
+                return rows_by_offset(asked, at.table.canonical, partition, offsets, f"{at.only} {condition}".strip())
+            except ServerRefused as error:
+                if transient(error):
+                    raise
+                refused = error
+        said = without_values(refused.message) if refused else ""
+        _log.warning("%s does not let chsink look for the rows that it sent again: %s", asked.url, said)
+        return None
 
     def can_probe(self, shard: int) -> bool:
         """See :class:`chsink.ports.BlockWriter`."""

@@ -153,7 +153,8 @@ DEAD_LETTERS_INCOMPLETE = Entry(
     HaltError,
     "{tp}: chsink cannot rely on the deduplication token of the dead letters at offsets {offsets}, and their table "
     "holds {there} of them instead of {rows}",
-    "run `chsink state resolve {arguments} --resend`, which names the rows and dead letters to delete first",
+    "run `chsink state resolve {arguments} --resend`, which names the rows and dead letters to delete first; if Kafka "
+    "no longer holds the range and there are too many dead letters, delete all but one of each, and start again",
 )
 DEAD_LETTER_REFUSED = Entry(
     "DEAD_LETTER_REFUSED",
@@ -178,10 +179,10 @@ REPLAY_IN_DOUBT = Entry(
     "{tp}: an earlier `chsink dlq replay` of {letters} dead letters at offsets {offsets} into {table} is in doubt, and "
     "chsink cannot settle it: {reason}",
     "make sure that no other `chsink dlq replay` of the sink still runs; look in the table for the rows of these "
-    "records; then run `chsink dlq replay --landed` if all of them are there, or `chsink dlq replay --resend` if "
+    "records; then run `chsink dlq replay --landed` if each of them is there once, or `chsink dlq replay --resend` if "
     "none is",
-    runbook="This stops only replays; the job goes on. If only some of the rows are there, delete them, also from the "
-    "targets of dependent views, then run it with --resend.",
+    runbook="This stops only replays; the job goes on. If only some of the rows are there, or some are there twice, "
+    "delete them, also from the targets of dependent views, then run it with --resend.",
 )
 REPLAY_ROWS_THERE = Entry(
     "REPLAY_ROWS_THERE",
@@ -247,9 +248,7 @@ PIECE_STORED_AGAIN = Entry(
     "{tp} {offsets}: a piece of {rows} rows was sent again, and shard {shard} of {table} now holds {there} rows of "
     "these offsets: either ClickHouse has forgotten the piece's deduplication token, as it does when a part is "
     "detached and attached, or another sink inserted rows",
-    "run `chsink state resolve {arguments} --resend`, which names the rows to delete first; or remove the second copy "
-    "of each row, also from the targets of dependent views (OPTIMIZE TABLE … FINAL DEDUPLICATE does this if no two "
-    "rows are equal on purpose), and run it with --landed",
+    "run `chsink state resolve {arguments} --resend`, which names the rows to delete first, both copies of them",
 )
 INSERT_REFUSED = Entry(
     "INSERT_REFUSED",

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from chsink.errors import preflight, services
 from chsink.errors.entry import Entry
 from chsink.findings import Finding, Severity, found, passed
+from chsink.notation.sql import quote_identifier
 from chsink.ports import Row, StateStore, StoreUnavailable, Swap
 
 ROUNDS = 8
@@ -61,4 +62,4 @@ def _place(store: StateStore, key: str, new_attempt: Callable[[], str]) -> str |
 
 def needed_grants(table: str, user: str) -> dict[str, str]:
     """What the user must be allowed to do on the KeeperMap table: privilege → the statement that grants it."""
-    return {p: f"GRANT {p} ON {table} TO {user}" for p in ("SELECT", "INSERT", "ALTER UPDATE")}
+    return {p: f"GRANT {p} ON {table} TO {quote_identifier(user)}" for p in ("SELECT", "INSERT", "ALTER UPDATE")}

@@ -347,7 +347,7 @@ def test_grants_and_settings_of_the_user(guarded: Bench) -> None:
     poor = guarded.doctor()
     assert poor.errors >= {"CHS-216"}
     fixes = [f["fix"] for f in poor.of("CHS-216") if f["severity"] == "error"]
-    assert fixes == ["run GRANT INSERT ON `g`.`t` TO poor", "run GRANT ALTER UPDATE ON `g`.`chsink_state` TO poor"]
+    assert fixes == ["run GRANT INSERT ON `g`.`t` TO `poor`", "run GRANT ALTER UPDATE ON `g`.`chsink_state` TO `poor`"]
 
 
 def test_a_wrong_user(guarded: Bench) -> None:

@@ -272,14 +272,14 @@ DEFECTS = (
     ),
     Defect(
         "rows from before BEFORE are taken for what was sent again",
-        (Patch(PROBE, "recent=not assignment.record.probe)", "recent=False)"),),
+        (
+            Patch(
+                PROBE,
+                "    if assignment.record.probe:\n        return rows_there",
+                "    if True:\n        return rows_there",
+            ),
+        ),
         test="tests/unit/batch/test_task.py",
-    ),
-    Defect(
-        "only recent rows are looked for where tokens are doubted",
-        (Patch(PROBE, "recent=not assignment.record.probe)", "recent=True)"),),
-        "at_most_once",
-        seed=24,
     ),
     Defect(
         "dead letters that are sent again are taken as kept",
@@ -304,7 +304,7 @@ DEFECTS = (
     ),
     Defect(
         "rows that a DELETE is about to remove are counted",
-        (Patch(WRITER, "        self._wait_for_deletes(asked, at.table, after)\n", ""),),
+        (Patch(WRITER, "        self._wait_for_deletes(asked, at.table, ANY)\n", ""),),
         test="tests/unit/clickhouse/test_writer.py",
     ),
     Defect(

@@ -325,14 +325,3 @@ def test_other_rows_may_be_deleted(
     assert (mutations(client, table).deletes, deleting(client, table, announced.blocks)) == (1, int(not old))
     assert land(client, target, *range(10, 20), probe=False, since=announced).error is None
     assert (waits, deleting(client, table, ANY)) == (([], 1) if old else ([1], 0)), "only a later one is waited for"
-
-
-def test_a_column_may_have_the_name_of_a_virtual_one(client: ClickHouseClient) -> None:
-    name = f"client_test.p_{uuid.uuid4().hex}"
-    client.command(
-        f"CREATE TABLE {name} (_part UInt8, _kafka_topic String, _kafka_partition UInt32, _kafka_offset UInt64) "
-        "ENGINE = MergeTree ORDER BY _kafka_offset"
-    )
-    client.command(f"INSERT INTO {name} VALUES (1, 't', 0, 5)")
-    assert rows_by_offset(client, name, TP, OffsetRange(0, 100), inserted_after(9)) == {5: 1}
-    client.command(f"DROP TABLE {name} SYNC")

@@ -331,9 +331,8 @@ def test_rows_of_a_range_in_doubt_are_deleted(make_job: MakeJob, spark: SparkSes
 
 
 @pytest.mark.exit_of("PIECE_STORED_AGAIN")
-@pytest.mark.parametrize("verdict", ["--resend", "--landed"])
 def test_parts_of_a_range_in_doubt_are_detached_and_attached(
-    make_job: MakeJob, spark: SparkSession, failpoints: Failpoints, verdict: str
+    make_job: MakeJob, spark: SparkSession, failpoints: Failpoints
 ) -> None:
     """⚑ The table forgets their tokens: the first piece that is sent again is there twice."""
     job = make_job(partitions=1)
@@ -341,20 +340,14 @@ def test_parts_of_a_range_in_doubt_are_detached_and_attached(
     failpoints.arm("driver.before_after=fail")
     with pytest.raises(UnavailableError, match="CHS-708"):
         job.drain(spark)
-    table = job.tables[job.topic]
     for verb in ("DETACH", "ATTACH"):
-        command(job.shards[0], f"ALTER TABLE {table} {verb} PARTITION tuple()")
+        command(job.shards[0], f"ALTER TABLE {job.tables[job.topic]} {verb} PARTITION tuple()")
     with pytest.raises(HaltError) as caught:
         job.drain(spark)
     error = caught.value
     assert (error.name, error.exit_code, len(job.landed())) == ("PIECE_STORED_AGAIN", 3, 25)
-    if verdict == "--resend":
-        delete(job, run(job, "resolve", job.topic, "0", "--resend", "--senders-gone", "--yes").stderr)
-        follow(job, error, "--resend", more=("--senders-gone",))
-    else:
-        command(job.shards[0], f"OPTIMIZE TABLE {table} FINAL DEDUPLICATE")
-        assert "run it with --landed" in error.hint
-        assert run(job, "resolve", job.topic, "0", "--landed", "--yes").exit_code == 0
+    delete(job, run(job, "resolve", job.topic, "0", "--resend", "--senders-gone", "--yes").stderr)
+    follow(job, error, "--resend", more=("--senders-gone",))
     job.drain(spark)
     job.check()
 

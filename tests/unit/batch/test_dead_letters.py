@@ -53,12 +53,13 @@ class Writer:
         self.sent.append((shard, token, batch))
         return InsertResult(batch.num_rows, 8, 0)
 
-    def rows_there(
-        self, shard: int, table: str, partition: TopicPartition, offsets: OffsetRange, *, recent: bool
-    ) -> dict[int, int]:
+    def rows_there(self, shard: int, table: str, partition: TopicPartition, offsets: OffsetRange) -> dict[int, int]:
         sent = [] if self.drops else [b.column(OFFSET).to_pylist() for at, _, b in self.sent if at == shard]
         found = Counter(o for some in sent for o in some if offsets.start <= o < offsets.end)
         return dict(found + Counter(self.there.get(shard, {})))
+
+    def recent_rows(self, shard: int, partition: TopicPartition, offsets: OffsetRange) -> dict[int, int] | None:
+        return self.rows_there(shard, "db.t", partition, offsets)
 
     def can_probe(self, shard: int) -> bool:
         return shard == PLACE

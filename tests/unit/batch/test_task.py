@@ -38,7 +38,7 @@ def batch(*offsets: int | None, topic: str = "t", partition: int = 1) -> pa.Reco
 @dataclass
 class Writer:
     """Keeps what it is given; ``fail_at`` fails that insert; ``there`` answers probes: offsets by (shard, start), beside
-    what was sent, but for the pieces at ``dropped``.  ``searched``: rows can be found.
+    what was sent, but for the pieces at ``dropped``.  ``searched``: rows can be found, unless it ``refuses`` to look.
     """
 
     sent: list[tuple[int, list[int], str, int]] = field(default_factory=list)
@@ -47,6 +47,7 @@ class Writer:
     there: dict[tuple[int, int], list[int]] = field(default_factory=dict)
     dropped: tuple[tuple[int, int], ...] = ()
     searched: bool = True
+    refuses: bool = False
     fed: tuple[str, ...] = ()
     fail_at: int | None = None
 
@@ -57,11 +58,17 @@ class Writer:
         self.sent.append((shard, batch.column("offset").to_pylist(), token, deadline_ms))
         return InsertResult(batch.num_rows, 8 * batch.num_rows, 0)
 
-    def rows_there(
-        self, shard: int, table: str, partition: TopicPartition, offsets: OffsetRange, *, recent: bool
-    ) -> dict[int, int]:
-        assert (table, partition) == ("db.t", TP)
-        self.recent.add(recent)
+    def rows_there(self, shard: int, table: str, partition: TopicPartition, offsets: OffsetRange) -> dict[int, int]:
+        assert table == "db.t"
+        self.recent.add(False)
+        return self._rows(shard, partition, offsets)
+
+    def recent_rows(self, shard: int, partition: TopicPartition, offsets: OffsetRange) -> dict[int, int] | None:
+        self.recent.add(True)
+        return None if self.refuses else self._rows(shard, partition, offsets)
+
+    def _rows(self, shard: int, partition: TopicPartition, offsets: OffsetRange) -> dict[int, int]:
+        assert partition == TP
         self.probes.append((shard, offsets))
         kept = [] if (shard, offsets.start) in self.dropped else self.sent
         sent = [o for at, piece, *_ in kept for o in piece if at == shard and offsets.start <= o < offsets.end]
@@ -442,6 +449,12 @@ def test_each_piece_of_a_range_in_doubt_is_looked_for() -> None:
     assert (covered(ack), len(writer.sent), writer.recent) == (TILES, 6, {True})
     looked = [(shard, offsets.start) for shard, offsets in writer.probes]
     assert looked == [(s, at) for at, _ in TILES for s in (0, 1)]
+
+
+def test_a_server_that_refuses_to_look_for_rows_stops_nobody() -> None:
+    """A limit of the user's profile, for instance.  The tokens are trusted."""
+    writer = Writer(refuses=True, dropped=((1, 14),))
+    assert (settling(writer).error, len(writer.sent)) == (None, 6)
 
 
 def test_what_the_table_drops_and_does_not_have_is_a_halt() -> None:

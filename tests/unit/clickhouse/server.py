@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from chsink.clickhouse.table import TargetTable
 from chsink.decode.columns import Column
+from chsink.ports import ServerRefused
 from chsink.statemachine.records import Mark, Phase, StateKey, StateRecord
 
 NOW_MS = 1_700_000_000_000
@@ -62,7 +63,7 @@ class StoppedClock:
 class Server:
     """``answers`` to inserts are errors to raise, in turn; then all are taken.  ``running`` counts looks that find one.
 
-    ``deleting`` are counts of unfinished DELETE statements in turn, the last of them from then on.
+    Questions with a ``refused`` text are refused.  ``deleting`` are counts of unfinished DELETE statements in turn, the last of them from then on.
     """
 
     clock: StoppedClock
@@ -77,6 +78,7 @@ class Server:
     running: int = 0
     rows: int = 0
     deleting: list[int] = field(default_factory=list)
+    refused: tuple[str, ...] = ()
     asked: list[tuple[str, Mapping[str, Any]]] = field(default_factory=list)
     inserts: list[Mapping[str, Any]] = field(default_factory=list)
     url: str = "http://a"
@@ -85,6 +87,8 @@ class Server:
         if self.away:
             raise self.away.pop(0)
         self.asked.append((sql, parameters or {}))
+        if any(part in sql for part in self.refused):
+            raise ServerRefused(497, "Not enough privileges")
         if "system.processes" in sql:
             self.running -= 1
             return [(int(self.running >= 0),)]

@@ -10,8 +10,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from chsink.clickhouse.mutations import ANY
 from chsink.clickhouse.shards import InsertShard
 from chsink.clickhouse.writer import FRESH_MS, ShardWriter
+from chsink.decode.columns import Column
 from chsink.errors import AlteredError, HaltError, UnavailableError
 from chsink.ports import InsertResult, ServerRefused, Unanswered
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
@@ -178,19 +180,44 @@ def test_rows_are_searched_where_they_stay(server: Server, engine: str, can: boo
 def test_rows_are_counted_once_a_delete_has_finished(server: Server, recent: bool) -> None:
     """⚑ They can still be read before.  What was deleted before BEFORE does not matter to rows that came later."""
     server.deleting = [1, 1, 0]
-    writer_to(server).rows_there(0, "db.t", T0, ALL, recent=recent)
+    writer = writer_to(server)
+    found = writer.recent_rows(0, T0, ALL) if recent else writer.rows_there(0, "db.t", T0, ALL)
     *deletes, (rows, _) = server.asked
-    assert [said["after"] for _, said in deletes] == [MARK.blocks if recent else -1] * 3
-    assert (f" > {MARK.blocks}, true)" in rows) is recent
+    assert found == {0: 0}
+    assert [said["after"] for _, said in deletes] == [MARK.blocks if recent else ANY] * 3
+    assert (f"_part)[3]) > {MARK.blocks})" in rows) is recent
+
+
+@pytest.mark.parametrize(
+    ("columns", "refused", "asked", "found"),
+    [
+        ((), (), ["later"], {0: 0}),
+        ((), ("splitByChar",), ["later", "all"], {0: 0}),
+        ((), ("GROUP BY",), ["later", "all"], None),
+        ((Column("_part", "UInt8", "", ""),), (), ["all"], {0: 0}),
+    ],
+)
+def test_parts_are_told_apart_where_the_server_allows_it(
+    server: Server,
+    columns: tuple[Column, ...],
+    refused: tuple[str, ...],
+    asked: list[str],
+    found: dict[int, int] | None,
+) -> None:
+    """Not without a grant on the virtual column, nor if a column has its name.  A limit may forbid to read any rows."""
+    server.refused = refused
+    assert writer_to(server, columns=(*table().columns, *columns)).recent_rows(0, T0, ALL) == found
+    rows = [sql for sql, _ in server.asked if "GROUP BY" in sql]
+    assert ["later" if "splitByChar" in sql else "all" for sql in rows] == asked
 
 
 def test_a_question_is_asked_again_while_a_server_is_away(server: Server) -> None:
     server.away = [Unanswered("reset"), ServerRefused(241, "memory")]
-    assert writer_to(server).rows_there(0, "db.t", T0, ALL, recent=True) == {0: 0}
+    assert writer_to(server).recent_rows(0, T0, ALL) == {0: 0}
 
 
 def test_a_delete_that_does_not_finish_is_an_error(server: Server) -> None:
     server.deleting = [1]
     with pytest.raises(UnavailableError, match=r"CHS-710.*still running DELETE statements on db\.t \(unfinished: 1\)"):
-        writer_to(server).rows_there(0, "db.t", T0, ALL, recent=False)
+        writer_to(server).rows_there(0, "db.t", T0, ALL)
     assert sum(server.clock.slept) == 60
