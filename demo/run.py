@@ -194,7 +194,6 @@ conf = {{ "spark.ui.enabled" = "false" }}
         fired = self._fired()
         if not fired:
             raise SystemExit(f"no worker died inside its transaction:\n{self._tail()}")
-        self._wait(job, lambda: self._landed() >= enough)
         if job.poll() == UNAVAILABLE:
             say("\nthe job ended with exit code 5, because it lost a worker; it is started again")
             job = self._start(config)

@@ -22,17 +22,7 @@ from chsink.batch.recheck import check_same_topics
 from chsink.batch.task import run_task
 from chsink.clickhouse.client import Connection, cached_client
 from chsink.clickhouse.dead_letters import LettersTable, TableLetters
-from chsink.clickhouse.probe import (
-    Presence,
-    Rows,
-    has_more,
-    is_searched,
-    lacks,
-    only_of,
-    presence,
-    rows_after,
-    rows_there,
-)
+from chsink.clickhouse.probe import Presence, Rows, has_more, lacks, only_of, presence, rows_after, rows_there
 from chsink.clickhouse.shards import InsertShard
 from chsink.clickhouse.table import TargetTable
 from chsink.clickhouse.unknown import SAMPLE, FieldWatch
@@ -162,8 +152,7 @@ def _insert(
             continue
         token = piece_token(assignment.key, assignment.record, chunk.index, piece.shard)
         result = writer.insert(piece.shard, assignment.key.table, piece.batch, token, assignment.deadline_ms)
-        if is_searched(assignment, piece.shard, writer):
-            _check_kept(piece, chunk.offsets, assignment, writer)
+        _check_kept(piece, chunk.offsets, assignment, writer)
         sent.append(result)
     return sent, unproven
 
@@ -178,7 +167,7 @@ def _already_there(piece: Piece, offsets: OffsetRange, assignment: Assignment, w
 
 
 def _check_kept(piece: Piece, offsets: OffsetRange, assignment: Assignment, writer: BlockWriter) -> None:
-    """Halts unless the table has the piece once."""
+    """Halts unless the table has the piece once, as far as somebody has to look."""
     there = rows_after(assignment, piece.shard, writer, offsets)
     if there is None:
         return

@@ -53,11 +53,6 @@ class Presence(Enum):
     PARTIAL = "partial"
 
 
-def is_searched(assignment: Assignment, shard: int, writer: BlockWriter) -> bool:
-    """Whether a piece is looked for after it was sent.  What nobody sent before was not removed, nor stored twice."""
-    return assignment.record.probe or (assignment.again and writer.can_probe(shard))
-
-
 def rows_there(assignment: Assignment, shard: int, writer: BlockWriter, offsets: OffsetRange) -> Rows:
     """How many rows of the range the shard has of each offset.  UnavailableError CHS-709 if it does not answer."""
     key = assignment.key
@@ -66,9 +61,13 @@ def rows_there(assignment: Assignment, shard: int, writer: BlockWriter, offsets:
 
 
 def rows_after(assignment: Assignment, shard: int, writer: BlockWriter, offsets: OffsetRange) -> Rows | None:
-    """The same once the piece was sent.  None if its tokens are trusted and the server refuses to look for rows."""
+    """The same once the piece was sent.  None if nobody looks: what was never sent before was not removed, nor stored
+    twice; and where tokens are trusted, the table or its server may not allow to look.
+    """
     if assignment.record.probe:
         return rows_there(assignment, shard, writer, offsets)
+    if not (assignment.again and writer.can_probe(shard)):
+        return None
     with asking_target():
         return writer.recent_rows(shard, assignment.topic_partition, offsets)
 

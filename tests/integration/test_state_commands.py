@@ -30,7 +30,7 @@ from chsink.sharding import Layout, Shard
 from chsink.statemachine.ranges import TopicPartition
 from chsink.statemachine.tokens import token_head
 from tests.integration.job.conftest import MakeJob, failpoints, make_job, services  # noqa: F401 - fixtures
-from tests.integration.job.faults import Failpoints
+from tests.integration.job.faults import Failpoints, crash_before_after
 from tests.support.doubt import announce, edit, forget_state, insert, quietly_connected, run
 from tests.support.job import DATABASE, Job, command, eventually
 
@@ -277,10 +277,7 @@ def test_rows_that_were_removed_by_hand_are_sent_again(
     """Their tokens are still remembered: under these the server would drop them, and nobody would notice."""
     job = make_job(partitions=1)
     job.send(0, 15)
-    failpoints.arm("driver.before_after=fail")
-    with pytest.raises(UnavailableError, match="CHS-708"):
-        job.drain(spark)
-    failpoints.disarm()
+    crash_before_after(job, spark, failpoints)
     assert job.in_doubt() == {0}
     assert rows(job) == 15
     refused = resend(job, "--senders-gone")

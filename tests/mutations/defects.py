@@ -230,8 +230,7 @@ DEFECTS = (
         (
             Patch(
                 PIECES,
-                "        if is_searched(assignment, piece.shard, writer):\n"
-                "            _check_kept(piece, chunk.offsets, assignment, writer)\n",
+                "        _check_kept(piece, chunk.offsets, assignment, writer)\n",
                 "",
             ),
         ),
@@ -244,8 +243,8 @@ DEFECTS = (
         (
             Patch(
                 PROBE,
-                "    return assignment.record.probe or (assignment.again and writer.can_probe(shard))\n",
-                "    return assignment.record.probe\n",
+                "    if not (assignment.again and writer.can_probe(shard)):\n",
+                "    if True:\n",
             ),
         ),
         "after_means_landed",
@@ -286,8 +285,7 @@ DEFECTS = (
         (
             Patch(
                 LETTERS,
-                "        if is_searched(assignment, self.place, self.writer):\n"
-                "            self._check_kept(assignment, offsets, letters)\n",
+                "        self._check_kept(assignment, offsets, letters)\n",
                 "",
             ),
         ),

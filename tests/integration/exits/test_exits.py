@@ -17,12 +17,12 @@ from typer.testing import CliRunner
 from chsink.cli.main import app
 from chsink.embedded.stack import Stack
 from chsink.embedded.topics import delete_records
-from chsink.errors import ChsinkError, HaltError, UnavailableError
+from chsink.errors import ChsinkError, HaltError
 from chsink.ports import Row, Swap
 from chsink.statemachine.ranges import OffsetRange
 from tests.integration.exits.commands import follow, halted
 from tests.integration.job.conftest import MakeJob
-from tests.integration.job.faults import Failpoints
+from tests.integration.job.faults import Failpoints, crash_before_after
 from tests.support.doubt import announce, edit, insert, quietly_connected, run
 from tests.support.job import Job, await_query, command, select
 from tests.support.kafka import read_all
@@ -298,9 +298,7 @@ def test_a_piece_is_there_in_part(make_job: MakeJob, spark: SparkSession, failpo
     """⚑ And the job is started once the rows are deleted, before ``--resend``: the table remembers their token."""
     job = make_job(partitions=1)
     job.send(0, 15)
-    failpoints.arm("driver.before_after=fail")
-    with pytest.raises(UnavailableError, match="CHS-708"):
-        job.drain(spark)
+    crash_before_after(job, spark, failpoints)
     forgotten(job)
     table = job.tables[job.topic]
     command(job.shards[0], f"DELETE FROM {table} WHERE _kafka_offset = 3 SETTINGS lightweight_deletes_sync = 2")
@@ -321,9 +319,7 @@ def test_rows_of_a_range_in_doubt_are_deleted(make_job: MakeJob, spark: SparkSes
     """
     job = make_job(partitions=1)
     job.send(0, 15)
-    failpoints.arm("driver.before_after=fail")
-    with pytest.raises(UnavailableError, match="CHS-708"):
-        job.drain(spark)
+    crash_before_after(job, spark, failpoints)
     delete(job, run(job, "resolve", job.topic, "0", "--resend", "--senders-gone", "--yes").stderr)
     follow(job, halted("PIECE_DROPPED", job, spark), "--resend", more=("--senders-gone",))
     job.drain(spark)
@@ -337,9 +333,7 @@ def test_parts_of_a_range_in_doubt_are_detached_and_attached(
     """⚑ The table forgets their tokens: the first piece that is sent again is there twice."""
     job = make_job(partitions=1)
     job.send(0, 15)
-    failpoints.arm("driver.before_after=fail")
-    with pytest.raises(UnavailableError, match="CHS-708"):
-        job.drain(spark)
+    crash_before_after(job, spark, failpoints)
     for verb in ("DETACH", "ATTACH"):
         command(job.shards[0], f"ALTER TABLE {job.tables[job.topic]} {verb} PARTITION tuple()")
     with pytest.raises(HaltError) as caught:

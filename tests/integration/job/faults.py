@@ -9,9 +9,12 @@ import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pytest
 from pyspark.sql import SparkSession
 
 from chsink import failpoints
+from chsink.errors import UnavailableError
+from tests.support.job import Job
 
 TRAPS, LOG = "CHSINK_FAILPOINTS", "CHSINK_FAILPOINTS_LOG"
 
@@ -61,3 +64,12 @@ class Failpoints:
     def assert_fired(self, name: str) -> None:
         """A fault that never fired proves nothing."""
         assert name in {fired[0] for fired in self.fired}, f"{name} did not fire: {self.fired}"
+
+
+def crash_before_after(job: Job, spark: SparkSession, failpoints: Failpoints) -> None:
+    """The driver dies once all rows of the batch are there, before it records that."""
+    failpoints.arm("driver.before_after=fail")
+    with pytest.raises(UnavailableError, match="CHS-708"):
+        job.drain(spark)
+    failpoints.disarm()
+    assert job.in_doubt()

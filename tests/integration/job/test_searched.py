@@ -11,9 +11,8 @@ from chsink.clickhouse.checks.servers import SYSTEM_TABLES
 from chsink.embedded.clickhouse import EmbeddedClickHouse
 from chsink.embedded.clickhouse.users import ClickHouseUser
 from chsink.embedded.stack import Stack
-from chsink.errors import UnavailableError
 from tests.integration.job.conftest import MakeJob
-from tests.integration.job.faults import Failpoints
+from tests.integration.job.faults import Failpoints, crash_before_after
 from tests.integration.job.test_evolution import STATE
 from tests.support.job import DATABASE, METADATA, WINDOW, Job, command
 
@@ -21,15 +20,6 @@ pytestmark = pytest.mark.slow
 MADE = (
     f"CREATE TABLE {DATABASE}.t (id UInt64, text String, {METADATA}) ENGINE = MergeTree ORDER BY id SETTINGS {WINDOW}"
 )
-
-
-def crash(job: Job, spark: SparkSession, failpoints: Failpoints) -> None:
-    """All rows are there, and AFTER is not."""
-    failpoints.arm("driver.before_after=fail")
-    with pytest.raises(UnavailableError, match="CHS-708"):
-        job.drain(spark)
-    failpoints.disarm()
-    assert job.in_doubt()
 
 
 def at(server: EmbeddedClickHouse, job: Job) -> None:
@@ -51,7 +41,7 @@ def test_the_documented_grants_are_enough(
         job = make_job(partitions=1, table=False, settings={"clickhouse.user": "minimal"})
         at(server, job)
         job.send(0, 25)
-        crash(job, spark, failpoints)
+        crash_before_after(job, spark, failpoints)
         job.drain(spark)
         job.check()
 
@@ -66,7 +56,7 @@ def test_limits_of_the_profile_stop_nobody(
         job = make_job(partitions=1, table=False, settings={"clickhouse.retry_for_s": 3})
         at(server, job)
         job.send(0, 25)
-        crash(job, spark, failpoints)
+        crash_before_after(job, spark, failpoints)
         job.drain(spark)
         assert job.in_doubt() == set()
 
@@ -84,6 +74,6 @@ def test_a_column_may_have_the_name_of_a_virtual_one(
     if grown:
         job.drain(spark)
         job.send_values(0, values)
-    crash(job, spark, failpoints)
+    crash_before_after(job, spark, failpoints)
     job.drain(spark)
     assert job.verdict(columns=["id"]).exactly_once
