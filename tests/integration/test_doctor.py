@@ -20,6 +20,7 @@ from typer.testing import CliRunner
 from chsink.batch.ledger import Ledger
 from chsink.checks import check_start
 from chsink.cli.main import app
+from chsink.clickhouse.checks.servers import SYSTEM_TABLES
 from chsink.clickhouse.landing import assemble, present_fingerprint
 from chsink.config import load
 from chsink.connect import Services, connected
@@ -300,12 +301,13 @@ def guarded_server(
     """A server with users of few rights, and a profile that lets nobody change ``input_format_parallel_parsing``."""
     constraint = "<constraints><input_format_parallel_parsing><readonly/></input_format_parallel_parsing></constraints>"
     readonly = f"<profiles><default>{constraint}</default></profiles>"
+    system = [f"GRANT SELECT ON {name}" for name in (*SYSTEM_TABLES, "system.clusters")]
     users = [
         ClickHouseUser("admin"),
         ClickHouseUser("right", grants=(
-            "GRANT SELECT, INSERT ON g.t", "GRANT SELECT, INSERT, ALTER UPDATE, ALTER DELETE ON g.chsink_state",
+            "GRANT SELECT, INSERT ON g.t", "GRANT SELECT, INSERT, ALTER UPDATE, ALTER DELETE ON g.chsink_state", *system,
         )),
-        ClickHouseUser("poor", grants=("GRANT SELECT ON g.t", "GRANT SELECT, INSERT ON g.chsink_state")),
+        ClickHouseUser("poor", grants=("GRANT SELECT ON g.t", "GRANT SELECT, INSERT ON g.chsink_state", *system)),
     ]  # fmt: skip
     server = EmbeddedClickHouse(
         tmp_path_factory.mktemp("guarded"),

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from clickhouse_connect.driver.client import Client
 from clickhouse_connect.driver.exceptions import DatabaseError, Error
 
 from chsink.embedded.clickhouse import EmbeddedClickHouse
@@ -128,6 +129,59 @@ def test_a_server_that_is_stopped_finishes_what_runs(tmp_path: Path) -> None:
     server.stop()
 
 
+def test_a_statement_that_takes_too_long_does_not_hold_up_the_end(tmp_path: Path) -> None:
+    server = EmbeddedClickHouse(tmp_path).start()
+    failures: list[Error] = []
+
+    def ask() -> None:
+        with connected(server) as client:
+            try:
+                client.command("SELECT count() FROM numbers(1e12) WHERE NOT ignore(cityHash64(number))")
+            except Error as error:
+                failures.append(error)
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    with connected(server) as client:
+        running = "SELECT count() FROM system.processes WHERE query LIKE 'SELECT count() FROM numbers%'"
+        eventually("statement", lambda: scalar(client, running) == 1)
+    begin = time.monotonic()
+    server.stop()
+    thread.join()
+    assert time.monotonic() - begin < 15 and len(failures) == 1
+    with server.start(), connected(server) as client:
+        assert scalar(client, "SELECT 1") == 1
+
+
+def test_servers_reach_each_other_by_the_native_protocol(tmp_path: Path) -> None:
+    with EmbeddedClickHouse(tmp_path / "a") as one, EmbeddedClickHouse(tmp_path / "b") as other:
+        for server, rows in ((one, 2), (other, 3)):
+            with connected(server) as client:
+                client.command("CREATE TABLE t (a UInt64) ENGINE = MergeTree ORDER BY a")
+                client.command(f"INSERT INTO t SELECT number FROM numbers({rows})")
+        with connected(one) as client:
+            places = f"127.0.0.1:{one.native_port},127.0.0.1:{other.native_port}"
+            assert scalar(client, f"SELECT count() FROM remote('{places}', default.t)") == 5
+
+
+def test_what_the_configuration_asks_for_is_there(tmp_path: Path) -> None:
+    """The server's own features: a log of queries, a quota."""
+    log = "<query_log><database>system</database><table>query_log</table></query_log>"
+    quota = "<quotas><default><interval><duration>3600</duration><queries>20</queries></interval></default></quotas>"
+    with EmbeddedClickHouse(tmp_path, extra_xml=log, users_xml=quota) as server, connected(server) as client:
+        client.command("CREATE TABLE t (a UInt64) ENGINE = MergeTree ORDER BY a")
+        client.command("SYSTEM FLUSH LOGS")
+        assert scalar(client, "SELECT count() FROM system.query_log WHERE query LIKE 'CREATE TABLE t%'") > 0
+        with pytest.raises(DatabaseError, match="quota") as caught:
+            exhaust(client)
+        assert caught.value.code == 201
+
+
+def exhaust(client: Client) -> None:
+    for _ in range(20):
+        client.query("SELECT 1")
+
+
 def test_a_killed_server_is_an_unknown_outcome_for_its_clients(tmp_path: Path) -> None:
     with EmbeddedClickHouse(tmp_path) as server:
         failures: list[Error] = []
@@ -193,6 +247,7 @@ def test_the_command_prints_its_port_and_stops_in_order(tmp_path: Path) -> None:
     assert process.stdout is not None
     try:
         ready = next(line for line in process.stdout if line.startswith("ready "))
+        assert " native 127.0.0.1:" in ready
         with urllib.request.urlopen(f"{ready.split()[1]}/?query=SELECT%2040%2B2") as reply:
             assert reply.read() == b"42\n"
     finally:

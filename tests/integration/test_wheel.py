@@ -192,7 +192,7 @@ def test_commands(installed: Installed, tmp_path: Path) -> None:
     assert all(Path(jar["path"]).is_file() for jar in jars)
     said = installed.run("chsink", "dev", "up", cwd=tmp_path, code=2)
     assert "CHS-911" in said
-    assert "-m pip install aiohttp" in said
+    assert "-m pip install chdb" in said
 
 
 def test_records_land(

@@ -30,7 +30,10 @@ LOCK = {
 OWNERS = metadata.packages_distributions()
 COMES_WITH = {"pydantic_core": "pydantic", "py4j": "pyspark"}
 """Modules of distributions that the named one requires: its own version decides theirs."""
-NOT_IMPORTED_BY_US = {"pandas": "pyspark's mapInArrow imports it"}
+NOT_IMPORTED_BY_US = {
+    "pandas": "pyspark's mapInArrow imports it",
+    "chdb": "the embedded server loads its library without the package",
+}
 EXTRAS = {"chsink/embedded/clickhouse/": DEV, "chsink/mirror/": MIRROR, "chsink/decode/protobuf/": PROTOBUF}
 """What the files of a folder may use besides the required ones."""
 

@@ -1,21 +1,15 @@
-"""An embedded ClickHouse server, without Docker: the real engine (chdb) behind an HTTP front.
+"""An embedded ClickHouse server, without Docker: ClickHouse's own HTTP and native servers on the engine of chdb.
 
-The official client uses it as it uses a server.  The front holds no deduplication, token or KeeperMap logic: each
-statement, with its settings and data, reaches the engine.  Files outside the server's folder are out of its reach.
+Users with grants, quotas, constraints, ``Distributed`` and ``remote()``, ``system.processes``,
+cancelled queries: all is ClickHouse's own.  Files outside the server's folder are out of its reach (``confinement``).
 
-Limits, each answered with an error (its code in brackets), never with a wrong result:
+What chdb's build leaves out, each answered with an error:
 
-- no native TCP protocol, and so no ``Distributed`` and no ``remote()`` to another server; no Replicated tables;
-- no Brotli (89), no ``input()`` (48), no users made by SQL (514).
+- users, roles and row policies made by SQL (514); users are given at the start;
+- Replicated tables are read-only, and there is no ``ON CLUSTER``: a server program would set what they need;
+- HTTPS, ``system.zookeeper``; ``system.query_log`` is there if the configuration asks for it.
 
-Differences that raise no error:
-
-- an asynchronous insert is done at once and answered when it is done, whatever ``wait_for_async_insert`` says;
-- the engine gives statements query ids of its own: a request's ``query_id`` comes back in its answer, and is found as
-  ``Settings['log_comment']`` in ``system.processes``;
-- ``currentUser()`` is ``default`` for every user (see ``users``);
-- a request's body is complete before its statement starts, and a client that leaves does not end its statement;
-- at most 128 statements run at the same time, further ones wait.
+And without an error: there is no queue of asynchronous inserts, so such an insert is done at once.
 
 One process holds one folder, and one folder has one process.
 """

@@ -1,77 +1,94 @@
-"""The engine's configuration files, written before each start.
+"""The server's configuration files, written before each start.
 
-- ``default`` is a plain Atomic database, as in a server; the embedded engine's own would overlay it with the files of
-  the working directory. It is put into the metadata before the engine's first start.
+- ``default`` is a plain Atomic database, as in any server.  The embedded engine's own would overlay it with the files
+  of the working directory: that one gets another name, and no user uses it.
 - The profile takes back what an embedded engine changes for use inside a program, so that statements mean what they
   mean in a server (no implicit SELECT, no introspection functions, no memory-mapped files).
-- Further server or user settings are XML fragments, merged by the engine's own ``config.d`` rules: limits,
-  ``<merge_tree>``, ``<macros>``, a profile's ``<constraints>``.
+- Further settings of the server or of users are XML fragments, merged by ClickHouse's own ``config.d`` rules: limits,
+  ``<merge_tree>``, ``<macros>``, ``<remote_servers>``, a profile's ``<constraints>``, ``<query_log>``.
 """
 
 from __future__ import annotations
 
-import shutil
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 from xml.sax.saxutils import escape
 
-from chsink.embedded.clickhouse.users import ALL, ClickHouseUser
+from chsink.embedded.clickhouse.users import DEFAULT, ClickHouseUser
+from chsink.embedded.ports import HOST
 
 _PROFILE: Final = {
     "allow_introspection_functions": "0",
     "implicit_select": "0",
     "storage_file_read_method": "pread",
 }
+# The embedded engine starts with one thread, and a server with hundreds: Replicated tables need several each.
+_SCHEDULE_THREADS: Final = 32
+_SCRIPT: Final = ("GRANT SYSTEM LISTEN, FILE, CREATE TEMPORARY TABLE ON *.*",)
 
 
-def write(
+class Folders(NamedTuple):
+    """Where a server keeps what: its data, its configuration, and the files that statements name."""
+
+    data: Path
+    config: Path
+    user_files: Path
+
+
+class Ports(NamedTuple):
+    """On 127.0.0.1: HTTP, and the native protocol."""
+
+    http: int
+    native: int
+
+
+def write(  # noqa: PLR0917 - all that a server is given
     path: Path,
-    *,
+    ports: Ports,
     zookeeper: str | None,
     keeper_map_prefix: str,
     users: Sequence[ClickHouseUser],
     extra_xml: str | None,
     users_xml: str | None,
-) -> tuple[Path, Path, Path]:
-    """Write the files below ``path``; returns the engine's data folder, its configuration file, and a folder for pipes.
+) -> Folders:
+    """Write the files below ``path``.
 
     ``zookeeper`` is ``host:port[,host:port…]``; the XML arguments are the inside of ``<clickhouse>``.
     """
-    data, config, pipes = path / "data", path / "conf" / "config.xml", path / "pipes"
-    for folder in (data / "metadata", path / "conf" / "config.d", path / "conf" / "users.d", user_files(path)):
+    folders = Folders(path / "data", path / "conf", path / "user_files")
+    config, merged = folders.config, ("config.d", "users.d")
+    for folder in (folders.data / "metadata", *(config / name for name in merged), folders.user_files):
         folder.mkdir(parents=True, exist_ok=True)
-    shutil.rmtree(pipes, ignore_errors=True)
-    pipes.mkdir()
-    default = data / "metadata" / "default.sql"
+    default = folders.data / "metadata" / "default.sql"
     if not default.exists():
         default.write_text(f"ATTACH DATABASE default UUID '{uuid.uuid4()}'\nENGINE = Atomic\n", encoding="utf-8")
     # The engine would take the folder behind this link for its overlay too, and load each table twice.  It creates
     # the link again when it loads the database.
-    (data / "metadata" / "default").unlink(missing_ok=True)
-    users_file = path / "conf" / "users.xml"
-    _write(config, _server(path, users_file, zookeeper, keeper_map_prefix))
-    _write(users_file, _users(users))
-    _write(path / "conf" / "config.d" / "extra.xml", extra_xml or "")
-    _write(path / "conf" / "users.d" / "extra.xml", users_xml or "")
-    return data, config, pipes
-
-
-def user_files(path: Path) -> Path:
-    """The folder for files that statements name."""
-    return path / "user_files"
+    (folders.data / "metadata" / "default").unlink(missing_ok=True)
+    _write(config / "config.xml", _server(path, folders, ports, zookeeper, keeper_map_prefix))
+    _write(config / "users.xml", _users(users))
+    for name, text in zip(merged, (extra_xml, users_xml), strict=True):
+        _write(config / name / "given.xml", text or "")
+    return folders
 
 
 def _write(path: Path, inside: str) -> None:
+    """Where only the owner reads it: users have passwords, and so may a fragment."""
+    path.unlink(missing_ok=True)
+    path.touch(mode=0o600)
     path.write_text(f"<clickhouse>{inside}</clickhouse>\n", encoding="utf-8")
 
 
-def _server(path: Path, users_file: Path, zookeeper: str | None, keeper_map_prefix: str) -> str:
+def _server(path: Path, folders: Folders, ports: Ports, zookeeper: str | None, keeper_map_prefix: str) -> str:
+    users_file = folders.config / "users.xml"
     parts = [
+        f"<listen_host>{HOST}</listen_host><http_port>{ports.http}</http_port><tcp_port>{ports.native}</tcp_port>",
         "<default_database>_overlay</default_database>",
+        f"<background_schedule_pool_size>{_SCHEDULE_THREADS}</background_schedule_pool_size>",
         "<log-level>warning</log-level>",
-        f"<user_files_path>{escape(str(user_files(path)))}/</user_files_path>",
+        f"<user_files_path>{escape(str(folders.user_files))}/</user_files_path>",
         f"<logger><log>{escape(str(path / 'engine.log'))}</log></logger>",
         f"<user_directories><users_xml><path>{escape(str(users_file))}</path></users_xml></user_directories>",
     ]
@@ -90,15 +107,18 @@ def _node(address: str) -> str:
 
 
 def _users(users: Sequence[ClickHouseUser]) -> str:
+    """The script that keeps the servers awake runs as ``default``, so he is always there, with what it needs."""
     profile = "".join(f"<{name}>{value}</{name}>" for name, value in _PROFILE.items())
-    roles = "".join(f"<{user.role}>{_grants(user.grants)}</{user.role}>" for user in users)
-    own = _grants([f"GRANT {user.role}" for user in users] or ALL)
+    named = users or (ClickHouseUser(DEFAULT),)
+    own = () if any(user.name == DEFAULT for user in named) else (ClickHouseUser(DEFAULT, grants=_SCRIPT),)
+    known = "".join(map(_user, (*named, *own)))
+    return f"<profiles><default>{profile}</default></profiles><quotas><default/></quotas><users>{known}</users>"
+
+
+def _user(user: ClickHouseUser) -> str:
+    grants = "".join(f"<query>{escape(grant)}</query>" for grant in user.grants)
     return (
-        f"<profiles><default>{profile}</default></profiles><quotas><default/></quotas><roles>{roles}</roles>"
-        "<users><default><password></password><networks><ip>::/0</ip></networks>"
-        f"<profile>default</profile><quota>default</quota>{own}</default></users>"
+        f"<{user.name}><password>{escape(user.password)}</password><networks><ip>::/0</ip></networks>"
+        "<profile>default</profile><quota>default</quota><default_database>default</default_database>"
+        f"<grants>{grants}</grants></{user.name}>"
     )
-
-
-def _grants(grants: Sequence[str]) -> str:
-    return f"<grants>{''.join(f'<query>{escape(grant)}</query>' for grant in grants)}</grants>"

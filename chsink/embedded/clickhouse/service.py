@@ -12,12 +12,12 @@ from pathlib import Path
 import chsink
 from chsink.embedded.clickhouse import users as user_files
 from chsink.embedded.clickhouse.users import ClickHouseUser
-from chsink.embedded.ports import free_port
+from chsink.embedded.ports import HOST, free_port
 from chsink.embedded.service import Service, local
 from chsink.errors import local as errors
 
-EXTRA = ("aiohttp", "chdb", "lz4", "zstandard")
-"""What the server imports at its start, of the extra ``chsink[dev]``.  Packages are named like their modules."""
+EXTRA = ("chdb",)
+"""What the server loads at its start, of the extra ``chsink[dev]``.  Packages are named like their modules."""
 
 
 class EmbeddedClickHouse(Service):
@@ -27,6 +27,9 @@ class EmbeddedClickHouse(Service):
     without ``users`` there is ``default`` with no password and all rights.  Several servers may share one ZooKeeper and
     one ``keeper_map_prefix``, and then see each other's KeeperMap tables made with the same path.
     """
+
+    program = "chsink.embedded.clickhouse"
+    """The module that serves."""
 
     def __init__(
         self,
@@ -38,6 +41,7 @@ class EmbeddedClickHouse(Service):
         extra_xml: str | None = None,
         users_xml: str | None = None,
         port: int = 0,
+        native_port: int = 0,
         detach: bool = False,
     ) -> None:
         missing = [name for name in EXTRA if importlib.util.find_spec(name) is None]
@@ -45,6 +49,7 @@ class EmbeddedClickHouse(Service):
             raise errors.NO_DEV_EXTRA(missing=" ".join(missing), python=sys.executable)
         super().__init__("clickhouse", path, detach=detach, start_limit_s=60, stop_limit_s=20)
         self._port = port or free_port()
+        self.native_port = native_port or free_port()
         self.zookeeper = zookeeper
         self.keeper_map_prefix = keeper_map_prefix
         self.users = tuple(users)
@@ -65,8 +70,8 @@ class EmbeddedClickHouse(Service):
         return f"http://{self.address}"
 
     def _prepare(self) -> Sequence[str]:
-        argv = [sys.executable, "-m", "chsink.embedded.clickhouse", "--path", str(self.path), "--port", str(self.port)]
-        argv += ["--keeper-map-prefix", self.keeper_map_prefix]
+        argv = [sys.executable, "-m", self.program, "--path", str(self.path), "--port", str(self.port)]
+        argv += ["--native-port", str(self.native_port), "--keeper-map-prefix", self.keeper_map_prefix]
         if self.zookeeper is not None:
             argv += ["--zookeeper", self.zookeeper]
         if self.users:
@@ -86,11 +91,16 @@ class EmbeddedClickHouse(Service):
         return {"PYTHONPATH": os.pathsep.join(filter(None, found))}
 
     def _is_ready(self) -> bool:
-        connection = http.client.HTTPConnection(self.host, self.port, timeout=1)
-        try:
-            connection.request("GET", "/ping")
-            return connection.getresponse().status == http.HTTPStatus.OK
-        except (OSError, http.client.HTTPException):
-            return False
-        finally:
-            connection.close()
+        return answers(self.port)
+
+
+def answers(port: int) -> bool:
+    """Whether a server answers on the port now."""
+    connection = http.client.HTTPConnection(HOST, port, timeout=1)
+    try:
+        connection.request("GET", "/ping")
+        return connection.getresponse().status == http.HTTPStatus.OK
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from chsink.checks import all_findings
 from chsink.cli.main import app
+from chsink.clickhouse.checks.servers import SYSTEM_TABLES
 from chsink.embedded.clickhouse import EmbeddedClickHouse
 from chsink.embedded.clickhouse.users import ClickHouseUser
 from chsink.embedded.stack import Stack
@@ -123,8 +124,9 @@ def test_fields_that_come_later(make_job: MakeJob, spark: SparkSession, failpoin
         job.drain(spark)
 
 
-STATE = "GRANT SELECT, INSERT, CREATE TABLE, ALTER UPDATE ON job.chsink_state"
-WRITES = (STATE, "GRANT SELECT, INSERT ON job.t")
+STATE = ("GRANT SELECT, INSERT, CREATE TABLE, ALTER UPDATE ON job.chsink_state", "GRANT TABLE ENGINE ON KeeperMap")
+SYSTEM = tuple(f"GRANT SELECT ON {name}" for name in SYSTEM_TABLES)
+WRITES = (*STATE, *SYSTEM, "GRANT SELECT, INSERT ON job.t", "GRANT TABLE ENGINE ON MergeTree")
 
 
 @pytest.fixture

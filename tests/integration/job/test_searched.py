@@ -36,7 +36,7 @@ def test_the_documented_grants_are_enough(
     kafka = "_kafka_topic, _kafka_partition, _kafka_offset"
     system = [f"GRANT SELECT ON {name}" for name in SYSTEM_TABLES]
     own = (f"GRANT INSERT ON {DATABASE}.t", f"GRANT SELECT({kafka}) ON {DATABASE}.t")
-    users = [ClickHouseUser("default"), ClickHouseUser("minimal", grants=(STATE, *system, *own))]
+    users = [ClickHouseUser("default"), ClickHouseUser("minimal", grants=(*STATE, *system, *own))]
     with EmbeddedClickHouse(tmp_path / "guarded", zookeeper=services.zookeeper.hosts, users=users) as server:
         job = make_job(partitions=1, table=False, settings={"clickhouse.user": "minimal"})
         at(server, job)

@@ -1,4 +1,4 @@
-"""What a web page of another origin and a statement cannot reach: the server, and files outside its folder."""
+"""What a statement cannot reach: files outside the server's folder, and the environment of its process."""
 
 from __future__ import annotations
 
@@ -13,30 +13,6 @@ from tests.support.clickhouse_http import ask, send
 
 CANNOT_OPEN_FILE: Final = 76
 INTO_OUTFILE_NOT_ALLOWED: Final = 358
-
-
-@pytest.mark.parametrize(
-    "headers",
-    [
-        {"Origin": "http://pages.example"},
-        {"Origin": "http://localhost:1"},
-        {"Origin": "null"},
-        {"Sec-Fetch-Site": "cross-site"},
-        {"Sec-Fetch-Site": "same-site"},
-        {"Host": "pages.example"},
-    ],
-)
-def test_requests_of_foreign_web_pages_are_refused(server: EmbeddedClickHouse, headers: dict[str, str]) -> None:
-    for method in ("GET", "POST"):
-        reply = send(server, "SELECT 1", method=method, headers=headers)
-        assert (reply.status, reply.code) == (403, 497)
-
-
-def test_requests_of_its_own_origin_are_answered(server: EmbeddedClickHouse) -> None:
-    for name in (server.host, "localhost"):
-        host = f"{name}:{server.port}"
-        headers = {"Host": host, "Origin": f"http://{host}", "Sec-Fetch-Site": "same-origin"}
-        assert send(server, "SELECT 1", headers=headers).text == "1\n"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux can confine a process to a folder")

@@ -1,0 +1,1 @@
+"""Replicated tables on this machine, without Docker, for tests: ClickHouse's own replication in a patched engine."""

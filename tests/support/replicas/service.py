@@ -1,0 +1,55 @@
+"""Replicas on this machine: embedded servers with replication, on one ZooKeeper, in one cluster."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from pathlib import Path
+
+from chsink.embedded.clickhouse import ClickHouseUser, EmbeddedClickHouse
+from chsink.embedded.ports import HOST, free_port
+from tests.support.replicas.engine import DDL_QUEUE
+
+CLUSTER = "replicas"
+"""The name of the cluster for ``ON CLUSTER``: one shard with all of them."""
+
+
+class ReplicaClickHouse(EmbeddedClickHouse):
+    """One of several replicas.  ``{replica}`` and ``{shard}`` are macros."""
+
+    program = "tests.support.replicas"
+
+
+def replicas(
+    root: Path, zookeeper: str, count: int = 2, *, users: Sequence[ClickHouseUser] = (), extra_xml: str = ""
+) -> list[ReplicaClickHouse]:
+    """Servers that are not started yet; all have the same ZooKeeper, and know each other as the cluster ``replicas``."""
+    prefix = f"/keeper_map/{random.SystemRandom().randrange(1 << 32):x}"
+    ports = [(free_port(), free_port()) for _ in range(count)]
+    members = "".join(f"<replica><host>{HOST}</host><port>{native}</port></replica>" for _, native in ports)
+    shard = f"<shard><internal_replication>true</internal_replication>{members}</shard>"
+    common = (
+        f"<remote_servers><{CLUSTER}>{shard}</{CLUSTER}></remote_servers>"
+        f"<distributed_ddl><path>{DDL_QUEUE}</path></distributed_ddl>{extra_xml}"
+    )
+    return [
+        ReplicaClickHouse(
+            root / f"replica-{number}",
+            zookeeper=zookeeper,
+            keeper_map_prefix=prefix,
+            users=users,
+            extra_xml=_listening(http) + f"<macros><shard>1</shard><replica>{number}</replica></macros>{common}",
+            port=http,
+            native_port=native,
+        )
+        for number, (http, native) in enumerate(ports)
+    ]
+
+
+def interserver_host(port: int) -> str:
+    """Where the server with this HTTP port listens for other replicas: an address of its own on this machine."""
+    return f"127.1.{port >> 8}.{port & 255}"
+
+
+def _listening(port: int) -> str:
+    return f"<listen_host>{HOST}</listen_host><listen_host>{interserver_host(port)}</listen_host>"
