@@ -178,8 +178,8 @@ def test_what_the_configuration_asks_for_is_there(tmp_path: Path) -> None:
 
 
 def exhaust(client: Client) -> None:
-    for _ in range(20):
-        client.query("SELECT 1")
+    for _ in range(30):
+        client.query("SELECT a FROM t")
 
 
 def test_a_killed_server_is_an_unknown_outcome_for_its_clients(tmp_path: Path) -> None:
