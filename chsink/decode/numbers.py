@@ -2,12 +2,13 @@
 
 Rules: an integer or decimal is exact or refused; an integral number (``1.0``, ``1e2``) is an integer; a quoted number
 equals the number; a float is rounded to the nearest value of its width, and overflow is refused; booleans are not
-numbers. ``"nan"``, ``"inf"`` and ``"-inf"`` (strings) are floats.  BFloat16 is sent as Float32, and the server
-truncates it.
+numbers.  The strings of :data:`_WORDS` are floats: as ClickHouse writes them, and as Jackson and JavaScript do.  BFloat16
+is sent as Float32, and the server truncates it.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from decimal import Context, Decimal
@@ -25,7 +26,7 @@ from chsink.decode.values import MisfitError, Number, kinds_of
 _QUOTED: Final = re.compile(r"([-+]?)([0-9]*)(?:\.([0-9]*))?(?:[eE]([-+]?[0-9]{1,9}))?", re.ASCII)
 _PLAIN_INT: Final = r"^-?[0-9]+$"
 _PLAIN_NUMBER: Final = r"^[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]{1,9})?$"
-_WORDS: Final = ("nan", "inf", "-inf")
+_WORDS: Final = frozenset({"nan", "inf", "-inf", "NaN", "Infinity", "-Infinity"})
 _NO_NUMBER: Final = "a string that is not a number in "
 _HUGE: Final = 10**9
 _DIGITS_MAX: Final = 80  # beyond any ClickHouse number: 2^256 has 78 digits
@@ -160,6 +161,10 @@ class FloatCodec(Codec):
         if nearest in (float("inf"), float("-inf")):
             raise self.out_of_range()
         return nearest
+
+    def stored(self, value: Any) -> Any:
+        """All NaN are alike."""
+        return None if math.isnan(value) else value
 
     def reader(self, samples: Sequence[Any]) -> Reader | None:
         """Reads numbers as floats, quoted numbers as text."""

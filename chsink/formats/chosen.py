@@ -27,8 +27,8 @@ from chsink.formats.whole import as_binary
 from chsink.ports import BadValue, Decoded, Decoder
 from chsink.statemachine.table import TABLE_BY
 
-NOTHING: Final = "names no table: it has no {}"
-UNKNOWN: Final = "names no table: table_by.tables lacks the value of its {}"
+NOTHING: Final = "names no table: its {} is missing or null"
+UNKNOWN: Final = "no table is configured for the value of its {}"
 _SAID: Final = "said"
 
 

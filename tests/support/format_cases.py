@@ -35,6 +35,7 @@ CASES = (
     Case("UInt256", f"{2**256 - 1}", f"{2**256 - 1}", f"{2**256 - 1}"),
     Case("Float32", '"inf"', "inf", "inf"),
     Case("Float64", "0.1", "0.1", "0.1"),
+    Case("Float64", '"NaN"', "NaN", "nan"),
     Case("Decimal(38, 10)", "12.50", "12.50", "12.5"),
     Case("Bool", "true", "true", "true"),
     Case("String", '"é"', "é", "é"),

@@ -37,10 +37,13 @@ RULES = (
     ),
     Rule(
         "`Float32`, `Float64`, `BFloat16`",
-        "numbers, also in quotes",
-        "numbers too large for the type, booleans",
-        {"Float32": ["0.1", '"0.1"', '"nan"', '"inf"', '"-inf"'], "BFloat16": ["0.5"]},
-        {"Float32": ["1e39", "true"]},
+        "numbers, also in quotes; NaN and the infinities in quotes, as ClickHouse, Java and JavaScript write them",
+        "numbers too large for the type, booleans, other spellings",
+        {
+            "Float32": ["0.1", '"0.1"', '"nan"', '"inf"', '"-inf"', '"NaN"', '"Infinity"', '"-Infinity"'],
+            "BFloat16": ["0.5"],
+        },
+        {"Float32": ["1e39", "true", "NaN", '"NAN"', '"+Infinity"']},
     ),
     Rule(
         "`Decimal(P, S)`",

@@ -92,6 +92,7 @@ CASES: list[tuple[Any, str, list[Any], list[Any], list[Any]]] = [
     ("float", "Float32", [1.5, math.inf], [1.5, math.inf], []),
     ("float", "Float64", [0.5], [0.5], []),
     ("double", "Float64", [0.1, -math.inf], [0.1, -math.inf], []),
+    ("string", "Float64", ["1.5", "Infinity", "-Infinity", "inf"], [1.5, math.inf, -math.inf, math.inf], ["+inf"]),
     ("double", "Float32", [0.5], [0.5], [1e300]),
     ("double", "Int32", [4.0], [4], [4.5, math.nan]),
     ("double", "Decimal(4, 2)", [99.25], [Decimal("99.25")], [0.125]),

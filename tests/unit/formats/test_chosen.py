@@ -71,10 +71,10 @@ def test_each_record_has_one_table_or_is_bad_once() -> None:
     assert fates(first.decode(given)) == ([100, 107], [102, 103, 104, 105, 106, 108], 1)
     assert fates(second.decode(given)) == ([101], [], 8)
     assert {b.row: b.reason for b in first.decode(given).bad if b.row < 6} == {
-        2: "names no table: table_by.tables lacks the value of its field $.about.type",
-        3: "names no table: table_by.tables lacks the value of its field $.about.type",
-        4: "names no table: it has no field $.about.type",
-        5: "names no table: it has no field $.about.type",
+        2: "no table is configured for the value of its field $.about.type",
+        3: "no table is configured for the value of its field $.about.type",
+        4: "names no table: its field $.about.type is missing or null",
+        5: "names no table: its field $.about.type is missing or null",
     }
     assert [b.row for b in first.decode(given).bad if b.tombstone] == [8]
 
