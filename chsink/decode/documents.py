@@ -1,33 +1,38 @@
-"""JSON and Dynamic: columns that are sent as the value's JSON text."""
+"""JSON and Dynamic: columns that are sent as the value's JSON text.
+
+:mod:`chsink.decode.stored_json` knows which objects a JSON column keeps.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from chsink.decode.codec import Codec
+from chsink.decode.stored_json import stored_json
 from chsink.decode.texts import encoded, raw_or_null, raw_text
 from chsink.decode.values import MisfitError, Number, Pairs, parse_value
 
 
 class JsonCodec(Codec):
-    """``JSON``: an object's text. Rejects text for which the server would refuse the whole insert."""
+    """``JSON``: an object's text. Rejects text that the server would change, or for which it would refuse the insert."""
 
     guard = pa.struct([])
 
-    def __init__(self) -> None:
+    def __init__(self, timezone: str) -> None:
         super().__init__("JSON", pa.string())
+        self._check = stored_json(timezone)
 
     def exact(self, value: Any) -> Any:
         """The object's text."""
         if not isinstance(value, Pairs):
             raise self.misfit(value)
         text = raw_text(value)
-        check_json_object(text)
+        self._check(text)
         return text
 
     def build_raw(self, texts: Sequence[bytes]) -> tuple[Any, dict[int, str]]:
@@ -39,47 +44,13 @@ class JsonCodec(Codec):
             try:
                 if raw[:1] == b"{":
                     text = raw.decode("utf-8")
-                    check_json_object(text)
+                    self._check(text)
                     out[-1] = text
                 elif raw_or_null(raw) is not None:
                     raise self.misfit(parse_value(raw))
             except MisfitError as misfit:
                 reasons[at] = misfit.reason
         return self.array(out), reasons
-
-
-def check_json_object(text: str) -> None:
-    """Reject whatever ClickHouse refuses in a JSON column: repeated paths, infinite numbers, invalid text."""
-    _JSON_CHECK.decode(text)
-    if "\\ud" in text or "\\uD" in text:
-        encoded(json.dumps(json.loads(text), ensure_ascii=False))
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> Any:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise MisfitError("a key is repeated inside a JSON column")
-    if any("." in key for key in found):
-        paths = [path for key, value in pairs for path in _leaves(key, value)]
-        if len(set(paths)) != len(paths):
-            raise MisfitError("a path is repeated inside a JSON column")
-    return found
-
-
-def _leaves(prefix: str, value: Any) -> list[str]:
-    if isinstance(value, dict):
-        return [path for key, item in value.items() for path in _leaves(f"{prefix}.{key}", item)]
-    return [] if value is None else [prefix]
-
-
-def _finite(text: str) -> float:
-    number = float(text)
-    if number in (float("inf"), float("-inf")):
-        raise MisfitError("a number beyond Float64 inside a JSON column")
-    return number
-
-
-_JSON_CHECK: Final = json.JSONDecoder(object_pairs_hook=_unique, parse_float=_finite, parse_int=_finite)
 
 
 class DynamicCodec(Codec):

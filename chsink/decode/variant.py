@@ -1,4 +1,9 @@
-"""Variant: the value's kind decides which alternatives are tried; it takes the first one that it fits exactly."""
+"""Variant: the value's kind decides which alternatives are tried; it takes the first one that it fits exactly.
+
+A whole number fits a float only up to :data:`_WHOLE`, below which a float holds, and the server shows, every whole number.
+A number with a fraction or exponent becomes the nearest value of the widest float.  A number that fits no number is kept
+in the String, as it is written.
+"""
 
 from __future__ import annotations
 
@@ -8,18 +13,25 @@ from typing import Any, Final
 import pyarrow as pa
 
 from chsink.decode.codec import Codec
-from chsink.decode.values import MisfitError, kind_of
+from chsink.decode.values import MisfitError, Number, kind_of
 
 # For each kind of value: the prefixes of the alternatives' labels to try, in this order.
 _ORDER: Final = {
     "a boolean": ("Bool",),
-    "an integer": ("Int", "UInt", "Decimal", "Float"),
-    "a number with a fraction or exponent": ("Decimal", "Float"),
+    "an integer": ("Int", "UInt", "Decimal", "Float", "String"),
+    "a number with a fraction or exponent": ("Decimal", "Float64", "Float32", "String"),
     "a string": ("String",),
     "a binary string": ("String",),
     "an array": (),
     "an object": (),
 }
+
+
+_WHOLE: Final = {"Float32": 1 << 24, "Float64": 1 << 53}
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, Number) and value.integral_text
 
 
 class VariantCodec(Codec):
@@ -37,9 +49,11 @@ class VariantCodec(Codec):
             for at, item in enumerate(self.items):
                 if item.label.startswith(beginning):
                     try:
-                        return at, item.exact(value)
+                        fitting = item.exact(value)
                     except MisfitError:
                         continue
+                    if item.label not in _WHOLE or not _is_whole(value) or abs(int(value)) <= _WHOLE[item.label]:
+                        return at, fitting
         raise MisfitError(f"{kind_of(value)} that fits no alternative of the Variant")
 
     def array(self, values: list[Any]) -> Any:

@@ -123,10 +123,22 @@ RULES = (
     ),
     Rule(
         "`JSON`",
-        "objects; ClickHouse parses them by its own rules for paths",
-        "anything but an object, repeated paths, numbers beyond `Float64`; column types with typed paths",
-        {"JSON": ['{"a": 1}']},
-        {"JSON": ["[1]", '{"a": 1, "a": 2}', '{"a": 1e999}']},
+        "objects (see below)",
+        "anything but an object, and what ClickHouse would change in one: keys with a dot, repeated keys, whole numbers "
+        "beyond 64 bits; column types with typed paths",
+        {"JSON": ['{"a": {"b": [1, "x"]}}', '{"a": 18446744073709551615}', '{"a": "2026-01-31"}']},
+        {
+            "JSON": [
+                "[1]",
+                '{"a": 1, "a": 2}',
+                '{"a.b": 1}',
+                '{"a": 18446744073709551616}',
+                '{"a": 1e999}',
+                '{"a": "2026-02-30"}',
+                '{"a": [true, 1]}',
+                '{"a": [9007199254740993, 0.5]}',
+            ]
+        },
     ),
     Rule(
         "`Dynamic`",
@@ -140,10 +152,10 @@ RULES = (
         "values that fit no alternative",
         {
             "Variant(Bool, Decimal(9, 2), Float64, Int8, String, UInt64)": [
-                "1", "300", "1.5", "1e300", '"x"', "true", "null"
+                "1", "300", "1.5", "1e300", '"x"', "true", "null", "18446744073709551617"
             ]
         },
-        {"Variant(Bool, Int8)": ['"x"', "300", "1.5", "[1]", '{"a": 1}']},
+        {"Variant(Bool, Int8)": ['"x"', "300", "1.5", "[1]", '{"a": 1}'], "Variant(Float64)": ["9007199254740993"]},
     ),
 )  # fmt: skip
 

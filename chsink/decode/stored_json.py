@@ -1,0 +1,118 @@
+"""Which objects a JSON column keeps.
+
+ClickHouse infers a type for each path of an object and stores the value in it.  A text that looks like a date or a time
+becomes one, which is shown in ClickHouse's own form.  These objects are rejected, because ClickHouse would change a value
+in them or refuse the whole insert:
+
+- a key that is repeated, or that has a dot: ClickHouse splits it into two keys;
+- a whole number beyond 64 bits, which becomes a string, and any number beyond Float64;
+- a text like a date or time that does not exist, which moves to another day or hour, or with more than nine decimals;
+- arrays whose values would take a common type that changes one: booleans among numbers or texts, a large whole number
+  among fractions, and a number beyond Int64 among negative ones.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from datetime import date
+from typing import Any, Final
+
+from chsink.decode.texts import encoded
+from chsink.decode.times import CALENDAR_DAYS, InstantCodec
+from chsink.decode.values import MisfitError
+
+_INT64: Final = 1 << 63
+_DIGITS: Final = 20
+_EXACT: Final = 1 << 53
+"""A Float64 holds every whole number up to this one."""
+_TIME: Final = re.compile(r"(\d{4})[-/](\d{1,2})[-/](\d{1,2})(?:[ T](\d\d:\d\d:\d\d)(?:\.(\d*))?)?", re.ASCII)
+_INSIDE: Final = " inside a JSON column"
+
+
+def stored_json(timezone: str) -> Callable[[str], None]:
+    """A check of an object's text, which raises MisfitError if a JSON column of a server in this zone would change it."""
+    times = InstantCodec(0, timezone, CALENDAR_DAYS)
+
+    def members(pairs: list[tuple[str, Any]]) -> Any:
+        found = dict(pairs)
+        if len(found) != len(pairs):
+            raise MisfitError("a key is repeated" + _INSIDE)
+        for key, value in pairs:
+            if "." in key:
+                raise MisfitError("a key with a dot, which ClickHouse would split," + _INSIDE)
+            if isinstance(value, str):
+                _check_text(value, times)
+            elif isinstance(value, list):
+                _check_array(value, times)
+        return found
+
+    check = json.JSONDecoder(object_pairs_hook=members, parse_float=_finite, parse_int=_whole)
+
+    def run(text: str) -> None:
+        check.decode(text)
+        if "\\ud" in text or "\\uD" in text:
+            encoded(json.dumps(json.loads(text), ensure_ascii=False))
+
+    return run
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if number in (float("inf"), float("-inf")):
+        raise MisfitError("a number beyond Float64" + _INSIDE)
+    return number
+
+
+def _whole(text: str) -> int:
+    number = int(text) if len(text) <= _DIGITS else 2 * _INT64
+    if not -_INT64 <= number < 2 * _INT64:
+        raise MisfitError("a whole number beyond 64 bits" + _INSIDE)
+    return number
+
+
+def _check_text(text: str, times: InstantCodec) -> None:
+    found = _TIME.fullmatch(text) if text[4:5] in ("-", "/") else None
+    if found is None:
+        return
+    year, month, day = (int(found[at]) for at in (1, 2, 3))
+    if not (1 <= month <= 12 and 1 <= day <= 31):
+        return  # ClickHouse leaves it a text
+    try:
+        shown = date(year, month, day).isoformat()
+    except ValueError:
+        raise MisfitError("a text like a date that does not exist" + _INSIDE) from None
+    if found[4]:
+        try:
+            times.exact(f"{shown} {found[4]}")
+        except MisfitError:
+            raise MisfitError("a text like a time that does not exist" + _INSIDE) from None
+    if len(found[5] or "") > 9:
+        raise MisfitError("a text like a time with more than nine decimals" + _INSIDE)
+
+
+def _check_array(values: list[Any], times: InstantCodec) -> None:
+    inner = list(_scalars(values))
+    kinds = set(map(type, inner))
+    for text in inner if str in kinds else ():
+        if isinstance(text, str):
+            _check_text(text, times)
+    if bool in kinds and len(kinds) > 1:
+        raise MisfitError("an array of booleans and other values" + _INSIDE)
+    if int in kinds:
+        whole = [one for one in inner if type(one) is int]
+        low, high = min(whole), max(whole)
+        if float in kinds and max(-low, high) > _EXACT:
+            raise MisfitError("an array of fractions and of whole numbers that Float64 does not hold" + _INSIDE)
+        if high >= _INT64 and low < 0:
+            raise MisfitError("an array of negative numbers and of numbers beyond Int64" + _INSIDE)
+
+
+def _scalars(values: list[Any]) -> Iterator[Any]:
+    """The texts, numbers and booleans in an array and the arrays in it; objects have been checked by themselves."""
+    for value in values:
+        if isinstance(value, list):
+            yield from _scalars(value)
+        elif value is not None and not isinstance(value, dict):
+            yield value
