@@ -60,6 +60,11 @@ class Codec:
         del samples
         return None
 
+    def unquoted(self, samples: Sequence[Any]) -> Reader | None:
+        """As :meth:`reader`, but right only for values that are not in quotes: the caller must decide all others."""
+        del samples
+        return None
+
     def accept(self, source: Any) -> Reader | None:
         """A checked conversion from the Arrow type ``source``; None if there is none: then convert JSON values."""
         del source

@@ -19,7 +19,7 @@ from chsink.decode.values import MisfitError, Number, Pairs, parse_value
 
 
 class JsonCodec(Codec):
-    """``JSON``: an object's text. Rejects text that the server would change, or for which it would refuse the insert."""
+    """``JSON``: an object's text. Rejects text that the server would change, or would refuse the whole insert for."""
 
     guard = pa.struct([])
 

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from chsink.decode.codec import Codec, Reader, Suspects
 from chsink.decode.numbers import split_number
+from chsink.decode.outer import OuterCodec
 from chsink.decode.times import EXPONENT_MAX, DateCodec, InstantCodec, TimeCodec, shifted
 from chsink.decode.values import Number, kinds_of
 
@@ -23,13 +24,14 @@ def with_unit(codec: Codec, unit: str) -> EpochCodec | None:
     return EpochCodec(codec, unit) if isinstance(codec, InstantCodec | TimeCodec) and unit != "days" else None
 
 
-class EpochCodec(Codec):
-    """Wraps the codec ``inner``: reads numbers as counts of ``unit``, and leaves all other values to ``inner``."""
+class EpochCodec(OuterCodec):
+    """Reads numbers as counts of ``unit``, and leaves all other values to ``inner``."""
+
+    inner: DateCodec | InstantCodec | TimeCodec
 
     def __init__(self, inner: DateCodec | InstantCodec | TimeCodec, unit: str) -> None:
-        super().__init__(inner.label, inner.wire)
-        self.nullable, self.null_inside = inner.nullable, inner.null_inside
-        self.inner, self.unit = inner, unit
+        super().__init__(inner)
+        self.unit = unit
         self._digits = 0 if isinstance(inner, DateCodec) else inner.precision - DIGITS[unit]
 
     def exact(self, value: Any) -> Any:
@@ -43,17 +45,22 @@ class EpochCodec(Codec):
         """Integers by way of Arrow's type for the unit; text by the reader of ``inner``."""
         if kinds_of(samples) != {"int"}:
             return self.inner.reader(samples) if kinds_of(samples) == {"string"} else None
-        through = pa.date32() if self.unit == "days" else pa.timestamp(ARROW[self.unit], "UTC")
+        through = self._through()
         other = self.inner.accept(through)
         if other is None:
             return None
 
         def convert(array: Any) -> tuple[Any, Suspects]:
-            counted = array.cast(pa.int32()) if self.unit == "days" else array
+            counted = array.cast(pa.int32()) if through.bit_width == 32 else array
             return other.convert(counted.view(through))
 
         return Reader(pa.int64(), convert)
 
-    def array(self, values: list[Any]) -> Any:
-        """As ``inner``."""
-        return self.inner.array(values)
+    def _through(self) -> Any:
+        """Arrow's type for the unit."""
+        if self.unit == "days":
+            return pa.date32()
+        arrow = ARROW[self.unit]
+        if isinstance(self.inner, TimeCodec):
+            return pa.time32(arrow) if arrow in ("s", "ms") else pa.time64(arrow)
+        return pa.timestamp(arrow, "UTC")

@@ -30,7 +30,7 @@ from chsink.decode.codec import Mask, Reader, Suspects, merge, valid_of
 from chsink.decode.fields import Field, groups_of, uneven
 from chsink.decode.nested import NestedForm, nested_form
 from chsink.decode.places import ANY_OBJECT, PLAIN, Places, Trees, shown
-from chsink.decode.prefilter import decimal_suspects, maybe_repeated, suspects_of, window, without_space
+from chsink.decode.prefilter import decimal_suspects, maybe_quoted, maybe_repeated, suspects_of, window, without_space
 from chsink.decode.raw_texts import RawTexts
 from chsink.decode.screen import Screen
 from chsink.decode.values import MisfitError, Pairs, kinds_of
@@ -53,6 +53,7 @@ class FastPlan:
         self._readers: dict[str, Reader] = {}
         self._raw: list[Field] = []
         self._unguarded: list[str] = []
+        self._unquoted: list[str] = []
         parsed: list[Any] = [field for form in self._nested.values() for field in form.parsed]
         for field in fields:
             if field.group and self._nested[field.group].grouped:
@@ -73,6 +74,8 @@ class FastPlan:
 
     def _plan(self, field: Field, samples: Sequence[Any]) -> list[Any]:
         reader = field.codec.reader(samples)
+        if reader is None and (reader := field.codec.unquoted(samples)) is not None:
+            self._unquoted.append(field.name)
         if reader is not None:
             self._readers[field.name] = reader
             return [pa.field(field.name, reader.source)]
@@ -107,6 +110,8 @@ class FastPlan:
             suspects = merge(suspects, ~valid_of(columns[shown(self._places.envelope)]))
         for name in self._unguarded:
             suspects = merge(suspects, maybe_repeated(records, self._places.path(name)[-1]))
+        for name in self._unquoted:
+            suspects = merge(suspects, maybe_quoted(records, self._places.path(name)[-1]))
         suspects = merge(suspects, uneven(arrays, self._groups))
         if suspects is None:
             return arrays, None

@@ -2,8 +2,8 @@
 
 Rules: an integer or decimal is exact or refused; an integral number (``1.0``, ``1e2``) is an integer; a quoted number
 equals the number; a float is rounded to the nearest value of its width, and overflow is refused; booleans are not
-numbers.  The strings of :data:`_WORDS` are floats: as ClickHouse writes them, and as Jackson and JavaScript do.  BFloat16
-is sent as Float32, and the server truncates it.
+numbers.  The strings in :data:`_WORDS` are floats, as ClickHouse, Jackson and JavaScript write them.  BFloat16 is sent
+as Float32, and the server truncates it.
 """
 
 from __future__ import annotations

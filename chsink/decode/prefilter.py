@@ -8,6 +8,7 @@ suspect too many records, never too few.
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import numpy as np
@@ -100,12 +101,27 @@ def _deep(records: Any, offsets: npt.NDArray[np.int32]) -> Suspects:
 
 def maybe_repeated(records: Any, name: str) -> Suspects:
     """Records that may have a field twice: its quoted name occurs more than once, or some key has an escape."""
-    if json.dumps(name, ensure_ascii=False) != f'"{name}"':
+    if not _is_plain(name):
         return np.ones(len(records), np.bool_)
     quoted = pc.count_substring(records, f'"{name}"')
     escaped = pc.match_substring_regex(records, _ESCAPED_NAME)
     bad = (numpy_of(quoted) > 1) | numpy_of(escaped)
     return bad if bad.any() else None
+
+
+def maybe_quoted(records: Any, name: str) -> Suspects:
+    """Records that may have text in a field: its quoted name leads to a quote, or some key has an escape."""
+    if not _is_plain(name):
+        return np.ones(len(records), np.bool_)
+    bad = numpy_of(
+        pc.match_substring_regex(records, f'"{re.escape(name)}"[ \\t\\r\\n]*:[ \\t\\r\\n]*"|{_ESCAPED_NAME}')
+    )
+    return bad if bad.any() else None
+
+
+def _is_plain(name: str) -> bool:
+    """Whether a name is written without escapes."""
+    return json.dumps(name, ensure_ascii=False) == f'"{name}"'
 
 
 # An escape inside a possible key: a quoted text with a backslash, followed by a colon.

@@ -1,8 +1,8 @@
 """Which objects a JSON column keeps.
 
 ClickHouse infers a type for each path of an object and stores the value in it.  A text that looks like a date or a time
-becomes one, which is shown in ClickHouse's own form.  These objects are rejected, because ClickHouse would change a value
-in them or refuse the whole insert:
+becomes one, which is shown in ClickHouse's own form.  These objects are rejected, because ClickHouse would change a
+value in them or refuse the whole insert:
 
 - a key that is repeated, or that has a dot: ClickHouse splits it into two keys;
 - a whole number beyond 64 bits, which becomes a string, and any number beyond Float64;
@@ -32,7 +32,7 @@ _INSIDE: Final = " inside a JSON column"
 
 
 def stored_json(timezone: str) -> Callable[[str], None]:
-    """A check of an object's text, which raises MisfitError if a JSON column of a server in this zone would change it."""
+    """A check of an object's text: raises MisfitError if a JSON column of a server in this zone would change it."""
     times = InstantCodec(0, timezone, CALENDAR_DAYS)
 
     def members(pairs: list[tuple[str, Any]]) -> Any:

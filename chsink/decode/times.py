@@ -315,13 +315,14 @@ class TimeCodec(Codec):
         digits = next(n for n, unit in _UNITS if unit == array.type.unit)
         width = pa.int32() if pa.types.is_time32(array.type) else pa.int64()
         ticks, valid = numpy_of(array.view(width)).astype(np.int64), valid_of(array)
-        rest = np.zeros(len(array), np.int64)
+        factor, rest = 1, np.zeros(len(array), np.int64)
         if digits > self.precision:
             ticks, rest = np.divmod(ticks, 10 ** (digits - self.precision))
         else:
-            ticks = ticks * 10 ** (self.precision - digits)
-        bad = ((rest != 0) | (np.abs(ticks) > self.limit)) & valid
-        ticks = np.where(bad, 0, ticks)
+            factor = 10 ** (self.precision - digits)
+        limit = self.limit // factor
+        bad = ((rest != 0) | (ticks > limit) | (ticks < -limit)) & valid
+        ticks = np.where(bad, 0, ticks) * factor
         wire = ticks.astype(np.int32) if pa.types.is_int32(self.wire) else np.stack((ticks, ticks >> 63), axis=1)
         return from_buffer(self.wire, wire, valid & ~bad), bad if bad.any() else None
 

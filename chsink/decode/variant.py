@@ -1,8 +1,8 @@
 """Variant: the value's kind decides which alternatives are tried; it takes the first one that it fits exactly.
 
-A whole number fits a float only up to :data:`_WHOLE`, below which a float holds, and the server shows, every whole number.
-A number with a fraction or exponent becomes the nearest value of the widest float.  A number that fits no number is kept
-in the String, as it is written.
+A whole number fits a float only up to :data:`_WHOLE`: up to there, a float holds every whole number, and the server
+shows it.  A number with a fraction or exponent becomes the nearest value of the widest float.  A number that fits no
+number is kept in the String, as it is written.
 """
 
 from __future__ import annotations

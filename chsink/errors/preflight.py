@@ -227,6 +227,13 @@ FORMAT_EPOCH = Entry(
     "column {column} of type {type} cannot be filled from a number of {unit} since 1970",
     "in `epoch` of the route's format, use days for a date, and seconds, millis, micros or nanos for a time",
 )
+FORMAT_DECIMALS = Entry(
+    "FORMAT_DECIMALS",
+    "CHS-280",
+    PreflightError,
+    "column {column} of type {type} holds no numbers, so `decimals` of the route's format cannot name it",
+    "remove the column from `decimals`",
+)
 FORMAT_CONSTANT = Entry(
     "FORMAT_CONSTANT",
     "CHS-280",

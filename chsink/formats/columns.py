@@ -12,7 +12,7 @@ from chsink.formats.metadata import Columns
 from chsink.notation.metadata_columns import METADATA_COLUMNS
 from chsink.ports import Decoded
 
-VERSION = 2
+VERSION = 3
 """Part of the fingerprint: increment it when a code change makes a different row of the same record."""
 
 

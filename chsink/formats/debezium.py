@@ -1,7 +1,8 @@
 """``format = "debezium"``: each value is a change of one row, in Debezium's JSON envelope.
 
 Rules:
-- The event is the record's value, or its ``payload`` if the converter wrote a schema beside it.
+- The event is the record's value, or its ``payload`` if the converter wrote a schema beside it.  The schema then says
+  how a value is written (:mod:`chsink.decode.connect`).
 - ``op`` decides the row.  Creates, snapshot reads and updates take it from ``after``.  Deletes take it from ``before``,
   or from the record's key if there is no ``before``.  All other events have no row.
 - A delete must not look like a present row: one column must mark the row as deleted, or hold the ``op``.
@@ -14,7 +15,7 @@ import base64
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -25,12 +26,14 @@ import pyarrow.compute as pc
 from chsink.decode.codec import mask_of, valid_of
 from chsink.decode.columns import Column
 from chsink.decode.conform import Conformer
+from chsink.decode.connect import connected
 from chsink.decode.fields import Field, fields_of
 from chsink.decode.json_decoder import FieldDecoder
 from chsink.decode.places import Path, Places, no_object
 from chsink.decode.selected import beside, gathered, rows_of
+from chsink.formats.connect_schema import KEPT, SCHEMA_ONCE, SCHEMA_PATH, by_schema, type_at, type_of
 from chsink.formats.deletes import filled, of_deletion
-from chsink.formats.json import ShapedFields, constant_of
+from chsink.formats.json import ShapedFields, constant_of, said_of
 from chsink.formats.settings import Debezium, names_of
 from chsink.formats.whole import as_binary
 from chsink.ports import BadValue, Decoded
@@ -43,8 +46,11 @@ NO_PRIMARY_KEY = "missing or null, and the primary key of a delete"
 ROWLESS: Final[Mapping[str, str]] = MappingProxyType(
     {"t": "a truncate, which is not a row", "m": "a message, which is not a row"}
 )
-_OPS = fields_of([Column("op", "Nullable(String)"), Column("wrapped", "Nullable(String)")], "UTC")
 _PAYLOAD: Final[Path] = ("payload",)
+_OPS: Final = (
+    *fields_of([Column("op", "Nullable(String)"), Column("wrapped", "Nullable(String)")], "UTC"),
+    SCHEMA_ONCE,
+)
 
 
 class DebeziumReader:
@@ -53,7 +59,8 @@ class DebeziumReader:
     def __init__(self, settings: Debezium, fields: Sequence[Field]) -> None:
         self._shaped = ShapedFields(settings, fields)
         self._names = [field.name for field in fields]
-        self._read = [field for field in self._shaped.read if field.name != settings.deleted_column]
+        self._read = [field for field in self._shaped.plain if field.name != settings.deleted_column]
+        self._said = {field.name: said_of(settings, field.name) for field in self._read}
         self._deleted = next((field for field in fields if field.name == settings.deleted_column), None)
         self._paths = dict(settings.paths)
         if settings.version_column:
@@ -61,8 +68,10 @@ class DebeziumReader:
         self._marks_deletes = self._deleted is not None or ("op",) in self._paths.values()
         self._primary_key = frozenset(settings.primary_key)
         self._unsent = _written(settings.unavailable_value)
-        self._ops = FieldDecoder(_OPS, Places((), {"op": ("op",), "wrapped": (*_PAYLOAD, "op")}))
-        self._of_rows = cache(self._new_decoder)
+        self._ops = FieldDecoder(
+            _OPS, Places((), {"op": ("op",), "wrapped": (*_PAYLOAD, "op"), SCHEMA_ONCE.name: SCHEMA_PATH})
+        )
+        self._of_rows = lru_cache(KEPT)(self._new_decoder)
         if self._deleted is not None:
             self._marks = [constant_of(self._deleted, mark) for mark in (0, 1)]
 
@@ -77,39 +86,44 @@ class DebeziumReader:
         keys = as_binary(records.column("key")) if self._primary_key else None
         ops = self._ops.decode(values)
         origin, bad, parts = rows_of(ops, len(values)), list(ops.bad), []
-        plain, wrapped = (column.cast(pa.string()) for column in ops.batch.columns)
+        plain, wrapped = (column.cast(pa.string()) for column in ops.batch.columns[:2])
         letter, is_wrapped = pc.coalesce(plain, wrapped), valid_of(wrapped)
         present, delete = (mask_of(pc.is_in(letter, pa.array(kinds))) for kinds in (["c", "r", "u"], ["d"]))
         whole = values.take(pa.array(origin))
         unsent = np.logical_or.reduce([mask_of(pc.match_substring(whole, text)) for text in self._unsent])
         taken = ~(is_wrapped & valid_of(plain)) & ~unsent & (present | (delete & self._marks_deletes))
-        for in_payload in (False, True):
-            for deleted in (False, True):
-                rows = origin[taken & (is_wrapped == in_payload) & (delete == deleted)]
+        for deleted in (False, True):
+            mine = taken & (delete == deleted)
+            groups = [(None, origin[mine & ~is_wrapped]), *by_schema(values, origin[mine & is_wrapped])]
+            for schema, rows in groups:
                 if len(rows):
-                    parts += self._changes(rows, values, keys, wrapped=in_payload, deleted=deleted)
+                    parts += self._changes(rows, values, keys, schema, deleted=deleted)
         for at in np.flatnonzero(~taken).tolist():
             reason = NOT_SENT if unsent[at] else UNMARKED if delete[at] else ROWLESS.get(letter[at].as_py(), NO_EVENT)
             bad.append(BadValue(int(origin[at]), None, reason))
         if not parts:
-            parts = self._changes(origin[:0], values, keys, wrapped=False, deleted=False)
+            parts = self._changes(origin[:0], values, keys, None, deleted=False)
         return gathered(len(values), parts, sorted(bad, key=lambda one: one.row))
 
-    def _changes(self, rows: Any, values: Any, keys: Any, *, wrapped: bool, deleted: bool) -> list[tuple[Any, Decoded]]:
-        """Decodes the events at ``rows``, all of one kind.  Deletes without ``before`` are decoded from their keys."""
-        read = self._of_rows(wrapped=wrapped, deleted=deleted)
+    def _changes(
+        self, rows: Any, values: Any, keys: Any, schema: bytes | None, *, deleted: bool
+    ) -> list[tuple[Any, Decoded]]:
+        """Decodes the events at ``rows``, all of one kind; ``schema`` is the text beside their payload, None if they
+        are not in a payload.  Deletes without ``before`` are decoded from their keys.
+        """
+        read = self._of_rows(schema, deleted=deleted)
         found, lost = read.decode(values.take(pa.array(rows))), []
         if deleted and self._primary_key:
-            absent = no_object(_row_at(wrapped=wrapped, deleted=True))
+            absent = no_object((*_around(schema), "before"))
             lost = [one.row for one in found.bad if one.column is None and one.reason == absent]
         if not lost:
             return [(rows, self._whole(found, deleted=deleted))]
         kept, by_key = np.delete(rows, lost), rows[lost]
         found = read.decode(values.take(pa.array(kept)))
-        of_keys = self._by_key(values.take(pa.array(by_key)), keys.take(pa.array(by_key)), wrapped=wrapped)
+        of_keys = self._by_key(values.take(pa.array(by_key)), keys.take(pa.array(by_key)), schema)
         return [(kept, self._whole(found, deleted=True)), (by_key, self._whole(of_keys, deleted=True))]
 
-    def _by_key(self, values: Any, keys: Any, *, wrapped: bool) -> Decoded:
+    def _by_key(self, values: Any, keys: Any, schema: bytes | None) -> Decoded:
         """Decodes deletes without ``before``: the primary key from the record's key, and paths outside of the row from
         the event.  ClickHouse fills in all other columns.
         """
@@ -120,7 +134,9 @@ class DebeziumReader:
         rest = [filled(field) for field in self._read if field.name not in known]
         found = self._keys(keys, of_key)
         if of_event:
-            found = beside(size, FieldDecoder(of_event, self._event_places(wrapped=wrapped)).decode(values), found)
+            places = self._event_places(schema)
+            event = FieldDecoder(self._connected(of_event, schema, places), places).decode(values)
+            found = beside(size, event, found)
         if rest:
             found = beside(size, found, Conformer(rest).conform(pa.RecordBatch.from_pydict({"": pa.nulls(size)})))
         return replace(found, batch=found.batch.select([field.name for field in self._read]))
@@ -128,23 +144,37 @@ class DebeziumReader:
     def _keys(self, keys: Any, fields: Sequence[Field]) -> Decoded:
         """Decodes the primary key from Kafka's keys, with or without a schema beside the payload."""
         names = {field.name: self._paths.get(field.name, ("", field.name))[1:] for field in fields}
-        plain = FieldDecoder(fields, Places((), names)).decode(keys)
-        bad = [one.row for one in plain.bad]
+        plain = FieldDecoder(self._connected(fields, None, Places((), names)), Places((), names))
+        found = plain.decode(keys)
+        bad = [one.row for one in found.bad]
         if not bad:
-            return plain
+            return found
         rows = np.arange(len(keys))
         kept, again = np.delete(rows, bad), rows[bad]
-        wrapped = FieldDecoder(fields, Places(_PAYLOAD, {name: (*_PAYLOAD, *path) for name, path in names.items()}))
-        second = wrapped.decode(keys.take(pa.array(again)))
-        second = replace(second, bad=[BadValue(one.row, None, NO_KEY) for one in second.bad])
-        plain = FieldDecoder(fields, Places((), names)).decode(keys.take(pa.array(kept)))
-        return gathered(len(keys), [(kept, plain), (again, second)])
+        parts = [(kept, plain.decode(keys.take(pa.array(kept))))]
+        beneath = {name: (*_PAYLOAD, *path) for name, path in names.items()}
+        places = Places(_PAYLOAD, {**beneath, SCHEMA_ONCE.name: SCHEMA_PATH})
+        for schema, mine in by_schema(keys, again):
+            wrapped = FieldDecoder([*self._connected(fields, schema, places), SCHEMA_ONCE], places)
+            second = wrapped.decode(keys.take(pa.array(mine)))
+            bad_keys = [BadValue(one.row, None, NO_KEY) for one in second.bad]
+            parts.append((mine, replace(second, batch=second.batch.select(list(names)), bad=bad_keys)))
+        return gathered(len(keys), parts)
+
+    def _connected(self, fields: Sequence[Field], schema: bytes | None, places: Places) -> list[Field]:
+        """The fields for values as the schema describes them; without a schema, as the options say."""
+        kind = None if schema is None else type_of(schema)
+        connected_to = {field.name: type_at(kind, places.path(field.name)[len(_around(schema)) :]) for field in fields}
+        return [
+            replace(field, codec=connected(field.codec, connected_to[field.name], self._said[field.name]))
+            for field in fields
+        ]
 
     def _in_row(self, name: str) -> bool:
         """Whether the column is read from the row, not from the event around it."""
         return name not in self._paths or self._paths[name][0] == "after"
 
-    def _new_decoder(self, *, wrapped: bool, deleted: bool) -> FieldDecoder:
+    def _new_decoder(self, schema: bytes | None, *, deleted: bool) -> FieldDecoder:
         """A decoder of the row: of ``after``, or of ``before`` for deletes."""
         fields = self._read
         if deleted and self._primary_key:
@@ -152,12 +182,13 @@ class DebeziumReader:
             fields = [
                 of_deletion(field, NO_PRIMARY_KEY) if field.name in self._primary_key else field for field in read
             ]
-        places = self._event_places(wrapped=wrapped, deleted=deleted)
-        return FieldDecoder(fields, replace(places, envelope=_row_at(wrapped=wrapped, deleted=deleted)))
+        row = (*_around(schema), "before" if deleted else "after")
+        places = replace(self._event_places(schema, deleted=deleted), envelope=row)
+        return FieldDecoder(self._connected(fields, schema, places), places)
 
-    def _event_places(self, *, wrapped: bool, deleted: bool = False) -> Places:
+    def _event_places(self, schema: bytes | None, *, deleted: bool = False) -> Places:
         """The places of the columns that have a path.  For deletes, a path into ``after`` leads into ``before``."""
-        around = _PAYLOAD if wrapped else ()
+        around = _around(schema)
         paths = {
             name: (*around, "before", *path[1:]) if deleted and path[0] == "after" else (*around, *path)
             for name, path in self._paths.items()
@@ -178,5 +209,6 @@ def _written(placeholder: str) -> tuple[str, ...]:
     return (json.dumps(placeholder)[1:-1], *{one.decode().rstrip("=") for one in encoded}, sent.hex(), *numbers)
 
 
-def _row_at(*, wrapped: bool, deleted: bool) -> Path:
-    return (*(_PAYLOAD if wrapped else ()), "before" if deleted else "after")
+def _around(schema: bytes | None) -> Path:
+    """Where the event is in the record."""
+    return () if schema is None else _PAYLOAD

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from chsink.decode.conform import json_value
+from chsink.decode.connect import Said, connected
 from chsink.decode.epoch import with_unit
 from chsink.decode.fields import Field
 from chsink.decode.json_decoder import FieldDecoder
@@ -37,7 +38,8 @@ class JsonReader:
 
 
 class ShapedFields:
-    """A JSON format's options applied to the fields: ``read`` are the fields to parse, with units; others are constant.
+    """A JSON format's options applied to the fields: ``read`` are the fields to parse, with units and scales; ``plain``
+    the same fields without.  All others are constant.
 
     Raises PreflightError CHS-280 if an option does not fit its column.
     """
@@ -47,7 +49,8 @@ class ShapedFields:
             if field.group and field.name in settings.named:
                 raise preflight.FORMAT_NESTED(column=field.name)
         self._names = [field.name for field in fields]
-        self.read = [_with_unit(f, settings.epoch.get(f.name)) for f in fields if f.name not in settings.constants]
+        self.plain = [field for field in fields if field.name not in settings.constants]
+        self.read = [_shaped(field, settings) for field in self.plain]
         self._constant = {
             f.name: constant_of(f, settings.constants[f.name]) for f in fields if f.name in settings.constants
         }
@@ -64,13 +67,19 @@ class ShapedFields:
         return replace(decoded, batch=batch)
 
 
-def _with_unit(field: Field, unit: str | None) -> Field:
-    if unit is None:
-        return field
-    codec = with_unit(field.codec, unit)
-    if codec is None:
-        raise preflight.FORMAT_EPOCH(column=field.name, type=field.codec.label, unit=unit)
-    return replace(field, codec=codec)
+def said_of(settings: JsonFields, name: str) -> Said:
+    """What the options say of a column's values."""
+    return Said(settings.decimals.get(name), settings.epoch.get(name))
+
+
+def _shaped(field: Field, settings: JsonFields) -> Field:
+    """The field with its unit or its scale.  Raises PreflightError CHS-280 if that does not fit its type."""
+    said = said_of(settings, field.name)
+    if said.unit is not None and with_unit(field.codec, said.unit) is None:
+        raise preflight.FORMAT_EPOCH(column=field.name, type=field.codec.label, unit=said.unit)
+    if said.digits is not None and connected(field.codec, None, Said(digits=0)) is field.codec:
+        raise preflight.FORMAT_DECIMALS(column=field.name, type=field.codec.label)
+    return field if said == Said() else replace(field, codec=connected(field.codec, None, said))
 
 
 def constant_of(field: Field, value: Constant) -> Any:

@@ -23,7 +23,7 @@ from chsink.registry.settings import SchemaRegistry
 class FormatSettings(Section):
     """Base of the formats.  Each format is a subclass with its own options."""
 
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     """Part of the fingerprint: increment it when a code change makes a different row of the same record."""
 
     type: str
@@ -73,6 +73,7 @@ def _below_root(path: str) -> str:
 _STEP = re.compile(r"""\.([^.\[\]'"\s]+)|\['([^']+)'\]|\["([^"]+)"\]""")
 Constant = str | int | float | bool
 EpochUnit = Literal["days", "seconds", "millis", "micros", "nanos"]
+Digits = Annotated[int, Field(ge=-76, le=76)] | Literal["text"]
 JsonPath = Annotated[str, AfterValidator(_checked_path)]
 
 
@@ -89,11 +90,15 @@ class JsonFields(FormatSettings):
     epoch: dict[Text, EpochUnit] = Field(default_factory=dict)
     """Date and time columns whose numbers count a unit since 1970, or since midnight: `{ created = "micros" }`. The
     units are `days` for dates, and `seconds`, `millis`, `micros` and `nanos` for times."""
+    decimals: dict[Text, Digits] = Field(default_factory=dict)
+    """Number columns whose text is a `Decimal` of Kafka Connect, each with its scale: `{ price = 2 }`. The text is
+    base64 of a whole number's bytes, as Debezium writes it with `decimal.handling.mode=precise`. `{ price = "text" }`:
+    the text is the number itself, as with `decimal.handling.mode=string`."""
 
     @property
     def named(self) -> frozenset[str]:
-        """The columns with a path, a constant or a unit."""
-        return frozenset((*self.fields, *self.constants, *self.epoch))
+        """The columns with a path, a constant, a unit or a scale."""
+        return frozenset((*self.fields, *self.constants, *self.epoch, *self.decimals))
 
     @property
     def paths(self) -> dict[str, tuple[str, ...]]:
@@ -274,7 +279,7 @@ class Debezium(JsonFields):
 
     @property
     def named(self) -> frozenset[str]:
-        """The columns of ``fields``, ``constants`` and ``epoch``, and the version, deletion and primary key columns."""
+        """The columns of the other options, and the version, deletion and primary key columns."""
         own = (self.version_column, self.deleted_column, *self.primary_key)
         return super().named | frozenset(name for name in own if name)
 

@@ -41,11 +41,12 @@ from chsink.decode import types as decoded
 from chsink.decode.codec import Codec, Reader, Suspects, by_distinct
 from chsink.decode.numbers import BoolCodec, DecimalCodec, FloatCodec, IntCodec
 from chsink.decode.texts import StringCodec, encoded
-from chsink.decode.times import CALENDAR_DAYS, DateCodec, InstantCodec, ticks_of
+from chsink.decode.times import CALENDAR_DAYS, DateCodec, InstantCodec, TimeCodec, ticks_of
 from chsink.decode.uuid_ip_enum import UuidCodec
 from chsink.decode.values import MisfitError, Number
 
 _UTC: Final = "UTC"
+_DAY: Final = 86_400_000_000
 _TIME: Final = re.compile(r"([01]\d|2[0-3]):([0-5]\d)(?::([0-5]\d)(?:\.(\d+))?)?", re.ASCII)
 _PLAIN_TIME: Final = r"^([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9](\.[0-9]{1,6})?)?$"
 
@@ -89,11 +90,12 @@ def _codec(kind: IcebergType) -> Codec | None:  # noqa: PLR0912 - one case for e
     return None
 
 
-class DayTimeCodec(Codec):
+class DayTimeCodec(TimeCodec):
     """``time`` as microseconds of one day."""
 
     def __init__(self) -> None:
-        super().__init__("time", pa.time64("us"))
+        super().__init__(6)
+        self.label, self.wire = "time", pa.time64("us")
 
     def exact(self, value: Any) -> Any:
         """Microseconds since midnight."""
@@ -105,12 +107,22 @@ class DayTimeCodec(Codec):
         seconds = int(found[1]) * 3600 + int(found[2]) * 60 + int(found[3] or 0)
         return ticks_of(seconds, found[4], 6, self.label)
 
+    def from_ticks(self, ticks: int) -> Any:
+        """Microseconds since midnight.  Raises MisfitError if they are not in one day."""
+        if not 0 <= ticks < _DAY:
+            raise self.out_of_range()
+        return ticks
+
     def reader(self, samples: Sequence[Any]) -> Reader | None:
         """From text."""
         del samples
-        return Reader(pa.string(), self._from_text)
+        return Reader(pa.string(), self._from_day_texts)
 
-    def _from_text(self, texts: Any) -> tuple[Any, Suspects]:
+    def accept(self, source: Any) -> Reader | None:
+        """Text; the reference converts all others."""
+        return self.reader(()) if pa.types.is_string(source) else None
+
+    def _from_day_texts(self, texts: Any) -> tuple[Any, Suspects]:
         """Parsed as timestamps of 1970-01-01: Arrow parses no times of day."""
         if not pc.all(pc.match_substring_regex(texts, _PLAIN_TIME), min_count=0).as_py():
             raise MisfitError("not plain times")
@@ -181,5 +193,4 @@ class BytesCodec(Codec):
 def beyond_calendar(moments: Any) -> Any:
     """A mask of the timestamps (Arrow, microseconds) outside the years 1 to 9999; null counts as inside."""
     ticks = np.asarray(moments.view(pa.int64()).fill_null(0))
-    day = 86_400_000_000
-    return (ticks < CALENDAR_DAYS[0] * day) | (ticks >= (CALENDAR_DAYS[1] + 1) * day)
+    return (ticks < CALENDAR_DAYS[0] * _DAY) | (ticks >= (CALENDAR_DAYS[1] + 1) * _DAY)

@@ -19,6 +19,11 @@ from hypothesis import strategies as st
 
 from chsink.clickhouse.checks.tables import has_typed_paths
 from chsink.decode import INSERT_SETTINGS, Column, Decoded, JsonDecoder
+from chsink.formats.decoders import decoder_of
+from chsink.formats.pipeline import Untouched
+from chsink.formats.settings import Debezium
+from tests.support.connect_cases import CASES as CONNECT
+from tests.support.connect_cases import Case, event
 
 TYPE_SETTINGS = (
     "SET enable_time_time64_type = 1, allow_suspicious_low_cardinality_types = 1, allow_suspicious_variant_types = 1"
@@ -517,6 +522,20 @@ def test_variants_keep_the_kind_of_the_value(engine: Engine) -> None:
     kinds = ["Int64", "String", "Bool", "Decimal(9, 2)", "Float64", "None"]
     assert engine.select("variantType(v)") == dict(enumerate(kinds))
     assert engine.select("toString(a)") == dict.fromkeys(range(6), "[1,'x',NULL]")
+
+
+@pytest.mark.parametrize("case", CONNECT, ids=lambda case: f"{case.names[0]}-{case.json}")
+def test_values_of_kafka_connect_are_stored_as_their_schema_says(engine: Engine, case: Case) -> None:
+    """⚑ Also where the job file names another unit and another scale."""
+    for kind, shown in case.stored.items():
+        columns = engine.create(f"c {kind}")
+        options: dict[str, Any] = {"epoch": {"c": "seconds"}} if "Time" in kind else {}
+        options |= {"decimals": {"c": 7}} if "Decimal" in kind else {}
+        settings = Debezium(type="debezium", **options)
+        decoder = decoder_of("d.t", columns, "UTC", Untouched("read_committed"), settings)
+        values = pa.array([event(case, schema) for schema in case.schemas()], pa.binary())
+        engine.insert(decoder.decode(pa.RecordBatch.from_pydict({"value": values})))
+        assert engine.select("toString(c)") == dict.fromkeys(range(len(case.names)), shown), kind
 
 
 @pytest.mark.parametrize("zone", ["Europe/Berlin", "Australia/Lord_Howe", "Antarctica/Troll", "America/New_York"])

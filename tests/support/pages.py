@@ -9,10 +9,10 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from tests.support import format_cases, letter_fields, type_cases
+from tests.support import connect_cases, format_cases, letter_fields, type_cases
 
 DRAWN: Mapping[str, Mapping[str, Callable[[], Iterable[str]]]] = {
-    "formats.md": {"formats and types": format_cases.table},
+    "formats.md": {"formats and types": format_cases.table, "Connect's types": connect_cases.table},
     "types.md": {"JSON values": type_cases.table},
     "dead-letters.md": {"fields": letter_fields.table},
 }

@@ -89,7 +89,7 @@ def test_plain_json_keeps_the_fingerprint_of_ranges_in_doubt() -> None:
     decoder = decoder_of("d.t", TABLE, "UTC", Untouched("read_committed"), JSON)
 
     assert decoder.parts() == (
-        ("decoder", [1, "json"]),
+        ("decoder", [2, "json"]),
         (
             "columns",
             [[("id", "UInt32", "", ""), ("name", "String", "", ""), ("_kafka_offset", "Int64", "", "")], "UTC"],
