@@ -214,6 +214,9 @@ class Tables(Section):
     sample_records: int = Field(default=1_000, ge=1, le=100_000)
     """How many records chsink reads at the beginning, and again at the end, of each partition to derive a new table's
     columns."""
+    infer_times: bool = True
+    """Whether a new table gets a `Date32` or `DateTime64` column for a JSON field if each sampled text in it is a date
+    (`2026-01-31`), or each is a time with `Z` or an offset (`2026-01-31T23:59:59.5Z`). Other text gets a `String`."""
     order_by: Annotated[tuple[Text, ...], AsTuple] = ("_kafka_topic", "_kafka_partition", "_kafka_offset")
     """Sorting key of a new table: columns, in their order. They are not `Nullable`."""
     partition_by: Text | None = None

@@ -53,6 +53,8 @@ TIMES: Final[Mapping[str, str]] = MappingProxyType(
         "org.apache.kafka.connect.data.Time": "millis",
     }
 )
+ZONED: Final = frozenset({"io.debezium.time.ZonedTimestamp", "io.debezium.time.IsoTimestamp"})
+"""Text of a date and time with its offset."""
 YEAR: Final = "io.debezium.time.Year"
 IN_UTC: Final = frozenset({"io.debezium.time.IsoDate", "io.debezium.time.IsoTime", "io.debezium.time.ZonedTime"})
 """Text of a date or a time of day that ends in ``Z``."""
@@ -84,8 +86,16 @@ class ConnectType(msgspec.Struct, frozen=True, gc=False):
     @property
     def scale(self) -> int | None:
         """The scale of a Decimal; None if the schema does not say it."""
-        text = (self.parameters or {}).get("scale", "")
-        return int(text) if text.lstrip("-").isdecimal() and len(text) < 6 else None
+        return self._parameter("scale")
+
+    @property
+    def precision(self) -> int | None:
+        """The number of digits of a Decimal; None if the schema does not say it."""
+        return self._parameter("connect.decimal.precision")
+
+    def _parameter(self, name: str) -> int | None:
+        text = (self.parameters or {}).get(name, "")
+        return int(text) if re.fullmatch("-?[0-9]{1,5}", text) else None
 
 
 @dataclass(frozen=True, slots=True)

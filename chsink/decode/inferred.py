@@ -7,7 +7,13 @@ Rules, for the values of all given records:
 - numbers of which some have a fraction or an exponent: ``Nullable(Float64)``;
 - arrays: ``Array`` of their elements' type by these rules, with the DEFAULT ``[]``;
 - text, objects, values of several kinds, and numbers beyond ``Int256``: ``Nullable(String)``, which keeps any value as
-  written.  Text is never inferred to be a time, because a later value might not be one.
+  written.
+
+With ``times``, text has two more kinds, of which all values of a field must be:
+
+- dates like ``2026-01-31``: ``Nullable(Date32)``;
+- times with ``Z`` or an offset, like ``2026-01-31T23:59:59.5Z``: ``Nullable(DateTime64(p, 'UTC'))``, where p is the
+  least of 3, 6 and 9 that holds all their decimals.  A text without an offset is not a time: its zone would be a guess.
 """
 
 from __future__ import annotations
@@ -18,10 +24,16 @@ from typing import Any, Final
 
 import msgspec
 
+from chsink.decode.times import DATE32_DAYS, DateCodec, InstantCodec
+from chsink.decode.values import MisfitError
+
 _RAW_LIST: Final[Any] = msgspec.json.Decoder(list[msgspec.Raw])
 _INT64: Final = 1 << 63
 _INT256: Final = 1 << 255
 _WIDEST: Final = 256
+_MOMENT: Final = re.compile(rb'"\d{4}-\d\d-\d\d([T ]\d\d:\d\d:\d\d(?:\.(\d{1,9}))?(?:Z|[+-]\d\d:\d\d))?"', re.ASCII)
+_DATES: Final = DateCodec("Date32", DATE32_DAYS)
+_NANOS: Final = InstantCodec(9, "UTC")
 _NUMBER: Final = re.compile(r"Nullable\((U?Int|Float)(\d+)\)")
 DEEPEST: Final = 8
 """Arrays nested deeper than this are kept as text."""
@@ -30,18 +42,19 @@ TEXT: Final = "Nullable(String)"
 
 @dataclass(slots=True)
 class Kinds:
-    """The kinds of values seen so far; ``items`` are the kinds of arrays' elements."""
+    """The kinds of values seen so far; ``items`` are the kinds of arrays' elements.  ``times``: text may be a time."""
 
+    times: bool = False
     seen: set[str] = field(default_factory=set)
     items: Kinds | None = None
 
     def add(self, raw: bytes, depth: int = 0) -> None:
         """Add one value: its JSON text, without surrounding space."""
-        kind = _kind(raw)
+        kind = _kind(raw, times=self.times)
         if kind == "array" and depth == DEEPEST:
             kind = "text"
         if kind == "array":
-            self.items = self.items or Kinds()
+            self.items = self.items or Kinds(self.times)
             for item in _RAW_LIST.decode(raw):
                 self.items.add(bytes(item), depth + 1)
         if kind != "null":
@@ -69,12 +82,18 @@ _TYPES: Final = (
     ({"int"}, "Nullable(Int64)"),
     ({"int", "large"}, "Nullable(Int256)"),
     ({"int", "large", "float"}, "Nullable(Float64)"),
+    ({"date"}, "Nullable(Date32)"),
+    ({"time 3"}, "Nullable(DateTime64(3, 'UTC'))"),
+    ({"time 3", "time 6"}, "Nullable(DateTime64(6, 'UTC'))"),
+    ({"time 3", "time 6", "time 9"}, "Nullable(DateTime64(9, 'UTC'))"),
 )
 
 
-def _kind(raw: bytes) -> str:
+def _kind(raw: bytes, *, times: bool) -> str:
     match raw[:1]:
-        case b'"' | b"{":
+        case b'"':
+            return _text_kind(raw) if times else "text"
+        case b"{":
             return "text"
         case b"t" | b"f":
             return "bool"
@@ -90,6 +109,19 @@ def _kind(raw: bytes) -> str:
         return "text"
     value = int(raw)
     return "int" if -_INT64 <= value < _INT64 else "large" if -_INT256 <= value < _INT256 else "text"
+
+
+def _text_kind(raw: bytes) -> str:
+    """``date`` or ``time p`` if the column for this kind holds the text, else ``text``."""
+    found = _MOMENT.fullmatch(raw)
+    if found is None:
+        return "text"
+    codec = _DATES if found[1] is None else _NANOS  # all times of a field must fit the finest precision
+    try:
+        codec.exact(raw[1:-1].decode("ascii"))
+    except MisfitError:
+        return "text"
+    return "date" if found[1] is None else f"time {max(3, -(-len(found[2] or b'') // 3) * 3)}"
 
 
 def wider(one: str, other: str) -> str:

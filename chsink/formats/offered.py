@@ -38,9 +38,9 @@ class Offered(Protocol):
     def counts(self, values: pa.Array, known: Collection[str]) -> Counter[str]:
         """The number of values that have each field, without the ``known`` fields."""
 
-    def columns(self, values: pa.Array, known: Collection[str]) -> dict[str, str | None]:
+    def columns(self, values: pa.Array, known: Collection[str], *, times: bool = False) -> dict[str, str | None]:
         """Maps each field, without the ``known`` ones, to its column type as ``ADD COLUMN`` takes it after the name;
-        None if the values do not determine a type yet, or the user must choose.
+        None if the values do not determine a type yet, or the user must choose.  ``times``: JSON text may be a time.
         """
 
 
@@ -73,12 +73,12 @@ class _JsonFields:
             found.update(members.keys())
         return found
 
-    def columns(self, values: pa.Array, known: Collection[str]) -> dict[str, str | None]:
+    def columns(self, values: pa.Array, known: Collection[str], *, times: bool = False) -> dict[str, str | None]:
         """See :class:`Offered`."""
         kinds: dict[str, Kinds] = {}
         for members in self._with_more(values, known):
             for name, raw in members.items():
-                kinds.setdefault(name, Kinds()).add(bytes(raw))
+                kinds.setdefault(name, Kinds(times)).add(bytes(raw))
         return {name: seen.column() for name, seen in kinds.items()}
 
     def _with_more(self, values: pa.Array, known: Collection[str]) -> Iterator[dict[str, Any]]:
@@ -145,8 +145,9 @@ class _SchemaFields:
             found.update({name: records for name in fields if name not in known})
         return found
 
-    def columns(self, values: pa.Array, known: Collection[str]) -> dict[str, str | None]:
-        """See :class:`Offered`."""
+    def columns(self, values: pa.Array, known: Collection[str], *, times: bool = False) -> dict[str, str | None]:
+        """See :class:`Offered`.  The schemas declare which fields are times."""
+        del times
         found: dict[str, str | None] = {}
         for fields, _ in self._types(values):
             for name, kind in fields.items():

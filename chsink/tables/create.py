@@ -138,9 +138,10 @@ def _of_route(services: Services, route: Route) -> Iterator[tuple[str, str]]:
     of_key = route.key_columns
     yield from ((name, kind) for name, kind in _named(route.format).items() if name not in of_key)
     values, keys = _values(services, route)
-    yield from _offered(route.format, values, exclude=of_key)
+    times = services.config.tables.infer_times
+    yield from _offered(route.format, values, exclude=of_key, times=times)
     if route.key_format is not None:
-        found = dict(_offered(route.key_format, keys, exclude=()))
+        found = dict(_offered(route.key_format, keys, exclude=(), times=times))
         yield from ((name, found.get(name, TEXT)) for name in of_key)
 
 
@@ -150,7 +151,8 @@ def _named(settings: FormatSettings) -> Mapping[str, str]:
     """
     own: dict[str, str] = {}
     if isinstance(settings, JsonFields):
-        own = {name: _EPOCHS[unit] for name, unit in settings.epoch.items()}
+        own = {name: _decimal(digits) for name, digits in settings.decimals.items() if digits != "text"}
+        own |= {name: _EPOCHS[unit] for name, unit in settings.epoch.items()}
         own |= {name: _CONSTANTS.get(type(value), TEXT) for name, value in settings.constants.items()}
     if isinstance(settings, Debezium):
         meant = {settings.version_column: "UInt64", settings.deleted_column: "UInt8"}
@@ -163,9 +165,17 @@ def _named(settings: FormatSettings) -> Mapping[str, str]:
 
 def _of_records(settings: FormatSettings) -> frozenset[str]:
     """Columns that the job file names, but whose types are inferred from the records."""
-    if not isinstance(settings, Debezium):
+    if not isinstance(settings, JsonFields):
         return frozenset()
-    return frozenset(settings.primary_key) - {*settings.fields, *settings.constants, *settings.epoch}
+    inferred_of = {name for name, digits in settings.decimals.items() if digits == "text"}
+    scaled = settings.decimals.keys() - inferred_of
+    keys = settings.primary_key if isinstance(settings, Debezium) else ()
+    return frozenset({*inferred_of, *keys} - {*settings.fields, *settings.constants, *settings.epoch, *scaled})
+
+
+def _decimal(scale: int) -> str:
+    """The column of a decimal of this scale, whose precision is not known."""
+    return f"Nullable(Decimal({38 if scale <= 18 else 76}, {max(scale, 0)}))"
 
 
 def _values(services: Services, route: Route) -> tuple[list[pa.Array], list[pa.Array]]:
@@ -181,11 +191,13 @@ def _values(services: Services, route: Route) -> tuple[list[pa.Array], list[pa.A
     return values, keys
 
 
-def _offered(settings: FormatSettings, values: Sequence[pa.Array], exclude: Sequence[str]) -> Iterator[tuple[str, str]]:
+def _offered(
+    settings: FormatSettings, values: Sequence[pa.Array], exclude: Sequence[str], *, times: bool
+) -> Iterator[tuple[str, str]]:
     offered = offered_by(settings)
     if offered is None or not values:
         return
     known = {*(settings.named - _of_records(settings)), *exclude}
-    for name, kind in offered.columns(pa.concat_arrays(values), known).items():
+    for name, kind in offered.columns(pa.concat_arrays(values), known, times=times).items():
         if kind is not None and is_column_name(name):
             yield name, kind

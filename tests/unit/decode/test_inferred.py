@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
+import pyarrow as pa
 import pytest
 
+from chsink.decode import Column, JsonDecoder
 from chsink.decode.inferred import Kinds, wider
 
 INT, FLOAT, TEXT = "Nullable(Int64)", "Nullable(Float64)", "Nullable(String)"
@@ -38,6 +42,53 @@ def test_rules(values: str, column: str | None) -> None:
     for value in values.split():
         kinds.add(value.encode())
     assert kinds.column() == column
+
+
+DATE, MILLIS, MICROS, NANOS = "Nullable(Date32)", *(f"Nullable(DateTime64({p}, 'UTC'))" for p in (3, 6, 9))
+
+
+@pytest.mark.parametrize(
+    ("texts", "column"),
+    [
+        (["2026-01-31", "1900-01-01", "2299-12-31"], DATE),
+        (["2026-01-31", "9999-12-31"], TEXT),
+        (["2026-02-30"], TEXT),
+        (["2026-1-31"], TEXT),
+        (["2026-01-31", ""], TEXT),
+        (["2026-01-31", "2026-01-31T00:00:00Z"], TEXT),
+        (["2026-01-31T23:59:59Z"], MILLIS),
+        (["2026-01-31T23:59:59.5Z", "2026-01-31 23:59:59+02:00"], MILLIS),
+        (["2026-01-31T23:59:59.500000Z", "2026-01-31T23:59:59Z"], MICROS),
+        (["2026-01-31T23:59:59.1234567Z"], NANOS),
+        (["2026-01-31T23:59:59.1234567891Z"], TEXT),
+        (["2026-01-31T23:59:59"], TEXT),
+        (["2026-01-31T23:59Z"], TEXT),
+        (["2026-01-31T24:00:00Z"], TEXT),
+        (["2263-01-01T00:00:00Z", "2026-01-31T23:59:59Z"], TEXT),
+        (["20260131", "1767225600"], TEXT),
+    ],
+)
+def test_times_in_text(texts: list[str], column: str) -> None:
+    """⚑ A column of a time only where it holds every sampled text exactly."""
+    on, off, lists = Kinds(times=True), Kinds(), Kinds(times=True)
+    for text in [*texts, None]:
+        raw = json.dumps(text).encode()
+        on.add(raw)
+        off.add(raw)
+        lists.add(b"[" + raw + b"]")
+    assert (on.column(), off.column()) == (column, TEXT)
+    assert lists.column() == f"Array({column}) DEFAULT []"
+    if column != TEXT:
+        decoder = JsonDecoder([Column("c", column)], timezone="Asia/Tokyo")
+        assert decoder.decode(pa.array([json.dumps({"c": text}).encode() for text in texts])).bad == []
+
+
+def test_a_time_beside_another_kind_is_text() -> None:
+    for other in (b"1", b"true", b"{}", b'"\\u0032026-01-31"', b"[]"):
+        kinds = Kinds(times=True)
+        kinds.add(b'"2026-01-31"')
+        kinds.add(other)
+        assert kinds.column() == TEXT
 
 
 @pytest.mark.parametrize(

@@ -41,8 +41,8 @@ def test_the_schema_decides(case: Case) -> None:
     for schema in case.schemas():
         record = event(case, schema)
         for kind in case.stored:
-            for epoch in ({}, {"c": "seconds"}) if "DateTime" in kind else ({},):
-                settings = Debezium(type="debezium", epoch=epoch)
+            for options in ({}, {"epoch": {"c": "seconds"}}) if "DateTime" in kind else ({},):
+                settings = Debezium.model_validate({"type": "debezium", **options})
                 (found,) = outcomes(settings, [Column("c", kind)], [record])
                 assert isinstance(found, dict), (kind, found)
                 assert outcomes(settings, [Column("c", kind)], [record] * 50) == [found] * 50
@@ -54,7 +54,7 @@ def test_the_schema_decides(case: Case) -> None:
 def test_elements_and_members_have_the_types_of_the_schema() -> None:
     element = {"type": "int64", "name": "io.debezium.time.MicroTimestamp"}
     money = {"type": "bytes", "name": DECIMAL, "parameters": {"scale": "2"}}
-    cases = [
+    cases: list[tuple[str, dict[str, Any], Any]] = [
         ("Array(DateTime64(3, 'UTC'))", {"type": "array", "items": element}, [1767225600123000]),
         ("Map(String, Decimal(9, 2))", {"type": "map", "keys": {"type": "string"}, "values": money}, {"a": "MDk="}),
         ("Tuple(a Decimal(9, 2))", {"type": "struct", "fields": [{**money, "field": "a"}]}, {"a": "MDk="}),
@@ -121,7 +121,7 @@ def test_numbers_beside_texts_are_read_apart() -> None:
     data = [json.dumps({"op": "c", "before": {"c": 1}, "after": {"c": one}}).encode() for one in (1.5, 2, "1234")]
     escaped = rb'{"op":"c","after":{"\u0063" : "1234"}}'
     for option, fate in (({}, str), ({"c": 0}, dict), ({"c": "text"}, dict)):
-        settings = Debezium(type="debezium", decimals=option)
+        settings = Debezium.model_validate({"type": "debezium", "decimals": option})
         for kind in ("Decimal(18, 4)", "Int256", "Nullable(Decimal(76, 0))"):
             some: list[Bytes] = [*[data[1]] * 100, data[2], escaped, *data]
             found = outcomes(settings, [Column("c", kind)], some)

@@ -188,6 +188,57 @@ def test_debezium() -> None:
         assert whole.columns(values(text), {"id", "data"}) == inferred
 
 
+def test_times_are_offered_where_they_are_asked_for() -> None:
+    """⚑ A table that is made of a sample has them; a column that is added to one does not."""
+    offered = offered_by(settings("json"))
+    assert offered is not None
+    records = values('{"day":"2026-01-31","at":"2026-01-31T00:00:00Z"}')
+    text = "Nullable(String)"
+    assert offered.columns(records, ()) == {"day": text, "at": text}
+    made = {"day": "Nullable(Date32)", "at": "Nullable(DateTime64(3, 'UTC'))"}
+    assert offered.columns(records, (), times=True) == made
+
+
+def described(name: str, kind: str, logical: str, **parameters: str) -> dict[str, Any]:
+    return {"type": kind, "field": name, "name": logical, "parameters": parameters}
+
+
+def test_debeziums_decimals_and_times() -> None:
+    """⚑ Decimals by their schema; a time only if its column holds every sampled value."""
+    decimal, time = "org.apache.kafka.connect.data.Decimal", "io.debezium.time."
+    types = [
+        described("price", "bytes", decimal, **{"scale": "2", "connect.decimal.precision": "10"}),
+        described("any", "bytes", decimal, scale="2"),
+        described("below", "bytes", decimal, **{"scale": "-2", "connect.decimal.precision": "10"}),
+        described("day", "int32", time + "Date"),
+        described("at", "int64", time + "MicroTimestamp"),
+        described("late", "int64", time + "Timestamp"),
+        described("zoned", "string", time + "ZonedTimestamp"),
+        described("clock", "int64", time + "MicroTime"),
+        {"type": "array", "field": "days", "items": {"type": "int32", "name": time + "Date"}},
+    ]
+    row = {"price": "MDk=", "day": 20484, "at": 1767225600000001, "late": 1, "zoned": "2026-01-31T00:00:00Z"}
+    row |= {"clock": 1, "days": [20484]}
+    rows = [row, dict.fromkeys(row), {**row, "late": 253402300799000}, {**row, "any": "AQ==", "below": "AQ=="}]
+    fields = [{"type": "struct", "field": "after", "fields": types}]
+    events = [{"schema": {"fields": fields}, "payload": {"op": "c", "after": one}} for one in rows]
+    offered = offered_by(settings("debezium"))
+    assert offered is not None
+    records = values(*map(json.dumps, events))
+    text = "Nullable(String)"
+    plain = {"price": "Nullable(Decimal(10, 2))", "any": text, "below": text, "clock": "Nullable(Int64)"}
+    written = {"day": "Nullable(Int32)", "at": "Nullable(Int64)", "late": "Nullable(Int64)", "zoned": text}
+    assert offered.columns(records, ()) == {**plain, **written, "days": "Array(Nullable(Int32)) DEFAULT []"}
+    assert offered.columns(records, (), times=True) == {
+        **plain,
+        "day": "Nullable(Date32)",
+        "at": "Nullable(DateTime64(6, 'UTC'))",
+        "late": "Nullable(Int64)",
+        "zoned": "Nullable(DateTime64(9, 'UTC'))",
+        "days": "Array(Nullable(Date32)) DEFAULT []",
+    }
+
+
 @pytest.mark.parametrize("format", ["raw", "string", {"type": "csv", "columns": ["a"]}])
 def test_formats_whose_columns_are_set_in_the_job_file(format: Any) -> None:
     assert offered_by(settings(format)) is None

@@ -27,6 +27,14 @@ TEXT = "Nullable(String)"
             {"city": TEXT, "n": "Nullable(Int64)", "at": "Nullable(DateTime64(6, 'UTC'))"},
         ),
         (
+            {"type": "json", "decimals": {"price": 2, "tiny": 20, "huge": -2, "plain": "text"}},
+            {
+                "price": "Nullable(Decimal(38, 2))",
+                "tiny": "Nullable(Decimal(76, 20))",
+                "huge": "Nullable(Decimal(38, 0))",
+            },
+        ),
+        (
             {
                 "type": "debezium",
                 "version_column": "version",
