@@ -116,9 +116,9 @@ def new_tables(
     """Print statements that create the target tables.
 
     The tables fit the records that the topics hold now. The columns come from the records' schema, or chsink infers
-    them from a sample (schema.sample_records). The sorting key, partition key and engine come from [schema] and
-    [[route]]. Run the statements on every shard, or set schema.auto_create = true and let chsink create missing
-    tables.
+    them from a sample (schema.sample_records); schema.infer_times says whether text may become dates and times. The
+    sorting key, partition key and engine come from [schema] and [[route]]. Run the statements on every shard, or set
+    schema.auto_create = true and let chsink create missing tables.
 
     \b
     chsink sql create-table -c job.toml

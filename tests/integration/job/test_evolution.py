@@ -124,6 +124,36 @@ def test_fields_that_come_later(make_job: MakeJob, spark: SparkSession, failpoin
         job.drain(spark)
 
 
+def test_a_new_table_has_columns_for_times(make_job: MakeJob, spark: SparkSession) -> None:
+    """⚑ A later value that does not fit is a bad value: never another day or another moment."""
+    job = make_job(partitions=1, table=False, settings={"schema.auto_create": True, "errors.on_bad_value": "skip"})
+    table = job.tables[job.name] = f"{DATABASE}.t_{job.name}".replace("-", "_")
+    sampled = {"id": 1, "day": "2026-01-31", "at": "2026-01-31T23:59:59.5+01:00", "local": "2026-01-31 10:00:00"}
+    job.send_values(0, [sampled])
+    off = ["sql", "create-table", "-c", str(job.file()), "--set", "schema.infer_times=false"]
+    assert CliRunner().invoke(app, off).output.count("Nullable(String)") == 3
+    job.drain(spark)
+    later = [{"day": "9999-12-31"}, {"day": "2026-02-30"}, {"at": "2026-02-01T00:00:00.1234Z"}, {"at": "2026-02-01"}]
+    job.send_values(
+        0, [{"id": 2 + n, **sampled, **more, "local": "x"} for n, more in enumerate([*later, {"day": None}])]
+    )
+    job.drain(spark)
+
+    types = f"SELECT name, type FROM system.columns WHERE table = '{table[4:]}' AND NOT startsWith(name, '_')"
+    assert dict(line.split("\t") for line in select(job.shards[0], f"{types} FORMAT TSVRaw").splitlines()) == {
+        "id": "Nullable(Int64)",
+        "day": "Nullable(Date32)",
+        "at": "Nullable(DateTime64(3, 'UTC'))",
+        "local": "Nullable(String)",
+    }
+    rows = select(job.shards[0], f"SELECT _kafka_offset, day, at, local FROM {table} ORDER BY ALL FORMAT TSVRaw")
+    assert rows.splitlines() == [
+        "0\t2026-01-31\t2026-01-31 22:59:59.500\t2026-01-31 10:00:00",
+        "4\t2026-01-31\t2026-02-01 00:00:00.000\tx",
+        "5\t\\N\t2026-01-31 22:59:59.500\tx",
+    ]
+
+
 STATE = ("GRANT SELECT, INSERT, CREATE TABLE, ALTER UPDATE ON job.chsink_state", "GRANT TABLE ENGINE ON KeeperMap")
 SYSTEM = tuple(f"GRANT SELECT ON {name}" for name in SYSTEM_TABLES)
 WRITES = (*STATE, *SYSTEM, "GRANT SELECT, INSERT ON job.t", "GRANT TABLE ENGINE ON MergeTree")
