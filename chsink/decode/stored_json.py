@@ -28,32 +28,42 @@ _DIGITS: Final = 20
 _EXACT: Final = 1 << 53
 """A Float64 holds every whole number up to this one."""
 _TIME: Final = re.compile(r"(\d{4})[-/](\d{1,2})[-/](\d{1,2})(?:[ T](\d\d:\d\d:\d\d)(?:\.(\d*))?)?", re.ASCII)
+_PLAIN_DATE: Final = re.compile(r"\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|1\d|2[0-8])", re.ASCII)
+_PLAIN: Final = re.compile(_PLAIN_DATE.pattern + r"(?:[ T](?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:\.\d{1,9})?)?", re.ASCII)
+"""Dates, and times in UTC, that exist for certain."""
+_DASHES: Final = frozenset("-/")
 _INSIDE: Final = " inside a JSON column"
 
 
 def stored_json(timezone: str) -> Callable[[str], None]:
     """A check of an object's text: raises MisfitError if a JSON column of a server in this zone would change it."""
     times = InstantCodec(0, timezone, CALENDAR_DAYS)
+    plain = _PLAIN.fullmatch if times.zone is None else _PLAIN_DATE.fullmatch
+
+    def text(value: str) -> None:
+        if value[4:5] in _DASHES and plain(value) is None:
+            _check_text(value, times)
 
     def members(pairs: list[tuple[str, Any]]) -> Any:
         found = dict(pairs)
         if len(found) != len(pairs):
             raise MisfitError("a key is repeated" + _INSIDE)
-        for key, value in pairs:
-            if "." in key:
-                raise MisfitError("a key with a dot, which ClickHouse would split," + _INSIDE)
-            if isinstance(value, str):
-                _check_text(value, times)
-            elif isinstance(value, list):
-                _check_array(value, times)
+        if "." in "".join(found):
+            raise MisfitError("a key with a dot, which ClickHouse would split," + _INSIDE)
+        for value in found.values():
+            kind = type(value)
+            if kind is str:
+                text(value)
+            elif kind is list:
+                _check_array(value, text)
         return found
 
     check = json.JSONDecoder(object_pairs_hook=members, parse_float=_finite, parse_int=_whole)
 
-    def run(text: str) -> None:
-        check.decode(text)
-        if "\\ud" in text or "\\uD" in text:
-            encoded(json.dumps(json.loads(text), ensure_ascii=False))
+    def run(whole: str) -> None:
+        check.decode(whole)
+        if "\\ud" in whole or "\\uD" in whole:
+            encoded(json.dumps(json.loads(whole), ensure_ascii=False))
 
     return run
 
@@ -73,7 +83,7 @@ def _whole(text: str) -> int:
 
 
 def _check_text(text: str, times: InstantCodec) -> None:
-    found = _TIME.fullmatch(text) if text[4:5] in ("-", "/") else None
+    found = _TIME.fullmatch(text)
     if found is None:
         return
     year, month, day = (int(found[at]) for at in (1, 2, 3))
@@ -92,16 +102,19 @@ def _check_text(text: str, times: InstantCodec) -> None:
         raise MisfitError("a text like a time with more than nine decimals" + _INSIDE)
 
 
-def _check_array(values: list[Any], times: InstantCodec) -> None:
-    inner = list(_scalars(values))
-    kinds = set(map(type, inner))
-    for text in inner if str in kinds else ():
-        if isinstance(text, str):
-            _check_text(text, times)
-    if bool in kinds and len(kinds) > 1:
+def _check_array(values: list[Any], text: Callable[[str], None]) -> None:
+    kinds = set(map(type, values))
+    if list in kinds:
+        values = list(_scalars(values))
+        kinds = set(map(type, values))
+    if str in kinds:
+        for value in values:
+            if type(value) is str:
+                text(value)
+    if bool in kinds and kinds & {int, float, str}:
         raise MisfitError("an array of booleans and other values" + _INSIDE)
     if int in kinds:
-        whole = [one for one in inner if type(one) is int]
+        whole = values if len(kinds) == 1 else [one for one in values if type(one) is int]
         low, high = min(whole), max(whole)
         if float in kinds and max(-low, high) > _EXACT:
             raise MisfitError("an array of fractions and of whole numbers that Float64 does not hold" + _INSIDE)
@@ -110,7 +123,7 @@ def _check_array(values: list[Any], times: InstantCodec) -> None:
 
 
 def _scalars(values: list[Any]) -> Iterator[Any]:
-    """The texts, numbers and booleans in an array and the arrays in it; objects have been checked by themselves."""
+    """The texts, numbers and booleans in an array and the arrays in it; objects are checked by themselves."""
     for value in values:
         if isinstance(value, list):
             yield from _scalars(value)

@@ -128,12 +128,22 @@ def test_a_new_table_has_columns_for_times(make_job: MakeJob, spark: SparkSessio
     """⚑ A later value that does not fit is a bad value: never another day or another moment."""
     job = make_job(partitions=1, table=False, settings={"schema.auto_create": True, "errors.on_bad_value": "skip"})
     table = job.tables[job.name] = f"{DATABASE}.t_{job.name}".replace("-", "_")
-    sampled = {"id": 1, "day": "2026-01-31", "at": "2026-01-31T23:59:59.5+01:00", "local": "2026-01-31 10:00:00"}
+    sampled: dict[str, Any] = {
+        "id": 1,
+        "day": "2026-01-31",
+        "at": "2026-01-31T23:59:59.5+01:00",
+        "local": "2026-01-31 10:00:00",
+    }
     job.send_values(0, [sampled])
     off = ["sql", "create-table", "-c", str(job.file()), "--set", "schema.infer_times=false"]
     assert CliRunner().invoke(app, off).output.count("Nullable(String)") == 3
     job.drain(spark)
-    later = [{"day": "9999-12-31"}, {"day": "2026-02-30"}, {"at": "2026-02-01T00:00:00.1234Z"}, {"at": "2026-02-01"}]
+    later: list[dict[str, Any]] = [
+        {"day": "9999-12-31"},
+        {"day": "2026-02-30"},
+        {"at": "2026-02-01T00:00:00.1234Z"},
+        {"at": "2026-02-01"},
+    ]
     job.send_values(
         0, [{"id": 2 + n, **sampled, **more, "local": "x"} for n, more in enumerate([*later, {"day": None}])]
     )

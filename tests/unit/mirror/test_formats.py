@@ -4,13 +4,26 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from datetime import date
+from datetime import date, datetime, time
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from pyiceberg.schema import Schema
-from pyiceberg.types import BinaryType, DateType, FixedType, IntegerType, LongType, NestedField, StringType
+from pyiceberg.types import (
+    BinaryType,
+    DateType,
+    DecimalType,
+    FixedType,
+    IcebergType,
+    IntegerType,
+    LongType,
+    NestedField,
+    StringType,
+    TimestampType,
+    TimeType,
+)
 
 from chsink.formats.settings import JSON, Csv, Debezium, FormatSettings, Keys, Raw, String
 from chsink.mirror.types import TableColumns
@@ -47,6 +60,34 @@ def test_csv() -> None:
         row(id=2),
         "None: value is null (a tombstone)",
     ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "connect", "value", "stored"),
+    [
+        (DecimalType(9, 2), "org.apache.kafka.connect.data.Decimal", "MDk=", Decimal("123.45")),
+        (LongType(), "org.apache.kafka.connect.data.Decimal", "MDk=", None),
+        (DateType(), "io.debezium.time.Date", 20484, date(2026, 1, 31)),
+        (TimeType(), "io.debezium.time.MicroTime", 45296000001, time(12, 34, 56, 1)),
+        (TimeType(), "io.debezium.time.NanoTime", 45296000001000, time(12, 34, 56, 1)),
+        (TimeType(), "io.debezium.time.NanoTime", 1, None),
+        (TimeType(), "io.debezium.time.MicroTime", 86_400_000_000, None),
+        (TimeType(), "io.debezium.time.MicroTime", -1, None),
+        (TimeType(), "io.debezium.time.Timestamp", 1, None),
+        (TimeType(), "io.debezium.time.ZonedTime", "12:34:56.5Z", time(12, 34, 56, 500000)),
+        (TimestampType(), "io.debezium.time.Timestamp", 1767225600123, datetime(2026, 1, 1, 0, 0, 0, 123000)),  # noqa: DTZ001
+        (DateType(), "io.debezium.time.Timestamp", 1767225600123, None),
+    ],
+)
+def test_connects_types(kind: IcebergType, connect: str, value: Any, stored: Any) -> None:
+    """⚑ The exact value, or none."""
+    columns = TableColumns(Schema(NestedField(1, "c", kind, required=False)), Debezium(type="debezium"))
+    types = {"bytes": "Decimal" in connect, "string": isinstance(value, str), "int64": True}
+    field = {"type": next(name for name, holds in types.items() if holds), "name": connect, "field": "c"}
+    schema = {"fields": [{"type": "struct", "field": "after", "fields": [{**field, "parameters": {"scale": "2"}}]}]}
+    record = json.dumps({"schema": schema, "payload": {"op": "c", "after": {"c": value}}}).encode()
+    for found in outcomes(columns, [record] * 40):
+        assert found == {"c": stored} if stored is not None else isinstance(found, str), found
 
 
 def test_debezium_fills_nothing_in_that_iceberg_requires() -> None:
