@@ -1,6 +1,7 @@
 """The schema that Kafka Connect's JSON converter writes beside the payload: ``{"schema": {…}, "payload": {…}}``.
 
-Nearly all records of a topic begin with the same schema, so it is recognized by its text and parsed once.
+Nearly all records of a topic begin with the same schema, so it is recognized by its text and parsed once.  The text of
+the payload behind it is cut out, and read alone.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ _NOT_JSON: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 class _Beside(msgspec.Struct, gc=False):
     schema: msgspec.Raw = msgspec.Raw(NO_SCHEMA)
+    payload: msgspec.Raw = msgspec.Raw(NO_SCHEMA)
 
 
 _BESIDE: Final = msgspec.json.Decoder(_Beside)
@@ -52,6 +54,43 @@ def type_at(kind: ConnectType | None, path: Path) -> ConnectType | None:
     for name in path:
         kind = None if kind is None else kind.member(name)
     return kind
+
+
+def payloads(values: Any) -> Iterator[tuple[bytes, Any, Any]]:
+    """Cuts the payloads out of the records in the converter's own form, ``{"schema":{…},"payload":…}``: the schema's
+    text, the records' rows, and what each has for a payload.  If that is a JSON object, it is the payload, and the
+    record has nothing else.
+    """
+    rows = np.flatnonzero(mask_of(pc.starts_with(values, b'{"schema":{')))
+    for _ in range(_BEGINNINGS):
+        if not len(rows):
+            return
+        schema = _schema_of_form(values[int(rows[0])].as_py())
+        if schema is None:
+            rows = rows[1:]
+            continue
+        beginning = b'{"schema":' + schema + b',"payload":'
+        some = values.take(pa.array(rows))
+        same = mask_of(pc.and_(pc.starts_with(some, beginning), pc.ends_with(some, b"}")))
+        yield schema, rows[same], pc.binary_slice(some.filter(pa.array(same)), len(beginning), -1)
+        rows = rows[~same]
+    groups: dict[bytes, list[int]] = {}
+    for row in rows.tolist():
+        if (schema := _schema_of_form(values[row].as_py())) is not None:
+            groups.setdefault(schema, []).append(row)
+    for schema, mine in groups.items():
+        cut = len(b'{"schema":' + schema + b',"payload":')
+        yield schema, np.array(mine), pc.binary_slice(values.take(pa.array(mine)), cut, -1)
+
+
+def _schema_of_form(value: bytes) -> bytes | None:
+    """The text of the schema; None if the record is not in the converter's own form."""
+    try:
+        beside = _BESIDE.decode(value)
+    except _NOT_JSON:
+        return None
+    schema = bytes(beside.schema)
+    return schema if b'{"schema":%b,"payload":%b}' % (schema, bytes(beside.payload)) == value else None
 
 
 def by_schema(values: Any, rows: Any) -> Iterator[tuple[bytes, Any]]:

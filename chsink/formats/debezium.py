@@ -17,13 +17,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from chsink.decode.codec import mask_of, valid_of
+from chsink.decode.codec import Mask, mask_of, valid_of
 from chsink.decode.columns import Column
 from chsink.decode.conform import Conformer
 from chsink.decode.connect import connected
@@ -31,7 +31,7 @@ from chsink.decode.fields import Field, fields_of
 from chsink.decode.json_decoder import FieldDecoder
 from chsink.decode.places import Path, Places, no_object
 from chsink.decode.selected import beside, gathered, rows_of
-from chsink.formats.connect_schema import KEPT, SCHEMA_ONCE, SCHEMA_PATH, by_schema, type_at, type_of
+from chsink.formats.connect_schema import KEPT, SCHEMA_ONCE, SCHEMA_PATH, by_schema, payloads, type_at, type_of
 from chsink.formats.deletes import filled, of_deletion
 from chsink.formats.json import ShapedFields, constant_of, said_of
 from chsink.formats.settings import Debezium, names_of
@@ -51,6 +51,13 @@ _OPS: Final = (
     *fields_of([Column("op", "Nullable(String)"), Column("wrapped", "Nullable(String)")], "UTC"),
     SCHEMA_ONCE,
 )
+
+
+class Beside(NamedTuple):
+    """The text of the schema beside an event, None if there is none; and the place of the event in what is read."""
+
+    text: bytes | None
+    around: Path
 
 
 class DebeziumReader:
@@ -81,9 +88,30 @@ class DebeziumReader:
         return ("value", "key") if self._primary_key else ("value",)
 
     def decode(self, records: pa.RecordBatch) -> Decoded:
-        """See :class:`chsink.formats.format_reader.FormatReader`."""
+        """See :class:`chsink.formats.format_reader.FormatReader`.
+
+        A payload that was cut out and does not fit is read again in its record, which gives the reason.
+        """
         values = as_binary(records.column("value"))
         keys = as_binary(records.column("key")) if self._primary_key else None
+        parts = []
+        left: Mask = np.ones(len(values), np.bool_)
+        for schema, rows, cut in payloads(values):
+            if not any(text.encode() in schema for text in self._unsent):
+                found = self._events(cut, None if keys is None else keys.take(pa.array(rows)), schema)
+                kept = np.delete(rows, [one.row for one in found.bad])
+                parts.append((kept, replace(found, rows=None, bad=[])))
+                left[kept] = False
+        if not parts:
+            return self._events(values, keys, None)
+        if left.any():
+            rows = pa.array(np.flatnonzero(left))
+            rest = self._events(values.take(rows), None if keys is None else keys.take(rows), None)
+            parts.append((np.flatnonzero(left), rest))
+        return gathered(len(values), parts)
+
+    def _events(self, values: Any, keys: Any, beside: bytes | None) -> Decoded:
+        """Decodes whole records, or, with the text of the schema ``beside`` them, payloads that were cut out."""
         ops = self._ops.decode(values)
         origin, bad, parts = rows_of(ops, len(values)), list(ops.bad), []
         plain, wrapped = (column.cast(pa.string()) for column in ops.batch.columns[:2])
@@ -92,9 +120,12 @@ class DebeziumReader:
         whole = values.take(pa.array(origin))
         unsent = np.logical_or.reduce([mask_of(pc.match_substring(whole, text)) for text in self._unsent])
         taken = ~(is_wrapped & valid_of(plain)) & ~unsent & (present | (delete & self._marks_deletes))
+        if beside is not None:
+            taken &= ~is_wrapped
         for deleted in (False, True):
             mine = taken & (delete == deleted)
-            groups = [(None, origin[mine & ~is_wrapped]), *by_schema(values, origin[mine & is_wrapped])]
+            groups = [(Beside(beside, ()), origin[mine & ~is_wrapped])]
+            groups += [(Beside(text, _PAYLOAD), rows) for text, rows in by_schema(values, origin[mine & is_wrapped])]
             for schema, rows in groups:
                 if len(rows):
                     parts += self._changes(rows, values, keys, schema, deleted=deleted)
@@ -102,19 +133,17 @@ class DebeziumReader:
             reason = NOT_SENT if unsent[at] else UNMARKED if delete[at] else ROWLESS.get(letter[at].as_py(), NO_EVENT)
             bad.append(BadValue(int(origin[at]), None, reason))
         if not parts:
-            parts = self._changes(origin[:0], values, keys, None, deleted=False)
+            parts = self._changes(origin[:0], values, keys, Beside(beside, ()), deleted=False)
         return gathered(len(values), parts, sorted(bad, key=lambda one: one.row))
 
     def _changes(
-        self, rows: Any, values: Any, keys: Any, schema: bytes | None, *, deleted: bool
+        self, rows: Any, values: Any, keys: Any, schema: Beside, *, deleted: bool
     ) -> list[tuple[Any, Decoded]]:
-        """Decodes the events at ``rows``, all of one kind; ``schema`` is the text beside their payload, None if they
-        are not in a payload.  Deletes without ``before`` are decoded from their keys.
-        """
+        """Decodes the events at ``rows``, all of one kind.  Deletes without ``before`` are decoded from their keys."""
         read = self._of_rows(schema, deleted=deleted)
         found, lost = read.decode(values.take(pa.array(rows))), []
         if deleted and self._primary_key:
-            absent = no_object((*_around(schema), "before"))
+            absent = no_object((*schema.around, "before"))
             lost = [one.row for one in found.bad if one.column is None and one.reason == absent]
         if not lost:
             return [(rows, self._whole(found, deleted=deleted))]
@@ -123,7 +152,7 @@ class DebeziumReader:
         of_keys = self._by_key(values.take(pa.array(by_key)), keys.take(pa.array(by_key)), schema)
         return [(kept, self._whole(found, deleted=True)), (by_key, self._whole(of_keys, deleted=True))]
 
-    def _by_key(self, values: Any, keys: Any, schema: bytes | None) -> Decoded:
+    def _by_key(self, values: Any, keys: Any, schema: Beside) -> Decoded:
         """Decodes deletes without ``before``: the primary key from the record's key, and paths outside of the row from
         the event.  ClickHouse fills in all other columns.
         """
@@ -144,7 +173,7 @@ class DebeziumReader:
     def _keys(self, keys: Any, fields: Sequence[Field]) -> Decoded:
         """Decodes the primary key from Kafka's keys, with or without a schema beside the payload."""
         names = {field.name: self._paths.get(field.name, ("", field.name))[1:] for field in fields}
-        plain = FieldDecoder(self._connected(fields, None, Places((), names)), Places((), names))
+        plain = FieldDecoder(self._connected(fields, Beside(None, ()), Places((), names)), Places((), names))
         found = plain.decode(keys)
         bad = [one.row for one in found.bad]
         if not bad:
@@ -154,17 +183,17 @@ class DebeziumReader:
         parts = [(kept, plain.decode(keys.take(pa.array(kept))))]
         beneath = {name: (*_PAYLOAD, *path) for name, path in names.items()}
         places = Places(_PAYLOAD, {**beneath, SCHEMA_ONCE.name: SCHEMA_PATH})
-        for schema, mine in by_schema(keys, again):
-            wrapped = FieldDecoder([*self._connected(fields, schema, places), SCHEMA_ONCE], places)
+        for text, mine in by_schema(keys, again):
+            wrapped = FieldDecoder([*self._connected(fields, Beside(text, _PAYLOAD), places), SCHEMA_ONCE], places)
             second = wrapped.decode(keys.take(pa.array(mine)))
             bad_keys = [BadValue(one.row, None, NO_KEY) for one in second.bad]
             parts.append((mine, replace(second, batch=second.batch.select(list(names)), bad=bad_keys)))
         return gathered(len(keys), parts)
 
-    def _connected(self, fields: Sequence[Field], schema: bytes | None, places: Places) -> list[Field]:
+    def _connected(self, fields: Sequence[Field], schema: Beside, places: Places) -> list[Field]:
         """The fields for values as the schema describes them; without a schema, as the options say."""
-        kind = None if schema is None else type_of(schema)
-        connected_to = {field.name: type_at(kind, places.path(field.name)[len(_around(schema)) :]) for field in fields}
+        kind = None if schema.text is None else type_of(schema.text)
+        connected_to = {field.name: type_at(kind, places.path(field.name)[len(schema.around) :]) for field in fields}
         return [
             replace(field, codec=connected(field.codec, connected_to[field.name], self._said[field.name]))
             for field in fields
@@ -174,7 +203,7 @@ class DebeziumReader:
         """Whether the column is read from the row, not from the event around it."""
         return name not in self._paths or self._paths[name][0] == "after"
 
-    def _new_decoder(self, schema: bytes | None, *, deleted: bool) -> FieldDecoder:
+    def _new_decoder(self, schema: Beside, *, deleted: bool) -> FieldDecoder:
         """A decoder of the row: of ``after``, or of ``before`` for deletes."""
         fields = self._read
         if deleted and self._primary_key:
@@ -182,13 +211,13 @@ class DebeziumReader:
             fields = [
                 of_deletion(field, NO_PRIMARY_KEY) if field.name in self._primary_key else field for field in read
             ]
-        row = (*_around(schema), "before" if deleted else "after")
+        row = (*schema.around, "before" if deleted else "after")
         places = replace(self._event_places(schema, deleted=deleted), envelope=row)
         return FieldDecoder(self._connected(fields, schema, places), places)
 
-    def _event_places(self, schema: bytes | None, *, deleted: bool = False) -> Places:
+    def _event_places(self, schema: Beside, *, deleted: bool = False) -> Places:
         """The places of the columns that have a path.  For deletes, a path into ``after`` leads into ``before``."""
-        around = _around(schema)
+        around = schema.around
         paths = {
             name: (*around, "before", *path[1:]) if deleted and path[0] == "after" else (*around, *path)
             for name, path in self._paths.items()
@@ -207,8 +236,3 @@ def _written(placeholder: str) -> tuple[str, ...]:
     encoded = (base64.b64encode(sent), base64.urlsafe_b64encode(sent))
     numbers = (comma.join(map(str, sent)) for comma in (",", ", "))
     return (json.dumps(placeholder)[1:-1], *{one.decode().rstrip("=") for one in encoded}, sent.hex(), *numbers)
-
-
-def _around(schema: bytes | None) -> Path:
-    """Where the event is in the record."""
-    return () if schema is None else _PAYLOAD

@@ -192,7 +192,7 @@ NUMBERS = st.one_of(
         ['"1234"', '"AQ=="', '"AQ"', '"+w=="', "5", "1.25", "null", '{"scale":1,"value":"AQ=="}', '"x"', "[]"]
     ),
 )
-FORMS = st.sampled_from(["plain", "wrapped", "spaced", "late", "twice"])
+FORMS = st.sampled_from(["plain", "wrapped", "spaced", "late", "twice", "more", "cut", "inner", "unsent", "delete"])
 
 
 def formed(form: str, schema: dict[str, Any], value: str) -> bytes:
@@ -203,6 +203,16 @@ def formed(form: str, schema: dict[str, Any], value: str) -> bytes:
         return payload[:-1]
     if form == "late":
         return b'{"payload":' + payload[:-1] + b"," + beside[1:] + b"}"
+    if form == "more":
+        return whole[:-1] + b',"more":{}}'
+    if form == "cut":
+        return whole[:-1]
+    if form == "inner":
+        return beside + b',"payload":{"payload":' + payload + b"}"
+    if form == "unsent":
+        return whole.replace(b'"optional"', b'"__debezium_unavailable_value"', 1)
+    if form == "delete":
+        return whole.replace(b'"op":"c"', b'"op":"d"').replace(b'"before":null,"after"', b'"after":null,"before"')
     if form == "twice":
         return whole[:-1] + b',"schema":null}'
     return whole.replace(b":", b" : ", 1) if form == "spaced" else whole
@@ -219,6 +229,37 @@ def test_a_batch_is_its_records(records: list[tuple[str, Any, str]], kind: str, 
     settings = Debezium(type="debezium", decimals={} if "String" in kind else decimals)
     values: list[Bytes] = [formed(*record) for record in records]
     assert outcomes(settings, [Column("c", kind)], values) == alone(settings, [Column("c", kind)], values)
+
+
+def test_records_that_are_not_in_the_converters_form() -> None:
+    """⚑ Only a record that is exactly a schema and a payload is read by its payload alone."""
+    money = next(iter(CASES[0].schemas()))
+    fates = {
+        "wrapped": {"c": Decimal("123.45")},
+        "more": {"c": Decimal("123.45")},
+        "late": {"c": Decimal("123.45")},
+        "spaced": {"c": Decimal("123.45")},
+        "cut": "None: not valid JSON at byte",
+        "inner": "None: not a change event of Debezium: it has no op",
+        "twice": "None: the field schema is given twice",
+        "unsent": "None: holds Debezium's placeholder for a value that the database did not send",
+        "delete": "None: a delete, and the route's format names no deleted_column",
+    }
+    records: list[Bytes] = [formed(form, money, '"MDk="') for form in fates for _ in range(30)]
+    for at, found in enumerate(outcomes(PLAIN, [Column("c", "Decimal(9, 2)")], records)):
+        fate = list(fates.values())[at // 30]
+        assert found == fate if isinstance(fate, dict) else found.startswith(fate), found
+
+
+@pytest.mark.parametrize("form", ["wrapped", "spaced", "late"])
+def test_a_batch_with_many_schemas(form: str) -> None:
+    records: list[Bytes] = []
+    for scale in range(40):
+        schema = {"type": "bytes", "name": DECIMAL, "parameters": {"scale": str(scale)}, "field": "c"}
+        records += [formed(form, schema, '"MDk="')] * 2
+    found = outcomes(PLAIN, [Column("c", "Decimal(76, 40)")], records)
+    assert [row["c"] for row in found[::2]] == [Decimal(f"12345e-{scale}") for scale in range(40)]
+    assert found[::2] == found[1::2]
 
 
 @hypothesis(max_examples=200, deadline=None)
