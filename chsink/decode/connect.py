@@ -25,11 +25,12 @@ import pyarrow.compute as pc
 from chsink.decode.codec import Codec, Reader, Suspects, mask_of, merge, valid_of
 from chsink.decode.containers import ArrayCodec, MapCodec, TupleCodec
 from chsink.decode.epoch import EpochCodec, with_unit
-from chsink.decode.numbers import DecimalCodec, FloatCodec, IntCodec
+from chsink.decode.numbers import BoolCodec, DecimalCodec, FloatCodec, IntCodec
 from chsink.decode.outer import OuterCodec, OuterNumberCodec
 from chsink.decode.times import DateCodec, InstantCodec, TimeCodec
 from chsink.decode.types import TupleType
 from chsink.decode.unscaled import UnscaledCodec, VariableScaleCodec, variable_number
+from chsink.decode.uuid_ip_enum import EnumCodec, IpCodec, UuidCodec
 from chsink.decode.values import MisfitError, Number, Pairs, kinds_of
 
 DECIMAL: Final = "org.apache.kafka.connect.data.Decimal"
@@ -80,8 +81,8 @@ class ConnectType(msgspec.Struct, frozen=True, gc=False):
     values: ConnectType | None = None
 
     def member(self, name: str) -> ConnectType | None:
-        """The type of a struct's field; None if there is none."""
-        return next((one for one in self.fields if one.field == name), None)
+        """The type of a struct's field, or of a map's values; None if there is none."""
+        return self.values if self.type == "map" else next((one for one in self.fields if one.field == name), None)
 
     @property
     def scale(self) -> int | None:
@@ -124,6 +125,11 @@ def connected(codec: Codec, kind: ConnectType | None, said: Said) -> Codec:
         return _number(codec, kind, said.digits)
     if isinstance(codec, DateCodec | InstantCodec | TimeCodec):
         return _time(codec, kind, said.unit)
+    if kind is not None and (kind.type == "bytes" or kind.name == VARIABLE):
+        if isinstance(codec, BoolCodec):
+            return _number(codec, kind, None)
+        if isinstance(codec, EnumCodec | IpCodec | UuidCodec):
+            return _refused(codec, "bytes or a decimal")
     return codec
 
 

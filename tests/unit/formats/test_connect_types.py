@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import tomllib
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -90,6 +91,45 @@ def test_bytes_that_are_no_number_are_bad(schema: dict[str, Any], value: str, re
     record = event(CASES[0], {**schema, "field": "c"}, value)
     for records in ([record], [record] * 50):
         assert outcomes(PLAIN, [Column("c", "Int64")], records) == [f"c: {reason}"] * len(records)
+
+
+def test_bytes_are_not_taken_for_a_word() -> None:
+    """⚑ ``true`` and ``abcd`` are base64, too."""
+    money = {"type": "bytes", "name": DECIMAL, "parameters": {"scale": "0"}, "field": "c"}
+    fates = [
+        ("Bool", '"true"', "c: a number other than 0 and 1 in Bool"),
+        ("Bool", '"AQ=="', {"c": True}),
+        ("Enum8('abcd' = 1)", '"abcd"', "c: bytes or a decimal in Enum8"),
+        ("UUID", '"123E4567E89B12D3A456426614174000"', "c: bytes or a decimal in UUID"),
+        ("String", '"abcd"', {"c": b"abcd"}),
+    ]
+    for kind, value, fate in fates:
+        assert outcomes(PLAIN, [Column("c", kind)], [event(CASES[0], money, value)] * 40) == [fate] * 40
+
+
+def test_a_path_leads_through_maps() -> None:
+    moments = {"type": "map", "values": {"type": "int64", "name": "io.debezium.time.MicroTimestamp"}, "field": "c"}
+    settings = Debezium(type="debezium", fields={"at": "$.after.c.x"})
+    record = event(CASES[0], moments, '{"x": 1767225600123000}')
+    (found,) = outcomes(settings, [Column("at", "DateTime64(3, 'UTC')")], [record])
+    assert str(found["at"])[:23] == "2026-01-01 00:00:00.123"
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.names[0]}-{case.json}")
+def test_what_to_do_without_a_schema(case: Case) -> None:
+    """The page's last column, done literally, gives the same value."""
+    options = tomllib.loads(case.alone.strip("`")) if "=" in case.alone else {}
+    settings = Debezium.model_validate({"type": "debezium", **options})
+    if "String" in case.alone:
+        kinds = ["String"]
+    else:
+        kinds = [k for k in case.stored if k.startswith(("Date", "Time")) or (k != "String" and "epoch" not in options)]
+    assert kinds
+    for kind in kinds:
+        record = event(case, next(case.schemas()))
+        same = outcomes(PLAIN, [Column("c", kind)], [record])
+        assert isinstance(same[0], dict)
+        assert outcomes(settings, [Column("c", kind)], [record.split(b',"payload":')[1][:-1]]) == same
 
 
 def test_a_text_or_a_number_in_the_schema_is_what_it_says() -> None:
