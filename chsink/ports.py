@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -127,7 +127,20 @@ class Queries(Protocol):
         """Rows of a SELECT.  ``parameters`` are bound by the server (``{name:Type}``)."""
 
 
-class SqlClient(Queries, Protocol):
+class Endpoint(Queries, Protocol):
+    """One ClickHouse endpoint, of which a certain replica can be asked."""
+
+    def each_replica(self) -> Sequence[Self]:
+        """One for each replica's URL alone, in the order in which they are tried."""
+
+    def newest(self) -> Self:
+        """The same, but a replica of a Shared table reads what its Keeper knows before it answers."""
+
+    def once(self) -> Queries:
+        """The same, but a question that gets no answer is not asked again."""
+
+
+class SqlClient(Endpoint, Protocol):
     """One ClickHouse endpoint.  Sends each statement once."""
 
     def command(self, sql: str, settings: Mapping[str, Any] | None = None) -> None:

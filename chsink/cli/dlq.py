@@ -238,5 +238,7 @@ def _of_table(config: Config, wanted: Where, limit: int, *, whole: bool) -> list
 
     configure(config.observe.log_format, "error")
     with connected(config) as opened, asking_target():
-        letters = LettersInTable(opened.clickhouse.clients[0], str(config.dead_letters_table), config.sink.name)
+        assert config.dead_letters_table is not None, "the caller has looked for it"
+        reader = opened.clickhouse.on_first_endpoint(config.dead_letters_table).reader(opened.clock)
+        letters = LettersInTable(reader, str(config.dead_letters_table), config.sink.name)
         return letters.listed(wanted, limit, whole=whole)

@@ -15,10 +15,10 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Any, Literal, TypeVar
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, Self, TypeVar
 from urllib.parse import urlsplit
 
 import pyarrow as pa
@@ -34,6 +34,7 @@ from chsink.ports import ServerRefused, Unanswered, Unreachable
 
 T = TypeVar("T")
 _INSERT, _FORMAT = "INSERT INTO ", " FORMAT "
+_NEWEST = {"select_sequential_consistency": 1}
 
 # Each attempt that fails would add "Unexpected Http Driver Exception": executors print warnings, and ours says why.
 logging.getLogger("clickhouse_connect").setLevel(logging.ERROR)
@@ -44,7 +45,8 @@ class Connection:
     """How to reach one shard: ``urls`` are its replicas (``http[s]://host[:port]``), tried in order.
 
     The files are PEM, None for the system's certificates and no client's.  ``compression`` is of what is inserted.
-    ``send_receive_timeout_s`` bounds the sending of a statement, and then again the wait for its answer.  Hashable and
+    ``send_receive_timeout_s`` bounds the sending of a statement, and then again the wait for its answer.  ``newest``: a
+    replica of a Shared table reads what its Keeper knows before it answers.  Hashable and
     picklable, so that executors can be given it; the password is not in its repr.
     """
 
@@ -58,6 +60,7 @@ class Connection:
     compression: Literal["none", "lz4", "zstd"] = "lz4"
     connect_timeout_s: float = 10
     send_receive_timeout_s: float = 120
+    newest: bool = False
 
     def __post_init__(self) -> None:
         assert self.urls and self.connect_timeout_s > 0 and self.send_receive_timeout_s > 0, self
@@ -80,6 +83,7 @@ class ClickHouseClient:
         self._lock = threading.Lock()
         self._replica = 0
         self._open: tuple[HttpClient, PoolManager] | None = None
+        self._others: dict[Connection, Self] = {}
         self.url = endpoint.urls[0]
 
     def query(self, sql: str, parameters: Mapping[str, Any] | None = None) -> list[tuple[Any, ...]]:
@@ -128,10 +132,29 @@ class ClickHouseClient:
             )
         )
 
+    def each_replica(self) -> Sequence[Self]:
+        """See :class:`chsink.ports.Endpoint`.  They are closed with this one."""
+        urls = self._endpoint.urls
+        return [self] if len(urls) == 1 else [self._other(replace(self._endpoint, urls=(url,))) for url in urls]
+
+    def newest(self) -> Self:
+        """See :class:`chsink.ports.Endpoint`.  It is closed with this one."""
+        return self._other(replace(self._endpoint, newest=True))
+
+    def once(self) -> Self:
+        """See :class:`chsink.ports.Endpoint`."""
+        return self
+
+    def _other(self, endpoint: Connection) -> Self:
+        with self._lock:
+            return self._others.setdefault(endpoint, type(self)(endpoint))
+
     def close(self) -> None:
         """Release the connections; the next statement would open new ones."""
         with self._lock:
             self._close()
+            for other in self._others.values():
+                other.close()
 
     def _send(self, act: Callable[[HttpClient], T]) -> T:
         """Run against the replica in use; move on to the next one as long as no connection can be made."""
@@ -195,7 +218,7 @@ def _connect(endpoint: Connection, url: str) -> tuple[HttpClient, PoolManager]:
                 connect_timeout=max(1, round(endpoint.connect_timeout_s)),
                 send_receive_timeout=max(1, round(endpoint.send_receive_timeout_s)),
                 client_name="chsink",
-                settings={"send_progress_in_http_headers": 0},
+                settings={"send_progress_in_http_headers": 0, **(_NEWEST if endpoint.newest else {})},
                 pool_mgr=pool,
                 autogenerate_session_id=False,
                 proxy_path=parts.path.strip("/"),

@@ -22,7 +22,7 @@ from chsink.clickhouse.writer import PINNED_WHERE_KNOWN
 from chsink.config import Config, Route
 from chsink.errors import ChsinkError, preflight
 from chsink.notation.sql import TableName, parse_table, quote_string
-from chsink.ports import Clock, Queries
+from chsink.ports import Clock, Endpoint
 from chsink.sharding import Layout, Shard
 from chsink.statemachine.records import StateKey, TopicTable
 
@@ -109,6 +109,10 @@ class Cluster:
         name = self.config.dead_letters_table
         if name is None or not self.config.keeps_dead_letters:
             return None
+        return self.on_first_endpoint(name)
+
+    def on_first_endpoint(self, name: TableName) -> ShardTable:
+        """A table as the first endpoint describes it now."""
         with asking_target():
             table = read_table(self.clients[0], name.database, name.table)
         return ShardTable(self.clients[0], table, self.config.clickhouse.endpoints[0].urls)
@@ -186,7 +190,7 @@ class Cluster:
         """
         present = set(self.layouts)
         by_name = {target.name: target for target in self.targets.values()}
-        patient: dict[int, Queries] = {}
+        patient: dict[int, Endpoint] = {}
         retry_for_s = self.config.clickhouse.retry_for_s
 
         @cache
@@ -204,10 +208,10 @@ class Cluster:
             )
 
         @cache
-        def left(replicas: tuple[str, ...]) -> Queries:
+        def left(replicas: tuple[str, ...]) -> Endpoint:
             return retried(self.client(replicas))
 
-        def retried(client: Queries) -> Queries:  # one for each client: all tables of a server are one question
+        def retried(client: Endpoint) -> Endpoint:  # one for each client: all tables of a server are one question
             return patient.setdefault(id(client), RetryingQueries(client, self.clock, retry_for_s))
 
         letters = self.letters

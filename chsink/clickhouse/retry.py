@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Self
 
 from tenacity import RetryCallState, Retrying, retry_if_exception, wait_random_exponential
 
 from chsink.errors import without_values
 from chsink.notation.codes import TOO_MANY_PARTS, TRANSIENT
-from chsink.ports import Clock, Queries, ServerRefused, Unanswered
+from chsink.ports import Clock, Endpoint, Queries, ServerRefused, Unanswered
 
 _log = logging.getLogger(__name__)
 LOG_EVERY_S = 10
@@ -71,9 +71,9 @@ class _RetryLog:
 
 @dataclass(frozen=True, slots=True)
 class RetryingQueries:
-    """:class:`chsink.ports.Queries` that are retried while a server is away for a moment."""
+    """:class:`chsink.ports.Endpoint` whose questions are retried while a server is away for a moment."""
 
-    client: Queries
+    client: Endpoint
     clock: Clock
     retry_for_s: float
 
@@ -86,3 +86,15 @@ class RetryingQueries:
         """Rows of a SELECT."""
         rows: list[tuple[Any, ...]] = retrying(self.clock, self.retry_for_s)(self.client.query, sql, parameters)
         return rows
+
+    def each_replica(self) -> Sequence[Self]:
+        """See :class:`chsink.ports.Endpoint`."""
+        return [replace(self, client=replica) for replica in self.client.each_replica()]
+
+    def newest(self) -> Self:
+        """See :class:`chsink.ports.Endpoint`."""
+        return replace(self, client=self.client.newest())
+
+    def once(self) -> Queries:
+        """See :class:`chsink.ports.Endpoint`."""
+        return self.client

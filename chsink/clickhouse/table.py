@@ -14,6 +14,8 @@ from chsink.notation.metadata_columns import METADATA_COLUMNS, PROBE_COLUMNS
 from chsink.notation.sql import TableName
 from chsink.ports import Queries
 
+KEEPING = ("MergeTree", "ReplicatedMergeTree", "SharedMergeTree")
+"""Engines that keep each row as it was inserted."""
 THE_TABLE = "FROM system.tables WHERE database = {database:String} AND name = {name:String}"
 
 
@@ -76,7 +78,7 @@ class TargetTable:
     def can_probe(self) -> bool:
         """Whether rows can be found again by topic, partition and offset."""
         names = {c.name for c in self.insertable}
-        return self.engine == "MergeTree" and names.issuperset(PROBE_COLUMNS) and not self.ttl
+        return self.engine in KEEPING and names.issuperset(PROBE_COLUMNS) and not self.ttl
 
 
 def read_table(client: Queries, database: str, name: str) -> TargetTable:

@@ -88,7 +88,7 @@ class DedupWindow:
     def check_nothing_landed(self, topic: str, table: str, partitions: Collection[int]) -> None:
         """See :class:`chsink.batch.roles.Window`."""
         if not self.foreign_accepted:
-            check_nothing_landed(self.shards(table, None), table, topic, partitions)
+            check_nothing_landed(self.shards(table, None), table, topic, partitions, self.clock)
 
     def room(self, table: str) -> Room:
         """See :class:`chsink.batch.roles.Window`.  Half of what each shard surely remembers: others write, too."""
@@ -124,10 +124,12 @@ class DedupWindow:
             return True
         beyond = OffsetRange(record.end, BEYOND)
         shards, tp = self.shards(key.table, record.layout), key.topic_partition
-        if any(count_rows(s.client, s.table.canonical, tp, beyond) for s in shards):
+        if any(count_rows(s.reader(self.clock), s.table.canonical, tp, beyond) for s in shards):
             return True
         kept = self.letters
-        return kept is not None and count_rows(kept.client, kept.table.canonical, tp, beyond, only_of(key)) > 0
+        if kept is None:
+            return False
+        return count_rows(kept.reader(self.clock), kept.table.canonical, tp, beyond, only_of(key)) > 0
 
     def is_alone(self, record: StateRecord) -> bool:
         """See :class:`chsink.batch.roles.Window`."""

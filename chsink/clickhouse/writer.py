@@ -26,6 +26,7 @@ import pyarrow as pa
 from chsink.clickhouse.dedup_mark import check_columns, look, why_forgotten, why_shortened
 from chsink.clickhouse.mutations import ANY, deleting
 from chsink.clickhouse.probe import PART, dependent_views, inserted_after, rows_by_offset
+from chsink.clickhouse.replicas import TWICE, current
 from chsink.clickhouse.retry import RetryingQueries, retrying, transient
 from chsink.clickhouse.shards import InsertShard
 from chsink.clickhouse.table import TargetTable
@@ -111,17 +112,20 @@ class ShardWriter:
         offsets: OffsetRange,
     ) -> dict[int, int]:
         """See :class:`chsink.ports.BlockWriter`."""
-        at, asked = self.shards[shard], self._patient(shard)
+        at = self.shards[shard]
+        asked = current(self._patient(shard), at.table, self.clock, copies=TWICE)
         self._wait_for_deletes(asked, at.table, ANY)
         return rows_by_offset(asked, at.table.canonical, partition, offsets, at.only)
 
     def recent_rows(self, shard: int, partition: TopicPartition, offsets: OffsetRange) -> dict[int, int] | None:
         """See :class:`chsink.ports.BlockWriter`.  Parts that took no insert since BEFORE are read only where the server
-        does not let this user, or this table, tell them apart.
+        does not let this user, or this table, tell them apart.  The parts of a Replicated table do not tell.
         """
-        at, asked = self.shards[shard], self._patient(shard)
-        self._wait_for_deletes(asked, at.table, at.mark.blocks)
-        later = [] if PART in {c.name for c in at.table.columns} else [inserted_after(at.mark.blocks)]
+        at = self.shards[shard]
+        asked = current(self._patient(shard), at.table, self.clock)
+        tells = not at.table.replicated and PART not in {c.name for c in at.table.columns}
+        self._wait_for_deletes(asked, at.table, ANY if at.table.replicated else at.mark.blocks)
+        later = [inserted_after(at.mark.blocks)] if tells else []
         refused: ServerRefused | None = None
         for condition in (*later, ""):
             try:
@@ -142,7 +146,7 @@ class ShardWriter:
         """See :class:`chsink.ports.BlockWriter`."""
         return dependent_views(self._patient(shard), self.shards[shard].table)
 
-    def _patient(self, shard: int) -> Queries:
+    def _patient(self, shard: int) -> RetryingQueries:
         """The shard's client for questions, which a server that is away for a moment still answers."""
         return RetryingQueries(self.shards[shard].client, self.clock, self.retry_for_s)
 

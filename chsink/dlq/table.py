@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 from chsink.dlq import digest
 from chsink.dlq.kept import Kept, bytes_of
@@ -47,8 +47,10 @@ class LettersInTable:
     client: Queries
     table: str
     sink: str
-    shared: bool = False
-    """Whether the table's engine is a Shared one, whose replicas are asked for their newest data by a setting."""
+
+    def read_from(self, client: Queries) -> Self:
+        """The same, through another client."""
+        return replace(self, client=client)
 
     def listed(self, where: Where, limit: int, *, whole: bool = False) -> list[Kept]:
         """The first of them by topic, partition and offset; with ``whole``, with their records."""
@@ -117,8 +119,7 @@ class LettersInTable:
         return [_kept(row) for row in self._query(sql)]
 
     def _query(self, sql: str) -> list[tuple[Any, ...]]:
-        newest = ", select_sequential_consistency = 1" if self.shared else ""
-        return self.client.query(f"{sql} SETTINGS {_WHOLE}{newest}")
+        return self.client.query(f"{sql} SETTINGS {_WHOLE}")
 
 
 def offsets_in(offsets: Iterable[int]) -> str:

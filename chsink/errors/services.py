@@ -241,7 +241,7 @@ REPLICA_BEHIND = Entry(
     "REPLICA_BEHIND",
     "CHS-736",
     UnavailableError,
-    "the replica of {table} at {url} did not catch up with the other replicas in {seconds} s, so chsink cannot tell "
-    "which dead letters were replayed",
-    "check system.replication_queue on this server, then run the command again",
+    "the replicas of {table} did not catch up within {seconds} s, so chsink cannot tell which rows the table has: "
+    "{states}",
+    "see system.replicas and system.replication_queue on these servers; once they have caught up, start again",
 )

@@ -9,6 +9,7 @@ from chsink.batch.halts import asking_target
 from chsink.batch.ledger import read_owner
 from chsink.clickhouse.mutations import check_none_deleting
 from chsink.clickhouse.probe import count_rows, dependent_views, only_of
+from chsink.clickhouse.replicas import TWICE
 from chsink.clickhouse.shards import ShardTable
 from chsink.clickhouse.window import DedupWindow
 from chsink.connect import Services
@@ -58,12 +59,15 @@ def count_landed_rows(services: Services, key: StateKey, record: StateRecord) ->
             views, tp, kept = tuple(views_of(shards)), key.topic_partition, services.clickhouse.letters
             letters = 0
             if kept is not None:
-                letters = count_rows(kept.client, kept.table.canonical, tp, record.range, only_of(key))
+                held = kept.reader(services.clock, copies=TWICE)
+                letters = count_rows(held, kept.table.canonical, tp, record.range, only_of(key))
             if not shards or not {c.name for c in target.table.columns}.issuperset(PROBE_COLUMNS):
                 return LandedRows(key.table, views=views, letters=letters)
+            rows = 0
             for shard in shards:
-                check_none_deleting(shard.client, shard.table)
-            rows = sum(count_rows(s.client, s.table.canonical, tp, record.range) for s in shards)
+                reader = shard.reader(services.clock, copies=TWICE)
+                check_none_deleting(reader, shard.table)
+                rows += count_rows(reader, shard.table.canonical, tp, record.range)
             return LandedRows(key.table, rows, None, views, letters)
     except ChsinkError as error:
         return LandedRows(key.table, trouble=error)

@@ -10,19 +10,22 @@ would land the rows behind it twice.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from chsink.batch.halts import asking_target
 from chsink.batch.ledger import read_records
 from chsink.clickhouse.mutations import check_none_deleting, mutations
 from chsink.clickhouse.probe import only_of
-from chsink.clickhouse.shards import RoutedTable, ShardTable
+from chsink.clickhouse.replicas import TWICE
+from chsink.clickhouse.shards import RoutedTable
+from chsink.clickhouse.table import KEEPING, TargetTable
 from chsink.connect import Services
 from chsink.errors import ChsinkError, halts
 from chsink.errors.several import several
 from chsink.notation.metadata_columns import PROBE_COLUMNS
 from chsink.notation.sql import quote_string, quote_table
+from chsink.ports import Queries
 from chsink.recovery.change import check_unchanged, claim
 from chsink.recovery.landed import Extent, Place, extent, holes
 from chsink.recovery.landed_rows import also_from, views_of, wait_for_any_insert
@@ -31,7 +34,6 @@ from chsink.statemachine import writes
 from chsink.statemachine.ranges import OffsetRange
 from chsink.statemachine.records import Phase, StateKey, StateRecord
 
-KEEPING = ("MergeTree", "ReplicatedMergeTree", "SharedMergeTree")
 Say = Callable[[str], None]
 
 
@@ -76,7 +78,7 @@ def survey(services: Services, say: Say, accepted: Accepted, *, replace: bool = 
         partitions = services.kafka.partitions([target.topic])
         keys = [StateKey(services.config.sink.name, tp.topic, tp.partition, target.name) for tp in partitions]
         recorded = {k: stored[k] for k in keys if k in stored and stored[k].phase is not Phase.EMPTY}
-        stale = {k for k, r in recorded.items() if replace and _is_stale(services, target, k, r, accepted)}
+        stale = _stale(services, target, recorded, accepted) if replace else set()
         todo = [k for k in keys if k not in recorded or k in stale]
         others = {k: r for k, r in recorded.items() if replace and k not in todo}
         kept = [k for k, r in others.items() if _may_have_lost_rows(target, r, accepted)]
@@ -84,11 +86,12 @@ def survey(services: Services, say: Say, accepted: Accepted, *, replace: bool = 
             wait_for_any_insert(services, services.config.sink.name, target.topic, target.shards)
         if todo:
             with asking_target():
-                refused += _refusals(target, accepted)
+                refused += _refusals(services, target, accepted)
+                held = _held(services, target)
         rebuilt: list[Recovered] = []
         for key in todo:
             with asking_target():
-                rebuilt += _Partition(services, target, key, recorded.get(key), say).survey(accepted)
+                rebuilt += _Partition(services, target, key, recorded.get(key), held(key), say=say).survey(accepted)
         if rebuilt:
             _say_views(target, say)
         found += rebuilt
@@ -109,19 +112,24 @@ def _say_views(target: RoutedTable, say: Say) -> None:
         )
 
 
-def _is_stale(services: Services, target: RoutedTable, key: StateKey, record: StateRecord, accepted: Accepted) -> bool:
-    """Whether the table holds rows beyond the recorded end, where it can tell.  Earlier incarnations may have reached
+def _stale(
+    services: Services, target: RoutedTable, recorded: Mapping[StateKey, StateRecord], accepted: Accepted
+) -> set[StateKey]:
+    """Those whose table holds rows beyond the recorded end, where it can tell.  Earlier incarnations may have reached
     further: rows that they left there are rows of these offsets, too.
 
     Where rows were removed, also a range in doubt: its tokens may be remembered for rows that are not there any more.
     """
-    if not _can_tell(target):
-        return False
+    if not (recorded and _can_tell(target)):
+        return set()
     with asking_target():
-        seen = extent(_fates(services, target, key), key.topic_partition)
-    if seen is None:
-        return False
-    return seen.range.end > record.end or (accepted.removed and record.in_doubt)
+        held = _held(services, target)
+        seen = {key: extent(held(key), key.topic_partition) for key in recorded}
+    return {
+        key
+        for key, record in recorded.items()
+        if (there := seen[key]) is not None and (there.range.end > record.end or (accepted.removed and record.in_doubt))
+    }
 
 
 def _may_have_lost_rows(target: RoutedTable, record: StateRecord, accepted: Accepted) -> bool:
@@ -167,7 +175,7 @@ def write(services: Services, found: list[Recovered]) -> dict[StateKey, StateRec
     return changes
 
 
-def _refusals(target: RoutedTable, accepted: Accepted) -> Iterator[ChsinkError]:
+def _refusals(services: Services, target: RoutedTable, accepted: Accepted) -> Iterator[ChsinkError]:
     """Why rows of the table may be gone, unless that is accepted.  Raises where rows cannot be looked for at all."""
     for shard in target.shards:
         missing = set(PROBE_COLUMNS) - {c.name for c in shard.table.columns}
@@ -175,8 +183,9 @@ def _refusals(target: RoutedTable, accepted: Accepted) -> Iterator[ChsinkError]:
             raise _cannot(
                 target, shard.url, f"it has no column {', '.join(sorted(missing))}", "restore the state from a backup"
             )
-        check_none_deleting(shard.client, shard.table)
-        why = _losing(shard)
+        reader = shard.reader(services.clock)
+        check_none_deleting(reader, shard.table)
+        why = _losing(reader, shard.table)
         if why is not None and not accepted.removed:
             fix = "add --accept-removed if rows that were removed beyond the last remaining row may be inserted again"
             yield _cannot(target, shard.url, why, fix)
@@ -186,43 +195,52 @@ def _cannot(target: RoutedTable, url: str, why: str, fix: str) -> ChsinkError:
     return halts.TABLE_PROVES_NOTHING(topic=target.topic, table=target.name, url=url, reason=why, fix=fix)
 
 
-def _losing(shard: ShardTable) -> str | None:
+def _losing(reader: Queries, table: TargetTable) -> str | None:
     """Why rows that landed may not be there any more."""
-    table = shard.table
     if table.engine not in KEEPING:
         return f"a {table.engine} removes rows when it merges"
     if table.ttl:
         return "its TTL removes rows"
-    deletes = mutations(shard.client, table).deletes
+    deletes = mutations(reader, table).deletes
     return f"{deletes} mutations removed rows" if deletes else None
 
 
-def places(target: RoutedTable) -> list[Place]:
-    """The table on each shard."""
-    return [(shard.client, quote_table(shard.table.canonical)) for shard in target.shards]
-
-
-def _fates(services: Services, target: RoutedTable, key: StateKey) -> list[Place]:
-    """Where a record is that was read: the table on each shard, and the dead letters."""
-    letters = services.clickhouse.letters
+def _held(services: Services, target: RoutedTable) -> Callable[[StateKey], list[Place]]:
+    """Where a record of a topic-partition is that was read: the table on each shard, and the dead letters, as current
+    replicas hold them.
+    """
+    letters, clock = services.clickhouse.letters, services.clock
+    tables = [(s.reader(clock, copies=TWICE), quote_table(s.table.canonical)) for s in target.shards]
     if letters is None:
-        return places(target)
-    mine = f"SELECT {', '.join(PROBE_COLUMNS)} FROM {quote_table(letters.table.canonical)} WHERE true {only_of(key)}"
-    return [*places(target), (letters.client, f"({mine})")]
+        return lambda _: list(tables)
+    kept, name = letters.reader(clock, copies=TWICE), quote_table(letters.table.canonical)
+
+    def held(key: StateKey) -> list[Place]:
+        mine = f"SELECT {', '.join(PROBE_COLUMNS)} FROM {name} WHERE true {only_of(key)}"
+        return [*tables, (kept, f"({mine})")]
+
+    return held
 
 
 class _Partition:
     """The survey of one topic-partition."""
 
     def __init__(
-        self, services: Services, target: RoutedTable, key: StateKey, replaced: StateRecord | None, say: Say
+        self,
+        services: Services,
+        target: RoutedTable,
+        key: StateKey,
+        replaced: StateRecord | None,
+        held: Sequence[Place],
+        *,
+        say: Say,
     ) -> None:
         self._services = services
         self._target = target
         self._key = key
         self._replaced = replaced
         self._tp = key.topic_partition
-        self._places = _fates(services, target, key)
+        self._places = held
         self._say = say
 
     def survey(self, accepted: Accepted) -> Iterator[Recovered]:

@@ -167,7 +167,8 @@ class Chooser:
         for shard in self.services.clickhouse.targets[key.topic_table].shards:
             if {c.name for c in shard.table.insertable}.issuperset(PROBE_COLUMNS):
                 tp, only = TopicPartition(key.topic, key.partition), f"AND {offsets_in(offsets)}"
-                there |= rows_by_offset(shard.client, shard.table.canonical, tp, near, only).keys()
+                reader = shard.reader(self.services.clock)
+                there |= rows_by_offset(reader, shard.table.canonical, tp, near, only).keys()
         return there
 
 

@@ -9,7 +9,6 @@ from chsink.batch.ledger import read_owner
 from chsink.clickhouse.dead_letters import letters_findings
 from chsink.clickhouse.landing import new_ledger
 from chsink.clickhouse.shards import ShardTable
-from chsink.clickhouse.table import read_table
 from chsink.connect import Services
 from chsink.dlq.place import LettersTopic, replay_sink
 from chsink.dlq.search import Heard
@@ -44,8 +43,7 @@ def open_replay(services: Services, heard: Heard = lambda _: None) -> Replay:
         source = marks = InTopic(LettersTopic(kafka.client_options(), topic, sink, kafka.timeout_s), heard)
     else:
         kept = _table(services)
-        shared = kept.table.engine.startswith("Shared")
-        letters = LettersInTable(kept.client, str(config.dead_letters_table), sink, shared=shared)
+        letters = LettersInTable(kept.client, str(config.dead_letters_table), sink)
         source = InTable(letters, kept, services.clock)
     services.store.prepare()
     if read_owner(services.store, sink) is None:
@@ -72,8 +70,7 @@ def _table(services: Services) -> ShardTable:
     name = config.dead_letters_table
     if name is None:
         raise job_file.NO_DEAD_LETTERS()
+    kept = clickhouse.on_first_endpoint(name)
     with asking_target():
-        table = read_table(clickhouse.clients[0], name.database, name.table)
-        kept = ShardTable(clickhouse.clients[0], table, config.clickhouse.endpoints[0].urls)
         raise_first(letters_findings(kept))
     return kept

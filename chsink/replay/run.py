@@ -267,11 +267,13 @@ class Replay:
         target = self.services.clickhouse.targets.get(key.topic_table)
         shards = () if target is None else target.shards
         shown = [s for s in shards if {c.name for c in s.table.insertable}.issuperset(PROBE_COLUMNS)]
-        only = f"AND {offsets_in(record.only)}"
+        only, clock = f"AND {offsets_in(record.only)}", self.services.clock
         with asking_target():
             for shard in shown:
                 self._wait_for_inserts(key, record, shard.client)
-            return sum(count_rows(s.client, s.table.canonical, key.topic_partition, record.range, only) for s in shown)
+            return sum(
+                count_rows(s.reader(clock), s.table.canonical, key.topic_partition, record.range, only) for s in shown
+            )
 
     def _wait_for_inserts(self, key: StateKey, record: StateRecord, server: Queries) -> None:
         self.window.wait_for_tokens(token_head(key, record), f"{key.topic_partition} {record.range}", server)

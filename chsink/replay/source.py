@@ -13,7 +13,6 @@ from chsink.dlq.place import LetterPlace
 from chsink.dlq.table import LettersInTable
 from chsink.dlq.where import Where
 from chsink.ports import Clock
-from chsink.replay.current import wait_until_current
 from chsink.statemachine.records import StateKey, StateRecord
 
 ROUND_LETTERS: Final = 5_000
@@ -48,7 +47,7 @@ class Source(Protocol):
         """Return once the marks of a round are known."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class InTable:
     """:class:`Source` in a ClickHouse table, ``kept``."""
 
@@ -92,9 +91,9 @@ class InTable:
             return self.table.marked(key, record) == len(record.only)
 
     def wait(self) -> None:
-        """See :class:`Source`."""
+        """See :class:`Source`.  On a replica that lags, replayed dead letters would look open."""
         with asking_target():
-            wait_until_current(self.kept, self.clock)
+            self.table = self.table.read_from(self.kept.reader(self.clock))
 
 
 def bounded(found: Sequence[tuple[LetterPlace, int]]) -> list[LetterPlace]:

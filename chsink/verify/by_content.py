@@ -15,15 +15,11 @@ from typing import Final
 
 import numpy as np
 
-from chsink.batch.halts import asking_target
-from chsink.clickhouse.replicas import is_current
-from chsink.clickhouse.shards import RoutedTable
 from chsink.decode import Column
 from chsink.errors import preflight
 from chsink.kafka.exact import ExactReader
-from chsink.ports import Clock
 from chsink.statemachine.ranges import TopicPartition
-from chsink.verify.by_offset import LAG_S, PAUSE_S, Progress
+from chsink.verify.by_offset import Progress
 from chsink.verify.compare import I64, Digests
 from chsink.verify.content import I32, Placed, Sums, bucket_of, compare_content
 from chsink.verify.digests import Digester, Place, takes_defaults
@@ -125,15 +121,6 @@ def comparable(columns: Sequence[Column]) -> tuple[list[Column], list[str]]:
     """The columns to compare; and the names of those of which the server chooses the values that records lack."""
     chosen = [c for c in columns if takes_defaults(c)]
     return [c for c in columns if c not in chosen], [c.name for c in chosen]
-
-
-def await_replicas(target: RoutedTable, clock: Clock) -> None:
-    """Wait, but not for long, until each replica in use holds what the others confirmed: a row may just be late."""
-    give_up_ms = clock.now_ms() + LAG_S * 1000
-    for shard in target.shards:
-        with asking_target():
-            while not is_current(shard) and clock.now_ms() < give_up_ms:
-                clock.sleep(PAUSE_S)
 
 
 def _affordable(buckets: I64, wanted: Sums, there: Sums, table: TableReport) -> I64:

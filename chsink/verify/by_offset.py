@@ -7,14 +7,13 @@ whatever the range.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
 from chsink.kafka.exact import ExactReader, Part
-from chsink.ports import Clock
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from chsink.verify.compare import Differences, Expected, Found, compare, excusing, joined
 from chsink.verify.digests import WIDTH, Digester, Group, Place, groups_of, own_cells
@@ -28,9 +27,6 @@ WINDOW: Final = 1_000_000
 """Offsets of the table that are read at once: each time, a table that is not sorted by offset is read whole."""
 NAMED_ROWS: Final = 50
 """Differing rows of a topic-partition whose columns are named."""
-LAG_S: Final = 30.0
-"""How long a replica may take to hold what another one confirmed."""
-PAUSE_S: Final = 1.0
 Progress = Callable[[TopicPartition, int], None]
 """Given how many more offsets are done."""
 
@@ -59,12 +55,10 @@ class OffsetCheck:
     rules: Rules
     digester: Digester
     reader: ExactReader
-    clock: Clock
     compacted: bool
     any_shard: bool
     progress: Progress
     letters: Letters | None = None
-    _patience_s: float = field(default=LAG_S)
 
     def check(self, tp: TopicPartition, scope: Scope) -> PartitionReport:
         """Compare all that is judged."""
@@ -110,9 +104,6 @@ class OffsetCheck:
             wanted = expected.part(window.start, window.end)
             found = self._found(report.topic_partition, window, groups)
             differences = compare(wanted, found, older_end)
-            while len(differences.missing) and self._may_come():
-                found = self._found(report.topic_partition, window, groups)
-                differences = compare(wanted, found, older_end)
             if self.letters and dead is not None:
                 bad = dead.part(window.start, window.end)
                 differences = excusing(differences, *self.letters.check(report, window, bad, found.offsets, older_end))
@@ -129,14 +120,6 @@ class OffsetCheck:
             np.repeat(np.arange(len(each), dtype=np.int32), [len(offsets) for offsets, _ in each]),
             [np.concatenate([digests[at] for _, digests in each]) for at in range(len(groups))],
         )
-
-    def _may_come(self) -> bool:
-        """Whether a row that is missing may only be late: the replica that answers was not the one that took it."""
-        if not (self.rules.replicated and self.rules.rows_stay) or self._patience_s <= 0:
-            return False
-        self.clock.sleep(PAUSE_S)
-        self._patience_s -= PAUSE_S
-        return True
 
     def _add(self, report: PartitionReport, found: Differences) -> None:
         report.duplicated.add(found.duplicated)

@@ -19,6 +19,8 @@ from chsink.batch.halts import asking_target
 from chsink.batch.model import Assignment
 from chsink.clickhouse.client import ClickHouseClient
 from chsink.clickhouse.landing import fates_of, letters_topic
+from chsink.clickhouse.replicas import current
+from chsink.clickhouse.shards import ShardTable
 from chsink.connect import Services
 from chsink.decode import Column
 from chsink.dlq.fates import Fates
@@ -91,6 +93,7 @@ class LettersOfRun:
         topic = letters_topic(services.config)
         self._services = services
         self._client = services.clickhouse.clients[0]
+        self._reader: ClickHouseClient | None = None
         self._digester = Digester(columns, services.clock, services.config.clickhouse.retry_for_s)
         self._in_topic = None if topic is None else TopicLetters(topic, self._client, self._digester)
 
@@ -103,7 +106,7 @@ class LettersOfRun:
             replayed = partial(self._in_topic.replayed, key, record.nonce)
         elif table is not None:
             which = f" AND sink = {quote_string(key.sink)} AND {quote_identifier('table')} = {quote_string(key.table)}"
-            place = Place(self._client, table.table.canonical, which)
+            place = Place(self._kept(table), table.table.canonical, which)
             found = partial(self._in_table, place, key.topic_partition)
             replayed = partial(_marked, place, key)
         else:
@@ -117,6 +120,13 @@ class LettersOfRun:
             Assignment(key, record, "", 0),
             complete=not record.skipped and not record.incarnation,
         )
+
+    def _kept(self, table: ShardTable) -> ClickHouseClient:
+        """The client of a replica that is current; the same for the whole run."""
+        if self._reader is None:
+            with asking_target():
+                self._reader = current(self._client, table.table, self._services.clock)
+        return self._reader
 
     def _in_table(self, place: Place, tp: TopicPartition, window: OffsetRange) -> Digested:
         return self._digester.of_table(place, tp, window, [self._digester.all])

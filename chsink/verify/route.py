@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from chsink.clickhouse.landing import decoder
+from chsink.clickhouse.replicas import current
 from chsink.clickhouse.shards import RoutedTable
 from chsink.config import Route
 from chsink.connect import Services
@@ -52,9 +53,10 @@ class CheckedRoute:
         return self.target.name
 
     def places(self, services: Services) -> list[Place]:
-        """The table on each shard."""
-        clients = services.clickhouse.patient_clients
-        return [Place(c, shard.table.canonical) for c, shard in zip(clients, self.target.shards, strict=True)]
+        """The table on each shard, as a replica holds it that is current."""
+        clients, clock = services.clickhouse.patient_clients, services.clock
+        shards = zip(clients, self.target.shards, strict=True)
+        return [Place(current(client, s.table, clock), s.table.canonical) for client, s in shards]
 
     def digester(self, services: Services, columns: Iterable[Column] | None = None) -> Digester:
         """Digests of these columns, or of all that a record fills."""

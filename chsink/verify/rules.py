@@ -29,7 +29,6 @@ class Rules:
     rows_stay: bool
     cells_stay: bool
     by_offset: bool
-    replicated: bool
     notes: tuple[str, ...] = ()
 
 
@@ -49,7 +48,6 @@ def rules_of(target: RoutedTable) -> Rules:
         rows_stay=not (replaces or expires),
         cells_stay=not (any(columns) or any(groups)),
         by_offset=all({c.name for c in s.table.insertable}.issuperset(PROBE_COLUMNS) for s in target.shards),
-        replicated=any(shard.table.replicated for shard in target.shards),
         notes=tuple(_notes(target.name, replaces=replaces, expires=expires, columns=any(columns) or any(groups))),
     )
 

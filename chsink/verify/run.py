@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import TypeVar
 
+from chsink.batch.halts import asking_target
 from chsink.batch.ledger import read_records, read_sink
 from chsink.config import Route
 from chsink.connect import Services
@@ -16,6 +17,7 @@ from chsink.kafka.exact import ExactReader, open_exact_reader
 from chsink.statemachine.ranges import TopicPartition
 from chsink.statemachine.records import StateKey
 from chsink.verify.by_offset import OffsetCheck, Progress
+from chsink.verify.digests import Place
 from chsink.verify.letters import LettersOfRun
 from chsink.verify.report import PartitionReport, Report
 from chsink.verify.route import CheckedRoute, Recorded, Selection, examine
@@ -53,8 +55,10 @@ class Audit:
         with closing(open_exact_reader(self.services.config, lambda tp: kafka.log_starts([tp])[tp])) as reader:
             letters = LettersOfRun(self.services)
             for route, scopes in self.by_offset:
+                with asking_target():
+                    places = route.places(self.services)
                 for tp, scope in scopes.items():
-                    check = self._offset_check(route, tp, letters, reader, progress)
+                    check = self._offset_check(route, places, tp, letters, reader=reader, progress=progress)
                     report.partitions.append(check.check(tp, scope))
             for whole in self.wholes:
                 partitions, table = whole.check(self.services, reader, self.selection, progress)
@@ -65,17 +69,23 @@ class Audit:
         return report
 
     def _offset_check(
-        self, route: CheckedRoute, tp: TopicPartition, letters: LettersOfRun, reader: ExactReader, progress: Progress
+        self,
+        route: CheckedRoute,
+        places: Sequence[Place],
+        tp: TopicPartition,
+        letters: LettersOfRun,
+        *,
+        reader: ExactReader,
+        progress: Progress,
     ) -> OffsetCheck:
         key = self._key(tp, route.table)
         record = self.recorded.get(key)
         return OffsetCheck(
-            route.places(self.services),
+            places,
             route.maker,
             route.rules,
             route.digester(self.services),
             reader,
-            self.services.clock,
             route.compacted,
             self.selection.any_shard,
             progress,

@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from chsink.batch.halts import asking_target
 from chsink.batch.ledger import read_records
 from chsink.connect import Services
 from chsink.errors import preflight
 from chsink.kafka.exact import ExactReader
 from chsink.statemachine.ranges import TopicPartition
 from chsink.statemachine.records import Phase, StateKey, StateRecord
-from chsink.verify.by_content import ContentCheck, await_replicas, comparable, sums_of
+from chsink.verify.by_content import ContentCheck, comparable, sums_of
 from chsink.verify.by_offset import Progress
 from chsink.verify.content import Sums
 from chsink.verify.digests import Digester
@@ -76,12 +77,13 @@ def photograph(services: Services, routes: Sequence[CheckedRoute], selection: Se
 
 def _moment(services: Services, routes: Sequence[CheckedRoute], digester: Digester) -> tuple[Recorded, Sums]:
     """The recorded state, and what the table held while it was so.  CHS-294 if the job never pauses."""
-    table, places = routes[0].table, routes[0].places(services)
+    table = routes[0].table
     give_up_ms = services.clock.now_ms() + PATIENCE_S * 1000
     while True:
         before = _of(services, table)
         if not any(r.in_doubt for r in before.values()):
-            await_replicas(routes[0].target, services.clock)
+            with asking_target():
+                places = routes[0].places(services)
             sums = sums_of(places, digester)
             if _of(services, table) == before:
                 _check_routed(before, routes)

@@ -26,6 +26,7 @@ from chsink.notation.hash_functions import HASH_FUNCTIONS
 from chsink.sharding import Sharder
 from chsink.sharding.functions import FUNCTIONS
 from chsink.sharding.keytypes import parse_key_type
+from tests.support.endpoint import OneServer
 from tests.support.shard_engine import (
     CASES,
     NAMING,
@@ -171,7 +172,7 @@ def test_same_rows_as_a_distributed_table(engine: Engine, name: str) -> None:
             assert rows == (shard == number).nonzero()[0].tolist(), case
 
 
-class Asked:
+class Asked(OneServer):
     """The engine as :class:`chsink.ports.Queries`."""
 
     url = "http://one"

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 from confluent_kafka import KafkaError
 
@@ -35,6 +35,10 @@ class Table:
     server: Server
     sink: str
     kept: dict[LetterPlace, Kept] = field(default_factory=dict)
+
+    def read_from(self, _: object) -> Self:
+        """See :class:`chsink.dlq.table.LettersInTable`."""
+        return self
 
     def open_places(self, where: Where, after: LetterPlace | None, limit: int) -> list[tuple[LetterPlace, int]]:
         """See :class:`chsink.dlq.table.LettersInTable`."""

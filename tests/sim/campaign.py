@@ -54,6 +54,7 @@ OUTCOMES = [
     "outcome load lags",
     "outcome store load unavailable",
     "outcome probed",
+    "outcome replica lagged",
     "outcome record skipped",
     "outcome record kept as a dead letter",
     *(f"outcome dead letters {what}" for what in ("fenced", "searched for", "known by the group")),

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from random import Random
 from typing import Any
 
 import pyarrow as pa
@@ -36,6 +37,8 @@ RESTART_MS = 3_000
 """A killed server needs at least this long to come back."""
 
 
+LAGGING, LAGS, LAG_MS = 0.4, 0.2, 90_000
+"""Of how many servers the first replica lags, how often an insert comes late there, and by how much at most."""
 LETTERS = "db.dead"
 """The table of dead letters, on the first server only."""
 Rows = dict[tuple[str, int], list[int]]
@@ -90,7 +93,8 @@ class Table:
     """One table on one shard.  ``tokens`` are kept oldest first, ``rows`` by topic and partition.
 
     ``mutations`` counts them; ``block_of`` has the latest block of each uid.  ``view`` holds the rows of the dependent view's target, ``fed`` the tokens of the blocks that it took.
-    ``letters_of`` has the target table of each dead letter.
+    ``letters_of`` has the target table of each dead letter.  ``late`` says when the first replica has a uid that it does
+    not have at once.
     """
 
     kind: TableKind
@@ -102,6 +106,7 @@ class Table:
     version: int = 0
     mutations: int = 0
     block_of: dict[int, int] = field(default_factory=dict)
+    late: dict[int, int] = field(default_factory=dict)
     letters_of: dict[int, str] = field(default_factory=dict)
 
 
@@ -121,6 +126,9 @@ class Server:
         self.up_at = 0
         self.view_throws = False
         self.under_way: list[str] = []
+        # Of its own, so that worlds without replicas keep the meaning of their seeds.
+        self._lag = Random(f"{hub.seed} lag {number}")
+        self.lags = self._lag.random() < LAGGING
 
     def describe(self, table: str) -> TargetTable:
         """The table as production code reads it, without requests over the network."""
@@ -221,6 +229,8 @@ class Server:
         if remember:
             table.tokens[label] = Kept(self.hub.now, table.blocks, frozenset(uids))
         self._put(table.rows, uids)
+        if self.lags and table.kind.replicated and not self.hub.calm and self._lag.random() < LAGS:
+            table.late.update(dict.fromkeys(uids, self.hub.now + int(self._lag.random() * LAG_MS)))
         table.block_of.update(dict.fromkeys(uids, table.blocks))
         self.oracle.inserted(name, self.topics[serial_of(uids[0])], uids, self.number)
 
@@ -246,12 +256,25 @@ class Server:
 
 
 class Client:
-    """:class:`chsink.ports.SqlClient` of one process to one shard."""
+    """:class:`chsink.ports.SqlClient` of one process to one shard.  The first replica may lag behind the second."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Server, replica: int = 0) -> None:
         self.server = server
         self.hub = server.hub
-        self.url = URLS[server.number]
+        self.url = URLS[server.number] if replica == 0 else f"{URLS[server.number]}/{replica}"
+        self._replica = replica
+
+    def each_replica(self) -> list[Client]:
+        """Two of them."""
+        return [Client(self.server, replica) for replica in (0, 1)]
+
+    def newest(self) -> Client:
+        """No table is a Shared one."""
+        raise AssertionError
+
+    def once(self) -> Client:
+        """It does not ask again by itself."""
+        return self
 
     def query(self, sql: str, parameters: Mapping[str, Any] | None = None) -> list[tuple[Any, ...]]:
         """The questions of the driver, of tasks, and of the commands of an operator."""
@@ -261,7 +284,7 @@ class Client:
             return description(self.server, sql, said)
         self.hub.pause()
         self._reach()
-        return answer(self.server, sql, said)
+        return answer(self.server, sql, said, lags=self._replica == 0)
 
     def command(self, sql: str, settings: Mapping[str, Any] | None = None) -> None:
         """What a person types: a DELETE."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
@@ -71,12 +71,16 @@ def digest(table: Table) -> str:
     return f"v{table.version}"
 
 
-def answer(server: Server, sql: str, said: Mapping[str, Any]) -> Rows:
-    """The answer to any other question."""
+def answer(server: Server, sql: str, said: Mapping[str, Any], *, lags: bool = False) -> Rows:
+    """The answer to any other question, of the replica that ``lags`` or of the other one."""
     if "system.processes" in sql:
         return [(sum(token.startswith(said["head"]) for token in server.under_way),)]
     if "system.settings" in sql:
         return []  # an older server: it knows none of those that are asked for
+    if "FROM system.replicas" in sql:
+        table = server.tables[f"{said['database']}.{said['name']}"]
+        waiting = sum(at > server.hub.now for at in table.late.values()) if lags else 0
+        return [(0, table.blocks, table.blocks + 1, waiting, 0, 2)]
     if "name" in said:
         table = server.tables[f"{said['database']}.{said['name']}"]
         if "dependencies_table" in sql:
@@ -86,7 +90,7 @@ def answer(server: Server, sql: str, said: Mapping[str, Any]) -> Rows:
         return [(0,)] if "NOT is_done" in sql else [(table.mutations, 0)]
     if "system.tables" in sql:
         return [row for name in named(sql) for row in _facts(server, name)]
-    return _of_rows(server, sql, said)
+    return _of_rows(server, sql, said, lags=lags)
 
 
 def _facts(server: Server, name: str) -> Iterator[tuple[Any, ...]]:
@@ -97,13 +101,14 @@ def _facts(server: Server, name: str) -> Iterator[tuple[Any, ...]]:
     yield ("blocks", *at, "", "", "", table.blocks, 0)
 
 
-def _of_rows(server: Server, sql: str, said: Mapping[str, Any]) -> Rows:
+def _of_rows(server: Server, sql: str, said: Mapping[str, Any], *, lags: bool) -> Rows:
     of = _OF.search(sql)
     table = server.tables[lists_of(of[1]) if of and "error_id = " in sql else table_of(sql)]
+    rows = _shown(server, table) if lags else table.rows
     if "transform(" in sql or "toInt64(_kafka_partition) AS p" in sql:
-        return list(_beyond(table, sql, said["topic"]))
+        return list(_beyond(rows, sql, said["topic"]))
     tp, asked = _asked(sql, said)
-    held, only = table.rows.get((tp.topic, tp.partition), ()), _ONLY.search(sql)
+    held, only = rows.get((tp.topic, tp.partition), ()), _ONLY.search(sql)
     later = _LATER.search(sql)
     after = int(later[1]) if later else -1
     mine = (uid for uid in held if of is None or table.letters_of.get(uid, of[1]) == of[1])
@@ -124,13 +129,22 @@ def _of_rows(server: Server, sql: str, said: Mapping[str, Any]) -> Rows:
     return [(there.total(),)]
 
 
-def _beyond(table: Table, sql: str, topic: str) -> Iterator[tuple[int, int, int]]:
+def _shown(server: Server, table: Table) -> Mapping[tuple[str, int], Sequence[int]]:
+    """The rows that a replica shows which lags."""
+    late = {uid for uid, at in table.late.items() if at > server.hub.now}
+    if not late:
+        return table.rows
+    server.hub.counts["outcome replica lagged"] += 1
+    return {place: [uid for uid in uids if uid not in late] for place, uids in table.rows.items()}
+
+
+def _beyond(held: Mapping[tuple[str, int], Sequence[int]], sql: str, topic: str) -> Iterator[tuple[int, int, int]]:
     named = _ENDS.search(sql)
     partitions, ends = ([int(n) for n in _NUMBER.findall(part)] for part in (named.groups() if named else ("", "")))
     end_of = dict(zip(partitions, ends, strict=True))
     listed = _LISTED.search(sql)
     only = None if listed is None else {int(n) for n in listed[1].split(",")}
-    for (name, partition), uids in table.rows.items():
+    for (name, partition), uids in held.items():
         end = end_of.get(partition, 0)
         asked = name == topic and (only is None or partition in only)
         rows = [uid % PARTITION for uid in uids if uid % PARTITION >= end] if asked else []

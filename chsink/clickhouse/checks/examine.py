@@ -94,8 +94,10 @@ class ClickHouseChecks:
         """Rows that the recorded state does not account for, unless the job accepts them."""
         if self._config.errors.on_existing_rows == "accept":
             return
+        clock = self._cluster.clock
+        asked_ms = clock.now_ms()
         for target in self._targets.values():
-            check = partial(existing_rows_findings, records, target, latest, self._cluster.clock)
+            check = partial(existing_rows_findings, records, target, latest, clock, asked_ms)
             yield from guarded(f"rows of {target.topic} in {target.name}", check)
 
     def windows(self, chunks: Callable[[Collection[str]], tuple[int | None, int]]) -> Iterator[Finding]:

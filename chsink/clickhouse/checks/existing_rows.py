@@ -16,7 +16,7 @@ from chsink.errors import preflight
 from chsink.findings import Finding, Severity, found
 from chsink.notation.metadata_columns import PROBE_COLUMNS
 from chsink.notation.sql import quote_table
-from chsink.ports import Clock, Queries, ServerRefused
+from chsink.ports import Clock, ServerRefused
 from chsink.statemachine.records import Phase, StateKey, StateRecord
 
 QUERY_LIMIT_S = 20
@@ -42,17 +42,18 @@ class Surplus:
 
 
 def existing_rows_findings(
-    records: Records, target: RoutedTable, latest: Callable[[], Records], clock: Clock
+    records: Records, target: RoutedTable, latest: Callable[[], Records], clock: Clock, asked_ms: int | None = None
 ) -> Iterator[Finding]:
     """An error where the table holds rows of the topic that the state does not account for.
 
     ``records`` were read before; ``latest`` reads them again: a driver that still runs may have landed more meanwhile,
     and what it inserted before the question was announced before it.  It reads for some seconds: an answer may be old.
+    ``asked_ms``: when the first of several tables was asked.
     """
     if not _can_tell(target.table):
         return
     search = _search(_ends(records, target))
-    rows = [row for shard in target.shards for row in _rows(shard.client, shard.table.canonical, target.topic, search)]
+    rows = [row for shard in target.shards for row in _rows(shard, target.topic, search, clock, asked_ms)]
     if not rows:
         return
     surplus = list(_surplus(rows, _of(latest(), target)))
@@ -78,7 +79,9 @@ def _surplus(rows: Sequence[tuple[int, int, int]], recorded: Mapping[int, StateR
             yield Surplus(partition, count, last, None if unknown or record is None else record.known_end)
 
 
-def check_nothing_landed(shards: Sequence[ShardTable], table: str, topic: str, partitions: Collection[int]) -> None:
+def check_nothing_landed(
+    shards: Sequence[ShardTable], table: str, topic: str, partitions: Collection[int], clock: Clock
+) -> None:
     """PreflightError CHS-229 when the table has rows of partitions of which nothing was ever announced.
 
     A claim asks this after it made their rows: the check before it may have seen a state that was lost since.  A server
@@ -90,7 +93,7 @@ def check_nothing_landed(shards: Sequence[ShardTable], table: str, topic: str, p
         if not _can_tell(shard.table):
             continue
         try:
-            rows = _rows(shard.client, shard.table.canonical, topic, f"_kafka_partition IN ({named})")
+            rows = _rows(shard, topic, f"_kafka_partition IN ({named})", clock)
         except ServerRefused:
             continue
         surplus.extend(Surplus(partition, count, last, None) for partition, count, last in rows)
@@ -129,10 +132,13 @@ def _search(ends: Mapping[int, int]) -> str:
     return f"toInt64(_kafka_offset) >= {end}"
 
 
-def _rows(client: Queries, table: str, topic: str, search: str) -> Iterator[tuple[int, int, int]]:
+def _rows(
+    shard: ShardTable, topic: str, search: str, clock: Clock, asked_ms: int | None = None
+) -> Iterator[tuple[int, int, int]]:
     """(partition, rows, last offset) of the topic's rows that the search finds."""
-    rows = client.query(
-        f"SELECT toInt64(_kafka_partition) AS p, count(), max(toInt64(_kafka_offset)) FROM {quote_table(table)} "
+    table = quote_table(shard.table.canonical)
+    rows = shard.reader(clock, since_ms=asked_ms).query(
+        f"SELECT toInt64(_kafka_partition) AS p, count(), max(toInt64(_kafka_offset)) FROM {table} "
         f"WHERE _kafka_topic = {{topic:String}} AND {search} GROUP BY p "
         f"SETTINGS max_execution_time = {QUERY_LIMIT_S}, timeout_overflow_mode = 'throw'",
         {"topic": topic},

@@ -13,8 +13,8 @@ from pyspark.sql import SparkSession
 
 from chsink.embedded.stack import Stack
 from chsink.errors import UnavailableError
+from chsink.notation.sql import quote_table
 from chsink.recovery.landed import Extent, extent
-from chsink.recovery.recover import places
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from tests.integration.job.conftest import MakeJob
 from tests.integration.job.faults import Failpoints
@@ -144,4 +144,5 @@ def test_each_shard_has_the_table_in_a_database_of_its_own(make_job: MakeJob, sp
         assert everything == right == len(rows[number]) > 0
     with quietly_connected(job) as opened:
         target = opened.clickhouse.target(opened.config.routes[0])
-        assert extent(places(target), TopicPartition(job.topic, 0)) == Extent(OffsetRange(0, 60), 60)
+        places = [(s.client, quote_table(s.table.canonical)) for s in target.shards]
+        assert extent(places, TopicPartition(job.topic, 0)) == Extent(OffsetRange(0, 60), 60)

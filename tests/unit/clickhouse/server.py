@@ -14,6 +14,7 @@ from chsink.clickhouse.table import TargetTable
 from chsink.decode.columns import Column
 from chsink.ports import ServerRefused
 from chsink.statemachine.records import Mark, Phase, StateKey, StateRecord
+from tests.support.endpoint import OneServer
 
 NOW_MS = 1_700_000_000_000
 KEY = StateKey("sink", "topic", 3, "db.t")
@@ -60,10 +61,10 @@ class StoppedClock:
 
 
 @dataclass
-class Server:
+class Server(OneServer):
     """``answers`` to inserts are errors to raise, in turn; then all are taken.  ``running`` counts looks that find one.
 
-    Questions with a ``refused`` text are refused.  ``deleting`` are counts of unfinished DELETE statements in turn, the last of them from then on.
+    ``lagging`` are lengths of the replica's queue in turn, and then 0.  Questions with a ``refused`` text are refused.  ``deleting`` are counts of unfinished DELETE statements in turn, the last of them from then on.
     """
 
     clock: StoppedClock
@@ -78,6 +79,7 @@ class Server:
     running: int = 0
     rows: int = 0
     deleting: list[int] = field(default_factory=list)
+    lagging: list[int] = field(default_factory=list)
     refused: tuple[str, ...] = ()
     asked: list[tuple[str, Mapping[str, Any]]] = field(default_factory=list)
     inserts: list[Mapping[str, Any]] = field(default_factory=list)
@@ -92,6 +94,8 @@ class Server:
         if "system.processes" in sql:
             self.running -= 1
             return [(int(self.running >= 0),)]
+        if "queue_size" in sql:
+            return [(0, 7, 8, self.lagging.pop(0) if self.lagging else 0, 0, 2)]
         if "NOT is_done" in sql:
             return [(self.deleting.pop(0) if self.deleting[1:] else sum(self.deleting),)]
         if sql.startswith("SELECT create_table_query"):

@@ -14,6 +14,7 @@ from chsink.findings import Finding, Severity
 from chsink.statemachine import writes
 from chsink.statemachine.ranges import OffsetRange
 from chsink.statemachine.records import StateKey, StateRecord
+from tests.support.endpoint import OneServer
 from tests.unit.clickhouse.server import table
 
 SAID = writes.Announcement("id", 10, "layout", "pipeline", 1000)
@@ -34,7 +35,7 @@ def landed(end: int) -> StateRecord:
 
 
 @dataclass
-class Shard:
+class Shard(OneServer):
     """Answers with (partition, rows, last offset); keeps what it was asked."""
 
     rows: Rows

@@ -15,6 +15,7 @@ from chsink.clickhouse.table import TargetTable
 from chsink.decode.columns import Column
 from chsink.findings import Severity
 from chsink.sharding import Layout, Shard
+from tests.support.endpoint import OneServer
 
 WINDOW = {
     "non_replicated_deduplication_window": "100",
@@ -25,7 +26,7 @@ URLS = ("http://a:8123", "http://b:8123")
 
 
 @dataclass(frozen=True)
-class Described:
+class Described(OneServer):
     """A server that is not asked: its table is described already."""
 
     url: str

@@ -103,7 +103,7 @@ def test_unknown_marks_are_not_trusted(server: Server) -> None:
 @pytest.mark.parametrize(
     "changes",
     [
-        {"engine": "ReplicatedMergeTree"},
+        {"engine": "ReplicatedReplacingMergeTree"},
         {"engine": "ReplacingMergeTree"},
         {"ttl": True},
         {"columns": table().columns[:3]},
@@ -117,8 +117,9 @@ def test_a_table_that_cannot_be_looked_into_halts(server: Server, changes: dict[
 
 def test_a_window_by_time_runs_out(server: Server) -> None:
     assert not window(server, "ReplicatedMergeTree").must_probe(KEY, in_doubt(849))
+    assert window(server, "ReplicatedMergeTree").must_probe(KEY, in_doubt(850))
     with pytest.raises(HaltError, match="remembers tokens for 1000 s only"):
-        window(server, "ReplicatedMergeTree").must_probe(KEY, in_doubt(850))
+        window(server, "ReplicatedMergeTree", ttl=True).must_probe(KEY, in_doubt(850))
 
 
 def test_a_range_is_probed_only_where_every_shard_can_be(server: Server) -> None:

@@ -169,10 +169,17 @@ def writer_to(server: Server, **of: Any) -> ShardWriter:
 
 
 @pytest.mark.parametrize(
-    ("engine", "can"), [("MergeTree", True), ("ReplacingMergeTree", False), ("ReplicatedMergeTree", False)]
+    ("engine", "can"),
+    [
+        ("MergeTree", True),
+        ("ReplicatedMergeTree", True),
+        ("SharedMergeTree", True),
+        ("ReplacingMergeTree", False),
+        ("ReplicatedReplacingMergeTree", False),
+    ],
 )
 def test_rows_are_searched_where_they_stay(server: Server, engine: str, can: bool) -> None:
-    """Where rows disappear by themselves, or a replica may lag, their absence says nothing."""
+    """Where rows disappear by themselves, their absence says nothing."""
     assert writer_to(server, engine=engine).can_probe(0) is can
 
 
@@ -186,6 +193,19 @@ def test_rows_are_counted_once_a_delete_has_finished(server: Server, recent: boo
     assert found == {0: 0}
     assert [said["after"] for _, said in deletes] == [MARK.blocks if recent else ANY] * 3
     assert (f"_part)[3]) > {MARK.blocks})" in rows) is recent
+
+
+@pytest.mark.parametrize("recent", [True, False])
+def test_a_replicated_table_is_searched_whole_on_a_replica_that_is_current(server: Server, recent: bool) -> None:
+    """⚑ Its parts are numbered by partition, and its mark counts entries of its log: they cannot be compared."""
+    server.lagging = [3, 2, 0]
+    server.deleting = [1, 0]
+    writer = writer_to(server, engine="ReplicatedMergeTree")
+    assert (writer.recent_rows(0, T0, ALL) if recent else writer.rows_there(0, "db.t", T0, ALL)) == {0: 0}
+    *lags, _, (_, deletes), (rows, _) = server.asked
+    assert ["FROM system.replicas" in sql for sql, _ in lags] == [True] * 3
+    assert deletes["after"] == ANY
+    assert "_part" not in rows
 
 
 @pytest.mark.parametrize(

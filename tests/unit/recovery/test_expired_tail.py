@@ -25,7 +25,9 @@ def recovered(monkeypatch: pytest.MonkeyPatch, log_start: int, first_unread: Any
     target: Any = SimpleNamespace(name="d.t", shards=())
     monkeypatch.setattr(recover, "extent", lambda *_: Extent(OffsetRange(0, 100), 100))
     monkeypatch.setattr(recover, "first_unread", first_unread)
-    [found] = recover._Partition(services, target, KEY, None, lambda _: None).survey(recover.Accepted(holes=True))
+    [found] = recover._Partition(services, target, KEY, None, (), say=lambda _: None).survey(
+        recover.Accepted(holes=True)
+    )
     return found.landed
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,14 +13,12 @@ from chsink.clickhouse.table import TargetTable
 from chsink.decode import Column
 from chsink.dlq.kept import Kept
 from chsink.dlq.place import LetterPlace
-from chsink.errors import UnavailableError
 from chsink.formats.choice import Choice
 from chsink.formats.chosen import ChosenRecords
 from chsink.formats.metadata import Columns
 from chsink.formats.records import Records
 from chsink.formats.settings import JSON
 from chsink.replay.choose import is_confirmed
-from chsink.replay.current import wait_until_current
 from chsink.replay.report import MOST_NAMED, Left, Report, Why
 from chsink.replay.rounds import PARTITIONS_AT_ONCE, rounds_of
 from chsink.replay.routes import Routes, records_of
@@ -30,7 +27,6 @@ from chsink.sharding import Layout, Shard
 from chsink.statemachine import writes
 from chsink.statemachine.ranges import OffsetRange
 from chsink.statemachine.records import StateKey
-from tests.unit.clickhouse.server import StoppedClock
 
 SIZES = st.dictionaries(st.integers(0, 5), st.integers(1, 250), max_size=6)
 
@@ -75,28 +71,6 @@ def test_a_report_names_the_first_and_counts_all() -> None:
     for n in range(MOST_NAMED + 1):
         report.leave(Left(LetterPlace("t", 0, n, "d.t"), Why.BAD, "c", "r"))
     assert (len(report.named), report.as_dict()["left"]["bad"]) == (MOST_NAMED, MOST_NAMED + 1)
-
-
-@pytest.mark.parametrize(("engine", "behind", "asked"), [("MergeTree", [], 0), ("ReplicatedMergeTree", [2, 1, 0], 3)])
-def test_a_replica_that_lags_is_waited_for(engine: str, behind: list[int], asked: int) -> None:
-    answers = iter(behind)
-    questions = []
-
-    def query(*question: Any) -> list[tuple[int]]:
-        questions.append(question)
-        return [(next(answers),)]
-
-    kept: Any = SimpleNamespace(
-        table=SimpleNamespace(engine=engine, database="d", name="t", canonical="d.t"),
-        client=SimpleNamespace(query=query),
-        url="u",
-    )
-    wait_until_current(kept, StoppedClock())
-    assert len(questions) == asked
-    kept.client.query = lambda *_: [(1,)]
-    if asked:
-        with pytest.raises(UnavailableError, match="CHS-736"):
-            wait_until_current(kept, StoppedClock())
 
 
 def test_a_record_of_another_table_has_no_row_in_this_one() -> None:
