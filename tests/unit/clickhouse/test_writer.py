@@ -205,7 +205,7 @@ def test_a_replicated_table_is_searched_whole_on_a_replica_that_is_current(serve
     *lags, _, (_, deletes), (rows, _) = server.asked
     assert ["FROM system.replicas" in sql for sql, _ in lags] == [True] * 3
     assert deletes["after"] == ANY
-    assert "_part" not in rows
+    assert "splitByChar" not in rows
 
 
 @pytest.mark.parametrize(
