@@ -54,6 +54,7 @@ WRITER, WINDOW, DEDUP_MARK = (
     "chsink/clickhouse/window.py",
     "chsink/clickhouse/dedup_mark.py",
 )
+REPLICAS = "chsink/clickhouse/replicas.py"
 TABLE, TOKENS, WRITES = "statemachine/table.py", "statemachine/tokens.py", "statemachine/writes.py"
 RECORDS, CHUNKS, ROUNDS = "statemachine/records.py", "statemachine/chunks.py", "statemachine/rounds.py"
 LANES, CHOICES = "chsink/batch/lanes.py", "statemachine/choices.py"
@@ -299,6 +300,28 @@ DEFECTS = (
         "at_most_once",
         seed=19,
         often={"rows in doubt attached again": 8.0},
+    ),
+    Defect(
+        "a replica that lags is asked for rows",
+        (Patch(REPLICAS, "    if not in_keeper(table.engine):\n", "    if True:\n"),),
+        "at_most_once",
+        seed=87,
+        often={"state lost": 6.0, "window overflowed by other writers": 4.0},
+    ),
+    Defect(
+        "an unread entry of the replication log is taken for an empty log",
+        (Patch(REPLICAS, "    return None if empty and delay_s == 0 else", "    return None if True else"),),
+        test="tests/unit/clickhouse/test_replicas.py",
+    ),
+    Defect(
+        "one replica's rows are taken for kept",
+        (Patch(REPLICAS, "            if len(there) >= min(copies, len(replicas)):\n", "            if there:\n"),),
+        test="tests/unit/clickhouse/test_replicas.py",
+    ),
+    Defect(
+        "parts of a Replicated table are told apart by its log",
+        (Patch(WRITER, "        tells = not at.table.replicated and ", "        tells = "),),
+        test="tests/unit/clickhouse/test_writer.py",
     ),
     Defect(
         "rows that a DELETE is about to remove are counted",
@@ -714,11 +737,7 @@ DEFECTS = (
     ),
     Defect(
         "recover takes rows for an earlier incarnation's",
-        (
-            Patch(
-                RECOVER, "    return seen.range.end > record.end or", "    return seen.range.end > record.known_end or"
-            ),
-        ),
+        (Patch(RECOVER, "(there.range.end > record.end or", "(there.range.end > record.known_end or"),),
         test="tests/sim/test_cases.py::test_an_old_backup_of_an_incarnation_that_is_behind_an_earlier_one",
     ),
     # --- what Kafka deleted of ranges in doubt ------------------------------------------------------------------------

@@ -80,6 +80,7 @@ def answer(server: Server, sql: str, said: Mapping[str, Any], *, lags: bool = Fa
     if "queue_size" in sql:
         table = server.tables[f"{said['database']}.{said['name']}"]
         waiting = sum(at > server.hub.now for at in table.late.values()) if lags else 0
+        server.hub.counts["outcome replica lagged"] += bool(waiting)
         return [(0, table.blocks, table.blocks + 1, waiting, 0, 2)]
     if "name" in said:
         table = server.tables[f"{said['database']}.{said['name']}"]
@@ -134,7 +135,6 @@ def _shown(server: Server, table: Table) -> Mapping[tuple[str, int], Sequence[in
     late = {uid for uid, at in table.late.items() if at > server.hub.now}
     if not late:
         return table.rows
-    server.hub.counts["outcome replica lagged"] += 1
     return {place: [uid for uid in uids if uid not in late] for place, uids in table.rows.items()}
 
 
