@@ -271,8 +271,8 @@ CANNOT_PROBE = Entry(
     HaltError,
     "{tp} {range} is in doubt, and ClickHouse may have forgotten its deduplication tokens: {reason}; chsink cannot "
     "look for its rows in {table}",
-    _CHOOSE + "; in future, chsink can look for the rows itself if the table is a MergeTree without TTL and has the "
-    "columns _kafka_topic, _kafka_partition and _kafka_offset",
+    _CHOOSE + "; in future, chsink can look for the rows itself if the table is a MergeTree, ReplicatedMergeTree or "
+    "SharedMergeTree without TTL and has the columns _kafka_topic, _kafka_partition and _kafka_offset",
 )
 VIEWS_DOUBTFUL = Entry(
     "VIEWS_DOUBTFUL",

@@ -106,7 +106,7 @@ DEFECTS = (
             ),
         ),
         "at_most_once",
-        seed=2,
+        seed=3,
     ),
     Defect(
         "token of the planned range, not of the recorded one",
@@ -127,7 +127,7 @@ DEFECTS = (
             ),
         ),
         "at_most_once",
-        seed=13,
+        seed=43,
     ),
     Defect(
         "token without the incarnation's nonce",
@@ -383,7 +383,7 @@ DEFECTS = (
             ),
         ),
         "at_most_once",
-        seed=58,
+        seed=77,
         often={"speculative duplicate": 30.0},
     ),
     Defect(
@@ -463,7 +463,7 @@ DEFECTS = (
         "a batch ends after its first round",
         (Patch(DRIVER, "        while any(not r.is_empty for r in rest.ranges.values()):", "        while not rest:"),),
         "halt_justified",
-        seed=8,
+        seed=1,
     ),
     Defect(
         "the last round comes first",
@@ -475,7 +475,7 @@ DEFECTS = (
             ),
         ),
         "no_defect",
-        seed=1,
+        seed=22,
     ),
     Defect(
         "what a person gave up is recorded as landed",
@@ -499,7 +499,7 @@ DEFECTS = (
             ),
         ),
         "at_most_once",
-        seed=34,
+        seed=72,
     ),
     Defect(
         "the last chunk reaches beyond the range",
@@ -545,7 +545,7 @@ DEFECTS = (
             ),
         ),
         "no_defect",
-        seed=2,
+        seed=12,
         often={"shards changed": 10.0, "killed at driver.after_before": 10.0},
     ),
     # --- fencing --------------------------------------------------------------------------------------------------------
@@ -583,13 +583,13 @@ DEFECTS = (
             Patch(RECHECK, "        if now != record.topic_id:", "        if now == 0:"),
         ),
         "announced_first",
-        seed=84,
+        seed=39,
     ),
     Defect(
         "the topic's id is not asked again after reading",
         (Patch(RECHECK, "        if now != record.topic_id:", "        if now == 0:"),),
         "after_means_landed",
-        seed=653,
+        seed=66,
     ),
     Defect(
         "a task sends what it read of a topic that was recreated",
@@ -632,7 +632,7 @@ DEFECTS = (
         "inserts go on after the deadline",
         (Patch(WRITER, "        if now_ms >= deadline_ms:", "        if deadline_ms < 0:"),),
         "at_most_once",
-        seed=84,
+        seed=186,
         often={"executor frozen": 50.0, "insert answer lost": 20.0},
     ),
     Defect(
@@ -647,7 +647,7 @@ DEFECTS = (
             ),
         ),
         "at_most_once",
-        seed=36,
+        seed=322,
         often={"executor frozen": 50.0, "insert answer lost": 20.0},
     ),
     Defect(
@@ -661,7 +661,7 @@ DEFECTS = (
             Patch(WRITER, "            self._check_table(shard, token, batch.schema.names)\n", ""),
         ),
         "at_most_once",
-        seed=3,
+        seed=24,
     ),
     Defect(
         "a send does not look what its table remembers",
@@ -764,7 +764,7 @@ DEFECTS = (
             ),
         ),
         "at_most_once",
-        seed=13,
+        seed=8,
         of="tables",
     ),
     Defect(

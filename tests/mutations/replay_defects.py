@@ -54,7 +54,7 @@ REPLAY_DEFECTS = (
             ),
         ),
         "mark_means_row",
-        seed=9,
+        seed=16,
     ),
     ReplayDefect(
         "replay: a list in doubt is sent under new tokens",
@@ -176,7 +176,7 @@ REPLAY_DEFECTS = (
             ),
         ),
         "mark_means_row",
-        seed=9,
+        seed=16,
     ),
     # --- a topic that was created again -------------------------------------------------------------------------------
     ReplayDefect(
