@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from itertools import count
 from random import Random
@@ -63,6 +64,7 @@ class World:
         kind = TableKind(
             shape.random() < 0.3, shape.choice([100, 1000]), 600, shape.random() < 0.6, shape.choice([1, 1, 2])
         )
+        kind = replace(kind, replacing=Random(f"engine {seed}").random() < 0.3)
         tables = ["db.t", "db.u"] if self.letters == "topic" and shape.random() < 0.5 else ["db.t"]
         self.kinds = dict.fromkeys(tables, kind)
         self.kafka = Kafka()
@@ -299,7 +301,7 @@ class World:
     @property
     def tables_are_searched(self) -> bool:
         """Whether a replay can look in the tables for rows."""
-        return all(kind.can_probe and not kind.replicated for kind in self.kinds.values())
+        return all(kind.can_probe and not kind.replacing for kind in self.kinds.values())
 
     def forget(self, partition: int) -> None:
         """After a reset, before the next start, a person deletes the partition's rows, and its dead letters in a table."""

@@ -48,7 +48,8 @@ Rows = dict[tuple[str, int], list[int]]
 @dataclass(frozen=True, slots=True)
 class TableKind:
     """How a target table deduplicates.  ``parts``: how many table partitions the rows of an insert may go to, with one
-    block each.  ``views``: the dependent view, if there is one.
+    block each.  ``views``: the dependent view, if there is one.  ``replacing``: the engine is one that merges may take rows
+    from, so that production code does not go by missing ones.
     """
 
     replicated: bool
@@ -57,10 +58,11 @@ class TableKind:
     can_probe: bool = True
     parts: int = 1
     views: tuple[tuple[str, str], ...] = ()
+    replacing: bool = False
 
     @property
     def engine(self) -> str:
-        return "ReplicatedMergeTree" if self.replicated else "MergeTree"
+        return f"{'Replicated' if self.replicated else ''}{'Replacing' if self.replacing else ''}MergeTree"
 
     @property
     def settings(self) -> dict[str, str]:

@@ -76,6 +76,8 @@ in doubt; then the state is lost, or replaced by an earlier backup.
 DISASTER_SHARE = 0.1
 TABLE_SHARE, TOPIC_SHARE = 0.5, 0.25
 """Shares of the worlds with bad values that keep dead letters in a table on the first server, and in a topic."""
+REPLACING_SHARE = 0.15
+"""Share of the worlds whose engine merges rows."""
 LISTING_SHARE = 0.4
 """Share of the worlds with dead letters that list there the offsets of ranges in doubt which Kafka deleted."""
 LettersIn = Literal["", "table", "topic"]
@@ -88,7 +90,8 @@ def _draw_kind(shape: Random, seed: int) -> TableKind:
     replicated, window_s = shape.random() < 0.4, shape.choice([300, 900, 3600])
     apart = Random(f"tables {seed}")
     parts, views = apart.choice([1, 1, 2, 3]), (("db", "view"),) if apart.random() < VIEWS_SHARE else ()
-    return TableKind(replicated, shape.choice([1000, 10_000]), window_s, shape.random() < 0.9, parts, views)
+    window, can_probe = shape.choice([1000, 10_000]), shape.random() < 0.9
+    return TableKind(replicated, window, window_s, can_probe, parts, views, apart.random() < REPLACING_SHARE)
 
 
 class World:
@@ -445,7 +448,7 @@ class World:
     @property
     def tables_are_searched(self) -> bool:
         """Whether a task can look in the tables for the rows of a piece."""
-        return all(kind.can_probe and not kind.replicated for kind in self.kinds.values())
+        return all(kind.can_probe and not kind.replacing for kind in self.kinds.values())
 
     @property
     def shows_all_rows(self) -> bool:
