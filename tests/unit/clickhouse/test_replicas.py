@@ -81,6 +81,13 @@ def test_one_that_catches_up_is_waited_for(behind: State | None) -> None:
     assert sum(clock.slept) == 2 * PAUSE_S
 
 
+def test_an_entry_that_was_read_after_the_queue_was_counted_is_waited_for() -> None:
+    """⚑ The server counts its queue first: it may show an empty queue, and a log that it has read since."""
+    clock, client = StoppedClock(), Replica([CURRENT, QUEUE, CURRENT])
+    current(client, REPLICATED, clock)
+    assert sum(clock.slept) == PAUSE_S
+
+
 def test_who_goes_by_rows_that_are_there_waits_until_a_second_replica_has_them() -> None:
     clock = StoppedClock()
     first, _ = two([CURRENT], [QUEUE, QUEUE, CURRENT])

@@ -203,7 +203,7 @@ def test_a_replicated_table_is_searched_whole_on_a_replica_that_is_current(serve
     writer = writer_to(server, engine="ReplicatedMergeTree")
     assert (writer.recent_rows(0, T0, ALL) if recent else writer.rows_there(0, "db.t", T0, ALL)) == {0: 0}
     *lags, _, (_, deletes), (rows, _) = server.asked
-    assert ["FROM system.replicas" in sql for sql, _ in lags] == [True] * 3
+    assert ["FROM system.replicas" in sql for sql, _ in lags] == [True] * 4
     assert deletes["after"] == ANY
     assert "splitByChar" not in rows
 
