@@ -236,7 +236,7 @@ DEFECTS = (
             ),
         ),
         "after_means_landed",
-        seed=2,
+        seed=13,
         often={"rows in doubt deleted": 8.0},
     ),
     Defect(
@@ -249,14 +249,14 @@ DEFECTS = (
             ),
         ),
         "after_means_landed",
-        seed=2,
+        seed=13,
         often={"rows in doubt deleted": 8.0},
     ),
     Defect(
         "rows that are there twice are taken as kept",
         (Patch(PIECES, "    if assignment.alone and has_more(piece.batch, there):\n", "    if False:\n"),),
         "at_most_once",
-        seed=8,
+        seed=16,
         often={"rows in doubt attached again": 8.0},
     ),
     Defect(
@@ -504,7 +504,7 @@ DEFECTS = (
             ),
         ),
         "at_most_once",
-        seed=72,
+        seed=98,
     ),
     Defect(
         "the last chunk reaches beyond the range",
@@ -550,7 +550,7 @@ DEFECTS = (
             ),
         ),
         "no_defect",
-        seed=12,
+        seed=19,
         often={"shards changed": 10.0, "killed at driver.after_before": 10.0},
     ),
     # --- fencing --------------------------------------------------------------------------------------------------------
@@ -566,7 +566,7 @@ DEFECTS = (
             ),
         ),
         "state_forward",
-        seed=9,
+        seed=10,
     ),
     Defect(
         "an unknown outcome of a state write is taken for applied",
@@ -637,7 +637,7 @@ DEFECTS = (
         "inserts go on after the deadline",
         (Patch(WRITER, "        if now_ms >= deadline_ms:", "        if deadline_ms < 0:"),),
         "at_most_once",
-        seed=186,
+        seed=211,
         often={"executor frozen": 50.0, "insert answer lost": 20.0},
     ),
     Defect(
@@ -652,7 +652,7 @@ DEFECTS = (
             ),
         ),
         "at_most_once",
-        seed=322,
+        seed=49,
         often={"executor frozen": 50.0, "insert answer lost": 20.0},
     ),
     Defect(
@@ -769,7 +769,7 @@ DEFECTS = (
             ),
         ),
         "at_most_once",
-        seed=8,
+        seed=14,
         of="tables",
     ),
     Defect(

@@ -125,7 +125,7 @@ REPLAY_DEFECTS = (
             Patch(RUN, "            if self._was_reset(key, record) or probing:\n", "            if probing:\n"),
         ),
         "at_most_once",
-        seed=112,
+        seed=128,
     ),
     # --- a topic ------------------------------------------------------------------------------------------------------
     ReplayDefect(
