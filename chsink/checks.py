@@ -13,7 +13,8 @@ import structlog
 
 from chsink.batch.ledger import read_owner, read_records
 from chsink.clickhouse.checks.examine import ClickHouseChecks, Records, Written
-from chsink.clickhouse.checks.servers import check_grants
+from chsink.clickhouse.checks.rights import check_grants
+from chsink.clickhouse.grants import On, Use, rights_on
 from chsink.connect import Services
 from chsink.doctor.run import stop_at_errors
 from chsink.errors import ChsinkError, preflight
@@ -24,7 +25,7 @@ from chsink.kafka.checks import dead_letters_findings, topics_findings
 from chsink.ports import StreamShape
 from chsink.registry.checks import registry_findings
 from chsink.registry.client import Registry
-from chsink.state.checks import needed_grants, store_findings
+from chsink.state.checks import store_findings
 from chsink.state.keepermap import KeeperMapStore
 from chsink.statemachine.ranges import TopicPartition
 from chsink.statemachine.records import Phase
@@ -130,10 +131,14 @@ def _topics(services: Services) -> Iterator[Finding]:
 
 def _store(services: Services, clickhouse_answers: bool) -> Iterator[Finding]:
     config, store = services.config, services.store
-    yield from store_findings(store, config.sink.name, lambda: uuid.uuid4().hex)
     if isinstance(store, KeeperMapStore) and clickhouse_answers:
-        name = str(store.table)
-        yield from check_grants(store.client, name, needed_grants(name, config.clickhouse.user))
+        missing = False
+        for finding in check_grants(store.client, config, str(store.table), rights_on(On.STATE, Use.STATE)):
+            missing |= finding.severity is Severity.ERROR
+            yield finding
+        if missing:  # the test would be refused
+            return
+    yield from store_findings(store, config.sink.name, lambda: uuid.uuid4().hex)
     read_records(store, config.sink.name)
 
 

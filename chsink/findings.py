@@ -14,10 +14,17 @@ from typing import Any
 
 from chsink.errors import ChsinkError, PreflightError, preflight, services
 from chsink.errors.entry import Entry, fields
-from chsink.notation.codes import AUTH
+from chsink.notation.codes import ACCESS_DENIED, AUTH
+from chsink.notation.sql import quote_identifier
 from chsink.ports import ServerRefused, Unanswered
 
 _SENTENCE = re.compile(r"(?:.*DB::Exception: )(.*?)(?: \([A-Z_]+\))? \(version ", re.DOTALL)
+
+_NOT_GRANTED = re.compile(
+    r"(?P<user>.+?): Not enough privileges\. To execute this query, it's necessary to have (?:the )?grant "
+    r"(?P<needed>.+? ON .+?)\.?(?: \(Missing permissions: (?P<missing>.+? ON .+?)\)\.?.*)?$",
+    re.DOTALL,
+)
 
 
 class Severity(StrEnum):
@@ -88,12 +95,23 @@ def guarded(what: str, check: Callable[[], Iterable[Finding]]) -> Iterator[Findi
         message = server_sentence(raised)
         if raised.code in AUTH:
             yield found(Severity.ERROR, preflight.LOGIN_REFUSED, what=what, message=message)
+        elif raised.code == ACCESS_DENIED:
+            grant = grant_of(raised)
+            yield found(Severity.WARNING, preflight.QUESTION_FORBIDDEN, what=what, message=message, grant=grant)
         else:
             yield found(Severity.WARNING, preflight.QUESTION_REFUSED, what=what, message=message)
 
 
 def _about(what: str, message: str) -> str:
     return message if message.startswith(what) else f"{what}: {message}"
+
+
+def grant_of(refused: ServerRefused) -> str:
+    """What to do about a right that the user lacks: the statement that grants what the server names (497)."""
+    named = _NOT_GRANTED.search(server_sentence(refused))
+    if named is None:
+        return "the GRANT statement for what the message names"
+    return f"GRANT {named['missing'] or named['needed']} TO {quote_identifier(named['user'])}"
 
 
 def server_sentence(refused: ServerRefused) -> str:

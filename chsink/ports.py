@@ -97,15 +97,16 @@ class StateStore(Protocol):
 
 
 class ServerRefused(Exception):
-    """ClickHouse answered with an error: ``code`` and the server's sentence.
+    """ClickHouse answered with an error: ``code`` and the server's sentence; ``url`` is the server, where known.
 
     The outcome of an insert is still unknown if data was sent: a part of it may have been stored.
     """
 
-    def __init__(self, code: int | None, message: str) -> None:
+    def __init__(self, code: int | None, message: str, url: str = "") -> None:
         super().__init__(code, message)
         self.code = code
         self.message = message
+        self.url = url
 
 
 class Unanswered(Exception):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from itertools import groupby
 from typing import Annotated
 
 import typer
@@ -137,3 +138,37 @@ def new_tables(
         return
     for statement in made.values():
         typer.echo(f"{statement};\n")
+
+
+@sql.command("grants")
+def print_grants(
+    config: ConfigOption = DEFAULT_CONFIG,
+    assignments: SetOption = None,
+    topic: Annotated[
+        list[str] | None, typer.Option(help="A topic that a topic_pattern matches. May be repeated.", metavar="TOPIC")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Print the GRANT statements for the job's ClickHouse user (clickhouse.user).
+
+    An administrator runs them on the servers that the comments name; with schema.cluster, on one server (ON CLUSTER).
+    The user must exist. Statements are grouped by what needs them: leave out what you do not use. The command connects
+    to nothing, so it prints grants for plain and for Replicated tables. If a route has a topic_pattern, name each
+    matching topic with --topic. `chsink doctor` names the grants that are missing.
+
+    \b
+    chsink sql grants -c job.toml
+    chsink sql grants -c job.toml | clickhouse-client --user admin --multiquery
+    """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
+    from chsink.clickhouse.grants import all_grants
+
+    loaded = load_config(config, assignments).expanded(topic or ())
+    found = all_grants(loaded)
+    if as_json:
+        print_json({"grants": [{"urls": g.urls, "for": str(g.use), "sql": g.sql} for g in found]})
+        return
+    for urls, of_server in groupby(found, lambda grants: grants.urls):
+        typer.echo(f"-- Run these on {' and on '.join(urls) or f'one server of cluster {loaded.tables.cluster}'}")
+        for grants in of_server:
+            typer.echo("\n".join([f"\n-- For {grants.use}", *(f"{statement};" for statement in grants.sql)]))
+        typer.echo("")

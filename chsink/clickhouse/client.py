@@ -239,7 +239,7 @@ def _translated(url: str) -> Iterator[None]:
     try:
         yield
     except ProgrammingError as error:  # the client itself refused a setting that this user may not change
-        raise ServerRefused(SETTING_CONSTRAINT_VIOLATION, str(error)) from error
+        raise ServerRefused(SETTING_CONSTRAINT_VIOLATION, str(error), url) from error
     except DatabaseError as error:
         cause = error.__cause__
         if isinstance(cause, HTTPError):
@@ -247,7 +247,7 @@ def _translated(url: str) -> Iterator[None]:
             raise kind(f"{url}: {said(cause)}") from error
         if isinstance(error, StreamFailureError) and error.code is None:
             raise Unanswered(f"{url}: {error}") from error
-        raise ServerRefused(error.code, str(error)) from error
+        raise ServerRefused(error.code, str(error), url) from error
     except HTTPError as error:
         raise Unanswered(f"{url}: {said(error)}") from error
 

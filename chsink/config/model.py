@@ -216,6 +216,14 @@ class Config(Section):
         return route.own.order_by or self.tables.order_by, route.own.partition_by or self.tables.partition_by
 
     @property
+    def engine_of_new(self) -> str:
+        """The name of the engine with which chsink creates tables."""
+        if self.tables.engine:
+            return self.tables.engine.partition("(")[0].strip()
+        replicated = any(endpoint.replicas for endpoint in self.clickhouse.endpoints)
+        return "ReplicatedMergeTree" if replicated else "MergeTree"
+
+    @property
     def keeps_dead_letters(self) -> bool:
         """Whether chsink writes dead letters at all: for records without a row, or for offsets that Kafka deleted."""
         return self.keeps_records or self.errors.in_doubt == "dead_letter"

@@ -294,6 +294,13 @@ GRANT_MISSING = Entry(
     "run {grant}",
     ok="at {url} this user may {privileges} on {table}",
 )
+GRANT_UNUSED = Entry(
+    "GRANT_UNUSED",
+    "CHS-216",
+    PreflightError,
+    "at {url} this user may not {privilege} on {table}: {use}",
+    "if you need it, run {grant}",
+)
 GRANTS_WIDE = Entry(
     "GRANTS_WIDE",
     "CHS-217",
@@ -315,6 +322,35 @@ QUESTION_REFUSED = Entry(
     PreflightError,
     "{what} could not be checked: {message}",
     "grant the user what the message names, or check it yourself",
+)
+QUESTION_FORBIDDEN = Entry(
+    "QUESTION_FORBIDDEN",
+    "CHS-219",
+    PreflightError,
+    "{what} could not be checked: {message}",
+    "run {grant}, or check it yourself",
+)
+QUERY_FORBIDDEN = Entry(
+    "QUERY_FORBIDDEN",
+    "CHS-216",
+    PreflightError,
+    "{url} refused a query: {reason}",
+    "run {grant}; then start again: nothing was lost or duplicated. `chsink sql grants` prints all statements that the "
+    "job and the commands need",
+)
+QUERY_LIMITED = Entry(
+    "QUERY_LIMITED",
+    "CHS-243",
+    PreflightError,
+    "{url} refused a query because of a limit (code {code}): {reason}",
+    "raise the limit in this user's settings profile; then start again: nothing was lost or duplicated",
+)
+QUERY_REFUSED = Entry(
+    "QUERY_REFUSED",
+    "CHS-243",
+    PreflightError,
+    "{url} refused a query (code {code}): {reason}",
+    "correct what the message names; then start again: nothing was lost or duplicated",
 )
 # --- CHS-220 to CHS-222: the state store
 
@@ -338,8 +374,8 @@ STATE_TABLE_FORBIDDEN = Entry(
     "CHS-220",
     PreflightError,
     _NO_STATE_TABLE,
-    "run sql/3_state_grants.sql as an administrator, and sql/1_state_table.sql first if the table does not exist "
-    "(docs/state-store.md)",
+    "run {grant} as an administrator; or run sql/3_state_grants.sql, and sql/1_state_table.sql first if the table does "
+    "not exist (docs/state-store.md)",
 )
 STATE_TABLE_UNUSABLE = Entry(
     "STATE_TABLE_UNUSABLE",

@@ -118,6 +118,13 @@ TARGET_UNANSWERED = Entry(
     "ClickHouse did not answer a query about a target table: {error}",
     "bring the server back and start again: chsink will settle the ranges in doubt",
 )
+QUERY_FAILED = Entry(
+    "QUERY_FAILED",
+    "CHS-709",
+    UnavailableError,
+    "{url} answered a query about a target table with an error (code {code}): {reason}",
+    "start again: chsink will settle the ranges in doubt; if the error stays, remove its cause on the server",
+)
 CLICKHOUSE_UNAVAILABLE = Entry(
     "CLICKHOUSE_UNAVAILABLE",
     "CHS-709",

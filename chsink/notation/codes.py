@@ -19,6 +19,8 @@ AUTH = frozenset((192, 193, 194, 516))
 """The login was refused: unknown user, wrong or missing password."""
 SETTINGS = frozenset((UNKNOWN_SETTING, READONLY, SETTING_CONSTRAINT_VIOLATION))
 """A setting was refused: unknown, or the user may not change it."""
+LIMITS = frozenset((158, 161, 191, 277, 290, 307, 396))
+"""A query would read more than a limit of the user's profile allows, or without an index: so would a retry."""
 REFUSED = frozenset((UNKNOWN_TABLE, UNKNOWN_DATABASE, ACCESS_DENIED, SYNTAX_ERROR, *SETTINGS, *AUTH))
 """A statement was refused because of its text or its user: a retry gets the same answer."""
 TRANSIENT: Mapping[int, str] = MappingProxyType(

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 from chsink.errors import preflight, services
 from chsink.errors.entry import Entry
 from chsink.findings import Finding, Severity, found, passed
-from chsink.notation.sql import quote_identifier
 from chsink.ports import Row, StateStore, StoreUnavailable, Swap
 
 ROUNDS = 8
@@ -58,8 +57,3 @@ def _place(store: StateStore, key: str, new_attempt: Callable[[], str]) -> str |
         return row.attempt
     made = Row(key, new_attempt(), "{}")
     return made.attempt if store.create([made]) else None
-
-
-def needed_grants(table: str, user: str) -> dict[str, str]:
-    """What the user must be allowed to do on the KeeperMap table: privilege → the statement that grants it."""
-    return {p: f"GRANT {p} ON {table} TO {quote_identifier(user)}" for p in ("SELECT", "INSERT", "ALTER UPDATE")}

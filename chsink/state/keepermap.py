@@ -16,12 +16,11 @@ Rules (measured; docs/adr/0002-keepermap-statements.md has the experiments):
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from typing import Any, Literal
 
 from chsink.errors import preflight
 from chsink.fields import NodePath, Table, Url
-from chsink.findings import server_sentence
+from chsink.findings import grant_of, server_sentence
 from chsink.notation import codes
 from chsink.notation.sql import TableName, parse_table, quote_identifier, quote_string, quote_strings
 from chsink.ports import Row, ServerRefused, SqlClient, StoreUnavailable, Swap, Unanswered
@@ -147,8 +146,13 @@ class KeeperMapStore:
 
     def _write(self, sql: str, rows: Sequence[Row]) -> bool:
         """Send the statement once.  Returns whether all of its rows are now stored, whatever the server answered."""
-        with suppress(ServerRefused, Unanswered):
+        try:
             self.client.command(sql, self._pinned)
+        except ServerRefused as error:
+            if error.code == codes.ACCESS_DENIED:  # no copy of it can be applied
+                raise self._unusable("write to", error) from error
+        except Unanswered:
+            pass
         try:
             stored = self._attempts([r.key for r in rows])
         except StoreUnavailable:
@@ -162,7 +166,11 @@ class KeeperMapStore:
     def _read(self, sql: str) -> list[tuple[Any, ...]]:
         try:
             return self.client.query(f"{sql} {self._reading}")
-        except (ServerRefused, Unanswered) as error:
+        except ServerRefused as error:
+            if error.code == codes.ACCESS_DENIED:
+                raise self._unusable("read", error) from error
+            raise StoreUnavailable(f"code {error.code}, {server_sentence(error)}") from error
+        except Unanswered as error:
             raise StoreUnavailable(str(error)) from error
 
     # --- the table ------------------------------------------------------------------------------------------------
@@ -192,11 +200,12 @@ class KeeperMapStore:
             return preflight.STATE_DATABASE_MISSING(
                 action=action, table=self.table, url=url, reason=reason, database=database
             )
-        unusable = preflight.STATE_TABLE_UNUSABLE
         if error.code == codes.ACCESS_DENIED:
-            unusable = preflight.STATE_TABLE_FORBIDDEN
-        elif error.code == codes.UNKNOWN_TABLE:
-            unusable = preflight.STATE_TABLE_MISSING
+            return preflight.STATE_TABLE_FORBIDDEN(
+                action=action, table=self.table, url=url, reason=reason, grant=grant_of(error)
+            )
+        missing = error.code == codes.UNKNOWN_TABLE
+        unusable = preflight.STATE_TABLE_MISSING if missing else preflight.STATE_TABLE_UNUSABLE
         return unusable(action=action, table=self.table, url=url, reason=reason)
 
 

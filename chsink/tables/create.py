@@ -19,6 +19,7 @@ from chsink.batch.halts import asking_target
 from chsink.batch.ledger import read_records
 from chsink.clickhouse import grants
 from chsink.clickhouse.client import ClickHouseClient
+from chsink.clickhouse.grants import Use
 from chsink.clickhouse.table import read_columns
 from chsink.clickhouse.unknown import is_column_name
 from chsink.config import Route
@@ -108,7 +109,7 @@ def _create(services: Services, routes: Sequence[Route]) -> None:
         except ServerRefused as refused:
             said = {"table": name.canonical, "url": client.url, "reason": server_sentence(refused)}
             if refused.code == codes.ACCESS_DENIED:
-                grant = grants.statement(config, grants.CREATE, TableName(database, name.table))
+                grant = grants.change_statements(config, Use.CREATE, TableName(database, name.table))
                 raise preflight.CREATE_NOT_GRANTED(**said, grant=grant) from refused
             raise preflight.TABLE_NOT_CREATED(**said) from refused
 

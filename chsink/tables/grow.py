@@ -13,6 +13,7 @@ from chsink import failpoints
 from chsink.batch.halts import asking_target
 from chsink.clickhouse import grants
 from chsink.clickhouse.client import ClickHouseClient
+from chsink.clickhouse.grants import Use
 from chsink.clickhouse.table import read_columns
 from chsink.clickhouse.unknown import missing_columns
 from chsink.config import Route
@@ -88,6 +89,6 @@ def _add(services: Services, route: Route, place: Place, columns: Mapping[str, s
             return
         said = {"table": name.canonical, "url": client.url, "reason": server_sentence(refused), "sql": statement}
         if refused.code == codes.ACCESS_DENIED:
-            grant = grants.statement(services.config, grants.ADD_COLUMNS, name)
+            grant = grants.change_statements(services.config, Use.ADD, name)
             raise preflight.ADD_NOT_GRANTED(**said, grant=grant) from refused
         raise preflight.COLUMNS_NOT_ADDED(**said) from refused

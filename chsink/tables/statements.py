@@ -54,9 +54,8 @@ def _engine(config: Config) -> str:
     """The engine of a new table.  Without ON CLUSTER, a replicated table needs an explicit path: its default path
     contains the table's UUID, which is the same on all replicas only with ON CLUSTER.
     """
-    if not any(endpoint.replicas for endpoint in config.clickhouse.endpoints):
-        return "MergeTree"
-    return "ReplicatedMergeTree" if config.tables.cluster else f"ReplicatedMergeTree({_PATH}, '{{replica}}')"
+    name = config.engine_of_new
+    return name if name == "MergeTree" or config.tables.cluster else f"{name}({_PATH}, '{{replica}}')"
 
 
 def _required(kind: str) -> str:

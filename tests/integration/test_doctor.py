@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 from chsink.batch.ledger import Ledger
 from chsink.checks import check_start
 from chsink.cli.main import app
-from chsink.clickhouse.checks.servers import SYSTEM_TABLES
+from chsink.clickhouse.grants import SYSTEM_TABLES
 from chsink.clickhouse.landing import assemble, present_fingerprint
 from chsink.config import load
 from chsink.connect import Services, connected

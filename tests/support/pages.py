@@ -1,4 +1,5 @@
-"""The tables in the docs that are drawn from the tests' cases: ``python -m tests.support.pages docs`` writes them.
+"""The tables in the docs that are drawn from the tests' cases, and from the list of grants: ``python -m
+tests.support.pages docs`` writes them.
 
 Each table is between two comments in its page, which name it.
 """
@@ -9,12 +10,14 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
+from chsink.clickhouse import grants
 from tests.support import connect_cases, format_cases, letter_fields, type_cases
 
 DRAWN: Mapping[str, Mapping[str, Callable[[], Iterable[str]]]] = {
     "formats.md": {"formats and types": format_cases.table, "Connect's types": connect_cases.table},
     "types.md": {"JSON values": type_cases.table},
     "dead-letters.md": {"fields": letter_fields.table},
+    "deployment.md": {"grants": grants.page_table},
 }
 
 

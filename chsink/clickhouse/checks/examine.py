@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
 
-from chsink.clickhouse import grants
-from chsink.clickhouse.checks import rules, servers
+from chsink.clickhouse.checks import rights, rules, servers
 from chsink.clickhouse.checks.columns import column_findings
 from chsink.clickhouse.checks.distributed import distributed_findings
 from chsink.clickhouse.checks.existing_rows import existing_rows_findings
@@ -22,6 +21,7 @@ from chsink.clickhouse.cluster import Cluster
 from chsink.clickhouse.dead_letters import letters_findings
 from chsink.clickhouse.dedup_mark import usable_blocks
 from chsink.clickhouse.distributed import sharding_expression
+from chsink.clickhouse.grants import On, Use, needed
 from chsink.clickhouse.landing import decoder, growing, letters_part
 from chsink.clickhouse.pipelines import Pipelines
 from chsink.clickhouse.shards import RoutedTable, ShardTable
@@ -70,6 +70,8 @@ class ClickHouseChecks:
             yield from self._target(leads, route)
         if self._config.keeps_dead_letters and self._config.dead_letters_table is not None:
             yield from guarded("the table of dead letters", self._letters)
+        for client, endpoint in zip(self._cluster.clients, self._config.clickhouse.endpoints, strict=True):
+            yield from guarded(client.url, partial(self._unused_rights, client, endpoint.urls))
 
     def state(self, records: Records, owner: Owner | None) -> Iterator[Finding]:
         """What is recorded, against the tables and the configured layout."""
@@ -125,7 +127,7 @@ class ClickHouseChecks:
         self.login_refused |= any(f.id == preflight.LOGIN_REFUSED.id for f in said)
         if not any(f.id in NO_ANSWER for f in said):
             self.answering.append(client)
-            said += guarded(client.url, lambda: servers.system_grant_findings(client, ch.user))
+            said += guarded(client.url, lambda: rights.system_grant_findings(client, self._config))
         yield from said
 
     def _target(self, leads: TopicTable, route: Route) -> Iterator[Finding]:
@@ -151,7 +153,7 @@ class ClickHouseChecks:
         for shard in target.shards:
             yield from guarded(shard.url, partial(self._table, target, shard))
             if self._config.adds_columns(route):
-                changes = partial(servers.change_findings, shard.client, self._config, grants.ADD_COLUMNS)
+                changes = partial(rights.change_findings, shard.client, self._config, Use.ADD)
                 yield from guarded(shard.url, partial(changes, shard.table.at))
             if expression is not None:
                 yield from guarded(shard.url, partial(hash_findings, shard, self._config.clickhouse.hash_function))
@@ -163,7 +165,7 @@ class ClickHouseChecks:
         name = self._config.table_of(route)
         for client, own in zip(self._cluster.clients, self._config.databases_of(route), strict=True):
             table = TableName(own or name.database, name.table)
-            changes = partial(servers.change_findings, client, self._config, grants.CREATE, table)
+            changes = partial(rights.change_findings, client, self._config, Use.CREATE, table)
             yield from guarded(client.url, changes)
 
     def _letters(self) -> Iterator[Finding]:
@@ -171,15 +173,26 @@ class ClickHouseChecks:
         place = self._cluster.letters
         assert place is not None
         yield from letters_findings(place)
-        yield from servers.grant_findings(place.client, place.table, self._config.clickhouse.user)
+        yield from rights.grant_findings(place.client, self._config, place.table, On.LETTERS)
 
     def _table(self, target: RoutedTable, shard: ShardTable) -> Iterator[Finding]:
         """One target table on one shard."""
-        yield from servers.grant_findings(shard.client, shard.table, self._config.clickhouse.user)
+        yield from rights.grant_findings(shard.client, self._config, shard.table, On.TABLE)
         yield from rules.views(target.name, servers.table_views(shard.client, shard.table))
         replicated = self._replication(target, shard)
         if replicated is not None:
             yield replicated
+
+    def _unused_rights(self, client: ClickHouseClient, urls: tuple[str, ...]) -> Iterator[Finding]:
+        """What the job can do without: ``_part`` is of use where parts are numbered, and rows are looked for."""
+        shards = (s for target in self._targets.values() for s in target.shards if s.client is client)
+        numbered = {str(s.table.at) for s in shards if s.table.can_probe and not s.table.replicated}
+        asked = [
+            one
+            for one in needed(self._config, Use.RUN, Use.VERIFY, Use.DLQ)
+            if one.urls == urls and (one.on in numbered if one.right.optional else one.right.use != Use.RUN)
+        ]
+        yield from rights.unused_findings(client, self._config, asked)
 
     def _setting(self, client: Queries, name: str) -> str:
         """The same for all tables of a server, of which there may be hundreds."""

@@ -1,4 +1,4 @@
-"""What one ClickHouse server says of itself, of its target tables and of this user."""
+"""What one ClickHouse server says of itself and of its target tables."""
 
 from __future__ import annotations
 
@@ -6,26 +6,17 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from chsink.clickhouse import grants
 from chsink.clickhouse.checks import rules
 from chsink.clickhouse.checks.rules import View
 from chsink.clickhouse.table import TargetTable, read_table
 from chsink.clickhouse.writer import PINNED
-from chsink.config import Config
 from chsink.errors import PreflightError, preflight
 from chsink.findings import Finding, Severity, found, passed, server_sentence
 from chsink.notation import codes
-from chsink.notation.metadata_columns import PROBE_COLUMNS
-from chsink.notation.sql import TableName, parse_table, quote_identifier, quote_string
+from chsink.notation.sql import parse_table, quote_identifier, quote_string
 from chsink.ports import Clock, Queries, ServerRefused
 
 VIEW_DEPTH = 4
-SYSTEM_TABLES = tuple(
-    f"system.{name}" for name in ("merge_tree_settings", "mutations", "parts", "processes", "replicas")
-)
-"""What chsink reads besides the system tables that ClickHouse shows to everybody, and besides ``system.clusters``: the
-check that reads it says so itself.
-"""
 _PART = r"(?:`(?:[^`\\]|\\.)+`|[^\s.`(]+)"
 TO = re.compile(rf"CREATE MATERIALIZED VIEW {_PART}\.{_PART} TO ({_PART}\.{_PART})")
 
@@ -74,73 +65,6 @@ def _refusal(client: Queries, settings: Mapping[str, Any]) -> str | None:
             return server_sentence(refused)
         raise
     return None
-
-
-# --- grants ----------------------------------------------------------------------------------------------------------
-
-
-def grant_findings(client: Queries, table: TargetTable, user: str) -> Iterator[Finding]:
-    """Whether the user may do on the target what the job does, and whether he may do far more."""
-    name = TableName(table.database, table.name)
-    columns = ", ".join(quote_identifier(c.name) for c in table.insertable)
-    to = quote_identifier(user)
-    needed = {f"INSERT({columns})": f"GRANT INSERT ON {name} TO {to}"}
-    if table.can_probe:
-        probed = ", ".join(map(quote_identifier, PROBE_COLUMNS))
-        needed[f"SELECT({probed})"] = f"GRANT SELECT({probed}) ON {name} TO {to}"
-    yield from check_grants(client, str(name), needed)
-    if may(client, f"DROP TABLE, TRUNCATE ON {name}"):
-        yield found(Severity.INFO, preflight.GRANTS_WIDE, url=client.url, table=name)
-
-
-def system_grant_findings(client: Queries, user: str) -> Iterator[Finding]:
-    """Whether the user may read the system tables that chsink reads.  By default, a server requires a grant for each.
-
-    One question for all of them; only if the answer is no, one for each.
-    """
-    if may(client, ", ".join(f"SELECT ON {name}" for name in SYSTEM_TABLES)):
-        yield passed(preflight.GRANT_MISSING, url=client.url, privileges="SELECT", table=", ".join(SYSTEM_TABLES))
-        return
-    missing = [name for name in SYSTEM_TABLES if not may(client, f"SELECT ON {name}")]
-    grant = "; ".join(f"GRANT SELECT ON {name} TO {quote_identifier(user)}" for name in missing)
-    said = {"url": client.url, "privilege": "SELECT", "table": ", ".join(missing), "grant": grant}
-    yield found(Severity.ERROR, preflight.GRANT_MISSING, **said)
-
-
-def change_findings(client: Queries, config: Config, privilege: str, table: TableName) -> Iterator[Finding]:
-    """Whether the user may change the table.  A warning: the job lands records until it has to."""
-    for needed, statement in grants.grants(config, privilege, table).items():
-        if not may(client, needed):
-            said = {"url": client.url, "privilege": needed.split(" ON ")[0], "table": table, "grant": statement}
-            yield found(Severity.WARNING, preflight.GRANT_MISSING, **said)
-
-
-def check_grants(client: Queries, name: str, needed: Mapping[str, str]) -> Iterator[Finding]:
-    """``needed``: privilege → the statement that grants it."""
-    missing = [privilege for privilege in needed if not may(client, f"{privilege} ON {name}")]
-    for privilege in missing:
-        short = privilege.split("(")[0]
-        yield found(
-            Severity.ERROR,
-            preflight.GRANT_MISSING,
-            url=client.url,
-            privilege=short,
-            table=name,
-            grant=needed[privilege],
-        )
-    if not missing:
-        listed = ", ".join(p.split("(")[0] for p in needed)
-        yield passed(preflight.GRANT_MISSING, url=client.url, privileges=listed, table=name)
-
-
-def may(client: Queries, privileges: str) -> bool:
-    """Whether this user has the privileges.  True where the server is too old to be asked: then the first use tells."""
-    try:
-        return bool(int(client.query(f"CHECK GRANT {privileges}")[0][0]))
-    except ServerRefused as refused:
-        if refused.code == codes.SYNTAX_ERROR:
-            return True
-        raise
 
 
 # --- what hangs on the table -----------------------------------------------------------------------------------------

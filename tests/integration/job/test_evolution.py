@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from chsink.checks import all_findings
 from chsink.cli.main import app
-from chsink.clickhouse.checks.servers import SYSTEM_TABLES
+from chsink.clickhouse.grants import SYSTEM_TABLES
 from chsink.embedded.clickhouse import EmbeddedClickHouse
 from chsink.embedded.clickhouse.users import ClickHouseUser
 from chsink.embedded.stack import Stack

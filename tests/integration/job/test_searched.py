@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from chsink.clickhouse.checks.servers import SYSTEM_TABLES
+from chsink.clickhouse.grants import SYSTEM_TABLES
 from chsink.embedded.clickhouse import EmbeddedClickHouse
 from chsink.embedded.clickhouse.users import ClickHouseUser
 from chsink.embedded.stack import Stack
