@@ -1,0 +1,127 @@
+"""The replicas of a Replicated table, each asked by its own URL: whether they take inserts, and hold what they should.
+
+What passes by itself (a lag, a server that is away) is a warning: the job waits for it, or uses another replica.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from chsink.clickhouse.table import TargetTable
+from chsink.errors import preflight
+from chsink.findings import Finding, Severity, found, passed
+from chsink.ports import Clock, Queries
+
+LAG_S: Final = 5
+"""A replica that needs longer for an insert of another one lags."""
+PAUSE_S, LOOKS = 0.2, 5
+_STATUS: Final = (
+    "SELECT zookeeper_path, replica_name, is_readonly, is_session_expired, toInt64(absolute_delay), "
+    "toInt64(queue_size), toInt64(log_max_index), toInt64(log_pointer), toInt64(lost_part_count), "
+    "toInt64(active_replicas), toInt64(total_replicas), mapKeys(replica_is_active) "
+    "FROM system.replicas WHERE database = {database:String} AND table = {name:String}"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """A row of ``system.replicas``.  ``log_end`` and ``log_pointer`` are entries of the replication log: all there are,
+    and those that the replica has taken into its queue.
+    """
+
+    path: str
+    name: str
+    readonly: bool
+    session_expired: bool
+    delay_s: int
+    queue: int
+    log_end: int
+    log_pointer: int
+    lost_parts: int
+    active: int
+    total: int
+    names: tuple[str, ...]
+
+
+def status(client: Queries, table: TargetTable) -> Status | None:
+    """None where the server has no such Replicated table."""
+    rows = client.query(_STATUS, {"database": table.database, "name": table.name})
+    if not rows:
+        return None
+    path, name, readonly, expired, delay_s, queue, log_max, pointer, lost, active, total, names = rows[0]
+    empty = log_max == 0 and pointer == 0
+    return Status(
+        path,
+        name,
+        bool(readonly),
+        bool(expired),
+        delay_s,
+        queue,
+        0 if empty else log_max + 1,
+        pointer,
+        lost,
+        active,
+        total,
+        tuple(sorted(names)),
+    )
+
+
+def replica_findings(client: Queries, table: TargetTable, seen: Status, clock: Clock) -> Iterator[Finding]:
+    """What is wrong with one replica."""
+    at = {"table": table.canonical, "url": client.url}
+    if seen.readonly or seen.session_expired:
+        why = "it has no session with its Keeper" if seen.session_expired else "it is read-only"
+        yield found(Severity.WARNING, preflight.REPLICA_READONLY, **at, why=why)
+    elif seen.delay_s >= LAG_S:
+        yield found(Severity.WARNING, preflight.REPLICA_LAGS, **at, seconds=seen.delay_s, queue=seen.queue)
+    elif not _takes_log(client, table, seen, clock):
+        yield found(Severity.WARNING, preflight.REPLICA_STANDS, **at, entries=seen.log_end - seen.log_pointer)
+    if seen.lost_parts:
+        yield found(Severity.WARNING, preflight.REPLICA_LOST_PARTS, **at, parts=seen.lost_parts)
+
+
+def _takes_log(client: Queries, table: TargetTable, seen: Status, clock: Clock) -> bool:
+    """Whether it soon takes the entries of the log that were there at first."""
+    now: Status | None = seen
+    for _ in range(LOOKS):
+        if now is None or now.log_pointer >= seen.log_end:
+            return True
+        clock.sleep(PAUSE_S)
+        now = status(client, table)
+    return False
+
+
+def together(table: TargetTable, by_url: Mapping[str, Status], quorum: str, *, all_answer: bool) -> Iterator[Finding]:
+    """What is wrong with the replicas as a whole; ``by_url`` are those that the job file lists and that answer."""
+    [*_, any_of_them] = by_url.values()
+    active, total = any_of_them.active, any_of_them.total
+    if active < total:
+        needed = _majority(quorum, total)
+        said = {"table": table.canonical, "active": active, "total": total, "needed": needed}
+        yield found(Severity.WARNING, preflight.REPLICAS_INACTIVE, **said)
+    unlisted = sorted(set(any_of_them.names) - {one.name for one in by_url.values()})
+    if unlisted and all_answer:
+        names = ", ".join(unlisted)
+        yield found(Severity.INFO, preflight.REPLICAS_UNLISTED, table=table.canonical, names=names)
+
+
+def _majority(quorum: str, total: int) -> int:
+    return total // 2 + 1 if quorum == "auto" else max(1, int(quorum or 0))
+
+
+def memory_finding(table: TargetTable, url: str, needed_s: int, longest_s: int) -> Finding | None:
+    """Whether the table remembers tokens for long enough; None where it has no limit by time.
+
+    ``needed_s``: for one send; ``longest_s``: for a send with all its retries.
+    """
+    if table.window_s is None:
+        return None
+    at = {"table": table.canonical, "url": url, "window": table.window_s}
+    if table.window_s <= needed_s:
+        return found(Severity.ERROR, preflight.WINDOW_TOO_SHORT, **at, needed=needed_s)
+    blocks = table.window_blocks
+    if table.window_s < longest_s:
+        return found(Severity.WARNING, preflight.WINDOW_SHORT, **at, blocks=blocks, longest=longest_s)
+    return passed(preflight.WINDOW_TOO_SHORT, **at, blocks=blocks, longest=longest_s)

@@ -1,0 +1,44 @@
+"""A user with exactly the grants of ``chsink sql grants`` can run every command, on Replicated tables of two replicas."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from chsink.embedded.kafka import EmbeddedKafka
+from chsink.embedded.zookeeper import EmbeddedZooKeeper
+from tests.integration.job.faults import Failpoints
+from tests.support.job import DATABASE, command
+from tests.support.replicas.engine import why_not
+from tests.support.replicas.service import replicas
+from tests.support.tour import DEFAULT, SETTINGS, TABLE, Tour, ToursJob, user_of
+
+pytestmark = pytest.mark.slow
+ENGINE = "ReplicatedMergeTree('/grants/{uuid}/{table}', '{replica}')"
+
+
+def test_every_command_runs_with_exactly_the_printed_grants(
+    spark: SparkSession, kafka: EmbeddedKafka, zookeeper: EmbeddedZooKeeper, tmp_path: Path
+) -> None:
+    if reason := why_not():
+        pytest.skip(reason)
+    servers = replicas(tmp_path / "servers", zookeeper.hosts)
+    name = f"grants-{uuid.uuid4().hex[:8]}"
+    first, second = (server.url for server in servers)
+    settings = {**SETTINGS, "clickhouse.settings.insert_quorum": "auto"}
+    job = ToursJob(name, tmp_path, kafka.bootstrap, [first], settings=settings, tables={name: TABLE}, replicas=[second])
+    kafka.create_topic(name, 1)
+    failpoints = Failpoints(spark, tmp_path)
+    try:
+        for server in servers:
+            server.users = (DEFAULT, user_of(job))
+            server.start()
+            command(server.url, f"CREATE DATABASE {DATABASE}")
+        Tour(job, ENGINE.replace("{uuid}", name)).go(spark, failpoints)
+    finally:
+        failpoints.disarm()
+        for server in servers:
+            server.stop()
