@@ -137,6 +137,21 @@ VIEW_DOUBLES = Entry(
     "again counts twice there",
     "run ALTER TABLE {fills} MODIFY SETTING {setting} = 10000",
 )
+VIEW_FORGETS = Entry(
+    "VIEW_FORGETS",
+    "CHS-208",
+    PreflightError,
+    "the materialized view {view} of {table} fills {fills}, which remembers {theirs}, less than {table} ({ours}): a "
+    "piece that is sent again after that counts twice there",
+    "run ALTER TABLE {fills} MODIFY SETTING {settings}",
+)
+VIEW_UNSEEN = Entry(
+    "VIEW_UNSEEN",
+    "CHS-208",
+    PreflightError,
+    "at {url} this user cannot see {unseen}, so chsink cannot check whether a view of {table} receives rows twice",
+    "run {grant}, or let an administrator run `chsink doctor`",
+)
 VOLATILE_DEFAULT = Entry(
     "VOLATILE_DEFAULT",
     "CHS-209",
@@ -661,6 +676,69 @@ WINDOW_TOO_SHORT = Entry(
     PreflightError,
     "{table} at {url} remembers a deduplication token for {window} s, but an insert and the margin take {needed} s",
     "raise replicated_deduplication_window_seconds, or lower clickhouse.insert_timeout_s",
+    ok="{table} at {url} remembers {blocks} blocks, for {window} s; an insert with all its retries takes up to "
+    "{longest} s",
+)
+WINDOW_SHORT = Entry(
+    "WINDOW_SHORT",
+    "CHS-234",
+    PreflightError,
+    "{table} at {url} remembers {blocks} blocks, for {window} s, but an insert with all its retries may take {longest} "
+    "s (retry_for_s, insert_timeout_s, margin_s)",
+    "run ALTER TABLE {table} MODIFY SETTING replicated_deduplication_window_seconds = {longest}, or more; or lower "
+    "clickhouse.retry_for_s",
+)
+# --- CHS-244 to CHS-249: replicas
+
+REPLICA_READONLY = Entry(
+    "REPLICA_READONLY",
+    "CHS-244",
+    PreflightError,
+    "{table} at {url} takes no inserts: {why}",
+    "check this server's connection to its Keeper; if that is in order, run SYSTEM RESTART REPLICA {table} on it, and "
+    "then SYSTEM RESTORE REPLICA {table} if the Keeper has lost the replica's data",
+)
+REPLICA_LAGS = Entry(
+    "REPLICA_LAGS",
+    "CHS-245",
+    PreflightError,
+    "{table} at {url} is {seconds} s behind the other replicas ({queue} entries wait in its queue)",
+    "look at last_exception and postpone_reason in system.replication_queue on this server",
+)
+REPLICA_STANDS = Entry(
+    "REPLICA_STANDS",
+    "CHS-245",
+    PreflightError,
+    "{table} at {url} does not follow the other replicas: it has not taken {entries} entries of the replication log",
+    "look at last_queue_update_exception in system.replicas on this server, and at its connection to the Keeper",
+)
+REPLICA_LOST_PARTS = Entry(
+    "REPLICA_LOST_PARTS",
+    "CHS-246",
+    PreflightError,
+    "{table} at {url} has lost {parts} parts since it was created: no replica had them any more",
+    "run `chsink verify`, which names records without a row; the count never falls, so ignore it once you have checked",
+)
+REPLICAS_INACTIVE = Entry(
+    "REPLICAS_INACTIVE",
+    "CHS-247",
+    PreflightError,
+    "{active} of {total} replicas of {table} are active; an insert needs {needed}",
+    "start the others; if one is gone for good, run SYSTEM DROP REPLICA for it on another one",
+)
+REPLICAS_UNLISTED = Entry(
+    "REPLICAS_UNLISTED",
+    "CHS-248",
+    PreflightError,
+    "replicas of {table} that the job file does not list: {names}",
+    "add their URLs to `replicas` of the endpoint, so that chsink can use them if the others are away",
+)
+REPLICA_AWAY = Entry(
+    "REPLICA_AWAY",
+    "CHS-249",
+    PreflightError,
+    "{url}, a replica in the job file, does not answer: {reason}",
+    "start it, or remove it from clickhouse.endpoints",
 )
 METRICS_PORT = Entry(
     "METRICS_PORT",

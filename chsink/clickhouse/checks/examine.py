@@ -5,7 +5,9 @@ A server that does not answer costs the checks that need it, not the others.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 
 from chsink.clickhouse.checks import rights, rules, servers
@@ -14,8 +16,10 @@ from chsink.clickhouse.checks.distributed import distributed_findings
 from chsink.clickhouse.checks.existing_rows import existing_rows_findings
 from chsink.clickhouse.checks.hashes import hash_findings
 from chsink.clickhouse.checks.records import in_doubt_findings, layout_findings
+from chsink.clickhouse.checks.replicas import Status, log_end, memory_finding, replica_findings, status, together
 from chsink.clickhouse.checks.rules import Load, Replication
 from chsink.clickhouse.checks.tables import target_findings
+from chsink.clickhouse.checks.views import attached, view_findings
 from chsink.clickhouse.client import ClickHouseClient
 from chsink.clickhouse.cluster import Cluster
 from chsink.clickhouse.dead_letters import letters_findings
@@ -25,6 +29,7 @@ from chsink.clickhouse.grants import On, Use, needed
 from chsink.clickhouse.landing import decoder, growing, letters_part
 from chsink.clickhouse.pipelines import Pipelines
 from chsink.clickhouse.shards import RoutedTable, ShardTable
+from chsink.clickhouse.table import TargetTable
 from chsink.clickhouse.writer import bounded
 from chsink.config import Route
 from chsink.errors import ChsinkError, preflight, services
@@ -53,11 +58,15 @@ class ClickHouseChecks:
         self._targets: dict[TopicTable, RoutedTable] = {}
         self.answering: list[ClickHouseClient] = []
         self.login_refused = False
+        self._away: set[str] = set()
 
     def servers(self) -> Iterator[Finding]:
         """Each configured server, and whether this user may set what every insert sets."""
-        for client in self._cluster.clients:
+        for client, endpoint in zip(self._cluster.clients, self._config.clickhouse.endpoints, strict=True):
             yield from self._server(client)
+            for url in endpoint.urls:
+                if url != client.url:
+                    yield from self._further(self._cluster.client((url,)))
 
     @property
     def complete(self) -> bool:
@@ -121,14 +130,28 @@ class ClickHouseChecks:
                 yield from rules.window(name, shard.url, usable_blocks(shard.table), load)
 
     def _server(self, client: ClickHouseClient) -> Iterator[Finding]:
-        ch, margin_s = self._config.clickhouse, self._config.in_doubt.margin_s
-        sent = {**ch.settings, **bounded(ch.insert_timeout_s)}
-        said = list(guarded(client.url, lambda: servers.server_findings(client, self._cluster.clock, margin_s, sent)))
+        said = self._said(client)
         self.login_refused |= any(f.id == preflight.LOGIN_REFUSED.id for f in said)
         if not any(f.id in NO_ANSWER for f in said):
             self.answering.append(client)
-            said += guarded(client.url, lambda: rights.system_grant_findings(client, self._config))
         yield from said
+
+    def _further(self, client: ClickHouseClient) -> Iterator[Finding]:
+        """A replica that is not in use: what is wrong with it.  If it is away, another one is used."""
+        for finding in self._said(client):
+            if finding.id == services.CLICKHOUSE_UNAVAILABLE.id:
+                self._away.add(client.url)
+                yield found(Severity.WARNING, preflight.REPLICA_AWAY, url=client.url, reason=finding.sentence)
+            elif finding.severity is not Severity.OK:
+                yield finding
+
+    def _said(self, client: ClickHouseClient) -> list[Finding]:
+        ch, margin_s = self._config.clickhouse, self._config.in_doubt.margin_s
+        sent = {**ch.settings, **bounded(ch.insert_timeout_s)}
+        said = list(guarded(client.url, lambda: servers.server_findings(client, self._cluster.clock, margin_s, sent)))
+        if not any(f.id in NO_ANSWER for f in said):
+            said += guarded(client.url, lambda: rights.system_grant_findings(client, self._config))
+        return said
 
     def _target(self, leads: TopicTable, route: Route) -> Iterator[Finding]:
         try:
@@ -174,14 +197,56 @@ class ClickHouseChecks:
         assert place is not None
         yield from letters_findings(place)
         yield from rights.grant_findings(place.client, self._config, place.table, On.LETTERS)
+        yield from self._replicas(place, place.table, On.LETTERS)
+        yield from self._memory(place)
 
     def _table(self, target: RoutedTable, shard: ShardTable) -> Iterator[Finding]:
         """One target table on one shard."""
         yield from rights.grant_findings(shard.client, self._config, shard.table, On.TABLE)
-        yield from rules.views(target.name, servers.table_views(shard.client, shard.table))
-        replicated = self._replication(target, shard)
-        if replicated is not None:
-            yield replicated
+        behind = attached(shard.client, shard.table)
+        yield from view_findings(shard.client, self._config, target.name, shard.table, behind)
+        yield from self._replicas(shard, shard.table, On.TABLE)
+        for filled in (one for one in behind.filled if one.replicated):
+            for finding in self._replicas(shard, filled, None):
+                error = finding.severity is Severity.ERROR  # the records are in their own table
+                yield replace(finding, severity=Severity.WARNING) if error else finding
+        yield from self._memory(shard)
+
+    def _replicas(self, shard: ShardTable, table: TargetTable, on: On | None) -> Iterator[Finding]:
+        """The table on each replica of the shard, by the replica's own URL; ``on``: what the user needs rights on."""
+        clients = {url: self._cluster.client((url,)) for url in shard.replicas if table.replicated}
+        answers = {url: self._status(client, table) for url, client in clients.items()}
+        seen = {url: answer for url, answer in answers.items() if answer is not None}
+        for url, answer in seen.items():
+            yield from replica_findings(clients[url], table, answer, log_end(seen.values()), self._cluster.clock)
+            if url != shard.url and on is not None:
+                own = rights.grant_findings(clients[url], self._config, table, on)
+                yield from (finding for finding in own if finding.severity is Severity.ERROR)
+        own_quorum = self._config.clickhouse.settings.get("insert_quorum")
+        quorum = self._setting(shard.client, "insert_quorum") if own_quorum is None else str(own_quorum)
+        if seen:
+            yield from together(table, seen, quorum, all_answer=self._away.isdisjoint(shard.replicas))
+        paths = {url: "" if answer is None else answer.path for url, answer in answers.items() if url not in self._away}
+        total = max((one.total for one in seen.values()), default=1)
+        judged = rules.replication(table.canonical, Replication(table.replicated, shard.replicas, total, quorum, paths))
+        if judged is not None:
+            yield judged
+
+    def _status(self, replica: ClickHouseClient, table: TargetTable) -> Status | None:
+        if replica.url not in self._away:
+            try:
+                return status(replica, table)
+            except Unanswered:
+                self._away.add(replica.url)
+        return None
+
+    def _memory(self, shard: ShardTable) -> Iterator[Finding]:
+        """How long the table remembers tokens, beside how long an insert may take."""
+        ch = self._config.clickhouse
+        needed_s = self._config.in_doubt.margin_s + math.ceil(ch.insert_timeout_s)
+        judged = memory_finding(shard.table, shard.url, needed_s, needed_s + math.ceil(ch.retry_for_s))
+        if judged is not None:
+            yield judged
 
     def _unused_rights(self, client: ClickHouseClient, urls: tuple[str, ...]) -> Iterator[Finding]:
         """What the job can do without: ``_part`` is of use where parts are numbered, and rows are looked for."""
@@ -200,15 +265,3 @@ class ClickHouseChecks:
         if at not in self._settings:
             self._settings[at] = servers.setting(client, name)
         return self._settings[at]
-
-    def _replication(self, target: RoutedTable, shard: ShardTable) -> Finding | None:
-        total = servers.total_replicas(shard.client, shard.table)[0] if shard.table.replicated else 1
-        paths: dict[str, str] = {}
-        for url in shard.replicas if shard.table.replicated else ():
-            try:
-                paths[url] = servers.total_replicas(self._cluster.client((url,)), shard.table)[1]
-            except Unanswered:
-                continue
-        own = self._config.clickhouse.settings.get("insert_quorum")
-        quorum = self._setting(shard.client, "insert_quorum") if own is None else str(own)
-        return rules.replication(target.name, Replication(shard.table.replicated, shard.replicas, total, quorum, paths))

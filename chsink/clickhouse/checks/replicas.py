@@ -5,7 +5,7 @@ What passes by itself (a lag, a server that is away) is a warning: the job waits
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -27,8 +27,8 @@ _STATUS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """A row of ``system.replicas``.  ``log_end`` and ``log_pointer`` are entries of the replication log: all there are,
-    and those that the replica has taken into its queue.
+    """A row of ``system.replicas``.  ``log_pointer`` is the first entry of the replication log that the replica has not
+    taken into its queue; ``log_last`` is the last one there is, and 0 where there is none.
     """
 
     path: str
@@ -37,7 +37,7 @@ class Status:
     session_expired: bool
     delay_s: int
     queue: int
-    log_end: int
+    log_last: int
     log_pointer: int
     lost_parts: int
     active: int
@@ -50,43 +50,37 @@ def status(client: Queries, table: TargetTable) -> Status | None:
     rows = client.query(_STATUS, {"database": table.database, "name": table.name})
     if not rows:
         return None
-    path, name, readonly, expired, delay_s, queue, log_max, pointer, lost, active, total, names = rows[0]
-    empty = log_max == 0 and pointer == 0
-    return Status(
-        path,
-        name,
-        bool(readonly),
-        bool(expired),
-        delay_s,
-        queue,
-        0 if empty else log_max + 1,
-        pointer,
-        lost,
-        active,
-        total,
-        tuple(sorted(names)),
-    )
+    path, name, readonly, expired, *numbers, names = rows[0]
+    delay_s, queue, last, pointer, lost, active, total = numbers
+    whole = tuple(sorted(names))
+    return Status(path, name, bool(readonly), bool(expired), delay_s, queue, last, pointer, lost, active, total, whole)
 
 
-def replica_findings(client: Queries, table: TargetTable, seen: Status, clock: Clock) -> Iterator[Finding]:
-    """What is wrong with one replica."""
+def log_end(seen: Iterable[Status]) -> int:
+    """How many entries the replication log has had.  While it is empty, no replica has taken one."""
+    replicas = list(seen)
+    return max(one.log_last for one in replicas) + 1 if any(one.log_pointer for one in replicas) else 0
+
+
+def replica_findings(client: Queries, table: TargetTable, seen: Status, end: int, clock: Clock) -> Iterator[Finding]:
+    """What is wrong with one replica; ``end``: :func:`log_end`."""
     at = {"table": table.canonical, "url": client.url}
     if seen.readonly or seen.session_expired:
         why = "it has no session with its Keeper" if seen.session_expired else "it is read-only"
         yield found(Severity.WARNING, preflight.REPLICA_READONLY, **at, why=why)
     elif seen.delay_s >= LAG_S:
         yield found(Severity.WARNING, preflight.REPLICA_LAGS, **at, seconds=seen.delay_s, queue=seen.queue)
-    elif not _takes_log(client, table, seen, clock):
-        yield found(Severity.WARNING, preflight.REPLICA_STANDS, **at, entries=seen.log_end - seen.log_pointer)
+    elif not _takes_log(client, table, seen, end, clock):
+        yield found(Severity.WARNING, preflight.REPLICA_STANDS, **at, entries=end - seen.log_pointer)
     if seen.lost_parts:
         yield found(Severity.WARNING, preflight.REPLICA_LOST_PARTS, **at, parts=seen.lost_parts)
 
 
-def _takes_log(client: Queries, table: TargetTable, seen: Status, clock: Clock) -> bool:
+def _takes_log(client: Queries, table: TargetTable, seen: Status, end: int, clock: Clock) -> bool:
     """Whether it soon takes the entries of the log that were there at first."""
     now: Status | None = seen
     for _ in range(LOOKS):
-        if now is None or now.log_pointer >= seen.log_end:
+        if now is None or now.log_pointer >= end:
             return True
         clock.sleep(PAUSE_S)
         now = status(client, table)

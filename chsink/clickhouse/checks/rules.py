@@ -13,6 +13,9 @@ from chsink.findings import Finding, Severity, found, passed
 OLDEST_SERVER = (24, 8)
 """Older servers lack what is pinned on every insert, or guard KeeperMap writes less."""
 
+A_WEEK_S = 604_800
+"""What a view's table should remember where its source has no limit by time."""
+
 
 def server_version(url: str, version: str) -> Finding:
     """A server that is older than anything chsink was made for."""
@@ -69,16 +72,21 @@ def replication(name: str, replicas: Replication) -> Finding | None:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A materialized view behind the target: ``engine`` and ``window_blocks`` are those of the table it fills."""
+    """A materialized view behind the target: ``engine`` and the window are those of the table it fills, which may have
+    no limit by time.
+    """
 
     name: str
     fills: str
     engine: str
     window_blocks: int | None
+    window_s: int | None = None
 
 
-def views(name: str, attached: Sequence[View]) -> list[Finding]:
-    """A view's table gets every block again when a piece is sent again: it must deduplicate by itself."""
+def views(name: str, attached: Sequence[View], blocks: int = 0, seconds: int | None = None) -> list[Finding]:
+    """A view's table gets every block again when a piece is sent again: it must deduplicate by itself, and remember as
+    much as the table, which remembers ``blocks``, and for ``seconds`` where it has a limit by time.
+    """
     findings: list[Finding] = []
     for view in attached:
         if view.window_blocks is None:
@@ -106,9 +114,38 @@ def views(name: str, attached: Sequence[View]) -> list[Finding]:
                     setting=setting,
                 )
             )
+        elif _forgets_sooner(view, blocks, seconds):
+            findings.append(_forgets(name, view, blocks, seconds))
     if attached and not findings:
         findings.append(passed(preflight.VIEW_MAY_DOUBLE, count=len(attached), table=name))
     return findings
+
+
+def _forgets_sooner(view: View, blocks: int, seconds: int | None) -> bool:
+    assert view.window_blocks is not None, "the table deduplicates"
+    by_time = view.window_s is not None and (seconds is None or view.window_s < seconds)
+    return view.window_blocks < blocks or by_time
+
+
+def _forgets(name: str, view: View, blocks: int, seconds: int | None) -> Finding:
+    replicated = view.window_s is not None
+    settings = f"{'' if replicated else 'non_'}replicated_deduplication_window = {max(blocks, view.window_blocks or 0)}"
+    if replicated:
+        settings += f", replicated_deduplication_window_seconds = {max(seconds or A_WEEK_S, view.window_s or 0)}"
+    return found(
+        Severity.WARNING,
+        preflight.VIEW_FORGETS,
+        view=view.name,
+        table=name,
+        fills=view.fills,
+        theirs=_memory(view.window_blocks or 0, view.window_s),
+        ours=_memory(blocks, seconds),
+        settings=settings,
+    )
+
+
+def _memory(blocks: int, seconds: int | None) -> str:
+    return f"{blocks} blocks" + (f" for {seconds} s" if seconds is not None else "")
 
 
 @dataclass(frozen=True, slots=True)

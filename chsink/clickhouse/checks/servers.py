@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from chsink.clickhouse.checks import rules
-from chsink.clickhouse.checks.rules import View
-from chsink.clickhouse.table import TargetTable, read_table
+from chsink.clickhouse.table import TargetTable
 from chsink.clickhouse.writer import PINNED
-from chsink.errors import PreflightError, preflight
+from chsink.errors import preflight
 from chsink.findings import Finding, Severity, found, passed, server_sentence
 from chsink.notation import codes
-from chsink.notation.sql import parse_table, quote_identifier, quote_string
+from chsink.notation.sql import quote_string
 from chsink.ports import Clock, Queries, ServerRefused
-
-VIEW_DEPTH = 4
-_PART = r"(?:`(?:[^`\\]|\\.)+`|[^\s.`(]+)"
-TO = re.compile(rf"CREATE MATERIALIZED VIEW {_PART}\.{_PART} TO ({_PART}\.{_PART})")
 
 
 def server_findings(client: Queries, clock: Clock, margin_s: int, settings: Mapping[str, Any]) -> Iterator[Finding]:
@@ -65,83 +59,6 @@ def _refusal(client: Queries, settings: Mapping[str, Any]) -> str | None:
             return server_sentence(refused)
         raise
     return None
-
-
-# --- what hangs on the table -----------------------------------------------------------------------------------------
-
-
-def table_views(client: Queries, table: TargetTable) -> list[View]:
-    """The materialized views behind the table, and behind the tables that they fill."""
-    found: list[View] = []
-    waiting, seen = [((table.database, table.name), 0)], {(table.database, table.name)}
-    while waiting:
-        (database, name), depth = waiting.pop()
-        for view in _dependents(client, database, name):
-            fills = _filled_by(client, *view)
-            described = _described(client, fills)
-            deduplicates = described is not None and described.engine.endswith("MergeTree")
-            found.append(
-                View(
-                    ".".join(view),
-                    ".".join(map(quote_identifier, fills)),
-                    described.engine if described else "",
-                    described.window_blocks if described and deduplicates else None,
-                )
-            )
-            if fills not in seen and depth < VIEW_DEPTH:
-                seen.add(fills)
-                waiting.append((fills, depth + 1))
-    return found
-
-
-def _dependents(client: Queries, database: str, name: str) -> list[tuple[str, str]]:
-    rows = client.query(
-        "SELECT arrayZip(dependencies_database, dependencies_table) FROM system.tables "
-        "WHERE database = {database:String} AND name = {name:String}",
-        {"database": database, "name": name},
-    )
-    views = sorted((str(d), str(n)) for row in rows for d, n in row[0])
-    return [v for v in views if _engine(client, *v) == "MaterializedView"]
-
-
-def _engine(client: Queries, database: str, name: str) -> str:
-    rows = client.query(
-        "SELECT engine FROM system.tables WHERE database = {database:String} AND name = {name:String}",
-        {"database": database, "name": name},
-    )
-    return str(rows[0][0]) if rows else ""
-
-
-def _filled_by(client: Queries, database: str, view: str) -> tuple[str, str]:
-    """The table that a view fills: the one of its TO, else its own inner table."""
-    rows = client.query(
-        "SELECT create_table_query, toString(uuid) FROM system.tables "
-        "WHERE database = {database:String} AND name = {name:String}",
-        {"database": database, "name": view},
-    )
-    ddl, uuid = rows[0]
-    found = TO.match(ddl)
-    if found is None:
-        return database, f".inner_id.{uuid}"
-    named = parse_table(found[1])
-    return named.database or database, named.table
-
-
-def _described(client: Queries, table: tuple[str, str]) -> TargetTable | None:
-    try:
-        return read_table(client, *table)
-    except PreflightError:
-        return None
-
-
-def total_replicas(client: Queries, table: TargetTable) -> tuple[int, str]:
-    """How many replicas the table has, and its path in the Keeper; (1, '') for a table that is not replicated."""
-    rows = client.query(
-        "SELECT total_replicas, zookeeper_path FROM system.replicas "
-        "WHERE database = {database:String} AND table = {name:String}",
-        {"database": table.database, "name": table.name},
-    )
-    return (int(rows[0][0]), str(rows[0][1])) if rows else (1, "")
 
 
 def setting(client: Queries, name: str) -> str:

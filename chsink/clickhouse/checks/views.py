@@ -1,0 +1,106 @@
+"""The materialized views behind a table, and the tables that they fill: an insert into the table feeds them all."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from chsink.clickhouse.checks import rules
+from chsink.clickhouse.checks.rules import View
+from chsink.clickhouse.grants import On, Use, rights_on, statement
+from chsink.clickhouse.table import TargetTable, read_table
+from chsink.config import Config
+from chsink.errors import PreflightError, preflight
+from chsink.findings import Finding, Severity, found
+from chsink.notation.sql import TableName, parse_table
+from chsink.ports import Queries
+
+VIEW_DEPTH: Final = 4
+_PART: Final = r"(?:`(?:[^`\\]|\\.)+`|[^\s.`(]+)"
+TO: Final = re.compile(rf"CREATE MATERIALIZED VIEW {_PART}\.{_PART} TO ({_PART}\.{_PART})")
+_OF_TABLE: Final = "FROM system.tables WHERE database = {database:String} AND name = {name:String}"
+
+
+@dataclass(frozen=True, slots=True)
+class Attached:
+    """What hangs on a table: its views, the tables that they fill, and those of both that this user cannot see."""
+
+    views: list[View] = field(default_factory=list)
+    filled: list[TargetTable] = field(default_factory=list)
+    unseen: list[TableName] = field(default_factory=list)
+
+
+def view_findings(
+    client: Queries, config: Config, name: str, table: TargetTable, behind: Attached
+) -> Iterator[Finding]:
+    """Whether a piece that is sent again counts once behind the table, too."""
+    yield from rules.views(name, behind.views, table.window_blocks, table.window_s)
+    if behind.unseen:
+        grant = "; ".join(statement(config, str(one), rights_on(On.VIEW, Use.VIEWS)) for one in behind.unseen)
+        unseen = ", ".join(one.canonical for one in behind.unseen)
+        yield found(Severity.WARNING, preflight.VIEW_UNSEEN, url=client.url, table=name, unseen=unseen, grant=grant)
+
+
+def attached(client: Queries, table: TargetTable) -> Attached:
+    """Everything behind the table, also behind the tables that its views fill."""
+    behind = Attached()
+    waiting, seen = [(table.at, 0)], {table.at}
+    while waiting:
+        source, depth = waiting.pop()
+        for view in _dependents(client, source):
+            engine, ddl, uuid = _defined(client, view)
+            if not engine:
+                behind.unseen.append(view)
+            if engine != "MaterializedView":
+                continue
+            fills = _filled_by(view, ddl, uuid)
+            described = _described(client, fills)
+            if described is None:
+                behind.unseen.append(fills)
+                continue
+            behind.views.append(_view(view, described))
+            behind.filled.append(described)
+            if fills not in seen and depth < VIEW_DEPTH:
+                seen.add(fills)
+                waiting.append((fills, depth + 1))
+    return behind
+
+
+def _view(view: TableName, fills: TargetTable) -> View:
+    name = f"{view.database}.{view.table}"
+    if not fills.engine.endswith("MergeTree"):
+        return View(name, str(fills.at), fills.engine, None)
+    return View(name, str(fills.at), fills.engine, fills.window_blocks, fills.window_s)
+
+
+def _dependents(client: Queries, table: TableName) -> list[TableName]:
+    """What an insert feeds, also what this user cannot see."""
+    rows = client.query(f"SELECT arrayZip(dependencies_database, dependencies_table) {_OF_TABLE}", _named(table))
+    return [TableName(*names) for names in sorted((str(d), str(n)) for row in rows for d, n in row[0])]
+
+
+def _defined(client: Queries, table: TableName) -> tuple[str, str, str]:
+    """Engine, CREATE statement and UUID; empty where this user cannot see the table."""
+    rows = client.query(f"SELECT engine, create_table_query, toString(uuid) {_OF_TABLE}", _named(table))
+    return (str(rows[0][0]), str(rows[0][1]), str(rows[0][2])) if rows else ("", "", "")
+
+
+def _filled_by(view: TableName, ddl: str, uuid: str) -> TableName:
+    """The table of its TO, else its own inner table."""
+    named = TO.match(ddl)
+    return (
+        TableName(view.database, f".inner_id.{uuid}") if named is None else parse_table(named[1]).within(view.database)
+    )
+
+
+def _described(client: Queries, table: TableName) -> TargetTable | None:
+    try:
+        return read_table(client, table.database, table.table)
+    except PreflightError:
+        return None
+
+
+def _named(table: TableName) -> dict[str, str]:
+    return {"database": table.database, "name": table.table}
