@@ -65,7 +65,8 @@ class StateStore(Protocol):
 
     A sink's rows are the row named ``sink`` and all rows whose key starts with ``sink + "/"``.  A write returns True
     only if all of its rows are known to be stored, by this try or an earlier one.  After False it was refused, or its
-    outcome is unknown: it may still be applied later, so the caller reads back.
+    outcome is unknown: it may still be applied later, so the caller reads back.  Raises PreflightError where the store
+    does not let this user write or read.
     """
 
     name: str

@@ -97,8 +97,7 @@ RIGHTS: Final = (
     Right(Use.VERIFY, SELECT, On.TABLE, "compares all columns with Kafka"),
     Right(Use.SHARDS, SELECT, "system.clusters", "reads the shards' weights"),
     Right(Use.SHARDS, "SHOW TABLES", On.DISTRIBUTED, "reads the sharding expression"),
-    Right(Use.VIEWS, "SHOW TABLES", On.VIEW, "sees what a view fills"),
-    Right(Use.VIEWS, "SHOW COLUMNS", On.VIEW, "sees whether that table deduplicates"),
+    Right(Use.VIEWS, "SHOW COLUMNS", On.VIEW, "sees what a view fills, and whether that table deduplicates"),
 )
 SYSTEM_TABLES: Final = tuple(right.on for right in RIGHTS if right.on.startswith("system.") and right.use != Use.SHARDS)
 """What chsink reads besides the system tables that ClickHouse shows to everybody."""

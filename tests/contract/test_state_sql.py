@@ -91,8 +91,10 @@ def test_a_user_without_the_grants_is_refused(servers: Servers) -> None:
     assert store(servers.admin).create(old)
     theirs = store(servers.guest)
     assert theirs.load("guest") == {"guest": old[0]}
-    assert not theirs.create([Row("guest/t/0/x", "a1", "{}")])
-    assert not theirs.swap([Swap("a1", Row("guest", "a2", "{}"))])
+    with pytest.raises(PreflightError, match="run GRANT INSERT"):
+        theirs.create([Row("guest/t/0/x", "a1", "{}")])
+    with pytest.raises(PreflightError, match="run GRANT ALTER UPDATE"):
+        theirs.swap([Swap("a1", Row("guest", "a2", "{}"))])
     assert store(servers.admin).load("guest") == {"guest": old[0]}
     with pytest.raises(ServerRefused, match="privileges"):
         servers.guest.command("CREATE TABLE default.x (a UInt8) ENGINE = Memory")

@@ -192,7 +192,8 @@ def test_what_the_user_may_not_do(make_job: MakeJob, spark: SparkSession, guarde
     for partition in (0, 1):
         job.send_values(partition, values(100 * partition))
     grant = "GRANT CREATE TABLE ON `job`.`t` TO `writer`"
-    with pytest.raises(PreflightError, match=rf"CHS-286.*may not create the table job\.t: (?s:.*)run {grant}, or"):
+    both = f"{grant}; GRANT TABLE ENGINE ON MergeTree TO `writer`"
+    with pytest.raises(PreflightError, match=rf"CHS-286.*may not create the table job\.t: (?s:.*)run {both}, or"):
         job.drain(spark, {"clickhouse.user": "writer"})
     missing = [f["fix"] for f in found_by_doctor(job, user="writer") if f["severity"] == "warning"]
     assert missing == [f"run {grant}"]

@@ -93,6 +93,17 @@ def test_a_write_is_applied_when_it_reads_back_whatever_the_server_said(
     assert store.swap([Swap("old", Row("s/t", "new", "{}"))]) is applied
 
 
+def test_a_write_without_the_right_to_it_is_no_silence() -> None:
+    """It would be tried again until the time is up, and reported as a store that does not respond."""
+    said = (
+        "job: Not enough privileges. To execute this query, it's necessary to have the grant ALTER UPDATE(body) ON d.s."
+    )
+    refused = ServerRefused(497, f"DB::Exception: {said} (ACCESS_DENIED) (version 26.9)")
+    store = KeeperMapStore(Answering(refused, {}), TableName("d", "s"), path="/p")  # type: ignore[arg-type]
+    with pytest.raises(PreflightError, match=r"CHS-220(?s:.*)run GRANT ALTER UPDATE\(body\) ON d.s TO `job`"):
+        store.swap([Swap("old", Row("s/t", "new", "{}"))])
+
+
 def test_a_write_that_cannot_be_read_back_is_not_known_to_be_applied() -> None:
     store = KeeperMapStore(Refusing(159), TableName("d", "state"), path="/p")  # type: ignore[arg-type]
     assert not store.create([Row("s/t", "new", "{}")])
