@@ -82,9 +82,9 @@ RIGHTS: Final = (
     Right(Use.STATE_TABLE, "TABLE ENGINE", "KeeperMap", "uses its engine"),
     Right(Use.CREATE, CREATE, On.TABLE, "creates missing tables"),
     Right(Use.CREATE, "TABLE ENGINE", On.NEW_ENGINE, "uses their engine"),
-    Right(Use.CREATE, "CLUSTER", "*.*", "with `schema.cluster`"),
+    Right(Use.CREATE, "CLUSTER", "*.*", "runs its statements `ON CLUSTER` (`schema.cluster`)"),
     Right(Use.ADD, ADD_COLUMNS, On.TABLE, "adds columns"),
-    Right(Use.ADD, "CLUSTER", "*.*", "with `schema.cluster`"),
+    Right(Use.ADD, "CLUSTER", "*.*", "runs its statements `ON CLUSTER` (`schema.cluster`)"),
     Right(Use.LETTERS, INSERT, On.LETTERS, "inserts dead letters"),
     Right(
         Use.LETTERS,

@@ -14,6 +14,7 @@ from chsink.clickhouse.shards import RoutedTable, ShardTable
 from chsink.clickhouse.table import TargetTable
 from chsink.errors import preflight
 from chsink.findings import Finding, Severity, found
+from chsink.notation.codes import ACCESS_DENIED
 from chsink.notation.metadata_columns import PROBE_COLUMNS
 from chsink.notation.sql import quote_table
 from chsink.ports import Clock, ServerRefused
@@ -94,7 +95,9 @@ def check_nothing_landed(
             continue
         try:
             rows = _rows(shard, topic, f"_kafka_partition IN ({named})", clock)
-        except ServerRefused:
+        except ServerRefused as refused:
+            if refused.code == ACCESS_DENIED:
+                raise
             continue
         surplus.extend(Surplus(partition, count, last, None) for partition, count, last in rows)
     if surplus:

@@ -1,4 +1,4 @@
-"""``chsink sql distributed``: the tables and the cluster of a job file.  The engine tests run what it prints."""
+"""``chsink sql distributed`` and ``grants``, of a job file.  The engine tests run what they print."""
 
 from __future__ import annotations
 
@@ -74,3 +74,17 @@ def test_databases_of_shards(job: Path) -> None:
     assert "Distributed('chsink', 'shop', 'orders', " in answer["sql"]
     databases = [e.text for e in ET.fromstring(answer["cluster"]).iter("default_database")]
     assert databases == ["first", "first", "default"]
+
+
+def test_grants_are_grouped_by_server_and_by_what_needs_them(job: Path) -> None:
+    result = CliRunner().invoke(app, ["sql", "grants", "-c", str(job)])
+    assert result.exit_code == 0, result.output
+    first, second = result.stdout.split("-- Run these on ")[1:]
+    assert first.startswith("http://one:8123 and on http://one-b:8123\n") and second.startswith("https://two:8443\n")
+    for part in (first, second):
+        assert "\n-- For every job\nGRANT INSERT, SELECT(" in part
+        assert part.count("ON `shop`.`orders` TO `default`;") == 2, "two topics share it: to run, and to verify"
+    assert "chsink_state" in first and "chsink_state" not in second
+    made = json.loads(CliRunner().invoke(app, ["sql", "grants", "-c", str(job), "--json"]).stdout)["grants"]
+    statements = {f"{sql};" for one in made for sql in one["sql"]}
+    assert statements == {line for line in result.stdout.splitlines() if line.startswith("GRANT")}

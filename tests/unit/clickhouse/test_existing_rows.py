@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from chsink.clickhouse.checks.existing_rows import existing_rows_findings
+from chsink.clickhouse.checks.existing_rows import check_nothing_landed, existing_rows_findings
 from chsink.clickhouse.shards import RoutedTable, ShardTable
 from chsink.findings import Finding, Severity
+from chsink.ports import ServerRefused
 from chsink.statemachine import writes
 from chsink.statemachine.ranges import OffsetRange
 from chsink.statemachine.records import StateKey, StateRecord
@@ -126,3 +127,24 @@ def test_a_store_that_lags_is_asked_again_before_a_start_is_refused() -> None:
 
     assert not list(existing_rows_findings({}, target, lambda: answers.pop(0), clock))
     assert (answers, clock.slept > 0) == ([], True)
+
+
+@dataclass
+class Refusing:
+    """Answers with an error."""
+
+    code: int
+    url: str = "http://a"
+
+    def query(self, sql: str, parameters: Mapping[str, Any] | None = None) -> list[tuple[Any, ...]]:
+        raise ServerRefused(self.code, "no")
+
+
+def test_a_server_that_cannot_search_in_time_has_said_so() -> None:
+    check_nothing_landed([ShardTable(Refusing(159), table())], "db.t", "topic", [0])
+
+
+def test_a_user_who_may_not_look_knows_nothing() -> None:
+    """⚑ Rows that nobody was allowed to see would be taken for rows that are not there."""
+    with pytest.raises(ServerRefused):
+        check_nothing_landed([ShardTable(Refusing(497), table())], "db.t", "topic", [0])
