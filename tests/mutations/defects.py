@@ -720,8 +720,8 @@ DEFECTS = (
         (
             Patch(
                 KEEPERMAP,
-                "            self.client.command(sql, self._pinned)\n        try:\n",
-                "            self.client.command(sql, self._pinned)\n            return True\n        try:\n",
+                "            self.client.command(sql, self._pinned)\n        except ServerRefused",
+                "            self.client.command(sql, self._pinned)\n            return True\n        except ServerRefused",
             ),
         ),
         test="tests/unit/state/test_keepermap_answers.py",

@@ -65,7 +65,7 @@ class Tour:
 
     def cli(self, *words: str, code: int = 0) -> str:
         """A command succeeds, and no server refused it anything."""
-        sets = [word for name, value in self.job.settings.items() for word in ("--set", f"{name}={_toml(value)}")]
+        sets = [word for name, value in self.job.settings.items() for word in ("--set", f"{name}={toml(value)}")]
         result = CliRunner().invoke(app, [*words, "-c", str(self.job.file()), *sets])
         assert result.exit_code == code, f"{words}: {result.output} {result.exception!r}"
         for sign in ("CHS-216", "CHS-219", "CHS-709", "privilege"):
@@ -147,5 +147,6 @@ class Tour:
         return "SETTINGS non_replicated_deduplication_window = 10000" if plain else ""
 
 
-def _toml(value: Any) -> str:
+def toml(value: Any) -> str:
+    """As ``--set`` takes it."""
     return str(value).lower() if isinstance(value, bool) else str(value)
