@@ -130,7 +130,7 @@ def test_a_store_that_lags_is_asked_again_before_a_start_is_refused() -> None:
 
 
 @dataclass
-class Refusing:
+class Refusing(OneServer):
     """Answers with an error."""
 
     code: int
@@ -141,10 +141,10 @@ class Refusing:
 
 
 def test_a_server_that_cannot_search_in_time_has_said_so() -> None:
-    check_nothing_landed([ShardTable(Refusing(159), table())], "db.t", "topic", [0])
+    check_nothing_landed([ShardTable(Refusing(159), table())], "db.t", "topic", [0], Clock())
 
 
 def test_a_user_who_may_not_look_knows_nothing() -> None:
     """⚑ Rows that nobody was allowed to see would be taken for rows that are not there."""
     with pytest.raises(ServerRefused):
-        check_nothing_landed([ShardTable(Refusing(497), table())], "db.t", "topic", [0])
+        check_nothing_landed([ShardTable(Refusing(497), table())], "db.t", "topic", [0], Clock())
