@@ -1,26 +1,62 @@
-"""Two replicas over one ZooKeeper, for the length of the run; skipped, loudly, where the engine is not the pinned one."""
+"""Two replicas over one ZooKeeper, for the length of the run; skipped, loudly, where the engine is not the pinned one.
+
+``make_job`` is that of the job's tests for a Replicated target: tests of ``tests/integration`` that are imported here
+run on replicas.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from chsink.embedded.zookeeper import EmbeddedZooKeeper
+from tests.integration.job.conftest import MakeJob, failpoints, maker
+from tests.support.job import DATABASE, command
 from tests.support.replicas.engine import why_not
-from tests.support.replicas.service import ReplicaClickHouse, replicas
+from tests.support.replicas.service import ReplicaClickHouse, replicas, running
+
+if TYPE_CHECKING:
+    from chsink.embedded.kafka import EmbeddedKafka
+    from chsink.embedded.stack import Stack
+
+__all__ = ["failpoints", "make_job", "pair", "services"]
 
 
 @pytest.fixture(scope="session")
-def pair(tmp_path_factory: pytest.TempPathFactory, zookeeper: EmbeddedZooKeeper) -> Iterator[list[ReplicaClickHouse]]:
-    """Two replicas in the cluster ``replicas``."""
+def pair(
+    tmp_path_factory: pytest.TempPathFactory, zookeeper: EmbeddedZooKeeper
+) -> Iterator[Sequence[ReplicaClickHouse]]:
+    """Two replicas in the cluster ``replicas``, with the database of the job's tests."""
+    yield from _replicas(tmp_path_factory.mktemp("replicas"), zookeeper, 2)
+
+
+def _replicas(folder: Path, zookeeper: EmbeddedZooKeeper, count: int) -> Iterator[Sequence[ReplicaClickHouse]]:
     if reason := why_not():
         pytest.skip(reason)
-    servers = replicas(tmp_path_factory.mktemp("replicas"), zookeeper.hosts)
-    try:
+    with running(replicas(folder, zookeeper.hosts, count)) as servers:
         for server in servers:
-            server.start()
+            command(server.url, f"CREATE DATABASE {DATABASE}")
         yield servers
-    finally:
-        for server in servers:
-            server.stop()
+
+
+@pytest.fixture(scope="session")
+def services(_services: Stack, kafka: EmbeddedKafka, zookeeper: EmbeddedZooKeeper) -> Stack:
+    """Kafka and ZooKeeper; the replicas are :func:`pair`."""
+    return _services
+
+
+@pytest.fixture
+def make_job(
+    services: Stack, pair: Sequence[ReplicaClickHouse], tmp_path: Path, request: pytest.FixtureRequest
+) -> MakeJob:
+    """``make_job(partitions=2, …)``: a sink with a topic and a Replicated table of its own."""
+    first, *others = [server.url for server in pair]
+
+    def target(shards: int) -> dict[str, list[str]]:
+        assert shards == 1, "the replicas are one shard"
+        return {"shards": [first], "replicas": others}
+
+    return maker(services, tmp_path, request, target)

@@ -32,6 +32,7 @@ from chsink.observe.logs import configure
 from chsink.spark import job as spark_job
 from chsink.spark.sink import Sink, kafka_stream
 from tests.support.kafka import Record, Value, produce, read_all
+from tests.support.replicas.tables import replicated
 
 DATABASE = "job"
 COLUMNS: Mapping[str, str] = {"id": "UInt64", "text": "String"}
@@ -68,7 +69,11 @@ class Verdict:
 
 @dataclass(slots=True)
 class Job:
-    """A sink with one topic and one table unless more are added; ``extra`` holds further lines of the job file."""
+    """A sink with one topic and one table unless more are added.
+
+    With ``replicas``, the URLs of further replicas of the only shard, its tables are Replicated, and inserts wait for
+    two replicas.
+    """
 
     name: str
     folder: Path
@@ -79,6 +84,7 @@ class Job:
     columns: Mapping[str, str] = field(default_factory=lambda: COLUMNS)
     tables: dict[str, str] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
+    replicas: Sequence[str] = ()
     sent: Counter[tuple[str, int]] = field(default_factory=Counter)
 
     # --- set up ---------------------------------------------------------------------------------------------------
@@ -91,8 +97,9 @@ class Job:
         payload = columns or ", ".join(f"{name} {kind}" for name, kind in self.columns.items())
         what = f"({payload}, {metadata})" if metadata else f"({payload})"
         how = engine or f"ENGINE = MergeTree ORDER BY tuple() SETTINGS {WINDOW}"
+        statement = f"CREATE TABLE {DATABASE}.{table} {what} {how}"
         for shard in self.shards:
-            command(shard, f"CREATE TABLE {DATABASE}.{table} {what} {how}")
+            command(shard, replicated(statement) if self.replicas else statement)
         self.tables[topic] = f"{DATABASE}.{table}"
         return self.tables[topic]
 
@@ -133,8 +140,10 @@ class Job:
         It is replaced as a whole: a test may read it in one thread while another thread writes it.
         """
         path = self.folder / "job.toml"
+        more = f", replicas = {json.dumps(list(self.replicas))}" if self.replicas else ""
         endpoints = ", ".join(
-            f'{{ url = "{url}", weight = {weight} }}' for url, weight in zip(self.shards, self.weights, strict=True)
+            f'{{ url = "{url}", weight = {weight}{more} }}'
+            for url, weight in zip(self.shards, self.weights, strict=True)
         )
         routes = "".join(f'[[route]]\ntopic = "{t}"\ntable = "{table}"\n' for t, table in self.tables.items())
         new = self.folder / f"job.toml.{uuid4().hex}"
@@ -151,6 +160,7 @@ database = "{DATABASE}"
 shard_key = {json.dumps(list(self.shard_key))}
 chunk_offsets = 10
 retry_for_s = 20
+{"settings = { insert_quorum = 2 }" if self.replicas else ""}
 [state]
 timeout_s = 10
 [trigger]
@@ -228,16 +238,24 @@ conf = {{ "spark.ui.enabled" = "false", "spark.ui.showConsoleProgress" = "false"
         """Partitions at BEFORE."""
         return {partition for partition, (phase, _, _) in self.phases(topic).items() if phase == "BEFORE"}
 
-    def landed(self, topic: str = "", columns: Sequence[str] = ()) -> list[Row]:
-        """(partition, offset, content…) of every row of the topic on every shard, sorted."""
+    def landed(self, topic: str = "", columns: Sequence[str] = (), servers: Sequence[str] = ()) -> list[Row]:
+        """(partition, offset, content…) of every row of the topic on every shard, or on these servers, sorted."""
         topic = topic or self.topic
         names = ", ".join(f"`{c}`" for c in ("_kafka_partition", "_kafka_offset", *(columns or self.columns)))
         sql = f"SELECT {names} FROM {self.tables[topic]} WHERE _kafka_topic = '{topic}' FORMAT JSONCompactEachRow"
-        rows = [_hashable(json.loads(line)) for shard in self.shards for line in select(shard, sql).splitlines()]
+        rows = [_hashable(json.loads(line)) for url in servers or self.shards for line in select(url, sql).splitlines()]
         return sorted(rows, key=repr)
 
-    def verdict(self, topic: str = "", rows_of: RowsOf | None = None, columns: Sequence[str] = ()) -> Verdict:
-        """Kafka's committed records against the shards' rows; ``rows_of`` says what a record should have become."""
+    def verdict(
+        self,
+        topic: str = "",
+        rows_of: RowsOf | None = None,
+        columns: Sequence[str] = (),
+        servers: Sequence[str] = (),
+    ) -> Verdict:
+        """Kafka's committed records against the rows of the shards, or of these servers; ``rows_of`` says what a record
+        should have become.
+        """
         topic = topic or self.topic
         names = tuple(columns or self.columns)
         content = rows_of or (lambda record: [tuple(map(json.loads(record.value or b"{}").get, names))])
@@ -246,14 +264,23 @@ conf = {{ "spark.ui.enabled" = "false", "spark.ui.showConsoleProgress" = "false"
             for record in read_all(self.bootstrap, topic)
             for row in content(record)
         )
-        landed = Counter(self.landed(topic, names))
+        landed = Counter(self.landed(topic, names, servers))
         return Verdict(sent.total(), landed.total(), sent - landed, landed - sent)
 
     def check(self, topic: str = "", rows_of: RowsOf | None = None, columns: Sequence[str] = ()) -> None:
-        """Exactly once, and nothing left in doubt."""
-        verdict = self.verdict(topic, rows_of, columns)
-        assert verdict.exactly_once, str(verdict)
+        """Exactly once on all replicas, and nothing left in doubt."""
+        topic = topic or self.topic
+        if self.replicas:
+            self.sync(*self.shards, *self.replicas, topic=topic)
+        for servers in (self.shards, *([url] for url in self.replicas)):
+            verdict = self.verdict(topic, rows_of, columns, servers)
+            assert verdict.exactly_once, f"{servers}: {verdict}"
         assert not self.in_doubt(topic)
+
+    def sync(self, *replicas: str, topic: str = "") -> None:
+        """Let the topic's table on these replicas take up what others inserted."""
+        for url in replicas:
+            command(url, f"SYSTEM SYNC REPLICA {self.tables[topic or self.topic]}")
 
 
 def await_query(sink: Sink, start: Callable[[], Any]) -> None:

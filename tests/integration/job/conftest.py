@@ -42,6 +42,20 @@ def third(services: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 def make_job(services: Stack, tmp_path: Path, request: pytest.FixtureRequest) -> MakeJob:
     """``make_job(partitions=2, shards=1, …)``: a sink with a topic and a table of its own."""
 
+    def target(shards: int) -> dict[str, Any]:
+        servers = list(services.clickhouse)
+        if shards > len(servers):
+            servers.append(request.getfixturevalue("third"))
+        return {"shards": [server.url for server in servers[:shards]]}
+
+    return maker(services, tmp_path, request, target)
+
+
+def maker(
+    services: Stack, tmp_path: Path, request: pytest.FixtureRequest, target: Callable[[int], dict[str, Any]]
+) -> MakeJob:
+    """What ``make_job`` is: ``target`` gives the fields of a job with so many shards that name its servers."""
+
     def make(
         partitions: int = 2,
         shards: int = 1,
@@ -55,15 +69,10 @@ def make_job(services: Stack, tmp_path: Path, request: pytest.FixtureRequest) ->
         **fields: Any,
     ) -> Job:
         name = re.sub(r"\W+", "-", request.node.name)[:40].strip("-") + "-" + uuid.uuid4().hex[:6]
-        servers = list(services.clickhouse)
-        if shards > len(servers):
-            servers.append(request.getfixturevalue("third"))
-        urls = [server.url for server in servers[:shards]]
         folder = tmp_path / name
         folder.mkdir()
-        job = Job(
-            name, folder, services.kafka.bootstrap, urls, weights or [1] * shards, settings=settings or {}, **fields
-        )
+        fields = {**target(shards), "weights": weights or [1] * shards, "settings": settings or {}, **fields}
+        job = Job(name, folder, services.kafka.bootstrap, **fields)
         services.kafka.create_topic(name, partitions, topic_config)
         if table:
             more = {} if metadata is None else {"metadata": metadata}
