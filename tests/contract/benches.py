@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from typing import get_args
 
@@ -105,6 +106,22 @@ def swaps(old: list[Row], attempt: str, body: str = "new") -> list[Swap]:
 
 def stored(store: StateStore, sink: str = "sink") -> list[Row]:
     return sorted(store.load(sink).values(), key=lambda r: r.key)
+
+
+def check_servers_share_state(urls: Sequence[str], database: str) -> None:
+    """KeeperMap through two servers: each sees what the other one wrote, and the older of two writes is refused."""
+    table = TableName(database, f"state_{uuid.uuid4().hex}")
+    with ExitStack() as stack:
+        clients = [stack.enter_context(closing(ClickHouseClient(Connection((url,))))) for url in urls]
+        first, second = (KeeperMapStore(client, table, path=f"/tests/{table.table}") for client in clients)
+        for store in (first, second):
+            store.prepare()
+        old = rows(500, "a1")
+        assert first.create(old)
+        assert not second.create(rows(1, "b1"))
+        assert second.swap(swaps(old, "a2"))
+        assert not first.swap(swaps(old, "a3"))
+        assert stored(first) == made(swaps(old, "a2"))
 
 
 def made(changes: list[Swap]) -> list[Row]:

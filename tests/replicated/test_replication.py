@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 from clickhouse_connect.driver.client import Client
 
 from tests.support.clickhouse_http import connected, scalar
 from tests.support.job import eventually
-from tests.support.replicas.service import CLUSTER, ReplicaClickHouse
+from tests.support.replicas.service import ReplicaClickHouse
+from tests.support.replicas.tables import CLUSTER
 
 QUORUM = {"insert_quorum": 2, "insert_quorum_parallel": 0, "async_insert": 0, "insert_deduplicate": 1}
 
 
 @pytest.fixture
-def clients(pair: list[ReplicaClickHouse]) -> Iterator[list[Client]]:
+def clients(pair: Sequence[ReplicaClickHouse]) -> Iterator[list[Client]]:
     opened = [connected(server) for server in pair]
     yield opened
     for client in opened:

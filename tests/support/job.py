@@ -72,7 +72,7 @@ class Job:
     """A sink with one topic and one table unless more are added.
 
     With ``replicas``, the URLs of further replicas of the only shard, its tables are Replicated, and inserts wait for
-    two replicas.
+    most of the replicas.
     """
 
     name: str
@@ -160,7 +160,7 @@ database = "{DATABASE}"
 shard_key = {json.dumps(list(self.shard_key))}
 chunk_offsets = 10
 retry_for_s = 20
-{"settings = { insert_quorum = 2 }" if self.replicas else ""}
+{'settings = { insert_quorum = "auto" }' if self.replicas else ""}
 [state]
 timeout_s = 10
 [trigger]
