@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Sequence
 from itertools import groupby
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from chsink.cli.options import DEFAULT_CONFIG, ConfigOption, SetOption, load_config
 from chsink.cli.output import Commands, JsonOption, print_json
 from chsink.errors import job_file
+
+if TYPE_CHECKING:
+    from chsink.tables.statements import Statement
 
 sql = typer.Typer(
     name="sql",
@@ -55,15 +59,16 @@ def distributed(  # noqa: PLR0917 - options of a command
 
     It also prints the cluster definition that they need. The cluster has the shards of the job file, in its order
     and with its weights. The sharding expression is the one by which chsink chooses a shard, so queries with
-    `optimize_skip_unused_shards` find all rows. The command does not connect to Kafka: if a route has a
-    topic_pattern, name each matching topic with --topic.
+    `optimize_skip_unused_shards` find all rows. With schema.cluster, the tables are
+    created ON CLUSTER. The command does not connect to Kafka: if a route has a topic_pattern, name each matching topic
+    with --topic.
 
     \b
     chsink sql distributed -c job.toml
     chsink sql distributed -c job.toml --cluster shop --suffix _everywhere
     chsink sql distributed -c job.toml --xml > /etc/clickhouse-server/config.d/chsink.xml
     """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
-    from chsink.clickhouse.distributed import Naming, cluster_definition, distributed_tables
+    from chsink.clickhouse.distributed import Naming, cluster_definition, distributed_tables, on_cluster
 
     loaded = load_config(config, assignments).expanded(topic or ())
     naming = Naming(cluster, suffix, (port, secure_port))
@@ -74,7 +79,8 @@ def distributed(  # noqa: PLR0917 - options of a command
     if xml:
         typer.echo(definition)
         return
-    typer.echo(f"-- Run this on each server that you query:\n{tables}\n")
+    where = loaded.clickhouse.endpoints[0].url if on_cluster(loaded) else "each server that you query"
+    typer.echo(f"-- Run this on {where}:\n{tables}\n")
     typer.echo(f"-- The cluster, as config.d/{cluster}.xml of these servers (--xml prints only this):")
     typer.echo("\n".join(f"-- {line}" for line in definition.splitlines()))
 
@@ -85,23 +91,21 @@ def dead_letters(
 ) -> None:
     """Print the statement that creates the table of dead letters.
 
-    Run it on the first endpoint. The table is dead_letters.table of the job file.
+    The table is dead_letters.table of the job file, on the first endpoint. If this endpoint has replicas, the table is
+    a ReplicatedMergeTree. The output says where to run the statement: with schema.cluster on one server, otherwise on
+    each replica.
 
     \b
     chsink sql dead-letters -c job.toml
     chsink sql dead-letters -c job.toml --set dead_letters.table=bad_records
     """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
-    from chsink.dlq.letters import create_table
+    from chsink.tables.statements import create_letters
 
     loaded = load_config(config, assignments)
     name = loaded.dead_letters_table
     if name is None:
         raise job_file.NO_DEAD_LETTERS_TABLE()
-    statement = create_table(str(name))
-    if as_json:
-        print_json({"sql": statement})
-    else:
-        typer.echo(f"-- Run this on {loaded.clickhouse.endpoints[0].url}:\n{statement}")
+    _print([create_letters(loaded, name)], as_json=as_json)
 
 
 @sql.command("create-table")
@@ -118,8 +122,9 @@ def new_tables(
 
     The tables fit the records that the topics hold now. The columns come from the records' schema, or chsink infers
     them from a sample (schema.sample_records); schema.infer_times says whether text may become dates and times. The
-    sorting key, partition key and engine come from [schema] and [[route]]. Run the statements on every shard, or set
-    schema.auto_create = true and let chsink create missing tables.
+    sorting key and the partition key come from [schema] and [[route]], the engine from schema.engine; by default it is
+    ReplicatedMergeTree if an endpoint has replicas. The output says where to run each statement: with schema.cluster on
+    one server, otherwise on each URL. Or set schema.auto_create = true and let chsink create missing tables.
 
     \b
     chsink sql create-table -c job.toml
@@ -132,12 +137,17 @@ def new_tables(
     loaded = load_config(config, assignments)
     configure(loaded.observe.log_format, "error")
     with connected(loaded) as services:
-        made = statements(services, topics or [])
+        made = list(statements(services, topics or []))
+    _print(made, as_json=as_json)
+
+
+def _print(made: Sequence[Statement], *, as_json: bool) -> None:
+    """Print each statement, and where to run it."""
     if as_json:
-        print_json({"sql": made})
+        print_json({"statements": [{"sql": each.sql, "run_on": each.urls} for each in made]})
         return
-    for statement in made.values():
-        typer.echo(f"{statement};\n")
+    for each in made:
+        typer.echo(f"-- Run this on {' and on '.join(each.urls)}:\n{each.sql};\n")
 
 
 @sql.command("grants")

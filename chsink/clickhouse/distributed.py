@@ -36,6 +36,11 @@ def sharding_expression(config: Config, route: Route) -> str | None:
     return hash_function(config.clickhouse.hash_function).expression(config.shard_key_of(route))
 
 
+def on_cluster(config: Config) -> str:
+    """The clause ``ON CLUSTER`` of the statements; "" where they may differ between servers, or none is configured."""
+    return "" if any(endpoint.database for endpoint in config.clickhouse.endpoints) else config.tables.on_cluster
+
+
 def distributed_tables(config: Config, naming: Naming) -> str:
     """One CREATE TABLE for each target table."""
     routes = {config.table_of(route): route for route in config.routes}
@@ -58,7 +63,7 @@ def _statement(config: Config, table: TableName, route: Route, naming: Naming) -
         notes += f"-- On a server without {first}, name its own shard's table after AS.\n"
     if expression is not None:
         arguments.append(expression)
-    return f"{notes}CREATE TABLE {new} AS {first}\nENGINE = Distributed({', '.join(arguments)});"
+    return f"{notes}CREATE TABLE {new}{on_cluster(config)} AS {first}\nENGINE = Distributed({', '.join(arguments)});"
 
 
 def cluster_definition(config: Config, naming: Naming) -> str:

@@ -12,6 +12,7 @@ from chsink.config.options import ClientOptions, KafkaOptions, Settings, SparkCo
 from chsink.errors import job_file
 from chsink.fields import AsTuple, HostPorts, Password, Section, Table, Text, Topic, Url, matching, reveal
 from chsink.notation.hash_functions import HashName
+from chsink.notation.sql import quote_identifier
 
 _MIB = 1024 * 1024
 _INTERVAL = r"([0-9]{1,9}) (millisecond|second|minute|hour)s?"
@@ -227,6 +228,11 @@ class Tables(Section):
     cluster: Text | None = None
     """Name of the cluster for `ON CLUSTER`. Default: chsink runs each statement on every URL of
     `clickhouse.endpoints`."""
+
+    @property
+    def on_cluster(self) -> str:
+        """The clause ``ON CLUSTER``; "" if no cluster is configured."""
+        return f" ON CLUSTER {quote_identifier(self.cluster)}" if self.cluster else ""
 
 
 class Trigger(Section):

@@ -44,6 +44,9 @@ COLUMNS = {
 none; ``column`` is empty where the whole record is bad.
 """
 
+WINDOW = "\nSETTINGS non_replicated_deduplication_window = 10000"
+"""The end of a statement that creates a plain MergeTree which deduplicates."""
+
 
 class DeadLetters(Protocol):
     """Where the dead letters of one range go."""
@@ -130,12 +133,11 @@ def _headers(column: pa.Array) -> pa.Array:
     return pa.array([each or [] for each in column.to_pylist()], HEADERS)
 
 
-def create_table(table: str) -> str:
-    """The statement that creates a table of dead letters; ``table`` is quoted."""
+def create_table(table: str, engine: str = "MergeTree", window: str = WINDOW) -> str:
+    """The statement that creates a table of dead letters.  ``table`` is quoted, and may end with ``ON CLUSTER``."""
     width = max(map(len, COLUMNS))
     columns = ",\n".join(f"    {name:<{width}} {kind}" for name, kind in COLUMNS.items())
     return (
-        f"CREATE TABLE {table}\n(\n{columns}\n)\nENGINE = MergeTree\n"
-        "ORDER BY (sink, _kafka_topic, _kafka_partition, _kafka_offset)\n"
-        "SETTINGS non_replicated_deduplication_window = 10000"
+        f"CREATE TABLE {table}\n(\n{columns}\n)\nENGINE = {engine}\n"
+        f"ORDER BY (sink, _kafka_topic, _kafka_partition, _kafka_offset){window}"
     )

@@ -23,6 +23,7 @@ from chsink.clickhouse.grants import Use
 from chsink.clickhouse.table import read_columns
 from chsink.clickhouse.unknown import is_column_name
 from chsink.config import Route
+from chsink.config.sections import Endpoint
 from chsink.connect import Services
 from chsink.decode.inferred import TEXT, wider
 from chsink.errors import preflight
@@ -36,7 +37,7 @@ from chsink.notation.metadata_columns import METADATA_COLUMNS
 from chsink.notation.sql import TableName
 from chsink.ports import ServerRefused
 from chsink.sample import sampled
-from chsink.tables.statements import create_table, declared
+from chsink.tables.statements import Statement, create_table, declared, servers
 
 Columns = dict[str, str]
 _CONSTANTS: Final[Mapping[type, str]] = MappingProxyType(
@@ -68,18 +69,23 @@ def create_missing(services: Services) -> None:
             _create(services, routes)
 
 
-def statements(services: Services, topics: Sequence[str] = ()) -> dict[str, str]:
-    """Maps each table to the statement that would create it from the records of its topics."""
+def statements(services: Services, topics: Sequence[str] = ()) -> Iterator[Statement]:
+    """The statements that would create the target tables from the records of their topics.
+
+    A table has one for each database that it has on the endpoints.
+    """
     config = services.config
     tables: dict[str, list[Route]] = {}
     for route in config.routes:
         if not topics or route.topic in topics:
             tables.setdefault(config.table_of(route).canonical, []).append(route)
-    made = {}
-    for table, routes in tables.items():
-        columns = inferred(services, routes)
-        made[table] = create_table(config, routes[0], config.table_of(routes[0]).database, columns)
-    return made
+    for routes in tables.values():
+        columns, route = inferred(services, routes), routes[0]
+        places: dict[str, list[Endpoint]] = {}
+        for endpoint, own in zip(config.clickhouse.endpoints, config.databases_of(route), strict=True):
+            places.setdefault(own or config.table_of(route).database, []).append(endpoint)
+        for database, endpoints in places.items():
+            yield Statement(create_table(config, route, database, columns), servers(config, endpoints))
 
 
 def _create(services: Services, routes: Sequence[Route]) -> None:

@@ -1,20 +1,33 @@
-"""The texts of CREATE TABLE and ADD COLUMN for target tables."""
+"""The texts of CREATE TABLE and ADD COLUMN for target tables, and of CREATE TABLE for dead letters.
+
+Where an endpoint has replicas, a new table is a Replicated one.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 
 from chsink.config import Config, Route
+from chsink.config.sections import Endpoint
 from chsink.decode.columns import Column
+from chsink.dlq import letters
 from chsink.notation.metadata_columns import METADATA_COLUMNS
 from chsink.notation.sql import TableName, quote_identifier
 
 METADATA = ("_kafka_topic", "_kafka_partition", "_kafka_offset", "_kafka_timestamp")
 """The metadata columns of a new table."""
-WINDOW = 10_000
 _PATH = "'/clickhouse/tables/{shard}/{database}/{table}'"
 _NULLABLE = re.compile(r"Nullable\((.*)\)")
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """A statement, and the servers on which a person has to run it: one of them if it has ``ON CLUSTER``."""
+
+    sql: str
+    urls: tuple[str, ...]
 
 
 def create_table(config: Config, route: Route, database: str, columns: Mapping[str, str]) -> str:
@@ -25,19 +38,30 @@ def create_table(config: Config, route: Route, database: str, columns: Mapping[s
     declared |= {name: METADATA_COLUMNS[name].declare for name in METADATA}
     width = max(map(len, declared))
     lines = ",\n".join(f"    {name:<{width}} {kind}" for name, kind in declared.items())
-    engine = config.tables.engine or _engine(config)
-    replicated = engine.startswith(("Replicated", "Shared"))
-    window = "" if replicated else f"\nSETTINGS non_replicated_deduplication_window = {WINDOW}"
+    engine = config.tables.engine or _engine(config, config.clickhouse.endpoints)
     partition = f"\nPARTITION BY {partition_by}" if partition_by else ""
     order = ", ".join(name if name in METADATA_COLUMNS else quote_identifier(name) for name in order_by)
-    head = f"CREATE TABLE IF NOT EXISTS {TableName(database, route.table_name.table)}{on_cluster(config)}"
-    return f"{head}\n(\n{lines}\n)\nENGINE = {engine}{partition}\nORDER BY ({order}){window}"
+    head = f"CREATE TABLE IF NOT EXISTS {TableName(database, route.table_name.table)}{config.tables.on_cluster}"
+    return f"{head}\n(\n{lines}\n)\nENGINE = {engine}{partition}\nORDER BY ({order}){_window(engine)}"
+
+
+def create_letters(config: Config, name: TableName) -> Statement:
+    """The statement that creates the table of dead letters on the first endpoint, and the servers to run it on."""
+    first = config.clickhouse.endpoints[:1]
+    engine, cluster = _engine(config, first), config.tables.on_cluster if first[0].replicas else ""
+    return Statement(letters.create_table(f"{name}{cluster}", engine, _window(engine)), servers(config, first))
+
+
+def servers(config: Config, endpoints: Sequence[Endpoint]) -> tuple[str, ...]:
+    """Where to run a statement that concerns these endpoints: on each URL, or with ``ON CLUSTER`` on one."""
+    urls = tuple(url for endpoint in endpoints for url in endpoint.urls)
+    return urls[:1] if config.tables.cluster else urls
 
 
 def add_columns(config: Config, table: str, columns: Mapping[str, str]) -> str:
     """The statement that adds the columns that the table lacks; ``table`` must be quoted."""
     added = ", ".join(f"ADD COLUMN IF NOT EXISTS {quote_identifier(n)} {kind}" for n, kind in columns.items())
-    return f"ALTER TABLE {table}{on_cluster(config)} {added}"
+    return f"ALTER TABLE {table}{config.tables.on_cluster} {added}"
 
 
 def declared(column: Column) -> str:
@@ -45,17 +69,19 @@ def declared(column: Column) -> str:
     return f"{column.type} {column.default_kind} {column.default_expression}".rstrip()
 
 
-def on_cluster(config: Config) -> str:
-    """The clause ``ON CLUSTER``; "" if no cluster is configured."""
-    return f" ON CLUSTER {quote_identifier(config.tables.cluster)}" if config.tables.cluster else ""
-
-
-def _engine(config: Config) -> str:
-    """The engine of a new table.  Without ON CLUSTER, a replicated table needs an explicit path: its default path
-    contains the table's UUID, which is the same on all replicas only with ON CLUSTER.
+def _engine(config: Config, endpoints: Sequence[Endpoint]) -> str:
+    """The engine of a new table on these endpoints.  Without ON CLUSTER, a replicated table needs an explicit path: its
+    default path contains the table's UUID, which is the same on all replicas only with ON CLUSTER.
     """
-    name = config.engine_of_new
-    return name if name == "MergeTree" or config.tables.cluster else f"{name}({_PATH}, '{{replica}}')"
+    if not any(endpoint.replicas for endpoint in endpoints):
+        return "MergeTree"
+    return "ReplicatedMergeTree" if config.tables.cluster else f"ReplicatedMergeTree({_PATH}, '{{replica}}')"
+
+
+def _window(engine: str) -> str:
+    """The setting with which a table deduplicates inserts; Replicated ones do it by default."""
+    replicated = engine.startswith(("Replicated", "Shared"))
+    return "" if replicated else letters.WINDOW
 
 
 def _required(kind: str) -> str:

@@ -48,14 +48,14 @@ class Letters:
         records = read_all(job.bootstrap, job.topic)
         return Counter((r.partition, r.offset, r.key, r.value) for r in records if r.value == BAD)
 
-    def held(self, job: Job) -> Counter[Row]:
-        """The same of the dead letters."""
-        return Counter(self._of_table(job) if self.table else self._of_topic(job))
+    def held(self, job: Job, server: str = "") -> Counter[Row]:
+        """The same of the dead letters; those of a table as its first server has them, or this one."""
+        return Counter(self._of_table(job, server or job.shards[0]) if self.table else self._of_topic(job))
 
-    def _of_table(self, job: Job) -> list[Row]:
+    def _of_table(self, job: Job, server: str) -> list[Row]:
         columns = "_kafka_partition, _kafka_offset, hex(key), hex(value)"
         sql = f"SELECT {columns} FROM {self.table} WHERE sink = '{job.name}' FORMAT JSONCompactEachRow"
-        rows = map(json.loads, select(job.shards[0], sql).splitlines())
+        rows = map(json.loads, select(server, sql).splitlines())
         return [(partition, offset, *map(bytes.fromhex, content)) for partition, offset, *content in rows]
 
     def _of_topic(self, job: Job) -> list[Row]:

@@ -111,6 +111,7 @@ ROOMS: dict[str, set[str]] = {
         "chsink.config",
         "chsink.connect",
         "chsink.decode",
+        "chsink.dlq",
         "chsink.formats",
         "chsink.kafka",
         "chsink.sample",

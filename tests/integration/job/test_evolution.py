@@ -60,6 +60,7 @@ def test_fields_that_come_later(make_job: MakeJob, spark: SparkSession, failpoin
         job.send_values(partition, values(100 * partition))
     printed = CliRunner().invoke(app, ["sql", "create-table", "-c", str(job.file()), "--set", "schema.order_by=id"])
     assert printed.exit_code == 0, printed.output
+    assert printed.output.startswith(f"-- Run this on {job.shards[0]} and on {job.shards[1]}:\nCREATE TABLE")
     command(job.shards[0], printed.output.strip().removesuffix(";"))
     assert [f["id"] for f in found_by_doctor(job) if f["severity"] == "info" and table in f["sentence"]][:1] == [
         "CHS-202"

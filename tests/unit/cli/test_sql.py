@@ -1,4 +1,4 @@
-"""``chsink sql distributed`` and ``grants``, of a job file.  The engine tests run what they print."""
+"""``chsink sql``: what it prints for a job file, and where that is to be run.  Other tests run what it prints."""
 
 from __future__ import annotations
 
@@ -32,6 +32,58 @@ def job(tmp_path: Path) -> Path:
 
 def run(*arguments: str | Path) -> Result:
     return CliRunner().invoke(app, ["sql", "distributed", *map(str, arguments)])
+
+
+def dead_letters(job: Path, *more: str) -> str:
+    arguments = ["sql", "dead-letters", "-c", str(job), "--set", "dead_letters.table=dead", *more]
+    return CliRunner().invoke(app, arguments).stdout
+
+
+def test_dead_letters_are_on_all_replicas_of_the_first_endpoint(job: Path) -> None:
+    printed = dead_letters(job)
+    assert printed.startswith(
+        "-- Run this on http://one:8123 and on http://one-b:8123:\nCREATE TABLE `default`.`dead`\n"
+    )
+    engine = "ReplicatedMergeTree('/clickhouse/tables/{shard}/{database}/{table}', '{replica}')"
+    assert printed.endswith(f"ENGINE = {engine}\nORDER BY (sink, _kafka_topic, _kafka_partition, _kafka_offset);\n\n")
+    printed = dead_letters(job, "--set", "schema.cluster=shop")
+    head = "-- Run this on http://one:8123:\nCREATE TABLE `default`.`dead` ON CLUSTER `shop`\n"
+    assert printed.startswith(head) and "\nENGINE = ReplicatedMergeTree\nORDER BY" in printed
+    [statement] = json.loads(dead_letters(job, "--json"))["statements"]
+    assert statement["run_on"] == ["http://one:8123", "http://one-b:8123"]
+
+
+def test_dead_letters_on_a_first_endpoint_without_replicas(job: Path) -> None:
+    """Whatever the others have."""
+    replica = ', replicas = ["http://one-b:8123"]'
+    text = JOB.replace(replica, "").replace('"https://two:8443"', f'{{ url = "https://two:8443"{replica} }}')
+    job.write_text(text, encoding="utf-8")
+    for printed in (dead_letters(job), dead_letters(job, "--set", "schema.cluster=shop")):
+        assert printed.startswith("-- Run this on http://one:8123:\nCREATE TABLE `default`.`dead`\n")
+        assert "\nENGINE = MergeTree\n" in printed
+        assert printed.endswith("\nSETTINGS non_replicated_deduplication_window = 10000;\n\n")
+
+
+def test_target_tables_in_databases_of_shards(job: Path) -> None:
+    """One statement for each database; text has the same column whatever the topic holds, so Kafka is not asked."""
+    text = JOB.replace("weight = 2", 'weight = 2, database = "first"')
+    job.write_text(text.replace('table = "c"', 'table = "c", format = "string"'), encoding="utf-8")
+    arguments = ["sql", "create-table", "-c", str(job), "--topic", "c", "--json"]
+    made = json.loads(CliRunner().invoke(app, arguments).stdout)["statements"]
+    assert [each["run_on"] for each in made] == [["http://one:8123", "http://one-b:8123"], ["https://two:8443"]]
+    heads = [each["sql"].splitlines()[0] for each in made]
+    assert heads == [f"CREATE TABLE IF NOT EXISTS `{database}`.`c`" for database in ("first", "default")]
+    assert all("ENGINE = ReplicatedMergeTree('" in each["sql"] for each in made)
+
+
+def test_distributed_tables_on_a_cluster(job: Path) -> None:
+    """Once for all servers, unless their statements differ."""
+    printed = run("-c", job, "--set", "schema.cluster=shop").stdout
+    assert printed.startswith("-- Run this on http://one:8123:\n")
+    assert "CREATE TABLE `shop`.`orders_all` ON CLUSTER `shop` AS `shop`.`orders`\n" in printed
+    job.write_text(JOB.replace("weight = 2", 'weight = 2, database = "first"'), encoding="utf-8")
+    printed = run("-c", job, "--set", "schema.cluster=shop").stdout
+    assert printed.startswith("-- Run this on each server that you query:\n") and "ON CLUSTER" not in printed
 
 
 def test_one_statement_for_each_table(job: Path) -> None:
