@@ -9,6 +9,7 @@ Rules:
 
 from __future__ import annotations
 
+import json
 import re
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,6 +27,7 @@ from tests.chaos.tally import Tally
 from tests.support.gate import Gate
 from tests.support.job import DATABASE, Job, command, select
 from tests.support.proxies import HttpFault, TcpProxy
+from tests.support.replicas.service import replicas, running
 
 INSERT = "FORMAT ArrowStream"
 """Part of every insert of records."""
@@ -38,7 +40,10 @@ TINY_WINDOW = "ENGINE = MergeTree ORDER BY tuple() SETTINGS non_replicated_dedup
 
 @dataclass(slots=True)
 class World:
-    """Kafka, ZooKeeper and two ClickHouse servers with what stands before them."""
+    """Kafka, ZooKeeper and ClickHouse servers with what stands before them.
+
+    Two servers, each a shard; or, ``replicated``, replicas of one shard.
+    """
 
     kafka: EmbeddedKafka
     zookeeper: EmbeddedZooKeeper
@@ -48,6 +53,7 @@ class World:
     tally: Tally
     letters: dict[str, Letters] = field(default_factory=dict)
     """By the name of the sink."""
+    replicated: bool = False
 
     def job(
         self,
@@ -68,10 +74,12 @@ class World:
         (home := folder / name).mkdir()
         chosen = slice(shard, shard + shards)
         urls = [server.url for server in self.servers[chosen]]
-        gates = ", ".join(f'{{ url = "{gate.url}" }}' for gate in self.gates[chosen])
+        others = [server.url for server in self.servers[1:]] if self.replicated else []
+        more = f", replicas = {json.dumps([gate.url for gate in self.gates[1:]])}" if self.replicated else ""
+        gates = ", ".join(f'{{ url = "{gate.url}"{more} }}' for gate in self.gates[chosen])
         through = {"clickhouse.endpoints": f"[{gates}]", **(settings or {})}
         key = ["id"] if shards > 1 else []
-        job = Job(name, home, self.kafka.bootstrap, urls, [1] * shards, shard_key=key, settings=through)
+        job = Job(name, home, self.kafka.bootstrap, urls, [1] * shards, key, settings=through, replicas=others)
         self.kafka.create_topic(name, partitions, topic_config)
         job.make_table(name, **table)
         if letters:
@@ -89,10 +97,11 @@ class World:
         return place
 
     def judge(self, job: Job) -> None:
-        """Exactly once, and nothing in doubt; every record has one fate, if bad ones become dead letters."""
-        verdict = job.verdict(rows_of=fits)
-        self.tally.judged(job.name, verdict.sent, verdict.lost.total(), verdict.surplus.total())
-        assert verdict.exactly_once, str(verdict)
+        """Exactly once on all replicas, and nothing in doubt; every record has one fate, if bad ones become dead letters."""
+        for servers in job.copies(job.topic):
+            verdict = job.verdict(rows_of=fits, servers=servers)
+            self.tally.judged(job.name, verdict.sent, verdict.lost.total(), verdict.surplus.total())
+            assert verdict.exactly_once, f"{servers}: {verdict}"
         assert not job.in_doubt()
         if place := self.letters.get(job.name):
             sent, held = place.expected(job), place.held(job)
@@ -156,3 +165,17 @@ def open_world(root: Path) -> Iterator[World]:
         for server in servers:
             command(server.url, f"CREATE DATABASE {DATABASE}")
         yield World(kafka, zookeeper, servers, gates, keeper, Tally())
+
+
+@contextmanager
+def open_replicas(root: Path, world: World, count: int = 3) -> Iterator[World]:
+    """Replicas of one shard over a ZooKeeper of their own, with the Kafka and the tally of another world."""
+    with ExitStack() as stack:
+        zookeeper = stack.enter_context(EmbeddedZooKeeper(root / "zookeeper"))
+        keeper = stack.enter_context(TcpProxy(zookeeper.hosts))
+        members = replicas(root, zookeeper.hosts, count, extra_xml=ZOOKEEPER_XML)
+        servers = stack.enter_context(running(members))
+        gates = [stack.enter_context(Gate(server.url)) for server in servers]
+        for server in servers:
+            command(server.url, f"CREATE DATABASE {DATABASE}")
+        yield World(world.kafka, zookeeper, servers, gates, keeper, world.tally, replicated=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from http.server import ThreadingHTTPServer
 from typing import Any
 
 from tests.support.http_proxy import HttpProxy
@@ -15,7 +16,11 @@ class Gate(HttpProxy):
     def __init__(self, upstream: str) -> None:
         super().__init__(upstream)
         self.tokens: Counter[str] = Counter()
-        self._server.handle_error = _client_is_gone  # type: ignore[assignment, method-assign]
+
+    def _listening(self, port: int | str) -> ThreadingHTTPServer:
+        server = super()._listening(port)
+        server.handle_error = _client_is_gone  # type: ignore[assignment, method-assign]
+        return server
 
     def take(self, text: bytes) -> Any:
         """Count the piece, then return the fault to inject, if any."""

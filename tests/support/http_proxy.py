@@ -64,9 +64,8 @@ class HttpProxy:
         self.requests = 0
         self._faults: list[_Injected] = []
         self._lock = threading.Lock()
-        self._server = ThreadingHTTPServer((LOCALHOST, 0), _HttpHandler)
-        self._server.daemon_threads = True
-        self._server.proxy = self  # type: ignore[attr-defined]
+        self._away = False
+        self._server = self._listening(0)
         self.url = f"http://{LOCALHOST}:{self._server.server_address[1]}"
 
     def inject(self, fault: HttpFault, *, match: str = "", times: int = 1, delay_s: float = 0) -> None:
@@ -74,13 +73,24 @@ class HttpProxy:
         with self._lock:
             self._faults.append(_Injected(fault, match.encode(), times, delay_s))
 
+    def leave(self) -> None:
+        """Refuse connections, and reset those that are open, until :meth:`heal`: as if its machine were gone."""
+        self._away = True
+        self._end()
+
     def heal(self) -> None:
-        """Forget faults that have not fired."""
+        """Forget faults that have not fired, and come back."""
         with self._lock:
             self._faults.clear()
+        if self._away:
+            self._away = False
+            self._server = self._listening(self._server.server_address[1])
+            self._serve()
 
     def take(self, text: bytes) -> _Injected | None:
         """The fault for this request, counted."""
+        if self._away:
+            return _Injected(HttpFault.DROP_REQUEST, b"", 0, 0)
         with self._lock:
             self.requests += 1
             for injected in self._faults:
@@ -91,10 +101,23 @@ class HttpProxy:
         return None
 
     def __enter__(self) -> Self:
-        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
+        self._serve()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None) -> None:
+        if not self._away:
+            self._end()
+
+    def _listening(self, port: int | str) -> ThreadingHTTPServer:
+        server = ThreadingHTTPServer((LOCALHOST, int(port)), _HttpHandler)
+        server.daemon_threads = True
+        server.proxy = self  # type: ignore[attr-defined]
+        return server
+
+    def _serve(self) -> None:
+        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
+
+    def _end(self) -> None:
         self._server.shutdown()
         self._server.server_close()
 

@@ -269,18 +269,18 @@ conf = {{ "spark.ui.enabled" = "false", "spark.ui.showConsoleProgress" = "false"
 
     def check(self, topic: str = "", rows_of: RowsOf | None = None, columns: Sequence[str] = ()) -> None:
         """Exactly once on all replicas, and nothing left in doubt."""
-        topic = topic or self.topic
-        if self.replicas:
-            self.sync(*self.shards, *self.replicas, topic=topic)
-        for servers in (self.shards, *([url] for url in self.replicas)):
+        for servers in self.copies(topic or self.topic):
             verdict = self.verdict(topic, rows_of, columns, servers)
             assert verdict.exactly_once, f"{servers}: {verdict}"
         assert not self.in_doubt(topic)
 
-    def sync(self, *replicas: str, topic: str = "") -> None:
-        """Let the topic's table on these replicas take up what others inserted."""
-        for url in replicas:
-            command(url, f"SYSTEM SYNC REPLICA {self.tables[topic or self.topic]}")
+    def copies(self, topic: str) -> list[Sequence[str]]:
+        """The servers that hold all rows of the topic together: the shards, or each replica, which is made current."""
+        if not self.replicas:
+            return [self.shards]
+        for url in (*self.shards, *self.replicas):
+            command(url, f"SYSTEM SYNC REPLICA {self.tables[topic]}")
+        return [[url] for url in (*self.shards, *self.replicas)]
 
 
 def await_query(sink: Sink, start: Callable[[], Any]) -> None:
