@@ -11,7 +11,6 @@ from typer.testing import CliRunner
 from chsink.cli.main import app
 from tests.chaos.letters import Letters, fits, send_bad
 from tests.integration.job.conftest import MakeJob
-from tests.integration.job.faults import Failpoints, crash_before_after
 from tests.support.job import DATABASE, Job, command, select
 from tests.support.replicas.tables import CLUSTER
 
@@ -30,7 +29,7 @@ def run_printed(job: Job, *arguments: str) -> None:
 
 
 @pytest.mark.parametrize("cluster", [CLUSTER, None])
-def test_tables_as_printed(cluster: str | None, make_job: MakeJob, spark: SparkSession, failpoints: Failpoints) -> None:
+def test_tables_as_printed(cluster: str | None, make_job: MakeJob, spark: SparkSession) -> None:
     """⚑ A plain MergeTree of dead letters on the first replica would miss those that another one took."""
     job = make_job(partitions=2, table=False)
     table = job.tables[job.name] = f"{DATABASE}.t_{job.name}".replace("-", "_")
@@ -42,7 +41,6 @@ def test_tables_as_printed(cluster: str | None, make_job: MakeJob, spark: SparkS
     run_printed(job, "dead-letters")
     run_printed(job, "distributed", "--cluster", CLUSTER)
     send_bad(job, 0, 2)
-    crash_before_after(job, spark, failpoints)
     job.drain(spark)
     job.check(rows_of=fits)
     for url in (*job.shards, *job.replicas):
