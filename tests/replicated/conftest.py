@@ -6,23 +6,25 @@ run on replicas.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from chsink.clickhouse.client import ClickHouseClient, Connection
 from chsink.embedded.zookeeper import EmbeddedZooKeeper
 from tests.integration.job.conftest import MakeJob, failpoints, maker
 from tests.support.job import DATABASE, command
 from tests.support.replicas.engine import why_not
 from tests.support.replicas.service import ReplicaClickHouse, replicas, running
+from tests.support.replicas.tables import CLUSTER, replicated
 
 if TYPE_CHECKING:
     from chsink.embedded.kafka import EmbeddedKafka
     from chsink.embedded.stack import Stack
 
-__all__ = ["failpoints", "make_job", "pair", "services"]
+__all__ = ["client", "create", "failpoints", "make_job", "pair", "services"]
 
 
 @pytest.fixture(scope="session")
@@ -30,10 +32,11 @@ def pair(
     tmp_path_factory: pytest.TempPathFactory, zookeeper: EmbeddedZooKeeper
 ) -> Iterator[Sequence[ReplicaClickHouse]]:
     """Two replicas in the cluster ``replicas``, with the database of the job's tests."""
-    yield from _replicas(tmp_path_factory.mktemp("replicas"), zookeeper, 2)
+    yield from started(tmp_path_factory.mktemp("replicas"), zookeeper, 2)
 
 
-def _replicas(folder: Path, zookeeper: EmbeddedZooKeeper, count: int) -> Iterator[Sequence[ReplicaClickHouse]]:
+def started(folder: Path, zookeeper: EmbeddedZooKeeper, count: int) -> Iterator[Sequence[ReplicaClickHouse]]:
+    """Replicas with the database, until their fixture ends."""
     if reason := why_not():
         pytest.skip(reason)
     with running(replicas(folder, zookeeper.hosts, count)) as servers:
@@ -60,3 +63,18 @@ def make_job(
         return {"shards": [first], "replicas": others}
 
     return maker(services, tmp_path, request, target)
+
+
+@pytest.fixture(scope="module")
+def client(pair: Sequence[ReplicaClickHouse]) -> Iterator[ClickHouseClient]:
+    """Of both replicas, for tests of ``tests/integration/client``."""
+    client = ClickHouseClient(Connection(tuple(server.url for server in pair)))
+    client.command(f"CREATE DATABASE IF NOT EXISTS client_test ON CLUSTER {CLUSTER}")
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def create(client: ClickHouseClient) -> Callable[[str], None]:
+    """Runs a CREATE TABLE of a MergeTree, as that of a Replicated table on both."""
+    return lambda sql: client.command(replicated(sql))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -24,6 +24,12 @@ def client(server: str) -> Iterator[ClickHouseClient]:
     client.command("CREATE DATABASE IF NOT EXISTS client_test")
     yield client
     client.close()
+
+
+@pytest.fixture
+def create(client: ClickHouseClient) -> Callable[[str], None]:
+    """Runs a CREATE TABLE of a MergeTree."""
+    return client.command
 
 
 @pytest.fixture

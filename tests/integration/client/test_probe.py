@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 import pyarrow as pa
@@ -33,7 +33,7 @@ LATER_MS = 10**15
 
 
 @pytest.fixture
-def target(client: ClickHouseClient) -> Iterator[str]:
+def target(client: ClickHouseClient, create: Callable[[str], None]) -> Iterator[str]:
     """A table with the columns to probe, and a view that fails while ``switch`` has rows."""
     name = f"client_test.p_{uuid.uuid4().hex}"
     for sql in (
@@ -47,7 +47,7 @@ def target(client: ClickHouseClient) -> Iterator[str]:
             "SETTINGS non_replicated_deduplication_window = 100"
         ),
     ):
-        client.command(sql)
+        create(sql)
     yield name
     for table in (f"{name}_view", f"{name}_copy", f"{name}_switch", f"{name}_elsewhere", name):
         client.command(f"DROP TABLE IF EXISTS {table} SYNC")
