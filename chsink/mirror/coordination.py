@@ -123,6 +123,11 @@ class Coordination:
         """Ask the thread to settle topic-partitions that the group does not know."""
         self._new_partitions.set()
 
+    def held_until(self, tp: TopicPartition) -> int | None:
+        """The highest end of what a table holds of a topic-partition; None while no coordinator knows."""
+        coordinator = self._coordinator
+        return None if coordinator is None else coordinator.tables.held_until(tp)
+
     # --- its own thread -----------------------------------------------------------------------------------------------
 
     def _run(self) -> None:

@@ -82,6 +82,10 @@ class KnownTables:
         topics = {tp.topic for tp in tps}
         return {name: self.read(name)[1] for name, t in self.targets.items() if not topics.isdisjoint(t.topics)}
 
+    def held_until(self, tp: TopicPartition) -> int:
+        """The highest ``until`` of a topic-partition, 0 if no table knows it."""
+        return max((links[tp].until for links in list(self.links.values()) if tp in links), default=0)
+
     def halted(self, tables: str, why: CommitHalt, detail: str = "", table_property: str = "") -> Halted:
         """The halt that asks a person about these tables."""
         keys = next(iter(self.targets.values())).table.keys

@@ -5,11 +5,13 @@ Rules:
 - Offsets between the group and the plan (a checkpoint that is ahead) are read exactly, and handed over first.
 - A range in which no task saw a record is handed over by the driver, without files: the group has to pass it.
 - Holes are read exactly, through the stream that the lander was opened for.
+- A group may be set back below what the tables hold.  Records that are missing there are missing nowhere, so no halt
+  counts while it is: the next start sets the group to what the tables hold.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from time import sleep
 from typing import Protocol
@@ -17,13 +19,13 @@ from typing import Protocol
 from chsink.batch.confirm import confirm
 from chsink.batch.model import Ack, PlannedBatch
 from chsink.batch.roles import BatchTasks, ExactReads, Landing
-from chsink.errors import halts, services
+from chsink.errors import HaltError, halts, services
 from chsink.errors.several import raise_all
 from chsink.mirror.control import Unanswered, at_once
 from chsink.mirror.known_tables import Hole
 from chsink.mirror.task import Feeds, MirrorTasks, Share
 from chsink.statemachine.commit.handover import hand_over
-from chsink.statemachine.ranges import TopicPartition
+from chsink.statemachine.ranges import OffsetRange, TopicPartition
 
 SETTLE_S, POLL_S = 30.0, 0.5
 """How long a batch waits for the coordinator to settle a new topic-partition, and between two checks."""
@@ -37,6 +39,9 @@ class Beside(Protocol):
 
     def take_up(self) -> None:
         """Settle topic-partitions that the group does not know."""
+
+    def held_until(self, tp: TopicPartition) -> int | None:
+        """The highest end of what a table holds of a topic-partition; None while no coordinator knows."""
 
 
 class MirrorLander:
@@ -81,6 +86,15 @@ class MirrorLander:
         self._reads = runner
         self.check_owned()
         planned = {tp: r for tp, r in batch.ranges.items() if not r.is_empty}
+        try:
+            self._process(batch, planned, runner)
+        except HaltError as halted:
+            self._check_set_back(planned, halted)
+            raise
+
+    def _process(
+        self, batch: PlannedBatch, planned: Mapping[TopicPartition, OffsetRange], runner: BatchTasks[Share]
+    ) -> None:
         group = self._settled(planned)
         earlier, now = [], []
         for tp, at in planned.items():
@@ -93,6 +107,16 @@ class MirrorLander:
             self._confirmed(earlier, runner.from_kafka(earlier))
         if now:
             self._confirmed(now, runner.from_batch(batch, now))
+
+    def _check_set_back(self, planned: Mapping[TopicPartition, OffsetRange], halted: HaltError) -> None:
+        """UnavailableError CHS-712 if the group of a planned topic-partition is below what a table holds."""
+        if self._beside is None:
+            return
+        for tp, at in self.handed_over(planned).items():
+            held = self._beside.held_until(tp)
+            if held is None or (at or 0) < held:
+                reason = f"the group {self.feeds.names.group} was set back to {at}, below what the tables hold"
+                raise services.MIRROR_NOT_HANDED_OVER(tp=tp, range=planned[tp], reason=reason) from halted
 
     def reread(self, hole: Hole) -> None:
         """Hand over a hole of one table.  Coordinators call it as their ``reread``."""

@@ -62,8 +62,7 @@ class TableCommits:
 
     def commit(self, name: str, at: Present) -> tuple[int | None, int | None]:
         """The table's new snapshot, if it got one, and up to when it is complete."""
-        valid: int | None = None
-        offered: int | None = None
+        offered: dict[int, int | None] = {}
         reason = ""
         for _ in range(ATTEMPTS):
             try:
@@ -79,18 +78,21 @@ class TableCommits:
             self._buffer.forget(name, [unit for _, unit in plan.dropped])
             if plan.kind is Kind.NOTHING:
                 self.failures.pop(name, None)
-                # an attempt whose answer was lost may have been applied: then the chain names this round
-                return (offered if chain.commit_id == str(at.commit_id) else None), valid
+                # one of the attempts without an answer may have been applied: then the chain names its snapshot
+                mine = chain.snapshot_id if chain.snapshot_id in offered else None
+                return mine, None if mine is None else offered[mine]
             if reason := self._deleted(name, read, plan):
                 break
             valid = self._valid_through(name, at, plan)
             done = self.offer(name, (read, chain), plan, at, valid)
-            offered, reason = done.snapshot_id, done.reason
+            reason = done.reason
             if done.outcome is Outcome.APPLIED:
                 self._buffer.forget(name, plan.taken)
                 self._tables.links[name] = plan.links
                 self.failures.pop(name, None)
-                return offered, valid
+                return done.snapshot_id, valid
+            if done.snapshot_id is not None:
+                offered[done.snapshot_id] = valid
         self.failures.setdefault(name, []).append(reason)
         return None, None
 

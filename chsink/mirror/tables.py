@@ -6,16 +6,18 @@ Rules:
 - The chain is in the snapshot's summary and, naming that snapshot, in a table property: written in one commit.
 - An error that is not a definite refusal makes a commit unknown: the caller reads the table again and checks its chain.
   No file is deleted.
+- Each attempt writes metadata files under names of its own: an earlier attempt, whose answer did not come, may still be
+  applied, and its snapshot refers to what that attempt wrote.
 """
 
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
-from uuid import UUID
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
@@ -156,7 +158,12 @@ class MirrorTable:
         return table.io.new_input(location).exists()
 
     def append(
-        self, read: TableRead, files: Sequence[DataFile], chain: Chain, commit_id: UUID, valid_through_ms: int | None
+        self,
+        read: TableRead,
+        files: Sequence[DataFile],
+        chain: Chain,
+        commit_id: uuid.UUID,
+        valid_through_ms: int | None,
     ) -> Committed:
         """Commit one snapshot with these files and this chain."""
         chain = replace(chain, commit_id=str(commit_id))
@@ -169,7 +176,7 @@ class MirrorTable:
         if valid_through_ms is not None:
             summary[VALID_THROUGH] = str(valid_through_ms)
         try:
-            updates = self._appended(read.table, files, commit_id, summary)
+            updates = self._appended(read.table, files, uuid.uuid4(), summary)
         except Exception as error:  # manifests could not be written: the catalog was offered nothing
             return Committed(Outcome.REFUSED, reason=said(error))
         (snapshot,) = (update.snapshot for update in updates if isinstance(update, AddSnapshotUpdate))
@@ -179,7 +186,7 @@ class MirrorTable:
         done = self._commit(read, updates)
         return replace(done, snapshot_id=snapshot.snapshot_id)
 
-    def move(self, read: TableRead, chain: Chain, commit_id: UUID) -> Committed:
+    def move(self, read: TableRead, chain: Chain, commit_id: uuid.UUID) -> Committed:
         """Commit the chain alone, without a snapshot: the newest own snapshot stays the one that it names."""
         return self._commit(read, (self._property(replace(chain, commit_id=str(commit_id))),))
 
@@ -189,7 +196,7 @@ class MirrorTable:
         origins = {name: json.dumps([link.topic_id, link.origin]) for name, link in links.items()}
         return self._commit(read, (SetPropertiesUpdate(updates=origins), self._property(chain)))
 
-    def decide(self, read: TableRead, chain: Chain, commit_id: UUID) -> Committed:
+    def decide(self, read: TableRead, chain: Chain, commit_id: uuid.UUID) -> Committed:
         """Commit the chain that a person decided on.  It has every topic-partition, so stored origins are removed."""
         origins = list(self.keys.origins(read.table.metadata.properties))
         updates: tuple[TableUpdate, ...] = (self._property(replace(chain, commit_id=str(commit_id))),)
@@ -199,14 +206,14 @@ class MirrorTable:
         return SetPropertiesUpdate(updates={self.keys.chain: encode(chain)})
 
     def _appended(
-        self, table: Table, files: Sequence[DataFile], commit_id: UUID, summary: Mapping[str, str]
+        self, table: Table, files: Sequence[DataFile], attempt: uuid.UUID, summary: Mapping[str, str]
     ) -> tuple[TableUpdate, ...]:
         """Write manifest and manifest list; nothing refers to them before the catalog's commit."""
         producer = _FastAppendFiles(
             Operation.APPEND,
             Transaction(table, autocommit=False),
             table.io,
-            commit_uuid=commit_id,
+            commit_uuid=attempt,
             snapshot_properties=dict(summary),
             branch=MAIN_BRANCH,
         )

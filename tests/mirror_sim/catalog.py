@@ -1,6 +1,7 @@
 """The simulated catalog under the production :class:`MirrorTable`: requirements are checked, commits are atomic.
 
-Only writing manifests is left out: a snapshot holds the records of its files directly.
+A manifest is known by its name, and writing one more of the same name changes what a snapshot refers to.  Files are not
+written: a manifest holds their records directly.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from chsink.mirror.tables import MirrorTable
 from tests.sim.hub import Hub
 
 LATE_MS = 20_000
+"""The longest delay of a late commit.  Most are far shorter: they meet the next attempt of the same round."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,7 @@ class Snap:
     held: frozenset[int]
     added: tuple[int, ...]
     properties: Mapping[str, str] = field(default_factory=dict)
+    manifest: str = ""
 
     @property
     def summary(self) -> Any:
@@ -94,6 +97,7 @@ class SimCatalog:
         self.made = count(1)
         self.tables: dict[str, Metadata] = {name: self._new() for name in tables}
         self.files: dict[str, tuple[int, ...]] = {}
+        self.manifests: dict[str, tuple[int, tuple[int, ...]]] = {}
         self.snapshots: set[int] = set()
         self.away_until = 0
         self.committed: Callable[[str, Metadata, Metadata], None] = lambda *_: None
@@ -123,9 +127,9 @@ class SimCatalog:
             raise CommitFailedException("somebody else was faster")
         if hub.fault("table commit lost", 0.03):
             raise CommitStateUnknownException("request lost")
-        if hub.fault("table commit late", 0.03):
+        if hub.fault("table commit late", 0.06):
             self.late()
-            hub.after(int(hub.random.random() * LATE_MS), lambda: self._late(name, required, updates))
+            hub.after(int(hub.random.random() ** 4 * LATE_MS), lambda: self._late(name, required, updates))
             raise CommitStateUnknownException("still under way")
         self._apply(name, required, updates)
         if hub.fault("table commit answer lost", 0.04):
@@ -218,7 +222,7 @@ class SimMirrorTable(MirrorTable):
         return location in cast("SimCatalog", self.catalog).files
 
     def _appended(
-        self, table: Any, files: Sequence[DataFile], commit_id: UUID, summary: Mapping[str, str]
+        self, table: Any, files: Sequence[DataFile], attempt: UUID, summary: Mapping[str, str]
     ) -> tuple[Any, ...]:
         catalog, metadata = cast("SimCatalog", self.catalog), table.metadata
         # a snapshot may refer to deleted files; files that it names are no longer taken for orphans
@@ -226,10 +230,10 @@ class SimMirrorTable(MirrorTable):
         catalog.hub.pause()
         if catalog.hub.fault("manifests not written", 0.01):
             raise OSError("no space")
+        number, manifest = next(catalog.made), f"{self.identifier}/{attempt}"
+        catalog.manifests[manifest] = (number, added)
         held = metadata.held | frozenset(added)
-        snap = Snap(
-            next(catalog.made), metadata.sequence + 1, metadata.head, held, added, {**summary, "id": str(commit_id)}
-        )
+        snap = Snap(number, metadata.sequence + 1, metadata.head, held, added, summary, manifest)
         return (AddSnapshotUpdate.model_construct(snapshot=snap),)
 
 

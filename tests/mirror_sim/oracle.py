@@ -21,6 +21,7 @@ INVARIANTS = (
     "at_most_once",
     "chain_is_content",
     "group_follows",
+    "manifests_stay",
     "nothing_forgotten",
     "repair_justified",
     "snapshot_has_files",
@@ -58,6 +59,7 @@ def table_committed(world: World, name: str, before: Metadata, after: Metadata) 
             raise Violation("at_most_once", f"{name}: {doubled} landed again")
     else:
         world.hub.counts["outcome move"] += 1
+    manifests_stay(world, name)
     chain = chain_of(after)
     if chain is None:
         return
@@ -65,6 +67,15 @@ def table_committed(world: World, name: str, before: Metadata, after: Metadata) 
         _holds_its_link(world, name, after, tp, (link.topic_id, link.origin, link.until))
     if after.head != before.head:
         _valid_through(world, name, after, chain)
+
+
+def manifests_stay(world: World, name: str) -> None:
+    """What a snapshot refers to is what was written for it, whatever was written since."""
+    for snap in world.catalog.tables[name].snaps.values():
+        if snap.manifest and world.catalog.manifests[snap.manifest] != (snap.snapshot_id, snap.added):
+            number, added = world.catalog.manifests[snap.manifest]
+            said = f"the manifest of snapshot {snap.snapshot_id} is that of {number}, with {added}"
+            raise Violation("manifests_stay", f"{name}: {said}")
 
 
 def chain_of(metadata: Metadata) -> Chain | None:
@@ -149,6 +160,8 @@ def group_moved(world: World, transaction: Transaction, group: str) -> None:
 
 def at_rest(world: World) -> str:
     """The first records that a table lacks, in words; "" if every table has all."""
+    for name in world.catalog.tables:
+        manifests_stay(world, name)
     for topic, names in world.routes.items():
         serial = world.kafka.topics[topic].serial
         for tp in (t for t in world.kafka.all() if t.topic == topic):

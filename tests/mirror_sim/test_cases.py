@@ -119,6 +119,21 @@ def test_a_group_that_is_set_beyond_the_end_of_the_log_loses_nothing() -> None:
     assert world.over is None and oracle.at_rest(world) == ""
 
 
+def test_a_group_that_is_set_back_below_what_kafka_deleted_halts_nothing() -> None:
+    """⚑ Seed 777000238: the next batch halted for records "deleted before they landed", and both tables held them."""
+
+    def happens(world: World) -> None:
+        tp = world.kafka.all()[0]
+        world.broker.groups[GROUP][tp] = 0
+        world.reasons.add("group set back")
+        world.kafka.expire(tp, 5, lossy=False)
+        world.kafka.append(tp, 3)
+
+    world = quiet(1, happens)
+    assert world.over is None and oracle.at_rest(world) == "" and world.starts == 2
+    assert world.hub.counts["outcome MIRROR_NOT_HANDED_OVER"] == 1
+
+
 def test_a_log_that_lost_records_halts_once_they_are_missed() -> None:
     """⚑ New records took offsets that the tables held, and never landed."""
 

@@ -70,7 +70,7 @@ MIRROR_DEFECTS = (
             ),
         ),
         "chain_is_content",
-        seed=43,
+        seed=21,
     ),
     # --- tables -------------------------------------------------------------------------------------------------------
     MirrorDefect(
@@ -108,7 +108,7 @@ MIRROR_DEFECTS = (
             Patch(
                 TABLE_COMMITS,
                 _PLAN,
-                "            plan = plan_commit(read.view, chain, self.units(name)) if offered is None else plan\n",
+                "            plan = plan_commit(read.view, chain, self.units(name)) if not offered else plan\n",
             ),
         ),
         "at_most_once",
@@ -125,6 +125,30 @@ MIRROR_DEFECTS = (
         ),
         "what_is_said_is_so",
         seed=16,
+    ),
+    MirrorDefect(
+        "mirror: the uuid of a commit is reused in a retry",
+        (
+            Patch(
+                TABLES,
+                "self._appended(read.table, files, uuid.uuid4(), summary)",
+                "self._appended(read.table, files, commit_id, summary)",
+            ),
+        ),
+        "manifests_stay",
+        seed=88,
+    ),
+    MirrorDefect(
+        "mirror: the last attempt is announced, whichever was applied",
+        (
+            Patch(
+                TABLE_COMMITS,
+                "                mine = chain.snapshot_id if chain.snapshot_id in offered else None\n",
+                "                mine = max(offered) if chain.snapshot_id in offered else None\n",
+            ),
+        ),
+        "what_is_said_is_so",
+        seed=64,
     ),
     MirrorDefect(
         "mirror: an origin is not stored",
@@ -148,7 +172,7 @@ MIRROR_DEFECTS = (
             ),
         ),
         "halt_justified",
-        seed=64,
+        seed=36,
         often={"table commit late": 25.0},
     ),
     MirrorDefect(
@@ -169,13 +193,13 @@ MIRROR_DEFECTS = (
             ),
         ),
         "nothing_forgotten",
-        seed=2,
+        seed=1,
     ),
     MirrorDefect(
         "mirror: the low watermark ignores what waits",
         (Patch(COORDINATOR, "self.buffer.all_units(), self.stored)", "[], self.stored)"),),
         "nothing_forgotten",
-        seed=2,
+        seed=27,
     ),
     MirrorDefect(
         "mirror: late events are dropped with their round",

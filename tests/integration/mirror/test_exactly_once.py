@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyiceberg.exceptions import CommitStateUnknownException
+from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
 
 from chsink.errors import BadValueError
 from chsink.mirror.control import Fenced, Sender
@@ -406,6 +406,45 @@ def test_an_answer_that_is_lost(make_bench: MakeBench, monkeypatch: pytest.Monke
     assert bench.snapshots() == 1
     told = [e for e in events(bench) if isinstance(e, CommitToTable)]
     assert [e.snapshot_id for e in told] == [bench.catalog().load_table("shop.orders").current_snapshot().snapshot_id]  # type: ignore[union-attr]
+
+
+def test_a_commit_that_is_applied_after_the_next_attempt_was_written(
+    make_bench: MakeBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """⚑ The first attempt times out and is applied late: its snapshot refers to what it wrote, only it lands, and it
+    alone is announced.
+    """
+    bench = make_bench()
+    coordinator = bench.coordinator()
+    catalog = type(coordinator.targets["shop.orders"].table.catalog)
+    commit, offered, refused = catalog.commit_table, list[Any](), list[Exception]()
+
+    def late(*arguments: Any) -> Any:
+        offered.append(arguments)
+        if len(offered) == 1:
+            raise CommitStateUnknownException("504")
+        if len(offered) == 2:
+            commit(*offered[0])
+        try:
+            return commit(*arguments)
+        except CommitFailedException as error:
+            refused.append(error)
+            raise
+
+    bench.hand_over(*bench.produce(range(4)))
+    monkeypatch.setattr(catalog, "commit_table", late)
+    bench.round(coordinator)
+    bench.round(coordinator)
+    assert len(offered) == 2 and len(refused) == 1
+    table = bench.catalog().load_table("shop.orders")
+    [snapshot] = table.snapshots()
+    for manifest in snapshot.manifests(table.io):
+        assert len(table.io.new_input(manifest.manifest_path)) == manifest.manifest_length
+        entries = manifest.fetch_manifest_entry(table.io)
+        assert {entry.snapshot_id for entry in entries} == {snapshot.snapshot_id}
+    exactly_once(bench)
+    told = [e.snapshot_id for e in events(bench) if isinstance(e, CommitToTable)]
+    assert told == [snapshot.snapshot_id]
 
 
 def test_a_table_whose_commits_fail_does_not_hold_up_another(

@@ -47,7 +47,11 @@ def test_every_row_names_its_tests_or_is_open() -> None:
 
 
 def test_every_test_that_is_named_exists() -> None:
-    files = {file.name: file for file in (CHECKOUT / "tests").rglob("test_*.py") if "mirror" in str(file)}
+    files = {
+        file.name: file
+        for file in (CHECKOUT / "tests").rglob("test_*.py")
+        if "mirror" in str(file.relative_to(CHECKOUT))
+    }
     files |= {file.name: file for file in (CHECKOUT / "tests/unit/statemachine/commit").glob("test_*.py")}
     files |= {file.name: file for file in (CHECKOUT / "tests/unit/config").glob("test_kafka_*.py")}
     named = [tuple(name.split("::")) for row in ROWS for name in re.findall(r"`(test_\w+\.py::\w+)`", row[3])]

@@ -129,6 +129,33 @@ def test_a_late_commit_of_the_property_takes_no_topic_partition_away(table: Mirr
     assert later is not None and later.links == {TP: Link("id", 5, 6), other: Link("id2", 3, 3)}
 
 
+def test_a_late_commit_and_a_later_one_do_not_both_land(table: MirrorTable) -> None:
+    """⚑ Whichever of two appends, or of an append and a property, comes second requires a head that is gone."""
+    assert table.begin(read(table), BEGUN, [TP]).outcome is Outcome.APPLIED
+    stale = read(table)
+    moved = until(BEGUN, 7)
+    appended(table, 6, 1)
+    assert table.append(stale, files(stale, 1), until(BEGUN, 6), uuid4(), None).outcome is Outcome.REFUSED
+    assert table.move(stale, moved, uuid4()).outcome is Outcome.REFUSED
+    assert table.decide(stale, moved, uuid4()).outcome is Outcome.REFUSED
+    assert table.begin(stale, BEGUN, [TP]).outcome is Outcome.REFUSED
+    assert held(table) == [1]
+
+
+def test_a_late_append_replaces_a_property_with_a_chain_that_is_its_content(table: MirrorTable) -> None:
+    """⚑ A commit of the property alone does not change the head.  What it moved past has no files: it is read again."""
+    other = TopicPartition("orders", 1)
+    both = with_origin(BEGUN, other, "id", 0)
+    assert table.begin(read(table), both, [TP, other]).outcome is Outcome.APPLIED
+    stale = read(table)
+    moved = replace(both, links={**both.links, other: Link("id", 0, 3)})
+    assert table.move(stale, moved, uuid4()).outcome is Outcome.APPLIED
+    assert table.append(stale, files(stale, 1), until(both, 6), uuid4(), None).outcome is Outcome.APPLIED
+    found = chain_of(table)
+    assert found.because == "CURRENT" and found.chain is not None
+    assert found.chain.links == {TP: Link("id", 5, 6), other: Link("id", 0, 0)} and held(table) == [1]
+
+
 def test_a_damaged_origin_is_named(table: MirrorTable) -> None:
     with table.catalog.load_table(table.identifier).transaction() as changed:
         changed.set_properties({table.keys.origin(TP): "5"})
