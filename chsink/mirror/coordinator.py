@@ -42,6 +42,7 @@ from chsink.mirror.known_tables import Hole, Identity, KnownTables, Target
 from chsink.mirror.stops import Halted, Hanging, Stuck
 from chsink.mirror.table_commits import Present, TableCommits
 from chsink.ports import Clock, KafkaCluster
+from chsink.statemachine.commit.chain import Links
 from chsink.statemachine.commit.plan import holes
 from chsink.statemachine.commit.rounds import Due, Pace, Reached, RoundView, answered, due, low_watermark
 from chsink.statemachine.commit.rules import CommitHalt
@@ -91,6 +92,7 @@ class Coordinator:
         self._beginnings = Beginnings(names, self.tables, source, at_latest=at_latest, pool=pool)
         self._open: _Round | None = None
         self._held_up: dict[int, tuple[int, int]] = {}
+        self._last_ends: dict[int, int] | None = None
         self._closing = ExitStack()
         self._by_reference = {(t.reference.namespace, t.reference.name): name for name, t in targets.items()}
 
@@ -181,13 +183,27 @@ class Coordinator:
             raise
 
     def behind(self) -> bool:
-        """Whether a table lacks offsets that were handed over, as far as this coordinator knows."""
-        group = self.group.committed(self.assigned)
-        return any(
-            tp in links and links[tp].until < (group[tp] or 0)
-            for links in self.tables.links.values()
-            for tp in self.assigned
-        )
+        """Whether a table lacks offsets that were handed over: the group passed them, or a unit brings them.  Ask once
+        nothing more is handed over: what the control topic held at the first question is read before the answer is no.
+        """
+        if self._last_ends is None:
+            self._last_ends = {number: end for number, (_, end) in self.reader.logs().items()}
+        if any(self.positions.get(number, 0) < end for number, end in self._last_ends.items()):
+            return True
+        reached = {tp: at or 0 for tp, at in self._reached().items()}
+        return any(self._lacks(name, links, reached) for name, links in self.tables.links.items())
+
+    def _reached(self) -> dict[TopicPartition, int | None]:
+        """The offsets up to which records were handed over.  A group may be set beyond the end of a log: nobody can bring
+        what is not written yet, and it is not read then.
+        """
+        group, ends = self.group.committed(self.assigned), self.source.log_ends(self.assigned)
+        return {tp: None if at is None else min(at, ends[tp]) for tp, at in group.items()}
+
+    def _lacks(self, name: str, links: Links, reached: Mapping[TopicPartition, int]) -> bool:
+        """Whether a table does not hold what was reached, or what its units bring."""
+        ends = [(unit.head.tp, unit.range.end) for unit in self.table_commits.units(name) if unit.whole]
+        return any(tp in reached and tp in links and links[tp].until < end for tp, end in [*reached.items(), *ends])
 
     def close(self) -> None:
         """Release connections, also after a start that failed."""
@@ -288,7 +304,7 @@ class Coordinator:
         self.take_up()
         self._check_ends()
         commit_id = uuid.uuid4()
-        handed_over = self.group.committed(self.assigned)
+        handed_over = self._reached()
         ends = self._followed(self.reader.logs())
         new = {tp: self._new(tp, handed_over[tp]) for tp in self.assigned}
         answers = tuple(PartitionAnswer(tp.topic, tp.partition, offset, None) for tp, offset in new.items())
@@ -353,13 +369,20 @@ class Coordinator:
     # --- holes --------------------------------------------------------------------------------------------------------
 
     def _find_holes(self, opened: _Round) -> None:
-        """Read again the offsets that the group passed before this round and that no event covers."""
+        """Read again the offsets that were handed over before this round and that no event covers: those that the group
+        has passed, and those below a unit, as each unit was handed over where the group was.
+        """
         if any(self.positions[p] < end for p, end in opened.ends.items()):
             return
         handed_over = {tp: at for tp, at in opened.handed_over.items() if at is not None}
         for name, target in self.targets.items():
             mine = {tp: at for tp, at in handed_over.items() if tp.topic in target.topics}
-            for tp, missing in holes(self.tables.links[name], self.table_commits.units(name), mine).items():
+            units = self.table_commits.units(name)
+            for unit in units:
+                tp = unit.head.tp
+                if tp in mine and unit.whole and all(at.offset < opened.ends.get(at.partition, 0) for at in unit.at):
+                    mine[tp] = max(mine[tp], unit.range.start)
+            for tp, missing in holes(self.tables.links[name], units, mine).items():
                 self.log.warning("reading a range again", table=name, tp=str(tp), range=str(missing))
                 self.reread(Hole(name, tp, missing, self.tables.identities[name]))
 

@@ -123,7 +123,6 @@ class MirrorLander:
         assert self._reads is not None, "a lander is opened before its coordinator runs"
         self._check_written_for(hole)
         self.feeds.check_held(hole.tp, hole.range, hole.table)
-        self._check_written(hole)
         share = Share(hole.tp, hole.range, hole.table)
         self._confirmed([share], self._reads.from_kafka([share]))
 
@@ -140,13 +139,6 @@ class MirrorLander:
             self._beside.take_up()
             sleep(POLL_S)
             waited += POLL_S
-
-    def _check_written(self, hole: Hole) -> None:
-        """Refuse a hole beyond the end of the log (the group was set there): records still to come would be skipped."""
-        end = self.feeds.kafka.log_ends([hole.tp])[hole.tp]
-        if end < hole.range.end:
-            reason = f"the group is beyond the end of the log, {end}; the range is read once the log reaches it"
-            raise services.MIRROR_NOT_HANDED_OVER(tp=hole.tp, range=hole.range, reason=reason)
 
     def _check_written_for(self, hole: Hole) -> None:
         """Halt if the table or its spec has changed: its files would be ignored, and the hole read again for ever."""

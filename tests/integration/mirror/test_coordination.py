@@ -27,7 +27,7 @@ pytestmark = pytest.mark.slow
 MakeBench = Callable[..., Bench]
 
 
-def config_of(bench: Bench, *, starting: str = "earliest", interval_s: float = 0.5) -> Config:
+def config_of(bench: Bench, *, starting: str = "earliest", interval_s: float = 0.5, timeout_s: float = 30.0) -> Config:
     """The job whose mirror is the bench's."""
     table = [{"topic": bench.topic, "table": f"shop.{name}"} for name in bench.tables]
     mirror = {
@@ -40,6 +40,7 @@ def config_of(bench: Bench, *, starting: str = "earliest", interval_s: float = 0
         },
         "control_topic": bench.control_topic,
         "interval_s": interval_s,
+        "timeout_s": timeout_s,
         "route": table,
     }
     return Config.from_mapping(
@@ -173,3 +174,55 @@ def test_the_end_commits_what_was_handed_over(make_bench: MakeBench) -> None:
         running.finish(None)
         eventually("end", lambda: running.join(0.1), limit_s=20)
     assert bench.snapshots() == 1
+
+
+def ends_well(running: Coordination) -> None:
+    """As a query with ``available_now`` does."""
+    running.finish(None)
+    eventually("end", lambda: running.join(0.1), limit_s=40)
+    assert running.failure is None
+
+
+def test_the_end_waits_for_units_that_no_group_speaks_of(make_bench: MakeBench) -> None:
+    """⚑ The groups were deleted while units waited: the end came at once, with exit code 0 and their records nowhere."""
+    bench = make_bench()
+    config = config_of(bench, interval_s=3600)
+    with coordinating(config, bench.reread) as running:
+        bench.hand_over(*bench.produce(range(5)))
+        bench.delete_groups(bench.group)
+        ends_well(running)
+    assert same(bench)
+
+
+def test_the_end_waits_for_what_lies_below_a_unit(make_bench: MakeBench) -> None:
+    """⚑ Besides the groups, an event was lost: the unit behind it shows that its range was handed over."""
+    bench = make_bench()
+    bench.started = bench.feeds()
+    config = config_of(bench, interval_s=3600, timeout_s=1)
+    start, end = bench.produce(range(5))
+    with coordinating(config, bench.reread):
+        pass
+    with bench.names.sender(bench.names.worker_id(bench.tp()), bench.group) as sender:
+        sender.send("an event that was lost", [], {bench.tp(): 2})
+    bench.hand_over(start, end)
+    bench.delete_groups(bench.group)
+    with coordinating(config, bench.reread) as running:
+        assert bench.group_at() == 0
+        ends_well(running)
+    assert same(bench)
+
+
+def test_a_group_beyond_the_end_of_the_log_holds_nothing_up(make_bench: MakeBench) -> None:
+    """⚑ Each round read the log to its end again and again and stopped: CHS-714, and no command that ends it."""
+    bench = make_bench()
+    bench.started = bench.feeds()
+    config = config_of(bench, timeout_s=1)
+    with coordinating(config, bench.reread):
+        bench.produce(range(3))
+        with bench.names.sender(bench.names.worker_id(bench.tp()), bench.group) as sender:
+            sender.send("somebody", [], {bench.tp(): 50})
+        eventually("what the log holds", lambda: same(bench))
+        bench.produce(range(3, 5))
+        eventually("what it gained since", lambda: same(bench))
+    with coordinating(config, bench.reread) as running:
+        ends_well(running)
