@@ -4,6 +4,8 @@ Rules:
 - It keeps nothing that it cannot read again.  After any error, start it again.
 - Events written for another table, partition spec or topic of the same name are ignored: their offsets are read again.
   A table that is recreated or gets another spec while a coordinator runs halts it.
+- So are events with a file that was not written for their range: its records may be in the table, or come with
+  another event.
 - It reads the group's offsets first, then the control topic's ends, open transactions included.  Once it has read up
   to those ends, it has every event of those offsets; any other event of them is lost.
 
@@ -194,8 +196,8 @@ class Coordinator:
         return any(self._lacks(name, links, reached) for name, links in self.tables.links.items())
 
     def _reached(self) -> dict[TopicPartition, int | None]:
-        """The offsets up to which records were handed over.  A group may be set beyond the end of a log: nobody can bring
-        what is not written yet, and it is not read then.
+        """The offsets up to which records were handed over.  A group may be set beyond the end of a log: what is not
+        written yet was not handed over.
         """
         group, ends = self.group.committed(self.assigned), self.source.log_ends(self.assigned)
         return {tp: None if at is None else min(at, ends[tp]) for tp, at in group.items()}
@@ -291,7 +293,10 @@ class Coordinator:
         )
         if not fits:
             self.log.warning("ignoring an event of an earlier table or topic", table=name, unit=tag.unit)
-        return fits
+            return False
+        if not written.own:
+            self.log.warning("ignoring an event with files of another one", table=name, unit=tag.unit)
+        return written.own
 
     def _complete(self) -> bool:
         if self._open is None:

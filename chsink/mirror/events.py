@@ -14,7 +14,7 @@ from datetime import datetime
 from functools import cache, lru_cache
 from io import BytesIO
 from typing import Any
-from uuid import UUID
+from uuid import NAMESPACE_OID, UUID, uuid5
 
 from fastavro import parse_schema, schemaless_reader, schemaless_writer
 
@@ -54,7 +54,8 @@ class TableReference:
 class UnitTag:
     """Which part of which unit an event carries: see ``chsink.statemachine.commit.units``.  Offsets are half-open.
 
-    ``timestamp_ms`` is the largest of the unit's records, None where it has none.
+    The unit's files bear a name that is made of its id and range, so no two units name one file.  ``timestamp_ms`` is
+    the largest of the unit's records, None where it has none.
     """
 
     unit: str
@@ -68,6 +69,16 @@ class UnitTag:
     parts: int
     spec_id: int
     timestamp_ms: int | None = None
+
+    @property
+    def file_id(self) -> UUID:
+        """What is in the names of the unit's files, and of no others."""
+        range_ = f"{self.topic_id}/{self.topic}/{self.partition}/{self.start}/{self.until}"
+        return uuid5(NAMESPACE_OID, f"{self.unit}/{range_}")
+
+    def wrote(self, location: str) -> bool:
+        """Whether a file was written for this unit."""
+        return str(self.file_id) in location.rpartition("/")[2]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +96,11 @@ class DataWritten:
     table: TableReference
     files: tuple[FileEntry, ...]
     tag: UnitTag | None
+
+    @property
+    def own(self) -> bool:
+        """Whether every file was written for this unit."""
+        return self.tag is not None and all(self.tag.wrote(entry["file_path"]) for entry in self.files)
 
 
 @dataclass(frozen=True, slots=True)

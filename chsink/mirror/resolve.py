@@ -166,7 +166,7 @@ def _usable(waiting: Sequence[DataWritten], target: Target, read: TableRead) -> 
     files: dict[str, str] = {}
     for written in waiting:
         tag = written.tag
-        if tag is not None and written.table == target.reference and tag.table_uuid == read.view.uuid:
+        if tag is not None and written.table == target.reference and tag.table_uuid == read.view.uuid and written.own:
             tags[tag.unit] = tag
             files |= {entry["file_path"]: tag.unit for entry in written.files}
     gone = {files[location] for location in target.table.missing(read, tuple(files))}

@@ -130,7 +130,8 @@ class Worker:
         """The files of the range, and the events that report them: for every table, empty ones too."""
         attempt, newest = uuid.uuid4(), _Newest()
         written = {work.table: Written() for work in tables}
-        files = {work.table: Files(work.metadata, work.io, uuid.uuid5(attempt, work.table)) for work in tables}
+        tags = {work.table: self._tag(work, piece, attempt) for work in tables}
+        files = {work.table: Files(work.metadata, work.io, tags[work.table].file_id) for work in tables}
         for batch in _grouped(newest.watch(records(piece))):
             for work in tables:
                 files[work.table].write(self._rows(work, batch, written[work.table]))
@@ -138,7 +139,9 @@ class Worker:
             mine.files = files[table].close()
             report.setdefault(table, Written()).add(mine)
         return [
-            event for work in tables for event in self._events(work, piece, written[work.table], attempt, newest.ms)
+            event
+            for work in tables
+            for event in self._events(work, replace(tags[work.table], timestamp_ms=newest.ms), written[work.table])
         ]
 
     def _rows(self, work: TableWork, batch: pa.RecordBatch, into: Written) -> pa.Table:
@@ -153,12 +156,8 @@ class Worker:
             into.first_skipped = f"{self.tp} {_place(batch, decoded.bad[0])}, in the Iceberg table {work.table}"
         return decoded.batch
 
-    def _events(
-        self, work: TableWork, piece: OffsetRange, written: Written, attempt: uuid.UUID, newest_ms: int | None
-    ) -> list[bytes]:
-        spec = work.metadata.default_spec_id
-        groups = split([entry_of(file, spec) for file in written.files])
-        tag = UnitTag(
+    def _tag(self, work: TableWork, piece: OffsetRange, attempt: uuid.UUID) -> UnitTag:
+        return UnitTag(
             f"{attempt}/{work.table}",
             str(work.metadata.table_uuid),
             self.tp.topic,
@@ -166,11 +165,14 @@ class Worker:
             self.tp.partition,
             piece.start,
             piece.end,
-            0,
-            len(groups),
-            spec,
-            newest_ms,
+            part=0,
+            parts=1,
+            spec_id=work.metadata.default_spec_id,
         )
+
+    def _events(self, work: TableWork, tag: UnitTag, written: Written) -> list[bytes]:
+        groups = split([entry_of(file, tag.spec_id) for file in written.files])
+        tag = replace(tag, parts=len(groups))
         return [
             encode(
                 Event(
