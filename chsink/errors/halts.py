@@ -432,7 +432,7 @@ ROWS_PROVE_NOTHING = Entry(
     "{fix}",
 )
 
-# --- CHS-340 to CHS-350: the Iceberg mirror; nothing of it stops the ClickHouse side
+# --- CHS-340 to CHS-351: the Iceberg mirror; nothing of it stops the ClickHouse side
 
 _RESOLVE = (
     "run `chsink mirror resolve {tables}` with --reread to land the records that the table lacks and Kafka still "
@@ -530,6 +530,16 @@ MIRROR_LOG_SHRANK = Entry(
     runbook="First find the cause, for example an unclean leader election. The table then continues at the log's end "
     "at the time of the command; records that Kafka gave a lost offset before that do not land. To land everything "
     "that Kafka holds, name an empty table in [[mirror.route]] and run the command with --reread for it.",
+)
+MIRROR_ROWS_FOUND = Entry(
+    "MIRROR_ROWS_FOUND",
+    "CHS-351",
+    HaltError,
+    "Iceberg table {tables} holds rows of this topic ({detail}), and neither the table nor Kafka says up to where the "
+    "mirror wrote them: these records would land again",
+    "if you changed sink.name, change it back; if another program wrote the rows, name an empty table in "
+    "[[mirror.route]]; otherwise the mirror's own record was lost: run `chsink mirror resolve {tables} --skip`, which "
+    "continues after the last offset in the rows; then start again",
 )
 MIRROR_ROWS_UNKNOWN = Entry(
     "MIRROR_ROWS_UNKNOWN",

@@ -83,9 +83,12 @@ class Beginnings:
             begun: dict[TopicPartition, Beginning] = {}
             recreated: dict[TopicPartition, Halted] = {}
             chains = self._tables.chains_of(tps)
+            rows = self._rows([tp for tp in tps if committed[tp] is None], chains)
             for tp in tps:
                 try:
-                    begun[tp] = self._begun(tp, ids[tp.topic], committed[tp], starts[tp], chains)
+                    begun[tp] = self._begun(
+                        tp, ids[tp.topic], committed[tp], starts[tp], chains, rows=rows.get(tp.topic, {})
+                    )
                 except Halted as halted:
                     if halted.why is not CommitHalt.TOPIC_RECREATED:
                         raise
@@ -102,18 +105,40 @@ class Beginnings:
         return recreated
 
     def _begun(
-        self, tp: TopicPartition, topic_id: str, committed: int | None, starting: int, chains: Mapping[str, Chain]
+        self,
+        tp: TopicPartition,
+        topic_id: str,
+        committed: int | None,
+        starting: int,
+        chains: Mapping[str, Chain],
+        *,
+        rows: Mapping[str, str],
     ) -> Beginning:
-        """Where one topic-partition starts, by the group's offset and the tables' chains.  Raises :class:`Halted`."""
+        """Where one topic-partition starts, by the group's offset and the tables' chains.  ``rows``: by table, a row of
+        its topic that no chain covers.  Raises :class:`Halted`.
+        """
         mine = {name: chain.links for name, chain in chains.items() if tp.topic in self._tables.targets[name].topics}
         older = [name for name, links in mine.items() if _knows_another(links, tp.topic, topic_id)]
         if older:  # a table may know the old topic by another partition only
             raise self._tables.halted(" ".join(older), CommitHalt.TOPIC_RECREATED, str(tp))
-        decided = begin(topic_id, committed, [links.get(tp) for links in mine.values()], starting)
+        lacking = {name: rows.get(name, "") for name, links in mine.items() if tp not in links}
+        holding = {name: row for name, row in lacking.items() if row}
+        decided = begin(topic_id, committed, [links.get(tp) for links in mine.values()], starting, rows=bool(holding))
+        if decided.halt is CommitHalt.ROWS_FOUND:
+            raise self._tables.halted(" ".join(holding), decided.halt, next(iter(holding.values())))
         if decided.halt is not None:
-            lacking = [name for name, links in mine.items() if tp not in links]
             raise self._tables.halted(" ".join(lacking), decided.halt, str(tp))
         return decided
+
+    def _rows(self, unknown: Sequence[TopicPartition], chains: Mapping[str, Chain]) -> dict[str, dict[str, str]]:
+        """By topic, the tables that hold rows of topic-partitions that neither they nor the group know, with a row."""
+        found: dict[str, dict[str, str]] = {}
+        for name, chain in chains.items():
+            for topic in sorted({tp.topic for tp in unknown} & self._tables.targets[name].topics):
+                partitions = [tp.partition for tp in unknown if tp.topic == topic and tp not in chain.links]
+                if partitions and (row := self._tables.found_row(name, topic, partitions)):
+                    found.setdefault(topic, {})[name] = row
+        return found
 
     def _store_origins(self, name: str, origins: Mapping[TopicPartition, tuple[str, int]]) -> None:
         """In one commit, store the topic's id and the first offset of each topic-partition that the table lacks."""

@@ -20,6 +20,7 @@ HALTS: dict[CommitHalt, Entry] = {
     CommitHalt.FILES_GONE: halts.MIRROR_FILES_GONE,
     CommitHalt.LOG_SHRANK: halts.MIRROR_LOG_SHRANK,
     CommitHalt.ROLLED_BACK: halts.MIRROR_ROLLED_BACK,
+    CommitHalt.ROWS_FOUND: halts.MIRROR_ROWS_FOUND,
     CommitHalt.SPEC_CHANGED: halts.MIRROR_SPEC_CHANGED,
     CommitHalt.TABLE_GONE: halts.MIRROR_TABLE_GONE,
     CommitHalt.TABLE_RECREATED: halts.MIRROR_TABLE_RECREATED,

@@ -7,7 +7,7 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from chsink.mirror.events import TableReference
@@ -81,6 +81,11 @@ class KnownTables:
         """The chains of the tables that take these topic-partitions."""
         topics = {tp.topic for tp in tps}
         return {name: self.read(name)[1] for name, t in self.targets.items() if not topics.isdisjoint(t.topics)}
+
+    def found_row(self, name: str, topic: str, partitions: Collection[int]) -> str:
+        """A row of these partitions in the table, in words; "" if there is none, or rows do not tell."""
+        target = self.targets[name]
+        return target.table.found_row(self.read(name)[0], target.topics, topic, partitions)
 
     def held_until(self, tp: TopicPartition) -> int:
         """The highest ``until`` of a topic-partition, 0 if no table knows it."""

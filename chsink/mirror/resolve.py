@@ -20,7 +20,7 @@ from chsink.mirror.known_tables import ATTEMPTS, Target
 from chsink.mirror.status import events_since_commit
 from chsink.mirror.tables import DamagedProperty, TableRead
 from chsink.ports import KafkaCluster, Outcome
-from chsink.statemachine.commit.chain import Link
+from chsink.statemachine.commit.chain import Link, read_chain
 from chsink.statemachine.commit.resolve import Choice, Log, Resolved, resolved
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 
@@ -142,7 +142,10 @@ def _resolved(
     if read is None:
         raise halts.MIRROR_TABLE_GONE(tables=name)
     usable = _usable(waiting, target, read)
-    mine = {tp: replace(logs[tp], waiting=_starts(usable, tp)) for tp in _mine(target, logs)}
+    chain = read_chain(read.view).chain
+    lost = choice is Choice.SKIP and chain is None
+    rows = {tp: target.table.rows_until(read, target.topics, tp) if lost else None for tp in _mine(target, logs)}
+    mine = {tp: replace(logs[tp], waiting=_starts(usable, tp), rows=end) for tp, end in rows.items()}
     after = resolved(read.view, mine, choice)
     if after is None:
         raise halts.MIRROR_ROWS_UNKNOWN(table=name)

@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -37,6 +38,7 @@ from pyiceberg.table.update import (
 )
 from pyiceberg.table.update.snapshot import _FastAppendFiles
 
+from chsink.mirror.rows import found_row, rows_until
 from chsink.ports import Outcome
 from chsink.statemachine.commit.chain import Chain, DamagedChain, Link, Snapshot, TableView, decode, encode
 from chsink.statemachine.ranges import TopicPartition
@@ -147,12 +149,26 @@ class MirrorTable:
         """The locations whose data files no longer exist.  Raises ``CatalogFailed`` if the storage does not answer."""
         if not locations:
             return frozenset()
+        with self._answered(), ThreadPoolExecutor(min(QUESTIONS, len(locations))) as pool:
+            there = list(pool.map(lambda location: self._exists(read.table, location), locations))
+        return frozenset(location for location, exists in zip(locations, there, strict=True) if not exists)
+
+    def found_row(self, read: TableRead, topics: Collection[str], topic: str, partitions: Collection[int]) -> str:
+        """See :func:`chsink.mirror.rows.found_row`.  Raises ``CatalogFailed`` if the storage does not answer."""
+        with self._answered():
+            return found_row(read.table, topics, topic, partitions)
+
+    def rows_until(self, read: TableRead, topics: Collection[str], tp: TopicPartition) -> int | None:
+        """See :func:`chsink.mirror.rows.rows_until`.  Raises ``CatalogFailed`` if the storage does not answer."""
+        with self._answered():
+            return rows_until(read.table, topics, tp.topic, tp.partition)
+
+    @contextmanager
+    def _answered(self) -> Iterator[None]:
         try:
-            with ThreadPoolExecutor(min(QUESTIONS, len(locations))) as pool:
-                there = list(pool.map(lambda location: self._exists(read.table, location), locations))
+            yield
         except Exception as error:  # any exception of the storage's client
             raise CatalogFailed(f"{self.identifier}: {said(error)}") from error
-        return frozenset(location for location, exists in zip(locations, there, strict=True) if not exists)
 
     def _exists(self, table: Table, location: str) -> bool:
         return table.io.new_input(location).exists()

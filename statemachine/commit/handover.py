@@ -104,11 +104,14 @@ def hand_over(planned: OffsetRange, committed: int | None) -> HandOver:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What group and tables know of one topic-partition.  ``links`` holds one entry for each table of its routes."""
+    """What group and tables know of one topic-partition.  ``links`` holds one entry for each table of its routes.
+    ``rows``: a table that does not know it holds rows of it.
+    """
 
     topic_id: str
     committed: int | None
     links: tuple[Link | None, ...]
+    rows: bool = False
 
     @property
     def known(self) -> tuple[Link, ...]:
@@ -136,6 +139,13 @@ START: tuple[Rule[Standing, Begin], ...] = (
         lambda x: any(link.topic_id != x.topic_id for link in x.known),
         CommitHalt.TOPIC_RECREATED,
         "halt: the topic was deleted and created again",
+    ),
+    Rule(
+        "ROWS_FOUND",
+        "the group does not know the topic-partition, and a table that does not know it either holds rows of it",
+        lambda x: x.committed is None and x.rows,
+        CommitHalt.ROWS_FOUND,
+        "halt: the chain and the group were lost, and its records would land again",
     ),
     Rule(
         "FRESH",
@@ -179,9 +189,13 @@ class Beginning:
     halt: CommitHalt | None = None
 
 
-def begin(topic_id: str, committed: int | None, links: Iterable[Link | None], starting: int) -> Beginning:
-    """What to store before workers of a topic-partition start.  ``starting`` is where a fresh one begins."""
-    standing = Standing(topic_id, committed, tuple(links))
+def begin(
+    topic_id: str, committed: int | None, links: Iterable[Link | None], starting: int, *, rows: bool = False
+) -> Beginning:
+    """What to store before workers of a topic-partition start.  ``starting`` is where a fresh one begins; ``rows``: a
+    table that does not know it holds rows of it.
+    """
+    standing = Standing(topic_id, committed, tuple(links), rows)
     rule = first(START, standing)
     match rule.verdict:
         case CommitHalt() as halt:

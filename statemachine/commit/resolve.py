@@ -32,6 +32,7 @@ class Log:
     """What Kafka says of a topic-partition.
 
     ``committed`` is the group's offset.  ``waiting`` are the starts of the table's units on the control topic.
+    ``rows`` is the offset behind the table's last row, None if that is not known.
     """
 
     topic_id: str
@@ -39,6 +40,7 @@ class Log:
     end: int
     committed: int | None
     waiting: tuple[int, ...] = ()
+    rows: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +122,10 @@ def _reread(link: Link | None, log: Log) -> Link:
 
 
 def _skipped(link: Link | None, passed: Link | None, log: Log) -> Link:
-    """Continue after all that the table held or holds; if it never held a record, after all that was handed over."""
+    """Continue after all that the table held or holds, by its chain or else its rows; if it never held a record, after
+    all that was handed over.
+    """
     untils = [known.until for known in (link, passed) if known is not None]
+    untils = untils or [end for end in (log.rows,) if end is not None]
     at = min(max(*untils, log.start), log.end) if untils else log.end if log.committed is None else log.committed
     return Link(log.topic_id, min(link.origin, at) if link else at, at)

@@ -6,7 +6,7 @@ written: a manifest holds their records directly.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 from types import SimpleNamespace
@@ -100,6 +100,7 @@ class SimCatalog:
         self.manifests: dict[str, tuple[int, tuple[int, ...]]] = {}
         self.snapshots: set[int] = set()
         self.away_until = 0
+        self.place: Callable[[int], tuple[str, int]] = lambda _: ("", 0)
         self.committed: Callable[[str, Metadata, Metadata], None] = lambda *_: None
         self.late: Callable[[], None] = lambda: None
 
@@ -217,6 +218,15 @@ def _holds(requirement: Any, metadata: Metadata) -> bool:
 @dataclass(frozen=True)
 class SimMirrorTable(MirrorTable):
     """The production class, without manifests and storage."""
+
+    def found_row(self, read: Any, topics: Collection[str], topic: str, partitions: Collection[int]) -> str:
+        """Uids name topic, partition and offset."""
+        catalog = cast("SimCatalog", self.catalog)
+        catalog.hub.pause()
+        uids = sorted(
+            uid for uid in read.table.metadata.held if catalog.place(uid)[:2] in {(topic, p) for p in partitions}
+        )
+        return str(uids[0]) if uids else ""
 
     def _exists(self, table: Any, location: str) -> bool:
         return location in cast("SimCatalog", self.catalog).files

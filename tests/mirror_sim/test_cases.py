@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
@@ -132,6 +133,22 @@ def test_a_group_that_is_set_back_below_what_kafka_deleted_halts_nothing() -> No
     world = quiet(1, happens)
     assert world.over is None and oracle.at_rest(world) == "" and world.starts == 2
     assert world.hub.counts["outcome MIRROR_NOT_HANDED_OVER"] == 1
+
+
+def test_a_table_that_lost_its_chain_and_the_group_halts() -> None:
+    """⚑ Every record landed again."""
+
+    def happens(world: World) -> None:
+        for name, table in world.catalog.tables.items():
+            world.catalog.tables[name] = replace(table, properties={})
+            world.catalog.foreign_append(name)
+            world.catalog.expire(name, forget=False)
+        world.broker.groups.clear()
+        world.broker.recreate()
+        world.reasons.add("chain lost")
+        world.kill(world.drivers[0])
+
+    assert quiet(1, happens).over == "MIRROR_ROWS_FOUND"
 
 
 def test_a_log_that_lost_records_halts_once_they_are_missed() -> None:

@@ -26,7 +26,7 @@ from tests.mirror_sim.job import every_partition, start_driver
 from tests.mirror_sim.spark import SimFiles
 from tests.sim.checkpoint import Checkpoint, SparkDied
 from tests.sim.hub import Group, Hub, Violation
-from tests.sim.kafka import Kafka, uid_of
+from tests.sim.kafka import PARTITION, SERIAL, Kafka, serial_of, uid_of
 from tests.sim.tasks import Attempt
 
 WORLD_STEPS = 1500
@@ -38,6 +38,7 @@ EVENT_RATE = 0.07
 FAILPOINT_RATE = 0.05
 JUSTIFIED = {
     "MIRROR_ROLLED_BACK": {"rolled back"},
+    "MIRROR_ROWS_FOUND": {"chain lost"},
     "MIRROR_TABLE_RECREATED": {"table recreated"},
     "MIRROR_CHAIN_MISSING": {"table recreated"},
     "MIRROR_TOPIC_RECREATED": {"topic recreated"},
@@ -108,6 +109,7 @@ class World:
         self.broker.watch = self._kept(partial(oracle.transaction_committed, self))
         self.broker.moved = self._kept(partial(oracle.group_moved, self))
         self.catalog.committed = self._kept(partial(oracle.table_committed, self))
+        self.catalog.place = lambda uid: (self.kafka.names[serial_of(uid)], uid % SERIAL // PARTITION)
         self.catalog.late = partial(self.reasons.add, "table commit late")
         hub.died = self.died
 

@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 import json
+import re
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -171,6 +173,48 @@ def test_a_second_table_that_holds_rows(make_bench: MakeBench) -> None:
     bench.resolve(Choice.SKIP)
     land(bench, bench.coordinator(), 3)
     assert sorted(n for _, _, n in bench.landed("archive")) == [1, 3]
+
+
+@pytest.mark.parametrize("compacted", [False, True])
+@pytest.mark.exit_of("MIRROR_ROWS_FOUND")
+def test_rows_of_which_nobody_speaks_any_more(make_bench: MakeBench, compacted: bool) -> None:
+    """⚑ Properties removed, own snapshots expired, groups gone: every record landed once more."""
+    bench = make_bench(partitions=2)
+    first = bench.coordinator()
+    bench.hand_over(*bench.produce([1, 2, 3], 1), 1)
+    land(bench, first, 4, 5)
+    bench.hand_over(*bench.produce([6]))
+    first.close()
+    bench.coordinators.remove(first)
+    if compacted:
+        table(bench).overwrite(table(bench).scan().to_arrow())
+    write(bench, 99)
+    lose_everything(bench)
+    for _ in range(2):
+        error = halted(bench, halts.MIRROR_ROWS_FOUND, bench.coordinator)
+    assert "offset" in error.message
+    halted(bench, halts.MIRROR_ROWS_UNKNOWN, lambda: bench.resolve(Choice.REREAD))
+    job = ["-c", str(bench.job_file())]
+    [command] = re.findall(r"`chsink (mirror resolve [^`]*)`", error.hint)
+    done = CliRunner().invoke(app, [*command.split(), "--yes", *job])
+    assert done.exit_code == 0, done.output
+    later = bench.coordinator()
+    assert (bench.group_at(0), bench.group_at(1)) == (2, 3)
+    bench.hand_over(2, 3)
+    land(bench, later, 7)
+    assert bench.landed() == bench.sent() | Counter({(None, None, 99): 1})
+
+
+def lose_everything(bench: Bench) -> None:
+    """The mirror's properties, snapshots and groups."""
+    with table(bench).transaction() as change:
+        change.remove_properties(*(name for name in table(bench).properties if name.startswith("chsink.")))
+    head = table(bench).current_snapshot()
+    older = [s.snapshot_id for s in table(bench).snapshots() if head is None or s.snapshot_id != head.snapshot_id]
+    table(bench).maintenance.expire_snapshots().by_ids(older).commit()
+    bench.delete_groups(bench.group)
+    bench.kafka.delete_topic(bench.control_topic)
+    bench.kafka.create_topic(bench.control_topic, 2)
 
 
 @pytest.mark.exit_of("MIRROR_TABLE_GONE")

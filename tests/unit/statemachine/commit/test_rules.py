@@ -317,6 +317,12 @@ def test_where_a_topic_partition_starts(committed: int | None, links: list[Link 
     assert begin("id", committed, links, 2) == expected
 
 
+@pytest.mark.parametrize("links", [[None], [FRESH, None]])
+def test_rows_that_no_chain_covers_halt(links: list[Link | None]) -> None:
+    """⚑ Neither the group nor the table knows them: they would land again.  A group that knows shows a new partition."""
+    assert begin("id", None, links, 2, rows=True) == Beginning("ROWS_FOUND", halt=CommitHalt.ROWS_FOUND)
+
+
 # --- rounds ----------------------------------------------------------------------------------------------------------
 
 PACE = Pace(interval_ms=100, timeout_ms=50, buffer=10)
