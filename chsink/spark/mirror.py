@@ -54,21 +54,32 @@ from chsink.spark.stream_plan import StreamPlan, of_frame
 POOL = "mirror"
 POLL_S = 1.0
 LAST_COMMIT_S = 10.0
+DISTURBED = (services.CHECKPOINT_IN_USE.name, services.MIRROR_NOT_HANDED_OVER.name)
+"""How the newest driver's query ends if an older driver, suspended for long, wakes up: it has written to the same
+checkpoint, or opened a producer of the same id.
+"""
+DISTURBED_TIMES = 5
+"""How often the newest driver starts for that reason, the first time included."""
 
 
 def run(config: Config, spark: SparkSession) -> None:
     """Run the mirror alone, until the source is drained (``available_now``), it fails, or SIGTERM or SIGINT.
 
-    Raises the ChsinkError that ended it.
+    Raises the ChsinkError that ended it.  What an older driver may have caused is no reason to end: that one has to.
     """
     quieten(spark)
     log, metrics, observe = logger(config.sink.name), MirrorMetrics(config.sink.name), config.observe
-    with (
-        served(metrics.registry, observe.metrics_host, observe.metrics_port, log),
-        MirrorRun(config, spark, log, metrics) as mirror,
-        StopSignals() as stop,
-    ):
-        mirror.run(stop)
+    with served(metrics.registry, observe.metrics_host, observe.metrics_port, log):
+        for left in reversed(range(DISTURBED_TIMES)):
+            with MirrorRun(config, spark, log, metrics) as mirror, StopSignals() as stop:
+                try:
+                    mirror.run(stop)
+                except ChsinkError as error:
+                    if error.name not in DISTURBED or stop.received or not left:
+                        raise
+                    log.warning("the mirror starts again", id=error.id, reason=error.message)
+                else:
+                    return
 
 
 class MirrorRun:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +17,9 @@ from typer.testing import CliRunner
 from chsink.cli.main import app
 from chsink.embedded.stack import Stack
 from chsink.embedded.topics import add_partitions
+from chsink.mirror.opening import names_of
 from chsink.spark.mirror import MirrorRun
+from chsink.statemachine.ranges import TopicPartition
 from tests.integration.mirror.mirrored import Mirrored, make_mirrored
 from tests.integration.mirror.test_coordination import coordinating
 from tests.support.child import Child
@@ -148,6 +152,31 @@ def test_a_halted_mirror_leaves_clickhouse_running(make_job: MakeJob) -> None:
     assert "CHS-511" in child.said
     job.check()
     assert job.mirrored() == []
+
+
+def test_an_older_driver_that_wakes_up_does_not_end_the_newest(make_job: MakeJob) -> None:
+    """⚑ It wrote a batch to the checkpoint that both use, and opened their workers' producers: the newest ended with exit
+    code 5, the older one with 4, and nobody ran.
+    """
+    job = make_job(RUNNING)
+    job.send(0, 5)
+    with Child(job, command=("mirror", "run")) as child:
+        child.await_that("rows", lambda: len(job.mirrored()) == 5)
+        config = job.config()
+        names, tp = names_of(config), TopicPartition(job.topic, 0)
+        stops = 0
+        while "the mirror starts again" not in child.said and stops < 20:
+            offsets = Path(config.mirror_checkpoint()) / "offsets"
+            newest = max((f for f in offsets.iterdir() if f.name.isdecimal()), key=lambda f: int(f.name))
+            shutil.copy(newest, offsets / str(int(newest.name) + 1))
+            with names.sender(names.worker_id(tp), names.group):
+                job.send(0, 5)
+            stops += 1
+            time.sleep(1)
+        child.await_that("all rows", lambda: len(job.mirrored()) == job.sent[job.topic, 0])
+        child.tell(signal.SIGTERM)
+        assert child.end() == 0, child.said
+    assert "the mirror starts again" in child.said
 
 
 def test_a_newer_driver_ends_the_mirror_that_runs_alone(make_job: MakeJob) -> None:
