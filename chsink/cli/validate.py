@@ -34,7 +34,7 @@ def validate(
     """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
     loaded = load_config(config, assignments)
     if loaded.mirror.enabled:
-        loaded.mirror.check_catalog_folder()
+        loaded.mirror.check_catalog_file(exists=False)
     if as_json:
         print_json({"valid": True, "sink": loaded.sink.name, "settings": [s.as_dict() for s in settings(loaded)]})
         return

@@ -68,14 +68,16 @@ class Mirror(Section):
         """The tables of the routes, each once."""
         return tuple(dict.fromkeys(route.table for route in self.routes))
 
-    def check_catalog_folder(self) -> None:
-        """Raise CHS-265 if the catalog is a SQLite file in a folder that does not exist: a restart would not help."""
+    def check_catalog_file(self, *, exists: bool) -> None:
+        """Raise CHS-265 if the catalog is a SQLite file in a folder that does not exist, or is missing where it has
+        to exist: opening it would create an empty one.
+        """
         uri = self.catalog_properties().get("uri", "")
         scheme, _, path = uri.partition(":///")
         if scheme.partition("+")[0] == "sqlite" and path and not path.startswith((":", "file:")):
-            folder = Path(path.partition("?")[0]).parent
-            if not folder.is_dir():
-                raise preflight.MIRROR_NO_CATALOG_FOLDER(folder=folder)
+            file = Path(path.partition("?")[0])
+            if not (file if exists else file.parent).exists():
+                raise preflight.MIRROR_NO_CATALOG_FILE(file=file)
 
     def catalog_properties(self) -> dict[str, str]:
         """``name`` and pyiceberg's properties, with credentials in the clear."""

@@ -10,8 +10,9 @@ TOPIC_MISSING = Entry(
     "CHS-201",
     PreflightError,
     "Kafka at {bootstrap} has no {what}",
-    "create the topic, or correct the route; if a partition is gone for good, run `chsink state reset TOPIC PARTITION` "
-    "to forget its state and start with a new checkpoint (set sink.checkpoint to a new folder)",
+    "create the topic, or correct or remove its [[route]] or [[mirror.route]]; if a partition of a [[route]] is gone "
+    "for good, run `chsink state reset TOPIC PARTITION` to forget its state and start with a new checkpoint (set "
+    "sink.checkpoint to a new folder)",
     ok="{topic} has {partitions} partitions, id {id}",
 )
 NO_TABLE = Entry(
@@ -930,7 +931,8 @@ MIRROR_NO_TABLE = Entry(
     "CHS-262",
     PreflightError,
     "Iceberg table {table} does not exist in catalog {catalog}",
-    "create it, or correct [[mirror.route]]; if it existed before, see CHS-343",
+    "correct [[mirror.route]] or mirror.catalog; if the mirror never wrote to the table, create it; if it existed "
+    "before, see CHS-343",
     ok="Iceberg table {table}: {columns} columns, format version 2, Parquet, unpartitioned",
 )
 MIRROR_NO_CATALOG = Entry(
@@ -940,12 +942,13 @@ MIRROR_NO_CATALOG = Entry(
     "the Iceberg catalog {catalog} cannot be opened: {reason}",
     "correct mirror.catalog (its properties are pyiceberg's), or install the package that it names",
 )
-MIRROR_NO_CATALOG_FOLDER = Entry(
-    "MIRROR_NO_CATALOG_FOLDER",
+MIRROR_NO_CATALOG_FILE = Entry(
+    "MIRROR_NO_CATALOG_FILE",
     "CHS-265",
     PreflightError,
-    "mirror.catalog.uri names a SQLite file in a folder that does not exist: {folder}",
-    "create the folder, or correct mirror.catalog.uri",
+    "mirror.catalog.uri names a SQLite file that does not exist: {file}",
+    "correct mirror.catalog.uri; if the file was lost, restore it: it alone knows the tables; if there never was one, "
+    "create the catalog with its tables, as docs/mirror.md shows",
 )
 MIRROR_OTHER_SINK = Entry(
     "MIRROR_OTHER_SINK",

@@ -18,12 +18,14 @@ import uuid
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 import structlog
 
 from chsink import failpoints
+from chsink.errors import ChsinkError, HaltError
+from chsink.errors.several import raise_all
 from chsink.mirror.beginnings import Beginnings
 from chsink.mirror.buffer import Buffer
 from chsink.mirror.control import Names, Unanswered, at_once
@@ -49,12 +51,14 @@ from chsink.statemachine.commit.plan import holes
 from chsink.statemachine.commit.rounds import Due, Pace, Reached, RoundView, answered, due, low_watermark
 from chsink.statemachine.commit.rules import CommitHalt
 from chsink.statemachine.commit.units import Position
-from chsink.statemachine.ranges import TopicPartition
+from chsink.statemachine.ranges import OffsetRange, TopicPartition
 
 STUCK_AFTER = 5
 """The coordinator stops after so many rounds in a row in which a table could not be committed."""
 HANGS_AFTER_MS = 300_000
 """Far beyond the 20 s after which the broker aborts a mirror's transaction."""
+REREAD_MS, REREAD_OFFSETS = 10_000, 1_000_000
+"""Between two rounds, how long holes are read again, and how much of each."""
 KEY = "coordinator"
 
 
@@ -301,6 +305,8 @@ class Coordinator:
     def _complete(self) -> bool:
         if self._open is None:
             return False
+        if all(self.positions[number] >= end for number, end in self._open.ends.items()):  # what lacks now is a hole
+            return answered(self.assigned, self._open.answers, ())
         tables = [(links, self.table_commits.units(name)) for name, links in self.tables.links.items()]
         return answered(self.assigned, self._open.answers, tables)
 
@@ -375,21 +381,39 @@ class Coordinator:
 
     def _find_holes(self, opened: _Round) -> None:
         """Read again the offsets that were handed over before this round and that no event covers: those that the group
-        has passed, and those below a unit, as each unit was handed over where the group was.
+        has passed, and those below a unit, as each unit was handed over where the group was.  Not too much at once:
+        commits wait meanwhile.
         """
         if any(self.positions[p] < end for p, end in opened.ends.items()):
             return
-        handed_over = {tp: at for tp, at in opened.handed_over.items() if at is not None}
-        for name, target in self.targets.items():
-            mine = {tp: at for tp, at in handed_over.items() if tp.topic in target.topics}
-            units = self.table_commits.units(name)
-            for unit in units:
-                tp = unit.head.tp
-                if tp in mine and unit.whole and all(at.offset < opened.ends.get(at.partition, 0) for at in unit.at):
-                    mine[tp] = max(mine[tp], unit.range.start)
-            for tp, missing in holes(self.tables.links[name], units, mine).items():
-                self.log.warning("reading a range again", table=name, tp=str(tp), range=str(missing))
-                self.reread(Hole(name, tp, missing, self.tables.identities[name]))
+        found = [hole for name in self.targets for hole in self._holes_of(name, opened)]
+        halted: list[ChsinkError] = []
+        until, left = self.clock.now_ms() + REREAD_MS, False
+        for hole in found:
+            if self.clock.now_ms() > until:
+                left = True
+                break
+            piece = OffsetRange(hole.range.start, min(hole.range.end, hole.range.start + REREAD_OFFSETS))
+            left = left or piece != hole.range
+            self.log.warning("reading a range again", table=hole.table, tp=str(hole.tp), range=str(piece))
+            try:
+                self.reread(replace(hole, range=piece))
+            except HaltError as halt:
+                halted.append(halt)
+        raise_all(halted)
+        if left:  # the next round begins at once
+            self._last_ms -= self.pace.interval_ms
+
+    def _holes_of(self, name: str, opened: _Round) -> list[Hole]:
+        """The holes of one table."""
+        topics, units = self.targets[name].topics, self.table_commits.units(name)
+        mine = {tp: at for tp, at in opened.handed_over.items() if at is not None and tp.topic in topics}
+        for unit in units:
+            tp = unit.head.tp
+            if tp in mine and unit.whole and all(at.offset < opened.ends.get(at.partition, 0) for at in unit.at):
+                mine[tp] = max(mine[tp], unit.range.start)
+        found = holes(self.tables.links[name], units, mine)
+        return [Hole(name, tp, missing, self.tables.identities[name]) for tp, missing in found.items()]
 
 
 def _producer(key: str, value: bytes) -> str:

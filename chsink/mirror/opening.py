@@ -88,7 +88,7 @@ class Mirror:
 def open_mirror(config: Config, kafka: KafkaCluster) -> Mirror:
     """The mirror of a configuration.  Connects to the catalog; raises PreflightError and UnavailableError."""
     mirror = config.mirror
-    mirror.check_catalog_folder()
+    mirror.check_catalog_file(exists=True)
     properties = mirror.catalog_properties()
     name = properties.pop("name")
     try:

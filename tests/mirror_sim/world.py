@@ -14,7 +14,7 @@ from typing import Any
 from chsink import failpoints
 from chsink.errors import ChsinkError, FencedError, HaltError
 from chsink.errors import services as errors
-from chsink.mirror import coordination, lander, worker
+from chsink.mirror import coordination, coordinator, lander, worker
 from chsink.mirror.control import Unanswered
 from chsink.statemachine.commit.rounds import Pace
 from chsink.statemachine.ranges import TopicPartition
@@ -99,6 +99,7 @@ class World:
         self.rows_each = shape.choice([2, 1000])
         self.part_bytes = shape.choice([300, 600_000])
         self.shape = shape
+        self.reread_offsets = shape.choice([2, 1_000_000])
         self.checkpoint = Checkpoint()
         self.drivers: list[Group] = []
         self.executors: dict[int, Attempt] = {}
@@ -142,6 +143,7 @@ class World:
             (worker, "split"): partial(vars(worker)["split"], limit=self.part_bytes),
             (lander, "sleep"): self.hub.sleep,
             (failpoints, "reach"): self._reach,
+            (coordinator, "REREAD_OFFSETS"): self.reread_offsets,
             (coordination, "monotonic"): lambda: self.hub.now / 1000,
         }
         kept = {(module, name): vars(module)[name] for module, name in ours}

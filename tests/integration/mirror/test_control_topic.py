@@ -107,6 +107,19 @@ def test_a_catalog_that_is_away(make_bench: MakeBench) -> None:
     assert (finding.severity, finding.id) == (Severity.ERROR, "CHS-265")
 
 
+def test_a_catalog_file_that_was_lost_is_not_replaced_by_an_empty_one(make_bench: MakeBench) -> None:
+    """⚑ CHS-262 said "create it": a table created in the empty catalog would have got every record again."""
+    bench = make_bench()
+    job = bench.job_file()
+    lost = bench.folder / "catalog.db"
+    lost.rename(bench.folder / "kept.db")
+    config = load(job)
+    [finding] = mirror_findings(config, open_admin(config))
+    assert finding.id == "CHS-265" and str(lost) in finding.sentence and not lost.exists()
+    (bench.folder / "kept.db").rename(lost)
+    assert all(found.severity is not Severity.ERROR for found in mirror_findings(config, open_admin(config)))
+
+
 def test_a_dry_run_decodes_for_the_tables_of_the_mirror(make_bench: MakeBench) -> None:
     """What one table takes, another may refuse."""
     strict = Schema(NestedField(1, "id", LongType(), required=True), NestedField(2, "name", LongType()))

@@ -28,6 +28,7 @@ from chsink.mirror.control import Sender
 from chsink.mirror.coordinator import Coordinator
 from chsink.mirror.events import DataWritten, decode, encode
 from chsink.mirror.failures import as_error
+from chsink.mirror.known_tables import Hole
 from chsink.mirror.tables import Keys
 from chsink.mirror.task import Share
 from chsink.mirror.worker import Report
@@ -421,6 +422,53 @@ def test_records_that_kafka_deleted_before_they_landed(make_bench: MakeBench) ->
     bench.resolve(Choice.REREAD)
     land(bench, bench.coordinator(), 6)
     assert sorted(n for _, _, n in bench.landed()) == [1, 4, 5, 6]
+
+
+def test_one_start_names_every_table_that_lacks_deleted_records(make_bench: MakeBench) -> None:
+    bench = make_bench(tables=("orders", "archive"))
+    first = bench.coordinator()
+    land(bench, first, 1)
+    bench.hand_over(*bench.produce([2, 3, 4]))
+    bench.kafka.delete_topic(bench.control_topic)
+    bench.kafka.create_topic(bench.control_topic, 2)
+    delete_records(bench.kafka.bootstrap, bench.topic, 0, 3)
+    error = halted(bench, halts.MIRROR_RECORDS_GONE, lambda: bench.rounds(bench.coordinator(), 2))
+    commands = re.findall(r"`chsink (mirror resolve [^`]*)`", error.hint)
+    assert len(commands) == 2
+    for command in commands:
+        done = CliRunner().invoke(app, [*command.split(), "--yes", "-c", str(bench.job_file())])
+        assert done.exit_code == 0, done.output
+    later = bench.coordinator()
+    bench.rounds(later, 2)
+    land(bench, later, 5)
+    assert [sorted(n for _, _, n in bench.landed(name)) for name in bench.tables] == [[1, 4, 5], [1, 4, 5]]
+
+
+def test_a_long_hole_is_read_in_parts_and_other_tables_are_committed_between(
+    make_bench: MakeBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A hole of 128 s held up the commits of every table.  The next round begins at once while a part is left."""
+    monkeypatch.setattr("chsink.mirror.coordinator.REREAD_OFFSETS", 2)
+    bench = make_bench(tables=("orders", "archive"))
+    land(bench, bench.coordinator(), *range(5))
+    table(bench).manage_snapshots().remove_branch("main").commit()
+    bench.resolve(Choice.REREAD)
+    later = bench.coordinator()
+    parts: list[OffsetRange] = []
+
+    def reread(hole: Hole) -> None:
+        assert bench.landed("archive") == bench.sent()
+        parts.append(hole.range)
+        bench.reread(hole)
+
+    later.reread = reread
+    bench.hand_over(*bench.produce([5]))
+    bench.round(later)
+    for _ in range(50):  # no time passes
+        later.tick(0.1)
+    bench.round(later)
+    exactly_once(bench)
+    assert parts == [OffsetRange(0, 2), OffsetRange(2, 4), OffsetRange(4, 5)]
 
 
 def test_records_that_kafka_deletes_after_they_were_read(make_bench: MakeBench) -> None:
