@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from chsink.clickhouse.definition import Ttl, own_settings, ttl_of
 from chsink.clickhouse.facts import Facts, in_groups, named, read_facts
 from chsink.decode.columns import Column
 from chsink.errors import preflight
@@ -34,7 +34,7 @@ class TargetTable:
     engine: str
     columns: tuple[Column, ...]
     partition_key: str
-    ttl: bool
+    ttl: Ttl
     merge_tree: Mapping[str, str]
     timezone: str
     definition: str = ""
@@ -97,7 +97,7 @@ def read_tables(client: Queries, names: Collection[TableName]) -> dict[TableName
         TableName(database, name): row
         for group in in_groups(facts)
         for database, name, *row in client.query(
-            "SELECT database, name, partition_key, create_table_query, timezone() FROM system.tables "
+            "SELECT database, name, partition_key, create_table_query, engine_full, timezone() FROM system.tables "
             f"WHERE {named(group, 'name')}"
         )
     }
@@ -124,7 +124,7 @@ def read_columns(client: Queries, database: str, name: str) -> tuple[Column, ...
 
 def read_settings(client: Queries, table: TargetTable) -> dict[str, str]:
     """What ``table.merge_tree`` would be now; for a table that is gone, the server's defaults."""
-    rows = client.query(f"SELECT create_table_query {THE_TABLE}", {"database": table.database, "name": table.name})
+    rows = client.query(f"SELECT engine_full {THE_TABLE}", {"database": table.database, "name": table.name})
     defaults = _server_settings(client, replicated=in_keeper(table.engine))
     return _effective_settings(defaults, str(rows[0][0]) if rows else "")
 
@@ -148,7 +148,7 @@ def _described(
     columns: tuple[Column, ...],
     settings: Mapping[str, str],
 ) -> TargetTable:
-    partition_key, ddl, timezone = details
+    partition_key, ddl, engine_full, timezone = details
     return TargetTable(
         at.database,
         at.table,
@@ -156,8 +156,8 @@ def _described(
         fact.engine,
         columns,
         partition_key,
-        bool(re.search(r"\bTTL\b", ddl.split("SETTINGS")[0])),
-        _effective_settings(settings, ddl),
+        ttl_of(ddl, engine_full),
+        _effective_settings(settings, engine_full),
         timezone,
         fact.definition,
     )
@@ -178,12 +178,6 @@ def _server_settings(client: Queries, *, replicated: bool) -> dict[str, str]:
     return {str(name): str(value) for name, value in rows}
 
 
-def _effective_settings(settings: Mapping[str, str], ddl: str) -> dict[str, str]:
-    """The defaults, overridden by the table's own SETTINGS."""
-    effective = {s: settings.get(s, "0") for s in SETTINGS}
-    own = ddl.rsplit("SETTINGS", 1)[1] if "SETTINGS" in ddl else ""
-    for setting in SETTINGS:
-        found = re.search(rf"\b{setting}\s*=\s*'?(\d+)", own)
-        if found:
-            effective[setting] = found[1]
-    return effective
+def _effective_settings(settings: Mapping[str, str], engine_full: str) -> dict[str, str]:
+    """The defaults, overridden by the table's own settings."""
+    return {s: settings.get(s, "0") for s in SETTINGS} | own_settings(engine_full, SETTINGS)

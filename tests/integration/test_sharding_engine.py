@@ -18,6 +18,7 @@ import pytest
 
 from chsink.clickhouse.checks.distributed import distributed_findings
 from chsink.clickhouse.checks.hashes import hash_findings
+from chsink.clickhouse.definition import Ttl
 from chsink.clickhouse.distributed import distributed_tables
 from chsink.clickhouse.shards import ShardTable
 from chsink.clickhouse.table import TargetTable
@@ -202,7 +203,7 @@ class Asked(OneServer):
 def test_a_distributed_table_that_cuts_otherwise(engine: Engine, how: str, theirs: str | None) -> None:
     engine.fill(["UInt32", "String"], [pa.array([1], pa.uint32()), pa.array([b"a"])])
     engine.query(f"CREATE OR REPLACE TABLE d.cut AS d.t ENGINE = {how}")
-    table = TargetTable("d", "t", "uuid", "MergeTree", (), "", False, {}, "UTC")
+    table = TargetTable("d", "t", "uuid", "MergeTree", (), "", Ttl(), {}, "UTC")
     expression = HASH_FUNCTIONS["cityHash64"].expression(["k0", "k1"])
     found = list(distributed_findings(ShardTable(Asked(engine), table), expression, WEIGHTS))
     ours = "cityHash64(k0, k1) over shards of weights 2, 1, 5"
@@ -213,7 +214,7 @@ def test_a_distributed_table_that_cuts_otherwise(engine: Engine, how: str, their
 @pytest.mark.parametrize("name", HASH_FUNCTIONS)
 def test_a_server_that_hashes_otherwise(engine: Engine, name: str) -> None:
     """The server is asked for known values; one whose function is another one is refused."""
-    table = TargetTable("d", "t", "uuid", "MergeTree", (), "", False, {}, "UTC")
+    table = TargetTable("d", "t", "uuid", "MergeTree", (), "", Ttl(), {}, "UTC")
     assert not list(hash_findings(ShardTable(Asked(engine), table), name))
     other = "CRC32" if name == "javaHash" else "intHash64" if name == "intHash32" else "javaHash"
 

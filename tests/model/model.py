@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Literal
 
+from chsink.clickhouse.definition import Ttl
 from chsink.clickhouse.table import TargetTable
 from tests.model.events import Event, events_of
 from tests.model.explored import Bounds
@@ -52,7 +53,7 @@ class World(Bounds):
         blocks = str(self.window_blocks)
         settings = {"non_replicated_deduplication_window": blocks, "replicated_deduplication_window": blocks}
         engine = "ReplicatedMergeTree" if self.replicated else "MergeTree"
-        return TargetTable("db", "t", "uuid", engine, (), "", False, settings, "UTC")
+        return TargetTable("db", "t", "uuid", engine, (), "", Ttl(), settings, "UTC")
 
 
 @dataclass(slots=True)

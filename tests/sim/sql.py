@@ -48,7 +48,13 @@ def _described(server: Server, name: str, sql: str) -> Iterator[tuple[Any, ...]]
     if "system.columns" in sql:
         yield from ((*at, *column) for column in table.kind.columns(table.version))
     elif "timezone()" in sql:
-        yield (*at, f"uid % {table.kind.parts}" if table.kind.parts > 1 else "", "CREATE TABLE", "UTC")
+        yield (
+            *at,
+            f"uid % {table.kind.parts}" if table.kind.parts > 1 else "",
+            "CREATE TABLE",
+            table.kind.engine,
+            "UTC",
+        )
     else:
         yield from _facts(server, name)
 
@@ -86,8 +92,8 @@ def answer(server: Server, sql: str, said: Mapping[str, Any], *, lags: bool = Fa
         table = server.tables[f"{said['database']}.{said['name']}"]
         if "dependencies_table" in sql:
             return [(table.kind.views,)]
-        if "create_table_query" in sql:
-            return [("CREATE TABLE",)]
+        if "engine_full" in sql:
+            return [(table.kind.engine,)]
         return [(0,)] if "NOT is_done" in sql else [(table.mutations, 0)]
     if "system.tables" in sql:
         return [row for name in named(sql) for row in _facts(server, name)]

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from chsink.clickhouse.definition import Ttl
 from chsink.clickhouse.table import TargetTable
 from chsink.config import Route
 from chsink.decode.columns import Column
@@ -25,7 +26,7 @@ SHARDS = {0: "http://one", 1: "http://two"}
 
 @pytest.fixture
 def sample() -> Sample:
-    table = TargetTable("d", "t", "uuid", "MergeTree", COLUMNS, "", False, {}, "UTC")
+    table = TargetTable("d", "t", "uuid", "MergeTree", COLUMNS, "", Ttl(), {}, "UTC")
     layout = Layout((Shard(("http://one",), 1, "one"), Shard(("http://two",), 1, "two")), "intHash64", ("id",), "halt")
     decoder = decoder_of("d.t", table.insertable, "UTC", Untouched("read_committed"), JSON)
     return Sample(

@@ -8,7 +8,8 @@ from collections.abc import Collection, Iterator
 import pytest
 
 from chsink.clickhouse.client import ClickHouseClient, Connection
-from chsink.clickhouse.dedup_mark import look, looks
+from chsink.clickhouse.dedup_mark import look, looks, why_shortened
+from chsink.clickhouse.definition import Ttl
 from chsink.clickhouse.facts import read_facts
 from chsink.clickhouse.table import TargetTable, read_table, read_tables
 from chsink.embedded.clickhouse import EmbeddedClickHouse
@@ -113,3 +114,44 @@ def test_many_tables_of_any_name_are_described_and_looked_at_in_one_question(cli
             looks(client, tables)
     finally:
         client.command(f"DROP DATABASE {quote_identifier(other)} SYNC")
+
+
+SAYS = "SETTINGS non_replicated_deduplication_window = 100000, TTL d, it''s"
+"""In a comment."""
+
+
+@pytest.mark.parametrize(
+    ("columns", "engine", "window", "ttl"),
+    [
+        ("id UInt8", "MergeTree ORDER BY id SETTINGS {w} = 5", 5, Ttl()),
+        (f"id UInt8 COMMENT '{SAYS}'", "MergeTree ORDER BY id SETTINGS {w} = 5", 5, Ttl()),
+        ("id UInt8", f"MergeTree ORDER BY id SETTINGS {{w}} = 5 COMMENT '{SAYS}'", 5, Ttl()),
+        ("id UInt8", f"MergeTree ORDER BY id COMMENT '{SAYS}'", 0, Ttl()),
+        ("id UInt8", "MergeTree ORDER BY id SETTINGS index_granularity = 100, {w} = '7'", 7, Ttl()),
+        ("id UInt8", "MergeTree ORDER BY id SETTINGS {w} = 1e3", 1000, Ttl()),
+        (f"`SETTINGS {{w}} = 9` UInt8, `a TTL` String DEFAULT '{SAYS}'", "MergeTree ORDER BY tuple()", 0, Ttl()),
+        ("SETTINGS UInt8, x UInt8", "MergeTree PARTITION BY x ORDER BY SETTINGS SETTINGS {w} = 8", 8, Ttl()),
+        ("id UInt8, s String", "MergeTree PARTITION BY s = 'x TTL ' ORDER BY id SETTINGS {w} = 4", 4, Ttl()),
+        ("id UInt8, d Date TTL d + 1, d2 Date", f"MergeTree ORDER BY id COMMENT '{SAYS}'", 0, Ttl(changes_cells=True)),
+        ("id UInt8, d Date", "MergeTree ORDER BY id TTL d + 1 SETTINGS {w} = 3", 3, Ttl(removes_rows=True)),
+        (
+            "id UInt8, d Date",
+            "MergeTree ORDER BY id TTL d + 1 GROUP BY id SET d = max(d)",
+            0,
+            Ttl(removes_rows=True, changes_cells=True),
+        ),
+    ],
+)
+def test_what_a_comment_says_is_no_setting(
+    clients: list[ClickHouseClient], columns: str, engine: str, window: int, ttl: Ttl
+) -> None:
+    """⚑ A window that was read from a comment is trusted where the table has forgotten its tokens."""
+    name, setting = f"t_{uuid.uuid4().hex}", "non_replicated_deduplication_window"
+    text = f"CREATE TABLE {DATABASE}.{name} ({columns}) ENGINE = {engine}".replace("{w}", setting)
+    clients[0].command(text)
+    table = read_table(clients[0], DATABASE, name)
+    assert (table.window_blocks, table.ttl) == (window, ttl)
+    assert why_shortened(clients[0], table) is None
+    if window:
+        clients[0].command(f"ALTER TABLE {DATABASE}.{name} MODIFY SETTING {setting} = 2")
+        assert "lowered" in str(why_shortened(clients[0], table))

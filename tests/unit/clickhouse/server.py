@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from chsink.clickhouse.definition import Ttl
 from chsink.clickhouse.table import TargetTable
 from chsink.decode.columns import Column
 from chsink.ports import ServerRefused
@@ -31,7 +32,7 @@ def table(engine: str = "MergeTree", **changes: Any) -> TargetTable:
     columns = tuple(Column(c, "String", "", "") for c in ("n", "_kafka_topic", "_kafka_partition", "_kafka_offset"))
     whole: dict[str, Any] = {
         "database": "db", "name": "t", "identity": "u", "engine": engine, "columns": columns, "partition_key": "",
-        "ttl": False, "merge_tree": settings, "timezone": "UTC", "definition": f"u {engine} d",
+        "ttl": Ttl(), "merge_tree": settings, "timezone": "UTC", "definition": f"u {engine} d",
     }  # fmt: skip
     return TargetTable(**{**whole, **changes})
 
@@ -98,8 +99,8 @@ class Server(OneServer):
             return [(0, 7, 8, self.lagging.pop(0) if self.lagging else 0, 0, 2)]
         if "NOT is_done" in sql:
             return [(self.deleting.pop(0) if self.deleting[1:] else sum(self.deleting),)]
-        if sql.startswith("SELECT create_table_query"):
-            return [("CREATE TABLE db.t",)]
+        if sql.startswith("SELECT engine_full"):
+            return [("MergeTree ORDER BY n",)]
         if "merge_tree_settings" in sql:
             return list(table().merge_tree.items())
         if "sipHash128" in sql:

@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 import xxhash
 
+from chsink.clickhouse.definition import Ttl
 from chsink.clickhouse.pieces import by_shard
 from chsink.clickhouse.table import TargetTable
 from chsink.decode.columns import Column
@@ -19,7 +20,7 @@ ENGINE_RAND = [1, 0, 2, 0, 3, 1, 3, 0, 2, 1]
 
 
 def table(*columns: Column) -> TargetTable:
-    return TargetTable("d", "t", "uuid", "MergeTree", columns, "", False, {}, "UTC")
+    return TargetTable("d", "t", "uuid", "MergeTree", columns, "", Ttl(), {}, "UTC")
 
 
 def records(keys: list[bytes | None]) -> pa.RecordBatch:

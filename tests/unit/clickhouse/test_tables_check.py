@@ -10,6 +10,7 @@ import pytest
 
 from chsink.clickhouse.checks.columns import column_findings
 from chsink.clickhouse.checks.tables import target_findings
+from chsink.clickhouse.definition import Ttl
 from chsink.clickhouse.shards import RoutedTable, ShardTable
 from chsink.clickhouse.table import TargetTable
 from chsink.decode.columns import Column
@@ -37,7 +38,7 @@ class Described(OneServer):
 
 def table(*columns: tuple[str, ...], engine: str = "MergeTree", partition_key: str = "") -> TargetTable:
     described = tuple(Column(*(*c, "", "")[:4]) for c in columns or (("id", "UInt32"),))
-    return TargetTable("d", "t", "uuid", engine, described, partition_key, False, WINDOW, "UTC")
+    return TargetTable("d", "t", "uuid", engine, described, partition_key, Ttl(), WINDOW, "UTC")
 
 
 def target(*tables: TargetTable, shard_key: tuple[str, ...] = ()) -> RoutedTable:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from chsink.clickhouse.definition import Ttl
 from chsink.clickhouse.retry import RetryingQueries
 from chsink.clickhouse.shards import ShardTable
 from chsink.clickhouse.window import ROUND_S, SEND_FOR_S, DedupWindow
@@ -119,14 +120,14 @@ def test_a_window_by_time_runs_out(server: Server) -> None:
     assert not window(server, "ReplicatedMergeTree").must_probe(KEY, in_doubt(849))
     assert window(server, "ReplicatedMergeTree").must_probe(KEY, in_doubt(850))
     with pytest.raises(HaltError, match="remembers tokens for 1000 s only"):
-        window(server, "ReplicatedMergeTree", ttl=True).must_probe(KEY, in_doubt(850))
+        window(server, "ReplicatedMergeTree", ttl=Ttl(removes_rows=True)).must_probe(KEY, in_doubt(850))
 
 
 def test_a_range_is_probed_only_where_every_shard_can_be(server: Server) -> None:
     """⚑ the second shard cannot: its pieces could be sent twice."""
     server.mark = RESTARTED
     client = RetryingQueries(server, server.clock, 20)
-    shards = [ShardTable(client, table()), ShardTable(client, table(ttl=True))]
+    shards = [ShardTable(client, table()), ShardTable(client, table(ttl=Ttl(removes_rows=True)))]
     asking = DedupWindow(lambda *_: shards, server.clock, margin_s=30, insert_s=120)
     with pytest.raises(HaltError, match="CHS-317"):
         asking.must_probe(KEY, in_doubt(10, marks=(MARK, MARK)))

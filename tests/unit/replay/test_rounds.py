@@ -8,6 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from chsink.clickhouse.definition import Ttl
 from chsink.clickhouse.shards import RoutedTable, ShardTable
 from chsink.clickhouse.table import TargetTable
 from chsink.decode import Column
@@ -75,7 +76,7 @@ def test_a_report_names_the_first_and_counts_all() -> None:
 
 def test_a_record_of_another_table_has_no_row_in_this_one() -> None:
     """``table_by`` may give it another table by now: it is neither a row here nor bad, and must not count as replayed."""
-    table = TargetTable("d", "t", "i", "MergeTree", (Column("n", "UInt8"),), "", False, {}, "UTC")
+    table = TargetTable("d", "t", "i", "MergeTree", (Column("n", "UInt8"),), "", Ttl(), {}, "UTC")
     choice = Choice("field", "$.kind", ("mine",), ("mine", "other"))
     columns = Columns(table.columns, (), "UTC")
     pipelines: Any = SimpleNamespace(
@@ -93,7 +94,7 @@ def test_a_record_of_another_table_has_no_row_in_this_one() -> None:
 
 def test_a_field_without_a_column_is_not_dropped_where_columns_are_added() -> None:
     """⚑ The job would add the column before it sends the record."""
-    table = TargetTable("d", "t", "i", "MergeTree", (Column("n", "UInt8"),), "", False, {}, "UTC")
+    table = TargetTable("d", "t", "i", "MergeTree", (Column("n", "UInt8"),), "", Ttl(), {}, "UTC")
     values = [b'{"n":1}', b'{"n":2,"new":3}', b'{"n":3,"new":null}', b"broken"]
     records = records_of([Kept("t", 0, n, "d.t", "", "", "", 0, 0, False, None, v, ()) for n, v in enumerate(values)])
     found = []
