@@ -72,9 +72,13 @@ def check_columns(client: Queries, table: TargetTable, names: Collection[str]) -
         raise preflight.COLUMNS_ALTERED(table=table.canonical, url=client.url, columns=", ".join(altered))
 
 
-def why_shortened(client: Queries, table: TargetTable) -> str | None:
-    """Why a token may be gone although few blocks came: ClickHouse drops tokens at once when the window is lowered."""
+def why_altered(client: Queries, table: TargetTable) -> str | None:
+    """Why a token may be gone, or is not asked for, although few blocks came: ClickHouse drops tokens at once when the
+    window is lowered.
+    """
     now = replace(table, merge_tree=read_settings(client, table))
+    if now.queues_inserts:
+        return "the table was set to async_insert = 1"
     if now.window_blocks < table.window_blocks:
         return f"the deduplication window was lowered from {table.window_blocks} to {now.window_blocks} blocks"
     if table.window_s is not None and now.window_s is not None and now.window_s < table.window_s:

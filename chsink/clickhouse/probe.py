@@ -36,8 +36,11 @@ _ROWS = (
     "WHERE _kafka_topic = {topic:String} AND _kafka_partition = {partition:Int64} "
     "AND _kafka_offset >= {start:Int64} AND _kafka_offset < {end:Int64}"
 )
-_WHOLE = "SETTINGS read_overflow_mode = 'throw', timeout_overflow_mode = 'throw', result_overflow_mode = 'throw'"
-"""Where a limit of the user's profile would make it count only some of the rows: an error instead."""
+_WHOLE = (
+    "SETTINGS read_overflow_mode = 'throw', timeout_overflow_mode = 'throw', result_overflow_mode = 'throw', "
+    "group_by_overflow_mode = 'throw', additional_table_filters = {}"
+)
+"""Where the user's profile would make it count only some of the rows: all of them, or an error."""
 _VIEWS = f"SELECT arrayZip(dependencies_database, dependencies_table) {THE_TABLE}"
 
 

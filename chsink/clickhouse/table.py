@@ -75,6 +75,11 @@ class TargetTable:
         return int(self.merge_tree["replicated_deduplication_window_seconds"]) if self.replicated else None
 
     @property
+    def queues_inserts(self) -> bool:
+        """Whether the table makes each insert an asynchronous one, whatever the insert itself says."""
+        return self.merge_tree.get("async_insert") == "1"
+
+    @property
     def can_probe(self) -> bool:
         """Whether rows can be found again by topic, partition and offset."""
         names = {c.name for c in self.insertable}
@@ -164,6 +169,7 @@ def _described(
 
 
 SETTINGS = (
+    "async_insert",
     "non_replicated_deduplication_window",
     "replicated_deduplication_window",
     "replicated_deduplication_window_seconds",

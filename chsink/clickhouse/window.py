@@ -204,7 +204,9 @@ def _running(client: Queries, head: str) -> bool:
 
 
 def check_window(table: TargetTable, url: str) -> None:
-    """PreflightError when the table does not deduplicate."""
+    """PreflightError when the table does not deduplicate by chsink's tokens."""
+    if table.queues_inserts:
+        raise preflight.INSERTS_QUEUED(table=table.canonical, url=url)
     if table.window_blocks == 0:
         setting = "replicated_deduplication_window" if table.replicated else "non_replicated_deduplication_window"
         raise preflight.NO_DEDUPLICATION(table=table.canonical, url=url, setting=setting)

@@ -2,8 +2,8 @@
 
 Rules:
 - What makes a retry the same insert is pinned here (``PINNED``): one thread, no parallel parsing, no block cut by size,
-  synchronous, deduplicated, also in dependent views; and an insert that takes too long fails, even if a profile would
-  let it succeed with fewer rows.
+  synchronous, deduplicated, also in dependent views; and an insert stores every row, in the views as well, or fails,
+  even if a profile would let it succeed with fewer rows.
 - This is the one place that retries an insert.  A retry is the same bytes under the same token, so an answer that was
   lost (*unknown*) and an error after data was sent are resolved by sending again: the server keeps one copy.
 - Every send first checks that the table still remembers everything sent since BEFORE.  If not, the piece is not sent,
@@ -23,7 +23,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from chsink.clickhouse.dedup_mark import check_columns, look, why_forgotten, why_shortened
+from chsink.clickhouse.dedup_mark import check_columns, look, why_altered, why_forgotten
 from chsink.clickhouse.mutations import ANY, deleting
 from chsink.clickhouse.probe import PART, dependent_views, inserted_after, rows_by_offset
 from chsink.clickhouse.replicas import TWICE, current
@@ -37,13 +37,20 @@ from chsink.statemachine.ranges import OffsetRange, TopicPartition
 
 _log = logging.getLogger(__name__)
 
+_LIMITED = ("distinct", "group_by", "join", "read", "result", "set", "sort", "timeout", "transfer")
+"""What a profile may limit.  In a view, too, rows beyond the limit are an error."""
 PINNED: Mapping[str, Any] = {
     "insert_deduplicate": 1,
     "async_insert": 0,
+    "wait_for_async_insert": 1,
     "deduplicate_blocks_in_dependent_materialized_views": 1,
+    "materialized_views_ignore_errors": 0,
+    "additional_table_filters": "{}",
     "max_insert_threads": 1,
     "input_format_parallel_parsing": 0,
-    "timeout_overflow_mode": "throw",
+    "input_format_allow_errors_num": 0,
+    "input_format_allow_errors_ratio": 0,
+    **{f"{what}_overflow_mode": "throw" for what in _LIMITED},
 }
 PINNED_WHERE_KNOWN: Mapping[str, Any] = {"deduplicate_insert": "enable", "use_strict_insert_block_limits": 0}
 """Pinned too, but only newer servers know them; an unknown setting would refuse the insert."""
@@ -172,7 +179,7 @@ class ShardWriter:
         at = self.shards[shard]
         now = look(at.client, at.table)
         altered = now.definition != at.table.definition
-        why = why_forgotten(at.table, at.mark, now.mark) or (why_shortened(at.client, at.table) if altered else None)
+        why = why_forgotten(at.table, at.mark, now.mark) or (why_altered(at.client, at.table) if altered else None)
         if why is not None:
             raise services.TOKEN_DOUBTFUL(url=at.url, token=token, reason=why)
         if altered:

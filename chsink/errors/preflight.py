@@ -170,6 +170,15 @@ NO_DEDUPLICATION = Entry(
     "state resolve` for the partition first, which names what to compare; then run ALTER TABLE {table} MODIFY SETTING "
     "{setting} = 10000",
 )
+INSERTS_QUEUED = Entry(
+    "INSERTS_QUEUED",
+    "CHS-243",
+    PreflightError,
+    "{table} at {url} has the setting async_insert = 1: ClickHouse mixes chsink's inserts with others, whatever the "
+    "inserts themselves say, and would not deduplicate them",
+    "on every shard and replica, run ALTER TABLE {table} MODIFY SETTING async_insert = 0; other clients can set "
+    "async_insert = 1 for their own inserts",
+)
 BATCH_MAY_BE_PROBED = Entry(
     "BATCH_MAY_BE_PROBED",
     "CHS-211",

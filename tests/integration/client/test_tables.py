@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator
 import pytest
 
 from chsink.clickhouse.client import ClickHouseClient, Connection
-from chsink.clickhouse.dedup_mark import look, looks, why_shortened
+from chsink.clickhouse.dedup_mark import look, looks, why_altered
 from chsink.clickhouse.definition import Ttl
 from chsink.clickhouse.facts import read_facts
 from chsink.clickhouse.table import TargetTable, read_table, read_tables
@@ -151,7 +151,7 @@ def test_what_a_comment_says_is_no_setting(
     clients[0].command(text)
     table = read_table(clients[0], DATABASE, name)
     assert (table.window_blocks, table.ttl) == (window, ttl)
-    assert why_shortened(clients[0], table) is None
+    assert why_altered(clients[0], table) is None
     if window:
         clients[0].command(f"ALTER TABLE {DATABASE}.{name} MODIFY SETTING {setting} = 2")
-        assert "lowered" in str(why_shortened(clients[0], table))
+        assert "lowered" in str(why_altered(clients[0], table))

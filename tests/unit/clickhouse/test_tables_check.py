@@ -62,6 +62,7 @@ def test_a_plain_table_is_ok() -> None:
     [
         (table(engine="Distributed"), ("CHS-203", "error")),
         (replace(table(), merge_tree=dict.fromkeys(WINDOW, "0")), ("CHS-210", "error")),
+        (replace(table(), merge_tree={**WINDOW, "async_insert": "1"}), ("CHS-243", "error")),
         (table(("s", "AggregateFunction(sum, UInt8)")), ("CHS-214", "error")),
         (table(("at", "DateTime", "DEFAULT", "now()")), ("CHS-209", "warning")),
         (table(("at", "DateTime", "DEFAULT", "now()"), partition_key="toYYYYMM(at)"), ("CHS-206", "error")),

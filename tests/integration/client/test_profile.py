@@ -1,0 +1,110 @@
+"""What a user's profile sets does not change which rows an insert stores, nor which rows a probe finds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from chsink.clickhouse.client import ClickHouseClient, Connection
+from chsink.clickhouse.dedup_mark import look
+from chsink.clickhouse.probe import rows_by_offset
+from chsink.clickhouse.shards import InsertShard
+from chsink.clickhouse.table import read_table
+from chsink.clickhouse.window import check_window
+from chsink.clickhouse.writer import ShardWriter
+from chsink.clock import SystemClock
+from chsink.embedded.clickhouse import EmbeddedClickHouse
+from chsink.errors import HaltError, PreflightError, UnavailableError
+from chsink.statemachine.ranges import OffsetRange, TopicPartition
+
+PROFILE = """<profiles><default>
+<materialized_views_ignore_errors>1</materialized_views_ignore_errors>
+<additional_table_filters>{'d.t': '_kafka_offset = 1', 'd.copy': 'o = 1'}</additional_table_filters>
+<async_insert>1</async_insert><wait_for_async_insert>0</wait_for_async_insert>
+</default></profiles>"""
+TP, RANGE = TopicPartition("t", 0), OffsetRange(0, 9)
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClickHouseClient]:
+    path: Path = tmp_path_factory.mktemp("profile")
+    with EmbeddedClickHouse(path, users_xml=PROFILE) as server:
+        client = ClickHouseClient(Connection((server.url,)))
+        client.command("CREATE DATABASE d")
+        yield client
+        client.close()
+
+
+@pytest.fixture
+def target(client: ClickHouseClient) -> Iterator[str]:
+    """A table, and a view that fails at offset 7."""
+    client.command(
+        "CREATE TABLE d.t (_kafka_topic String, _kafka_partition UInt32, _kafka_offset UInt64) "
+        "ENGINE = MergeTree ORDER BY _kafka_offset SETTINGS non_replicated_deduplication_window = 100"
+    )
+    client.command("CREATE TABLE d.copy (o UInt64) ENGINE = MergeTree ORDER BY o")
+    client.command(
+        "CREATE MATERIALIZED VIEW d.view TO d.copy AS SELECT _kafka_offset + throwIf(_kafka_offset = 7) AS o FROM d.t"
+    )
+    yield "d.t"
+    for name in ("view", "copy", "t"):
+        client.command(f"DROP TABLE d.{name} SYNC")
+
+
+def insert(client: ClickHouseClient, *offsets: int, retry_for_s: float = 0) -> None:
+    table = read_table(client, "d", "t")
+    writer = ShardWriter([InsertShard(client, table, look(client, table).mark)], {}, SystemClock(), retry_for_s, 30)
+    rows = {"_kafka_topic": ["t"] * len(offsets), "_kafka_partition": [0] * len(offsets), "_kafka_offset": offsets}
+    piece = pa.RecordBatch.from_pydict(
+        rows,
+        pa.schema([("_kafka_topic", pa.string()), ("_kafka_partition", pa.int32()), ("_kafka_offset", pa.int64())]),
+    )
+    writer.insert(0, "d.t", piece, f"token {offsets}", SystemClock().now_ms() + 10**6)
+
+
+def count(client: ClickHouseClient, table: str) -> int:
+    sql = f"SELECT count() AS o FROM {table} SETTINGS additional_table_filters = {{}}"
+    return int(client.query(sql)[0][0])
+
+
+def test_every_row_reaches_the_view(client: ClickHouseClient, target: str) -> None:
+    """⚑ Rows that the profile hides were left out of the view, and the insert answered with success."""
+    insert(client, 0, 1, 2, 3)
+    assert (count(client, target), count(client, "d.copy")) == (4, 4)
+
+
+def test_a_view_that_fails_fails_the_insert(client: ClickHouseClient, target: str) -> None:
+    """⚑ ``materialized_views_ignore_errors``: the view lacked the block, and the insert answered with success."""
+    with pytest.raises(HaltError, match="CHS-315"):
+        insert(client, 6, 7, 8)
+    assert count(client, "d.copy") == 0
+
+
+def test_a_probe_finds_every_row(client: ClickHouseClient, target: str) -> None:
+    """⚑ Rows that a probe does not find are inserted again."""
+    insert(client, 0, 1, 2, 3)
+    assert rows_by_offset(client, target, TP, RANGE) == dict.fromkeys(range(4), 1)
+
+
+def test_a_table_that_queues_its_inserts_is_refused(client: ClickHouseClient, target: str) -> None:
+    """⚑ ClickHouse takes the inserts of such a table for asynchronous ones, whatever they say.  The message's statement
+    mends it.
+    """
+    client.command("ALTER TABLE d.t MODIFY SETTING async_insert = 1")
+    with pytest.raises(PreflightError, match="CHS-243") as refused:
+        check_window(read_table(client, "d", "t"), client.url)
+    client.command(refused.value.hint.split("run ")[1].split(";")[0])
+    check_window(read_table(client, "d", "t"), client.url)
+
+
+def test_a_piece_is_not_sent_to_a_table_that_was_set_to_queue(client: ClickHouseClient, target: str) -> None:
+    table = read_table(client, "d", "t")
+    shard = InsertShard(client, table, look(client, table).mark)
+    client.command("ALTER TABLE d.t MODIFY SETTING async_insert = 1")
+    piece = pa.RecordBatch.from_pydict({"_kafka_offset": pa.array([1], pa.int64())})
+    with pytest.raises(UnavailableError, match=r"CHS-707.* async_insert = 1"):
+        ShardWriter([shard], {}, SystemClock(), 0, 30).insert(0, "d.t", piece, "token", SystemClock().now_ms() + 10**6)
+    assert count(client, target) == 0
