@@ -253,13 +253,26 @@ def reset(record: StateRecord, *, epoch: int, attempt: str) -> StateRecord:
 
 
 def recovered(
-    record: StateRecord, landed: OffsetRange, said: Announcement, *, incarnation: int, epoch: int, attempt: str
+    record: StateRecord,
+    landed: OffsetRange,
+    said: Announcement,
+    *,
+    incarnation: int,
+    epoch: int,
+    attempt: str,
+    doubtful: OffsetRange | None = None,
 ) -> StateRecord:
-    """State rebuilt from the table's rows, which cover ``landed``.  ``incarnation`` is one that was never used."""
+    """State rebuilt from the table's rows, which cover ``landed``.  ``incarnation`` is one that was never used.
+
+    ``doubtful``, its end if there is one, is in doubt: rows of it are missing.  Those that are there count as its own.
+    """
     assert record.phase is Phase.EMPTY and incarnation > record.incarnation and not landed.is_empty, (record, landed)
     announced = before(record, landed, said, epoch=epoch, attempt=attempt, fresh=True)
     done = replace(announced, incarnation=incarnation, older_end=max(record.older_end, landed.end))
-    return after(done, epoch=epoch, attempt=attempt)
+    if doubtful is None:
+        return after(done, epoch=epoch, attempt=attempt)
+    assert landed.covers(doubtful) and doubtful.end == landed.end, (landed, doubtful)
+    return replace(done, start=doubtful.start, older_end=doubtful.start, probe=True)
 
 
 def _bounded(first: int, gaps: tuple[OffsetRange, ...]) -> tuple[int, tuple[OffsetRange, ...]]:

@@ -380,14 +380,15 @@ class Driver:
 
     def _announce_more(self, keys: Iterable[StateKey]) -> None:
         """Announce ranges again whose records may become dead letters for the first time, or fill columns that the
-        table has gained, before any of them is sent.
+        table has gained, or that were announced under no pipeline, before any of them is sent.
         """
         changes = {}
         for key in keys:
             record = self.ledger.records[key]
             pipeline = self._pipeline(key, record)
             fates = fates_change(record.pipeline, pipeline)
-            if fates or gains_columns(record.pipeline, pipeline):
+            unnamed = bool(pipeline and not record.pipeline)
+            if unnamed or fates or gains_columns(record.pipeline, pipeline):
                 with asking_target():
                     first = fates and not has_dead_letters(record.pipeline)
                     mark = self.window.letters_mark() if first else None

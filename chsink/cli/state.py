@@ -69,6 +69,24 @@ PartitionsArgument = Annotated[
     ),
 ]
 
+RemovedOption = Annotated[
+    bool,
+    typer.Option(
+        "--accept-removed", help="Allow rows that were removed beyond the last remaining row to be inserted again."
+    ),
+]
+SeveralOption = Annotated[
+    bool, typer.Option("--accept-several", help="Confirm that several rows of one record are intended.")
+]
+HolesOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--accept-holes",
+        help="Confirm that these offsets have no row on purpose, as CHS-331 names them. Can be repeated.",
+        metavar="TABLE:TOPIC-PARTITION:OFFSETS",
+    ),
+]
+
 
 @state.command()
 def show(config: ConfigOption = DEFAULT_CONFIG, assignments: SetOption = None, as_json: JsonOption = False) -> None:
@@ -175,16 +193,9 @@ def reset(  # noqa: PLR0917 - arguments and options of a command
 
 @state.command()
 def recover(  # noqa: PLR0917 - options of a command
-    accept_removed: Annotated[
-        bool,
-        typer.Option(
-            "--accept-removed", help="Allow rows that were removed beyond the last remaining row to be inserted again."
-        ),
-    ] = False,
-    accept_holes: Annotated[
-        bool,
-        typer.Option("--accept-holes", help="Confirm that offsets without a row, or with several rows, are intended."),
-    ] = False,
+    accept_removed: RemovedOption = False,
+    accept_several: SeveralOption = False,
+    accept_holes: HolesOption = None,
     replace: Annotated[
         bool,
         typer.Option("--replace", help="Also rebuild partitions whose table holds rows beyond the recorded end."),
@@ -201,19 +212,25 @@ def recover(  # noqa: PLR0917 - options of a command
     chsink state recover -c job.toml             the state was lost
     chsink state recover --replace -c job.toml   an old backup of the state was restored
 
-    Stop the job first. chsink records only what the tables prove: each offset has a row, or Kafka has no record there.
-    If it has to refuse a partition, it names the first missing offset and records nothing at all. Partitions that have
-    state are left unchanged. With --replace, those whose table holds rows beyond the recorded end are rebuilt, and
-    other recorded partitions get new tokens.
+    Stop the job first. chsink records as landed only what the tables prove: each offset has a row, Kafka has no record
+    there, or the record has no row on purpose (it is a dead letter, the job skips it, or table_by gives it to another
+    table). The next start reads the rest again and inserts what is missing. If chsink has to refuse a partition, it
+    names the offsets and records nothing at all. Partitions that have state are left unchanged. With --replace, those
+    whose table holds rows beyond the recorded end are rebuilt, and other recorded partitions get new tokens.
 
     Do not recover a topic that was deleted and created again since its rows landed: rows do not show which topic they
     came from, and records of the new topic would be skipped.
     """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
     from chsink.errors.several import raise_all
-    from chsink.recovery.recover import Accepted, survey, write
+    from chsink.recovery.accepted import Accepted, read_holes
+    from chsink.recovery.recover import survey, write
 
+    try:
+        accepted = Accepted(accept_removed, accept_several, read_holes(accept_holes or []))
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--accept-holes") from None
     with _services(load_config(config, assignments)) as services:
-        found = survey(services, typer.echo, Accepted(accept_removed, accept_holes), replace=replace)
+        found = survey(services, typer.echo, accepted, replace=replace)
         raise_all([one.refusal for one in found if one.refusal is not None])
         _print_found(found)
         if not found:
@@ -227,12 +244,26 @@ def _print_found(found: Sequence[Recovered]) -> None:
     if rebuilt:
         typer.echo("chsink will record the state of these partitions, and fence a job that still runs:")
         print_table(("topic", "partition", "table", "landed"), [[*_name(o.key), str(o.landed)] for o in rebuilt])
+        for one in rebuilt:
+            _say_doubt(one)
     else:
         typer.echo("nothing to recover: each partition has state already, or has no rows")
     if len(rebuilt) < len(found):
         typer.echo(
             f"chsink will give the other recorded partitions ({len(found) - len(rebuilt)}) new deduplication tokens, "
             "because ClickHouse still remembers those of deleted rows; their ranges stay as they are"
+        )
+
+
+def _say_doubt(one: Recovered) -> None:
+    from chsink.recovery.accepted import in_words, option_for
+
+    if one.doubt is not None:
+        typer.echo(
+            f"- {one.key.topic_partition} {one.doubt.range} will be in doubt for {one.key.table}: nothing explains why "
+            f"the offsets {in_words(one.doubt.missing)}, {one.doubt.records} in all, have no row; the next start reads "
+            "the range again and inserts what is missing (only if somebody removed these rows on purpose, answer no "
+            f"and add `{option_for(one.key, one.doubt.missing)}` to this command)"
         )
 
 

@@ -60,6 +60,11 @@ class Letter:
         return _place(self.why)
 
     @property
+    def lists_deleted(self) -> bool:
+        """Whether it lists offsets that Kafka deleted: there is no record."""
+        return self.why["chsink.error_id"] == DELETED_ID
+
+    @property
     def digest(self) -> str:
         """See :mod:`chsink.dlq.digest`."""
         return digest_of(self.timestamp_ms, self.key, self.value, self.headers)
@@ -207,7 +212,6 @@ def delivered_until(place: LettersTopic, key: StateKey, nonce: str, offsets: Off
     found = (
         int(letter.why["chsink.offset"])
         for letter in letters_in(place, whole=True)
-        if tuple(letter.why.get(name) for name in names) == wanted
-        and (letter.why["chsink.error_id"] == DELETED_ID) is place.lists_deleted
+        if tuple(letter.why.get(name) for name in names) == wanted and letter.lists_deleted is place.lists_deleted
     )
     return max((offset + 1 for offset in found if offsets.start <= offset < offsets.end), default=None)

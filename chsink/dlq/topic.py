@@ -202,6 +202,17 @@ def open_letters(place: LettersTopic, clock: Clock) -> Iterator[TopicLetters]:
         letters.close()
 
 
+def move_on(place: LettersTopic, key: StateKey, record: StateRecord, until: int) -> None:
+    """Let the group say, for the life of ``record``, that all dead letters below ``until`` were delivered.  Older
+    senders are fenced.  Raises KafkaException.
+    """
+    opened = _Open(place, key)
+    try:
+        opened.send([], until, Life.of(record))
+    finally:
+        opened.close()
+
+
 def letter_of(row: Mapping[str, Any], nonce: str) -> dict[str, Any]:
     """A dead letter as arguments of a producer: the record as it was, and what happened as further headers."""
     where = f"column {row['column']!r}: " if row["column"] else ""

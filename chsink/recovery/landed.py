@@ -53,7 +53,7 @@ def holes(
     last: OffsetRange | None = None
     for start in range(within.start, within.end, SLICE):
         part = OffsetRange(start, min(start + SLICE, within.end))
-        for hole in runs_of_missing(_present(shards, tp, part), part.start):
+        for hole in runs_of_missing(present(shards, tp, part), part.start):
             if last is not None and last.end == hole.start:
                 last = OffsetRange(last.start, hole.end)
                 continue
@@ -65,7 +65,7 @@ def holes(
         yield last
 
 
-def _present(shards: Sequence[Place], tp: TopicPartition, part: OffsetRange) -> npt.NDArray[np.bool_]:
+def present(shards: Sequence[Place], tp: TopicPartition, part: OffsetRange) -> npt.NDArray[np.bool_]:
     """For each offset of the part, whether any shard holds a row of it."""
     sql = (
         "SELECT intDiv(o, 64), groupBitOr(bitShiftLeft(toUInt64(1), o % 64)) FROM "

@@ -21,6 +21,7 @@ from chsink.cli.main import app
 from chsink.clickhouse.landing import assemble
 from chsink.embedded.ports import free_port
 from chsink.embedded.stack import Stack
+from chsink.embedded.topics import delete_records
 from chsink.errors import FencedError, HaltError, PreflightError, UnavailableError
 from chsink.formats.pipeline import Untouched
 from chsink.observe.metrics import Metrics
@@ -650,7 +651,8 @@ def test_a_hole_that_kafka_cannot_explain_is_refused(landed: Job, spark: SparkSe
 
     assert error_of(refused) == "CHS-330"
     assert refused.stderr.count("--accept-removed") > 1, "all that is to be added is named at once"
-    assert f"{TopicPartition(landed.topic, 1)} from {table}: offset 11 has no row" in refused.stderr.replace("\n", " ")
+    assert f"{TopicPartition(landed.topic, 1)} from {table}: records that" in refused.stderr.replace("\n", " ")
+    assert "offsets 11, 1 in all; rows follow up to 29" in refused.stderr.replace("\n", " ")
     assert f"from the targets of its views: {table}_view)" in refused.stderr.replace("\n", " ")
     assert "never claimed" in run(landed, "show").stdout
     fix = re.search(r"DELETE FROM .+? >= 11", refused.stderr)
@@ -663,7 +665,8 @@ def test_a_hole_that_kafka_cannot_explain_is_refused(landed: Job, spark: SparkSe
     landed.check()
 
 
-def test_where_records_are_skipped_on_purpose_no_row_is_removed_first(landed: Job) -> None:
+def test_a_good_record_is_missed_where_others_are_skipped(landed: Job) -> None:
+    """⚑ It is accepted by its offset alone, and what loses no record is named first."""
     skipping = ("--accept-removed", "--set", "errors.on_bad_value=skip")
     for shard in landed.shards:
         command(
@@ -675,8 +678,11 @@ def test_where_records_are_skipped_on_purpose_no_row_is_removed_first(landed: Jo
     refused = recover(landed, *skipping)
 
     assert error_of(refused) == "CHS-331"
-    assert 0 < refused.stderr.index("--accept-holes") < refused.stderr.index("DELETE FROM")
-    assert recover(landed, *skipping, "--accept-holes").exit_code == 0
+    assert 0 < refused.stderr.index("DELETE FROM") < refused.stderr.index("--accept-holes")
+    [option] = re.findall(r"--accept-holes (\S+)`", refused.stderr)
+    assert option == f"{landed.tables[landed.topic]}:{landed.topic}-1:11"
+    assert error_of(recover(landed, *skipping, "--accept-holes", option.replace(":11", ":12-29"))) == "CHS-331"
+    assert recover(landed, *skipping, "--accept-holes", option).exit_code == 0
     assert shown(landed, 1)["end"] == 30
 
 
@@ -702,23 +708,38 @@ def test_rows_that_a_delete_is_about_to_remove_prove_nothing(
     job.check()
 
 
-def test_holes_may_be_vouched_for(landed: Job) -> None:
+def test_what_kafka_no_longer_holds_is_accepted_by_its_offsets(landed: Job, spark: SparkSession) -> None:
+    delete = f"ALTER TABLE {landed.tables[landed.topic]} DELETE WHERE _kafka_partition = 1 AND _kafka_offset IN "
     for shard in landed.shards:
-        command(
-            shard,
-            f"ALTER TABLE {landed.tables[landed.topic]} DELETE WHERE _kafka_partition = 1 AND _kafka_offset = 11 "
-            "SETTINGS mutations_sync = 2",
-        )
+        command(shard, f"{delete} (3, 5, 6) SETTINGS mutations_sync = 2")
+    delete_records(landed.bootstrap, landed.topic, 1, 6)
 
-    assert recover(landed, "--accept-removed", "--accept-holes").exit_code == 0
-    assert shown(landed, 1)["end"] == 30
+    refused = recover(landed, "--accept-removed")
+
+    assert "its log starts at 6): 3,5, 2 in all" in refused.stderr.replace("\n", " ")
+    [option] = re.findall(r"add `--accept-holes (\S+)` to this command", refused.stderr)
+    refused = recover(landed, "--accept-removed", "--accept-holes", option)
+    assert "offsets 6, 1 in all" in refused.stderr.replace("\n", " ")
+    fix = re.search(r"DELETE FROM .+? >= 6", refused.stderr)
+    assert fix
+    for shard in landed.shards:
+        command(shard, f"{fix[0]} SETTINGS lightweight_deletes_sync = 2")
+    assert recover(landed, "--accept-removed", "--accept-holes", option).exit_code == 0
+    with pytest.raises(HaltError, match=r"CHS-307.*\[5, 6\)"):
+        landed.drain(spark)
+    landed.lose_checkpoint()
+    landed.drain(spark, {"errors.on_gap": "record"})
+    assert sorted(o for p, o, *_ in landed.landed() if p == 1) == [0, 1, 2, 4, *range(6, 30)]
 
 
 def test_several_rows_of_an_offset_are_refused(landed: Job) -> None:
     table = landed.tables[landed.topic]
     command(landed.shards[0], f"INSERT INTO {table} SELECT * FROM {table} WHERE _kafka_partition = 1 LIMIT 1")
 
-    assert error_of(recover(landed)) == "CHS-331"
+    refused = recover(landed)
+    assert error_of(refused) == "CHS-331"
+    assert "remove duplicates; or" in refused.stderr
+    assert recover(landed, "--accept-several").exit_code == 0
 
 
 def test_records_that_are_only_in_kafka_before_the_first_row(landed: Job) -> None:
@@ -732,7 +753,7 @@ def test_records_that_are_only_in_kafka_before_the_first_row(landed: Job) -> Non
     refused = recover(landed, "--accept-removed")
 
     assert error_of(refused) == "CHS-331"
-    assert "offset 0 has no row" in refused.stderr
+    assert "offsets 0-2, 3 in all" in refused.stderr.replace("\n", " ")
 
 
 def test_a_table_that_cannot_tell(make_job: MakeJob) -> None:  # noqa: F811

@@ -192,8 +192,11 @@ def _letters_away(world: World) -> None:
 
 @letters_event("group of dead letters forgotten", 0.5)
 def _forget_group(world: World) -> None:
-    """Forget the group while no process of the job runs, not even a task that outlived its driver."""
-    if not world.drivers and not world.executors:
+    """Forget the group while no process of the job runs, not even a task that outlived its driver.
+
+    Where the state was rebuilt, only the group says what was delivered before: docs/dead-letters.md names this limit.
+    """
+    if not (world.drivers or world.executors or world.reasons & {"state lost", "state restored"}):
         world.letters_topic.forget_group()
 
 

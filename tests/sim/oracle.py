@@ -77,17 +77,30 @@ class Oracle:
         self.given_up: list[tuple[TopicPartition, str | None, OffsetRange]] = []
         self._consented: frozenset[str] = frozenset()
         self._gives_up = False
+        self._delivers_again = True
 
     # --- people ---------------------------------------------------------------------------------------------------
 
     @contextmanager
-    def consent(self, keys: Iterable[StateKey], *, given_up: bool = False) -> Iterator[None]:
-        """A person's command changes these records.  ``given_up``: it gives up the missing rows of a range in doubt."""
+    def consent(
+        self, keys: Iterable[StateKey], *, given_up: bool = False, letters_again: bool = True
+    ) -> Iterator[None]:
+        """A person's command changes these records.  ``given_up``: it gives up the missing rows of a range in doubt.
+
+        ``letters_again``: dead letters of what is read again are delivered to a topic again.
+        """
         self._consented, self._gives_up = frozenset(map(str, keys)), given_up
+        self._delivers_again = letters_again
         try:
             yield
         finally:
             self._consented, self._gives_up = frozenset(), False
+
+    def letters_again(self, tp: TopicPartition, offsets: OffsetRange) -> None:
+        """Dead letters of these offsets are delivered to the topic once more."""
+        for place, uid in list(self.landed) if self.letters_stay else ():
+            if place == self.letters and self._is_of(uid, tp) and offsets.start <= uid % PARTITION < offsets.end:
+                self.landed.remove((place, uid))
 
     def has(self, table: str, uid: int) -> bool:
         """Whether the table has the record."""
@@ -207,7 +220,7 @@ class Oracle:
             and (before.nonce, before.incarnation) != (record.nonce, record.incarnation)
         ):
             self.view_may_lack = {of for of in self.view_may_lack if of[0] != table or not self._is_of(of[1], tp)}
-        if by_person and self.letters_stay and before is not None:
+        if by_person and self.letters_stay and self._delivers_again and before is not None:
             self._letters_again(tp, before, record)
         if record.phase is Phase.BEFORE:
             said = Announced(record.topic_id, record.range, self.shards_of(record.layout))
@@ -232,9 +245,7 @@ class Oracle:
             again = old.range
         else:
             return
-        for place, uid in list(self.landed):
-            if place == self.letters and self._is_of(uid, tp) and again.start <= uid % PARTITION < again.end:
-                self.landed.remove((place, uid))
+        self.letters_again(tp, again)
 
     def _check_given_up(self, tp: TopicPartition, old: StateRecord, new: StateRecord) -> None:
         """Check each new gap in a range that landed: a person gave it up, and Kafka does not hold it."""

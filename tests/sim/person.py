@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace as changed
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ from chsink.errors import ChsinkError, FencedError, UnavailableError
 from chsink.errors.several import raise_all
 from chsink.ports import ServerRefused, Unanswered
 from chsink.recovery import recover
+from chsink.recovery.accepted import Accepted, read_holes
 from chsink.recovery.change import Change, carry_out
 from chsink.recovery.decide import Verdict, plan_reset, plan_resolve
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
@@ -170,52 +172,54 @@ def rebuild(world: World, *, replace: bool) -> None:
     world.stop_drivers()
     world.stop_executors()
     world.shards = max([world.shards, *(server.number + 1 for server in world.servers if server.holds_rows)])
-    accepted = {"removed": False, "holes": False}
+    accepted = Accepted()
 
     def command(services: Services) -> None:
         said: list[str] = []
-        found = recover.survey(services, said.append, recover.Accepted(**accepted), replace=replace)
+        found = recover.survey(services, said.append, accepted, replace=replace)
         raise_all([one.refusal for one in found if one.refusal is not None])  # all of them are printed
-        with world.oracle.consent([one.key for one in found]):
+        with world.oracle.consent([one.key for one in found], letters_again=False):
             recover.write(services, found)
+        for one in found:  # behind a record that lacks its dead letter, all are delivered again
+            world.oracle.letters_again(one.key.topic_partition, OffsetRange(one.delivered, one.landed.end))
         if any("dependent views" in line for line in said):
             for one in found:
                 complete_views(world, one.key.topic_partition, one.landed)
+        if any(one.doubt is not None for one in found):
+            world.hub.counts["recovered in doubt"] += 1
+            world.reasons.add("recovered in doubt")  # of its rows that are there, nobody knows whether a view has them
         world.hub.counts["command recover --replace" if replace else "command recover"] += len(found)
 
     def follow(error: ChsinkError) -> bool:
         """All refusals are read before anything is done."""
+        nonlocal accepted
         refused = error.parts or (error,)
         of_rows = [part for part in refused if part.name == "ROWS_PROVE_NOTHING"]
         for part in refused:
             if part.name == "TABLE_PROVES_NOTHING" and "--accept-removed" in part.hint:
-                accepted["removed"] = True  # what was removed beyond the last row is to be inserted again
+                accepted = changed(accepted, removed=True)  # what was removed beyond the last row is inserted again
             elif part not in of_rows and part.id != "CHS-323":
                 raise CannotHelp
-        if of_rows:
-            _follow_rows(world, of_rows, accepted)
+        for part in of_rows:
+            accepted = _follow_rows(world, part, accepted)
         return True
 
     typed(world, command, follow, whole=True)
 
 
-def _follow_rows(world: World, refused: Sequence[ChsinkError], accepted: dict[str, bool]) -> None:
-    """Recover found holes.  Where records were lost, rows are deleted from there on; only when all other holes are as
-    they should be, they are accepted.
-    """
-    lost = {tp: first_lost(world, tp) for tp in (_named(error.params["tp"]) for error in refused)}
-    if any("chsink cannot recover a recreated topic" in error.hint for error in refused):
+def _follow_rows(world: World, error: ChsinkError, accepted: Accepted) -> Accepted:
+    """What Kafka no longer holds is accepted by its offsets.  Where records are missing, rows are deleted from there on."""
+    if "chsink cannot recover a recreated topic" in error.hint:
         raise CannotHelp
-    accepted["holes"] = not any(offset is not None for offset in lost.values())
-    for error in refused:
-        tp = _named(error.params["tp"])
-        offset = lost[tp]
-        if offset is None:
-            continue
-        if "--accept-removed" not in error.hint:
-            raise CannotHelp
-        accepted["removed"] = True
-        _remove(world, tp, OffsetRange(offset, BEYOND), views="view" in error.hint)
+    if "nothing can land them any more" in error.hint:
+        words = re.findall(r"--accept-holes (\S+?)`", error.hint)
+        return changed(accepted, holes={**accepted.holes, **read_holes(words)})
+    found = _DELETE.search(error.hint)
+    if found is None or "--accept-removed" not in error.hint:
+        raise CannotHelp
+    offset = int(re.findall(r"_kafka_offset >= (\d+)", found[0])[0])
+    _remove(world, _named(error.params["tp"]), OffsetRange(offset, BEYOND), views="view" in error.hint)
+    return changed(accepted, removed=True)
 
 
 def delete(world: World, error: ChsinkError) -> None:
@@ -336,18 +340,6 @@ def missing(world: World, tp: TopicPartition, record: StateRecord) -> bool:
     kafka = world.kafka
     held = kafka.alive(tp, record.range) if record.expired else kafka.held(tp, record.topic_id, record.range)
     return any(world.oracle.misses(world.routes[tp.topic], uid) for uid in held)
-
-
-def first_lost(world: World, tp: TopicPartition) -> int | None:
-    """The first offset that Kafka holds a good record of, which was announced and the table lacks, below rows that it has."""
-    table, log = world.routes[tp.topic], world.kafka.log(tp)
-    alive = world.kafka.alive(tp, OffsetRange(log.start, log.end))
-    lost = [
-        uid % PARTITION for uid in alive if world.oracle.asked_for(tp.topic, uid) and world.oracle.misses(table, uid)
-    ]
-    held = [server.tables[table].rows.get((tp.topic, tp.partition), []) for server in world.servers]
-    there = max((uid % PARTITION for rows in held for uid in rows), default=-1)
-    return lost[0] if lost and lost[0] < there else None
 
 
 def _older_rows(world: World, tp: TopicPartition) -> bool:

@@ -26,6 +26,7 @@ from chsink.clickhouse.writer import ShardWriter
 from chsink.dlq.fates import Fates
 from chsink.dlq.letters import HEADERS, RECORD_FIELDS, DeadLetters
 from chsink.dlq.topic import open_letters
+from chsink.kafka.exact import Part
 from chsink.ports import BadValue, BlockWriter, Clock
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from tests.sim.checkpoint import SparkDied
@@ -228,6 +229,31 @@ class Runner:
                 serial = kafka.topics[tp.topic].serial
                 yield batch_of(tp, offsets, serial)
             at = stop
+
+
+class Reader:
+    """:class:`chsink.kafka.exact.ExactReader`, as a command uses it."""
+
+    def __init__(self, kafka: Kafka) -> None:
+        self._kafka = kafka
+
+    def read(self, tp: TopicPartition, offsets: OffsetRange) -> Iterator[Part]:
+        """The range, cut anyhow."""
+        at, hub = offsets.start, self._kafka.hub
+        while at < offsets.end:
+            hub.pause()
+            log = self._kafka.log(tp)
+            if at < log.start or at >= log.end:
+                end = min(log.start, offsets.end) if at < log.start else offsets.end
+                yield Part(OffsetRange(at, end), batch_of(tp, [], 0), gone=True)
+            else:
+                end = min(offsets.end, log.end, at + 1 + int(hub.random.random() * 20))
+                serial = self._kafka.topics[tp.topic].serial
+                yield Part(OffsetRange(at, end), batch_of(tp, log.between(at, end), serial))
+            at = end
+
+    def close(self) -> None:
+        """There is no connection."""
 
 
 def batch_of(tp: TopicPartition, offsets: list[int], serial: int) -> pa.RecordBatch:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.sim import lost
 from tests.sim.campaign import RUNS
 from tests.sim.oracle import INVARIANTS
 from tests.sim.runs import Failure, parse_replay
@@ -43,6 +44,13 @@ def test_a_campaign_breaks_nothing() -> None:
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
     said = dict(word.split("=") for word in done.stdout.splitlines()[-1].split() if "=" in word)
     assert said["broken"] == "0" and int(said["reached"].split("/")[0]) >= REACHED
+
+
+def test_state_that_is_lost_in_many_worlds_is_rebuilt() -> None:
+    """⚑ No record is lost or doubled, wherever the crash was, and whatever an operator is told to do then."""
+    report = lost.RUNS.campaign(1, 60_000, max_failures=1)
+    assert report.failures == [], report.failures[0]
+    assert report.missing() == []
 
 
 @pytest.mark.parametrize("line", KEPT)

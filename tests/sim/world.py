@@ -13,7 +13,8 @@ from functools import partial
 from itertools import count
 from random import Random
 from random import seed as seed_jitter
-from typing import Any, Literal
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from chsink import failpoints
 from chsink.batch.ledger import parse_key
@@ -33,9 +34,15 @@ from tests.sim.kafka import PARTITION, Kafka, serial_of
 from tests.sim.letters import LettersTopic
 from tests.sim.oracle import Oracle, lists_of
 from tests.sim.services import MARGIN_S, By, count_of
-from tests.sim.spark import prepare
+from tests.sim.spark import Reader, prepare
 from tests.sim.store import Store
 from tests.sim.tasks import Attempt
+
+if TYPE_CHECKING:
+    from chsink.batch.model import Assignment
+    from chsink.clickhouse.shards import RoutedTable
+    from chsink.connect import Services
+    from chsink.recovery.explained import Prepare
 
 CALM_STEPS = 40_000
 MAX_CALM_STARTS = 30
@@ -214,15 +221,20 @@ class World:
     @contextmanager
     def watched(self) -> Iterator[None]:
         """The production code's failpoints are this world's; at the end every process is gone."""
-        reach, uuid4, first_unread = failpoints.reach, uuid.uuid4, vars(recover)["first_unread"]
-        failpoints.reach, vars(recover)["first_unread"] = self.reach, self._first_unread
+        reach, uuid4 = failpoints.reach, uuid.uuid4
+        of_recover = {name: vars(recover)[name] for name in ("first_unread", "open_exact_reader", "preparing")}
+        failpoints.reach = self.reach
+        vars(recover)["first_unread"] = self._first_unread
+        vars(recover)["open_exact_reader"] = lambda *_: Reader(self.kafka)
+        vars(recover)["preparing"] = self._preparing
         uuid.uuid4 = lambda: uuid.UUID(int=next(self.ids) << 104)  # ids, too, are the same in every run of a seed
         seed_jitter(f"jitter {self.hub.seed}")  # tenacity draws from the shared source
         try:
             with self.letters_topic.instead_of_kafka():
                 yield
         finally:
-            failpoints.reach, uuid.uuid4, vars(recover)["first_unread"] = reach, uuid4, first_unread
+            failpoints.reach, uuid.uuid4 = reach, uuid4
+            vars(recover).update(of_recover)
             self._bury()
 
     def _run(self, steps: int) -> None:
@@ -322,6 +334,13 @@ class World:
         """What a consumer would find in the holes of a table."""
         self.hub.pause()
         return next((o for hole in holes for o in self.kafka.log(tp).between(hole.start, hole.end)), None)
+
+    def _preparing(self, services: Services, target: RoutedTable) -> Prepare:
+        """What the job makes of records of a table now."""
+        route = services.clickhouse.routes[target.topic, target.name]
+        layout = services.clickhouse.layout(route).to_json()
+        named = SimpleNamespace(key=SimpleNamespace(topic=target.topic, table=target.name), layout=layout)
+        return lambda records: self.prepare(records, cast("Assignment", named))
 
     def _bury(self) -> None:
         for group in [*self.drivers, *self.executors]:

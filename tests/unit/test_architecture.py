@@ -116,7 +116,15 @@ ROOMS: dict[str, set[str]] = {
         "chsink.kafka",
         "chsink.sample",
     },
-    "chsink.recovery": {"chsink.batch", "chsink.clickhouse", "chsink.connect", "chsink.dlq", "chsink.driver_name"},
+    "chsink.recovery": {
+        "chsink.batch",
+        "chsink.clickhouse",
+        "chsink.connect",
+        "chsink.dlq",
+        "chsink.driver_name",
+        "chsink.formats",
+        "chsink.kafka",
+    },
     "chsink.replay": {
         "chsink.batch",
         "chsink.clickhouse",

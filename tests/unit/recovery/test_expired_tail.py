@@ -7,8 +7,12 @@ from typing import Any
 
 import pytest
 
+from chsink.dlq.fates import Fates
 from chsink.recovery import recover
+from chsink.recovery.accepted import Accepted
+from chsink.recovery.explained import Means
 from chsink.recovery.landed import Extent
+from chsink.recovery.letters import Delivered
 from chsink.statemachine.ranges import OffsetRange
 from chsink.statemachine.records import StateKey
 
@@ -21,13 +25,16 @@ def recovered(monkeypatch: pytest.MonkeyPatch, log_start: int, first_unread: Any
     kafka = SimpleNamespace(log_starts=lambda _: {tp: log_start}, log_ends=lambda _: {tp: 200})
     kafka.topic_ids = lambda _: {"t": "id"}
     config = SimpleNamespace(kafka=SimpleNamespace(client_options=dict, isolation_level="read_committed"))
-    services: Any = SimpleNamespace(kafka=kafka, config=config, clickhouse=SimpleNamespace(letters=None))
+    clickhouse = SimpleNamespace(letters=None, routes={})
+    services: Any = SimpleNamespace(kafka=kafka, config=config, clickhouse=clickhouse, clock=None)
     target: Any = SimpleNamespace(name="d.t", shards=())
+    reader: Any = None
+    look = recover._Look(services, lambda _: None, reader, Delivered(None), {})
     monkeypatch.setattr(recover, "extent", lambda *_: Extent(OffsetRange(0, 100), 100))
     monkeypatch.setattr(recover, "first_unread", first_unread)
-    [found] = recover._Partition(services, target, KEY, None, (), say=lambda _: None).survey(
-        recover.Accepted(holes=True)
-    )
+    monkeypatch.setattr(recover, "holes", lambda *_: ())
+    config.kafka.starting_offsets = "latest"
+    [found] = recover._Partition(look, target, KEY, Means(None, Fates()), share=1).survey(Accepted())
     return found.landed
 
 
