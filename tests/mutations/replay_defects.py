@@ -112,7 +112,7 @@ REPLAY_DEFECTS = (
             Patch(CHOOSE, _LIVES, "        return []\n"),
         ),
         "mark_means_row",
-        seed=90,
+        seed=2158,
     ),
     ReplayDefect(
         "replay: a reset forgets what it has in doubt",
