@@ -83,9 +83,12 @@ class KnownTables:
         return {name: self.read(name)[1] for name, t in self.targets.items() if not topics.isdisjoint(t.topics)}
 
     def found_row(self, name: str, topic: str, partitions: Collection[int]) -> str:
-        """A row of these partitions in the table, in words; "" if there is none, or rows do not tell."""
-        target = self.targets[name]
-        return target.table.found_row(self.read(name)[0], target.topics, topic, partitions)
+        """A row of these partitions, without those that the table knows; "" if there is none, or rows do not tell.
+        Chain and rows are of one reading: another driver may have begun and landed them since the last one.
+        """
+        target, (read, chain) = self.targets[name], self.read(name)
+        unknown = [number for number in partitions if TopicPartition(topic, number) not in chain.links]
+        return target.table.found_row(read, target.topics, topic, unknown) if unknown else ""
 
     def held_until(self, tp: TopicPartition) -> int:
         """The highest ``until`` of a topic-partition, 0 if no table knows it."""

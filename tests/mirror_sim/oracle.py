@@ -36,7 +36,7 @@ GROUP_FAULTS = {"group lost", "group set back", "group set forward"}
 EVENT_FAULTS = {
     *GROUP_FAULTS,
     *("control topic lost", "control topic truncated", "control group set forward"),
-    *("two drivers", "table commit late", "property lost", "files deleted"),
+    *("two drivers", "table commit late", "property lost", "files deleted", "table recreated"),
 }
 """Faults after which a range may have to be read again."""
 
@@ -136,6 +136,8 @@ def _nothing_forgotten(world: World, tp: TopicPartition, offset: int) -> None:
         if not isinstance(payload, DataWritten) or payload.tag is None or not payload.files:
             continue
         name, tag = references[payload.table.namespace, payload.table.name], payload.tag
+        if tag.table_uuid != world.catalog.tables[name].table_uuid:
+            continue  # files of a table that was dropped are never committed: their range is read again
         chain = chain_of(world.catalog.tables[name])
         link = None if chain is None else chain.links.get(TopicPartition(tag.topic, tag.partition))
         if link is not None and link.until <= tag.start and tag.topic_id == link.topic_id:

@@ -14,6 +14,7 @@ from chsink.mirror.worker import Worker
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from tests.mirror_sim import oracle
 from tests.mirror_sim.broker import GROUP, Broker, names_of
+from tests.mirror_sim.campaign import RUNS
 from tests.mirror_sim.world import World
 from tests.sim.hub import Group, Hub
 
@@ -160,3 +161,9 @@ def test_a_log_that_lost_records_halts_once_they_are_missed() -> None:
         world.reasons.add("log shrank")
 
     assert quiet(1, happens).over == "MIRROR_LOG_SHRANK"
+
+
+def test_a_driver_that_was_frozen_in_its_start_does_not_halt_for_rows_of_its_successor() -> None:
+    """It had read an empty group and an empty table; the rows that it then found were its successor's."""
+    _, failure = RUNS.run_world(910000299, 346, (10, 139, 188))
+    assert failure is None

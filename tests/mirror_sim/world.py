@@ -40,13 +40,13 @@ JUSTIFIED = {
     "MIRROR_ROLLED_BACK": {"rolled back"},
     "MIRROR_ROWS_FOUND": {"chain lost"},
     "MIRROR_TABLE_RECREATED": {"table recreated"},
-    "MIRROR_CHAIN_MISSING": {"table recreated"},
+    "MIRROR_CHAIN_MISSING": {"table recreated", "rollback hidden"},
     "MIRROR_TOPIC_RECREATED": {"topic recreated"},
-    "MIRROR_RECORDS_GONE": {"records lost"},
+    "MIRROR_RECORDS_GONE": {"records lost", "rollback hidden"},
     "MIRROR_LOG_SHRANK": {"log shrank"},
     "MIRROR_FILES_GONE": {"records lost", "topic recreated"},
 }
-"""The faults that justify a halt."""
+"""The faults that justify a halt.  Without the property, a table that was rolled back looks as if it never held more."""
 
 
 class Topics(Kafka):
@@ -224,7 +224,8 @@ class World:
         if isinstance(error, FencedError) and not self.reasons & {"two drivers"}:
             raise Violation("halt_justified", str(error))
         if isinstance(error, HaltError):
-            if not self.reasons & JUSTIFIED.get(name, set()):
+            hidden = {"rollback hidden"} if {"rolled back", "property lost"} <= self.reasons else set()
+            if not (self.reasons | hidden) & JUSTIFIED.get(name, set()):
                 raise Violation("halt_justified", f"{name} {error}; reasons: {sorted(self.reasons)}")
             self.over = name
         if isinstance(error, SparkDied) and error.why == "data loss":

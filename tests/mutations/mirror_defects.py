@@ -12,7 +12,7 @@ MirrorDefect = partial(Defect, of="mirror")
 WORKER, TASK, TABLES = "chsink/mirror/worker.py", "chsink/mirror/task.py", "chsink/mirror/tables.py"
 COORDINATOR = "chsink/mirror/coordinator.py"
 TABLE_COMMITS = "chsink/mirror/table_commits.py"
-BEGINNINGS = "chsink/mirror/beginnings.py"
+BEGINNINGS, LANDER = "chsink/mirror/beginnings.py", "chsink/mirror/lander.py"
 HANDOVER, PLAN = "statemachine/commit/handover.py", "statemachine/commit/plan.py"
 
 _OPEN = "        with self.names.sender(self.names.worker_id(self.tp), self.names.group) as sender:\n"
@@ -45,7 +45,7 @@ MIRROR_DEFECTS = (
             ),
         ),
         "group_follows",
-        seed=7,
+        seed=20,
     ),
     MirrorDefect(
         "mirror: events and offset in two transactions",
@@ -70,7 +70,34 @@ MIRROR_DEFECTS = (
             ),
         ),
         "chain_is_content",
-        seed=21,
+        seed=11,
+    ),
+    MirrorDefect(
+        "mirror: offsets that were passed over while reading count as read",
+        (
+            Patch(
+                TASK,
+                "            self.until += int(np.count_nonzero(offsets == self.until + np.arange(len(offsets))))\n",
+                "            self.until = int(offsets[-1]) + 1\n",
+            ),
+        ),
+        "chain_is_content",
+        seed=167,
+    ),
+    MirrorDefect(
+        "mirror: a halt counts although the group was set back",
+        (Patch(LANDER, "if held is None or (at or 0) < held", "if False"),),
+        test="tests/mirror_sim/test_cases.py::test_a_group_that_is_set_back_below_what_kafka_deleted_halts_nothing",
+    ),
+    MirrorDefect(
+        "mirror: a group beyond the log's end counts as handed over",
+        (Patch(COORDINATOR, "None if at is None else min(at, ends[tp])", "at"),),
+        test="tests/mirror_sim/test_cases.py::test_a_group_that_is_set_beyond_the_end_of_the_log_loses_nothing",
+    ),
+    MirrorDefect(
+        "mirror: rows that no chain covers are not looked for",
+        (Patch(HANDOVER, "lambda x: x.committed is None and x.rows", "lambda x: False"),),
+        test="tests/mirror_sim/test_cases.py::test_a_table_that_lost_its_chain_and_the_group_halts",
     ),
     # --- tables -------------------------------------------------------------------------------------------------------
     MirrorDefect(
@@ -84,7 +111,7 @@ MIRROR_DEFECTS = (
             ),
         ),
         "at_most_once",
-        seed=103,
+        seed=48,
     ),
     MirrorDefect(
         "mirror: the chain is not checked",
@@ -100,7 +127,8 @@ MIRROR_DEFECTS = (
         "mirror: part of a split unit is committed",
         (Patch(PLAN, "lambda x: not x.unit.whole, Fate.WAIT", "lambda x: False, Fate.WAIT"),),
         "chain_is_content",
-        seed=9,
+        seed=54,
+        often={"marker slow": 15.0, "brokers away": 5.0},
     ),
     MirrorDefect(
         "mirror: an unknown outcome is taken for refused",
@@ -136,7 +164,7 @@ MIRROR_DEFECTS = (
             ),
         ),
         "manifests_stay",
-        seed=88,
+        seed=19,
     ),
     MirrorDefect(
         "mirror: the last attempt is announced, whichever was applied",
@@ -148,7 +176,7 @@ MIRROR_DEFECTS = (
             ),
         ),
         "what_is_said_is_so",
-        seed=64,
+        seed=163,
     ),
     MirrorDefect(
         "mirror: an origin is not stored",
@@ -179,7 +207,7 @@ MIRROR_DEFECTS = (
         "mirror: an idle round makes a snapshot",
         (Patch(PLAN, "        return Kind.MOVE if self.taken", "        return Kind.APPEND if self.taken"),),
         "snapshot_has_files",
-        seed=5,
+        seed=4,
     ),
     # --- rounds -------------------------------------------------------------------------------------------------------
     MirrorDefect(
@@ -196,10 +224,16 @@ MIRROR_DEFECTS = (
         seed=1,
     ),
     MirrorDefect(
+        "mirror: a new coordinator reads from the largest offset that a table stored",
+        (Patch(COORDINATOR, "at = min(stored) if at is None else at", "at = max(stored) if at is None else at"),),
+        "nothing_forgotten",
+        seed=108,
+    ),
+    MirrorDefect(
         "mirror: the low watermark ignores what waits",
         (Patch(COORDINATOR, "self.buffer.all_units(), self.stored)", "[], self.stored)"),),
         "nothing_forgotten",
-        seed=27,
+        seed=13,
     ),
     MirrorDefect(
         "mirror: late events are dropped with their round",
@@ -211,7 +245,7 @@ MIRROR_DEFECTS = (
             ),
         ),
         "repair_justified",
-        seed=8,
+        seed=58,
     ),
     MirrorDefect(
         "mirror: holes are looked for before all events are read",
@@ -223,7 +257,7 @@ MIRROR_DEFECTS = (
             ),
         ),
         "repair_justified",
-        seed=47,
+        seed=19,
     ),
     MirrorDefect(
         "mirror: files that were deleted are committed",
@@ -233,12 +267,12 @@ MIRROR_DEFECTS = (
             ),
         ),
         "chain_is_content",
-        seed=42,
+        seed=25,
     ),
     MirrorDefect(
         "mirror: what a failed table has not taken yet is a hole",
         (Patch(PLAN, "if start >= link.until)])", "if start > link.until)])"),),
         "repair_justified",
-        seed=8,
+        seed=58,
     ),
 )
