@@ -13,17 +13,17 @@ from chsink.cli.main import app
 from chsink.embedded.kafka import EmbeddedKafka
 from chsink.embedded.zookeeper import EmbeddedZooKeeper
 from tests.integration.job.faults import Failpoints
-from tests.support.job import DATABASE, command
+from tests.support.job import DATABASE, Job, command
 from tests.support.replicas.engine import why_not
 from tests.support.replicas.service import replicas
-from tests.support.tour import DEFAULT, SETTINGS, TABLE, Tour, ToursJob, toml, user_of
+from tests.support.tour import DEFAULT, SETTINGS, TABLE, Tour, toml, user_of
 
 pytestmark = pytest.mark.slow
 ENGINE = "ReplicatedMergeTree('/grants/{uuid}/{table}', '{replica}')"
 SETTINGS_TABLE = "system.replicated_merge_tree_settings"
 
 
-def run_as(user: str, job: ToursJob, *words: str, code: int) -> str:
+def run_as(user: str, job: Job, *words: str, code: int) -> str:
     """What a command says to another user."""
     sets = [f"--set={key}={toml(value)}" for key, value in {**job.settings, "clickhouse.user": user}.items()]
     result = CliRunner().invoke(app, [*words, "-c", str(job.file()), *sets])
@@ -39,8 +39,7 @@ def test_every_command_runs_with_exactly_the_printed_grants(
     servers = replicas(tmp_path / "servers", zookeeper.hosts)
     name = f"grants-{uuid.uuid4().hex[:8]}"
     first, second = (server.url for server in servers)
-    settings = {**SETTINGS, "clickhouse.settings.insert_quorum": "auto"}
-    job = ToursJob(name, tmp_path, kafka.bootstrap, [first], settings=settings, tables={name: TABLE}, replicas=[second])
+    job = Job(name, tmp_path, kafka.bootstrap, [first], settings=SETTINGS, tables={name: TABLE}, replicas=[second])
     kafka.create_topic(name, 1)
     failpoints = Failpoints(spark, tmp_path)
     try:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -30,19 +28,6 @@ SETTINGS = {
 DEFAULT = ClickHouseUser("default")
 
 
-@dataclass(slots=True)
-class ToursJob(Job):
-    """A job whose shard may have further replicas."""
-
-    replicas: Sequence[str] = field(default=())
-
-    def file(self) -> Path:
-        path = Job.file(self)
-        text = path.read_text(encoding="utf-8")
-        path.write_text(text.replace(", weight = 1", f", replicas = {json.dumps(list(self.replicas))}"), "utf-8")
-        return path
-
-
 def user_of(job: Job, name: str = USER, without: str = "") -> ClickHouseUser:
     """A user with the printed grants, and with those for the view of the tour; not with a statement that has this text."""
     found = [sql for grants in all_grants(load(job.file(), overrides=job.settings)) for sql in grants.sql]
@@ -60,7 +45,7 @@ def user_of(job: Job, name: str = USER, without: str = "") -> ClickHouseUser:
 class Tour:
     """``engine`` of the tables that an administrator makes; ``admins`` are the URLs on which he does."""
 
-    job: ToursJob
+    job: Job
     engine: str
 
     def cli(self, *words: str, code: int = 0) -> str:
@@ -129,10 +114,10 @@ class Tour:
         command(job.shards[0], f"ALTER TABLE {DATABASE}.chsink_state {forget} SETTINGS mutations_sync = 1")
         job.lose_checkpoint()
         self.cli("doctor", code=1)
-        self.cli("state", "recover", "--yes", "--accept-removed", "--accept-holes")
+        self.cli("state", "recover", "--yes", "--accept-removed", "--accept-several")
         job.send_values(0, [{"id": n, "n": "a"} for n in range(45, 50)])
         job.drain(spark)
-        self.cli("state", "recover", "--replace", "--accept-removed", "--accept-holes", "--yes")
+        self.cli("state", "recover", "--replace", "--accept-removed", "--accept-several", "--yes")
         self.cli("state", "reset", job.topic, "0", "--yes")
         self.cli("sql", "grants")
 

@@ -12,8 +12,8 @@ from chsink.embedded.clickhouse import EmbeddedClickHouse
 from chsink.embedded.kafka import EmbeddedKafka
 from chsink.embedded.zookeeper import EmbeddedZooKeeper
 from tests.integration.job.faults import Failpoints
-from tests.support.job import DATABASE, command
-from tests.support.tour import DEFAULT, SETTINGS, TABLE, Tour, ToursJob, user_of
+from tests.support.job import DATABASE, Job, command
+from tests.support.tour import DEFAULT, SETTINGS, TABLE, Tour, user_of
 
 pytestmark = pytest.mark.slow
 
@@ -25,7 +25,7 @@ def test_every_command_runs_with_exactly_the_printed_grants(
         tmp_path / "server", zookeeper=zookeeper.hosts, keeper_map_prefix=f"/grants_{uuid.uuid4().hex}"
     )
     name = f"grants-{uuid.uuid4().hex[:8]}"
-    job = ToursJob(name, tmp_path, kafka.bootstrap, [server.url], settings=SETTINGS, tables={name: TABLE})
+    job = Job(name, tmp_path, kafka.bootstrap, [server.url], settings=SETTINGS, tables={name: TABLE})
     kafka.create_topic(name, 1)
     server.users = (DEFAULT, user_of(job))
     with server:
