@@ -80,7 +80,14 @@ def test_a_large_result_is_complete(connection: Any) -> None:
 
 
 def test_an_error_has_the_servers_code(connection: Any) -> None:
-    for query, code in (("SELECT nothing", 47), ("SELECT throwIf(number = 90000) FROM numbers(100000)", 395)):
-        with pytest.raises(Py4JJavaError) as raised:
-            count(connection, query)
-        assert f"Code: {code}." in str(raised.value.java_exception.getMessage())
+    with pytest.raises(Py4JJavaError) as raised:
+        count(connection, "SELECT nothing")
+    assert "Code: 47." in str(raised.value.java_exception.getMessage())
+
+
+def test_an_error_in_the_middle_of_a_result_is_raised(connection: Any) -> None:
+    """Never a shorter result.  The driver may not find the server's message behind the rows that it has read."""
+    with pytest.raises(Py4JJavaError) as raised:
+        count(connection, "SELECT throwIf(number = 90000) FROM numbers(100000)")
+    message = str(raised.value.java_exception.getMessage())
+    assert "Code: 395." in message or message.startswith("Failed to read value")
