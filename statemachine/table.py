@@ -159,7 +159,8 @@ def has_dead_letters(pipeline: str) -> bool:
 def forbidden_changes(recorded: str, now: str) -> list[str]:
     """The parts that differ and must not, while a range is in doubt.
 
-    A range that was rebuilt from its rows was announced under none: its pieces are looked for, whatever makes them.
+    A range that a person had sent again, or that was rebuilt from its rows, names no pipeline: nothing of it is there,
+    or its pieces are looked for, whatever makes them.
 
     Where there were no dead letters, no sender of the range delivered any.  Where a kind of record halted, no chunk
     that holds one was sent.  A chunk that fills a column was not sent before the range was announced with it.

@@ -387,7 +387,7 @@ class Driver:
             record = self.ledger.records[key]
             pipeline = self._pipeline(key, record)
             fates = fates_change(record.pipeline, pipeline)
-            unnamed = bool(pipeline and not record.pipeline)
+            unnamed = bool(pipeline) and not record.pipeline
             if unnamed or fates or gains_columns(record.pipeline, pipeline):
                 with asking_target():
                     first = fates and not has_dead_letters(record.pipeline)

@@ -48,11 +48,17 @@ QUESTIONS: Mapping[str, str] = {
     "reset": "Forget what has landed from these partitions?",
 }
 """By command: what a person confirms."""
+DONE: Mapping[str, str] = {
+    "resolve --resend": "the next start sends these ranges again, under new tokens",
+    "resolve --expired": "the next start lands what Kafka still holds of these ranges",
+}
+"""By command: what was done, where the ranges are still in doubt."""
 
 PipelineOption = Annotated[
     str | None,
     typer.Option(
-        help="With --resend, if your own program transforms the stream: the fingerprint that CHS-309 shows as `now`.",
+        help="With --resend and table_by, if your own program transforms the stream and nothing has changed since: the "
+        "fingerprint that CHS-309 shows as `now`.",
         metavar="FINGERPRINT",
     ),
 ]
@@ -291,6 +297,9 @@ def _confirm_and_carry_out(services: Services, change: Change, command: str, *, 
         typer.echo(f"- {sentence}")
     confirm(QUESTIONS[command], yes=yes)
     written = carry_out(services, change, command)
+    if command in DONE:
+        typer.echo(f"done: {DONE[command]}")
+        return
     typer.echo("done:")
     _print_records(written)
 

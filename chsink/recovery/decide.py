@@ -115,7 +115,7 @@ def plan_resolve(
 ) -> Change:
     """Decide about the ranges in doubt of these partitions, or, without any, about all that are in doubt of the topic.
 
-    ``pipeline`` gives the fingerprint under which the next start will send.  ``say`` hears how far the counting is.
+    ``pipeline`` gives the fingerprint of the next start, as far as it is known.  ``say`` hears how far the counting is.
 
     Raises PreflightError CHS-320 when nothing is in doubt there, or one partition is for several tables; with
     ``resend`` CHS-321 while a task may still send a range, CHS-304 while brokers hide the recorded topic's id, and
@@ -147,7 +147,10 @@ def plan_resolve(
             case "expired":
                 make[key] = _expired
             case "resend":
-                make[key] = partial(_resend, services, key, present, len(doubtful))
+                # Nothing of it is there, and its tokens will be new: the next start may send it by any pipeline.  But
+                # tables that share a topic-partition are compared by theirs.
+                said = present if services.clickhouse.routes[key.topic_table].choice else ""
+                make[key] = partial(_resend, services, key, said, len(doubtful))
     return Change(doubtful, (*says, "a job that runs on this sink is fenced: it stops with CHS-801"), make)
 
 
@@ -226,6 +229,8 @@ def _resend(  # noqa: PLR0917 - the last three are given by who carries it out
     window = services.clickhouse.window(lambda _: None)
     with asking_target():
         marks, room = window.marks([key.table])[key.table], window.room(key.table)
+        if not pipeline:  # whoever names it adds the mark of the dead letters
+            marks = marks[: len(window.shards(key.table, None))]
     chunk_offsets = services.config.clickhouse.chunk_offsets
     said = writes.Announcement(
         ids[key.topic],

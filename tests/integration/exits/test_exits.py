@@ -20,7 +20,7 @@ from chsink.embedded.topics import delete_records
 from chsink.errors import ChsinkError, HaltError
 from chsink.ports import Row, Swap
 from chsink.statemachine.ranges import OffsetRange
-from tests.integration.exits.commands import follow, halted
+from tests.integration.exits.commands import command_of, follow, halted
 from tests.integration.job.conftest import MakeJob
 from tests.integration.job.faults import Failpoints, crash_before_after
 from tests.support.doubt import announce, edit, insert, quietly_connected, run
@@ -255,6 +255,41 @@ def test_the_topic_of_a_range_was_recreated(half: Job, spark: SparkSession, serv
     half.drain(spark)
 
     assert sorted(o for _, o, *_ in (Counter(half.landed()) - before).elements()) == list(range(7))
+
+
+@pytest.mark.parametrize(("landed", "goes_back"), [(False, False), (True, True)])
+def test_a_programs_filter_changed(
+    make_job: MakeJob, spark: SparkSession, failpoints: Failpoints, *, landed: bool, goes_back: bool
+) -> None:
+    """⚑ The command cannot know a program's transform: the next start sends the range by its own, whichever that is."""
+    job = make_job(partitions=1)
+    job.send(0, 30)
+
+    def drain(step: int) -> None:
+        job.drain_sink(spark, lambda stream: stream.where(f"offset % {step} = 0"))
+
+    failpoints.arm("driver.before_after=fail" if landed else "driver.after_before=fail")
+    with pytest.raises(Exception, match=r"driver\.(before_after|after_before)"):
+        drain(2)
+    failpoints.disarm()
+    with pytest.raises(HaltError, match="CHS-309.*transform") as caught:
+        drain(3)
+    words = command_of(caught.value, "--resend")
+    for _ in range(3):  # it names the rows to delete, then what it needs to be told
+        result = run(job, *words, "--yes")
+        if result.exit_code == 0:
+            break
+        if "DELETE FROM" in result.stderr:
+            delete(job, result.stderr)
+        else:
+            words += re.findall(r"again with (--[a-z-]+)", result.stderr.replace("\n", " "))
+    assert "done: the next start sends these ranges again" in result.stdout
+    job.send(0, 10)
+    step = 2 if goes_back else 3
+    drain(step)
+    wanted = [o for o in range(40) if o % step == 0]
+    assert [o for _, o, *_ in sorted(job.landed())] == wanted
+    assert not job.in_doubt()
 
 
 @pytest.mark.exit_of("PIPELINE_CHANGED")
