@@ -44,7 +44,7 @@ STATE_LOST = Entry(
     "STATE_LOST",
     "CHS-302",
     HaltError,
-    "{tp}: no state is recorded for this partition, but the checkpoint has moved past its earlier records ({detail})",
+    "{tp}: no range is recorded for this partition, but the checkpoint has moved past its earlier records ({detail})",
     "if you renamed the table in ClickHouse, run `chsink state recover`; if you changed sink.name, [state] or the "
     "route's table for another reason, change it back; if the state was lost, restore the state store from a backup or "
     "rebuild it with `chsink state recover`; if recover finds no rows of this partition, if you have reset it, or if "
@@ -190,8 +190,16 @@ REPLAY_ROWS_THERE = Entry(
     PreflightError,
     "{tp}: an earlier replay of {letters} dead letters is in doubt, and {table} already holds {rows} of their rows; "
     "sending these again would duplicate them",
-    "if all of the rows are there, run `chsink dlq replay --landed`; if not, delete those that are there, then run "
-    "`chsink dlq replay --resend` again",
+    "if all of the rows are there, run `chsink dlq replay --landed`; if not, delete those that are there, on each "
+    "shard: {delete}; then run `chsink dlq replay --resend` again",
+)
+REPLAY_ROWS_MISSING = Entry(
+    "REPLAY_ROWS_MISSING",
+    "CHS-337",
+    PreflightError,
+    "{tp}: an earlier replay of {letters} dead letters is in doubt, and {table} lacks the rows of {missing} of them: "
+    "recorded as landed, these would never land",
+    "{first}run `chsink dlq replay --resend`",
 )
 REPLAY_UNSETTLED = Entry(
     "REPLAY_UNSETTLED",
@@ -383,7 +391,7 @@ RESEND_WOULD_DOUBLE = Entry(
     "CHS-322",
     PreflightError,
     "{table} holds {rows} rows of {ranges}: if the range is inserted again, they will be there twice",
-    "delete them on each shard: {delete}; then run this command again before you start the job, because ClickHouse "
+    "delete them {where}: {delete}; then run this command again before you start the job, because ClickHouse "
     "would drop the rows as duplicates; or, if all rows of the range are there, pass --landed",
 )
 RESEND_MAY_DOUBLE = Entry(

@@ -5,6 +5,12 @@ from __future__ import annotations
 from chsink.errors.entry import Entry
 from chsink.errors.families import AlteredError, PreflightError
 
+_DROPPED = (
+    "; if it existed before and its rows are gone, create it and, before the next start, run `chsink state reset TOPIC "
+    "--table {table}`, then start with a new checkpoint (set sink.checkpoint to a new folder): otherwise chsink takes "
+    "for landed what the new table lacks"
+)
+
 TOPIC_MISSING = Entry(
     "TOPIC_MISSING",
     "CHS-201",
@@ -20,7 +26,7 @@ NO_TABLE = Entry(
     "CHS-202",
     PreflightError,
     "the table {table} does not exist at {url}, or this user cannot see it",
-    "create the table on every shard, grant SELECT and INSERT on it, or correct the route",
+    "create the table on every shard, grant SELECT and INSERT on it, or correct the route" + _DROPPED,
 )
 NO_TABLE_OF_TOPIC = Entry(
     "NO_TABLE_OF_TOPIC",
@@ -28,14 +34,15 @@ NO_TABLE_OF_TOPIC = Entry(
     PreflightError,
     "topic {topic} has no table: {table} does not exist at {url}, or this user cannot see it",
     "create the table on every shard, and grant SELECT and INSERT on it; or give the topic another table in a "
-    "[[route]] of its own; or exclude the topic from topic_pattern with (?!…)",
+    "[[route]] of its own; or exclude the topic from topic_pattern with (?!…)" + _DROPPED,
 )
 NO_TABLE_OF_VALUE = Entry(
     "NO_TABLE_OF_VALUE",
     "CHS-202",
     PreflightError,
     "the table {table}, which {key} gives to topic {topic}, does not exist at {url}, or this user cannot see it",
-    "create the table on every shard, and grant SELECT and INSERT on it; or correct the name in the job file",
+    "create the table on every shard, and grant SELECT and INSERT on it; or correct the name in the job file"
+    + _DROPPED,
 )
 PATTERN_MATCHES_NOTHING = Entry(
     "PATTERN_MATCHES_NOTHING",
@@ -166,9 +173,10 @@ NO_DEDUPLICATION = Entry(
     "CHS-210",
     PreflightError,
     "{table} at {url} does not deduplicate inserts: {setting} is 0",
-    "if `chsink status` shows BEFORE for this table, ClickHouse has forgotten the tokens of that range: run `chsink "
-    "state resolve` for the partition first, which names what to compare; then run ALTER TABLE {table} MODIFY SETTING "
-    "{setting} = 10000",
+    "if `chsink status` shows no BEFORE for this table, run ALTER TABLE {table} MODIFY SETTING {setting} = 10000; if "
+    "it shows one, ClickHouse has forgotten the tokens of that range, and chsink would rely on them after the ALTER: "
+    "check the table, and run `chsink state resolve` for the partition with --landed if all rows of the range are "
+    "there, --resend if none is, or --lost to give up the missing rows; then run the ALTER",
 )
 INSERTS_QUEUED = Entry(
     "INSERTS_QUEUED",

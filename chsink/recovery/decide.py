@@ -136,6 +136,7 @@ def plan_resolve(
         says.append(VIEWS_MAY_LACK.format(", ".join(views)))
     if verdict == "resend":
         present = pipeline(next(iter(doubtful)).topic_table)
+        most = _most(services, next(iter(doubtful)).table) // len(doubtful)
         says += _says_again(services, views, _with_other_letters(doubtful, present))
     make: dict[StateKey, Make] = {}
     for key in doubtful:
@@ -147,10 +148,7 @@ def plan_resolve(
             case "expired":
                 make[key] = _expired
             case "resend":
-                # Nothing of it is there, and its tokens will be new: the next start may send it by any pipeline.  But
-                # tables that share a topic-partition are compared by theirs.
-                said = present if services.clickhouse.routes[key.topic_table].choice else ""
-                make[key] = partial(_resend, services, key, said, len(doubtful))
+                make[key] = partial(_resend, services, key, _named(services, key, present), max(1, most))
     return Change(doubtful, (*says, "a job that runs on this sink is fenced: it stops with CHS-801"), make)
 
 
@@ -219,7 +217,7 @@ def _expired(record: StateRecord, epoch: int, attempt: str) -> StateRecord:
 
 
 def _resend(  # noqa: PLR0917 - the last three are given by who carries it out
-    services: Services, key: StateKey, pipeline: str, ranges: int, record: StateRecord, epoch: int, attempt: str
+    services: Services, key: StateKey, pipeline: str, chunks: int, record: StateRecord, epoch: int, attempt: str
 ) -> StateRecord:
     wait_for_inserts(services, key, record)  # after the claim: from now on no older driver begins one
     one, ids = {key: record}, services.kafka.topic_ids([key.topic])  # before its log is asked: it may be recreated
@@ -228,7 +226,7 @@ def _resend(  # noqa: PLR0917 - the last three are given by who carries it out
     raise_all(refused)
     window = services.clickhouse.window(lambda _: None)
     with asking_target():
-        marks, room = window.marks([key.table])[key.table], window.room(key.table)
+        marks = window.marks([key.table])[key.table]
         if not pipeline:  # whoever names it adds the mark of the dead letters
             marks = marks[: len(window.shards(key.table, None))]
     chunk_offsets = services.config.clickhouse.chunk_offsets
@@ -240,8 +238,26 @@ def _resend(  # noqa: PLR0917 - the last three are given by who carries it out
         services.clock.now_ms(),
         marks,
     )
-    most = max(1, room.chunks // ranges) * chunk_offsets  # smaller chunks are more, and the table remembers so many
-    return writes.resend(record, said, most=most, epoch=epoch, attempt=attempt)
+    return writes.resend(record, said, most=chunks * chunk_offsets, epoch=epoch, attempt=attempt)
+
+
+def _named(services: Services, key: StateKey, present: str) -> str:
+    """Nothing of the range is there, and its tokens will be new: the next start may send it by any pipeline, so none
+    is named.  But tables that share a topic-partition are compared by theirs.
+    """
+    return present if services.clickhouse.routes[key.topic_table].choice else ""
+
+
+def _most(services: Services, table: str) -> int:
+    """How many chunks may be announced again: the chunk size may be smaller now, and the table remembers so many.
+
+    Where it remembers nothing, its window must be raised before the next start, but not before this command: of the
+    range as it is recorded, chsink would rely on tokens that are forgotten.
+    """
+    window = services.clickhouse.window(lambda _: None)
+    with asking_target():
+        forgets = any(place.table.window_blocks == 0 for place in window.places(table, None))
+        return 1 if forgets else window.room(table).chunks
 
 
 # --- what must not be done -------------------------------------------------------------------------------------------
@@ -311,7 +327,8 @@ def _rows_refused(services: Services, doubtful: Doubtful, seen: Mapping[StateKey
             rows = sum(seen[k].rows or 0 for k in those)
             views = sorted({view for k in those for view in seen[k].views})
             delete = delete_statement(those) + also_from(views)
-            refused.append(entry(table=next(iter(those)).table, rows=rows, ranges=_ranges(those), delete=delete))
+            table, where = next(iter(those)).table, "on each shard"
+            refused.append(entry(table=table, rows=rows, ranges=_ranges(those), where=where, delete=delete))
     return [*refused, *_letters_refused(services, doubtful, seen)]
 
 
@@ -327,6 +344,7 @@ def _letters_refused(
             table=table,
             rows=sum(seen[k].letters for k in those),
             ranges=_ranges(those),
+            where=f"on {kept.url}, where dead letters are kept",
             delete=delete_letters(table, those),
         )
 

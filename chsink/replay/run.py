@@ -6,6 +6,7 @@ doubt, or done.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,14 +15,15 @@ from typing import Literal
 from chsink import failpoints
 from chsink.batch.halts import Halts, asking_target
 from chsink.batch.ledger import Ledger, read_records
-from chsink.clickhouse.probe import count_rows
+from chsink.clickhouse.probe import rows_by_offset
 from chsink.clickhouse.window import DedupWindow
 from chsink.connect import Services
 from chsink.dlq.place import LetterPlace
 from chsink.dlq.table import offsets_in
 from chsink.dlq.where import Where
-from chsink.errors import ChsinkError, halts, values
+from chsink.errors import ChsinkError, PreflightError, halts, values
 from chsink.notation.metadata_columns import PROBE_COLUMNS
+from chsink.notation.sql import quote_string, quote_table
 from chsink.ports import Queries
 from chsink.replay.choose import Chooser, Chosen, UnconfirmedError
 from chsink.replay.land import Sender, UnclearListError
@@ -98,7 +100,7 @@ class Replay:
         for key, record in sorted(self.ledger.records.items()):
             if not record.in_doubt:
                 continue
-            with halted.of(key):
+            with halted.of(key), _together(key, halted):
                 if verdict == "resend":
                     self._give_up(key, record)
                     continue
@@ -235,7 +237,14 @@ class Replay:
         self.ledger.write({key: writes.renew(record, before_at=now, marks=marks, epoch=epoch, attempt=attempt)})
 
     def _mark(self, key: StateKey, record: StateRecord) -> None:
-        """All rows of the list are there, as a person says."""
+        """All rows of the list are there, as a person says: CHS-337 where the table shows that some are not."""
+        there = self._offsets_there(key, record)
+        if there is not None and len(there) < len(record.only) and self._keeps_rows(key):
+            first = f"delete the rows that are there, on each shard: {_delete(key, there)}; then " if there else ""
+            missing, letters = len(record.only) - len(there), len(record.only)
+            raise halts.REPLAY_ROWS_MISSING(
+                table=key.table, letters=letters, missing=missing, tp=key.topic_partition, first=first
+            )
         with asking_target():
             mark = self.window.letters_mark()
         if mark is not None:
@@ -255,28 +264,56 @@ class Replay:
     def _give_up(self, key: StateKey, record: StateRecord) -> None:
         """None of its rows is there, as a person says: what is chosen next may hold its dead letters again."""
         if not self._is_landed(key, record):
-            rows = self._rows_there(key, record)
-            if rows:
+            there = self._offsets_there(key, record)
+            if there:
                 raise halts.REPLAY_ROWS_THERE(
-                    table=key.table, rows=rows, letters=len(record.only), tp=key.topic_partition
+                    table=key.table,
+                    rows=sum(there.values()),
+                    letters=len(record.only),
+                    tp=key.topic_partition,
+                    delete=_delete(key, there),
                 )
         self._confirm([key])
 
-    def _rows_there(self, key: StateKey, record: StateRecord) -> int:
-        """Rows of the list's records, as far as the table shows them."""
+    def _offsets_there(self, key: StateKey, record: StateRecord) -> dict[int, int] | None:
+        """How many rows each of the list's records has, of those that have any; None if the table does not show it."""
         target = self.services.clickhouse.targets.get(key.topic_table)
         shards = () if target is None else target.shards
         shown = [s for s in shards if {c.name for c in s.table.insertable}.issuperset(PROBE_COLUMNS)]
-        only, clock = f"AND {offsets_in(record.only)}", self.services.clock
+        if not shown:
+            return None
+        only, clock, there = f"AND {offsets_in(record.only)}", self.services.clock, Counter[int]()
         with asking_target():
             for shard in shown:
                 self._wait_for_inserts(key, record, shard.client)
-            return sum(
-                count_rows(s.reader(clock), s.table.canonical, key.topic_partition, record.range, only) for s in shown
-            )
+            for shard in shown:
+                reader, table = shard.reader(clock), shard.table.canonical
+                there.update(rows_by_offset(reader, table, key.topic_partition, record.range, only))
+        return dict(there)
+
+    def _keeps_rows(self, key: StateKey) -> bool:
+        """Whether a row that the table does not show never landed, or was removed by somebody."""
+        return all(shard.table.can_probe for shard in self.services.clickhouse.targets[key.topic_table].shards)
 
     def _wait_for_inserts(self, key: StateKey, record: StateRecord, server: Queries) -> None:
         self.window.wait_for_tokens(token_head(key, record), f"{key.topic_partition} {record.range}", server)
+
+
+def _delete(key: StateKey, there: Mapping[int, int]) -> str:
+    """The statement that removes these rows from a shard."""
+    of = f"_kafka_topic = {quote_string(key.topic)} AND _kafka_partition = {key.partition}"
+    return f"DELETE FROM {quote_table(key.table)} WHERE {of} AND {offsets_in(sorted(there))}"
+
+
+@contextmanager
+def _together(key: StateKey, halted: Halts) -> Iterator[None]:
+    """A verdict that the table contradicts is told with those of the other lists."""
+    try:
+        yield
+    except PreflightError as error:
+        if error.id != halts.REPLAY_ROWS_THERE.id:
+            raise
+        halted.add(key, error)
 
 
 @contextmanager

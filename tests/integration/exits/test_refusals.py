@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import partial
 
 import pytest
@@ -15,7 +16,7 @@ from chsink.recovery.decide import plan_resolve
 from chsink.recovery.recover import survey, write
 from tests.integration.job.conftest import MakeJob
 from tests.support.doubt import announce, edit, insert, quietly_connected, run
-from tests.support.job import Job, command
+from tests.support.job import Job, command, select
 
 pytestmark = pytest.mark.slow
 
@@ -77,6 +78,61 @@ def test_a_table_that_forgot_all_tokens(doubtful: Job, spark: SparkSession) -> N
     doubtful.send(0, 5)
     doubtful.drain(spark)
     doubtful.check()
+
+
+@pytest.mark.parametrize(("metadata", "there"), [("", False), (None, True)])
+def test_a_window_of_zero_with_a_range_in_doubt(
+    make_job: MakeJob, spark: SparkSession, metadata: str | None, *, there: bool
+) -> None:
+    """⚑ What the start says, in its order: the verdict, then the ALTER.  Also where the table shows no offsets."""
+    job = make_job(partitions=1, metadata=metadata)
+    table, [shard] = job.tables[job.topic], job.shards
+    job.send(0, 25)
+
+    def store(offsets: range) -> None:
+        if metadata is None:
+            insert(job, 0, offsets)
+        else:
+            rows = ", ".join(f"({n}, '0:{n}')" for n in offsets)
+            command(shard, f"INSERT INTO {table} VALUES {rows}")
+
+    store(range(25 if there else 10))
+    announce(job, {0: (10, 25)})
+    command(shard, f"ALTER TABLE {table} MODIFY SETTING non_replicated_deduplication_window = 0")
+    with pytest.raises(PreflightError, match="CHS-210") as caught:
+        job.drain(spark)
+    none, _, in_doubt = caught.value.hint.partition("; if it shows one")
+    assert none.startswith("if `chsink status` shows no BEFORE")
+    alter = re.findall(r"ALTER TABLE \S+ MODIFY SETTING \w+ = \d+", none)
+    verdict = "--landed" if there else "--resend"
+    assert in_doubt.index(verdict) < in_doubt.index("then run the ALTER")
+
+    done(resolve(job, verdict, *(() if there else ("--senders-gone",))))
+    command(shard, alter[0])
+    job.send(0, 5)
+    job.drain(spark)
+
+    ids = select(shard, f"SELECT id FROM {table} ORDER BY id FORMAT TSV").split()
+    assert list(map(int, ids)) == list(range(30))
+
+
+def test_a_table_that_was_dropped_with_its_rows(make_job: MakeJob, spark: SparkSession) -> None:
+    """⚑ Created again, it lacks what the state says has landed."""
+    job = make_job(partitions=2)
+    job.send(0, 60)
+    job.send(1, 60)
+    job.drain(spark)
+    command(job.shards[0], f"DROP TABLE {job.tables[job.topic]} SYNC")
+    job.send(0, 5)
+    with pytest.raises(PreflightError, match="CHS-202") as caught:
+        job.drain(spark)
+
+    job.make_table(job.topic)
+    [said] = re.findall(r"`chsink state (reset TOPIC --table \S+)`", caught.value.hint)
+    done(run(job, *said.replace("TOPIC", job.topic).split(), "--yes"))
+    job.lose_checkpoint()  # a new checkpoint
+    job.drain(spark)
+    job.check()
 
 
 @pytest.mark.exit_of("SEVERAL_IN_DOUBT")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -327,6 +328,7 @@ def test_forgotten_tokens_are_looked_for(make_kept: Callable[..., Kept], monkeyp
 
 @pytest.mark.exit_of("REPLAY_IN_DOUBT")
 @pytest.mark.exit_of("REPLAY_ROWS_THERE")
+@pytest.mark.exit_of("REPLAY_ROWS_MISSING")
 def test_a_person_decides_where_nothing_can_be_known(
     make_kept: Callable[..., Kept], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -354,12 +356,18 @@ def test_a_person_decides_where_nothing_can_be_known(
     assert "--landed" in halted.value.hint
     with pytest.raises(PreflightError, match=f"CHS-337.*holds {BAD - 1} of their rows"):
         kept.replay(verdict="resend")
+    with pytest.raises(PreflightError, match="CHS-337.*holds .* of their rows") as refused:
+        kept.replay(verdict="resend")
+    assert re.findall(r"DELETE FROM .+ IN \(.+?\)", refused.value.hint)
     assert kept.replay("table=no", verdict="landed")["settled"] == BAD - 1
 
     kept.crash(monkeypatch, "driver.after_before", "partition=1")
     command(kept.job.shards[0], f"ALTER TABLE {kept.target} MODIFY COLUMN id UInt64")
     with pytest.raises(HaltError, match="CHS-336"):
         kept.replay()
+    with pytest.raises(PreflightError, match="CHS-337.*lacks the rows of 2 of them") as contradicted:
+        kept.replay("table=no", verdict="landed")
+    assert "`chsink dlq replay --resend`" in contradicted.value.hint
     assert kept.replay(verdict="resend")["landed"] == 2
     edit(kept.job, phase=Phase.AFTER)
     kept.insert((1002, "1:2", 1, GOOD + 2))
