@@ -401,7 +401,7 @@ RESEND_MAY_DOUBLE = Entry(
     "{table} holds {rows} rows of {ranges}; after a reset, a recovery or a recreated topic, chsink cannot tell "
     "whether they belong to this range",
     "if these are all rows of this range, pass --landed; to insert the range again, first delete all of these rows, "
-    "older ones too, on each shard: {delete}; then run this command again before you start the job, because ClickHouse "
+    "older ones too, {where}: {delete}; then run this command again before you start the job, because ClickHouse "
     "would drop the rows as duplicates",
 )
 EXPIRED_NOT_HELD = Entry(
