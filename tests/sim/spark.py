@@ -74,6 +74,7 @@ class OneActor(Executor):
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         future = _Future(self.hub)
+        future.set_running_or_notify_cancel()  # what has begun cannot be cancelled: ``map`` tries it after an error
         assert self.hub.current is not None
 
         def run() -> None:
