@@ -63,11 +63,13 @@ class StateKey:
 @dataclass(frozen=True, slots=True)
 class Mark:
     """What a table held on one shard at some moment: a count of its ``blocks`` that only grows, and when its
-    server was started (its own clock, in s).  The growth tells how many inserts came since.
+    server was started (its own clock, in s).  The growth tells how many inserts came since.  ``fed`` counts the blocks
+    of all tables that its views fill, together.
     """
 
     blocks: int
     started_s: int
+    fed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +188,7 @@ def encode(record: StateRecord) -> str:
     """The record as one line of JSON, keys sorted, with the codec's version."""
     document = {name: getattr(record, name) for name in _FIELDS} | {
         "gaps": [[g.start, g.end] for g in record.gaps],
-        "marks": [[m.blocks, m.started_s] for m in record.marks],
+        "marks": [[m.blocks, m.started_s, m.fed] for m in record.marks],
         "version": CODEC_VERSION,
     }
     steps = [after - before for before, after in pairwise((0, *document.pop("only")))]
@@ -208,7 +210,7 @@ def decode(text: str) -> StateRecord:
             raise CodecError(f"state record of version {version}; this chsink reads version {CODEC_VERSION}")
         document["phase"] = Phase(document["phase"])
         document["gaps"] = tuple(OffsetRange(a, b) for a, b in document["gaps"])
-        document["marks"] = tuple(Mark(a, b) for a, b in document["marks"])
+        document["marks"] = tuple(Mark(*mark) for mark in document["marks"])
         document["deleted"] = tuple(document.get("deleted", ()))
         document["only"] = tuple(accumulate(document.pop("only", ())))
         document["unknown"] = tuple(sorted(document.pop("unknown", {}).items()))

@@ -4,6 +4,8 @@ A table remembers the last N *blocks of the whole table* (N by its settings; eve
 table partition it touches).  What it held when a range was announced is kept with the range as one :class:`Mark` per
 shard; the growth since bounds the blocks that came.
 
+- The tables that views of the table fill remember tokens of their own, and may forget sooner: other tables feed them,
+  too, and a block of the table may be several of theirs.  Their blocks are counted together.
 - A plain MergeTree numbers its blocks in one sequence.  Its log of tokens is not atomic with its parts, so a server
   that was restarted since then makes tokens doubtful.
 - A Replicated table numbers blocks per table partition; the entries of its replication log count them all, dropped
@@ -13,10 +15,10 @@ shard; the growth since bounds the blocks that came.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
-from chsink.clickhouse.facts import BLOCKS, BLOCKS_BY_PARTITION, LOG_ENTRIES, read_facts
+from chsink.clickhouse.facts import BLOCKS, BLOCKS_BY_PARTITION, LOG_ENTRIES, Facts, read_facts
 from chsink.clickhouse.table import TargetTable, in_keeper, read_columns, read_settings
 from chsink.errors import preflight
 from chsink.notation.sql import TableName
@@ -32,10 +34,10 @@ JITTER_S = 1
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What a table holds, and the digest of its definition (``TargetTable.definition``), as seen at one moment."""
+    """What a table holds, and whether it, or a table that it feeds, was altered since it was described."""
 
     mark: Mark
-    definition: str
+    altered: bool
 
 
 def look(client: Queries, table: TargetTable) -> Look:
@@ -48,9 +50,10 @@ def looks(client: Queries, tables: Collection[TargetTable]) -> dict[TableName, L
 
     AlteredError when another one has taken a name; Unanswered when a Replicated table has no session with its Keeper.
     """
-    found: dict[TableName, Look] = {}
+    facts: dict[TableName, Facts] = {}
+    every = {each.at: each for table in tables for each in table.with_fed}
     for counting in (LOG_ENTRIES, BLOCKS_BY_PARTITION, BLOCKS):
-        mine = {table.at: table for table in tables if _count_of(table) is counting}
+        mine = {at: table for at, table in every.items() if _count_of(table) is counting}
         now = read_facts(client, mine, counting, replicated=counting is LOG_ENTRIES)
         for name, table in mine.items():
             fact = now.get(name)
@@ -58,8 +61,15 @@ def looks(client: Queries, tables: Collection[TargetTable]) -> dict[TableName, L
                 raise preflight.TABLE_CHANGED(table=table.canonical, url=client.url)
             if fact.blocks is None and counting is LOG_ENTRIES:
                 raise Unanswered(f"{client.url}: {table.canonical} has no session with its Keeper")
-            found[name] = Look(Mark(fact.blocks or 0, fact.started_s), fact.definition)
-    return found
+            facts[name] = fact
+    return {table.at: _seen(table, facts) for table in tables}
+
+
+def _seen(table: TargetTable, facts: Mapping[TableName, Facts]) -> Look:
+    fed = sum(facts[each.at].blocks or 0 for each in table.feeds)
+    own = facts[table.at]
+    altered = any(facts[each.at].definition != each.definition for each in table.with_fed)
+    return Look(Mark(own.blocks or 0, own.started_s, fed), altered)
 
 
 def check_columns(client: Queries, table: TargetTable, names: Collection[str]) -> None:
@@ -76,13 +86,19 @@ def why_altered(client: Queries, table: TargetTable) -> str | None:
     """Why a token may be gone, or is not asked for, although few blocks came: ClickHouse drops tokens at once when the
     window is lowered.
     """
-    now = replace(table, merge_tree=read_settings(client, table))
+    return next(filter(None, (_why_altered(client, each) for each in table.with_fed)), None)
+
+
+def _why_altered(client: Queries, table: TargetTable) -> str | None:
+    now, name = replace(table, merge_tree=read_settings(client, table)), table.canonical
     if now.queues_inserts:
-        return "the table was set to async_insert = 1"
+        return f"{name} was set to async_insert = 1"
     if now.window_blocks < table.window_blocks:
-        return f"the deduplication window was lowered from {table.window_blocks} to {now.window_blocks} blocks"
+        return (
+            f"the deduplication window of {name} was lowered from {table.window_blocks} to {now.window_blocks} blocks"
+        )
     if table.window_s is not None and now.window_s is not None and now.window_s < table.window_s:
-        return f"the deduplication window was lowered from {table.window_s} to {now.window_s} s"
+        return f"the deduplication window of {name} was lowered from {table.window_s} to {now.window_s} s"
     return None
 
 
@@ -102,14 +118,28 @@ def round_of(usable: int) -> int:
     return max(1, usable // 2)
 
 
+def most_chunks(table: TargetTable) -> int:
+    """The same, of the table and all that it feeds."""
+    fed = (round_of(usable_blocks(each)) // len(table.feeds) for each in table.feeds)
+    return max(1, min(round_of(usable_blocks(table)), *fed)) if table.feeds else round_of(usable_blocks(table))
+
+
 def why_forgotten(table: TargetTable, then: Mark, now: Mark) -> str | None:
     """Why a token that was sent after ``then`` may be gone; None if it is still there, but for the limit by time."""
-    grown = now.blocks - then.blocks
-    if grown < 0:
-        return "the table was emptied or restored after the range was announced"
+    grown, fed = now.blocks - then.blocks, now.fed - then.fed
+    if min(grown, fed) < 0:
+        emptied = "the table" if grown < 0 else "a table that its views fill"
+        return f"{emptied} was emptied or restored after the range was announced"
     if grown >= usable_blocks(table):
         kept = table.window_blocks
         return f"{grown} blocks were inserted after the range was announced; the deduplication window holds {kept}"
-    if not table.replicated and abs(now.started_s - then.started_s) > JITTER_S:
+    least = min(table.feeds, key=usable_blocks, default=None)
+    if least is not None and fed >= usable_blocks(least):
+        return (
+            f"{fed} blocks were inserted into the tables that its views fill after the range was announced; the "
+            f"deduplication window of {least.canonical} holds {least.window_blocks}"
+        )
+    restarted = abs(now.started_s - then.started_s) > JITTER_S
+    if restarted and not all(each.replicated for each in table.with_fed):
         return "the server restarted after the range was announced (it does not store token log and parts atomically)"
     return None

@@ -16,9 +16,10 @@ from chsink.ports import Queries
 AT_ONCE: Final = 150
 """The most tables that one statement names: even the longest names stay below the default ``max_query_size``."""
 _WITHOUT_REPLICA = "replaceRegexpOne(create_table_query, 'ENGINE = Replicated[A-Za-z]*[(]''[^'']*'', ''[^'']*''', '')"
+_DEPENDENTS = "toString(arraySort(arrayZip(dependencies_database, dependencies_table)))"
 _ARE = (
     "SELECT 'is' AS kind, database, name, toString(uuid) AS id, engine, "
-    f"hex(sipHash128({_WITHOUT_REPLICA})) AS digest, toInt64(0) AS blocks, "
+    f"hex(sipHash128({_WITHOUT_REPLICA}, {_DEPENDENTS})) AS digest, toInt64(0) AS blocks, "
     "toInt64(toUnixTimestamp(now())) - toInt64(uptime()) AS started_s FROM system.tables WHERE {tables}"
 )
 _PATHS = (
@@ -43,8 +44,9 @@ class Facts:
     """What a table is.
 
     ``identity`` differs for another table of the name: replicas of one table share its Keeper path, while their UUIDs
-    differ when each was created by itself.  ``definition`` is a digest of that and of its CREATE statement, the same on
-    every replica.  ``blocks`` are counted as was asked, None where nothing is counted of it.
+    differ when each was created by itself.  ``definition`` is a digest of that, of its CREATE statement and of
+    its views' names, the same on every replica.  ``blocks`` are counted as was asked, None where nothing is counted of
+    it.
     """
 
     identity: str

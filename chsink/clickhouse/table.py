@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from chsink.clickhouse.definition import Ttl, own_settings, ttl_of
 from chsink.clickhouse.facts import Facts, in_groups, named, read_facts
+from chsink.clickhouse.feeds import filled_by_views
 from chsink.decode.columns import Column
 from chsink.errors import preflight
 from chsink.notation.metadata_columns import METADATA_COLUMNS, PROBE_COLUMNS
@@ -25,7 +26,7 @@ class TargetTable:
 
     ``identity`` differs for a table of the same name that was dropped and recreated.  ``merge_tree`` holds the
     effective MergeTree settings that matter here, ``definition`` is a digest of the whole.  All are the same on every
-    replica.
+    replica.  ``feeds`` are the tables that its views fill and that deduplicate, too: they get each of its blocks.
     """
 
     database: str
@@ -38,6 +39,7 @@ class TargetTable:
     merge_tree: Mapping[str, str]
     timezone: str
     definition: str = ""
+    feeds: tuple[TargetTable, ...] = ()
 
     @property
     def at(self) -> TableName:
@@ -48,6 +50,11 @@ class TargetTable:
     def canonical(self) -> str:
         """The same, as text."""
         return self.at.canonical
+
+    @property
+    def with_fed(self) -> tuple[TargetTable, ...]:
+        """It and the tables that it feeds."""
+        return (self, *self.feeds)
 
     @property
     def insertable(self) -> tuple[Column, ...]:
@@ -97,6 +104,18 @@ def read_table(client: Queries, database: str, name: str) -> TargetTable:
 
 def read_tables(client: Queries, names: Collection[TableName]) -> dict[TableName, TargetTable]:
     """Those of the tables that are there, by a few questions for all of them."""
+    fills = filled_by_views(client, names)
+    described = _describe(client, {*names, *(t for of in fills.values() for t in of)})
+    return {at: replace(described[at], feeds=_fed(described, fills[at])) for at in names if at in described}
+
+
+def _fed(described: Mapping[TableName, TargetTable], fills: Collection[TableName]) -> tuple[TargetTable, ...]:
+    """Those that deduplicate.  ``chsink doctor`` warns of the others."""
+    found = sorted((described[at] for at in fills if at in described), key=lambda t: t.canonical)
+    return tuple(t for t in found if t.engine.endswith("MergeTree") and t.window_blocks)
+
+
+def _describe(client: Queries, names: Collection[TableName]) -> dict[TableName, TargetTable]:
     facts = read_facts(client, names)
     details = {
         TableName(database, name): row

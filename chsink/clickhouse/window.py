@@ -18,7 +18,7 @@ from itertools import chain
 from chsink.batch.roles import Looked
 from chsink.batch.rounds import Room
 from chsink.clickhouse.checks.existing_rows import check_nothing_landed
-from chsink.clickhouse.dedup_mark import look, looks, round_of, usable_blocks, why_forgotten
+from chsink.clickhouse.dedup_mark import look, looks, most_chunks, why_forgotten
 from chsink.clickhouse.facts import read_facts
 from chsink.clickhouse.probe import count_rows, only_of
 from chsink.clickhouse.shards import ShardTable, asked
@@ -82,8 +82,9 @@ class DedupWindow:
         places = [self.places(table, None) for table in tables]
         seen = asked(places, _definitions)
         for shard in chain.from_iterable(places):
-            if seen[shard.source].get(shard.table.at) != shard.table.definition:
-                raise preflight.TABLE_CHANGED(table=shard.table.canonical, url=shard.url)
+            for table in shard.table.with_fed:
+                if seen[shard.source].get(table.at) != table.definition:
+                    raise preflight.TABLE_CHANGED(table=table.canonical, url=shard.url)
 
     def check_nothing_landed(self, topic: str, table: str, partitions: Collection[int]) -> None:
         """See :class:`chsink.batch.roles.Window`."""
@@ -96,10 +97,11 @@ class DedupWindow:
         needed_s = self.margin_s + self.insert_s
         for shard in shards:
             check_window(shard.table, shard.url)
-            window_s = shard.table.window_s
-            if window_s is not None and window_s <= needed_s:
-                raise preflight.WINDOW_TOO_SHORT(table=table, url=shard.url, window=window_s, needed=needed_s)
-        chunks = min(round_of(usable_blocks(s.table)) for s in shards)
+            for each in shard.table.with_fed:
+                if each.window_s is not None and each.window_s <= needed_s:
+                    too_short = {"window": each.window_s, "needed": needed_s}
+                    raise preflight.WINDOW_TOO_SHORT(table=each.canonical, url=shard.url, **too_short)
+        chunks = min(most_chunks(s.table) for s in shards)
         return Room(chunks, min([ROUND_S, *(w - needed_s for w in _windows_s(shards))]))
 
     def deadline_ms(self, key: StateKey, record: StateRecord) -> int:
@@ -184,14 +186,14 @@ class DedupWindow:
 
 def _definitions(client: Queries, tables: Collection[TargetTable]) -> dict[TableName, str]:
     """What the tables are; nothing of a table that is gone."""
-    replicated = any(in_keeper(table.engine) for table in tables)
-    facts = read_facts(client, [table.at for table in tables], replicated=replicated)
+    every = [each for table in tables for each in table.with_fed]
+    facts = read_facts(client, [t.at for t in every], replicated=any(in_keeper(t.engine) for t in every))
     return {name: fact.definition for name, fact in facts.items()}
 
 
 def _windows_s(shards: Iterable[ShardTable]) -> list[int]:
-    """The limits by time of those that have one."""
-    return [s.table.window_s for s in shards if s.table.window_s is not None]
+    """The limits by time of those tables that have one, and of those that they feed."""
+    return [t.window_s for s in shards for t in s.table.with_fed if t.window_s is not None]
 
 
 def _running(client: Queries, head: str) -> bool:

@@ -178,11 +178,10 @@ class ShardWriter:
         """
         at = self.shards[shard]
         now = look(at.client, at.table)
-        altered = now.definition != at.table.definition
-        why = why_forgotten(at.table, at.mark, now.mark) or (why_altered(at.client, at.table) if altered else None)
+        why = why_forgotten(at.table, at.mark, now.mark) or (why_altered(at.client, at.table) if now.altered else None)
         if why is not None:
             raise services.TOKEN_DOUBTFUL(url=at.url, token=token, reason=why)
-        if altered:
+        if now.altered:
             check_columns(at.client, at.table, columns)
 
     def _refused(self, client: SqlClient, table: str, error: ServerRefused) -> ChsinkError:

@@ -682,9 +682,16 @@ DEFECTS = (
     ),
     Defect(
         "a restart of a server that lost its tokens goes unnoticed",
-        (Patch(DEDUP_MARK, "    if not table.replicated and ", "    if table.replicated and "),),
+        (Patch(DEDUP_MARK, "    if restarted and not all(", "    if restarted and all("),),
         "at_most_once",
         world="server restarts",
+    ),
+    Defect(
+        "a view's target that forgot tokens goes unnoticed",
+        (Patch(DEDUP_MARK, "    if least is not None and fed >= usable_blocks(least):", "    if fed >= 10**9:"),),
+        "at_most_once",
+        seed=152,
+        often={"window overflowed by other writers": 20.0, "killed at driver.before_after": 8.0},
     ),
     # --- what no small or random world reaches ----------------------------------------------------------------------------
     Defect(

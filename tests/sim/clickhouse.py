@@ -48,8 +48,9 @@ Rows = dict[tuple[str, int], list[int]]
 @dataclass(frozen=True, slots=True)
 class TableKind:
     """How a target table deduplicates.  ``parts``: how many table partitions the rows of an insert may go to, with one
-    block each.  ``views``: the dependent view, if there is one.  ``replacing``: the engine is one that merges may take rows
-    from, so that production code does not go by missing ones.
+    block each.  ``view_blocks``: how many blocks the target of its view remembers, 0 if there is no view; ``view_parts``:
+    how many of them each block of the table makes.  ``replacing``: the engine is one that merges may take rows from, so
+    that production code does not go by missing ones.
     """
 
     replicated: bool
@@ -57,12 +58,23 @@ class TableKind:
     window_s: int
     can_probe: bool = True
     parts: int = 1
-    views: tuple[tuple[str, str], ...] = ()
+    view_blocks: int = 0
+    view_parts: int = 1
     replacing: bool = False
+
+    @property
+    def views(self) -> bool:
+        """Whether the table feeds a view."""
+        return self.view_blocks > 0
 
     @property
     def engine(self) -> str:
         return f"{'Replicated' if self.replicated else ''}{'Replacing' if self.replacing else ''}MergeTree"
+
+    @property
+    def of_view(self) -> TableKind:
+        """How the view's target deduplicates."""
+        return TableKind(self.replicated, self.view_blocks, self.window_s, can_probe=False)
 
     @property
     def settings(self) -> dict[str, str]:
@@ -94,8 +106,8 @@ class Kept:
 class Table:
     """One table on one shard.  ``tokens`` are kept oldest first, ``rows`` by topic and partition.
 
-    ``mutations`` counts them; ``block_of`` has the latest block of each uid.  ``view`` holds the rows of the dependent view's target, ``fed`` the tokens of the blocks that it took.
-    ``letters_of`` has the target table of each dead letter.  ``late`` says when the first replica has a uid that it does
+    ``mutations`` counts them; ``block_of`` has the latest block of each uid.  ``view`` holds the rows of the dependent
+    view's target, ``fed`` the tokens of the blocks that it took, ``fed_blocks`` counts its blocks.  ``letters_of`` has the target table of each dead letter.  ``late`` says when the first replica has a uid that it does
     not have at once.
     """
 
@@ -103,7 +115,8 @@ class Table:
     tokens: OrderedDict[str, Kept] = field(default_factory=OrderedDict)
     rows: Rows = field(default_factory=dict)
     view: Rows = field(default_factory=dict)
-    fed: set[str] = field(default_factory=set)
+    fed: OrderedDict[str, Kept] = field(default_factory=OrderedDict)
+    fed_blocks: int = 0
     blocks: int = 0
     version: int = 0
     mutations: int = 0
@@ -159,15 +172,16 @@ class Server:
             table.rows.clear()
             table.view.clear()
 
-    def others_write(self, table: str) -> None:
-        """Other writers insert many blocks at once; repeated calls make the table forget its tokens.  One call inserts
-        far fewer blocks than the window keeps free for inserts between a check and a send.
+    def others_write(self, table: str, *, only_view: bool = False) -> None:
+        """Other writers insert many blocks at once; repeated calls make the table forget its tokens, or the target of its
+        view, which other tables may feed.  One call inserts far fewer blocks than the window keeps free for inserts
+        between a check and a send.
         """
         of = self.tables[table]
-        blocks = of.kind.window_blocks // OTHERS
-        of.blocks += blocks
-        while of.tokens and next(iter(of.tokens.values())).block + of.kind.window_blocks < of.blocks:
-            of.tokens.popitem(last=False)
+        of.fed_blocks += of.kind.view_blocks // OTHERS
+        if not only_view:
+            of.blocks += of.kind.window_blocks // OTHERS
+        self._forget(of)
 
     def remove(self, name: str, tp: TopicPartition, gone: OffsetRange) -> None:
         """A completed DELETE: rows go, tokens stay."""
@@ -209,7 +223,7 @@ class Server:
             self._take(table, name, label, rows, remember=remember)
         if table.kind.views:
             for label, rows in cut[: None if blocks is None else max(0, blocks - len(cut))]:
-                self._feed(table, name, label, rows)
+                self._feed(table, name, label, rows, remember=remember)
 
     def blocks_of(self, name: str) -> int:
         """After how many blocks an insert may break off."""
@@ -236,10 +250,12 @@ class Server:
         table.block_of.update(dict.fromkeys(uids, table.blocks))
         self.oracle.inserted(name, self.topics[serial_of(uids[0])], uids, self.number)
 
-    def _feed(self, table: Table, name: str, label: str, uids: list[int]) -> None:
+    def _feed(self, table: Table, name: str, label: str, uids: list[int], *, remember: bool) -> None:
         if label in table.fed:
             return
-        table.fed.add(label)
+        if remember:
+            table.fed[label] = Kept(self.hub.now, table.fed_blocks + 1, frozenset(uids))
+        table.fed_blocks += table.kind.view_parts
         self._put(table.view, uids)
         self.oracle.fed(name, uids)
 
@@ -248,8 +264,11 @@ class Server:
             rows.setdefault((self.topics[serial_of(uid)], uid % SERIAL // PARTITION), []).append(uid)
 
     def _forget(self, table: Table) -> None:
-        tokens, kind = table.tokens, table.kind
-        while tokens and next(iter(tokens.values())).block + kind.window_blocks <= table.blocks:
+        self._forget_tokens(table.tokens, table.kind, table.blocks)
+        self._forget_tokens(table.fed, table.kind.of_view, table.fed_blocks)
+
+    def _forget_tokens(self, tokens: OrderedDict[str, Kept], kind: TableKind, blocks: int) -> None:
+        while tokens and next(iter(tokens.values())).block + kind.window_blocks <= blocks:
             tokens.popitem(last=False)
         if kind.replicated:
             before = self.hub.now - kind.window_s * 1000

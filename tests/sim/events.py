@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import TYPE_CHECKING
 
 from tests.sim.clickhouse import OTHERS, OTHERS_EVERY_S
@@ -10,6 +11,8 @@ from tests.sim.happenings import Happenings
 if TYPE_CHECKING:
     from tests.sim.world import World
 
+ONLY_VIEW, VIEW_EVERY_S = 0.5, 3
+"""How often others write to the tables that feed a view, and not to the sink's own; and how fast then."""
 HAPPENINGS: Happenings[World] = Happenings()
 event = HAPPENINGS.event
 OF_LETTERS: Happenings[World] = Happenings()
@@ -131,11 +134,12 @@ def _others_write(world: World) -> None:
     """Faster than the sink's own batches by far, but not between a look and the send that follows it."""
     server, table = world.hub.random.choice(world.servers), world.hub.random.choice(sorted(world.kinds))
     world.reasons.add("window")
+    only_view = world.kinds[table].views and Random(f"{world.hub.seed} {world.hub.steps}").random() < ONLY_VIEW
 
     def spell(left: int) -> None:
-        server.others_write(table)
+        server.others_write(table, only_view=only_view)
         if left:
-            world.hub.after(OTHERS_EVERY_S * 1000, lambda: spell(left - 1))
+            world.hub.after((VIEW_EVERY_S if only_view else OTHERS_EVERY_S) * 1000, lambda: spell(left - 1))
 
     spell(OTHERS)
 

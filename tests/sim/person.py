@@ -12,6 +12,7 @@ from dataclasses import replace as changed
 from functools import partial
 from typing import TYPE_CHECKING
 
+from chsink.batch.ledger import parse_key
 from chsink.clickhouse.landing import present_fingerprint
 from chsink.errors import ChsinkError, FencedError, UnavailableError
 from chsink.errors.several import raise_all
@@ -21,7 +22,7 @@ from chsink.recovery.accepted import Accepted, read_holes
 from chsink.recovery.change import Change, carry_out
 from chsink.recovery.decide import Verdict, plan_reset, plan_resolve
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
-from chsink.statemachine.records import Phase, StateRecord
+from chsink.statemachine.records import Phase, StateRecord, decode
 from tests.sim.checkpoint import Checkpoint
 from tests.sim.clickhouse import LETTERS, REQUEST_TIMEOUT_S, URLS
 from tests.sim.hub import Group, Violation
@@ -242,12 +243,16 @@ def _remove(world: World, tp: TopicPartition, gone: OffsetRange, *, views: bool)
 
 def delete_in_doubt(world: World) -> None:
     """An operator removes the rows of ranges in doubt, and does not run ``--resend`` before the start."""
-    for tp, record in world.records().items():
-        for server in world.servers if record.in_doubt else ():
-            server.remove(world.routes[tp.topic], tp, record.range)
-            server.remove_from_views(world.routes[tp.topic], tp, record.range)
+    for key, row in world.store.rows.items():
+        record = decode(row.body) if key.startswith(f"{world.sink}/") else None
+        if record is None or not record.in_doubt:
+            continue
+        of = parse_key(key)
+        for server in world.servers:
+            server.remove(of.table, of.topic_partition, record.range)
+            server.remove_from_views(of.table, of.topic_partition, record.range)
             if world.letters == "table":
-                server.remove(LETTERS, tp, record.range)
+                server.remove(LETTERS, of.topic_partition, record.range)
 
 
 def delete_second_copies(world: World, tp: TopicPartition, offsets: OffsetRange) -> None:

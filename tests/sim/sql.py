@@ -12,7 +12,7 @@ from tests.sim.kafka import PARTITION
 from tests.sim.oracle import lists_of
 
 if TYPE_CHECKING:
-    from tests.sim.clickhouse import Server, Table
+    from tests.sim.clickhouse import Server, Table, TableKind
 
 Rows = list[tuple[Any, ...]]
 WORD = 64
@@ -32,7 +32,12 @@ BEYOND = 1 << 62
 
 def describes(sql: str) -> bool:
     """Whether the query describes a table.  One start sends dozens of such queries, so they take no time."""
-    return any(mark in sql for mark in ("timezone()", "system.columns", "merge_tree_settings"))
+    marks = ("timezone()", "system.columns", "merge_tree_settings", "toString(uuid), engine FROM")
+    return any(mark in sql for mark in marks) or _asks_for_views(sql)
+
+
+def _asks_for_views(sql: str) -> bool:
+    return "dependencies_table) FROM system.tables WHERE database IN" in sql
 
 
 def description(server: Server, sql: str, said: Mapping[str, Any]) -> Rows:
@@ -43,20 +48,41 @@ def description(server: Server, sql: str, said: Mapping[str, Any]) -> Rows:
     return [row for name in named(sql) for row in _described(server, name, sql)]
 
 
+VIEW, COPY = "db.view of ", "db.copy of "
+"""How the view of a table is named, and the table that it fills."""
+
+
 def _described(server: Server, name: str, sql: str) -> Iterator[tuple[Any, ...]]:
-    table, at = server.tables[name], tuple(name.split("."))
-    if "system.columns" in sql:
-        yield from ((*at, *column) for column in table.kind.columns(table.version))
+    at, of, kind = tuple(name.split(".", 1)), *_kind(server, name)
+    if of is None or kind is None:
+        return
+    if "toString(uuid), engine FROM" in sql:
+        if name.startswith(VIEW):
+            database, table = f"{COPY}{of}".split(".", 1)
+            yield (*at, f"CREATE MATERIALIZED VIEW db.v TO `{database}`.`{table}` AS SELECT", "", "MaterializedView")
+    elif _asks_for_views(sql):
+        yield (*at, [tuple(f"{VIEW}{name}".split(".", 1))] if kind.views else [])
+    elif "system.columns" in sql:
+        columns = [("uid", "Int64", "", "")] if name.startswith(COPY) else kind.columns(server.tables[of].version)
+        yield from ((*at, *column) for column in columns)
     elif "timezone()" in sql:
-        yield (
-            *at,
-            f"uid % {table.kind.parts}" if table.kind.parts > 1 else "",
-            "CREATE TABLE",
-            table.kind.engine,
-            "UTC",
-        )
+        key = f"uid % {kind.parts}" if kind.parts > 1 else ""
+        yield (*at, key, "CREATE TABLE", _engine_full(kind), "UTC")
     else:
         yield from _facts(server, name)
+
+
+def _engine_full(kind: TableKind) -> str:
+    return f"{kind.engine} ORDER BY uid SETTINGS {', '.join(f'{n} = {v}' for n, v in kind.settings.items())}"
+
+
+def _kind(server: Server, name: str) -> tuple[str | None, TableKind | None]:
+    """The table that is meant, or whose view or view's target is, and how it deduplicates; None if there is none."""
+    of = name.removeprefix(VIEW).removeprefix(COPY)
+    table = server.tables.get(of)
+    if table is None or (of != name and not table.kind.views):
+        return None, None
+    return of, table.kind if of == name else table.kind.of_view
 
 
 def named(sql: str) -> Iterator[str]:
@@ -88,12 +114,13 @@ def answer(server: Server, sql: str, said: Mapping[str, Any], *, lags: bool = Fa
         waiting = sum(at > server.hub.now for at in table.late.values()) if lags else 0
         server.hub.counts["outcome replica lagged"] += bool(waiting)
         return [(0, table.blocks, table.blocks + 1, waiting, 0, 2)]
+    if "engine_full" in sql:
+        _, kind = _kind(server, f"{said['database']}.{said['name']}")
+        return [] if kind is None else [(_engine_full(kind),)]
     if "name" in said:
         table = server.tables[f"{said['database']}.{said['name']}"]
         if "dependencies_table" in sql:
-            return [(table.kind.views,)]
-        if "engine_full" in sql:
-            return [(table.kind.engine,)]
+            return [([tuple(f"{VIEW}{said['database']}.{said['name']}".split(".", 1))] if table.kind.views else [],)]
         return [(0,)] if "NOT is_done" in sql else [(table.mutations, 0)]
     if "system.tables" in sql:
         return [row for name in named(sql) for row in _facts(server, name)]
@@ -102,10 +129,14 @@ def answer(server: Server, sql: str, said: Mapping[str, Any], *, lags: bool = Fa
 
 def _facts(server: Server, name: str) -> Iterator[tuple[Any, ...]]:
     """The table's description and contents, as rows."""
-    table, at, mine = server.tables[name], tuple(name.split(".")), identity(server, name)
-    yield ("is", *at, mine, table.kind.engine, digest(table), 0, server.started // 1000)
+    of, kind = _kind(server, name)
+    if of is None or kind is None:
+        return
+    table, at, mine = server.tables[of], tuple(name.split(".", 1)), identity(server, name)
+    blocks, altered = (table.blocks, digest(table)) if of == name else (table.fed_blocks, "")
+    yield ("is", *at, mine, kind.engine, altered, 0, server.started // 1000)
     yield ("path", *at, mine, "", "", 0, 0)
-    yield ("blocks", *at, "", "", "", table.blocks, 0)
+    yield ("blocks", *at, "", "", "", blocks, 0)
 
 
 def _of_rows(server: Server, sql: str, said: Mapping[str, Any], *, lags: bool) -> Rows:

@@ -51,6 +51,8 @@ ROUNDS_SHARE = 0.25
 """Share of the worlds in which batches are too large for one round."""
 VIEWS_SHARE = 0.25
 """Share of the worlds whose tables feed a view."""
+SMALL_VIEW = 40
+"""A window of a view's target that the sink's own blocks may overflow."""
 EVENT_RATE = 0.04
 FAILPOINT_RATE = 0.02
 
@@ -96,9 +98,10 @@ def _draw_kind(shape: Random, seed: int) -> TableKind:
     """How the tables of a world deduplicate."""
     replicated, window_s = shape.random() < 0.4, shape.choice([300, 900, 3600])
     apart = Random(f"tables {seed}")
-    parts, views = apart.choice([1, 1, 2, 3]), (("db", "view"),) if apart.random() < VIEWS_SHARE else ()
-    window, can_probe = shape.choice([1000, 10_000]), shape.random() < 0.9
-    return TableKind(replicated, window, window_s, can_probe, parts, views, apart.random() < REPLACING_SHARE)
+    parts, views = apart.choice([1, 1, 2, 3]), apart.random() < VIEWS_SHARE
+    blocks, can_probe, replacing = shape.choice([1000, 10_000]), shape.random() < 0.9, apart.random() < REPLACING_SHARE
+    view_blocks, view_parts = apart.choice([blocks, 200, SMALL_VIEW, SMALL_VIEW]) if views else 0, apart.choice([1, 4])
+    return TableKind(replicated, blocks, window_s, can_probe, parts, view_blocks, view_parts, replacing)
 
 
 class World:
@@ -136,6 +139,7 @@ class World:
         self.executors: list[Group] = []
         self.running: dict[int, Attempt] = {}
         self.reasons = {"bad value"} if self.halt_on_bad_value and self.bad < 100 else set[str]()
+        self.reasons |= {"window"} if 0 < kind.view_blocks <= SMALL_VIEW * kind.view_parts else set()
         self.forgiven: set[TopicPartition] = set()
         self.starts = self.calm_starts = 0
         self.over: str | None = None

@@ -112,7 +112,7 @@ class ClickHouseChecks:
             yield from guarded(f"rows of {target.topic} in {target.name}", check)
 
     def windows(self, chunks: Callable[[Collection[str]], tuple[int | None, int]]) -> Iterator[Finding]:
-        """A batch's blocks against each table's deduplication window.
+        """A batch's blocks against the deduplication window of each table, and of those that its views fill.
 
         ``chunks`` gives, of some topics, the chunks that a batch may have: at most, and of what waits in Kafka now.
         """
@@ -125,9 +125,11 @@ class ClickHouseChecks:
                 per_block = self._config.clickhouse.settings.get("max_partitions_per_insert_block")
                 if per_block is None:
                     per_block = self._setting(shard.client, "max_partitions_per_insert_block")
-                touched = servers.table_partitions(shard.client, shard.table)
-                load = Load(bound, backlog, bool(shard.table.partition_key), touched, int(per_block or 0))
-                yield from rules.window(name, shard.url, usable_blocks(shard.table), load)
+                for table in shard.table.with_fed:
+                    touched = servers.table_partitions(shard.client, table)
+                    load = Load(bound, backlog, bool(table.partition_key), touched, int(per_block or 0))
+                    called = name if table is shard.table else table.canonical
+                    yield from rules.window(called, shard.url, usable_blocks(table), load)
 
     def _server(self, client: ClickHouseClient) -> Iterator[Finding]:
         said = self._said(client)

@@ -14,7 +14,7 @@ from chsink.batch.model import Ack, Assignment
 from chsink.batch.reader import ReadPlan, Span
 from chsink.batch.task import run_task
 from chsink.clickhouse.client import ClickHouseClient
-from chsink.clickhouse.dedup_mark import look
+from chsink.clickhouse.dedup_mark import look, why_altered
 from chsink.clickhouse.mutations import ANY, deleting, mutations
 from chsink.clickhouse.pieces import Piece, PieceLander, Prepared
 from chsink.clickhouse.probe import inserted_after, rows_by_offset
@@ -22,7 +22,7 @@ from chsink.clickhouse.shards import InsertShard
 from chsink.clickhouse.table import read_table
 from chsink.clickhouse.writer import ShardWriter
 from chsink.clock import SystemClock
-from chsink.errors import HaltError
+from chsink.errors import ChsinkError, HaltError
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from chsink.statemachine.records import Mark, Phase, StateKey, StateRecord
 from tests.support.job import eventually
@@ -325,3 +325,55 @@ def test_other_rows_may_be_deleted(
     assert (mutations(client, table).deletes, deleting(client, table, announced.blocks)) == (1, int(not old))
     assert land(client, target, *range(10, 20), probe=False, since=announced).error is None
     assert (waits, deleting(client, table, ANY)) == (([], 1) if old else ([1], 0)), "only a later one is waited for"
+
+
+@pytest.mark.parametrize(
+    ("copy", "further"),
+    [
+        ("ORDER BY o SETTINGS non_replicated_deduplication_window = 5", 5),
+        ("PARTITION BY o ORDER BY o SETTINGS non_replicated_deduplication_window = 40", 8),
+    ],
+)
+def test_a_view_that_forgets_sooner_than_its_table(
+    client: ClickHouseClient, target: str, copy: str, further: int
+) -> None:
+    """⚑ The table dropped the piece that was sent again, and its view counted the rows twice."""
+    client.command(f"DROP TABLE {target}_copy SYNC")
+    client.command(f"CREATE TABLE {target}_copy (o UInt64) ENGINE = MergeTree {copy}")
+    make_view(client, target)
+    announced = mark_of(client, target)
+    land(client, target, *range(10, 20), probe=False)
+    for number in range(further):
+        rows = ", ".join(f"('x', {number}, {n})" for n in range(5))
+        client.command(f"INSERT INTO {target} VALUES {rows}")
+    with pytest.raises(ChsinkError, match=rf"CHS-707.* the deduplication window of {target}_copy holds"):
+        land(client, target, *range(10, 20), probe=False, since=announced)
+    assert [held(client, f"{target}_copy", "o").count(o) for o in range(10, 20)] == [1] * 10
+
+
+def test_what_an_insert_fills(client: ClickHouseClient, target: str) -> None:
+    """The targets of its views and of theirs, as far as they deduplicate; a view that comes or goes is an alteration."""
+    before = read_table(client, *target.split("."))
+    make_view(client, target)
+    kept = "SETTINGS non_replicated_deduplication_window = 9"
+    for name, engine, source in (
+        ("elsewhere", f"SummingMergeTree ORDER BY o {kept}", f"{target}_copy"),
+        ("not", "Memory", target),
+        ("zero", "MergeTree ORDER BY o", target),
+    ):
+        client.command(
+            f"CREATE MATERIALIZED VIEW {target}_{name} ENGINE = {engine} AS "
+            f"SELECT {'o' if 'copy' in source else '_kafka_offset AS o'} FROM {source}"
+        )
+    try:
+        after = read_table(client, *target.split("."))
+        [inner, copy] = sorted(after.feeds, key=lambda t: t.window_blocks)
+        assert (inner.engine, inner.window_blocks, copy.canonical) == ("SummingMergeTree", 9, f"{target}_copy")
+        assert before.feeds == () and look(client, before).altered and not look(client, after).altered
+        client.command(f"INSERT INTO {target} VALUES ('t', 0, 1)")
+        assert look(client, after).mark.fed == 2
+        client.command(f"ALTER TABLE {target}_copy MODIFY SETTING non_replicated_deduplication_window = 50")
+        assert look(client, after).altered and "_copy was lowered from 100 to 50" in str(why_altered(client, after))
+    finally:
+        for name in ("elsewhere", "not", "zero"):
+            client.command(f"DROP TABLE {target}_{name} SYNC")

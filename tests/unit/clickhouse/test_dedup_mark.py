@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
-from chsink.clickhouse.dedup_mark import look, looks, usable_blocks, why_forgotten
+from chsink.clickhouse.dedup_mark import look, looks, most_chunks, usable_blocks, why_forgotten
 from chsink.clickhouse.facts import AT_ONCE
+from chsink.clickhouse.table import TargetTable
 from chsink.errors import AlteredError
 from chsink.ports import Unanswered
 from chsink.statemachine.records import Mark
@@ -32,6 +35,40 @@ START = MARK.started_s
 def test_why_forgotten(engine: str, now: Mark, why: str | None) -> None:
     found = why_forgotten(table(engine), MARK, now)
     assert found == why if why is None or found is None else why in found
+
+
+SMALL = table("MergeTree", name="fed", merge_tree={"non_replicated_deduplication_window": "40"})
+KEPT = table("ReplicatedMergeTree", name="kept")
+
+
+@pytest.mark.parametrize(
+    ("engine", "feeds", "now", "why"),
+    [
+        ("MergeTree", (SMALL, KEPT), Mark(50, START, 35), None),
+        (
+            "MergeTree",
+            (SMALL, KEPT),
+            Mark(50, START, 36),
+            r"36 blocks were inserted into the tables .* db.fed holds 40",
+        ),
+        ("MergeTree", (KEPT,), Mark(50, START, 36), None),
+        ("MergeTree", (SMALL,), Mark(50, START, -1), "a table that its views fill was emptied"),
+        ("MergeTree", (), Mark(50, START, -1), "a table that its views fill was emptied"),
+        ("ReplicatedMergeTree", (KEPT,), Mark(50, START + 9), None),
+        ("ReplicatedMergeTree", (KEPT, SMALL), Mark(50, START + 9), "restarted"),
+    ],
+)
+def test_views_forget_too(engine: str, feeds: tuple[TargetTable, ...], now: Mark, why: str | None) -> None:
+    """⚑ A view's target gets the blocks of other tables, too, and may remember less than the table."""
+    found = why_forgotten(table(engine, feeds=feeds), MARK, now)
+    assert found is None if why is None else found and re.search(why, found)
+
+
+def test_a_round_is_as_small_as_the_tables_that_views_fill_demand() -> None:
+    assert most_chunks(table()) == 45
+    assert most_chunks(table(feeds=(KEPT,))) == 45
+    assert most_chunks(table(feeds=(SMALL,))) == 18
+    assert most_chunks(table(feeds=(SMALL, KEPT, KEPT))) == 6
 
 
 def test_a_tenth_of_the_window_is_spare() -> None:

@@ -158,6 +158,27 @@ def test_a_table_that_forgets_within_one_insert_is_refused(server: Server) -> No
                 target.room("db.t")
 
 
+def test_tables_that_views_fill_forget_by_time_too(server: Server) -> None:
+    """⚑ A plain table has no limit by time; a Replicated one that its view fills has."""
+    fed = table("ReplicatedMergeTree", name="fed")
+    target = window(server, feeds=(fed,))
+    assert target.room("db.t").seconds == 850
+    with pytest.raises(HaltError, match=r"CHS-317.* 1000 s only"):
+        window(server, ttl=Ttl(removes_rows=True), feeds=(fed,)).must_probe(KEY, in_doubt(850))
+    short = {**fed.merge_tree, "replicated_deduplication_window_seconds": "150"}
+    with pytest.raises(PreflightError, match=r"CHS-234.*db\.short"):
+        window(server, feeds=(table("ReplicatedMergeTree", name="short", merge_tree=short),)).room("db.t")
+
+
+@pytest.mark.parametrize("altered", ["t", "fed"])
+def test_an_altered_table_of_a_view_is_seen(server: Server, altered: str) -> None:
+    target = window(server, feeds=(table(name="fed"),))
+    target.check_unchanged(["db.t"])
+    server.altered = {altered}
+    with pytest.raises(AlteredError, match=rf"CHS-233.*db\.{altered} "):
+        target.check_unchanged(["db.t"])
+
+
 @pytest.mark.parametrize("definition", ["other", ""])
 def test_an_altered_or_dropped_table_is_seen(server: Server, definition: str) -> None:
     window(server).check_unchanged(["db.t"])

@@ -1,0 +1,59 @@
+"""Which tables an insert fills besides its own: those of its materialized views, and of the views behind these."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator
+from typing import Any, Final
+
+from chsink.clickhouse.facts import in_groups, named
+from chsink.notation.sql import TableName, parse_table
+from chsink.ports import Queries
+
+_PART: Final = r"(?:`(?:[^`\\]|\\.)+`|[^\s.`(]+)"
+_TO: Final = re.compile(rf"CREATE MATERIALIZED VIEW {_PART}\.{_PART} TO ({_PART}\.{_PART})")
+
+
+def filled_by_views(client: Queries, names: Collection[TableName]) -> dict[TableName, set[TableName]]:
+    """Of each of the tables.  What this user cannot see is left out."""
+    fills: dict[TableName, set[TableName]] = {}
+    while asked := {*names, *(t for of in fills.values() for t in of)} - fills.keys():
+        fills |= _direct(client, asked)
+    return {name: _reached(fills, name) for name in names}
+
+
+def _direct(client: Queries, tables: Collection[TableName]) -> dict[TableName, set[TableName]]:
+    views = {
+        TableName(*at): {TableName(*view) for view in dependents}
+        for *at, dependents in _asked(client, tables, "arrayZip(dependencies_database, dependencies_table)")
+    }
+    behind = {view for of in views.values() for view in of}
+    filled = {
+        TableName(*at): _filled(TableName(*at), str(ddl), str(uuid))
+        for *at, ddl, uuid, engine in _asked(client, behind, "create_table_query, toString(uuid), engine")
+        if engine == "MaterializedView"
+    }
+    return {table: {filled[v] for v in views.get(table, ()) if v in filled} for table in tables}
+
+
+def _asked(client: Queries, tables: Collection[TableName], what: str) -> Iterator[tuple[Any, ...]]:
+    for group in in_groups(tables):
+        yield from client.query(f"SELECT database, name, {what} FROM system.tables WHERE {named(group, 'name')}")
+
+
+def _filled(view: TableName, ddl: str, uuid: str) -> TableName:
+    """The table that a view fills: the one of its TO, else its own inner table."""
+    named_one = _TO.match(ddl)
+    if named_one is None:
+        return TableName(view.database, f".inner_id.{uuid}")
+    return parse_table(named_one[1]).within(view.database)
+
+
+def _reached(fills: dict[TableName, set[TableName]], name: TableName) -> set[TableName]:
+    found: set[TableName] = set()
+    waiting = [name]
+    while waiting:
+        more = fills[waiting.pop()] - found
+        found |= more
+        waiting += more
+    return found - {name}
