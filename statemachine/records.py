@@ -64,20 +64,22 @@ class StateKey:
 class Mark:
     """What a table held on one shard at some moment: a count of its ``blocks`` that only grows, and when its
     server was started (its own clock, in s).  The growth tells how many inserts came since.  ``fed`` counts the blocks
-    of all tables that its views fill, together.
+    of all tables that its views fill, together.  ``at_s`` is that moment by the server's clock: how long tokens have
+    been kept is never told by a client's.
     """
 
     blocks: int
     started_s: int
     fed: int = 0
+    at_s: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class StateRecord:
     """One topic-partition's state.
 
-    ``before_at`` is the driver's clock in ms when BEFORE was written, ``marks`` what the target held then, per shard
-    (and behind them what the table of dead letters held, if there is one).
+    ``before_at`` is the driver's clock in ms when BEFORE was written, for people to read.  ``marks`` are what the
+    target held then, per shard (and behind them what the table of dead letters held, if there is one).
     With ``probe``, no driver or task trusts the deduplication tokens of a range in doubt any more: its pieces are
     probed for.  ``attempt`` is unique per write: a write names the attempt it replaces.  ``nonce`` is the attempt that
     announced the incarnation's first range, or the last one with which a person asked for new tokens: it is in every
@@ -188,7 +190,7 @@ def encode(record: StateRecord) -> str:
     """The record as one line of JSON, keys sorted, with the codec's version."""
     document = {name: getattr(record, name) for name in _FIELDS} | {
         "gaps": [[g.start, g.end] for g in record.gaps],
-        "marks": [[m.blocks, m.started_s, m.fed] for m in record.marks],
+        "marks": [[m.blocks, m.started_s, m.fed, m.at_s] for m in record.marks],
         "version": CODEC_VERSION,
     }
     steps = [after - before for before, after in pairwise((0, *document.pop("only")))]

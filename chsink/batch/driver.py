@@ -432,8 +432,7 @@ class Driver:
     def _assign(self, key: StateKey, log_start: int, *, again: bool) -> Assignment:
         record = self.ledger.records[key]
         layout = self._layout(key, record)
-        with asking_target():
-            deadline_ms = self.window.deadline_ms(key, record)
+        deadline_ms = self.window.deadline_ms()
         return Assignment(key, record, layout, deadline_ms, log_start, again, self.window.is_alone(record))
 
     def _layout(self, key: StateKey, record: StateRecord) -> str:

@@ -126,8 +126,8 @@ class Window(Protocol):
         the job does not accept other rows.
         """
 
-    def deadline_ms(self, key: StateKey, record: StateRecord) -> int:
-        """The wall-clock time in ms after which a task that is given the range now sends no piece of it."""
+    def deadline_ms(self) -> int:
+        """The wall-clock time in ms after which a task that is given a range now sends no piece of it."""
 
 
 # --- watching ------------------------------------------------------------------------------------------------------

@@ -33,6 +33,19 @@ JITTER_S = 1
 
 
 @dataclass(frozen=True, slots=True)
+class Slack:
+    """What is kept of a limit by time: for an insert that runs, and for clocks of servers that differ."""
+
+    insert_s: int
+    margin_s: int
+
+    @property
+    def seconds(self) -> int:
+        """Together."""
+        return self.insert_s + self.margin_s
+
+
+@dataclass(frozen=True, slots=True)
 class Look:
     """What a table holds, and whether it, or a table that it feeds, was altered since it was described."""
 
@@ -69,7 +82,7 @@ def _seen(table: TargetTable, facts: Mapping[TableName, Facts]) -> Look:
     fed = sum(facts[each.at].blocks or 0 for each in table.feeds)
     own = facts[table.at]
     altered = any(facts[each.at].definition != each.definition for each in table.with_fed)
-    return Look(Mark(own.blocks or 0, own.started_s, fed), altered)
+    return Look(Mark(own.blocks or 0, own.started_s, fed, own.at_s), altered)
 
 
 def check_columns(client: Queries, table: TargetTable, names: Collection[str]) -> None:
@@ -122,6 +135,25 @@ def most_chunks(table: TargetTable) -> int:
     """The same, of the table and all that it feeds."""
     fed = (round_of(usable_blocks(each)) // len(table.feeds) for each in table.feeds)
     return max(1, min(round_of(usable_blocks(table)), *fed)) if table.feeds else round_of(usable_blocks(table))
+
+
+def windows_s(table: TargetTable) -> list[int]:
+    """The limits by time of the table and of those that it feeds."""
+    return [each.window_s for each in table.with_fed if each.window_s is not None]
+
+
+def why_too_late(table: TargetTable, then: Mark, now: Mark, slack: Slack) -> str | None:
+    """Why a token that was sent after ``then`` may be gone before an insert that is sent now has ended: by the server's
+    clock.
+    """
+    least, passed = min(windows_s(table), default=None), now.at_s - then.at_s
+    if least is None:
+        return None
+    if passed < -slack.margin_s:
+        return f"the server's clock went back by {-passed} s after the range was announced"
+    if passed >= least - slack.seconds:
+        return f"the range was announced {passed} s ago, and tokens are remembered for {least} s only"
+    return None
 
 
 def why_forgotten(table: TargetTable, then: Mark, now: Mark) -> str | None:

@@ -58,5 +58,6 @@ def _open(cluster: Cluster, place: LettersTopic | None, assignment: Assignment) 
     only = f"{only_of(assignment.key)} AND error_id = {quote_string(DELETED_ID)}"
     shard = InsertShard(cluster.clients[0], kept.table, assignment.record.marks[-1], only)
     settings = {**cluster.insert_settings(), **INSERT_SETTINGS}
-    writer = ShardWriter((shard,), settings, cluster.clock, ch.retry_for_s, ch.insert_timeout_s)
+    margin_s = cluster.config.in_doubt.margin_s
+    writer = ShardWriter((shard,), settings, cluster.clock, ch.retry_for_s, ch.insert_timeout_s, margin_s)
     yield TableLetters(writer, 0)

@@ -19,7 +19,7 @@ _WITHOUT_REPLICA = "replaceRegexpOne(create_table_query, 'ENGINE = Replicated[A-
 _DEPENDENTS = "toString(arraySort(arrayZip(dependencies_database, dependencies_table)))"
 _ARE = (
     "SELECT 'is' AS kind, database, name, toString(uuid) AS id, engine, "
-    f"hex(sipHash128({_WITHOUT_REPLICA}, {_DEPENDENTS})) AS digest, toInt64(0) AS blocks, "
+    f"hex(sipHash128({_WITHOUT_REPLICA}, {_DEPENDENTS})) AS digest, toInt64(toUnixTimestamp(now())) AS number, "
     "toInt64(toUnixTimestamp(now())) - toInt64(uptime()) AS started_s FROM system.tables WHERE {tables}"
 )
 _PATHS = (
@@ -46,7 +46,7 @@ class Facts:
     ``identity`` differs for another table of the name: replicas of one table share its Keeper path, while their UUIDs
     differ when each was created by itself.  ``definition`` is a digest of that, of its CREATE statement and of
     its views' names, the same on every replica.  ``blocks`` are counted as was asked, None where nothing is counted of
-    it.
+    it.  ``at_s`` is the server's time when it answered.
     """
 
     identity: str
@@ -54,6 +54,7 @@ class Facts:
     definition: str
     blocks: int | None
     started_s: int
+    at_s: int
 
 
 def read_facts(
@@ -81,11 +82,11 @@ def _together(rows: Iterable[tuple[Any, ...]]) -> dict[TableName, Facts]:
     for kind, database, table, *said in rows:
         kinds[kind][TableName(database, table)] = tuple(said)
     found = {}
-    for name, (uuid, engine, digest, _, started_s) in kinds["is"].items():
+    for name, (uuid, engine, digest, at_s, started_s) in kinds["is"].items():
         path, *_ = kinds["path"].get(name, ("",))
         identity = str(path if engine.startswith("Replicated") else uuid)
         blocks = int(kinds["blocks"][name][3]) if name in kinds["blocks"] else None
-        found[name] = Facts(identity, engine, f"{identity} {engine} {digest}", blocks, int(started_s))
+        found[name] = Facts(identity, engine, f"{identity} {engine} {digest}", blocks, int(started_s), int(at_s))
     return found
 
 

@@ -153,6 +153,7 @@ class PieceTasks:
             self.kafka,
             self._insert_settings,
             ch.retry_for_s,
+            self.cluster.config.in_doubt.margin_s,
             fates_of(errors),
             letters_topic(self.cluster.config) if letters is None else LettersTable(letters.replicas, letters.table),
             self._watches(assignments),

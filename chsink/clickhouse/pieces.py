@@ -267,6 +267,7 @@ class PieceTask:
     kafka: TopicIds
     insert_settings: Mapping[str, str | int]
     retry_for_s: float
+    margin_s: int
     fates: Fates
     letters: LettersTable | LettersTopic | None = None
     watches: Mapping[TopicPartition, FieldWatch] = field(default_factory=dict)
@@ -311,7 +312,8 @@ class PieceTask:
     def _writer_for(self, assignment: Assignment) -> ShardWriter:
         settings = {**self.insert_settings, **INSERT_SETTINGS}
         shards = tuple(self._shards(assignment))
-        return ShardWriter(shards, settings, SystemClock(), self.retry_for_s, self.access.send_receive_timeout_s)
+        timeout_s = self.access.send_receive_timeout_s
+        return ShardWriter(shards, settings, SystemClock(), self.retry_for_s, timeout_s, self.margin_s)
 
     def _shards(self, assignment: Assignment) -> Iterator[InsertShard]:
         listed = Layout.from_json(assignment.layout).shards

@@ -1,7 +1,7 @@
 """May a piece be sent again?  Only while its table surely remembers the token (``chsink.clickhouse.dedup_mark``).
 
 Where a table forgets tokens by time too, nobody starts a send so late that it could last beyond that, on the server
-as well.
+as well.  The server's own clock tells how late it is.
 
 When a token may be forgotten, pieces are *probed*: looked for by (topic, partition, offset) in the table, and sent
 only where nothing is there.  Nobody has to be waited for: whoever may still send the range finds the token doubtful,
@@ -18,7 +18,7 @@ from itertools import chain
 from chsink.batch.roles import Looked
 from chsink.batch.rounds import Room
 from chsink.clickhouse.checks.existing_rows import check_nothing_landed
-from chsink.clickhouse.dedup_mark import look, looks, most_chunks, why_forgotten
+from chsink.clickhouse.dedup_mark import Slack, look, looks, most_chunks, why_forgotten, why_too_late, windows_s
 from chsink.clickhouse.facts import read_facts
 from chsink.clickhouse.probe import count_rows, only_of
 from chsink.clickhouse.shards import ShardTable, asked
@@ -50,7 +50,7 @@ class DedupWindow:
 
     ``shards(table, layout)`` gives the table on each shard of a layout (by fingerprint, None for the present one), in
     the shards' order.  Where a table has a limit by time, no send of a range starts later than that after BEFORE, less
-    ``insert_s`` (how long one may take) and ``margin_s`` (clocks that differ).
+    ``insert_s`` (how long one may take) and ``margin_s`` (clocks of servers that differ).
     ``foreign_accepted``: the job accepts rows that the state does not account for, so they may lie at any offset.
     ``letters`` is the table of dead letters, which every range may send to as to one more shard.
     """
@@ -102,13 +102,11 @@ class DedupWindow:
                     too_short = {"window": each.window_s, "needed": needed_s}
                     raise preflight.WINDOW_TOO_SHORT(table=each.canonical, url=shard.url, **too_short)
         chunks = min(most_chunks(s.table) for s in shards)
-        return Room(chunks, min([ROUND_S, *(w - needed_s for w in _windows_s(shards))]))
+        return Room(chunks, min([ROUND_S, *(w - needed_s for s in shards for w in windows_s(s.table))]))
 
-    def deadline_ms(self, key: StateKey, record: StateRecord) -> int:
+    def deadline_ms(self) -> int:
         """See :class:`chsink.batch.roles.Window`."""
-        late = self._late_ms(self.places(key.table, record.layout), record)
-        given_up = self.clock.now_ms() + SEND_FOR_S * 1000
-        return given_up if late is None else min(late, given_up)
+        return self.clock.now_ms() + SEND_FOR_S * 1000
 
     def must_probe(self, key: StateKey, record: StateRecord, looked: Looked | None = None) -> bool:
         """See :class:`chsink.batch.roles.Window`."""
@@ -141,17 +139,9 @@ class DedupWindow:
         """Why a token of the range may be gone, None when it surely is not."""
         return self._forgotten(self.places(key.table, record.layout), record, {})
 
-    def _late_ms(self, shards: Sequence[ShardTable], record: StateRecord) -> int | None:
-        """When a send could outlast the tables' memory, None where they have no limit by time."""
-        windows = _windows_s(shards)
-        return record.before_at + (min(windows) - self.margin_s - self.insert_s) * 1000 if windows else None
-
     def _forgotten(self, shards: Sequence[ShardTable], record: StateRecord, looked: Looked) -> str | None:
         if record.probe:
             return "chsink found earlier that ClickHouse may have forgotten its tokens"
-        late = self._late_ms(shards, record)
-        if late is not None and self.clock.now_ms() >= late:
-            return f"the table remembers tokens for {min(_windows_s(shards))} s only"
         if len(record.marks) != len(shards):
             return "chsink does not know what the table held when it announced the range"
         for shard, then in zip(shards, record.marks, strict=True):
@@ -159,6 +149,7 @@ class DedupWindow:
             if at not in looked:
                 looked[at] = look(shard.client, shard.table).mark
             why = why_forgotten(shard.table, then, looked[at])
+            why = why or why_too_late(shard.table, then, looked[at], Slack(self.insert_s, self.margin_s))
             if why is not None:
                 return f"{why} on {shard.url}"
         return None
@@ -189,11 +180,6 @@ def _definitions(client: Queries, tables: Collection[TargetTable]) -> dict[Table
     every = [each for table in tables for each in table.with_fed]
     facts = read_facts(client, [t.at for t in every], replicated=any(in_keeper(t.engine) for t in every))
     return {name: fact.definition for name, fact in facts.items()}
-
-
-def _windows_s(shards: Iterable[ShardTable]) -> list[int]:
-    """The limits by time of those tables that have one, and of those that they feed."""
-    return [t.window_s for s in shards for t in s.table.with_fed if t.window_s is not None]
 
 
 def _running(client: Queries, head: str) -> bool:

@@ -8,9 +8,12 @@ Rules:
   lost (*unknown*) and an error after data was sent are resolved by sending again: the server keeps one copy.
 - Every send first checks that the table still remembers everything sent since BEFORE.  If not, the piece is not sent,
   the range stays in doubt, and the next start probes for its rows.  An answer older than ``FRESH_MS`` proves nothing:
-  the process may have been suspended with it in hand.
+  the process may have been suspended with it in hand.  If the questions before took long as well, the server is slow,
+  and the shortest of them is what it needs.
 - The same question tells whether the table was altered.  If a column of the piece is another now, it is not sent.
-- No send starts after the deadline, and the server itself ends an insert that takes longer than the client waits.
+- How long a table has kept a token is told by its server's clock alone.  The server itself ends an insert that takes
+  longer than the client waits.
+- No send starts after the deadline, by the clock of this process.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from chsink.clickhouse.dedup_mark import check_columns, look, why_altered, why_forgotten
+from chsink.clickhouse.dedup_mark import Slack, check_columns, look, why_altered, why_forgotten, why_too_late
 from chsink.clickhouse.mutations import ANY, deleting
 from chsink.clickhouse.probe import PART, dependent_views, inserted_after, rows_by_offset
 from chsink.clickhouse.replicas import TWICE, current
@@ -56,7 +59,11 @@ PINNED_WHERE_KNOWN: Mapping[str, Any] = {"deduplicate_insert": "enable", "use_st
 """Pinned too, but only newer servers know them; an unknown setting would refuse the insert."""
 
 FRESH_MS = 2_000
-"""How long after the question a table's answer may be relied on.  No server restarts that fast."""
+"""How long a table's answer may be relied on, beyond the time that the server needs for it.  No server restarts that
+fast.
+"""
+TWICE_BEFORE = 2
+"""A server is slow by itself if as many questions before took long, too: a process is not suspended in each of them."""
 
 
 def bounded(timeout_s: float) -> dict[str, int]:
@@ -69,8 +76,8 @@ class ShardWriter:
     """:class:`chsink.ports.BlockWriter` for one range, over the shards of its layout, and behind them the table of dead
     letters where there is one.
 
-    ``retry_for_s`` bounds all tries of one piece,
-    ``timeout_s`` each of them.  ``settings`` are the user's; pinned ones win.
+    ``retry_for_s`` bounds all tries of one piece, ``timeout_s`` each of them.  ``margin_s``: by how much clocks of
+    servers may differ.  ``settings`` are the user's; pinned ones win.
     """
 
     shards: Sequence[InsertShard]
@@ -78,6 +85,7 @@ class ShardWriter:
     clock: Clock
     retry_for_s: float
     timeout_s: float
+    margin_s: int
 
     def insert(self, shard: int, table: str, batch: pa.RecordBatch, token: str, deadline_ms: int) -> InsertResult:
         """See :class:`chsink.ports.BlockWriter`."""
@@ -93,11 +101,13 @@ class ShardWriter:
             "insert_deduplication_token": token,
         }
 
+        took = list[int]()
+
         def send() -> None:
             nonlocal sends
             asked_ms = self.clock.now_ms()
             self._check_table(shard, token, batch.schema.names)
-            self._check_time(asked_ms, token, deadline_ms)  # last: what comes before it may take long
+            self._check_time(asked_ms, token, deadline_ms, took)  # last: what comes before it may take long
             sends += 1
             client.insert(sql, body, settings)
 
@@ -165,12 +175,15 @@ class ShardWriter:
                 raise services.STILL_DELETING(url=asked.url, table=table.canonical, deletes=running)
             self.clock.sleep(1)
 
-    def _check_time(self, asked_ms: int, token: str, deadline_ms: int) -> None:
+    def _check_time(self, asked_ms: int, token: str, deadline_ms: int, took: list[int]) -> None:
+        """``took``: how long the questions before this one took for the same piece; this one is added."""
         now_ms = self.clock.now_ms()
         if now_ms >= deadline_ms:
             raise services.PIECE_TOO_LATE(token=token)
-        if now_ms - asked_ms > FRESH_MS:
-            raise Unanswered(f"it took {(now_ms - asked_ms) / 1000:.1f} s to say what the table remembers")
+        spent, needed = now_ms - asked_ms, min(took[-TWICE_BEFORE:]) if len(took) >= TWICE_BEFORE else 0
+        took.append(max(0, spent))
+        if not 0 <= spent <= FRESH_MS + needed:
+            raise Unanswered(f"it took {spent / 1000:.1f} s to say what the table remembers")
 
     def _check_table(self, shard: int, token: str, columns: Sequence[str]) -> None:
         """The piece may have been sent before: by this task, an older attempt of it, or an older driver.  And the table
@@ -178,7 +191,9 @@ class ShardWriter:
         """
         at = self.shards[shard]
         now = look(at.client, at.table)
-        why = why_forgotten(at.table, at.mark, now.mark) or (why_altered(at.client, at.table) if now.altered else None)
+        slack = Slack(math.ceil(self.timeout_s), self.margin_s)
+        why = why_forgotten(at.table, at.mark, now.mark) or why_too_late(at.table, at.mark, now.mark, slack)
+        why = why or (why_altered(at.client, at.table) if now.altered else None)
         if why is not None:
             raise services.TOKEN_DOUBTFUL(url=at.url, token=token, reason=why)
         if now.altered:

@@ -255,8 +255,8 @@ class InDoubt(Section):
     """Ranges that were announced and are not confirmed."""
 
     margin_s: int = Field(default=30, ge=0, le=86_400)
-    """Allowance for clock differences, in seconds. If a table forgets deduplication tokens after some time, chsink
-    stops sending a range this much earlier."""
+    """Allowance for clocks of ClickHouse servers that differ, in seconds. If a table forgets deduplication tokens after
+    some time, chsink stops sending a range this much earlier."""
 
 
 class Observe(Section):

@@ -13,7 +13,6 @@ from itertools import groupby
 import pyarrow as pa
 
 from chsink import failpoints
-from chsink.batch.halts import asking_target
 from chsink.batch.model import Assignment
 from chsink.batch.reader import Chunk
 from chsink.clickhouse.dead_letters import TableLetters
@@ -55,11 +54,9 @@ class Sender:
         mark was sent.  ``again``: the list was in doubt.  Raises UnclearListError, or ChsinkError.
         """
         letters = _one_each(self.source.letters(key, record.only, record.nonce), record)
-        with asking_target():
-            deadline_ms = self.window.deadline_ms(key, record)
         records = records_of(letters)
         alone = self.window.is_alone(record)
-        assignment = Assignment(key, record, layout, deadline_ms, again=again, alone=alone)
+        assignment = Assignment(key, record, layout, self.window.deadline_ms(), again=again, alone=alone)
         shards = self.window.shards(key.table, record.layout)
         writer = self._writer(key, record, shards, record.marks)
         lander = PieceLander({key.topic_partition: assignment}, self._prepare, lambda _: writer, self.services.kafka)
@@ -107,9 +104,9 @@ class Sender:
             InsertShard(clickhouse.client(shard.replicas), shard.table, mark, condition)
             for (shard, condition), mark in zip(places, marks, strict=True)
         ]
-        ch = self.services.config.clickhouse
-        timeout_s = clickhouse.access.send_receive_timeout_s
-        return ShardWriter(to, self._settings, self.services.clock, ch.retry_for_s, timeout_s)
+        config, timeout_s = self.services.config, clickhouse.access.send_receive_timeout_s
+        retry_for_s, margin_s = config.clickhouse.retry_for_s, config.in_doubt.margin_s
+        return ShardWriter(to, self._settings, self.services.clock, retry_for_s, timeout_s, margin_s)
 
 
 def _one_each(found: Sequence[Kept], record: StateRecord) -> list[Kept]:

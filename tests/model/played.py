@@ -181,14 +181,14 @@ def played(story: Story, patch: pytest.MonkeyPatch) -> list[str]:
 def _drive(recorder: Recorder, group: Group) -> None:
     """As ``Sink.start`` and ``foreachBatch`` use a driver, without the start's own checks of rows, logs and checkpoint."""
     scene, hub = recorder.scene, recorder.scene.hub
-    services = services_of(scene, 0)
+    services = services_of(scene)
     store: Any = Store(StoreClient(scene.store), recorder)
     kafka: Any = Port("kafka", scene.kafka, recorder)
     lanes, _ = assemble(services.clickhouse, store, kafka, STREAM, Watcher(scene), services.log)
     [driver] = lanes.drivers
     window: Any = Port("window", driver.window, recorder)
     lanes = Lanes([replace(driver, window=window, pace=Steady(recorder.story.round_offsets))])
-    jobs = Jobs(scene, services.clock)
+    jobs = Jobs(scene)
     jobs.recorder = recorder
     query = Query(hub, scene.kafka, scene.checkpoint, recorder.run.limit)
     try:

@@ -634,10 +634,10 @@ DEFECTS = (
     ),
     # --- the deduplication window -----------------------------------------------------------------------------------------
     Defect(
-        "inserts go on after the deadline",
-        (Patch(WRITER, "        if now_ms >= deadline_ms:", "        if deadline_ms < 0:"),),
+        "inserts go on though the window by time is over",
+        (Patch(DEDUP_MARK, "    if passed >= least - slack.seconds:", "    if passed > 10**9:"),),
         "at_most_once",
-        seed=211,
+        seed=56,
         often={"executor frozen": 50.0, "insert answer lost": 20.0},
     ),
     Defect(
@@ -646,14 +646,12 @@ DEFECTS = (
             Patch(
                 WRITER,
                 "            self._check_table(shard, token, batch.schema.names)\n"
-                "            self._check_time(asked_ms, token, deadline_ms)  # last: what comes before it may take long\n",
-                "            self._check_time(asked_ms, token, deadline_ms)\n"
+                "            self._check_time(asked_ms, token, deadline_ms, took)  # last: what comes before it may take long\n",
+                "            self._check_time(asked_ms, token, deadline_ms, took)\n"
                 "            self._check_table(shard, token, batch.schema.names)\n",
             ),
         ),
-        "at_most_once",
-        seed=49,
-        often={"executor frozen": 50.0, "insert answer lost": 20.0},
+        test="tests/unit/clickhouse/test_writer.py",
     ),
     Defect(
         "a driver trusts tokens for ever",
@@ -687,11 +685,46 @@ DEFECTS = (
         world="server restarts",
     ),
     Defect(
+        "a task's own clock tells how old a token is",
+        (
+            Patch(WRITER, "from dataclasses import dataclass\n", "from dataclasses import dataclass, replace\n"),
+            Patch(
+                WRITER,
+                "why_too_late(at.table, at.mark, now.mark, slack)",
+                "why_too_late(at.table, at.mark, replace(now.mark, at_s=self.clock.now_ms() // 1000), slack)",
+            ),
+        ),
+        "at_most_once",
+        seed=0,
+        often={"executor frozen": 50.0, "insert answer lost": 20.0, "clock far off": 6.0},
+    ),
+    Defect(
+        "a driver's own clock tells how old a token is",
+        (
+            Patch(WINDOW, "from dataclasses import dataclass\n", "from dataclasses import dataclass, replace\n"),
+            Patch(
+                WINDOW,
+                "            why = why or why_too_late(shard.table, then, looked[at], Slack(self.insert_s, self.margin_s))\n",
+                "            then = replace(then, at_s=record.before_at // 1000)\n"
+                "            now = replace(looked[at], at_s=self.clock.now_ms() // 1000)\n"
+                "            why = why or why_too_late(shard.table, then, now, Slack(self.insert_s, self.margin_s))\n",
+            ),
+            Patch(WRITER, " or why_too_late(at.table, at.mark, now.mark, slack)", ""),
+        ),
+        "at_most_once",
+        seed=0,
+        often={"killed at driver.before_after": 8.0, "clock jump": 40.0, "clock far off": 6.0},
+    ),
+    Defect(
         "a view's target that forgot tokens goes unnoticed",
         (Patch(DEDUP_MARK, "    if least is not None and fed >= usable_blocks(least):", "    if fed >= 10**9:"),),
         "at_most_once",
         seed=152,
-        often={"window overflowed by other writers": 20.0, "killed at driver.before_after": 8.0},
+        often={
+            "window overflowed by other writers": 20.0,
+            "executor frozen": 50.0,
+            "insert answer lost": 20.0,
+        },
     ),
     # --- what no small or random world reaches ----------------------------------------------------------------------------
     Defect(
@@ -821,16 +854,12 @@ DEFECTS = (
     ),
     Defect(
         "the time limit leaves no time for the insert itself",
-        (
-            Patch(
-                WINDOW, "(min(windows) - self.margin_s - self.insert_s) * 1000", "(min(windows) - self.margin_s) * 1000"
-            ),
-        ),
+        (Patch(DEDUP_MARK, "    if passed >= least - slack.seconds:", "    if passed >= least - slack.margin_s:"),),
         test="tests/unit/clickhouse/test_window.py",
     ),
     Defect(
         "an old answer is relied on",
-        (Patch(WRITER, "        if now_ms - asked_ms > FRESH_MS:", "        if asked_ms > now_ms:"),),
+        (Patch(WRITER, "        if not 0 <= spent <= FRESH_MS + needed:", "        if spent < 0:"),),
         test="tests/unit/clickhouse/test_writer.py",
     ),
     Defect(

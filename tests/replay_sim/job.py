@@ -29,7 +29,7 @@ GROWS = 0.5
 
 def run(world: World) -> None:
     """Run until the job is killed; in a calm world, until nothing is left to do."""
-    hub, services = world.hub, services_of(world, 0)  # type: ignore[arg-type]
+    hub, services = world.hub, services_of(world)  # type: ignore[arg-type]
     ledger = new_ledger(services.clickhouse, services.store, f"job {next(world.ids)}")
     ledger.claim(world.keys, services.clickhouse.layouts)
     while True:

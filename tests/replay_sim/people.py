@@ -33,7 +33,7 @@ from tests.sim.clickhouse import LETTERS, REQUEST_TIMEOUT_S, URLS, Client
 from tests.sim.hub import Violation
 from tests.sim.kafka import PARTITION
 from tests.sim.letters import TOPIC
-from tests.sim.services import services_of, shards_of
+from tests.sim.services import clock_of, services_of, shards_of
 
 if TYPE_CHECKING:
     from tests.replay_sim.world import World
@@ -92,7 +92,7 @@ def _source(world: World, services: Services) -> Source:
 
 def replay(world: World, verdict: Verdict | None = None) -> Report | None:
     """``chsink dlq replay [--landed | --resend]``; None if it failed with an error that a retry may avoid."""
-    services = services_of(world, world.hub.random.randint(-500, 500))  # type: ignore[arg-type]
+    services = services_of(world, clock_of(world.hub, world.hub.random.randint(-500, 500)))  # type: ignore[arg-type]
     try:
         report = replay_of(world, services).run(where([]), verdict)
     except (FencedError, UnavailableError) as error:
@@ -113,7 +113,7 @@ def decide(world: World) -> Report | None:
     """CHS-336: stop all replays, then look for the rows, and delete them if only some are there."""
     world.stop_replays()
     world.hub.sleep(REQUEST_TIMEOUT_S + 1)
-    services = services_of(world, 0)  # type: ignore[arg-type]
+    services = services_of(world)  # type: ignore[arg-type]
     try:
         recorded = read_records(services.store, replay_sink(world.sink))
     except UnavailableError:
@@ -139,7 +139,7 @@ def delete_and_replay(world: World) -> None:
     world.stop_replays()
     world.hub.sleep(REQUEST_TIMEOUT_S + 1)
     try:
-        recorded = read_records(services_of(world, 0).store, replay_sink(world.sink))  # type: ignore[arg-type]
+        recorded = read_records(services_of(world).store, replay_sink(world.sink))  # type: ignore[arg-type]
     except UnavailableError:
         return
     for key, record in recorded.items():
@@ -153,7 +153,7 @@ def delete_and_replay(world: World) -> None:
 def reset(world: World, partition: int) -> bool:
     """``chsink state reset t N``; then delete the rows before the next start, as it says.  Whether it was done."""
     world.stop_job()
-    services = services_of(world, 0)  # type: ignore[arg-type]
+    services = services_of(world)  # type: ignore[arg-type]
     for _ in range(PATIENCE):
         try:
             carry_out(services, plan_reset(services, "t", [partition]), "reset")
@@ -176,7 +176,7 @@ def reset(world: World, partition: int) -> bool:
 def create_again(world: World) -> bool:
     """Delete and create the topic, and delete its rows, while nothing is in doubt.  Returns whether it was done."""
     world.stop_job()
-    services = services_of(world, 0)  # type: ignore[arg-type]
+    services = services_of(world)  # type: ignore[arg-type]
     for _ in range(PATIENCE):
         replay(world)
         if world.doubtful:

@@ -39,6 +39,8 @@ RESTART_MS = 3_000
 
 LAGGING, LAGS, LAG_MS = 0.4, 0.2, 90_000
 """Of how many servers the first replica lags, how often an insert comes late there, and by how much at most."""
+SLOW, SLOW_MS = 0.1, 5_000
+"""How many servers take long for each answer, and how long at most."""
 LETTERS = "db.dead"
 """The table of dead letters, on the first server only."""
 Rows = dict[tuple[str, int], list[int]]
@@ -144,6 +146,8 @@ class Server:
         # Of its own, so that worlds without replicas keep the meaning of their seeds.
         self._lag = Random(f"{hub.seed} lag {number}")
         self.lags = self._lag.random() < LAGGING
+        slow = Random(f"{hub.seed} slow {number}")
+        self.slow_ms = int(slow.random() * SLOW_MS) if slow.random() < SLOW else 0
 
     def describe(self, table: str) -> TargetTable:
         """The table as production code reads it, without requests over the network."""
@@ -305,7 +309,15 @@ class Client:
             return description(self.server, sql, said)
         self.hub.pause()
         self._reach()
-        return answer(self.server, sql, said, lags=self._replica == 0)
+        if not self.server.slow_ms or self.hub.calm:
+            return answer(self.server, sql, said, lags=self._replica == 0)
+        restarts, half_s = self.server.restarts, self.server.slow_ms / 2000
+        self.hub.sleep(half_s)
+        found = answer(self.server, sql, said, lags=self._replica == 0)
+        self.hub.sleep(half_s)
+        if self.server.restarts != restarts:
+            raise Unanswered("connection reset")
+        return found
 
     def command(self, sql: str, settings: Mapping[str, Any] | None = None) -> None:
         """What a person types: a DELETE."""

@@ -11,8 +11,8 @@ from tests.sim.happenings import Happenings
 if TYPE_CHECKING:
     from tests.sim.world import World
 
-ONLY_VIEW, VIEW_EVERY_S = 0.5, 3
-"""How often others write to the tables that feed a view, and not to the sink's own; and how fast then."""
+ONLY_VIEW = 0.5
+"""How often others write to the tables that feed a view, and not to the sink's own."""
 HAPPENINGS: Happenings[World] = Happenings()
 event = HAPPENINGS.event
 OF_LETTERS: Happenings[World] = Happenings()
@@ -139,7 +139,7 @@ def _others_write(world: World) -> None:
     def spell(left: int) -> None:
         server.others_write(table, only_view=only_view)
         if left:
-            world.hub.after((VIEW_EVERY_S if only_view else OTHERS_EVERY_S) * 1000, lambda: spell(left - 1))
+            world.hub.after(OTHERS_EVERY_S * 1000, lambda: spell(left - 1))
 
     spell(OTHERS)
 

@@ -23,7 +23,7 @@ from chsink.spark.opening import check_checkpoint, open_for, source_offsets
 from chsink.statemachine.records import StateKey, StateRecord
 from chsink.statemachine.table import Decision, StepKind
 from tests.sim.checkpoint import Query
-from tests.sim.services import LOG, STREAM, services_of
+from tests.sim.services import LOG, STREAM, clock_of, services_of
 from tests.sim.spark import Runner
 
 if TYPE_CHECKING:
@@ -85,8 +85,8 @@ def drive(world: World, skew_ms: int, limit: int) -> bool:
 
     Returns whether all is settled: a sink handed to foreachBatch claims and settles nothing before its first batch.
     """
-    hub, services = world.hub, services_of(world, skew_ms)
-    runner = Runner(world, services.clock)
+    hub, services = world.hub, services_of(world, clock_of(world.hub, skew_ms))
+    runner = Runner(world)
     loop: BatchLoop[Assignment, Untouched] = BatchLoop(
         partial(_open, world, services), lambda _: None, lambda: services.config.topics, LOG, failed=lambda _: None
     )

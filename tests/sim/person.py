@@ -28,7 +28,7 @@ from tests.sim.clickhouse import LETTERS, REQUEST_TIMEOUT_S, URLS
 from tests.sim.hub import Group, Violation
 from tests.sim.kafka import PARTITION, serial_of
 from tests.sim.oracle import LISTS
-from tests.sim.services import STREAM, services_of
+from tests.sim.services import STREAM, clock_of, services_of
 from tests.sim.sql import BEYOND
 from tests.sim.sql import delete as remove
 
@@ -87,7 +87,7 @@ def typed(
     """
     for _ in range(PATIENCE):
         try:
-            command(services_of(world, world.hub.random.randint(-500, 500)))
+            command(services_of(world, clock_of(world.hub, world.hub.random.randint(-500, 500))))
         except UnavailableError:
             world.hub.sleep(PAUSE_S)
         except FencedError:
@@ -278,7 +278,7 @@ def attach_again(world: World) -> None:
 
 def on_each_shard(world: World, sql: str, *, views: bool) -> None:
     """A statement on every server that ever was a shard.  ``views``: also on the target of the view."""
-    services = services_of(world, 0)
+    services = services_of(world)
     world.hub.counts["operator deletes"] += 1
     for number, url in enumerate(URLS):
         while True:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache
+from random import Random
 from typing import TYPE_CHECKING, Any, cast
 
 import structlog
@@ -39,20 +40,38 @@ LOG = structlog.wrap_logger(
 )
 
 
+WRONG_CLOCKS, WRONG_MS, WRONG_FOR_MS = 0.1, 3 * 3_600_000, 8_000_000
+"""How many processes have a clock that is wrong by hours at first, by how much at most, and until when."""
+
+
 @dataclass(frozen=True, slots=True)
 class HubClock:
-    """:class:`chsink.ports.Clock` of one machine, which is a little wrong."""
+    """:class:`chsink.ports.Clock` of one machine, which is a little wrong, and may be ``far_ms`` wrong until it is
+    corrected.
+    """
 
     hub: Hub
     skew_ms: int
+    far_ms: int = 0
+    corrected_at: int = 0
 
     def now_ms(self) -> int:
         """The hub's time, skewed."""
-        return self.hub.now + self.skew_ms
+        far = self.far_ms if self.hub.now < self.corrected_at and not self.hub.calm else 0
+        return self.hub.now + self.skew_ms + far
 
     def sleep(self, seconds: float) -> None:
         """Let others go on meanwhile."""
         self.hub.sleep(seconds)
+
+
+def clock_of(hub: Hub, skew_ms: int = 0) -> HubClock:
+    """The clock of a process that starts now."""
+    if not hub.fault("clock far off", WRONG_CLOCKS):
+        return HubClock(hub, skew_ms)
+    drawn = Random(f"clock {hub.seed} {hub.steps}")
+    far_ms = int(drawn.uniform(-WRONG_MS, WRONG_MS))
+    return HubClock(hub, skew_ms, far_ms, hub.now + int(drawn.random() * WRONG_FOR_MS))
 
 
 class SimCluster(Cluster):
@@ -68,9 +87,9 @@ class SimCluster(Cluster):
         return cast("ClickHouseClient", Client(self._world.servers[URLS.index(urls[0])]))
 
 
-def services_of(world: World, skew_ms: int) -> Services:
+def services_of(world: World, clock: HubClock | None = None) -> Services:
     """The services of a process that starts now, by the job file as it is now."""
-    clock, config = HubClock(world.hub, skew_ms), config_of(world)
+    clock, config = clock or HubClock(world.hub, 0), config_of(world)
     cluster = SimCluster(config, clock, world)
     services = Services(clock, LOG, cast("Any", world.kafka), cluster, ExitStack())
     vars(services)["store"] = StoreClient(world.store)  # the place of a cached property

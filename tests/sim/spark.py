@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -34,7 +34,7 @@ from tests.sim.clickhouse import LETTERS, REQUEST_TIMEOUT_S, Client, Server
 from tests.sim.events import recreate
 from tests.sim.hub import NEVER, Actor, Group, Hub
 from tests.sim.kafka import PARTITION, Kafka, uid_of
-from tests.sim.services import config_of, shards_of
+from tests.sim.services import MARGIN_S, clock_of, config_of, shards_of
 from tests.sim.tasks import MAX_ATTEMPTS, Attempt, Task
 
 if TYPE_CHECKING:
@@ -97,10 +97,9 @@ class OneActor(Executor):
 class Runner:
     """:class:`chsink.batch.roles.PieceRunner` of one driver process."""
 
-    def __init__(self, world: World, clock: Clock) -> None:
+    def __init__(self, world: World) -> None:
         self.world = world
         self.hub: Hub = world.hub
-        self.clock = clock
         assert self.hub.current is not None
         self.driver = self.hub.current.group
         self.prepare = world.prepare
@@ -138,7 +137,7 @@ class Runner:
     ) -> None:
         """Start one more attempt, and sometimes a speculative one beside it."""
         task.attempts += 1
-        group = Group("executor")
+        group, clock = Group("executor"), clock_of(self.hub)
         task.running.append(group)
         self.world.executors.append(group)
 
@@ -147,8 +146,9 @@ class Runner:
                 spans = {tp: Span(a.range, a.record.chunk_offsets) for tp, a in assigned.items()}
                 plan = ReadPlan(planned, spans, max_chunk_bytes=10**9)
                 world = self.world
-                with self._letters() as letters_for:
-                    land = PieceLander(assigned, self.prepare, self._writer, world.kafka, self.fates, letters_for)
+                with self._letters(clock) as letters_for:
+                    writer = partial(self._writer, clock)
+                    land = PieceLander(assigned, self.prepare, writer, world.kafka, self.fates, letters_for)
                     ack = run_task(task.number, self._read(task), plan, land, lambda: OneActor(self.hub))
             except SparkDied as error:
                 task.error = error
@@ -181,7 +181,7 @@ class Runner:
         if self.waiting is not None:
             self.waiting.wake = 0
 
-    def _writer(self, assignment: Assignment) -> BlockWriter:
+    def _writer(self, clock: Clock, assignment: Assignment) -> BlockWriter:
         servers: list[Server] = self.world.servers[: shards_of(assignment.layout)]
         table, marks = assignment.key.table, assignment.record.marks
         shards = [
@@ -192,15 +192,15 @@ class Runner:
             first = self.world.servers[0]
             place = InsertShard(Client(first), first.describe(LETTERS), marks[len(servers)], only_of(assignment.key))
             shards.append(place)
-        return ShardWriter(shards, {}, self.clock, RETRY_FOR_S, REQUEST_TIMEOUT_S)
+        return ShardWriter(shards, {}, clock, RETRY_FOR_S, REQUEST_TIMEOUT_S, MARGIN_S)
 
     @contextmanager
-    def _letters(self) -> Iterator[Callable[[Assignment, BlockWriter], DeadLetters]]:
+    def _letters(self, clock: Clock) -> Iterator[Callable[[Assignment, BlockWriter], DeadLetters]]:
         """How a task's dead letters are stored."""
         if self.place is None:
             yield lambda assignment, writer: TableLetters(writer, shards_of(assignment.layout))
             return
-        with open_letters(self.place, self.clock) as kept:
+        with open_letters(self.place, clock) as kept:
             yield lambda *_: kept
 
     def _disturb(self, task: Task) -> None:

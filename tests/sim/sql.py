@@ -134,7 +134,7 @@ def _facts(server: Server, name: str) -> Iterator[tuple[Any, ...]]:
         return
     table, at, mine = server.tables[of], tuple(name.split(".", 1)), identity(server, name)
     blocks, altered = (table.blocks, digest(table)) if of == name else (table.fed_blocks, "")
-    yield ("is", *at, mine, kind.engine, altered, 0, server.started // 1000)
+    yield ("is", *at, mine, kind.engine, altered, server.hub.now // 1000, server.started // 1000)
     yield ("path", *at, mine, "", "", 0, 0)
     yield ("blocks", *at, "", "", "", blocks, 0)
 

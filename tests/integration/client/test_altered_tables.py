@@ -127,7 +127,7 @@ def send(client: ClickHouseClient, table: TargetTable, decoder: Decoder, piece: 
     assert not decoded.bad
     clock = SystemClock()
     shard = InsertShard(client, table, look(client, table).mark)
-    writer = ShardWriter([shard], INSERT_SETTINGS, clock, retry_for_s=5, timeout_s=20)
+    writer = ShardWriter([shard], INSERT_SETTINGS, clock, retry_for_s=5, timeout_s=20, margin_s=30)
     writer.insert(0, table.canonical, decoded.batch, f"range:{piece}", clock.now_ms() + 60_000)
 
 

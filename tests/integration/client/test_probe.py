@@ -81,7 +81,7 @@ def land(client: ClickHouseClient, target: str, *offsets: int, probe: bool, sinc
         return Prepared((Piece(0, records.rename_columns(names)),))
 
     shard = InsertShard(client, described, record.marks[0])
-    writer = ShardWriter([shard], {}, SystemClock(), retry_for_s=30 if since else 0, timeout_s=30)
+    writer = ShardWriter([shard], {}, SystemClock(), retry_for_s=30 if since else 0, timeout_s=30, margin_s=30)
     lander = PieceLander({TP: assignment}, prepare, lambda _: writer, SameTopic())
     records = pa.record_batch(
         {"topic": ["t"] * len(offsets), "partition": pa.array([0] * len(offsets), pa.int32()), "offset": list(offsets)}

@@ -56,7 +56,7 @@ def target(client: ClickHouseClient) -> Iterator[str]:
 
 def insert(client: ClickHouseClient, *offsets: int, retry_for_s: float = 0) -> None:
     table = read_table(client, "d", "t")
-    writer = ShardWriter([InsertShard(client, table, look(client, table).mark)], {}, SystemClock(), retry_for_s, 30)
+    writer = ShardWriter([InsertShard(client, table, look(client, table).mark)], {}, SystemClock(), retry_for_s, 30, 30)
     rows = {"_kafka_topic": ["t"] * len(offsets), "_kafka_partition": [0] * len(offsets), "_kafka_offset": offsets}
     piece = pa.RecordBatch.from_pydict(
         rows,
@@ -106,5 +106,7 @@ def test_a_piece_is_not_sent_to_a_table_that_was_set_to_queue(client: ClickHouse
     client.command("ALTER TABLE d.t MODIFY SETTING async_insert = 1")
     piece = pa.RecordBatch.from_pydict({"_kafka_offset": pa.array([1], pa.int64())})
     with pytest.raises(UnavailableError, match=r"CHS-707.* async_insert = 1"):
-        ShardWriter([shard], {}, SystemClock(), 0, 30).insert(0, "d.t", piece, "token", SystemClock().now_ms() + 10**6)
+        ShardWriter([shard], {}, SystemClock(), 0, 30, 30).insert(
+            0, "d.t", piece, "token", SystemClock().now_ms() + 10**6
+        )
     assert count(client, target) == 0

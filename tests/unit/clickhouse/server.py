@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any
 
@@ -38,10 +38,10 @@ def table(engine: str = "MergeTree", **changes: Any) -> TargetTable:
 
 
 def in_doubt(age_s: float, **changes: Any) -> StateRecord:
-    """[10, 20) in doubt for so long, announced when the table held ``MARK``."""
+    """[10, 20) in doubt for so long, by all clocks, announced when the table held ``MARK``."""
     whole: dict[str, Any] = {
         "phase": Phase.BEFORE, "epoch": 1, "attempt": "a", "start": 10, "end": 20, "chunk_offsets": 5, "layout": "l",
-        "before_at": NOW_MS - int(age_s * 1000), "marks": (MARK,),
+        "before_at": NOW_MS - int(age_s * 1000), "marks": (replace(MARK, at_s=-int(age_s)),),
     }  # fmt: skip
     return StateRecord(**{**whole, **changes})
 
@@ -115,7 +115,7 @@ class Server(OneServer):
         """What :mod:`chsink.clickhouse.facts` asks."""
         for name in self._named(sql) if self.definition else ():
             engine, digest = self.engine, self.definition + "'" * (name[1] in self.altered)
-            yield ("is", *name, self.identity, engine, digest, 0, self.mark.started_s)
+            yield ("is", *name, self.identity, engine, digest, self.mark.at_s, self.mark.started_s)
             yield ("path", *name, self.identity, "", "", 0, 0)
             if self.mark.blocks is not None:
                 yield ("blocks", *name, "", "", "", self.mark.blocks, 0)

@@ -5,6 +5,7 @@ are counted.
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -29,8 +30,10 @@ def server() -> Server:
     return Server(StoppedClock())
 
 
-def insert(server: Server, *, deadline_ms: int = LATER, **settings: Any) -> InsertResult:
-    writer = ShardWriter([InsertShard(server, table(), MARK)], settings, server.clock, retry_for_s=60, timeout_s=9.5)
+def insert(server: Server, *, deadline_ms: int = LATER, retry_for_s: float = 60, **settings: Any) -> InsertResult:
+    writer = ShardWriter(
+        [InsertShard(server, table(), MARK)], settings, server.clock, retry_for_s, timeout_s=9.5, margin_s=30
+    )
     return writer.insert(0, "db.t", PIECE, "token", deadline_ms)
 
 
@@ -60,6 +63,23 @@ def test_not_sent_when_the_token_may_be_forgotten(server: Server, mark: Mark) ->
     with pytest.raises(UnavailableError, match="CHS-707"):
         insert(server)
     assert server.inserts == []
+
+
+@pytest.mark.parametrize("wrong_s", [-7200, 0, 7200])
+@pytest.mark.parametrize(("age_s", "sent"), [(959, True), (960, False)])
+def test_not_sent_when_the_token_may_expire(server: Server, wrong_s: int, age_s: int, sent: bool) -> None:
+    """⚑ A task whose clock was an hour behind woke after a takeover, and inserted the piece a second time.  The table
+    remembers for 1000 s by its server's clock; the insert may take 10 s, and clocks of servers may differ by 30 s.
+    """
+    server.engine, server.mark = "ReplicatedMergeTree", replace(MARK, at_s=age_s)
+    server.clock.now += wrong_s * 1000
+    writer = writer_to(server, engine="ReplicatedMergeTree", definition="u ReplicatedMergeTree d")
+    if sent:
+        writer.insert(0, "db.t", PIECE, "token", LATER + 10**9)
+    else:
+        with pytest.raises(UnavailableError, match=r"CHS-707.* 960 s ago"):
+            writer.insert(0, "db.t", PIECE, "token", LATER + 10**9)
+    assert len(server.inserts) == sent
 
 
 def test_not_sent_after_the_deadline(server: Server) -> None:
@@ -97,6 +117,38 @@ def test_an_old_answer_proves_nothing(server: Server) -> None:
     with pytest.raises(UnavailableError, match="CHS-707"):
         insert(suspended)
     assert len(suspended.asked) == 2 and suspended.inserts == []
+
+
+class Waits(Server):
+    """Each answer comes so many seconds after its question, the last time again and again."""
+
+    waits: list[float]
+
+    def query(self, sql: str, parameters: Any = None) -> list[tuple[Any, ...]]:
+        self.clock.sleep(self.waits.pop(0) if self.waits[1:] else self.waits[0])
+        return super().query(sql, parameters)
+
+
+@pytest.mark.parametrize(
+    ("waits", "asked"),
+    [
+        ([0.1], 1),
+        ([2.0], 1),
+        ([2.1], 3),
+        ([9.0], 3),
+        ([2.1, 2.1, 4.2], 5),  # longer than it seemed to need
+        ([60.0, 60.0, 2.1], 3),
+        ([60.0, 0.1], 2),
+        ([2.1, 60.0, 60.0, 2.1], 4),  # suspended twice
+        ([-5.0, 0.1], 2),  # the clock was set back: it cannot tell
+    ],
+)
+def test_a_server_that_answers_slowly_takes_the_piece(waits: list[float], asked: int) -> None:
+    """⚑ A wait that the server does not need is a suspended process: its answer is not relied on."""
+    slow = Waits(StoppedClock())
+    slow.waits = waits
+    assert insert(slow, deadline_ms=LATER + 10**9, retry_for_s=600).rows == 3
+    assert (len(slow.asked), len(slow.inserts)) == (asked, 1)
 
 
 def test_no_answer_within_the_bound(server: Server) -> None:
@@ -165,7 +217,9 @@ T0, ALL = TopicPartition("t", 0), OffsetRange(0, 9)
 
 
 def writer_to(server: Server, **of: Any) -> ShardWriter:
-    return ShardWriter([InsertShard(server, table(**of), MARK)], {}, server.clock, retry_for_s=60, timeout_s=9.5)
+    return ShardWriter(
+        [InsertShard(server, table(**of), MARK)], {}, server.clock, retry_for_s=60, timeout_s=9.5, margin_s=30
+    )
 
 
 @pytest.mark.parametrize(

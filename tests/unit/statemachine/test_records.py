@@ -41,7 +41,7 @@ GOLDEN = (
     '{"attempt":"att","before_at":1700000000000,"choice_from":12,"chunk_offsets":4,"dead_letters":0,"end":20,"epoch":3,'
     '"expired":false,'
     '"first":2,"gaps":[[4,6]],'
-    '"incarnation":1,"late":false,"layout":"layout","left":false,"marks":[[5,60,0],[0,1,0]],"nonce":"first","older_end":7,'
+    '"incarnation":1,"late":false,"layout":"layout","left":false,"marks":[[5,60,0,0],[0,1,0,0]],"nonce":"first","older_end":7,'
     '"phase":"AFTER","pipeline":"pipe",'
     '"probe":false,"skipped":5,"start":10,"topic_id":"id","version":2}'
 )
