@@ -166,7 +166,7 @@ def test_servers_reach_each_other_by_the_native_protocol(tmp_path: Path) -> None
 
 def test_what_the_configuration_asks_for_is_there(tmp_path: Path) -> None:
     """The server's own features: a log of queries, a quota."""
-    log = "<query_log><database>system</database><table>query_log</table></query_log>"
+    log = "<clickhouse><query_log><database>system</database><table>query_log</table></query_log></clickhouse>"
     quota = "<quotas><default><interval><duration>3600</duration><queries>20</queries></interval></default></quotas>"
     with EmbeddedClickHouse(tmp_path, extra_xml=log, users_xml=quota) as server, connected(server) as client:
         client.command("CREATE TABLE t (a UInt64) ENGINE = MergeTree ORDER BY a")

@@ -55,7 +55,8 @@ def write(  # noqa: PLR0917 - all that a server is given
 ) -> Folders:
     """Write the files below ``path``.
 
-    ``zookeeper`` is ``host:port[,host:port…]``; the XML arguments are the inside of ``<clickhouse>``.
+    ``zookeeper`` is ``host:port[,host:port…]``; the XML arguments are a file with the root ``<clickhouse>``, or what is
+    inside it.
     """
     folders = Folders(path / "data", path / "conf", path / "user_files")
     config, merged = folders.config, ("config.d", "users.d")
@@ -78,7 +79,8 @@ def _write(path: Path, inside: str) -> None:
     """Where only the owner reads it: users have passwords, and so may a fragment."""
     path.unlink(missing_ok=True)
     path.touch(mode=0o600)
-    path.write_text(f"<clickhouse>{inside}</clickhouse>\n", encoding="utf-8")
+    whole = "<clickhouse>" in inside  # a file of the usual form: its root inside another would be ignored silently
+    path.write_text(inside if whole else f"<clickhouse>{inside}</clickhouse>\n", encoding="utf-8")
 
 
 def _server(path: Path, folders: Folders, ports: Ports, zookeeper: str | None, keeper_map_prefix: str) -> str:
