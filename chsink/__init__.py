@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from chsink.embedded.jars import spark_jars
     from chsink.spark.sink import Sink
 
+if not __debug__:
+    raise ImportError("chsink checks itself with assert statements: start Python without -O, and unset PYTHONOPTIMIZE")
+
 __version__ = "0.1.0"
 __all__ = ["Config", "Sink", "__version__", "load", "spark_jars"]
 

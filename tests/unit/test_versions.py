@@ -1,8 +1,11 @@
-"""Packages that are missing, or of versions that chsink does not support."""
+"""Packages that are missing, or of versions that chsink does not support, and a Python without assertions."""
 
 from __future__ import annotations
 
 import importlib.util
+import os
+import subprocess
+import sys
 from importlib import metadata
 
 import pytest
@@ -31,3 +34,15 @@ def test_a_version_out_of_range(monkeypatch: pytest.MonkeyPatch) -> None:
     finding = next(package_findings())
     assert (finding.id, finding.severity) == ("CHS-231", Severity.WARNING)
     assert "numpy 1.0 (supported: " in finding.sentence
+
+
+@pytest.mark.parametrize("how", [["-O"], []], ids=["option", "environment"])
+def test_a_start_without_assertions_is_refused(how: list[str]) -> None:
+    environment = os.environ | ({} if how else {"PYTHONOPTIMIZE": "1"})
+
+    done = subprocess.run(
+        [sys.executable, *how, "-c", "import chsink"], env=environment, capture_output=True, text=True, check=False
+    )
+
+    assert done.returncode == 1
+    assert done.stderr.endswith("start Python without -O, and unset PYTHONOPTIMIZE\n")
