@@ -35,6 +35,11 @@ class OffsetRange:
     def covers(self, other: OffsetRange) -> bool:
         return self.start <= other.start and other.end <= self.end
 
+    def overlap(self, other: OffsetRange) -> OffsetRange:
+        """The offsets in both."""
+        start = max(self.start, other.start)
+        return OffsetRange(start, max(start, min(self.end, other.end)))
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class TopicPartition:

@@ -171,12 +171,15 @@ class StateRecord:
         return topic_id is not None and not self.may_belong_to(topic_id)
 
     def processed(self, asked: OffsetRange, log_start: int = 0) -> bool:
-        """Whether every offset of ``asked`` lies in the processed region, without the recorded gaps that reach beyond
-        Kafka's ``log_start``: of the others, nothing can be landed any more.
+        """Whether every offset of ``asked`` lies in the processed region, without what it ``lacks``."""
+        return asked.end <= self.start and not self.lacks(asked, log_start)
+
+    def lacks(self, asked: OffsetRange, log_start: int = 0) -> list[OffsetRange]:
+        """What of ``asked`` was passed over: it lies before ``first``, or in a gap that reaches beyond Kafka's
+        ``log_start``.  Of the other gaps, nothing can be landed any more.
         """
-        if not OffsetRange(self.first, self.start).covers(asked):
-            return False
-        return all(g.end <= max(asked.start, log_start) or asked.end <= g.start for g in self.gaps)
+        passed = (OffsetRange(0, self.first), *(g for g in self.gaps if g.end > log_start))
+        return [part for one in passed if not (part := asked.overlap(one)).is_empty]
 
     def done_with(self, asked: OffsetRange, log_start: int = 0) -> bool:
         """Whether nothing of ``asked`` remains to be done: it was processed, or lies in the last range after AFTER."""

@@ -39,7 +39,8 @@ class Facts:
 
     ``topic_id`` is None where the broker gives none.  ``log_start`` and ``log_end`` are Kafka's, None when not asked.
     ``has_history`` says that the checkpoint holds finished batches with records of this partition.  ``pipeline`` is
-    the fingerprint that an insert made now would carry.
+    the fingerprint that an insert made now would carry.  ``others`` are the records of the topic's other tables here,
+    None where there is none.
     """
 
     topic_id: str | None
@@ -47,6 +48,7 @@ class Facts:
     log_end: int | None = None
     has_history: bool = False
     pipeline: str = ""
+    others: tuple[StateRecord | None, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +58,6 @@ class Policy:
     on_gap: Literal["halt", "record"] = "halt"
     on_rewind: Literal["halt", "skip"] = "halt"
     in_doubt: Literal["halt", "dead_letter"] = "halt"
-    read_for_another: bool = False
-    """The plan may have been made for another table of the topic: what this table already passed is not a rewind, even
-    if it does not have all of it.
-    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +100,23 @@ class Situation:
     def below(self) -> OffsetRange:
         """What of the plan lies below the recorded range."""
         return OffsetRange(self.a, min(self.b, self.s))
+
+    @property
+    def read_for(self) -> list[StateRecord | None]:
+        """The other tables that have nothing beyond the plan: it is, or was until now, made for them.  None is one that
+        has nothing at all.
+        """
+        here = (None if o is None or o.is_of_another(self.facts.topic_id) else o for o in self.facts.others)
+        return [o for o in here if o is None or o.phase is Phase.EMPTY or o.end <= self.b]
+
+    @property
+    def passed_over(self) -> list[OffsetRange]:
+        """What of ``below`` this table lacks, and no other one has or takes from the plan."""
+        log_start = self.facts.log_start or 0
+        lacking = self.r.lacks(self.below, log_start)
+        for other in self.read_for:
+            lacking = [] if other is None else [part for r in lacking for part in other.lacks(r, log_start)]
+        return lacking
 
     @property
     def gap(self) -> OffsetRange:
@@ -389,15 +404,15 @@ TABLE: tuple[Row, ...] = (
     ),
     Row(
         "OUTSIDE_PROCESSED",
-        "`a < s`, `[a, min(b,s))` not all in `[first,s)` without its gaps (but those below Kafka's log start), and not "
-        "read for another table",
-        lambda x: x.a < x.s and not x.policy.read_for_another and not x.r.processed(x.below, x.facts.log_start or 0),
+        "`a < s`, of `[a, min(b,s))` something lies before `first` or in a gap (but those below Kafka's log start), "
+        "and no other table that it is read for has it or takes it",
+        lambda x: x.a < x.s and bool(x.passed_over),
         {AFTER: (_OUTSIDE,), BEFORE: (_OUTSIDE,)},
     ),
     Row(
         "REWOUND_TOLERATED",
         '`b <= s`, `on_rewind = "skip"` or read for another table',
-        lambda x: x.b <= x.s and (x.policy.on_rewind == "skip" or x.policy.read_for_another),
+        lambda x: x.b <= x.s and (x.policy.on_rewind == "skip" or bool(x.read_for)),
         {AFTER: (SKIP,), BEFORE: (SETTLE, SKIP)},
     ),
     Row("REWOUND", "`b <= s`", lambda x: x.b <= x.s, {AFTER: (_BACK,), BEFORE: (SETTLE, _BACK)}),

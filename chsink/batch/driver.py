@@ -90,7 +90,6 @@ class Driver:
     pace: Pace = field(default_factory=Pace)
     answers_for: Callable[[TopicTable], bool] = lambda _: True
     list_deleted: ListDeleted = lambda _: None
-    _again: frozenset[TopicPartition] = frozenset()
 
     # --- start ----------------------------------------------------------------------------------------------------
 
@@ -158,14 +157,11 @@ class Driver:
         runner: PieceRunner,
         *,
         framed: bool = True,
-        again: Collection[TopicPartition] = (),
     ) -> None:
         """Land the batch.  Idempotent: the same batch again changes nothing that landed.
 
         Not ``framed``: the frame holds records of other topics, too, so the batch is read from Kafka exactly.
-        ``again``: topic-partitions that may be read again for another table, so what this one has is no rewind.
         """
-        self._again = frozenset(again)
         with self._halting_as_owner():
             self._process(batch, runner, framed=framed)
 
@@ -182,7 +178,7 @@ class Driver:
             self.ledger.ensure(keys.values())
             facts = self._batch_facts(batch, keys)
             decisions = {
-                tp: decide(self.ledger.records[keys[tp]], planned, facts[tp], self._policy(tp))
+                tp: decide(self.ledger.records[keys[tp]], planned, facts[tp], self.policy)
                 for tp, planned in batch.ranges.items()
             }
             if first:
@@ -213,9 +209,6 @@ class Driver:
         self.observer.state(self.ledger.records)
         return replace(batch, ranges=rounds.rest_of(batch.ranges, writing, taken))
 
-    def _policy(self, tp: TopicPartition) -> Policy:
-        return replace(self.policy, read_for_another=True) if tp in self._again else self.policy
-
     def _bound(self, tables: Iterable[str]) -> tuple[rounds.Bound, float]:
         """What one round of these tables may hold, and the seconds that its sends have."""
         with asking_target():
@@ -230,7 +223,7 @@ class Driver:
         for tp, step in todo.take(StepKind.SKIP).items():
             record = self.ledger.records[keys[tp]]
             log_start = facts[tp].log_start or 0
-            assert tp in self._again or record.done_with(step.range, log_start), (tp, step, record)
+            assert facts[tp].others or record.done_with(step.range, log_start), (tp, step, record)
 
     def _check_unchanged(self, batch: PlannedBatch) -> None:
         with asking_target():
@@ -457,7 +450,8 @@ class Driver:
             for tp, planned in batch.ranges.items()
             if planned.start != records[keys[tp]].end or not records[keys[tp]].topic_id
         ]
-        return self._facts(records, ends_of=odd, history=batch.history)
+        facts = self._facts(records, ends_of=odd, history=batch.history)
+        return {tp: replace(fact, others=batch.others.get(tp, ())) for tp, fact in facts.items()}
 
     def _facts(
         self,

@@ -7,8 +7,8 @@ Rules:
 - One claim for all lanes: they share the ledger, and with it the epoch.
 - A batch is done when each lane has landed it.  A lane decides from its own records alone, so a crash between two lanes
   is nothing new: the first one finds the batch landed, the second one lands it.
-- What one lane has landed may be planned for another one, of which the topic has been read again: it is skipped then,
-  and is no rewind.
+- What one lane has landed may be planned for another one, of which the topic has been read again.  So each lane knows
+  the records of the others: what it has is no rewind then, and what it lacks is passed over if another lane has it.
 - Between two lanes of a batch, records must not change their table (``statemachine.choices``): nothing is in doubt, so
   no lane notices by itself.
 - A halt of one lane does not keep the others from landing.  All halts are raised as one.
@@ -101,10 +101,10 @@ class Lanes:
 
         def land(driver: Driver) -> None:
             mine = {tp: offsets for tp, offsets in batch.ranges.items() if tp.topic in driver.routes}
-            again = {tp for tp, offsets in mine.items() if self._reads_for_another(tp, offsets, driver)}
+            others = {tp: tuple(map(self.ledger.records.get, self._others(tp, driver))) for tp in mine}
             history = batch.history | self._passed(mine, driver)
-            todo = replace(batch, ranges=mine, history=history)
-            driver.process(todo, runner, framed=read <= mine.keys(), again=again)
+            todo = replace(batch, ranges=mine, history=history, others=others)
+            driver.process(todo, runner, framed=read <= mine.keys())
 
         self._each(land)
         self._leave({tp: offsets for tp, offsets in batch.ranges.items() if not offsets.is_empty})
@@ -129,11 +129,6 @@ class Lanes:
                 suspects.append(tp)
         starts = lane.kafka.log_starts(suspects) if suspects else {}
         return frozenset(tp for tp in suspects if starts[tp] < planned[tp].start)
-
-    def _reads_for_another(self, tp: TopicPartition, planned: OffsetRange, lane: Driver) -> bool:
-        """Whether another lane has nothing beyond the plan: then it is, or was until now, planned for that one."""
-        records = self.ledger.records
-        return any(key not in records or records[key].end <= planned.end for key in self._others(tp, lane))
 
     def _others(self, tp: TopicPartition, lane: Driver) -> list[StateKey]:
         """The keys of the topic-partition's tables in the other lanes."""

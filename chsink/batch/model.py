@@ -17,12 +17,14 @@ from chsink.statemachine.records import StateKey, StateRecord
 class PlannedBatch:
     """The offset ranges of one micro-batch, known before it runs.
 
-    ``history`` holds the topic-partitions of which earlier batches of the same checkpoint held records.
+    ``history`` holds the topic-partitions of which earlier batches of the same checkpoint held records, ``others`` the
+    records of further tables of the topic, for which the batch may be read: what this one has is no rewind then.
     """
 
     batch_id: int
     ranges: Mapping[TopicPartition, OffsetRange]
     history: frozenset[TopicPartition] = frozenset()
+    others: Mapping[TopicPartition, tuple[StateRecord | None, ...]] = field(default_factory=dict)
 
 
 class Assigned(Protocol):

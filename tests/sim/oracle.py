@@ -74,6 +74,7 @@ class Oracle:
         self.lists = False  # whether what Kafka deleted of a range in doubt is listed
         self.announced: dict[tuple[str, int], list[Announced]] = {}
         self.epochs: dict[str, int] = {}
+        self.first_sent: dict[tuple[str, OffsetRange, str], int] = {}  # when a range was announced under its tokens
         self.given_up: list[tuple[TopicPartition, str | None, OffsetRange]] = []
         self._consented: frozenset[str] = frozenset()
         self._gives_up = False
@@ -209,6 +210,8 @@ class Oracle:
             self._owner_stored(new)
             return
         record, before = decode(new.body), None if old is None else decode(old.body)
+        if record.in_doubt:
+            self.first_sent.setdefault((new.key, record.range, record.nonce), self.kafka.hub.now)
         by_person = new.key in self._consented
         if before is not None:
             check_forward(before, record, new.key, by_person=by_person)

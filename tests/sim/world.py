@@ -520,6 +520,7 @@ class World:
         kind = next(iter(self.kinds.values()))
         if not kind.replicated:
             return False
-        rows = (decode(row.body) for key, row in self.store.rows.items() if key.startswith(f"{self.sink}/"))
-        oldest = min((r.before_at for r in rows if r.in_doubt), default=self.hub.now)
+        rows = {k: decode(row.body) for k, row in self.store.rows.items() if k.startswith(f"{self.sink}/")}
+        sent = self.oracle.first_sent  # a probe announces a range again, which makes no token younger
+        oldest = min((sent[k, r.range, r.nonce] for k, r in rows.items() if r.in_doubt), default=self.hub.now)
         return self.hub.now - oldest > (kind.window_s - MARGIN_S - REQUEST_TIMEOUT_S) * 1000 - 2_000

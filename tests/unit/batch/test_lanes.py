@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any, cast
@@ -15,6 +15,7 @@ from chsink.batch.model import PlannedBatch
 from chsink.errors import ChsinkError, HaltError, halts, services
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from chsink.statemachine.records import Phase, StateKey, StateRecord
+from chsink.statemachine.table import Facts, Halt, Policy, decide
 
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
 
@@ -53,16 +54,17 @@ class Lane:
     routes: dict[str, Destination]
     error: ChsinkError | None = None
     asked: list[tuple[set[TopicPartition], bool]] = field(default_factory=list)
-    again: set[TopicPartition] = field(default_factory=set)
+    halts: dict[TopicPartition, Halt | None] = field(default_factory=dict)
     history: set[TopicPartition] = field(default_factory=set)
     ledger: Any = field(default_factory=lambda: SimpleNamespace(records={}, epoch=1, chosen=()))
     kafka: Any = None
 
-    def process(
-        self, batch: PlannedBatch, _runner: object, *, framed: bool = True, again: Collection[TopicPartition] = ()
-    ) -> None:
+    def process(self, batch: PlannedBatch, _runner: object, *, framed: bool = True) -> None:
         self.asked.append((set(batch.ranges), framed))
-        self.again, self.history = set(again), set(batch.history)
+        self.history = set(batch.history)
+        for key in self.keys_of(batch.ranges):
+            tp, facts = key.topic_partition, Facts("id", others=batch.others[key.topic_partition])
+            self.halts[tp] = decide(self.ledger.records.get(key), batch.ranges[tp], facts, Policy()).halt
         if self.error:
             raise self.error
 
@@ -117,7 +119,19 @@ def test_what_is_read_again_for_another_table_is_no_rewind(end: int, again: bool
     for driver in each:
         driver.ledger.records.update(records)
     together.process(PlannedBatch(1, {T0: OffsetRange(0, 5), T1: OffsetRange(0, 5)}), cast("Any", None))
-    assert [lane.again for lane in each] == ([{T0}, set(), {T0}] if again else [set(), set(), set()])
+    rewound = {T0: None if again else Halt.REWOUND, T1: Halt.REWOUND}
+    assert [lane.halts for lane in each] == [rewound, rewound | {T0: None}, rewound]
+
+
+def test_older_offsets_that_no_table_has_are_no_other_tables() -> None:
+    """⚑ CHS-305 holds for each table: also for the second one, once the first has landed the batch."""
+    together, each = lanes(None, None, None)
+    landed = StateRecord(Phase.AFTER, 1, "a", "id", first=5, start=10, end=20, chunk_offsets=4)
+    records = {key: landed for lane in each for key in lane.keys_of([T0])}
+    for driver in each:
+        driver.ledger.records.update(records)
+    together.process(PlannedBatch(1, {T0: OffsetRange(2, 30)}), cast("Any", None))
+    assert [lane.halts for lane in each] == [{T0: Halt.OUTSIDE_PROCESSED}] * 3
 
 
 @pytest.mark.parametrize(

@@ -342,7 +342,43 @@ def test_a_range_in_doubt_may_gain_dead_letters_and_columns_and_nothing_else(
 
 def test_what_is_read_for_another_table_is_passed_over() -> None:
     """⚑ Also below the first range of this one, and over what a person gave up: the other table may need all of it."""
-    record, policy = replace(AFTER, gaps=(rng(5, 6),)), Policy(read_for_another=True)
-    assert decide(record, rng(0, 4), FACTS, policy).steps == (Step(StepKind.SKIP, rng(0, 4)),)
-    decision = decide(record, rng(0, 30), FACTS, policy)
-    assert decision.halt is None and decision.steps[-1] == Step(StepKind.WRITE, rng(20, 30))
+    record = replace(AFTER, gaps=(rng(5, 6),))
+    for other in (None, EMPTY, replace(AFTER, first=0, start=0, end=3), replace(AFTER, topic_id="gone", end=99)):
+        facts = replace(FACTS, others=(other,))
+        assert decide(record, rng(0, 4), facts, HALT).steps == (skip(0, 4),)
+        decision = decide(record, rng(0, 30), facts, HALT)
+        assert decision.halt is None and decision.steps[-1] == write(20, 30)
+
+
+FROM_0 = replace(AFTER, first=0)
+
+
+@pytest.mark.parametrize(
+    ("mine", "others", "planned", "halt"),
+    [
+        (AFTER, (FROM_0,), rng(0, 30), None),  # each has what the other one lacks, whoever lands the plan first
+        (AFTER, (replace(FROM_0, start=20, end=30),), rng(0, 30), None),
+        (AFTER, (replace(FROM_0, start=0, end=10),), rng(0, 30), None),
+        (AFTER, (AFTER,), rng(2, 30), None),
+        (AFTER, (AFTER,), rng(1, 30), Halt.OUTSIDE_PROCESSED),  # no table has offset 1
+        (AFTER, (replace(AFTER, start=20, end=30),), rng(1, 30), Halt.OUTSIDE_PROCESSED),
+        (AFTER, (FROM_0,), rng(0, 15), Halt.OUTSIDE_PROCESSED),  # it is made for no table
+        (AFTER, (replace(AFTER, first=1), AFTER), rng(1, 30), None),
+        (FROM_0, (FROM_0,), rng(0, 5), Halt.REWOUND),
+        (replace(AFTER, gaps=(rng(4, 7),)), (replace(AFTER, gaps=(rng(2, 5),)),), rng(2, 30), Halt.OUTSIDE_PROCESSED),
+        (replace(AFTER, gaps=(rng(4, 7),)), (replace(AFTER, gaps=(rng(2, 4),)),), rng(2, 30), None),
+        (
+            replace(AFTER, gaps=(rng(4, 7),)),
+            (replace(AFTER, gaps=(rng(4, 5),)), replace(AFTER, gaps=(rng(6, 7),))),
+            rng(2, 30),
+            None,
+        ),
+    ],
+)
+def test_what_no_table_has_is_not_passed_over(
+    mine: StateRecord, others: tuple[StateRecord, ...], planned: OffsetRange, halt: Halt | None
+) -> None:
+    """⚑ With two tables on a topic, any plan of older offsets was taken for the other one's: what neither of them had
+    was passed over silently.
+    """
+    assert decide(mine, planned, replace(FACTS, others=others), HALT).halt is halt

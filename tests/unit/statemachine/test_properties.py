@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -93,6 +95,30 @@ def test_what_is_skipped_was_landed_or_is_settled_first(
 
 
 @many
+@given(records(), records(), ranges, facts, policies)
+def test_of_two_tables_what_is_skipped_is_landed_by_one(
+    record: StateRecord | None, other: StateRecord | None, planned: OffsetRange, f: Facts, policy: Policy
+) -> None:
+    """Or it halts, or one of them has landed it before.  Whichever lands the plan first, the second one does not halt."""
+    tables, log_start = [record or writes.empty(1, "e"), other or writes.empty(1, "e")], f.log_start or 0
+    had, halted = {offset for table in tables for offset in _has(table, log_start)}, False
+    for mine in (0, 1):
+        decision = decide(tables[mine], planned, replace(f, others=(tables[1 - mine],)), policy)
+        halted = halted or decision.halt is not None
+        tables[mine] = _done(tables[mine], decision, log_start, alone=False)
+    if not halted and tables[0].topic_id == tables[1].topic_id == f.topic_id:
+        has = {offset for table in tables for offset in _has(table, log_start)}
+        assert {o for o in range(planned.start, planned.end) if o >= log_start} <= has | had
+        for mine in (0, 1):
+            again = replace(f, log_end=None, has_history=False, pipeline="P", others=(tables[1 - mine],))
+            assert decide(tables[mine], planned, again, Policy("record", "skip")).halt is None
+
+
+def _has(record: StateRecord, log_start: int) -> set[int]:
+    return {o for o in range(record.end) if not record.lacks(OffsetRange(o, o + 1), log_start)}
+
+
+@many
 @given(records(), ranges, facts, policies)
 def test_a_range_in_doubt_comes_before_anything_newer(
     record: StateRecord | None, planned: OffsetRange, f: Facts, policy: Policy
@@ -119,13 +145,13 @@ def test_doing_the_steps_never_moves_the_state_back(
         assert again.halt is None and {s.kind for s in again.steps} <= {StepKind.SKIP}
 
 
-def _done(state: StateRecord, decision: Decision, log_start: int) -> StateRecord:
+def _done(state: StateRecord, decision: Decision, log_start: int, *, alone: bool = True) -> StateRecord:
     topic_id, gap = state.topic_id, None
     for step in decision.steps:
         if step.kind in (StepKind.SETTLE, StepKind.REINSERT):
             state = writes.after(state, epoch=1, attempt="a")
         elif step.kind is StepKind.SKIP:
-            assert state.done_with(step.range, log_start)
+            assert not alone or state.done_with(step.range, log_start)
         elif step.kind is StepKind.RECORD_GAP:
             gap = step.range
         elif step.kind is StepKind.WRITE:
