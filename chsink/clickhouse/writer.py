@@ -27,15 +27,14 @@ from typing import Any
 import pyarrow as pa
 
 from chsink.clickhouse.dedup_mark import Slack, check_columns, look, why_altered, why_forgotten, why_too_late
-from chsink.clickhouse.mutations import ANY, deleting
+from chsink.clickhouse.mutations import ANY, deleting, still_deleting
 from chsink.clickhouse.probe import PART, dependent_views, inserted_after, rows_by_offset
 from chsink.clickhouse.replicas import TWICE, current
 from chsink.clickhouse.retry import RetryingQueries, retrying, transient
 from chsink.clickhouse.shards import InsertShard
-from chsink.clickhouse.table import TargetTable
 from chsink.errors import ChsinkError, halts, services, without_values
 from chsink.notation.sql import quote_identifier, quote_table
-from chsink.ports import Clock, InsertResult, Queries, ServerRefused, SqlClient, Unanswered
+from chsink.ports import Clock, InsertResult, ServerRefused, SqlClient, Unanswered
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 
 _log = logging.getLogger(__name__)
@@ -130,8 +129,7 @@ class ShardWriter:
     ) -> dict[int, int]:
         """See :class:`chsink.ports.BlockWriter`."""
         at = self.shards[shard]
-        asked = current(self._patient(shard), at.table, self.clock, copies=TWICE)
-        self._wait_for_deletes(asked, at.table, ANY)
+        asked = self._once_deleted(shard, ANY, copies=TWICE)
         return rows_by_offset(asked, at.table.canonical, partition, offsets, at.only)
 
     def recent_rows(self, shard: int, partition: TopicPartition, offsets: OffsetRange) -> dict[int, int] | None:
@@ -139,9 +137,8 @@ class ShardWriter:
         does not let this user, or this table, tell them apart.  The parts of a Replicated table do not tell.
         """
         at = self.shards[shard]
-        asked = current(self._patient(shard), at.table, self.clock)
+        asked = self._once_deleted(shard, ANY if at.table.replicated else at.mark.blocks)
         tells = not at.table.replicated and PART not in {c.name for c in at.table.columns}
-        self._wait_for_deletes(asked, at.table, ANY if at.table.replicated else at.mark.blocks)
         later = [inserted_after(at.mark.blocks)] if tells else []
         refused: ServerRefused | None = None
         for condition in (*later, ""):
@@ -167,12 +164,18 @@ class ShardWriter:
         """The shard's client for questions, which a server that is away for a moment still answers."""
         return RetryingQueries(self.shards[shard].client, self.clock, self.retry_for_s)
 
-    def _wait_for_deletes(self, asked: Queries, table: TargetTable, after: int) -> None:
-        """Rows of blocks ``after`` this one that are there now may be gone once a DELETE under way has finished."""
-        give_up_ms = self.clock.now_ms() + self.retry_for_s * 1000
-        while running := deleting(asked, table, after):
+    def _once_deleted(self, shard: int, after: int, *, copies: int = 1) -> RetryingQueries:
+        """Who can be asked for rows: what is there now of blocks ``after`` this one may be gone once a DELETE under way
+        has finished.  While it waits, another replica may have rewritten parts: so it is found again.
+        """
+        table, give_up_ms = self.shards[shard].table, self.clock.now_ms() + self.retry_for_s * 1000
+        while True:
+            asked = current(self._patient(shard), table, self.clock, copies=copies)
+            found = deleting(asked, table, after)
+            if not found:
+                return asked
             if self.clock.now_ms() >= give_up_ms:
-                raise services.STILL_DELETING(url=asked.url, table=table.canonical, deletes=running)
+                raise still_deleting(asked.url, table, found)
             self.clock.sleep(1)
 
     def _check_time(self, asked_ms: int, token: str, deadline_ms: int, took: list[int]) -> None:

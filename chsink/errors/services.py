@@ -145,7 +145,25 @@ STILL_DELETING = Entry(
     UnavailableError,
     "{url} is still running DELETE statements on {table} (unfinished: {deletes}), so chsink cannot tell which rows "
     "will remain",
-    "wait until system.mutations shows is_done = 1 for each of them, or stop them with KILL MUTATION; then start again",
+    "wait until system.mutations shows is_done = 1 for each of them ({mutations}), then start again",
+)
+DELETE_FAILS = Entry(
+    "DELETE_FAILS",
+    "CHS-710",
+    UnavailableError,
+    "{url} has not finished a DELETE on {table}, because it fails each time (mutation {mutation}: {reason}), so chsink "
+    "cannot tell which rows will remain",
+    "remove the cause, and ClickHouse will finish it, or run `{kill}` at {url} to stop it (rows that it has removed "
+    "stay removed); then start again, and chsink will look for the rows",
+)
+DELETE_NOT_TAKEN_OVER = Entry(
+    "DELETE_NOT_TAKEN_OVER",
+    "CHS-710",
+    UnavailableError,
+    "{url} has yet to take over the parts of {table} that a stopped DELETE or UPDATE rewrote on another replica, so "
+    "chsink cannot tell which rows will remain",
+    "wait until system.replicas shows part_mutations_in_queue = 0 for the table on this server (if its merges were "
+    "stopped, run `SYSTEM START MERGES {table}` there), then start again",
 )
 SPARK_NOT_STARTED = Entry(
     "SPARK_NOT_STARTED",

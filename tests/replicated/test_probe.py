@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+
 import pytest
 from pyspark.sql import SparkSession
 
+from chsink.clickhouse.client import ClickHouseClient, Connection
 from chsink.dlq.letters import create_table
-from chsink.errors import HaltError
+from chsink.errors import HaltError, UnavailableError
 from tests.chaos.letters import Letters, fits, send_bad
 from tests.integration.client.test_probe import (
+    held,
+    land,
+    mark_of,
     target,
+    test_a_delete_that_fails_each_time_can_be_stopped_as_its_error_says,
     test_a_piece_of_which_a_part_is_there_halts,
     test_a_table_that_is_complete_does_not_prove_its_view,
     test_dropped_parts_take_their_tokens_along,
     test_records_that_compaction_removed_since_stop_nothing,
     test_rows_that_a_patch_deleted_are_missed,
     test_rows_that_a_person_deleted_are_missed,
+    test_rows_that_a_stopped_delete_removed_are_missed,
     test_rows_that_were_detached_and_attached_are_not_landed_twice_unnoticed,
     test_what_the_table_has_is_sent_again_to_feed_its_view,
     test_without_a_view_a_complete_piece_is_done,
@@ -25,12 +34,14 @@ from tests.integration.exits.test_exits import (
 )
 from tests.integration.job.conftest import MakeJob
 from tests.integration.job.faults import Failpoints, crash_before_after
-from tests.support.job import command
+from tests.support.job import command, eventually
+from tests.support.replicas.service import ReplicaClickHouse
 from tests.support.replicas.tables import replicated
 
 pytestmark = pytest.mark.slow
 __all__ = [
     "target",
+    "test_a_delete_that_fails_each_time_can_be_stopped_as_its_error_says",
     "test_a_piece_is_there_in_part",
     "test_a_piece_of_which_a_part_is_there_halts",
     "test_a_table_that_is_complete_does_not_prove_its_view",
@@ -38,10 +49,41 @@ __all__ = [
     "test_records_that_compaction_removed_since_stop_nothing",
     "test_rows_that_a_patch_deleted_are_missed",
     "test_rows_that_a_person_deleted_are_missed",
+    "test_rows_that_a_stopped_delete_removed_are_missed",
     "test_rows_that_were_detached_and_attached_are_not_landed_twice_unnoticed",
     "test_what_the_table_has_is_sent_again_to_feed_its_view",
     "test_without_a_view_a_complete_piece_is_done",
 ]
+
+
+def test_a_replica_has_not_taken_over_what_a_stopped_delete_removed(
+    client: ClickHouseClient, target: str, pair: Sequence[ReplicaClickHouse]
+) -> None:
+    """⚑ It showed the rows, was taken for current, and lost them once the range was confirmed: the DELETE is not listed
+    any more, and the rewritten part waits in the replica's queue.
+    """
+    first, second = (ClickHouseClient(Connection((server.url,))) for server in pair)
+    announced = mark_of(client, target)
+    land(client, target, *range(10, 20), probe=False)
+    eventually("rows on both", lambda: len(held(second, target, "_kafka_offset")) == 10)
+    second.command(f"SYSTEM STOP MERGES {target}")
+    first.command(
+        f"ALTER TABLE {target} DELETE WHERE _kafka_offset = 12 OR throwIf(_kafka_offset >= 15) SETTINGS mutations_sync = 0"
+    )
+    eventually("the part is rewritten on the first", lambda: 12 not in held(first, target, "_kafka_offset"))
+    queue = f"SELECT sum(part_mutations_in_queue) FROM system.replicas WHERE table = '{target.split('.')[1]}'"
+    eventually("the second knows it", lambda: second.query(queue) != [(0,)])
+    first.command(f"KILL MUTATION WHERE table = '{target.split('.')[1]}'")
+    with pytest.raises(UnavailableError, match=r"CHS-710.*stopped DELETE") as waits:
+        land(second, target, *range(10, 20), probe=False, since=announced, patience=1)
+    assert 12 in held(second, target, "_kafka_offset")
+
+    [statement] = re.findall(r"run `([^`]+)` there", waits.value.hint)
+    second.command(statement)
+    with pytest.raises(HaltError, match=r"CHS-314.* \[10, 15\): .* piece of 5 rows as a duplicate, but shows 4"):
+        land(second, target, *range(10, 20), probe=False, since=announced)
+    first.close()
+    second.close()
 
 
 def test_dead_letters_of_a_range_in_doubt_are_deleted(

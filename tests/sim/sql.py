@@ -121,7 +121,7 @@ def answer(server: Server, sql: str, said: Mapping[str, Any], *, lags: bool = Fa
         table = server.tables[f"{said['database']}.{said['name']}"]
         if "dependencies_table" in sql:
             return [([tuple(f"{VIEW}{said['database']}.{said['name']}".split(".", 1))] if table.kind.views else [],)]
-        return [(0,)] if "NOT is_done" in sql else [(table.mutations, 0)]
+        return [] if "NOT is_done" in sql else [(table.mutations, 0)]
     if "system.tables" in sql:
         return [row for name in named(sql) for row in _facts(server, name)]
     return _of_rows(server, sql, said, lags=lags)

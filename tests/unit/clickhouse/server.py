@@ -80,6 +80,7 @@ class Server(OneServer):
     running: int = 0
     rows: int = 0
     deleting: list[int] = field(default_factory=list)
+    fails: str = ""
     lagging: list[int] = field(default_factory=list)
     refused: tuple[str, ...] = ()
     asked: list[tuple[str, Mapping[str, Any]]] = field(default_factory=list)
@@ -98,7 +99,8 @@ class Server(OneServer):
         if "queue_size" in sql:
             return [(0, 7, 8, self.lagging.pop(0) if self.lagging else 0, 0, 2)]
         if "NOT is_done" in sql:
-            return [(self.deleting.pop(0) if self.deleting[1:] else sum(self.deleting),)]
+            unfinished = self.deleting.pop(0) if self.deleting[1:] else sum(self.deleting)
+            return [(f"mutation_{n}.txt", self.fails) for n in range(unfinished)]
         if sql.startswith("SELECT engine_full"):
             return [("MergeTree ORDER BY n",)]
         if "merge_tree_settings" in sql:
