@@ -8,7 +8,7 @@ The client side is production code (:class:`chsink.clickhouse.writer.ShardWriter
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -187,13 +187,14 @@ class Server:
             of.blocks += of.kind.window_blocks // OTHERS
         self._forget(of)
 
-    def remove(self, name: str, tp: TopicPartition, gone: OffsetRange) -> None:
-        """A completed DELETE: rows go, tokens stay."""
+    def remove(self, name: str, tp: TopicPartition, gone: OffsetRange, letters_of: str | None = None) -> None:
+        """A completed DELETE: rows go, tokens stay.  ``letters_of``: of dead letters, only those of this target table."""
         if name not in self.tables:  # of dead letters
             return
         table = self.tables[name]
         table.mutations += 1
-        self.oracle.deleted(name, _cut_out(table.rows, tp, gone))
+        others = {uid for uid, of in table.letters_of.items() if letters_of not in (None, of)}
+        self.oracle.deleted(name, _cut_out(table.rows, tp, gone, others))
 
     def attach_again(self, name: str, number: int) -> None:
         """A person detaches a partition of the table and attaches it again: its tokens are forgotten, and its rows are in
@@ -430,11 +431,12 @@ def _blocks(uids: list[int], token: str, parts: int) -> list[tuple[str, list[int
     return [(f"{token} of {partition}", rows) for partition, rows in sorted(by.items())]
 
 
-def _cut_out(rows: Rows, tp: TopicPartition, gone: OffsetRange) -> list[int]:
-    """Remove what lies at these offsets."""
+def _cut_out(rows: Rows, tp: TopicPartition, gone: OffsetRange, others: Collection[int] = ()) -> list[int]:
+    """Remove what lies at these offsets, except for the ``others``."""
     held = rows.get((tp.topic, tp.partition), [])
-    rows[tp.topic, tp.partition] = [uid for uid in held if not gone.start <= uid % PARTITION < gone.end]
-    return [uid for uid in held if gone.start <= uid % PARTITION < gone.end]
+    cut = [uid for uid in held if gone.start <= uid % PARTITION < gone.end and uid not in others]
+    rows[tp.topic, tp.partition] = [uid for uid in held if uid not in cut]
+    return cut
 
 
 def list_uid(topics: Sequence[str], topic: str, partition: int, offset: int) -> int:

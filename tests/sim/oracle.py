@@ -24,6 +24,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 from chsink.ports import Row
 from chsink.statemachine.owner import decode_owner
@@ -152,10 +153,18 @@ class Oracle:
         """The table has forgotten the tokens of these rows.  They may land twice, but not unnoticed."""
         self.may_be_twice.update((table, uid) for uid in uids)
 
-    def there_twice(self, tp: TopicPartition, offsets: OffsetRange) -> list[int]:
-        """Records of these offsets that are somewhere twice.  Nobody can look for one that was compacted since."""
-        of = [u for _, u in self.twice if offsets.start <= u % PARTITION < offsets.end and self.kafka.kept(u)]
-        return [u for u in of if self._is_of(u, tp)]
+    def there_twice(
+        self, tp: TopicPartition, offsets: OffsetRange, meant: Callable[[str, int], bool] = lambda *_: True
+    ) -> list[int]:
+        """Records of these offsets that are somewhere twice, where that place is ``meant``.  Nobody can look for one that
+        was compacted since.
+        """
+        of = [(p, u) for p, u in self.twice if offsets.start <= u % PARTITION < offsets.end and self.kafka.kept(u)]
+        return [u for place, u in of if self._is_of(u, tp) and meant(place, u)]
+
+    def _is_for(self, table: str, pipeline: str, place: str, uid: int) -> bool:
+        """Whether what lies there of the record is the table's: its own row, or its dead letter."""
+        return place in {table, lists_of(table)} or (place == self.letters and self.takes(table, uid, pipeline))
 
     def _is_of(self, uid: int, tp: TopicPartition) -> bool:
         """Whether it is a record of the topic-partition, in whatever life of the topic."""
@@ -282,7 +291,7 @@ class Oracle:
         """Check that the range landed.  If it was ``rebuilt`` or partly given up, only records still in Kafka count."""
         if "log shrank" in self.kafka.reasons:
             return
-        if twice := self.there_twice(tp, record.range):
+        if twice := self.there_twice(tp, record.range, partial(self._is_for, table, record.pipeline)):
             raise Violation("at_most_once", f"AFTER {record.range} of {tp} is stored, with {_say(twice[0])} twice")
         if rebuilt and record.topic_id not in (None, self.kafka.topics[tp.topic].id):
             return  # recreated while it was rebuilt: the record names the topic before, so the new one is read whole

@@ -252,7 +252,7 @@ def delete_in_doubt(world: World) -> None:
             server.remove(of.table, of.topic_partition, record.range)
             server.remove_from_views(of.table, of.topic_partition, record.range)
             if world.letters == "table":
-                server.remove(LETTERS, of.topic_partition, record.range)
+                server.remove(LETTERS, of.topic_partition, record.range, letters_of=of.table)
 
 
 def delete_second_copies(world: World, tp: TopicPartition, offsets: OffsetRange) -> None:

@@ -205,13 +205,13 @@ def delete(server: Server, sql: str, *, views: bool = False) -> None:
     or several partitions and offsets joined by OR.  ``views``: the same rows of the target of the table's view.
     """
     assert sql.startswith("DELETE FROM "), sql
-    name = table_of(sql)
+    name, of = table_of(sql), _OF.search(sql)
     for part in sql.split(" OR "):
         tp, gone = _asked(part, {"topic": _asked(sql, {})[0].topic})
         if views:
             server.remove_from_views(name, tp, gone)
         else:
-            server.remove(name, tp, gone)
+            server.remove(name, tp, gone, letters_of=of[1] if of else None)
 
 
 def table_of(sql: str) -> str:
