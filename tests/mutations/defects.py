@@ -58,7 +58,11 @@ REPLICAS = "chsink/clickhouse/replicas.py"
 TABLE, TOKENS, WRITES = "statemachine/table.py", "statemachine/tokens.py", "statemachine/writes.py"
 RECORDS, CHUNKS, ROUNDS = "statemachine/records.py", "statemachine/chunks.py", "statemachine/rounds.py"
 LANES, CHOICES = "chsink/batch/lanes.py", "statemachine/choices.py"
+MUTATIONS, DECIDE = "chsink/clickhouse/mutations.py", "chsink/recovery/decide.py"
 
+_WINDOW_TESTS, _MARK_TESTS = "tests/unit/clickhouse/test_window.py", "tests/unit/clickhouse/test_dedup_mark.py"
+_LEDGER_TESTS, _LANES_TESTS = "tests/unit/batch/test_ledger.py", "tests/unit/batch/test_lanes.py"
+_CASES = "tests/unit/statemachine/test_cases.py"
 _INSERT = (
     "        result = writer.insert(piece.shard, assignment.key.table, piece.batch, token, assignment.deadline_ms)\n"
 )
@@ -796,6 +800,19 @@ DEFECTS = (
         seed=19,
         often=_DELETED_FAULTS,
     ),
+    Defect(
+        "a list of deleted offsets counts as never sent before",
+        (
+            Patch(
+                DRIVER,
+                "                assigned = self._assign(key, 0, again=True)\n",
+                "                assigned = self._assign(key, 0, again=False)\n",
+            ),
+        ),
+        "at_most_once",
+        seed=7,
+        often=_DELETED_FAULTS | {"rows in doubt deleted": 8.0},
+    ),
     # --- one topic, several tables ------------------------------------------------------------------------------------
     Defect(
         "table_by may change in the middle of a batch",
@@ -877,6 +894,113 @@ DEFECTS = (
             ),
         ),
         test="tests/unit/batch/test_task.py",
+    ),
+    Defect(
+        "a lightweight DELETE under way is not waited for",
+        (Patch(MUTATIONS, "DELETE|_row_exists'", "DELETE'"),),
+        test="tests/integration/client/test_probe.py::test_a_delete_under_way_is_waited_for",
+    ),
+    Defect(
+        "the longest limit by time tells how long tokens are trusted",
+        (
+            Patch(
+                DEDUP_MARK,
+                "least, passed = min(windows_s(table), default",
+                "least, passed = max(windows_s(table), default",
+            ),
+        ),
+        test=f"{_WINDOW_TESTS}::test_the_shortest_limit_by_time_tells_how_long_tokens_are_trusted",
+    ),
+    Defect(
+        "a round takes as long as the longest limit by time allows",
+        (
+            Patch(
+                WINDOW,
+                "min([ROUND_S, *(w - needed_s for s in shards for w in windows_s(s.table))])",
+                "max([0, *(w - needed_s for s in shards for w in windows_s(s.table))]) or ROUND_S",
+            ),
+        ),
+        test=f"{_WINDOW_TESTS}::test_the_shard_that_remembers_least_bounds_a_round",
+    ),
+    Defect(
+        "a round is as large as the shard that remembers most allows",
+        (Patch(WINDOW, "chunks = min(most_chunks(s.table)", "chunks = max(most_chunks(s.table)"),),
+        test=f"{_WINDOW_TESTS}::test_the_shard_that_remembers_least_bounds_a_round",
+    ),
+    Defect(
+        "a window that was lowered to fewer blocks is relied on",
+        (Patch(DEDUP_MARK, "    if now.window_blocks < table.window_blocks:\n", "    if False:\n"),),
+        test=f"{_MARK_TESTS}::test_a_window_that_was_lowered_has_forgotten_tokens",
+    ),
+    Defect(
+        "a window that was lowered to less time is relied on",
+        (Patch(DEDUP_MARK, " and now.window_s < table.window_s:", " and False:"),),
+        test=f"{_MARK_TESTS}::test_a_window_that_was_lowered_has_forgotten_tokens",
+    ),
+    Defect(
+        "a topic that was recreated knows only the life before it",
+        (Patch(WRITES, "older_end=record.known_end if recreated", "older_end=record.end if recreated"),),
+        test=f"{_CASES}::test_what_earlier_lives_reached_is_known_in_all_later_ones",
+    ),
+    Defect(
+        "a reset knows only the life before it",
+        (Patch(WRITES, "+ 1, older_end=record.known_end)", "+ 1, older_end=record.end)"),),
+        test=f"{_CASES}::test_what_earlier_lives_reached_is_known_in_all_later_ones",
+    ),
+    Defect(
+        "a row of a newer owner is taken for a read that lags",
+        (
+            Patch(
+                LEDGER,
+                "            newer = row is not None and _read(decode, row).epoch > self.epoch\n",
+                "            newer = False\n",
+            ),
+        ),
+        test=f"{_LEDGER_TESTS}::test_a_row_of_a_newer_owner_is_no_read_that_lags",
+    ),
+    Defect(
+        "rows that a claim made itself count as known before",
+        (
+            Patch(
+                LEDGER, "known = _topic_tables(rows) if known is None else known  #", "known = _topic_tables(rows)  #"
+            ),
+        ),
+        test=f"{_LEDGER_TESTS}::test_rows_that_a_claim_made_itself_do_not_make_the_others_late",
+    ),
+    Defect(
+        "a table is left in partitions that no batch had",
+        (Patch(LANES, "not record.left and key.topic_partition in planned", "not record.left"),),
+        test=f"{_LANES_TESTS}::test_a_table_is_left_only_in_partitions_of_which_records_landed_without_it",
+    ),
+    Defect(
+        "a table is left in partitions of which a batch had no record",
+        (
+            Patch(
+                LANES,
+                "self._leave({tp: offsets for tp, offsets in batch.ranges.items() if not offsets.is_empty})",
+                "self._leave(batch.ranges)",
+            ),
+        ),
+        test=f"{_LANES_TESTS}::test_a_table_is_left_only_in_partitions_of_which_records_landed_without_it",
+    ),
+    Defect(
+        "recover --replace trusts an old range in doubt to its end",
+        (Patch(RECOVER, "    return record.start if record.in_doubt else record.end\n", "    return record.end\n"),),
+        test="tests/sim/test_cases.py::test_an_old_backup_of_the_state_with_a_range_in_doubt_is_rebuilt_from_the_rows",
+    ),
+    Defect(
+        "resolve --resend counts rows while an insert runs",
+        (
+            Patch(
+                DECIDE, "    wait_for_inserts(services, key, record)  # after the claim: ", "    # after the claim: "
+            ),
+            Patch(
+                DECIDE,
+                "    raise_all(refused)\n    window =",
+                "    raise_all(refused)\n    wait_for_inserts(services, key, record)\n    window =",
+            ),
+        ),
+        test="tests/sim/test_cases.py::test_a_command_waits_for_inserts_that_still_run",
     ),
     Defect(
         "foreign rows are not looked for",

@@ -156,6 +156,25 @@ def test_rows_that_a_person_deleted_are_missed(client: ClickHouseClient, target:
         land(client, target, *range(10, 20), probe=False, since=announced)
 
 
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DELETE FROM {target} WHERE _kafka_offset = 12 SETTINGS lightweight_deletes_sync = 0",
+        "ALTER TABLE {target} DELETE WHERE _kafka_offset = 12 SETTINGS mutations_sync = 0",
+    ],
+)
+def test_a_delete_under_way_is_waited_for(client: ClickHouseClient, target: str, statement: str) -> None:
+    """⚑ Its rows can still be read, and would count as kept."""
+    land(client, target, *range(10, 15), probe=False)
+    table = read_table(client, *target.split("."))
+    client.command(f"SYSTEM STOP MERGES {target}")
+    client.command(statement.format(target=target))
+    assert (deleting(client, table, ANY), len(held(client, target, "_kafka_offset"))) == (1, 5)
+    client.command(f"SYSTEM START MERGES {target}")
+    eventually("the rows are gone", lambda: deleting(client, table, ANY) == 0)
+    assert held(client, target, "_kafka_offset") == [10, 11, 13, 14]
+
+
 @pytest.mark.parametrize("merged", [False, True])
 def test_rows_that_a_stopped_delete_removed_are_missed(client: ClickHouseClient, target: str, merged: bool) -> None:
     """⚑ It rewrote the first part and failed on the second.  KILL MUTATION removes it from the list.  On a Replicated

@@ -219,6 +219,15 @@ def test_a_table_without_a_route_is_left_once_a_batch_has_landed_in_all_others()
     assert {key.table for key, record in together.ledger.records.items() if record.left} == {"d.gone"}
 
 
+def test_a_table_is_left_only_in_partitions_of_which_records_landed_without_it() -> None:
+    """⚑ Elsewhere its last batch may have landed in the other tables only: what it lacks there must not be chosen anew."""
+    together = share([chosen("d.a", "table_by=old")], {"d.a": LAST, "d.gone": LAST})
+    gone = [StateKey("s", "t", partition, "d.gone") for partition in range(3)]
+    together.ledger.records.update(dict.fromkeys(gone, LAST))
+    together.process(PlannedBatch(1, {T0: OffsetRange(20, 30), T1: OffsetRange(20, 20)}), cast("Any", None))
+    assert [together.ledger.records[key].left for key in gone] == [True, False, False]
+
+
 def test_rows_of_all_lanes_are_made_before_one_lands() -> None:
     """⚑ The next start would take the row of the second table for that of a table that is named only now."""
     together, each = lanes(None, None, None)

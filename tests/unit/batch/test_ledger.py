@@ -310,6 +310,28 @@ def test_rows_of_a_newer_owner_are_never_taken_for_ours() -> None:
         one.ensure([K2])
 
 
+def test_a_row_of_a_newer_owner_is_no_read_that_lags() -> None:
+    """It is not waited for: the owner's row may still be read as it was before the newer claim."""
+    store, clock = Store(), Clock()
+    one = ledger(store, clock=clock)
+    one.claim([K0, K1], {"L": "{}"})
+    newer = replace(store.record(K0), epoch=2, attempt="two-1")
+    store.rows[str(K0)] = Row(str(K0), "two-1", encode(newer))
+    began, writes_before = clock.ms, len(store.writes)
+    with pytest.raises(FencedError, match="CHS-802"):
+        one.write(announce(one))
+    assert (clock.ms, len(store.writes)) == (began, writes_before + 1)
+
+
+def test_rows_that_a_claim_made_itself_do_not_make_the_others_late() -> None:
+    """⚑ Half of its first write was applied.  A late partition is read from its first record, whatever the job file says."""
+    store = Store(script=deque(["", "half"]))
+    claimed(store)
+    assert [store.record(key).late for key in (K0, K1)] == [False, False]
+    claimed(store, "two", [K0, K1, K2])
+    assert [store.record(key).late for key in (K0, K1, K2)] == [False, False, True]
+
+
 def test_ensure_asks_the_store_only_for_new_partitions() -> None:
     store = Store()
     one = claimed(store)

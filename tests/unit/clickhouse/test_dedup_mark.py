@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from chsink.clickhouse.dedup_mark import look, looks, most_chunks, usable_blocks, why_forgotten
+from chsink.clickhouse.dedup_mark import look, looks, most_chunks, usable_blocks, why_altered, why_forgotten
 from chsink.clickhouse.facts import AT_ONCE
 from chsink.clickhouse.table import TargetTable
 from chsink.errors import AlteredError
@@ -69,6 +69,28 @@ def test_a_round_is_as_small_as_the_tables_that_views_fill_demand() -> None:
     assert most_chunks(table(feeds=(KEPT,))) == 45
     assert most_chunks(table(feeds=(SMALL,))) == 18
     assert most_chunks(table(feeds=(SMALL, KEPT, KEPT))) == 6
+
+
+@pytest.mark.parametrize(
+    ("engine", "settings", "why"),
+    [
+        ("MergeTree", {}, None),
+        ("MergeTree", {"non_replicated_deduplication_window": "101"}, "from 101 to 100 blocks"),
+        ("MergeTree", {"non_replicated_deduplication_window": "99"}, None),
+        ("ReplicatedMergeTree", {}, None),
+        ("ReplicatedMergeTree", {"replicated_deduplication_window_seconds": "1001"}, "from 1001 to 1000 s"),
+        ("ReplicatedMergeTree", {"replicated_deduplication_window_seconds": "999"}, None),
+    ],
+)
+@pytest.mark.parametrize("fed", [False, True])
+def test_a_window_that_was_lowered_has_forgotten_tokens(
+    engine: str, settings: dict[str, str], why: str | None, fed: bool
+) -> None:
+    """⚑ ClickHouse drops them at once: of the table, or of one that its views fill."""
+    before = table(engine, name="before", merge_tree={**table().merge_tree, **settings})
+    server = Server(StoppedClock(), engine=engine)
+    found = why_altered(server, table(feeds=(before,)) if fed else before)
+    assert found is None if why is None else found == f"the deduplication window of db.before was lowered {why}"
 
 
 def test_a_tenth_of_the_window_is_spare() -> None:

@@ -27,6 +27,12 @@ def window(server: Server, engine: str = "MergeTree", **changes: Any) -> DedupWi
     return DedupWindow(lambda *_: [shard], server.clock, margin_s=30, insert_s=120)
 
 
+def remembering(blocks: int, seconds: int) -> dict[str, str]:
+    """Settings of a replicated table."""
+    window, window_s = "replicated_deduplication_window", "replicated_deduplication_window_seconds"
+    return {window: str(blocks), window_s: str(seconds)}
+
+
 @pytest.fixture
 def server() -> Server:
     return Server(StoppedClock())
@@ -164,6 +170,28 @@ def test_a_table_that_forgets_within_one_insert_is_refused(server: Server) -> No
         else:
             with pytest.raises(PreflightError, match="CHS-234"):
                 target.room("db.t")
+
+
+def test_the_shard_that_remembers_least_bounds_a_round(server: Server) -> None:
+    """⚑ Its pieces are sent again, too."""
+    client = RetryingQueries(server, server.clock, 20)
+    shards = [
+        ShardTable(client, table("ReplicatedMergeTree", merge_tree=remembering(blocks, window_s)))
+        for blocks, window_s in ((100, 1000), (20, 900), (60, 400))
+    ]
+    asking = DedupWindow(lambda *_: shards, server.clock, margin_s=30, insert_s=120)
+    assert (asking.room("db.t").chunks, asking.room("db.t").seconds) == (9, 250)
+    shards[2:] = []
+    assert asking.room("db.t").seconds == 750
+
+
+@pytest.mark.parametrize(("own_s", "fed_s"), [(400, 1000), (1000, 400)])
+def test_the_shortest_limit_by_time_tells_how_long_tokens_are_trusted(server: Server, own_s: int, fed_s: int) -> None:
+    """⚑ The table's own, or that of a table which its views fill."""
+    fed = table("ReplicatedMergeTree", name="fed", merge_tree=remembering(100, fed_s))
+    target = window(server, "ReplicatedMergeTree", merge_tree=remembering(100, own_s), feeds=(fed,))
+    assert not target.must_probe(KEY, in_doubt(249))
+    assert target.must_probe(KEY, in_doubt(250))
 
 
 def test_tables_that_views_fill_forget_by_time_too(server: Server) -> None:

@@ -171,3 +171,15 @@ def test_case_j_a_chunk_again_after_one_of_two_shards_landed() -> None:
     assert target.offsets() == [1, 3, 5, 7, 9]
     _, decision = follow(record, OffsetRange(0, 10), target, held)
     assert (decision.because, target.offsets()) == ("SAME/BEFORE", list(range(10)))
+
+
+def test_what_earlier_lives_reached_is_known_in_all_later_ones() -> None:
+    """⚑ A topic that was recreated twice: rows of its first life lie beyond the end of the second one."""
+    record = done(announced(0, 90))
+    for life in ("second", "third"):
+        record = done(writes.before(record, OffsetRange(0, 5), said(life), epoch=1, attempt=life, fresh=True))
+    assert (record.incarnation, record.older_end) == (2, 90)
+    record = done(announced(0, 90))
+    for attempt in ("once", "twice"):
+        record = writes.reset(record, epoch=1, attempt=attempt)
+    assert (record.incarnation, record.older_end) == (2, 90)
