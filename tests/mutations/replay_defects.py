@@ -13,6 +13,7 @@ RUN, LAND, CHOOSE = "chsink/replay/run.py", "chsink/replay/land.py", "chsink/rep
 IN_TOPIC, SEARCH, MARKS = "chsink/replay/in_topic.py", "chsink/dlq/search.py", "chsink/dlq/marks.py"
 DIGEST, TESTS = "chsink/dlq/digest.py", "tests/unit/replay/test_in_topic.py"
 CHANGE, REPLAYS, WRITES = "chsink/recovery/change.py", "chsink/recovery/replays.py", "statemachine/writes.py"
+SCENES, CHOICES = "tests/replay_sim/test_cases.py", "tests/unit/replay/test_choose.py"
 
 _LAND = "        ack = lander(Chunk(key.topic_partition, 0, record.range, [records]))\n"
 _MARK = "        if not ack.unproven:\n            self._mark(assignment, letters, writer, len(shards))\n"
@@ -126,6 +127,60 @@ REPLAY_DEFECTS = (
         ),
         "at_most_once",
         seed=128,
+    ),
+    ReplayDefect(
+        "replay: a reset does not look whether a replay has begun meanwhile",
+        (Patch(CHANGE, "    if replays is not None:\n        replays.check_owned()\n", ""),),
+        test=f"{SCENES}::test_a_replay_that_begins_in_the_middle_of_a_reset_stops_it",
+    ),
+    ReplayDefect(
+        "replay: what was reset since it was chosen is sent",
+        (
+            Patch(
+                RUN,
+                "withdrawn = self.chooser.overtaken(chosen, lives)",
+                "withdrawn = [key for key in chosen if not lives]",
+            ),
+        ),
+        test=f"{SCENES}::test_a_replay_sends_nothing_that_was_reset_since_it_was_chosen",
+    ),
+    ReplayDefect(
+        "replay: a list of which one record was not read again has no row",
+        (
+            Patch(
+                CHOOSE,
+                "        return any(record.first <= offset < record.older_end",
+                "        return all(record.first <= offset < record.older_end",
+            ),
+        ),
+        test=f"{CHOICES}::test_a_list_of_which_one_record_was_read_again_may_have_a_row",
+    ),
+    ReplayDefect(
+        "replay: a list of which one record is confirmed is confirmed",
+        (Patch(CHOOSE, "not all(is_confirmed(record, offset)", "not any(is_confirmed(record, offset)"),),
+        test=f"{CHOICES}::test_a_list_of_which_the_job_may_land_one_record_waits",
+    ),
+    ReplayDefect(
+        "replay: a list is sent again without dead letters that are gone",
+        (
+            Patch(LAND, "    if len(by_offset) < len(record.only):\n", "    if not by_offset:\n"),
+            Patch(
+                LAND,
+                "    return [by_offset[offset] for offset in record.only]\n",
+                "    return [by_offset[offset] for offset in record.only if offset in by_offset]\n",
+            ),
+        ),
+        test=f"{CHOICES}::test_a_list_is_sent_again_only_as_it_was",
+    ),
+    ReplayDefect(
+        "replay: a list is sent again although one offset has another dead letter, too",
+        (Patch(LAND, "    if any(one.digest != by_offset", "    if all(one.digest != by_offset"),),
+        test=f"{CHOICES}::test_a_list_is_sent_again_only_as_it_was",
+    ),
+    ReplayDefect(
+        "replay: marks that a person asks for are not announced again",
+        (Patch(RUN, "            self._renew_marks(key, record, mark)\n", "            pass\n"),),
+        test=f"{SCENES}::test_marks_that_somebody_deleted_are_missed",
     ),
     # --- a topic ------------------------------------------------------------------------------------------------------
     ReplayDefect(
