@@ -39,16 +39,19 @@ Progress = Callable[[str, int, int], None]
 
 _PLACE = re.compile(r" at byte \d+$")
 """The position of an error inside a record: removed, because it differs between records with the same reason."""
+FEW = 100
+"""A topic of fewer records does not show how large its chunks will be."""
 MAX_NAMED = 50
 """Report at most this many unknown fields, the most frequent first: objects with data as keys have thousands."""
 
 
 @dataclass(slots=True)
 class Occurrences:
-    """The number of records, and the position of the first."""
+    """The number of records, and the position of the first.  ``beside``: columns that some of these records fill, too."""
 
     first: str
     count: int = 0
+    beside: set[str] = field(default_factory=set)
 
 
 @dataclass(slots=True)
@@ -91,6 +94,7 @@ class Sample:
     records: int = 0
     bytes: int = 0
     unknown: dict[str, Occurrences] = field(default_factory=dict)
+    used: set[str] = field(default_factory=set)
     rows: Counter[int] = field(default_factory=Counter)
 
     def add(self, records: pa.RecordBatch) -> None:
@@ -108,9 +112,10 @@ class Sample:
         known = {c.name for c in self.table.insertable}
         known |= {name.partition(".")[0] for name in known}
         for row, value in enumerate(records.column("value").to_pylist()):
-            for name in _names(value):
-                if name not in known:
-                    _count(self.unknown, name, records, row)
+            names = frozenset(_names(value))
+            self.used |= names & known
+            for name in names - known:
+                _count(self.unknown, name, records, row).beside.update(names & known)
 
     def findings(self, shards: Mapping[int, str], *, policy: str) -> Iterator[Finding]:
         """The findings for this sample.  ``shards`` maps a shard's number to its URL; ``policy`` is
@@ -125,8 +130,10 @@ class Sample:
         shares = ", ".join(f"{name} {self.rows[shard]:,}" for shard, name in shards.items())
         yield found(Severity.INFO, values.SAMPLE_ROWS, rows=f"{self.rows.total():,}", shares=shares, **place)
 
-    def chunk_finding(self, chunk_offsets: int, max_chunk_bytes: int) -> Iterator[Finding]:
-        """Whether a chunk of such records is expected to stay below half of the limit."""
+    def chunk_finding(self, chunk_offsets: int, max_chunk_bytes: int, count: int = 0) -> Iterator[Finding]:
+        """Whether a chunk of such records is expected to stay below half of the limit.  ``count``: how many records were
+        asked of each partition; fewer than that are all records of the topic.
+        """
         if not self.records:
             return
         size = self.bytes / self.records
@@ -134,26 +141,29 @@ class Sample:
         if size * chunk_offsets * 2 <= max_chunk_bytes:
             yield passed(values.SAMPLE_TOO_LARGE, topic=self.route.topic, expected=expected)
             return
-        yield found(
-            Severity.WARNING,
-            values.SAMPLE_TOO_LARGE,
-            topic=self.route.topic,
-            size=f"{size:,.0f}",
-            chunk=f"{chunk_offsets:,}",
-            expected=expected,
-            limit=f"{max_chunk_bytes:,}",
-            fitting=max(1, int(max_chunk_bytes / 2 / size)),
-        )
+        sizes = {"size": f"{size:,.0f}", "chunk": f"{chunk_offsets:,}", "limit": f"{max_chunk_bytes:,}"}
+        params = {"topic": self.route.topic, "fitting": max(1, int(max_chunk_bytes / 2 / size)), **sizes}
+        if self.records < min(count, FEW):
+            yield found(Severity.INFO, values.SAMPLE_TOO_FEW, records=self.records, **params)
+        else:
+            yield found(Severity.WARNING, values.SAMPLE_TOO_LARGE, expected=expected, **params)
 
     def _unknown(self, place: Mapping[str, str]) -> Iterator[Finding]:
-        columns = [c.name for c in self.table.insertable]
         for name, seen in sorted(self.unknown.items(), key=lambda item: -item[1].count)[:MAX_NAMED]:
-            near = [c for c in columns if c.casefold() == name.casefold()] or get_close_matches(name, columns, n=1)
             of = {"field": name, "count": seen.count, "records": self.records, "first": seen.first}
-            if near:
-                yield found(Severity.WARNING, values.SAMPLE_MISSPELT, column=near[0], **of, **place)
+            if meant := self._meant(name, seen):
+                yield found(Severity.WARNING, values.SAMPLE_MISSPELT, column=meant, **of, **place)
             else:
                 yield found(Severity.INFO, values.SAMPLE_UNKNOWN, **of, **place)
+
+    def _meant(self, name: str, seen: Occurrences) -> str | None:
+        """The column that the field's producer may have meant: one that its records leave empty.  A name that is only
+        similar is taken for another field's if any record fills the column.
+        """
+        columns = [c.name for c in self.table.insertable if c.name not in seen.beside]
+        same = [c for c in columns if c.casefold() == name.casefold()]
+        similar = get_close_matches(name, [c for c in columns if c not in self.used], n=1)
+        return next(iter(same or similar), None)
 
 
 def sample_findings(services: Services, count: int, progress: Progress) -> Iterator[Finding]:
@@ -185,7 +195,7 @@ def sample_findings(services: Services, count: int, progress: Progress) -> Itera
             )
             for records in sampled(services, sampler, route.topic, count, progress):
                 sample.add(records)
-            yield from sample.chunk_finding(config.clickhouse.chunk_offsets, config.clickhouse.max_chunk_bytes)
+            yield from sample.chunk_finding(config.clickhouse.chunk_offsets, config.clickhouse.max_chunk_bytes, count)
             yield from sample.findings({at: shard.url for at, shard in enumerate(target.shards)}, policy=policy)
 
 
@@ -250,8 +260,9 @@ def _names(value: bytes | None) -> tuple[str, ...]:
         return ()
 
 
-def _count(seen: dict[K, Occurrences], key: K, records: pa.RecordBatch, row: int) -> None:
+def _count(seen: dict[K, Occurrences], key: K, records: pa.RecordBatch, row: int) -> Occurrences:
     if key not in seen:
         partition, offset = records.column("partition")[row].as_py(), records.column("offset")[row].as_py()
         seen[key] = Occurrences(f"partition {partition} offset {offset}")
     seen[key].count += 1
+    return seen[key]

@@ -78,9 +78,10 @@ SAMPLE_MISSPELT = Entry(
     "SAMPLE_MISSPELT",
     "CHS-508",
     PreflightError,
-    "{topic}: {count} of {records} sampled records have a field {field}, but {table} names this column {column}; "
-    "the first is at {first}",
-    "correct the name in the records or in the table; chsink ignores fields without a column",
+    "{topic}: {count} of {records} sampled records have a field {field}, and {table} has a column {column}, but no "
+    "column {field}; the first is at {first}",
+    "if both mean the same, correct the name in the records or in the table; otherwise ignore this: chsink ignores "
+    "fields without a column",
 )
 SAMPLE_UNKNOWN = Entry(
     "SAMPLE_UNKNOWN",
@@ -102,9 +103,18 @@ SAMPLE_TOO_LARGE = Entry(
     "CHS-510",
     PreflightError,
     "{topic}: the sampled records have {size} bytes on average, so a chunk of {chunk} offsets would have about "
-    "{expected} bytes, and clickhouse.max_chunk_bytes is {limit}: the job would halt with CHS-603",
+    "{expected} bytes, more than half of clickhouse.max_chunk_bytes ({limit}): the job may halt with CHS-603",
     "set clickhouse.chunk_offsets to {fitting} or less",
     ok="a chunk of {topic} would have about {expected} bytes",
+)
+SAMPLE_TOO_FEW = Entry(
+    "SAMPLE_TOO_FEW",
+    "CHS-510",
+    PreflightError,
+    "{topic}: its {records} records have {size} bytes on average; a chunk of {chunk} such offsets would exceed half of "
+    "clickhouse.max_chunk_bytes ({limit}), but so few records do not show how large the next ones will be",
+    "no action needed for these records; if many of this size will come, set clickhouse.chunk_offsets to {fitting} or "
+    "less",
 )
 SAMPLE_EMPTY = Entry(
     "SAMPLE_EMPTY",

@@ -90,7 +90,8 @@ def test_fields_without_a_column_are_counted_by_name(sample: Sample) -> None:
     assert [(f.severity, f.sentence) for f in found] == [
         (
             Severity.WARNING,
-            "t: 2 of 2 sampled records have a field nmae, but d.t names this column name; the first is at partition 0 offset 0",
+            "t: 2 of 2 sampled records have a field nmae, and d.t has a column name, but no column nmae; the first is at "
+            "partition 0 offset 0",
         ),
         (
             Severity.INFO,
@@ -112,10 +113,39 @@ def test_a_field_that_differs_only_in_case_is_misspelt(sample: Sample) -> None:
 
     found = [f for f in sample.findings(SHARDS, policy="halt") if f.id == "CHS-508"]
 
-    assert [(f.severity, f.sentence.partition(" names this ")[2].split(";")[0]) for f in found] == [
+    assert [(f.severity, f.sentence.partition(" has a ")[2].split(",")[0]) for f in found] == [
         (Severity.WARNING, "column id"),
         (Severity.WARNING, "column name"),
     ]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        [{"id": 1, "ids": [7], "flag": 0}],
+        [{"id": 1, "ID": 1, "flag": 0}],
+        [{"id": 1, "flag": 0}, {"ids": [7], "flag": 0}],
+    ],
+    ids=["beside it", "beside it, in another case", "in another record"],
+)
+def test_a_field_is_not_a_misspelt_name_of_a_column_that_the_records_fill(
+    sample: Sample, fields: list[dict[str, Any]]
+) -> None:
+    """It said "correct the name" of a field whose name is only similar to a column's."""
+    sample.add(records(*fields))
+
+    [finding] = [f for f in sample.findings(SHARDS, policy="skip") if f.id == "CHS-508"]
+
+    assert finding.severity is Severity.INFO
+    assert "has no such column" in finding.sentence
+
+
+def test_a_misspelt_name_is_found_in_the_records_of_one_of_two_producers(sample: Sample) -> None:
+    sample.add(records({"id": 1, "flag": 0}, {"ID": 1, "flag": 0}))
+
+    [finding] = [f for f in sample.findings(SHARDS, policy="skip") if f.id == "CHS-508"]
+
+    assert (finding.severity, "has a column id" in finding.sentence) == (Severity.WARNING, True)
 
 
 def test_rows_by_shard(sample: Sample) -> None:
@@ -141,6 +171,19 @@ def test_chunks_that_would_be_too_large(sample: Sample, chunk_offsets: int, fits
         fitting = int(finding.fix.split()[3])
         [finding] = sample.chunk_finding(fitting, 1 << 20)
         assert finding.severity is Severity.OK
+
+
+@pytest.mark.parametrize(("count", "severity"), [(1000, Severity.INFO), (2, Severity.WARNING)])
+def test_a_topic_of_few_records_does_not_show_that_the_job_would_halt(
+    sample: Sample, count: int, severity: Severity
+) -> None:
+    """A sample of few records of a large topic does."""
+    sample.add(records(*({"id": i, "name": "x" * 2000, "flag": 0} for i in range(7))))
+
+    [finding] = sample.chunk_finding(1000, 1 << 20, count)
+
+    assert (finding.id, finding.severity) == ("CHS-510", severity)
+    assert ("may halt" in finding.sentence) is (severity is Severity.WARNING)
 
 
 def test_an_empty_topic(sample: Sample) -> None:
