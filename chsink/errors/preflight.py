@@ -807,7 +807,8 @@ CHECKPOINT_NOT_WRITABLE = Entry(
     "CHS-238",
     PreflightError,
     "cannot write to sink.checkpoint {checkpoint}: {reason}",
-    "set sink.checkpoint to a folder that the job can write to, or change its owner",
+    "free space on its disk if the disk is full; otherwise set sink.checkpoint to a folder that the job can write to, "
+    "or change its owner",
 )
 CHECKPOINT_FOREIGN = Entry(
     "CHECKPOINT_FOREIGN",

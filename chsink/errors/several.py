@@ -10,10 +10,11 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from chsink.errors.catalogue import CATALOGUE
+from chsink.errors.entry import Entry, fields
 from chsink.errors.families import ChsinkError
 
 SPELLED_OUT = 5
-"""How many partitions get a sentence of their own; the message only names the others."""
+"""How many different reasons are given; the message only names the partitions of the others."""
 
 
 def several(errors: Sequence[ChsinkError]) -> ChsinkError:
@@ -45,12 +46,32 @@ def _merged(alike: Sequence[ChsinkError]) -> ChsinkError:
     first = alike[0]
     if len(alike) == 1:
         return first
-    message = "; ".join(dict.fromkeys(e.message for e in alike[:SPELLED_OUT]))
-    more = [e.params["tp"] for e in alike[SPELLED_OUT:] if "tp" in e.params]
-    if more:
-        message += f"; and in the same way: {', '.join(more)}"
     entry = CATALOGUE.get(first.name)
+    message = "; ".join(dict.fromkeys(e.message for e in alike)) if entry is None else _sentence(entry, alike)
     hint = first.hint if entry is None else entry.hint_for([e.params for e in alike])
     merged = type(first)(first.id, message, hint, first.name, first.params)
     merged.single = tuple(alike)
     return merged
+
+
+def _sentence(entry: Entry, alike: Sequence[ChsinkError]) -> str:
+    """The entry's sentence once, as far as the errors differ in one parameter only, besides their partitions."""
+    named = fields(entry.sentence)
+    tps: dict[tuple[str, ...], list[str]] = defaultdict(list)
+    others = sorted(named - {"tp"})
+    for error in alike:
+        tps[tuple(error.params[name] for name in others)].append(error.params.get("tp", ""))
+    varying = [name for name, values in zip(others, zip(*tps, strict=True), strict=True) if len(set(values)) > 1]
+    said: list[str] = []
+    for values, mine in list(tps.items())[:SPELLED_OUT]:
+        params = dict(zip(others, values, strict=True)) | {"tp": ", ".join(dict.fromkeys(mine))}
+        if not said or len(varying) != 1:
+            said.append(entry.sentence.format_map(params))
+        elif "tp" in named:
+            said.append(f"the same for {params['tp']}: {params[varying[0]]}")
+        else:
+            said.append(params[varying[0]])
+    more = [tp for mine in list(tps.values())[SPELLED_OUT:] for tp in mine if tp]
+    if more:
+        said.append(f"and in the same way: {', '.join(dict.fromkeys(more))}")
+    return "; ".join(said)

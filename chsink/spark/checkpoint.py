@@ -21,6 +21,8 @@ from chsink.spark.offset_log import Files, Unreadable, check_readable, first_off
 from chsink.statemachine.ranges import TopicPartition
 from chsink.statemachine.records import Phase, StateKey, StateRecord, TopicTable
 
+PROBE = bytes(1 << 16)
+"""What is written to see whether a folder can be written: on a full disk, an empty file can still be made."""
 DEFAULT_FS = ("spark.hadoop.fs.defaultFS", "spark.hadoop.fs.default.name")
 
 
@@ -33,7 +35,7 @@ class Folder(Files, Protocol):
         ...
 
     def write_problem(self) -> Finding | None:
-        """Why no file can be made there."""
+        """Why no file can be written there."""
         ...
 
 
@@ -58,7 +60,10 @@ class LocalFolder:
     def write_problem(self) -> Finding | None:
         nearest = next(p for p in (self.path, *self.path.parents) if p.exists())
         try:
-            Path(tempfile.mkdtemp(prefix=".chsink-", dir=nearest)).rmdir()
+            with tempfile.NamedTemporaryFile(prefix=".chsink-", dir=nearest) as probe:
+                probe.write(PROBE)
+                probe.flush()
+                os.fsync(probe.fileno())
         except OSError as error:
             return not_writable(self.where, f"{nearest}: {error.strerror}")
         return None
@@ -127,5 +132,5 @@ def _reset(records: Mapping[StateKey, StateRecord], routes: Collection[TopicTabl
 
 
 def not_writable(checkpoint: str, reason: str) -> Finding:
-    """The finding of a folder in which no file can be made."""
+    """The finding of a folder in which no file can be written."""
     return found(Severity.ERROR, preflight.CHECKPOINT_NOT_WRITABLE, checkpoint=checkpoint, reason=reason)

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from chsink.errors import preflight
 from chsink.findings import Finding, Severity, found
-from chsink.spark.checkpoint import not_writable
+from chsink.spark.checkpoint import PROBE, not_writable
 from chsink.spark.offset_log import Unreadable
 
 NO_FILE_SYSTEM = ("ClassNotFoundException", "NoClassDefFoundError", "UnsupportedFileSystemException")
@@ -49,8 +49,14 @@ class SparkFolder:
         probe = self._path(f".chsink-{uuid.uuid4().hex}")
         try:
             system = self._system(probe)
-            system.create(probe).close()
-            system.delete(probe, False)
+            try:
+                stream = system.create(probe)
+                try:
+                    stream.write(PROBE)
+                finally:
+                    stream.close()
+            finally:
+                system.delete(probe, False)
         except Py4JJavaError as error:
             said = str(error.java_exception).splitlines()[0]
             if any(name in said for name in NO_FILE_SYSTEM):

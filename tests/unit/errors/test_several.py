@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from chsink.cli.output import error_object
-from chsink.errors import HaltError, halts, services
+from chsink.errors import HaltError, halts, services, values
 from chsink.errors.several import SPELLED_OUT, several
 
 
@@ -32,9 +32,30 @@ def test_errors_of_one_kind_name_all_partitions_in_one_command() -> None:
 
     assert (error.id, error.exit_code, error.parts) == ("CHS-317", 3, ())
     assert all(tp in error.message for tp in tps)
-    assert error.message.count("is in doubt") == SPELLED_OUT
+    assert error.message.count("is in doubt") == 1
     assert error.hint.count("chsink state") == 1
     assert "`chsink state resolve t 0 1 2 3 4 5 6 7 8 9 10 11`" in error.hint
+
+
+def test_a_sentence_is_said_once_whatever_differs_in_it() -> None:
+    """CHS-501 and CHS-309 repeated theirs for each partition."""
+    changed = [halts.PIPELINE_CHANGED(tp=f"t-{n}", detail=why) for n, why in enumerate(["columns", "columns", "filter"])]
+    error = several(changed)
+    assert error.message == f"{changed[0].message.replace('t-0', 't-0, t-1')}; the same for t-2: filter"
+
+    bad = [values.BAD_VALUE(tp=f"t-{n}", first=f"partition {n} offset 5: why") for n in range(SPELLED_OUT + 2)]
+    error = several(bad)
+    assert error.message == (
+        "a record does not fit its table: partition 0 offset 5: why; partition 1 offset 5: why; "
+        "partition 2 offset 5: why; partition 3 offset 5: why; partition 4 offset 5: why; "
+        "and in the same way: t-5, t-6"
+    )
+
+
+def test_what_differs_in_two_ways_is_said_in_full() -> None:
+    one = halts.CHOICE_CHANGED(tp="t-0", range="[0, 9)", ahead="a", behind="b")
+    two = halts.CHOICE_CHANGED(tp="t-1", range="[3, 9)", ahead="b", behind="a")
+    assert several([one, two]).message == f"{one.message}; {two.message}"
 
 
 def test_what_needs_different_commands_is_said_apart() -> None:

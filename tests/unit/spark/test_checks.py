@@ -63,6 +63,24 @@ def test_a_file_in_the_way(tmp_path: Path) -> None:
     assert finding.error().exit_code == 2
 
 
+def test_a_full_disk(tmp_path: Path) -> None:
+    """It was called writable, because an empty folder could be made."""
+    code = (
+        "import sys, pathlib; from chsink.spark.checkpoint import LocalFolder; "
+        "problem = LocalFolder('here', pathlib.Path(sys.argv[1])).write_problem(); "
+        "print(problem and (problem.id, problem.sentence), list(pathlib.Path(sys.argv[1]).iterdir()))"
+    )
+    mount = 'mount -t tmpfs -o size=16k none "$1" && head -c 16384 /dev/zero > "$1/full" || exit 77; rm "$1/full"; '
+    fill = 'head -c 12288 /dev/zero > "$1/full"; exec "$2" -c "$3" "$1"'
+    argv = ["unshare", "-rm", "sh", "-c", mount + fill, "sh", str(tmp_path), sys.executable, code]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    if done.returncode == 77 or "unshare" in done.stderr:
+        pytest.skip(f"this machine lets no user mount a file system: {done.stderr.strip()}")
+    assert "'CHS-238', " in done.stdout, done
+    assert "No space left on device" in done.stdout
+    assert ".chsink" not in done.stdout
+
+
 def test_the_jobs_own(tmp_path: Path) -> None:
     assert check(folder(tmp_path)).severity is Severity.OK
     assert not [p for p in tmp_path.iterdir() if p.name.startswith(".chsink")]
