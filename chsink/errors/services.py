@@ -31,7 +31,8 @@ KAFKA_UNAVAILABLE = Entry(
     "CHS-702",
     UnavailableError,
     "Kafka at {bootstrap} does not answer: {reason}",
-    "check kafka.bootstrap, the network and the credentials (kafka.options), then try again",
+    'check the network, that kafka.bootstrap names a port of Kafka, that "security.protocol" in [kafka.options] is the '
+    "one that this port speaks (PLAINTEXT if it is not set), and the credentials there; then try again",
 )
 KAFKA_SILENT = Entry(
     "KAFKA_SILENT",
@@ -239,6 +240,14 @@ REGISTRY_UNAVAILABLE = Entry(
     "the Schema Registry at {urls} does not answer: {reason}",
     "check schema_registry.url, the network and the registry, then start again; no record was skipped because of it",
     ok="the Schema Registry at {urls} answers",
+)
+REGISTRY_FAILED = Entry(
+    "REGISTRY_FAILED",
+    "CHS-730",
+    UnavailableError,
+    "the Schema Registry at {urls} answers with HTTP status {status}, and not with what was asked of it",
+    "with status 404, correct schema_registry.url, its path included, or a proxy before the registry; with another one, "
+    "read the registry's log; then start again: no record was skipped because of it",
 )
 REGISTRY_REFUSED = Entry(
     "REGISTRY_REFUSED",

@@ -6,6 +6,7 @@ Metadata only.  Records are read by Spark's source, never by this client.
 from __future__ import annotations
 
 import logging
+import re
 import socket
 import time
 from collections.abc import Iterable, Mapping
@@ -18,10 +19,11 @@ from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec
 
 from chsink.config import Config
-from chsink.errors import ChsinkError, preflight, services
+from chsink.errors import ChsinkError, preflight, services, without_values
 from chsink.statemachine.ranges import TopicPartition
 
 REFUSED_FOR_S = 3.0
+_WHEN = re.compile(r" \(after \d+ms in state \w+(?:, [^)]*)?\)")
 NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 _SILENT = (KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError.REQUEST_TIMED_OUT)
 """Kafka did not answer.  Other errors mean that this user may not see the settings."""
@@ -39,7 +41,8 @@ class KafkaAdmin:
         self.bootstrap = options["bootstrap.servers"]
         self.timeout_s = timeout_s
         self._given = tuple(sorted(options.items()))
-        self._options: dict[str, str | int | float | bool] = {**options, "socket.timeout.ms": int(timeout_s * 1000)}
+        self._options: dict[str, Any] = {**options, "socket.timeout.ms": int(timeout_s * 1000), "error_cb": self._failed}
+        self._failure = ""
 
     @cached_property
     def _client(self) -> AdminClient:
@@ -143,8 +146,17 @@ class KafkaAdmin:
             return ""
         return f" (did you mean {found[0]!r}?)" if found else ""
 
+    def _failed(self, error: KafkaError) -> None:
+        """Keep why the last connection failed: the answer to a request only says that it waited."""
+        if error.code() != KafkaError._ALL_BROKERS_DOWN:
+            self._failure = _WHEN.sub("", error.str())
+
     def _unavailable(self, why: str) -> ChsinkError:
-        return services.KAFKA_UNAVAILABLE(bootstrap=self.bootstrap, reason=why)
+        self._client.poll(0)  # calls `_failed`
+        protocol = self._options.get("security.protocol", "PLAINTEXT")
+        cause = f"; the last connection: {without_values(self._failure)}" if self._failure else ""
+        reason = f"{why} (security.protocol is {protocol}{cause})"
+        return services.KAFKA_UNAVAILABLE(bootstrap=self.bootstrap, reason=reason)
 
 
 @lru_cache(maxsize=8)

@@ -131,7 +131,10 @@ class Registry:
         except ChsinkError:
             raise
         except Exception as error:
-            raise services.REGISTRY_UNAVAILABLE(urls=self.urls, reason=_reason(error)) from None
+            if status := getattr(error, "http_status_code", None):
+                raise services.REGISTRY_FAILED(urls=self.urls, status=status) from None
+            reason = without_values(str(error)) or type(error).__name__
+            raise services.REGISTRY_UNAVAILABLE(urls=self.urls, reason=reason) from None
         return answer
 
     def _once(self, question: Callable[[SchemaRegistryClient], T]) -> T:
@@ -171,11 +174,6 @@ def _reread(client: SchemaRegistryClient, schema_id: int) -> Any:
 
 class _NotThere(Exception):
     pass
-
-
-def _reason(error: Exception) -> str:
-    status = getattr(error, "http_status_code", None)
-    return f"HTTP status {status}" if status else without_values(str(error)) or type(error).__name__
 
 
 def _properties(settings: SchemaRegistry) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import pytest
 from chsink.config import Config, InvalidConfigError, load
 from chsink.errors import ConfigError
 from chsink.state import KeeperMap
-from tests.unit.config.conftest import LEAST
+from tests.unit.config.conftest import LEAST, merged
 
 Load = Callable[..., Config]
 
@@ -219,3 +219,20 @@ def test_a_mode_that_is_overridden_takes_the_files_interval_with_it(load_text: L
     assert load_text(text, trigger__mode="processing_time").trigger.interval_ms == 5000
     with pytest.raises(InvalidConfigError, match=r"trigger\.interval"):
         load_text(text, trigger__interval="1 second", trigger__mode="available_now")
+
+
+@pytest.mark.parametrize(
+    ("changes", "meant"),
+    [
+        ({"kafka": {"bootstraps": "localhost:9092"}}, "kafka.bootstraps"),
+        ({"kafka": None, "kafak": {"bootstrap": "localhost:9092"}}, "kafak"),
+        ({"route": [{"topic": "t", "tabel": "t"}]}, "route[0].tabel"),
+    ],
+)
+def test_a_misspelt_key_is_the_one_problem(changes: dict[str, Any], meant: str) -> None:
+    """The message began with "it is missing" for the key that was meant."""
+    data = {name: value for name, value in (merged("") | changes).items() if value is not None}
+    with pytest.raises(InvalidConfigError) as caught:
+        Config.from_mapping(data)
+    [problem] = caught.value.problems
+    assert (problem.id, problem.key, problem.hint.startswith("did you mean")) == ("CHS-102", meant, True)
