@@ -18,6 +18,7 @@ from chsink.clickhouse.grants import On, Use, rights_on
 from chsink.connect import Services
 from chsink.doctor.run import stop_at_errors
 from chsink.errors import ChsinkError, preflight
+from chsink.errors import services as store_errors
 from chsink.findings import Finding, Severity, found, guarded, passed
 from chsink.formats.decoders import reads_value
 from chsink.formats.settings import FormatSettings, Keys
@@ -26,7 +27,7 @@ from chsink.ports import StreamShape
 from chsink.registry.checks import registry_findings
 from chsink.registry.client import Registry
 from chsink.state.checks import store_findings
-from chsink.state.keepermap import KeeperMapStore
+from chsink.state.keepermap import KeeperMap, KeeperMapStore
 from chsink.statemachine.ranges import TopicPartition
 from chsink.statemachine.records import Phase
 from chsink.versions import package_findings
@@ -52,7 +53,7 @@ def all_findings(services: Services, written: Written | None = None) -> Iterator
     if clickhouse.complete:
         yield from clickhouse.tables()
     for finding in guarded("the state store", partial(_store, services, bool(clickhouse.answering))):
-        if not (clickhouse.login_refused and finding.id == preflight.LOGIN_REFUSED.id):  # same user: already reported
+        if finding.id not in _reported(services, clickhouse):
             yield finding
     records = _records(services)
     kafka_answers = yield from topics_findings(services.kafka, config.topics, records or {}, services.clock.now_ms())
@@ -127,6 +128,19 @@ def _topics(services: Services) -> Iterator[Finding]:
                 yield found(Severity.WARNING, preflight.PATTERN_LEFT_NOTHING, topics=", ".join(taken), **place)
             else:
                 yield found(Severity.WARNING, preflight.PATTERN_MATCHES_NOTHING, **place)
+
+
+def _reported(services: Services, clickhouse: ClickHouseChecks) -> set[str]:
+    """What need not be said of the state store, too: its user or its server is one of those of the tables."""
+    said = {preflight.LOGIN_REFUSED.id} if clickhouse.login_refused else set()
+    state = services.config.state
+    if (
+        isinstance(state, KeeperMap)
+        and state.url is None
+        and services.clickhouse.clients[0] not in clickhouse.answering
+    ):
+        said.add(store_errors.STATE_STORE_UNAVAILABLE.id)
+    return said
 
 
 def _store(services: Services, clickhouse_answers: bool) -> Iterator[Finding]:

@@ -7,7 +7,7 @@ are logged, and ``info`` appears only in ``chsink doctor``.  Ids are listed in `
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -38,13 +38,18 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One finding.  ``fix`` is empty if there is nothing to do; ``cause`` is the error behind the finding, if any."""
+    """One finding.  ``fix`` is empty if there is nothing to do; ``cause`` is the error behind the finding, if any.
+
+    ``sentence`` is made of ``template`` and ``params``; the template is empty where it is not known.
+    """
 
     id: str
     severity: Severity
     sentence: str
     fix: str = ""
     cause: ChsinkError | None = field(default=None, compare=False)
+    template: str = field(default="", compare=False)
+    params: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     def as_dict(self) -> dict[str, Any]:
         """The finding as a JSON object, for programs."""
@@ -58,13 +63,14 @@ class Finding:
 def found(severity: Severity, entry: Entry, **params: object) -> Finding:
     """A finding with the sentence and the hint of a catalogue entry."""
     raised = entry(**params)
-    return Finding(entry.id, severity, raised.message, raised.hint, raised)
+    return Finding(entry.id, severity, raised.message, raised.hint, raised, entry.sentence, raised.params)
 
 
 def passed(entry: Entry, **params: object) -> Finding:
     """A finding that the check passed, with the entry's ``ok`` sentence."""
     assert params.keys() == fields(entry.ok), (entry.name, sorted(params))
-    return Finding(entry.id, Severity.OK, entry.ok.format_map({k: str(v) for k, v in params.items()}))
+    texts = {name: str(value) for name, value in params.items()}
+    return Finding(entry.id, Severity.OK, entry.ok.format_map(texts), template=entry.ok, params=texts)
 
 
 def raise_first(findings: Iterable[Finding]) -> None:

@@ -47,7 +47,7 @@ MAX_NAMED = 50
 
 @dataclass(slots=True)
 class Occurrences:
-    """The number of records, and the position of the first.  ``beside``: columns that some of these records fill, too."""
+    """The number of records, and the position of the first.  ``beside``: columns that some of them fill, too."""
 
     first: str
     count: int = 0
@@ -131,8 +131,8 @@ class Sample:
         yield found(Severity.INFO, values.SAMPLE_ROWS, rows=f"{self.rows.total():,}", shares=shares, **place)
 
     def chunk_finding(self, chunk_offsets: int, max_chunk_bytes: int, count: int = 0) -> Iterator[Finding]:
-        """Whether a chunk of such records is expected to stay below half of the limit.  ``count``: how many records were
-        asked of each partition; fewer than that are all records of the topic.
+        """Whether a chunk of such records is expected to stay below half of the limit.  ``count``: how many records
+        of each partition were asked for; fewer than that are all records of the topic.
         """
         if not self.records:
             return

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import TYPE_CHECKING, Annotated
 
@@ -28,6 +28,7 @@ def doctor(
             max=1_000_000,
         ),
     ] = None,
+    problems: Annotated[bool, typer.Option("--problems", help="Print only errors and warnings.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Check the services, tables, grants and state that a job needs.
@@ -37,33 +38,42 @@ def doctor(
     \b
     chsink doctor -c job.toml
     chsink doctor -c job.toml --sample 1000
+    chsink doctor -c job.toml --problems
     chsink doctor -c job.toml --json | jq '.findings[] | select(.severity != "ok")'
 
     --sample is a dry run: it reads records from Kafka and decodes them as the job would. It reports which columns
     refuse records and why, also for the Iceberg tables of the mirror, fields without a column, and how many rows each
     shard would get. It lands nothing, and commits no offsets in Kafka.
 
+    What several tables, topics or servers have in common is printed once. --json lists every finding by itself.
+
     The checks run at every start too: errors stop it, warnings are logged. docs/errors.md explains each id.
 
     Exit codes: 0 no errors (there may be warnings), 1 a check failed, 2 the job file is wrong.
     """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
+    if _reported(load_config(config, assignments), sample, problems=problems, as_json=as_json):
+        raise typer.Exit(1)
+
+
+def _reported(config: Config, sample: int | None, *, problems: bool, as_json: bool) -> int:
+    """Print the findings; returns the number of errors."""
     from chsink.findings import Severity
 
-    loaded = load_config(config, assignments)
-    found: list[Finding] = []
-    for finding in _examine(loaded, sample):
-        if finding in found:
-            continue
-        found.append(finding)
+    found: dict[Finding, None] = {}
+    try:
+        for finding in _examine(config, sample):
+            found.setdefault(finding)
+            progress(f"checking: {len(found)} findings")
+    finally:
+        progress("")
         if not as_json:
-            _print(finding)
+            _print(found, problems=problems)
     counts = {str(s): sum(f.severity is s for f in found) for s in Severity}
     if as_json:
-        print_json({"sink": loaded.sink.name, **counts, "findings": [f.as_dict() for f in found]})
+        print_json({"sink": config.sink.name, **counts, "findings": [f.as_dict() for f in found]})
     else:
-        typer.echo(f"sink {loaded.sink.name}: " + ", ".join(_counted(n, name) for name, n in counts.items()))
-    if counts["error"]:
-        raise typer.Exit(1)
+        typer.echo(f"sink {config.sink.name}: " + ", ".join(_counted(n, name) for name, n in counts.items()))
+    return counts["error"]
 
 
 def _counted(number: int, severity: str) -> str:
@@ -103,9 +113,15 @@ def _progress(topic: str, done: int, total: int) -> None:
     progress(f"sampling {topic}: {done} of {total} partitions" if done < total else "")
 
 
-def _print(finding: Finding) -> None:
-    colour = {"error": "red", "warning": "yellow", "ok": "green"}.get(str(finding.severity), "cyan")
-    head = typer.style(f"{finding.severity:<7}", fg=colour, bold=finding.severity == "error")
-    typer.echo(f"{head} {finding.id}  {finding.sentence}")
-    if finding.fix:
-        typer.echo(f"        fix: {finding.fix}")
+def _print(found: Iterable[Finding], *, problems: bool) -> None:
+    from chsink.doctor.alike import PROBLEMS, alike
+
+    for each in alike(f for f in found if not problems or f.severity in PROBLEMS):
+        colour = {"error": "red", "warning": "yellow", "ok": "green"}.get(str(each.severity), "cyan")
+        head = typer.style(f"{each.severity:<7}", fg=colour, bold=each.severity == "error")
+        for sentence in each.sentences:
+            typer.echo(f"{head} {each.id}  {sentence}")
+        if each.more:
+            typer.echo(f"        and {each.more} more like this (--json lists all)")
+        if each.fix:
+            typer.echo(f"        fix: {each.fix}")

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from importlib import metadata
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import typer
 
@@ -17,6 +17,9 @@ from chsink.cli.options import DEFAULT_CONFIG, ConfigOption, SetOption, load_con
 from chsink.cli.output import remember_json, report_to_log
 from chsink.config import Config
 from chsink.errors import ChsinkError, UnavailableError
+
+if TYPE_CHECKING:
+    import structlog
 
 JarsOption = Annotated[
     str,
@@ -74,11 +77,11 @@ def run_on_spark(config: Config, file: Path, jars: str, *, both: bool) -> None:
 
     configure(config.observe.log_format, config.observe.log_level)
     log = logger(config.sink.name)
-    _check_machine(config)
     with _Interrupts() as interrupts:
-        log.info("starting Spark", job=str(file), **_versions())
-        if both:
-            _check_tables(config)
+        log.info("starting", job=str(file), **_versions())
+        _check_machine(config, log)
+        _check_services(config, both=both)
+        log.info("starting Spark")
         began = time.monotonic()
         from chsink.spark import session
 
@@ -105,28 +108,37 @@ def _versions() -> dict[str, str]:
     return {"chsink": __version__, "pyspark": metadata.version("pyspark"), "python": platform.python_version()}
 
 
-def _check_machine(config: Config) -> None:
+def _check_machine(config: Config, log: structlog.typing.FilteringBoundLogger) -> None:
     """Raise if a package or Java is missing: Spark would report it late, and as a temporary fault."""
-    from chsink.findings import raise_first
+    from chsink.doctor.run import stop_at_errors
     from chsink.mirror.package import check_installed
     from chsink.spark.checks import java_findings
     from chsink.versions import package_findings
 
-    raise_first((*package_findings(), *java_findings()))
+    stop_at_errors((*package_findings(), *java_findings()), log)
     if config.mirror.enabled:
         check_installed()
 
 
-def _check_tables(config: Config) -> None:
-    """Raise PreflightError if a target table is missing (CHS-202) or cannot be used, before jars are downloaded and
-    Java starts.  The sink's own start checks everything, this too: a service that does not answer is left to it.
+def _check_services(config: Config, *, both: bool) -> None:
+    """Raise what most first starts fail with, before jars are downloaded and Java starts: UnavailableError if Kafka
+    does not answer, PreflightError if a topic or a target table is missing (CHS-201, CHS-202) or cannot be used.
+
+    The start of each side checks everything, this too.  A ClickHouse that does not answer is left to it.
     """
     from chsink.connect import connected
+    from chsink.kafka.admin import open_admin
 
-    with suppress(UnavailableError), connected(config) as services:
-        for route in services.config.routes:
-            if not services.config.creates(route):
-                services.clickhouse.described(route)
+    if not both:
+        open_admin(config).topic_ids(config.mirror.topics)
+        return
+    open_admin(config).topics()
+    with connected(config) as services:
+        services.kafka.topic_ids(services.config.topics)
+        with suppress(UnavailableError):
+            for route in services.config.routes:
+                if not services.config.creates(route):
+                    services.clickhouse.described(route)
 
 
 class _Interrupts:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
@@ -128,9 +129,12 @@ def _print(report: Report) -> None:
     columns = ("topic", "partition", "table", "offsets", "records", "rows", "result")
     whole = {table.table for table in report.tables}
     print_table(columns, [_row(p, whole=p.table in whole) for p in report.partitions])
+    several = Counter(topic for topic, _ in {(p.topic_partition.topic, p.table) for p in report.partitions})
     for partition in report.partitions:
+        tp = partition.topic_partition
+        place = f"{tp} of {partition.table}" if several[tp.topic] > 1 else str(tp)
         for line in _lines(partition):
-            typer.echo(line)
+            typer.echo(f"{place}: {line}")
     for table in report.tables:
         typer.echo(f"{table.table}: {_whole(table)}")
     for note in report.notes:
@@ -164,11 +168,10 @@ def _row(partition: PartitionReport, *, whole: bool) -> list[str]:
 
 def _lines(partition: PartitionReport) -> Iterator[str]:
     """What was found of one topic-partition, and what was not judged."""
-    tp = partition.topic_partition
     for name, words in WORDS.items():
         folded = getattr(partition, name)
         if folded.offsets:
-            yield f"{tp}: {words}; {folded}"
+            yield f"{words}; {folded}"
     if partition.different_columns:
         named = ", ".join(f"{name} ({count:,})" for name, count in partition.different_columns.most_common())
         some = (
@@ -176,11 +179,11 @@ def _lines(partition: PartitionReport) -> Iterator[str]:
             if partition.different.offsets > partition.named_rows
             else ""
         )
-        yield f"{tp}: columns that differ{some}: {named}"
+        yield f"columns that differ{some}: {named}"
     if partition.without_row:
         yield (
-            f"{tp}: records that do not fit the table and have no row: {partition.without_row:,}; "
+            f"records that do not fit the table and have no row: {partition.without_row:,}; "
             f"dead letters: {partition.dead_letters:,}"
         )
     for left_out in partition.unjudged:
-        yield f"{tp}: not judged {left_out.range}: {left_out.why}"
+        yield f"not judged {left_out.range}: {left_out.why}"

@@ -49,6 +49,17 @@ def find_java() -> Path:
     return _first_supported(os.environ.get("JAVA_HOME", ""), os.environ.get("PATH", ""))
 
 
+def ignored_java_home() -> str:
+    """Why the Java of ``JAVA_HOME`` is not the one that ``find_java`` chose; "" if it is, or if there is none."""
+    home = os.environ.get("JAVA_HOME", "")
+    java = Path(home) / "bin" / "java"
+    if not home or find_java() == java:
+        return ""
+    if not java.is_file():
+        return f"it has no {java.relative_to(home)}"
+    return f"its version is {_major_version(java) or 'unknown'}, and Spark supports {' and '.join(map(str, SUPPORTED))}"
+
+
 def java_home() -> Path:
     """The folder for ``JAVA_HOME`` of the Java that ``find_java`` chose."""
     return find_java().resolve().parent.parent

@@ -16,6 +16,13 @@ NO_SUPPORTED_JAVA = Entry(
     "install Java {install}, or set JAVA_HOME to an installed one",
     ok="Java: {java}",
 )
+JAVA_HOME_IGNORED = Entry(
+    "JAVA_HOME_IGNORED",
+    "CHS-901",
+    PreflightError,
+    "JAVA_HOME is {home}, but {reason}; {java} is used instead",
+    "set JAVA_HOME to the folder of a Java 17 or 21, or unset it",
+)
 JARS_NOT_FETCHED = Entry(
     "JARS_NOT_FETCHED",
     "CHS-902",

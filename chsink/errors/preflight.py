@@ -310,7 +310,7 @@ SETTING_PINNED = Entry(
     PreflightError,
     "{url} refuses the setting {name} = {value}, which every insert carries: {refusal}",
     "ask an administrator to remove readonly, and the constraint on the setting, from the user's settings profile",
-    ok="{url} lets this user set what every insert sets",
+    ok="this user may set what every insert sets at {url}",
 )
 SETTING_INVALID = Entry(
     "SETTING_INVALID",
@@ -347,7 +347,7 @@ SERVER_OLD = Entry(
     PreflightError,
     "{url} runs ClickHouse {version}; chsink supports {oldest} and later",
     "upgrade the server",
-    ok="{url} runs ClickHouse {version}",
+    ok="ClickHouse {version} runs at {url}",
 )
 QUESTION_REFUSED = Entry(
     "QUESTION_REFUSED",
@@ -471,7 +471,7 @@ RECORDS_EXPIRED = Entry(
     "Kafka deleted {expired} offsets of {topic} before chsink read them",
     'the job will halt with CHS-307; to accept the loss, set errors.on_gap = "record" and start with a new checkpoint '
     "(set sink.checkpoint to a new folder); to lose no more, raise retention.ms of the topic",
-    ok="{topic} keeps records {kept}; no unread record is close to expiring",
+    ok="{topic}: Kafka keeps records {kept}; no unread record is close to expiring",
 )
 RECORDS_EXPIRE = Entry(
     "RECORDS_EXPIRE",

@@ -10,7 +10,8 @@ STATE_STORE_UNAVAILABLE = Entry(
     "CHS-701",
     UnavailableError,
     "the state store ({store}) does not respond: {reason}",
-    "check [state], the network and the store's servers, then start again",
+    "check the network and the store's servers (those that [state] names; if it names none, the first of "
+    "clickhouse.endpoints), then start again",
 )
 STATE_NOT_REACHED = Entry(
     "STATE_NOT_REACHED",
@@ -246,8 +247,8 @@ REGISTRY_FAILED = Entry(
     "CHS-730",
     UnavailableError,
     "the Schema Registry at {urls} answers with HTTP status {status}, and not with what was asked of it",
-    "with status 404, correct schema_registry.url, its path included, or a proxy before the registry; with another one, "
-    "read the registry's log; then start again: no record was skipped because of it",
+    "with status 404, correct schema_registry.url, its path included, or a proxy before the registry; with another "
+    "status, read the registry's log; then start again: no record was skipped because of it",
 )
 REGISTRY_REFUSED = Entry(
     "REGISTRY_REFUSED",

@@ -41,7 +41,11 @@ class KafkaAdmin:
         self.bootstrap = options["bootstrap.servers"]
         self.timeout_s = timeout_s
         self._given = tuple(sorted(options.items()))
-        self._options: dict[str, Any] = {**options, "socket.timeout.ms": int(timeout_s * 1000), "error_cb": self._failed}
+        self._options: dict[str, Any] = {
+            **options,
+            "socket.timeout.ms": int(timeout_s * 1000),
+            "error_cb": self._failed,
+        }
         self._failure = ""
 
     @cached_property

@@ -27,6 +27,15 @@ NAMED: Final = 5
 """If there are more tables, a log line gives their number instead of their names."""
 
 
+_DONE: Final = {
+    StepKind.WRITE: "land {}",
+    StepKind.REINSERT: "send {} again, from this batch",
+    StepKind.SETTLE: "send {} again, from Kafka",
+    StepKind.RECORD_GAP: "record the gap {}",
+    StepKind.SKIP: "skip {}, which was processed before",
+}
+
+
 class JobObserver:
     """Implements :class:`chsink.batch.roles.Observer`; ``progress = "auto"`` draws a bar on a terminal."""
 
@@ -62,12 +71,12 @@ class JobObserver:
         self._times.clear()
         kinds = [s for d in decisions.values() for s in d.steps]
         offsets = sum(s.range.length for s in kinds if s.kind is StepKind.WRITE)
+        tables = _named({key.table for key in decisions})
         odd = {
-            str(key.topic_partition): decision.because
+            f"{key.topic_partition} of {key.table}" if "tables" in tables else str(key.topic_partition): _done(decision)
             for key, decision in decisions.items()
             if not decision.because.startswith(("NEW/", "EMPTY"))
         }
-        tables = _named({key.table for key in decisions})
         self.log.info(
             "batch planned", batch=batch.batch_id, **tables, offsets=offsets, **({"unusual": odd} if odd else {})
         )
@@ -134,6 +143,14 @@ class JobObserver:
         self._dead.say(now=True)
         if self._bar:
             self._bar.stop()
+
+
+def _done(decision: Decision) -> str:
+    """What is done with a partition, in words."""
+    words = [_DONE[step.kind].format(step.range) for step in decision.steps]
+    if decision.halt is not None:
+        words.append(f"halt with {decision.halt}")
+    return "; ".join(words) or "nothing"
 
 
 def _named(tables: Collection[str]) -> dict[str, str | int | list[str]]:

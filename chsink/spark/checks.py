@@ -11,7 +11,7 @@ from typing import Final
 
 from chsink.batch.ledger import read_records
 from chsink.connect import Services
-from chsink.embedded.java import find_java
+from chsink.embedded.java import find_java, ignored_java_home
 from chsink.errors import ChsinkError, local, preflight
 from chsink.findings import Finding, Severity, found, passed
 from chsink.spark.checkpoint import checkpoint_findings, local_folder
@@ -23,8 +23,14 @@ GATEWAY: Final = "PYSPARK_GATEWAY_PORT"
 
 def java_findings() -> Iterator[Finding]:
     """The Java that Spark will start on.  Raises CHS-901 when there is none that Spark supports."""
-    if GATEWAY not in os.environ:
-        yield passed(local.NO_SUPPORTED_JAVA, java=find_java())
+    if GATEWAY in os.environ:
+        return
+    java = find_java()
+    if reason := ignored_java_home():
+        home = os.environ["JAVA_HOME"]
+        yield found(Severity.WARNING, local.JAVA_HOME_IGNORED, home=home, reason=reason, java=java)
+    else:
+        yield passed(local.NO_SUPPORTED_JAVA, java=java)
 
 
 def recorded(services: Services) -> Mapping[StateKey, StateRecord] | None:

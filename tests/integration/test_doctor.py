@@ -192,6 +192,16 @@ def test_it_is_told_in_lines(bench: Bench) -> None:
     assert "fix: write to the MergeTree tables themselves" in result.stdout
 
 
+def test_only_what_is_wrong_is_printed(bench: Bench) -> None:
+    bench.make_table(engine="ENGINE = MergeTree ORDER BY id")
+    result = CliRunner().invoke(app, ["doctor", "-c", str(bench.job), "--problems"])
+    assert result.exit_code == 1
+    *lines, last = result.stdout.splitlines()
+    assert {line.split()[0] for line in lines} <= {"error", "warning", "fix:"}
+    assert any("CHS-210" in line for line in lines)
+    assert " ok" in last
+
+
 def test_all_tests_of_a_sinks_state_store_use_one_row(bench: Bench) -> None:
     bench.make_table()
     bench.doctor()
@@ -284,6 +294,15 @@ def test_an_endpoint_that_is_not_there_costs_only_its_own_checks(bench: Bench) -
 
     assert report.errors == {"CHS-709"}
     assert report.severities("CHS-201") == {"ok"}
+
+
+def test_a_wrong_port_of_clickhouse_is_said_once(bench: Bench) -> None:
+    """CHS-701 said "check [state]", too, of a section that the job file does not have."""
+    report = bench.doctor('clickhouse.endpoints=["http://127.0.0.1:1"]', "clickhouse.connect_timeout_s=1")
+
+    assert report.errors == {"CHS-709"}
+    elsewhere = bench.doctor("state.url=http://127.0.0.1:1", "clickhouse.connect_timeout_s=1")
+    assert "CHS-701" in elsewhere.errors
 
 
 def test_kafka_is_not_there(bench: Bench) -> None:

@@ -90,8 +90,7 @@ def test_fields_without_a_column_are_counted_by_name(sample: Sample) -> None:
     assert [(f.severity, f.sentence) for f in found] == [
         (
             Severity.WARNING,
-            "t: 2 of 2 sampled records have a field nmae, and d.t has a column name, but no column nmae; the first is at "
-            "partition 0 offset 0",
+            "t: 2 of 2 sampled records have a field nmae, and d.t has a column name, but no column nmae; the first is at partition 0 offset 0",
         ),
         (
             Severity.INFO,

@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from chsink.embedded.kafka import EmbeddedKafka
 from chsink.embedded.ports import free_port
+from tests.conftest import MakeTopic
 
 pytestmark = pytest.mark.slow
 
@@ -20,9 +23,9 @@ JOB = """
 name = "s"
 checkpoint = "{folder}/checkpoint"
 [kafka]
-bootstrap = "127.0.0.1:{port}"
+bootstrap = "{kafka}"
 [[route]]
-topic = "t"
+topic = "{topic}"
 table = "t"
 [clickhouse]
 endpoints = ["http://127.0.0.1:{port}"]
@@ -37,10 +40,10 @@ conf = {{ "spark.ui.enabled" = "false" }}
 @pytest.mark.parametrize(
     ("at", "number"), [("incubator modules", signal.SIGINT), ("Setting default log level", signal.SIGTERM)]
 )
-def test_no_traceback(tmp_path: Path, at: str, number: signal.Signals) -> None:
-    """While Java starts, and while the started session waits for services that do not answer."""
+def test_no_traceback(kafka: EmbeddedKafka, topic: MakeTopic, tmp_path: Path, at: str, number: signal.Signals) -> None:
+    """While Java starts, and while the started session waits for a ClickHouse that does not answer."""
     job = tmp_path / "job.toml"
-    job.write_text(JOB.format(folder=tmp_path, port=free_port()))
+    job.write_text(JOB.format(folder=tmp_path, port=free_port(), kafka=kafka.bootstrap, topic=topic(1)))
     command = [sys.executable, "-m", "chsink.cli.main", "run", "-c", str(job)]
     with subprocess.Popen(command, stderr=subprocess.PIPE, cwd=tmp_path) as process:
         assert process.stderr is not None
@@ -55,5 +58,24 @@ def test_no_traceback(tmp_path: Path, at: str, number: signal.Signals) -> None:
     assert process.returncode in {128 + number, -number}, said.decode()
     assert b"Traceback" not in said, said.decode()
     first = next(json.loads(line) for line in said.splitlines() if line.startswith(b"{"))
-    assert (first["event"], first["sink"], first["job"]) == ("starting Spark", "s", str(job))
+    assert (first["event"], first["sink"], first["job"]) == ("starting", "s", str(job))
     assert first.keys() >= {"chsink", "pyspark", "python"}
+
+
+def test_while_kafka_is_asked(tmp_path: Path) -> None:
+    """Before Java starts, by a Kafka that accepts connections and says nothing."""
+    job = tmp_path / "job.toml"
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        job.write_text(JOB.format(folder=tmp_path, port=free_port(), kafka=address, topic="t"))
+        command = [sys.executable, "-m", "chsink.cli.main", "run", "-c", str(job)]
+        with subprocess.Popen(command, stderr=subprocess.PIPE, cwd=tmp_path) as process:
+            assert process.stderr is not None
+            accepted = [silent.accept() for _ in range(2)]  # whether it is there; then the question
+            process.send_signal(signal.SIGTERM)
+            said = process.stderr.read()
+    for connection, _ in accepted:
+        connection.close()
+    assert process.returncode == 128 + signal.SIGTERM, said.decode()
+    assert b"Traceback" not in said, said.decode()
+    assert b"starting Spark" not in said

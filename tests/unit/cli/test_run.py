@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from chsink.cli.main import app
 from chsink.config.sections import Observe
+from chsink.embedded.ports import free_port
 from chsink.errors import PreflightError
 from chsink.observe.metrics import Metrics, served
 from tests.unit.config.conftest import LEAST
@@ -34,6 +35,22 @@ def test_a_missing_checkpoint_is_said_before_spark_is_loaded(tmp_path: Path) -> 
     done = subprocess.run([sys.executable, "-c", RUN, str(job)], check=True, capture_output=True, text=True)
 
     assert done.stdout.startswith("2 False error CHS-110 sink.checkpoint: it is missing")
+
+
+def test_kafka_is_asked_before_spark_is_loaded(tmp_path: Path) -> None:
+    """It was found to be away only once Spark was up."""
+    job = tmp_path / "job.toml"
+    nobody = f"127.0.0.1:{free_port()}"
+    job.write_text(
+        LEAST.replace("localhost:9092", nobody).replace('"flights"\n[kafka]', '"flights"\ncheckpoint = "c"\n[kafka]'),
+        encoding="utf-8",
+    )
+
+    done = subprocess.run([sys.executable, "-c", RUN, str(job)], check=True, capture_output=True, text=True)
+
+    assert done.stdout.startswith("5 False"), done.stdout
+    assert f"CHS-702 Kafka at {nobody} does not answer" in done.stdout
+    assert "starting Spark" not in done.stdout + done.stderr
 
 
 def test_a_metrics_port_that_is_taken() -> None:

@@ -33,6 +33,17 @@ def test_a_sentence_begins_with_the_category_that_it_explains() -> None:
     assert all(words.startswith(f"{name}: ") for name, words in WORDS.items())
 
 
+def test_a_line_names_the_table_where_its_topic_has_several(capsys: pytest.CaptureFixture[str]) -> None:
+    """The lines of two tables could not be told apart."""
+    reports = [PartitionReport(TopicPartition("t", 0), table, (OffsetRange(0, 9),)) for table in ("d.a", "d.b")]
+    reports[1].missing.add(np.array([4]))
+    other = PartitionReport(TopicPartition("t", 1), "d.b", (OffsetRange(0, 9),))
+    other.missing.add(np.array([5]))
+    _print(Report("flights", [*reports, other]))
+    said = [line for line in capsys.readouterr().out.splitlines() if "missing:" in line]
+    assert [line.split(": ")[0] for line in said] == ["t-0 of d.b", "t-1 of d.b"]
+
+
 def test_it_prints_every_category_with_its_offsets(capsys: pytest.CaptureFixture[str]) -> None:
     first = PartitionReport(TopicPartition("t", 0), "d.t", (OffsetRange(0, 90),), records=88, rows=87, without_row=1)
     first.missing.add(np.array([4, 5, 6, 9]))

@@ -39,7 +39,9 @@ def test_errors_of_one_kind_name_all_partitions_in_one_command() -> None:
 
 def test_a_sentence_is_said_once_whatever_differs_in_it() -> None:
     """CHS-501 and CHS-309 repeated theirs for each partition."""
-    changed = [halts.PIPELINE_CHANGED(tp=f"t-{n}", detail=why) for n, why in enumerate(["columns", "columns", "filter"])]
+    changed = [
+        halts.PIPELINE_CHANGED(tp=f"t-{n}", detail=why) for n, why in enumerate(["columns", "columns", "filter"])
+    ]
     error = several(changed)
     assert error.message == f"{changed[0].message.replace('t-0', 't-0, t-1')}; the same for t-2: filter"
 

@@ -45,9 +45,11 @@ def test_silence_says_nothing_of_a_topics_settings() -> None:
 
 @pytest.mark.parametrize("protocol", ["SSL", "SASL_PLAINTEXT", "SASL_SSL"])
 def test_the_wrong_security_protocol_is_named(kafka: EmbeddedKafka, protocol: str) -> None:
-    """librdkafka only says that it waited for the controller."""
+    """Its client only says that it waited for the controller."""
     login = {"sasl.mechanism": "PLAIN", "sasl.username": "u", "sasl.password": "hush"}
-    options = {"bootstrap.servers": kafka.bootstrap, "security.protocol": protocol} | (login if "SASL" in protocol else {})
+    options = {"bootstrap.servers": kafka.bootstrap, "security.protocol": protocol} | (
+        login if "SASL" in protocol else {}
+    )
     with pytest.raises(UnavailableError, match="CHS-702") as raised:
         admin.KafkaAdmin(options, timeout_s=3).topic_ids(["t"])
     assert f"security.protocol is {protocol}; the last connection: " in raised.value.message

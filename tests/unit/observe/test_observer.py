@@ -11,7 +11,7 @@ from chsink.observe.metrics import Metrics
 from chsink.observe.observer import NAMED, JobObserver
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from chsink.statemachine.records import Phase, StateKey, StateRecord
-from chsink.statemachine.table import Decision
+from chsink.statemachine.table import Decision, Halt, Step, StepKind
 
 TP = TopicPartition("t", 3)
 BATCH = PlannedBatch(7, {TP: OffsetRange(10, 20)})
@@ -52,6 +52,27 @@ def test_a_line_names_its_tables_or_their_number() -> None:
     assert [line.get("table") for line in lines] == ["db.b", "db.b", None, None, None, None]
     assert [line.get("tables") for line in lines[2:]] == [["db.a", "db.b"]] * 2 + [NAMED + 1] * 2
     assert [line["rows"] for line in lines[1::2]] == [8, 16, 8 * (NAMED + 1)]
+
+
+def test_a_partition_that_does_not_simply_continue_is_said_in_words() -> None:
+    """It was the name of a cell of the decision table: ``SAME/AFTER``."""
+    observer = observed()
+    keys = [StateKey("s", "t", 3, table) for table in ("db.a", "db.b")]
+    again = (Step(StepKind.SETTLE, OffsetRange(10, 15)), Step(StepKind.WRITE, OffsetRange(15, 20)))
+    skip = Decision("SAME/AFTER", (Step(StepKind.SKIP, OffsetRange(10, 20)),))
+    with capture_logs() as lines:
+        observer.decided(BATCH, {keys[0]: skip})
+        observer.decided(BATCH, {keys[0]: skip, keys[1]: Decision("AHEAD/BEFORE", again)})
+        observer.decided(BATCH, {keys[0]: Decision("BACK/AFTER", halt=Halt.REWOUND)})
+        observer.decided(BATCH, {keys[0]: Decision("NEW/AFTER", (Step(StepKind.WRITE, OffsetRange(10, 20)),))})
+
+    said = "skip [10, 20), which was processed before"
+    assert [line.get("unusual") for line in lines] == [
+        {"t-3": said},
+        {"t-3 of db.a": said, "t-3 of db.b": "send [10, 15) again, from Kafka; land [15, 20)"},
+        {"t-3": "halt with CHS-306"},
+        None,
+    ]
 
 
 def test_the_last_line_has_the_sums_of_the_whole_run() -> None:

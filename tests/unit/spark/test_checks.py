@@ -206,6 +206,30 @@ def test_no_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert list(checks.java_findings()) == []
 
 
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [(None, "it has no bin/java"), ('openjdk version "11.0.2"', "its version is 11, and Spark supports")],
+)
+def test_a_java_home_that_cannot_be_used_is_not_ignored_silently(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, line: str | None, why: str
+) -> None:
+    home, used = tmp_path / "home", tmp_path / "used"
+    for root, said in ((home, line), (used, 'openjdk version "17.0.15"')):
+        if said is not None:
+            (root / "bin").mkdir(parents=True)
+            (root / "bin/java").write_text(f"#!/bin/sh\necho '{said}' >&2\n")
+            (root / "bin/java").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{used}/bin:/bin:/usr/bin")
+    monkeypatch.delenv(checks.GATEWAY, raising=False)
+    monkeypatch.setenv("JAVA_HOME", str(home))
+    finding = only(list(checks.java_findings()))
+    assert (finding.id, finding.severity) == ("CHS-901", Severity.WARNING)
+    assert f"JAVA_HOME is {home}, but {why}" in finding.sentence
+    assert f"{used}/bin/java is used" in finding.sentence
+    monkeypatch.setenv("JAVA_HOME", str(used))
+    assert only(list(checks.java_findings())).severity is Severity.OK
+
+
 def test_the_checks_do_not_load_spark() -> None:
     code = "import sys, chsink.spark.checks; sys.exit('pyspark' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
