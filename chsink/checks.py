@@ -65,6 +65,7 @@ def all_findings(services: Services, written: Written | None = None) -> Iterator
     if clickhouse.complete and records is not None:
         yield from guarded("the state", lambda: clickhouse.state(records, read_owner(services.store, config.sink.name)))
         yield from clickhouse.existing_rows(records, partial(read_records, services.store, config.sink.name))
+        yield from clickhouse.emptied(records)
         if kafka_answers:
             chunks = partial(_chunks, services, records)
             yield from guarded("the deduplication windows", lambda: clickhouse.windows(chunks))

@@ -591,6 +591,25 @@ STATE_IS_STALE = Entry(
     "state recover --replace`; if another sink inserted the rows, give this sink its own table; to insert the records "
     'again, set errors.on_existing_rows = "accept"',
 )
+TABLE_IS_EMPTY = Entry(
+    "TABLE_IS_EMPTY",
+    "CHS-266",
+    PreflightError,
+    "{table} has no row, but offsets of {topic} landed in it: {offsets}; chsink does not read them again by itself",
+    "if the rows were removed on purpose, or these records make no rows, do nothing; if the table was dropped and "
+    "created again, stop the job and restore the rows from a backup; or, to land again what Kafka still holds, stop "
+    "the job, {delete}, also from the targets of dependent views, run `chsink state reset {topic} --table {table}`, "
+    'set kafka.starting_offsets = "earliest", and start with a new checkpoint (set sink.checkpoint to a new folder)',
+    ok="{table} holds rows of {topic}, as recorded",
+)
+SHARD_IS_EMPTY = Entry(
+    "SHARD_IS_EMPTY",
+    "CHS-266",
+    PreflightError,
+    "{table} has no row at {url}, although it had some when the newest range of the state was announced",
+    "if the rows were removed on purpose, do nothing; otherwise stop the job and restore them from a backup or a "
+    "replica; `chsink verify` names the offsets whose rows are missing",
+)
 TOO_MANY_PARTITIONS = Entry(
     "TOO_MANY_PARTITIONS",
     "CHS-230",

@@ -74,9 +74,10 @@ def first_offsets(files: Files) -> Offsets:
 
 def check_readable(files: Files) -> None:
     """HaltError CHS-316 when Spark could not go on from this checkpoint, which may be new."""
-    if _present(files, "metadata"):
-        _check_object("metadata", _required(files, "metadata"))
     last, committed = last_batch(files, "offsets"), last_batch(files, "commits")
+    begun = last is not None or committed is not None or ".metadata.crc" in files.names("")
+    if begun or _present(files, "metadata"):
+        _check_object("metadata", _required(files, "metadata"))
     if last is not None or _present(files, "sources/0/0"):
         first_offsets(files)
     if committed is not None:

@@ -13,6 +13,7 @@ from functools import partial
 from chsink.clickhouse.checks import rights, rules, servers
 from chsink.clickhouse.checks.columns import column_findings
 from chsink.clickhouse.checks.distributed import distributed_findings
+from chsink.clickhouse.checks.emptied import emptied_findings
 from chsink.clickhouse.checks.existing_rows import existing_rows_findings
 from chsink.clickhouse.checks.hashes import hash_findings
 from chsink.clickhouse.checks.records import in_doubt_findings, layout_findings
@@ -109,6 +110,13 @@ class ClickHouseChecks:
         asked_ms = clock.now_ms()
         for target in self._targets.values():
             check = partial(existing_rows_findings, records, target, latest, clock, asked_ms)
+            yield from guarded(f"rows of {target.topic} in {target.name}", check)
+
+    def emptied(self, records: Records) -> Iterator[Finding]:
+        """Tables without a row in which, by the recorded state, rows landed."""
+        for leads, target in self._targets.items():
+            layout = self._cluster.layout(self._cluster.routes[leads]).fingerprint()
+            check = partial(emptied_findings, records, target, layout, self._cluster.clock)
             yield from guarded(f"rows of {target.topic} in {target.name}", check)
 
     def windows(self, chunks: Callable[[Collection[str]], tuple[int | None, int]]) -> Iterator[Finding]:

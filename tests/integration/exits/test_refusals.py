@@ -135,6 +135,33 @@ def test_a_table_that_was_dropped_with_its_rows(make_job: MakeJob, spark: SparkS
     job.check()
 
 
+def test_a_table_that_was_created_again_without_a_word(
+    make_job: MakeJob, spark: SparkSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """⚑ The start cannot know that its rows were not removed on purpose, and goes on.  It says what to do if not."""
+    job = make_job(partitions=2)
+    job.send(0, 60)
+    job.send(1, 60)
+    job.drain(spark)
+    command(job.shards[0], f"DROP TABLE {job.tables[job.topic]} SYNC")
+    job.make_table(job.topic)
+    job.send(0, 5)
+    capsys.readouterr()
+    job.drain(spark)
+    said = capsys.readouterr().err
+    assert "CHS-266" in said
+    assert "offsets of " + job.topic + " landed in it: 120" in said
+
+    again = said.partition("to land again what Kafka still holds")[2]
+    [delete] = re.findall(r"DELETE FROM [^)]+", again)
+    command(job.shards[0], f"{delete} SETTINGS lightweight_deletes_sync = 2")
+    [reset] = re.findall(r"`chsink state ([^`]+)`", again)
+    done(run(job, *reset.split(), "--yes"))
+    job.lose_checkpoint()  # a new checkpoint
+    job.drain(spark, {"kafka.starting_offsets": "earliest"})
+    job.check()
+
+
 @pytest.mark.exit_of("SEVERAL_IN_DOUBT")
 def test_ranges_for_several_tables(doubtful: Job) -> None:
     first = doubtful.tables[doubtful.topic]

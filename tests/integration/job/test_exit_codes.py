@@ -144,10 +144,16 @@ def test_damaged_checkpoint_is_named_and_a_new_one_goes_on(job: Job, run: Run) -
     assert run(job).exit_code == 0
     job.send(0, 5)
     plan = job.checkpoint / "offsets" / "1"
-    plan.write_text(plan.read_text()[:-9])
+    whole = plan.read_text()
+    plan.write_text(whole[:-9])
     refused(run(job), 3, "CHS-316", "offsets/1 cannot be read: its checksum is wrong", "sink.checkpoint")
     (plan.parent / ".1.crc").unlink()
     refused(run(job), 3, "CHS-316", "offsets/1 is cut off")
+    plan.write_text(whole)
+    (job.checkpoint / "metadata").unlink()
+    refused(run(job), 3, "CHS-316", "its file metadata is missing")
+    (job.checkpoint / ".metadata.crc").unlink()
+    refused(run(job), 3, "CHS-316", "its file metadata is missing")
     job.checkpoint.rename(job.folder / "moved away")
     assert run(job).exit_code == 0
     job.check()

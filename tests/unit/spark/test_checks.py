@@ -26,6 +26,7 @@ IDS = {"flights": {"0": 7, "1": 3}}
 def folder(root: Path, ends: object = IDS, *, starts: object | None = None, committed: bool = True) -> LocalFolder:
     """A checkpoint after one batch."""
     for name, text in (
+        ("metadata", '{"id":"5f1c"}'),
         ("sources/0/0", "\0v1\n" + json.dumps(starts or {"flights": {"0": 0, "1": 0}})),
         ("offsets/0", f'v1\n{{"batchWatermarkMs":0}}\n{json.dumps(ends)}'),
         ("commits/0", "v1\n{}"),
@@ -110,7 +111,6 @@ def test_progress_that_the_sink_does_not_know(tmp_path: Path) -> None:
 def three_batches(root: Path) -> LocalFolder:
     """Batch 2 is planned, and not yet committed."""
     whole = folder(root)
-    (root / "metadata").write_text('{"id":"5f1c"}')
     for n in (1, 2):
         (root / f"offsets/{n}").write_text((root / "offsets/0").read_text())
     (root / "commits/1").write_text("v1\n{}")
@@ -142,7 +142,7 @@ def test_a_file_that_is_cut_off_is_named(tmp_path: Path, file: str, left: str) -
     assert f"its file {file} " in check(of).sentence
 
 
-@pytest.mark.parametrize("file", ["offsets/2", "offsets/1", "offsets/0", "commits/1", "sources/0/0"])
+@pytest.mark.parametrize("file", ["offsets/2", "offsets/1", "offsets/0", "commits/1", "sources/0/0", "metadata"])
 def test_a_file_that_is_missing_is_named(tmp_path: Path, file: str) -> None:
     """``offsets/0`` is too old to matter, and Spark removes such; of ``commits/1`` its checksum is left."""
     of = three_batches(tmp_path)
@@ -156,6 +156,13 @@ def test_a_file_that_is_missing_is_named(tmp_path: Path, file: str) -> None:
         return
     assert check(of).id == "CHS-316"
     assert f"its file {file} " in check(of).sentence
+
+
+def test_a_checksum_that_is_left_of_the_metadata(tmp_path: Path) -> None:
+    """Spark cannot write the file again, at the start before the first batch either."""
+    of = LocalFolder(str(tmp_path), tmp_path)
+    (tmp_path / ".metadata.crc").write_bytes(b"crc")
+    assert "its file metadata is missing" in check(of).sentence
 
 
 def test_bytes_that_are_no_text(tmp_path: Path) -> None:

@@ -1,0 +1,69 @@
+"""A table that has no row, although rows landed in it: it was emptied, or dropped and created again.
+
+The state does not tell which, and emptying a table is nobody's fault: so this is a warning, and says what is certain.
+
+Rules:
+- A shard that held blocks when its newest range was announced, and has no row, lost them all.
+- A table that has no row on any shard lost those of a record by which some landed.
+- Nothing is said of a table that may lose all rows by itself: by its TTL, or because its engine removes rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from chsink.clickhouse.shards import RoutedTable, ShardTable
+from chsink.errors import preflight
+from chsink.findings import Finding, Severity, found, passed
+from chsink.notation.sql import quote_identifier, quote_string, quote_table
+from chsink.ports import Clock
+from chsink.statemachine.records import Phase, StateKey, StateRecord
+from chsink.statemachine.table import choice_of
+
+TOPIC = "_kafka_topic"
+REMOVING = ("CollapsingMergeTree", "SummingMergeTree")
+"""Engines that may remove every row: of pairs that cancel each other, or whose sums are zero."""
+
+
+def emptied_findings(
+    records: Mapping[StateKey, StateRecord], target: RoutedTable, layout: str, clock: Clock
+) -> Iterator[Finding]:
+    """``records`` were read before; ``layout`` is the present one, by which marks are the shards' own."""
+    mine = [r for k, r in records.items() if k.topic_table == (target.topic, target.name)]
+    landed = sum(map(_landed, mine))
+    if not landed or any(s.table.ttl.removes_rows or s.table.engine.endswith(REMOVING) for s in target.shards):
+        return
+    empty = [_is_empty(shard, clock) for shard in target.shards]
+    if all(empty):
+        said = {"table": target.name, "topic": target.topic, "delete": _deleting(target)}
+        yield found(Severity.WARNING, preflight.TABLE_IS_EMPTY, **said, offsets=f"{landed:,}")
+        return
+    held = [r.marks for r in mine if r.layout == layout and len(r.marks) >= len(target.shards)]
+    for number, shard in enumerate(target.shards):
+        if empty[number] and any(marks[number].blocks for marks in held):
+            yield found(Severity.WARNING, preflight.SHARD_IS_EMPTY, table=target.name, url=shard.url)
+            return
+    yield passed(preflight.TABLE_IS_EMPTY, table=target.name, topic=target.topic)
+
+
+def _landed(record: StateRecord) -> int:
+    """How many offsets landed and were not left out.  A table that shares a topic by ``table_by`` may have got none."""
+    shared = choice_of(record.pipeline) or not record.pipeline
+    if record.phase is Phase.EMPTY or (shared and not any(mark.blocks for mark in record.marks)):
+        return 0
+    done = record.start if record.in_doubt else record.end
+    left_out = record.skipped + record.dead_letters + sum(gap.length for gap in record.gaps)
+    return max(0, done - record.first - left_out)
+
+
+def _deleting(target: RoutedTable) -> str:
+    """What removes rows that land after this was found: they would be read again."""
+    rows = f"delete its rows of {target.topic} that have landed since"
+    if TOPIC not in {c.name for c in target.table.columns}:
+        return rows
+    which = f"{quote_identifier(TOPIC)} = {quote_string(target.topic)}"
+    return f"{rows} (on each shard: DELETE FROM {quote_table(target.name)} WHERE {which})"
+
+
+def _is_empty(shard: ShardTable, clock: Clock) -> bool:
+    return not shard.reader(clock).query(f"SELECT 1 FROM {quote_table(shard.table.canonical)} LIMIT 1")
