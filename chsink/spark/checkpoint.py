@@ -18,7 +18,7 @@ from urllib.parse import unquote, urlsplit
 from chsink.errors import HaltError, PreflightError, halts, preflight
 from chsink.findings import Finding, Severity, found, of_error, passed
 from chsink.spark.offset_log import Files, Unreadable, check_readable, first_offsets, last_batch, planned_ends
-from chsink.statemachine.ranges import TopicPartition
+from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from chsink.statemachine.records import Phase, StateKey, StateRecord, TopicTable
 
 PROBE = bytes(1 << 16)
@@ -114,6 +114,24 @@ def checkpoint_findings(
         yield found(Severity.ERROR, halts.CHECKPOINT_BEFORE_RESET, checkpoint=folder.where, tps=named)
     else:
         yield passed(preflight.CHECKPOINT_FOREIGN, checkpoint=folder.where)
+
+
+def passed_over(
+    folder: Folder, records: Mapping[StateKey, StateRecord], routes: Collection[TopicTable]
+) -> dict[StateKey, OffsetRange]:
+    """What the query has read, and the table has not, although its state was there: the route had been removed.
+
+    As long as the topic-partition has no new record, no batch would meet it.
+    """
+    last = last_batch(folder, "commits")
+    ends = {} if last is None else planned_ends(folder, last)
+    return {
+        key: OffsetRange(record.end, ends[key.topic_partition])
+        for key, record in records.items()
+        if key.topic_table in routes
+        and record.phase is not Phase.EMPTY
+        and record.end < ends.get(key.topic_partition, 0)
+    }
 
 
 def _read(folder: Folder) -> set[TopicPartition]:

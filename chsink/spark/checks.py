@@ -10,11 +10,12 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from chsink.batch.ledger import read_records
+from chsink.clickhouse.landing import chosen
 from chsink.connect import Services
 from chsink.embedded.java import find_java, ignored_java_home
-from chsink.errors import ChsinkError, local, preflight
-from chsink.findings import Finding, Severity, found, passed
-from chsink.spark.checkpoint import checkpoint_findings, local_folder
+from chsink.errors import ChsinkError, halts, local, preflight
+from chsink.findings import Finding, Severity, found, guarded, passed
+from chsink.spark.checkpoint import Folder, checkpoint_findings, local_folder, passed_over
 from chsink.statemachine.records import StateKey, StateRecord
 
 GATEWAY: Final = "PYSPARK_GATEWAY_PORT"
@@ -51,4 +52,22 @@ def configured_checkpoint_findings(services: Services) -> Iterator[Finding]:
     if folder is None:
         yield found(Severity.INFO, preflight.CHECKPOINT_NOT_CHECKED, checkpoint=checkpoint)
     else:
-        yield from checkpoint_findings(folder, config.topics, recorded(services), services.clickhouse.routes)
+        found_before = list(checkpoint_findings(folder, config.topics, recorded(services), services.clickhouse.routes))
+        yield from found_before
+        if not any(finding.severity is Severity.ERROR for finding in found_before):
+            yield from guarded("the checkpoint", lambda: passed_over_findings(services, folder))
+
+
+def passed_over_findings(services: Services, folder: Folder) -> Iterator[Finding]:
+    """Records that Kafka still holds, and that the checkpoint has passed without one of their tables.
+
+    A table that records name (``table_by``) begins where the topic's other tables are, so it lacks none.
+    """
+    alone = services.clickhouse.routes.keys() - chosen(services.clickhouse)
+    missed = passed_over(folder, recorded(services) or {}, alone)
+    starts = services.kafka.log_starts({key.topic_partition for key in missed}) if missed else {}
+    for key, offsets in sorted(missed.items()):
+        tp = key.topic_partition
+        if starts[tp] < offsets.end:
+            detail = f"{key.table} lacks {offsets}, which the checkpoint has passed, and Kafka still holds records of it"
+            yield found(Severity.ERROR, halts.GAP, tp=tp, detail=detail)

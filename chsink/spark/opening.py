@@ -12,10 +12,11 @@ from chsink.checks import check_start
 from chsink.clickhouse.landing import chosen, open_landing
 from chsink.connect import Services
 from chsink.errors import stream as errors
+from chsink.errors.several import raise_all
 from chsink.findings import raise_first
 from chsink.ports import StreamShape
 from chsink.spark.checkpoint import Folder, checkpoint_findings
-from chsink.spark.checks import recorded
+from chsink.spark.checks import passed_over_findings, recorded
 from chsink.spark.starting import starting_offsets
 from chsink.statemachine.choices import joining
 from chsink.statemachine.records import StateKey
@@ -24,9 +25,12 @@ from chsink.tables.grow import level
 
 
 def check_checkpoint(services: Services, folder: Folder) -> None:
-    """Raise the first error of the checkpoint: damaged, another query's, or without the state it belongs to."""
+    """Raise the first error of the checkpoint: damaged, another query's, or without the state it belongs to; or all
+    topic-partitions of which it has passed records without one of their tables.
+    """
     config, routes = services.config, services.clickhouse.routes
     raise_first(checkpoint_findings(folder, config.topics, recorded(services), routes))
+    raise_all([finding.error() for finding in passed_over_findings(services, folder)])
 
 
 def source_offsets(services: Services) -> str:

@@ -53,18 +53,18 @@ class Scope:
 def scope_of(
     record: StateRecord | None, topic_id: str | None, log: OffsetRange, asked: OffsetRange | None = None
 ) -> Scope:
-    """``log``: what Kafka holds now, of the topic with this id.  ``asked``: None for all that was ever announced."""
+    """``log``: what Kafka holds now, of the topic with this id.  ``asked``: None for all of both."""
     if record is None or record.phase is Phase.EMPTY:
         return Scope(unjudged=_named([(asked or log, Why.NOT_LANDED)]))
     whole = asked or OffsetRange(record.first, record.end)
     if record.is_of_another(topic_id):
         return Scope(unjudged=_named([(whole, Why.RECREATED)]))
-    done = _done(record)
+    done, waits_until = _done(record), log.end if asked is None else whole.end
     left_out = [
         (_clip(OffsetRange(0, record.first), whole), Why.EARLIER),
         *((_clip(gap, whole), Why.GAP) for gap in record.gaps),
         (_clip(OffsetRange(done, record.end), whole), Why.IN_DOUBT),
-        (_clip(OffsetRange(record.end, max(record.end, whole.end)), whole), Why.NOT_LANDED),
+        (OffsetRange(max(record.end, whole.start), max(record.end, whole.start, waits_until)), Why.NOT_LANDED),
     ]
     landed = without(_clip(OffsetRange(record.first, done), whole), record.gaps)
     deleted = OffsetRange(0, log.start)

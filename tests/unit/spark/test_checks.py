@@ -14,7 +14,7 @@ from chsink.embedded import java
 from chsink.errors import HaltError, PreflightError
 from chsink.findings import Finding, Severity
 from chsink.spark import checks
-from chsink.spark.checkpoint import LocalFolder, checkpoint_findings, local_folder
+from chsink.spark.checkpoint import LocalFolder, checkpoint_findings, local_folder, passed_over
 from chsink.spark.offset_log import planned_batch
 from chsink.statemachine import writes
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
@@ -268,3 +268,15 @@ def test_a_reset_of_one_table_of_a_topic(tmp_path: Path) -> None:
     assert only(list(checkpoint_findings(folder(tmp_path / "a"), ["flights"], records, routes))).id == "CHS-302"
     gone = list(checkpoint_findings(folder(tmp_path / "b"), ["flights"], records, routes[1:]))
     assert only(gone).severity is Severity.OK
+
+
+def test_a_table_that_was_left_out_for_a_time(tmp_path: Path) -> None:
+    """⚑ The checkpoint has passed what the table lacks.  Without a new record, no batch would meet that."""
+    other = replace(KEY, table="d.other")
+    of, routes = folder(tmp_path), [KEY.topic_table, other.topic_table]
+    ahead, behind = replace(AFTER, end=7), replace(AFTER, end=2)
+    assert passed_over(of, {KEY: ahead, other: behind}, routes) == {other: OffsetRange(2, 7)}
+    assert passed_over(of, {KEY: ahead, other: behind}, routes[:1]) == {}
+    assert passed_over(of, {other: writes.empty(1, "a")}, routes) == {}
+    planned = folder(tmp_path / "new", committed=False)
+    assert passed_over(planned, {other: behind}, routes) == {}

@@ -24,9 +24,11 @@ def ranges(*pairs: tuple[int, int]) -> tuple[OffsetRange, ...]:
 
 
 def test_judged_is_what_landed_and_nothing_beyond() -> None:
-    assert scope_of(LANDED, "t", LOG) == Scope(ranges((10, 100)))
+    ahead = Unjudged(OffsetRange(100, 500), Why.NOT_LANDED)
+    assert scope_of(LANDED, "t", LOG) == Scope(ranges((10, 100)), (ahead,))
+    assert scope_of(LANDED, "t", OffsetRange(0, 100)) == Scope(ranges((10, 100)))
     doubt = scope_of(DOUBT, "t", LOG)
-    assert doubt == Scope(ranges((10, 80)), (Unjudged(OffsetRange(80, 100), Why.IN_DOUBT),))
+    assert doubt == Scope(ranges((10, 80)), (Unjudged(OffsetRange(80, 100), Why.IN_DOUBT), ahead))
 
 
 @pytest.mark.parametrize("record", [None, EMPTY])
@@ -42,6 +44,7 @@ def test_gaps_and_deleted_records_are_left_out_and_named() -> None:
         (10, 20, Why.DELETED),
         (20, 30, Why.GAP),
         (50, 55, Why.GAP),
+        (100, 500, Why.NOT_LANDED),
     ]
     assert scope_of(LANDED, "t", OffsetRange(200, 500)).judged == ()
 
@@ -65,7 +68,8 @@ def test_rows_of_earlier_incarnations_may_lie_below_their_end() -> None:
     began = writes.after(
         writes.before(again, OffsetRange(0, 50), said, epoch=2, attempt="c", fresh=True), epoch=2, attempt="d"
     )
-    assert scope_of(began, "t", LOG) == Scope(ranges((0, 50)), (), older_end=100)
+    ahead = (Unjudged(OffsetRange(50, 500), Why.NOT_LANDED),)
+    assert scope_of(began, "t", LOG) == Scope(ranges((0, 50)), ahead, older_end=100)
     assert scope_of(LANDED, "t", LOG).older_end == 0
 
 
