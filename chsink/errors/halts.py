@@ -126,8 +126,8 @@ IN_DOUBT_LOST = Entry(
     HaltError,
     "{tp}: a range in doubt can no longer be read from Kafka ({detail})",
     "check the table, then run `chsink state resolve {arguments}` with --landed if all rows of the range are "
-    "there, with --lost to give up the missing rows, or, unless the topic was created again, with --expired to land "
-    "the part that Kafka still holds",
+    "there; otherwise, unless the topic was created again, with --expired to land the part that Kafka still holds; or "
+    "with --lost to give up all missing rows",
     runbook='With errors.in_doubt = "dead_letter", the job does by itself what --expired does, and '
     "[lists the offsets](dead-letters.md#offsets-that-kafka-deleted).",
 )
@@ -383,8 +383,8 @@ RESEND_NOT_READABLE = Entry(
     "CHS-322",
     PreflightError,
     "{tp} {range} can no longer be read from Kafka (topic id {topic_id}, log [{start}, {end}))",
-    "check whether the table holds all rows of the range; if so, pass --landed; otherwise pass --lost or, unless the "
-    "topic was created again, --expired to land what Kafka still holds",
+    "check whether the table holds all rows of the range; if so, pass --landed; otherwise, unless the topic was created "
+    "again, --expired to land what Kafka still holds; or --lost to give up all missing rows",
 )
 RESEND_WOULD_DOUBLE = Entry(
     "RESEND_WOULD_DOUBLE",
@@ -460,8 +460,8 @@ MIRROR_CHAIN_DAMAGED = Entry(
     "CHS-341",
     HaltError,
     "Iceberg table {tables}: the table property {property} contradicts the table ({detail})",
-    "if a newer chsink wrote it, run that version; otherwise remove the property (ALTER TABLE {tables} UNSET "
-    "TBLPROPERTIES ('{property}')) and start again: chsink then continues where the table's snapshots end",
+    "if a newer chsink wrote it, run that version; otherwise remove the property by ALTER TABLE {tables} UNSET "
+    "TBLPROPERTIES ('{property}'); then start again: chsink continues where the table's snapshots end",
     runbook="Nobody but chsink may change this property: it says which offsets the table holds.",
 )
 MIRROR_CHAIN_MISSING = Entry(

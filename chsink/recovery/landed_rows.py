@@ -114,8 +114,8 @@ def views_of(shards: Iterable[ShardTable]) -> list[str]:
 
 
 def also_from(views: Sequence[str]) -> str:
-    """What follows a DELETE of rows that dependent views received."""
-    return f" (and remove the rows of these offsets from the targets of its views: {', '.join(views)})" if views else ""
+    """What follows a DELETE of rows that dependent views received: behind a semicolon, as it is no part of it."""
+    return f"; also remove the rows of these offsets from the targets of its views: {', '.join(views)}" if views else ""
 
 
 def _servers(services: Services, shards: Iterable[ShardTable]) -> list[Queries]:

@@ -73,10 +73,10 @@ def recovered(job: Job, error: ChsinkError, *more: str) -> list[str]:
         assert result.exit_code == 2, result.output
         for fix in re.findall(r"fix: (.+)", result.stderr):
             safe = fix.partition("; only if ")[0]
-            for statement in re.findall(r"on each shard: (DELETE FROM .+? >= \d+)", safe):
+            for statement in re.findall(r"on each shard: (DELETE FROM [^;]+)", safe):
                 for shard in job.shards:
                     command(shard, f"{statement} SETTINGS lightweight_deletes_sync = 2")
-            for url, statement in re.findall(r"on (http\S+): (DELETE FROM .+?'[^']+')(?=;)", safe):
+            for url, statement in re.findall(r"on (http\S+): (DELETE FROM [^;]+)", safe):
                 command(url, f"{statement} SETTINGS lightweight_deletes_sync = 2")
             [option] = re.findall(r"add `(--[^`]+)` to this command", safe)
             added += [word for word in option.split() if word not in added]

@@ -153,7 +153,7 @@ def test_a_table_that_was_created_again_without_a_word(
     assert "offsets of " + job.topic + " landed in it: 120" in said
 
     again = said.partition("to land again what Kafka still holds")[2]
-    [delete] = re.findall(r"DELETE FROM [^)]+", again)
+    [delete] = re.findall(r"DELETE FROM [^;]+", again)
     command(job.shards[0], f"{delete} SETTINGS lightweight_deletes_sync = 2")
     [reset] = re.findall(r"`chsink state ([^`]+)`", again)
     done(run(job, *reset.split(), "--yes"))

@@ -71,6 +71,14 @@ def test_an_entry_is_named_in_capitals_and_says_what_to_do() -> None:
         assert entry.hint, entry.name
 
 
+def test_a_statement_ends_at_a_semicolon() -> None:
+    """⚑ A person copies it as a whole: no word of the sentence behind it may become part of it."""
+    for entry in CATALOGUE.values():
+        for said in re.findall(r"(?:ALTER TABLE|DELETE FROM)(?! …) [^;]+|\{delete\}[^;]*", entry.hint):
+            prose = re.search(r"\b(and|or|then|also|to)\b", re.sub(r"\bMODIFY SETTING\b", "", said))
+            assert prose is None, (entry.name, said)
+
+
 def test_an_error_is_made_of_its_entry_and_parameters() -> None:
     error = ENTRY(tp="t[0]", count=3)
 
