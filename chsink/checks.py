@@ -123,7 +123,7 @@ def _topics(services: Services) -> Iterator[Finding]:
     for at, section in enumerate(services.config.route_sections):
         if section.topic_pattern is not None:
             place = {"route": f"route[{at}]", "pattern": section.topic_pattern}
-            if f"route[{at}]" in matched:
+            if f"route[{at}]" in matched or any(map(section.matches, services.config.waiting)):
                 yield passed(preflight.PATTERN_MATCHES_NOTHING, **place)
             elif taken := [topic for topic in topics if topic in named and section.matches(topic)]:
                 yield found(Severity.WARNING, preflight.PATTERN_LEFT_NOTHING, topics=", ".join(taken), **place)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from itertools import count
 from typing import Generic, Protocol, TypeVar
 
@@ -121,13 +122,16 @@ class BatchLoop(Generic[A, S]):
         self._run = run
         if unrouted := self._unrouted(planned):
             raise stream.TOPIC_NOT_ROUTED(topics=", ".join(unrouted))
+        routed = set(self._topics())
+        planned = replace(planned, ranges={tp: r for tp, r in planned.ranges.items() if tp.topic in routed})
         self._adapting(
             batch.stream, lambda landing, stream: landing.lander.process(planned, batch.tasks(landing, stream))
         )
         self._finished(planned)
 
     def _unrouted(self, planned: PlannedBatch) -> list[str]:
-        return sorted({tp.topic for tp in planned.ranges} - set(self._topics()))
+        """A topic of which nothing is planned needs no route yet."""
+        return sorted({tp.topic for tp, r in planned.ranges.items() if not r.is_empty} - set(self._topics()))
 
     def _adapting(self, stream: Callable[[], S], act: Callable[[Landing[A], S], None]) -> None:
         """Act.  If a table was altered, open the lander and act again: once, or ``MOST_ADAPTED`` times if adapted."""

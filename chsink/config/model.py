@@ -78,6 +78,7 @@ class Config(Section):
     model_config = ConfigDict(validate_default=True)
     _origins: dict[str, str] = PrivateAttr(default_factory=dict)
     _routes: tuple[Route, ...] | None = PrivateAttr(default=None)
+    _waiting: tuple[str, ...] = PrivateAttr(default=())
 
     @model_validator(mode="after")
     def _share(self) -> Self:
@@ -145,8 +146,20 @@ class Config(Section):
         if problems:
             raise InvalidConfigError(problems)
         config = self.model_copy()
-        config._routes = tuple(routes)
+        config._routes, config._waiting = tuple(routes), ()
         return config
+
+    def without(self, topics: Collection[str]) -> Config:
+        """The configuration without the routes of these topics, which are :attr:`waiting` from now on."""
+        config = self.model_copy()
+        config._routes = tuple(route for route in self.routes if route.topic not in topics)
+        config._waiting = tuple(topics)
+        return config
+
+    @property
+    def waiting(self) -> tuple[str, ...]:
+        """Topics that a pattern matches, and that have no route until their first record."""
+        return self._waiting
 
     @property
     def topic_pattern(self) -> str | None:

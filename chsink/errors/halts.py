@@ -383,8 +383,8 @@ RESEND_NOT_READABLE = Entry(
     "CHS-322",
     PreflightError,
     "{tp} {range} can no longer be read from Kafka (topic id {topic_id}, log [{start}, {end}))",
-    "check whether the table holds all rows of the range; if so, pass --landed; otherwise, unless the topic was created "
-    "again, --expired to land what Kafka still holds; or --lost to give up all missing rows",
+    "check whether the table holds all rows of the range; if so, pass --landed; otherwise, unless the topic was "
+    "created again, --expired to land what Kafka still holds; or --lost to give up all missing rows",
 )
 RESEND_WOULD_DOUBLE = Entry(
     "RESEND_WOULD_DOUBLE",

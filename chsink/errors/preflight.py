@@ -7,8 +7,8 @@ from chsink.errors.families import AlteredError, PreflightError
 
 _DROPPED = (
     "; if it existed before and its rows are gone, create it and, before the next start, run `chsink state reset TOPIC "
-    "--table {table}`, set kafka.starting_offsets = \"earliest\", and start with a new checkpoint (set sink.checkpoint to "
-    "a new folder): otherwise chsink takes for landed what the new table lacks"
+    '--table {table}`, set kafka.starting_offsets = "earliest", and start with a new checkpoint (set sink.checkpoint '
+    "to a new folder): otherwise chsink takes for landed what the new table lacks"
 )
 
 TOPIC_MISSING = Entry(
@@ -598,8 +598,9 @@ TABLE_IS_EMPTY = Entry(
     "{table} has no row, but offsets of {topic} landed in it: {offsets}; chsink does not read them again by itself",
     "if the rows were removed on purpose, or these records make no rows, do nothing; if the table was dropped and "
     "created again, stop the job and restore the rows from a backup; or, to land again what Kafka still holds, stop "
-    "the job, {delete}; do the same in the targets of its views; then run `chsink state reset {topic} --table {table}`, "
-    'set kafka.starting_offsets = "earliest", and start with a new checkpoint (set sink.checkpoint to a new folder)',
+    "the job, {delete}; do the same in the targets of its views; then run `chsink state reset {topic} --table "
+    '{table}`, set kafka.starting_offsets = "earliest", and start with a new checkpoint (set sink.checkpoint to a new '
+    "folder)",
     ok="{table} holds rows of {topic}, as recorded",
 )
 SHARD_IS_EMPTY = Entry(

@@ -44,17 +44,17 @@ _REPEATS: Final = OncePerMinute()
 
 def configure(log_format: Literal["console", "json"], level: str) -> None:
     """Send structlog's lines to standard error, in the given form.  Loggers of libraries log errors only."""
-    renderer: structlog.typing.Processor = (
-        structlog.processors.JSONRenderer()
+    renderers: list[structlog.typing.Processor] = (
+        [structlog.processors.JSONRenderer()]
         if log_format == "json"
-        else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), pad_event_to=28)
+        else [_as_written, structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), pad_event_to=28)]
     )
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
-            renderer,
+            *renderers,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level]),
         logger_factory=structlog.PrintLoggerFactory(file=sys.stderr),
@@ -70,6 +70,20 @@ def configure(log_format: Literal["console", "json"], level: str) -> None:
     for library in KAFKA_LOGGERS:
         logging.getLogger(library).addFilter(_REPEATS)  # the same filter is added once
     logging.getLogger("py4j").setLevel(logging.CRITICAL)  # it repeats the sink's errors with a stack trace
+
+
+class _AsWritten(str):
+    """Text that is shown without escapes."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def _as_written(_logger: Any, _method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
+    """Show statements and commands so that a person can copy them: Python would escape one kind of their quotes."""
+    return {name: _AsWritten(v) if isinstance(v, str) and {"'", '"'} <= {*v} else v for name, v in event.items()}
 
 
 class _Through(logging.Handler):

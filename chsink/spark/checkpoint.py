@@ -116,22 +116,33 @@ def checkpoint_findings(
         yield passed(preflight.CHECKPOINT_FOREIGN, checkpoint=folder.where)
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class PassedOver:
+    """What the query has read of a topic-partition, and one of its tables lacks.  ``recorded``: it has state there."""
+
+    topic_partition: TopicPartition
+    table: str
+    offsets: OffsetRange
+    recorded: bool
+
+
 def passed_over(
     folder: Folder, records: Mapping[StateKey, StateRecord], routes: Collection[TopicTable]
-) -> dict[StateKey, OffsetRange]:
-    """What the query has read, and the table has not, although its state was there: the route had been removed.
-
-    As long as the topic-partition has no new record, no batch would meet it.
-    """
+) -> list[PassedOver]:
+    """The route is new, or had been removed for a time.  Without a new record in Kafka, no batch would meet that."""
     last = last_batch(folder, "commits")
-    ends = {} if last is None else planned_ends(folder, last)
-    return {
-        key: OffsetRange(record.end, ends[key.topic_partition])
-        for key, record in records.items()
-        if key.topic_table in routes
-        and record.phase is not Phase.EMPTY
-        and record.end < ends.get(key.topic_partition, 0)
-    }
+    if last is None:
+        return []
+    ends, starts = planned_ends(folder, last), first_offsets(folder)
+    by_place = {(key.topic_partition, key.table): r for key, r in records.items() if r.phase is not Phase.EMPTY}
+    found = []
+    for topic, table in routes:
+        for tp, end in ends.items():
+            record = by_place.get((tp, table))
+            begins = starts.get(tp, 0) if record is None else record.end
+            if tp.topic == topic and begins < end:
+                found.append(PassedOver(tp, table, OffsetRange(begins, end), record is not None))
+    return sorted(found)
 
 
 def _read(folder: Folder) -> set[TopicPartition]:

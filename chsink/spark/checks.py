@@ -18,6 +18,8 @@ from chsink.findings import Finding, Severity, found, guarded, passed
 from chsink.spark.checkpoint import Folder, checkpoint_findings, local_folder, passed_over
 from chsink.statemachine.records import StateKey, StateRecord
 
+LOOKS, LOOK_AGAIN_S = 5, 1
+"""How often the state is read before a start is refused: a store's replica may lag."""
 GATEWAY: Final = "PYSPARK_GATEWAY_PORT"
 """Set by spark-submit: this process was started by Spark's Java, and needs no other."""
 
@@ -64,10 +66,14 @@ def passed_over_findings(services: Services, folder: Folder) -> Iterator[Finding
     A table that records name (``table_by``) begins where the topic's other tables are, so it lacks none.
     """
     alone = services.clickhouse.routes.keys() - chosen(services.clickhouse)
-    missed = passed_over(folder, recorded(services) or {}, alone)
-    starts = services.kafka.log_starts({key.topic_partition for key in missed}) if missed else {}
-    for key, offsets in sorted(missed.items()):
-        tp = key.topic_partition
-        if starts[tp] < offsets.end:
-            detail = f"{key.table} lacks {offsets}, which the checkpoint has passed, and Kafka still holds records of it"
-            yield found(Severity.ERROR, halts.GAP, tp=tp, detail=detail)
+    missed = passed_over(folder, recorded(services) or {}, alone) if services.store.durable else []
+    for _ in range(LOOKS - 1):
+        if missed:
+            services.clock.sleep(LOOK_AGAIN_S)
+            missed = passed_over(folder, recorded(services) or {}, alone)
+    starts = services.kafka.log_starts({one.topic_partition for one in missed}) if missed else {}
+    for one in missed:
+        if starts[one.topic_partition] < one.offsets.end:
+            entry = halts.GAP if one.recorded else halts.STATE_LOST
+            detail = f"{one.table} lacks {one.offsets}, and Kafka still holds records of it"
+            yield found(Severity.ERROR, entry, tp=one.topic_partition, detail=detail)

@@ -57,6 +57,7 @@ _EPOCHS: Final[Mapping[str, str]] = MappingProxyType(
 def create_missing(services: Services) -> None:
     """Create the missing tables of routes with ``auto_create``, on each server that lacks them.
 
+    A topic that a pattern matches, and that is empty, waits for its first record: it has no route until then.
     Raises PreflightError CHS-285 if no columns can be determined, CHS-286 if a server refuses the statement.
     """
     config = services.config
@@ -64,9 +65,13 @@ def create_missing(services: Services) -> None:
     for route in config.routes:
         if config.creates(route):
             wanted.setdefault(config.table_of(route).canonical, []).append(route)
+    waiting: set[str] = set()
     for routes in wanted.values():
         with asking_target():
-            _create(services, routes)
+            waiting |= _create(services, routes)
+    if waiting:
+        services.log.info("topics without a record wait for their first one", topics=sorted(waiting))
+        services.clickhouse.refresh(config.without(sorted(waiting)))
 
 
 def statements(services: Services, topics: Sequence[str] = ()) -> Iterator[Statement]:
@@ -88,8 +93,8 @@ def statements(services: Services, topics: Sequence[str] = ()) -> Iterator[State
             yield Statement(create_table(config, route, database, columns), servers(config, endpoints))
 
 
-def _create(services: Services, routes: Sequence[Route]) -> None:
-    """Create one table.  ``routes`` are all routes to it."""
+def _create(services: Services, routes: Sequence[Route]) -> set[str]:
+    """Create one table.  ``routes`` are all routes to it.  Returns their topics if it has to wait for a record."""
     config, route = services.config, routes[0]
     name = config.table_of(route)
     there: Columns = {}
@@ -102,10 +107,10 @@ def _create(services: Services, routes: Sequence[Route]) -> None:
             there = there or found
             if not found:
                 missing.append((client, database))
-    if not missing:
-        return
-    if not there and _has_landed(services, name.canonical):
-        return
+    if not missing or (not there and _has_landed(services, name.canonical)):
+        return set()
+    if not there and _may_wait(services, topics := {route.topic for route in routes}):
+        return topics
     columns = {n: kind for n, kind in there.items() if n not in METADATA_COLUMNS} or inferred(services, routes)
     for client, database in missing:
         statement = create_table(config, route, database, columns)
@@ -118,6 +123,16 @@ def _create(services: Services, routes: Sequence[Route]) -> None:
                 grant = grants.change_statements(config, Use.CREATE, TableName(database, name.table))
                 raise preflight.CREATE_NOT_GRANTED(**said, grant=grant) from refused
             raise preflight.TABLE_NOT_CREATED(**said) from refused
+    return set()
+
+
+def _may_wait(services: Services, topics: set[str]) -> bool:
+    """Whether Kafka holds nothing of these topics, and patterns matched all of them."""
+    if not topics <= set(services.config.matched_topics):
+        return False
+    partitions = services.kafka.partitions(topics)
+    ends = services.kafka.log_ends(partitions)
+    return all(ends[tp] <= start for tp, start in services.kafka.log_starts(partitions).items())
 
 
 def _has_landed(services: Services, table: str) -> bool:

@@ -15,11 +15,13 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 from chsink.cli.main import app
+from chsink.cli.verify import read_report
 from chsink.embedded.stack import Stack
 from chsink.embedded.topics import delete_records
 from chsink.errors import ChsinkError, HaltError
 from chsink.ports import Row, Swap
 from chsink.statemachine.ranges import OffsetRange
+from chsink.verify.route import Selection
 from tests.integration.exits.commands import command_of, follow, halted
 from tests.integration.job.conftest import MakeJob
 from tests.integration.job.faults import Failpoints, crash_before_after
@@ -183,6 +185,37 @@ def test_a_plan_skips_offsets(make_job: MakeJob, spark: SparkSession) -> None:
     job.lose_checkpoint()
     job.drain(spark)
     job.check()
+
+
+@pytest.mark.exit_of("GAP")
+def test_a_route_that_was_removed_for_a_time(make_job: MakeJob, spark: SparkSession) -> None:
+    """⚑ The topic is idle since: no batch would tell, and the table would lack the records as long as none comes."""
+    job = make_job(partitions=2)
+    first = job.tables[job.topic]
+    second = job.make_table(job.topic, suffix="_second")
+    job.tables[job.topic] = first
+    routes = [{"topic": job.topic, "table": table} for table in (first, second)]
+    job.settings = {"route": routes}
+    job.send(0, 10)
+    job.drain(spark)
+    job.send(0, 30)
+    job.send(1, 30)
+    job.drain(spark, {"route": routes[:1]})
+
+    error = halted("GAP", job, spark)
+    assert f"{job.topic}-0: the plan skips offsets after the recorded end ({second} lacks [10, 40)" in error.message
+    assert f"{job.topic}-1: no range is recorded for this partition" in error.message
+    assert f"({second} lacks [0, 30)" in error.message
+    left_out = read_report(job.config(), Selection()).as_dict()["partitions"]
+    assert {(p["table"], p["partition"]): [u["range"] for u in p["unjudged"]] for p in left_out} == {
+        (first, 0): [], (first, 1): [], (second, 0): [[10, 40]], (second, 1): [[0, 30]],
+    }  # fmt: skip
+    assert "start with a new checkpoint" in error.hint
+    job.lose_checkpoint()
+    job.drain(spark)
+    for table in (first, second):
+        job.tables[job.topic] = table
+        job.check()
 
 
 @pytest.mark.exit_of("OUTSIDE_PROCESSED")

@@ -16,7 +16,7 @@ from chsink.spark.executor import PLACE, PLACE_BITS
 from chsink.spark.runner import _place
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from tests.integration.job.conftest import MakeJob
-from tests.support.job import Row, await_query, command, eventually, select
+from tests.support.job import DATABASE, Row, await_query, command, eventually, select
 from tests.support.kafka import Record
 
 pytestmark = pytest.mark.slow
@@ -107,6 +107,38 @@ def test_table_altered_and_topic_created_between_two_batches_of_a_running_query(
     said = capsys.readouterr().err
     assert said.count("CHS-233") == 2
     assert said.count("new topics found") == 1
+
+
+def test_an_empty_topic_of_a_pattern_waits_for_its_first_record(
+    make_job: MakeJob, spark: SparkSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its table is created from its records.  Until there is one, the other topics go on: in a new query, in one that
+    goes on from its checkpoint, and in the one that is running when the record comes.
+    """
+    job = make_job(partitions=1)
+    first, empty = job.topic, f"{job.topic}.empty"
+    create_topic(job.bootstrap, empty, 1)
+    route = f"[{{ topic_pattern = '{first}.*', table = 't_{{topic:_}}' }}]"
+    job.settings = {"route": route, "schema.auto_create": True}
+    for count in (15, 10):
+        job.send(0, count)
+        job.drain(spark)
+        job.check()
+    assert capsys.readouterr().err.count("wait for their first one") >= 2
+    job.tables[empty] = f"{DATABASE}.t_{empty}".replace("-", "_").replace(".empty", "_empty")
+    sink = job.sink({"trigger.mode": "processing_time", "trigger.interval": "50 milliseconds"})
+    query = sink.start(job.stream(spark, sink))
+    try:
+        job.send(0, 5)
+        eventually("batch beside the empty topic", lambda: len(job.landed()) == 30)
+        job.send(0, 7, topic=empty)
+        eventually("batch of the topic", lambda: job.phases(empty).get(0) == ("AFTER", 0, 7) or not query.isActive)
+        assert query.isActive, sink.failure
+    finally:
+        query.stop()
+        sink.close()
+    job.check()
+    job.check(empty)
 
 
 @pytest.mark.parametrize("name", ["continuous", "realTime"])

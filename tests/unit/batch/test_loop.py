@@ -130,6 +130,15 @@ def test_a_lander_is_open_for_one_run() -> None:
     assert world.landed == world.finished == [0, 1, 2, 3]
 
 
+def test_a_topic_of_which_nothing_is_planned_needs_no_route() -> None:
+    world = World()
+    ranges = {TP: OffsetRange(0, 1), TopicPartition("empty", 0): OffsetRange(0, 0)}
+    world.loop.land(lambda: Batch("a", PlannedBatch(0, ranges), world.reads))
+
+    assert (world.opened, world.finished) == (["stream of a"], [0])
+    assert world.reads.read == [OffsetRange(0, 1)]
+
+
 def test_a_start_settles_and_the_first_run_goes_on_with_it() -> None:
     world = World()
     world.loop.start("stream of a", lambda _landing, _stream: world.reads)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterator
+from typing import Literal
 
 import pytest
 import structlog
@@ -38,6 +39,16 @@ def test_loggers_of_the_standard_library_write_the_same_form(capsys: pytest.Capt
     assert retry["logger"] == "chsink.clickhouse.retry"
     assert (error["event"], error["level"]) == ("it failed", "error")
     assert "ValueError: why" in error["exception"]
+
+
+def test_a_statement_can_be_copied_from_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    """⚑ with its quotes as they are, whatever others the line has."""
+    fix = """run DELETE FROM t WHERE topic = 'a b'; then set kafka.starting_offsets = "earliest\""""
+    forms: list[tuple[Literal["console", "json"], str]] = [("console", fix), ("json", json.dumps(fix))]
+    for form, shown in forms:
+        configure(form, "info")
+        structlog.get_logger().warning("empty", fix=fix, rows=3)
+        assert shown in capsys.readouterr().err
 
 
 def test_librdkafka_repeats_nothing_within_a_minute(

@@ -14,7 +14,7 @@ from chsink.embedded import java
 from chsink.errors import HaltError, PreflightError
 from chsink.findings import Finding, Severity
 from chsink.spark import checks
-from chsink.spark.checkpoint import LocalFolder, checkpoint_findings, local_folder, passed_over
+from chsink.spark.checkpoint import LocalFolder, PassedOver, checkpoint_findings, local_folder, passed_over
 from chsink.spark.offset_log import planned_batch
 from chsink.statemachine import writes
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
@@ -273,10 +273,17 @@ def test_a_reset_of_one_table_of_a_topic(tmp_path: Path) -> None:
 def test_a_table_that_was_left_out_for_a_time(tmp_path: Path) -> None:
     """⚑ The checkpoint has passed what the table lacks.  Without a new record, no batch would meet that."""
     other = replace(KEY, table="d.other")
-    of, routes = folder(tmp_path), [KEY.topic_table, other.topic_table]
-    ahead, behind = replace(AFTER, end=7), replace(AFTER, end=2)
-    assert passed_over(of, {KEY: ahead, other: behind}, routes) == {other: OffsetRange(2, 7)}
-    assert passed_over(of, {KEY: ahead, other: behind}, routes[:1]) == {}
-    assert passed_over(of, {other: writes.empty(1, "a")}, routes) == {}
-    planned = folder(tmp_path / "new", committed=False)
-    assert passed_over(planned, {other: behind}, routes) == {}
+    of, routes, tp = folder(tmp_path), [KEY.topic_table, other.topic_table], KEY.topic_partition
+    second = StateKey("sink", "flights", 1, "d.other")
+    whole = {
+        replace(key, table=table): replace(AFTER, end=7) for key in (KEY, second) for table in (KEY.table, other.table)
+    }
+    assert passed_over(of, whole, routes) == []
+    behind = {**whole, other: replace(AFTER, end=2)}
+    assert passed_over(of, behind, routes) == [PassedOver(tp, "d.other", OffsetRange(2, 7), recorded=True)]
+    assert passed_over(of, behind, routes[:1]) == []
+    new = PassedOver(second.topic_partition, "d.other", OffsetRange(0, 3), recorded=False)
+    assert passed_over(of, {**whole, second: writes.empty(1, "a")}, routes) == [new]
+    assert passed_over(of, {k: r for k, r in whole.items() if k != second}, routes) == [new]
+    assert passed_over(folder(tmp_path / "new", committed=False), {}, routes) == []
+    assert passed_over(folder(tmp_path / "latest", starts=IDS), {}, routes) == []
