@@ -22,6 +22,7 @@ from chsink.batch.recheck import check_same_topics
 from chsink.batch.task import run_task
 from chsink.clickhouse.client import Connection, cached_client
 from chsink.clickhouse.dead_letters import LettersTable, TableLetters
+from chsink.clickhouse.look_ahead import LookAhead
 from chsink.clickhouse.probe import Presence, Rows, has_more, lacks, only_of, presence, rows_after, rows_there
 from chsink.clickhouse.shards import InsertShard
 from chsink.clickhouse.table import TargetTable
@@ -291,7 +292,13 @@ class PieceTask:
             letters_for,
             self._unknown,
         )
-        return run_task(task, batches, self.plan, land)
+        room = max((watch.room for watch in self.watches.values()), default=0)
+        ahead = LookAhead(land, self._look, room)
+        return ahead.told(run_task(task, batches, self.plan, ahead))
+
+    def _look(self, chunk: Chunk) -> None:
+        """AlteredError CHS-287 for fields of the chunk that have no column."""
+        self._grown(chunk.take(), self.assignments[chunk.topic_partition])
 
     def _unknown(self, records: pa.RecordBatch, assignment: Assignment) -> Mapping[str, int]:
         watch = self.watches.get(assignment.topic_partition)
@@ -301,13 +308,17 @@ class PieceTask:
         return watch.counts(own_records(decoder, records.slice(0, SAMPLE)))
 
     def _prepare(self, records: pa.RecordBatch, assignment: Assignment) -> Prepared:
+        decoded = self._grown(records, assignment).decode(records)
+        return by_shard(records, decoded, assignment.layout, self.tables[assignment.key.topic_partition][0])
+
+    def _grown(self, records: pa.RecordBatch, assignment: Assignment) -> Decoder:
+        """The decoder, which also fills columns that were added for fields of these records."""
         decoder = self.decoders[assignment.topic_partition]
         watch = self.watches.get(assignment.topic_partition)
-        if watch is not None and grows(assignment.record.pipeline):
-            mine = own_records(decoder, records)
-            decoder = with_columns(decoder, watch.columns(mine, assignment.topic_partition))
-        decoded = decoder.decode(records)
-        return by_shard(records, decoded, assignment.layout, self.tables[assignment.key.topic_partition][0])
+        if watch is None or not grows(assignment.record.pipeline):
+            return decoder
+        mine = own_records(decoder, records)
+        return with_columns(decoder, watch.columns(mine, assignment.topic_partition))
 
     def _writer_for(self, assignment: Assignment) -> ShardWriter:
         settings = {**self.insert_settings, **INSERT_SETTINGS}

@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import Any, Final
 
 import pyarrow as pa
@@ -98,10 +99,10 @@ class FieldWatch:
         return tuple(c for c in self.added if c.name in fields)
 
 
-def missing_columns(error: ChsinkError) -> dict[str, dict[str, str]]:
+def missing_columns(*errors: ChsinkError) -> dict[str, dict[str, str]]:
     """By table: the columns that tasks reported as missing, each with its types."""
     found: dict[str, dict[str, str]] = {}
-    for one in error.parts or (error,):
+    for one in chain.from_iterable(error.parts or (error,) for error in errors):
         if one.name == preflight.COLUMNS_MISSING.name:
             columns: Mapping[str, str] = json.loads(one.params["columns"])
             for name, kind in columns.items():

@@ -7,8 +7,9 @@ from chsink.errors.families import HaltError, PreflightError
 
 _NEW_CHECKPOINT = "start with a new checkpoint (set sink.checkpoint to a new folder)"
 _CHOOSE = (
-    "check the table, then run `chsink state resolve {arguments}` with --landed if all rows of the range are there, "
-    "--resend if none is, or --lost to give up the missing rows"
+    "check the table, then run `chsink state resolve {arguments}` with --landed if all rows of the range are there; "
+    "otherwise with --resend, after deleting those that are there (it names those that it finds), or with --lost to "
+    "give up the missing rows"
 )
 
 # The pure core halts by name (`statemachine.table.Halt`): the entries of these names are its sentences.

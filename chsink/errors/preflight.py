@@ -176,7 +176,8 @@ NO_DEDUPLICATION = Entry(
     "if `chsink status` shows no BEFORE for this table, run ALTER TABLE {table} MODIFY SETTING {setting} = 10000; if "
     "it shows one, ClickHouse has forgotten the tokens of that range, and chsink would rely on them after the ALTER: "
     "check the table, and run `chsink state resolve` for the partition with --landed if all rows of the range are "
-    "there, --resend if none is, or --lost to give up the missing rows; then run the ALTER",
+    "there; otherwise with --resend, after deleting those that are there (it names those that it finds), or with "
+    "--lost to give up the missing rows; then run the ALTER",
 )
 INSERTS_QUEUED = Entry(
     "INSERTS_QUEUED",
@@ -539,8 +540,8 @@ DOUBT_EXPIRED = Entry(
     PreflightError,
     "{tp} {range} is in doubt, and Kafka no longer holds all of it: its log starts at {start}. The start will halt "
     "with CHS-308, unless errors.in_doubt lists what is gone",
-    "check the table, then run `chsink state resolve {arguments}` with --landed if all rows of the range are there, "
-    "with --expired to land the part that Kafka still holds, or with --lost to give up the missing rows",
+    "check the table, then run `chsink state resolve {arguments}` with --landed if all rows of the range are there; "
+    "otherwise with --expired to land the part that Kafka still holds, or with --lost to give up all missing rows",
 )
 DOUBT_RECREATED = Entry(
     "DOUBT_RECREATED",
@@ -555,8 +556,8 @@ DOUBT_NOT_PROBED = Entry(
     "CHS-227",
     PreflightError,
     "{what}, and {why}; chsink cannot look for its rows in {table}: the start will halt with CHS-317",
-    "check the table, then run `{resolve}` with --landed if all rows of the range are there, --resend if none is, or "
-    "--lost to give up the missing rows",
+    "check the table, then run `{resolve}` with --landed if all rows of the range are there; otherwise with --resend, "
+    "after deleting those that are there (it names those that it finds), or with --lost to give up the missing rows",
 )
 LAYOUT_OLDER = Entry(
     "LAYOUT_OLDER",

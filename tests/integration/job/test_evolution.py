@@ -165,6 +165,26 @@ def test_a_new_table_has_columns_for_times(make_job: MakeJob, spark: SparkSessio
     ]
 
 
+def test_a_backlog_with_a_new_field_in_each_chunk(
+    make_job: MakeJob, spark: SparkSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The batch starts over once, with the columns of all of its chunks: not once for each of them."""
+    job = make_job(partitions=2, settings={"schema.evolution": "add_columns"})
+    for partition in (0, 1):
+        for chunk in range(6):
+            more = {f"f{partition}{chunk}": chunk, "same": 1 if chunk < 3 else 1.5}
+            job.send_values(
+                partition, values(100 * partition + 10 * chunk, **more) if chunk else values(100 * partition)
+            )
+    job.drain(spark)
+
+    said = capsys.readouterr().err
+    assert said.count("checking the table again") == 1
+    assert said.count("adding columns") == 1
+    fields = [f"f{partition}{chunk}" for partition in (0, 1) for chunk in range(1, 6)]
+    job.check(columns=["id", "text", *fields, "same"])
+
+
 STATE = ("GRANT SELECT, INSERT, CREATE TABLE, ALTER UPDATE ON job.chsink_state", "GRANT TABLE ENGINE ON KeeperMap")
 SYSTEM = tuple(f"GRANT SELECT ON {name}" for name in SYSTEM_TABLES)
 WRITES = (*STATE, *SYSTEM, "GRANT SELECT, INSERT ON job.t", "GRANT TABLE ENGINE ON MergeTree")

@@ -11,8 +11,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from chsink.batch.model import Ack, Assignment
+from chsink.batch.model import Ack, Assignment, ChunkAck
 from chsink.batch.reader import Chunk
+from chsink.clickhouse.look_ahead import LookAhead
 from chsink.clickhouse.pieces import PieceLander, Prepared
 from chsink.clickhouse.shards import RoutedTable, ShardTable
 from chsink.clickhouse.unknown import LONGEST_NAME, NAMED, SAMPLE, FieldWatch, is_column_name, missing_columns, watch_of
@@ -124,6 +125,44 @@ def test_what_several_tasks_report_is_added_at_once() -> None:
         "db.t": {"a": "Nullable(Float64)", "b": "Nullable(Bool)", "c": "Nullable(String)"}
     }
     assert missing_columns(preflight.TABLE_CHANGED(table="db.t", url="u")) == {}
+
+
+def test_all_chunks_of_a_task_report_what_they_lack() -> None:
+    """One chunk after the other is landed until one lacks a column; what the others lack is reported with it."""
+    landed: list[int] = []
+
+    def look(chunk: Chunk) -> None:
+        watch(len(COLUMNS) + 3).columns(chunk.take(), TP)
+
+    def land(chunk: Chunk) -> ChunkAck:
+        if chunk.parts:
+            look(chunk)
+        landed.append(chunk.index)
+        return ChunkAck(chunk.offsets.start, chunk.offsets.end)
+
+    def told(*values: Mapping[str, Any] | None) -> tuple[int, dict[str, str]]:
+        landed.clear()
+        ahead = LookAhead(land, look, 3)
+        chunks = [Chunk(TP, n, OffsetRange(n, n + 1), [records(v)] if v else []) for n, v in enumerate(values)]
+        ack = ahead.told(Ack(0, TP.topic, TP.partition, tuple(map(ahead, chunks))))
+        assert [c.start for c in ack.chunks] == landed
+        return len(landed), {} if ack.error is None else json.loads(ack.error[1]["columns"])
+
+    one, half, flag = {"a": 1}, {"a": 1.5}, {"b": True}
+    assert told(KNOWN, None, KNOWN) == (3, {})
+    assert told(KNOWN, one, KNOWN, None, flag) == (1, {"a": "Nullable(Int64)", "b": "Nullable(Bool)"})
+    assert told(one, half) == (0, {"a": "Nullable(Float64)"})
+    room = {"a": "Nullable(Int64)", "b": "Nullable(Bool)"}
+    assert told(one, flag, {"c": 1, "d": 1}, {"e": 1}) == (0, room), "more than the table may have"
+    assert told(one, {"c": 1, "d": 1, "e": 1, "f": 1}, flag) == (0, {"a": "Nullable(Int64)"}), "another error"
+
+
+def test_an_error_that_is_no_missing_column_is_raised() -> None:
+    def land(_: Chunk) -> ChunkAck:
+        raise preflight.TABLE_CHANGED(table="db.t", url="u")
+
+    with pytest.raises(AlteredError, match="CHS-233"):
+        LookAhead(land, lambda _: None, 3)(Chunk(TP, 0, OffsetRange(0, 1), [records({"a": 1})]))
 
 
 def test_nothing_of_a_chunk_with_such_a_field_is_sent() -> None:
