@@ -112,10 +112,12 @@ class Sample:
         known = {c.name for c in self.table.insertable}
         known |= {name.partition(".")[0] for name in known}
         for row, value in enumerate(records.column("value").to_pylist()):
-            names = frozenset(_names(value))
-            self.used |= names & known
-            for name in names - known:
-                _count(self.unknown, name, records, row).beside.update(names & known)
+            names = dict.fromkeys(_names(value))
+            used = names.keys() & known
+            self.used |= used
+            for name in names:
+                if name not in known:
+                    _count(self.unknown, name, records, row).beside.update(used)
 
     def findings(self, shards: Mapping[int, str], *, policy: str) -> Iterator[Finding]:
         """The findings for this sample.  ``shards`` maps a shard's number to its URL; ``policy`` is
