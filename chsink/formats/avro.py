@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from chsink.decode.avro.schema import SchemaError, parse_schema
-from chsink.decode.avro.types import AvroMessage, RecordType
+from chsink.decode.avro.types import AvroMessage, AvroRecord
 from chsink.decode.collected import Rows
 from chsink.decode.fields import Field
 from chsink.formats.message_reader import MessageReader, Typed, type_in
@@ -33,6 +33,6 @@ def _registered(schema: Registered) -> AvroMessage:
 
 def _message(text: str, references: Sequence[str]) -> AvroMessage:
     kind = parse_schema(text, references)
-    if not isinstance(kind, RecordType):
+    if not isinstance(kind, AvroRecord):
         raise SchemaError("it is not a record")
     return AvroMessage(kind)

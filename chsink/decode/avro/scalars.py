@@ -42,7 +42,7 @@ class AvroType:
         raise NotImplementedError
 
 
-class NullType(AvroType):
+class AvroNull(AvroType):
     """No bytes."""
 
     arrow = pa.null()
@@ -55,7 +55,7 @@ class NullType(AvroType):
         """No cursor moves."""
 
 
-class BooleanType(AvroType):
+class AvroBoolean(AvroType):
     """One byte, 0 or 1."""
 
     arrow = pa.bool_()
@@ -71,7 +71,7 @@ class BooleanType(AvroType):
         c.skip(1)
 
 
-class IntegerType(AvroType):
+class AvroInteger(AvroType):
     """``int`` and ``long``, and logical types over them: integers within ``limits``, stored as values of ``arrow``."""
 
     def __init__(self, arrow: Any, limits: Limits) -> None:
@@ -94,7 +94,7 @@ class IntegerType(AvroType):
         c.varint()
 
 
-class FloatType(AvroType):
+class AvroFloat(AvroType):
     """``float`` (4 bytes) and ``double`` (8)."""
 
     def __init__(self, size: int) -> None:
@@ -111,7 +111,7 @@ class FloatType(AvroType):
         c.skip(self._size)
 
 
-class BytesType(AvroType):
+class AvroBytes(AvroType):
     """``bytes``: a length, then as many bytes."""
 
     arrow = pa.binary()
@@ -125,7 +125,7 @@ class BytesType(AvroType):
         c.sized(c.zigzag())
 
 
-class StringType(BytesType):
+class AvroString(AvroBytes):
     """``string``: bytes that are UTF-8."""
 
     arrow = pa.string()
@@ -135,7 +135,7 @@ class StringType(BytesType):
         return c.text(super().read(c))
 
 
-class FixedType(AvroType):
+class AvroFixed(AvroType):
     """``fixed``: ``size`` bytes."""
 
     def __init__(self, size: int) -> None:
@@ -151,7 +151,7 @@ class FixedType(AvroType):
         c.skip(self.size)
 
 
-class UuidType(FixedType):
+class AvroUuid(AvroFixed):
     """``uuid`` over ``fixed``: the text that ``uuid`` over ``string`` has."""
 
     def __init__(self) -> None:
@@ -168,10 +168,10 @@ class UuidType(FixedType):
         return pa.Array.from_buffers(pa.string(), len(c), [None, pa.py_buffer(bounds), pa.py_buffer(text)])
 
 
-class DecimalType(AvroType):
+class AvroDecimal(AvroType):
     """``decimal`` over ``bytes`` or ``fixed``: an integer, most significant byte first, times 10^-scale."""
 
-    def __init__(self, raw: BytesType | FixedType, precision: int, scale: int) -> None:
+    def __init__(self, raw: AvroBytes | AvroFixed, precision: int, scale: int) -> None:
         self._raw = raw
         self._width = 16 if precision <= 38 else 32
         wire = pa.decimal128 if self._width == 16 else pa.decimal256
@@ -181,7 +181,7 @@ class DecimalType(AvroType):
 
     def read(self, c: Cursors) -> Any:
         """Decimals."""
-        if isinstance(self._raw, FixedType):
+        if isinstance(self._raw, AvroFixed):
             start = c.skip(self._raw.size)
             end = np.minimum(start + self._raw.size, c.end)
         else:
@@ -206,7 +206,7 @@ class DecimalType(AvroType):
         self._raw.skip(c)
 
 
-class EnumType(AvroType):
+class AvroEnum(AvroType):
     """``enum``: the number of a symbol."""
 
     arrow = pa.string()

@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from chsink.decode.avro.scalars import AvroType, NullType
+from chsink.decode.avro.scalars import AvroNull, AvroType
 from chsink.decode.binary import TRUNCATED, Cursors, Positions
 
 LEFT_OVER: Final = "bytes are left behind the last field"
@@ -18,14 +18,14 @@ RECURSIVE: Final = "a value of a type that contains itself, which no column hold
 _NONE: Final[Positions] = np.zeros(0, np.int64)
 
 
-class UnionType(AvroType):
+class AvroUnion(AvroType):
     """The number of a branch, then its value.  A union of null and one other type is read as that type with nulls; any
     other union as a dense union.
     """
 
     def __init__(self, branches: Sequence[AvroType]) -> None:
         self._branches = tuple(branches)
-        others = [at for at, branch in enumerate(branches) if not isinstance(branch, NullType)]
+        others = [at for at, branch in enumerate(branches) if not isinstance(branch, AvroNull)]
         self._only = others[0] if len(others) == 1 else None
 
     @property
@@ -122,7 +122,7 @@ def _block(c: Cursors, at: Positions) -> Positions:
     return np.where(wrong, 0, count)
 
 
-class ArrayType(AvroType):
+class AvroArray(AvroType):
     """Blocks of items."""
 
     def __init__(self, item: AvroType) -> None:
@@ -145,7 +145,7 @@ class ArrayType(AvroType):
         _each_item(c, self._item.skip)
 
 
-class MapType(AvroType):
+class AvroMap(AvroType):
     """Blocks of keys, which are strings, and values."""
 
     def __init__(self, key: AvroType, value: AvroType) -> None:
@@ -190,7 +190,7 @@ def _gathered(size: int, owners: Positions, items: Sequence[Any]) -> tuple[Any, 
     return pa.array(offsets), values
 
 
-class RecordType(AvroType):
+class AvroRecord(AvroType):
     """The fields' values, one after the other."""
 
     def __init__(self, name: str) -> None:
@@ -232,12 +232,12 @@ class RecordType(AvroType):
         c.depth -= 1
 
 
-class RecursiveType(AvroType):
+class AvroRecursive(AvroType):
     """A record inside itself: it can be skipped, but not read."""
 
     arrow = pa.null()
 
-    def __init__(self, record: RecordType) -> None:
+    def __init__(self, record: AvroRecord) -> None:
         self._record = record
 
     def read(self, c: Cursors) -> Any:
@@ -254,7 +254,7 @@ class RecursiveType(AvroType):
 class AvroMessage:
     """A message that consists of one record: nothing may follow it."""
 
-    def __init__(self, record: RecordType) -> None:
+    def __init__(self, record: AvroRecord) -> None:
         self._record = record
 
     def columns(self, c: Cursors, wanted: Collection[str]) -> dict[str, Any]:

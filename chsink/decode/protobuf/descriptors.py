@@ -17,13 +17,13 @@ from google.protobuf.message import DecodeError
 from google.protobuf import any_pb2, duration_pb2, empty_pb2, field_mask_pb2, struct_pb2, timestamp_pb2, wrappers_pb2  # isort: skip
 
 from chsink.decode.protobuf.scalars import (
-    BooleanType,
-    BytesType,
-    EnumType,
-    FixedType,
-    IntegerType,
+    ProtoBoolean,
+    ProtoBytes,
+    ProtoEnum,
+    ProtoFixed,
+    ProtoInteger,
+    ProtoString,
     ProtoType,
-    StringType,
 )
 from chsink.decode.protobuf.types import (
     DurationType,
@@ -31,28 +31,28 @@ from chsink.decode.protobuf.types import (
     MessageType,
     ProtobufMessage,
     ProtoField,
-    RecursiveType,
+    ProtoRecursive,
     TimestampType,
     WrapperType,
 )
 
 _KNOWN_FILES: Final = (any_pb2, duration_pb2, empty_pb2, field_mask_pb2, struct_pb2, timestamp_pb2, wrappers_pb2)
 _SCALARS: Final = {
-    FieldDescriptor.TYPE_INT32: lambda: IntegerType(32, signed=True),
-    FieldDescriptor.TYPE_INT64: lambda: IntegerType(64, signed=True),
-    FieldDescriptor.TYPE_UINT32: lambda: IntegerType(32, signed=False),
-    FieldDescriptor.TYPE_UINT64: lambda: IntegerType(64, signed=False),
-    FieldDescriptor.TYPE_SINT32: lambda: IntegerType(32, signed=True, zigzag=True),
-    FieldDescriptor.TYPE_SINT64: lambda: IntegerType(64, signed=True, zigzag=True),
-    FieldDescriptor.TYPE_BOOL: BooleanType,
-    FieldDescriptor.TYPE_FIXED32: lambda: FixedType(pa.uint32()),
-    FieldDescriptor.TYPE_FIXED64: lambda: FixedType(pa.uint64()),
-    FieldDescriptor.TYPE_SFIXED32: lambda: FixedType(pa.int32()),
-    FieldDescriptor.TYPE_SFIXED64: lambda: FixedType(pa.int64()),
-    FieldDescriptor.TYPE_FLOAT: lambda: FixedType(pa.float32()),
-    FieldDescriptor.TYPE_DOUBLE: lambda: FixedType(pa.float64()),
-    FieldDescriptor.TYPE_STRING: StringType,
-    FieldDescriptor.TYPE_BYTES: BytesType,
+    FieldDescriptor.TYPE_INT32: lambda: ProtoInteger(32, signed=True),
+    FieldDescriptor.TYPE_INT64: lambda: ProtoInteger(64, signed=True),
+    FieldDescriptor.TYPE_UINT32: lambda: ProtoInteger(32, signed=False),
+    FieldDescriptor.TYPE_UINT64: lambda: ProtoInteger(64, signed=False),
+    FieldDescriptor.TYPE_SINT32: lambda: ProtoInteger(32, signed=True, zigzag=True),
+    FieldDescriptor.TYPE_SINT64: lambda: ProtoInteger(64, signed=True, zigzag=True),
+    FieldDescriptor.TYPE_BOOL: ProtoBoolean,
+    FieldDescriptor.TYPE_FIXED32: lambda: ProtoFixed(pa.uint32()),
+    FieldDescriptor.TYPE_FIXED64: lambda: ProtoFixed(pa.uint64()),
+    FieldDescriptor.TYPE_SFIXED32: lambda: ProtoFixed(pa.int32()),
+    FieldDescriptor.TYPE_SFIXED64: lambda: ProtoFixed(pa.int64()),
+    FieldDescriptor.TYPE_FLOAT: lambda: ProtoFixed(pa.float32()),
+    FieldDescriptor.TYPE_DOUBLE: lambda: ProtoFixed(pa.float64()),
+    FieldDescriptor.TYPE_STRING: ProtoString,
+    FieldDescriptor.TYPE_BYTES: ProtoBytes,
 }
 _NOT_PACKABLE: Final = frozenset(
     {FieldDescriptor.TYPE_STRING, FieldDescriptor.TYPE_BYTES, FieldDescriptor.TYPE_MESSAGE, FieldDescriptor.TYPE_GROUP}
@@ -177,8 +177,8 @@ def _type(field: FieldDescriptor, inside: dict[str, MessageType]) -> ProtoType:
         raise DescriptorError(f"its field {field.full_name} is a group")
     if field.type == FieldDescriptor.TYPE_ENUM:
         values = {value.number: value.name for value in reversed(field.enum_type.values)}
-        return EnumType(values, field.enum_type.values[0].number, closed=field.enum_type.is_closed)
+        return ProtoEnum(values, field.enum_type.values[0].number, closed=field.enum_type.is_closed)
     if field.message_type is None:
         return _SCALARS[field.type]()
     name = field.message_type.full_name
-    return RecursiveType() if name in inside else _message(field.message_type, inside)
+    return ProtoRecursive() if name in inside else _message(field.message_type, inside)

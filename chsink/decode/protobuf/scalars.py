@@ -37,7 +37,7 @@ class ProtoType:
         raise NotImplementedError
 
 
-class IntegerType(ProtoType):
+class ProtoInteger(ProtoType):
     """A base-128 integer of ``bits``, ``signed`` or not, ``zigzag`` or not."""
 
     wire = VARINT
@@ -60,7 +60,7 @@ class IntegerType(ProtoType):
         return from_buffer(self._arrow, value, None)
 
 
-class BooleanType(ProtoType):
+class ProtoBoolean(ProtoType):
     """A base-128 integer; every number except zero is true."""
 
     wire = VARINT
@@ -71,7 +71,7 @@ class BooleanType(ProtoType):
         return pa.array(c.varint() != 0)
 
 
-class EnumType(ProtoType):
+class ProtoEnum(ProtoType):
     """The number of a named value."""
 
     wire = VARINT
@@ -94,7 +94,7 @@ class EnumType(ProtoType):
         return pc.if_else(pa.array(unnamed), pa.array(value).cast(pa.string()), names)
 
 
-class FixedType(ProtoType):
+class ProtoFixed(ProtoType):
     """Four or eight bytes, least significant first: an integer or a float."""
 
     def __init__(self, arrow: Any) -> None:
@@ -108,7 +108,7 @@ class FixedType(ProtoType):
         return from_buffer(self._arrow, c.words(c.skip(self._size)).astype(f"<u{self._size}"), None)
 
 
-class BytesType(ProtoType):
+class ProtoBytes(ProtoType):
     """A length, then as many bytes."""
 
     wire = SIZED
@@ -119,7 +119,7 @@ class BytesType(ProtoType):
         return c.cut(*c.sized(c.varint().view(np.int64)))
 
 
-class StringType(BytesType):
+class ProtoString(ProtoBytes):
     """Bytes that are UTF-8."""
 
     default = pa.array([""])

@@ -275,7 +275,7 @@ class DurationType(MessageType):
         return pc.add(*parts)
 
 
-class RecursiveType(ProtoType):
+class ProtoRecursive(ProtoType):
     """A message inside itself: null if it is missing, else a fault."""
 
     wire = SIZED

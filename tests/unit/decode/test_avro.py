@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from chsink.decode import Column, Decoded
 from chsink.decode.avro.schema import SchemaError, parse_schema
-from chsink.decode.avro.types import AvroMessage, RecordType
+from chsink.decode.avro.types import AvroMessage, AvroRecord
 from chsink.decode.collected import Collected
 from chsink.decode.fields import fields_of
 from chsink.decode.messages import MessageDecoder
@@ -43,7 +43,7 @@ def encoded(schema: Any, *values: Any) -> list[bytes]:
 def decode(schema: Any, values: list[bytes], *columns: Column) -> Decoded:
     decoder, run = MessageDecoder(fields_of(columns, "Asia/Tokyo")), Collected(len(values))
     kind = parse_schema(schema if isinstance(schema, str) else json.dumps(schema))
-    assert isinstance(kind, RecordType)
+    assert isinstance(kind, AvroRecord)
     decoder.decode(run, AvroMessage(kind), pa.array(values, pa.binary()), np.arange(len(values)))
     decoded = decoder.finish(run)
     decoded.batch.validate(full=True)
@@ -349,7 +349,7 @@ def test_names_are_found_in_their_namespaces_and_in_references() -> None:
         "fields": [{"name": n, "type": t} for n, t in (("x", "Address"), ("y", "a.b.Address"))],
     }
     kind = parse_schema(json.dumps(order), [address])
-    assert isinstance(kind, RecordType)
+    assert isinstance(kind, AvroRecord)
     assert str(kind.arrow) == "struct<x: struct<city: string>, y: struct<city: string>>"
     for text in (
         json.dumps(order),
@@ -432,7 +432,7 @@ def test_any_valid_record_is_what_fastavro_reads(data: st.DataObject) -> None:
     from chsink.decode.binary import Cursors
 
     kind = parse_schema(json.dumps(schema))
-    assert isinstance(kind, RecordType)
+    assert isinstance(kind, AvroRecord)
     c = Cursors(pa.array(raw, pa.binary()))
     found = AvroMessage(kind).columns(c, {f"f{at}" for at in range(len(kinds))})
     assert not c.faults.any
