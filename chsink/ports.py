@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -235,6 +235,13 @@ class InsertResult:
     retries: int
 
 
+class Word(NamedTuple):
+    """Of 64 offsets: a bit for each of which there is a row, and how many rows there are."""
+
+    bits: int
+    rows: int
+
+
 class BlockWriter(Protocol):
     """Writes pieces to shards.  Only this class retries an insert, always under the same token."""
 
@@ -252,6 +259,9 @@ class BlockWriter(Protocol):
         """The same of parts that took an insert since the range was announced.  Others may be left out.  None if the
         server refuses the question, for instance because of a limit of the user's profile.
         """
+
+    def recent_words(self, shard: int, partition: TopicPartition, offsets: OffsetRange) -> dict[int, Word] | None:
+        """The same in words: word n is of the 64 offsets from 64 n on.  Those without rows are left out."""
 
     def can_probe(self, shard: int) -> bool:
         """Whether :meth:`rows_there` finds all rows of the shard's table, and rows stay until somebody removes them."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from typing import Protocol
 
 import pyarrow as pa
 
@@ -18,8 +19,15 @@ from chsink.batch.model import Ack, ChunkAck
 from chsink.batch.reader import Chunk, ReadPlan, TaskReader
 from chsink.errors import ChsinkError
 
-LandChunk = Callable[[Chunk], ChunkAck]
-"""Lands one complete chunk, empty ones too; called for one chunk after the other."""
+
+class LandChunks(Protocol):
+    """Lands complete chunks, empty ones too, one after the other."""
+
+    def __call__(self, chunk: Chunk) -> ChunkAck:
+        """Land this one."""
+
+    def finish(self) -> None:
+        """All chunks of the task were landed.  What can be asked of all of them at once is asked now."""
 
 
 def one_thread() -> Executor:
@@ -31,7 +39,7 @@ def run_task(
     task: int,
     batches: Iterable[pa.RecordBatch],
     plan: ReadPlan,
-    land: LandChunk,
+    land: LandChunks,
     executor: Callable[[], Executor] = one_thread,
 ) -> Ack:
     """Hand the chunks of the one topic-partition that ``batches`` hold to ``land``, if a span of it is assigned.
@@ -44,6 +52,7 @@ def run_task(
     try:
         for ack in _overlapped(reader.chunks(batches), land, executor):
             acks.append(ack)  # noqa: PERF402 - the acks of chunks before an error are kept
+        land.finish()
     except ChsinkError as known:
         error = known
     failpoints.reach("task.after_chunks")
@@ -57,7 +66,7 @@ def run_task(
     )
 
 
-def _overlapped(chunks: Iterator[Chunk], land: LandChunk, executor: Callable[[], Executor]) -> Iterator[ChunkAck]:
+def _overlapped(chunks: Iterator[Chunk], land: LandChunks, executor: Callable[[], Executor]) -> Iterator[ChunkAck]:
     """Land each chunk on one worker while the next one is read; acks in order.
 
     The read-ahead error of chunk k+1 is raised only after the ack of chunk k.

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from chsink.batch.model import Assignment
 from chsink.clickhouse.checks.tables import target_findings
-from chsink.clickhouse.probe import Presence, Rows, has_more, lacks, presence, rows_after, rows_there
+from chsink.clickhouse.probe import Presence, Rows, has_more, lacks, presence, rows_after, rows_of, rows_there
 from chsink.clickhouse.shards import RoutedTable, ShardTable
 from chsink.clickhouse.table import TargetTable
 from chsink.dlq.letters import COLUMNS
@@ -68,7 +68,8 @@ class TableLetters:
         there = rows_after(assignment, self.place, self.writer, offsets)
         if there is None:
             return
-        if lacks(letters, there) or (assignment.alone and has_more(letters, there)):
+        sent = rows_of(letters)
+        if lacks(sent, there) or (assignment.alone and has_more(sent, there)):
             raise _incomplete(assignment.key, offsets, letters, there)
 
 

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any
 
 import pyarrow as pa
 
@@ -22,8 +21,9 @@ from chsink.batch.recheck import check_same_topics
 from chsink.batch.task import run_task
 from chsink.clickhouse.client import Connection, cached_client
 from chsink.clickhouse.dead_letters import LettersTable, TableLetters
+from chsink.clickhouse.kept import Kept, Place, named
 from chsink.clickhouse.look_ahead import LookAhead
-from chsink.clickhouse.probe import Presence, Rows, has_more, lacks, only_of, presence, rows_after, rows_there
+from chsink.clickhouse.probe import Presence, only_of, presence, rows_of, rows_there
 from chsink.clickhouse.shards import InsertShard
 from chsink.clickhouse.table import TargetTable
 from chsink.clickhouse.unknown import SAMPLE, FieldWatch
@@ -66,7 +66,7 @@ class Prepared:
 
 @dataclass(frozen=True, slots=True)
 class PieceLander:
-    """:data:`chsink.batch.task.LandChunk` for ClickHouse.
+    """:class:`chsink.batch.task.LandChunks` for ClickHouse.
 
     ``prepare`` turns a chunk's records into pieces for the assignment, ``writer_for`` gives the writer to the shards of
     its recorded layout.  ``fates`` decide about rejected records; where some become dead letters, ``letters_for`` gives
@@ -84,6 +84,11 @@ class PieceLander:
     letters_for: Callable[[Assignment, BlockWriter], DeadLetters] | None = None
     unknown: Callable[[pa.RecordBatch, Assignment], Mapping[str, int]] = lambda *_: {}
     """Counts fields that have no column."""
+    kept: Kept = field(default_factory=Kept)
+
+    def finish(self) -> None:
+        """See :class:`chsink.batch.task.LandChunks`.  Looks for what was sent again."""
+        self.kept.check()
 
     def __call__(self, chunk: Chunk) -> ChunkAck:
         """Deliver the chunk's dead letters, then insert its pieces, each under its token."""
@@ -105,7 +110,7 @@ class PieceLander:
             letters = letters_of(records, rejected.dead, assignment)
             self.letters_for(assignment, writer).deliver(assignment, chunk.index, offsets, letters)
             failpoints.reach("task.after_dead_letters")
-        sent, unproven = _insert(chunk, prepared.pieces, assignment, writer)
+        sent, unproven = _insert(chunk, prepared.pieces, assignment, writer, self.kept)
         failpoints.reach("task.after_insert")
         return ChunkAck(
             offsets.start,
@@ -142,47 +147,30 @@ class PieceLander:
 
 
 def _insert(
-    chunk: Chunk, pieces: Sequence[Piece], assignment: Assignment, writer: BlockWriter
+    chunk: Chunk, pieces: Sequence[Piece], assignment: Assignment, writer: BlockWriter, kept: Kept
 ) -> tuple[list[InsertResult], set[str]]:
     """Insert the pieces that are not there; also the views that may lack rows of those that are."""
     sent: list[InsertResult] = []
     unproven: set[str] = set()
     for piece in pieces:
-        if assignment.record.probe and _already_there(piece, chunk.offsets, assignment, writer):
+        place = Place(assignment, piece.shard, writer)
+        if assignment.record.probe and _already_there(piece, chunk.offsets, place):
             unproven.update(_views(piece, writer))
             continue
         token = piece_token(assignment.key, assignment.record, chunk.index, piece.shard)
         result = writer.insert(piece.shard, assignment.key.table, piece.batch, token, assignment.deadline_ms)
-        _check_kept(piece, chunk.offsets, assignment, writer)
+        kept.sent(place, chunk.offsets, piece.batch)
         sent.append(result)
     return sent, unproven
 
 
-def _already_there(piece: Piece, offsets: OffsetRange, assignment: Assignment, writer: BlockWriter) -> bool:
+def _already_there(piece: Piece, offsets: OffsetRange, place: Place) -> bool:
     """Whether the whole piece is in the table, if tokens cannot be trusted.  Halts if only a part of it is."""
-    there = rows_there(assignment, piece.shard, writer, offsets)
+    there = rows_there(place.assignment, place.shard, place.writer, offsets)
     found = presence(piece.batch, there)
     if found is Presence.PARTIAL:
-        raise halts.PIECE_INCOMPLETE(**_named(piece, offsets, assignment, there))
+        raise halts.PIECE_INCOMPLETE(**named(place, offsets, rows_of(piece.batch), there))
     return found is Presence.COMPLETE
-
-
-def _check_kept(piece: Piece, offsets: OffsetRange, assignment: Assignment, writer: BlockWriter) -> None:
-    """Halts unless the table has the piece once, as far as somebody has to look."""
-    there = rows_after(assignment, piece.shard, writer, offsets)
-    if there is None:
-        return
-    if lacks(piece.batch, there):
-        raise halts.PIECE_DROPPED(**_named(piece, offsets, assignment, there))
-    if assignment.alone and has_more(piece.batch, there):
-        raise halts.PIECE_STORED_AGAIN(**_named(piece, offsets, assignment, there))
-
-
-def _named(piece: Piece, offsets: OffsetRange, assignment: Assignment, there: Rows) -> dict[str, Any]:
-    """The piece and what is there of it, for an error."""
-    key, rows = assignment.key, piece.batch.num_rows
-    place = {"tp": key.topic_partition, "offsets": offsets, "shard": piece.shard, "table": key.table}
-    return {**place, "there": sum(there.values()), "rows": rows}
 
 
 def _views(piece: Piece, writer: BlockWriter) -> tuple[str, ...]:

@@ -25,11 +25,13 @@ from chsink.batch.halts import asking_target
 from chsink.batch.model import Assignment
 from chsink.clickhouse.table import THE_TABLE, TargetTable
 from chsink.notation.sql import quote_string, quote_table
-from chsink.ports import BlockWriter, Queries
+from chsink.ports import BlockWriter, Queries, Word
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from chsink.statemachine.records import StateKey
 
 OFFSET = "_kafka_offset"
+WORD = 64
+"""How many offsets a word of bits stands for."""
 PART = "_part"
 """The virtual column with the name of a row's part."""
 _ROWS = (
@@ -82,23 +84,23 @@ def presence(piece: pa.RecordBatch, there: Rows) -> Presence:
     """
     if not there:
         return Presence.ABSENT
-    complete = all(there.get(offset) == rows for offset, rows in _sent(piece).items())
+    complete = all(there.get(offset) == rows for offset, rows in rows_of(piece).items())
     return Presence.COMPLETE if complete else Presence.PARTIAL
 
 
-def lacks(piece: pa.RecordBatch, there: Rows) -> bool:
-    """Whether rows of the piece are missing.  Rows too many are no sign of that: another sink may have inserted them,
+def lacks(sent: Rows, there: Rows) -> bool:
+    """Whether rows that were sent are missing.  Rows too many are no sign of that: another sink may have inserted them,
     with a person's consent.
     """
-    return any(there.get(offset, 0) < rows for offset, rows in _sent(piece).items())
+    return any(there.get(offset, 0) < rows for offset, rows in sent.items())
 
 
-def has_more(piece: pa.RecordBatch, there: Rows) -> bool:
-    """Whether there are more rows of the piece's offsets than its own."""
-    return any(there.get(offset, 0) > rows for offset, rows in _sent(piece).items())
+def has_more(sent: Rows, there: Rows) -> bool:
+    """Whether there are more rows of the sent offsets than were sent."""
+    return any(there.get(offset, 0) > rows for offset, rows in sent.items())
 
 
-def _sent(piece: pa.RecordBatch) -> Counter[int]:
+def rows_of(piece: pa.RecordBatch) -> Counter[int]:
     """How many rows the piece has of each offset."""
     return Counter(pc.cast(piece.column(OFFSET), pa.int64()).to_pylist())
 
@@ -115,6 +117,19 @@ def rows_by_offset(
     """Rows of each of these offsets that has any; ``only`` is a further condition, ``AND …``."""
     sql = f"SELECT _kafka_offset, count() FROM {quote_table(table)} {_where(only)} GROUP BY _kafka_offset {_WHOLE}"
     return {int(offset): int(rows) for offset, rows in client.query(sql, _parameters(partition, offsets))}
+
+
+def words_there(
+    client: Queries, table: str, partition: TopicPartition, offsets: OffsetRange, only: str = ""
+) -> dict[int, Word]:
+    """The same in words of offsets; those without a row are left out."""
+    sql = (
+        f"SELECT intDiv(toUInt64(_kafka_offset), {WORD}) AS word, "
+        f"groupBitOr(bitShiftLeft(toUInt64(1), toUInt64(_kafka_offset) % {WORD})), count() "
+        f"FROM {quote_table(table)} {_where(only)} GROUP BY word {_WHOLE}"
+    )
+    found = client.query(sql, _parameters(partition, offsets))
+    return {int(word): Word(int(bits), int(rows)) for word, bits, rows in found}
 
 
 def inserted_after(block: int) -> str:

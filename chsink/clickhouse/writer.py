@@ -20,23 +20,24 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
 from chsink.clickhouse.dedup_mark import Slack, check_columns, look, why_altered, why_forgotten, why_too_late
 from chsink.clickhouse.mutations import ANY, deleting, still_deleting
-from chsink.clickhouse.probe import PART, dependent_views, inserted_after, rows_by_offset
+from chsink.clickhouse.probe import PART, dependent_views, inserted_after, rows_by_offset, words_there
 from chsink.clickhouse.replicas import TWICE, current
 from chsink.clickhouse.retry import RetryingQueries, retrying, transient
 from chsink.clickhouse.shards import InsertShard
 from chsink.errors import ChsinkError, halts, services, without_values
 from chsink.notation.sql import quote_identifier, quote_table
-from chsink.ports import Clock, InsertResult, ServerRefused, SqlClient, Unanswered
+from chsink.ports import Clock, InsertResult, Queries, ServerRefused, SqlClient, Unanswered, Word
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 
+T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 _LIMITED = ("distinct", "group_by", "join", "read", "result", "set", "sort", "timeout", "transfer")
@@ -133,8 +134,18 @@ class ShardWriter:
         return rows_by_offset(asked, at.table.canonical, partition, offsets, at.only)
 
     def recent_rows(self, shard: int, partition: TopicPartition, offsets: OffsetRange) -> dict[int, int] | None:
-        """See :class:`chsink.ports.BlockWriter`.  Parts that took no insert since BEFORE are read only where the server
-        does not let this user, or this table, tell them apart.  The parts of a Replicated table do not tell.
+        """See :class:`chsink.ports.BlockWriter`."""
+        name = self.shards[shard].table.canonical
+        return self._recent(shard, lambda asked, only: rows_by_offset(asked, name, partition, offsets, only))
+
+    def recent_words(self, shard: int, partition: TopicPartition, offsets: OffsetRange) -> dict[int, Word] | None:
+        """See :class:`chsink.ports.BlockWriter`."""
+        name = self.shards[shard].table.canonical
+        return self._recent(shard, lambda asked, only: words_there(asked, name, partition, offsets, only))
+
+    def _recent(self, shard: int, ask: Callable[[Queries, str], T]) -> T | None:
+        """Parts that took no insert since BEFORE are read only where the server does not let this user, or this table,
+        tell them apart.  The parts of a Replicated table do not tell.
         """
         at = self.shards[shard]
         asked = self._once_deleted(shard, ANY if at.table.replicated else at.mark.blocks)
@@ -143,7 +154,7 @@ class ShardWriter:
         refused: ServerRefused | None = None
         for condition in (*later, ""):
             try:
-                return rows_by_offset(asked, at.table.canonical, partition, offsets, f"{at.only} {condition}".strip())
+                return ask(asked, f"{at.only} {condition}".strip())
             except ServerRefused as error:
                 if transient(error):
                     raise

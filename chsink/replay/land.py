@@ -61,6 +61,7 @@ class Sender:
         writer = self._writer(key, record, shards, record.marks)
         lander = PieceLander({key.topic_partition: assignment}, self._prepare, lambda _: writer, self.services.kafka)
         ack = lander(Chunk(key.topic_partition, 0, record.range, [records]))
+        lander.finish()
         if not ack.unproven:
             self._mark(assignment, letters, writer, len(shards))
         return ack.unproven

@@ -83,6 +83,8 @@ class Walk:
     story: Story
     model: Model = field(init=False)
     calls: list[str] = field(default_factory=list)
+    sent: dict[int, int] = field(default_factory=dict)
+    """How many pieces the task has sent to each shard."""
 
     def __post_init__(self) -> None:
         story = self.story
@@ -131,11 +133,9 @@ class Walk:
         begins = len(self.calls)
         while state.drivers:
             [driver] = state.drivers
-            searched: Calls = ()
             if driver.pc == "job runs":
                 task = next(t for t in state.tasks if t.driver == driver.number and t.job == driver.used)
                 calls, following = self._task_calls(state, task), task_moves(self.model, state, task)
-                searched = self._searched(state, task)
             else:
                 calls = CALLS[driver.pc](self.model, state, driver)
                 following = moves(self.model, state, driver)
@@ -144,7 +144,7 @@ class Walk:
             what, state = self._next(state, following, run, self.calls[begins:])
             if run.dies(self.calls[begins:]):  # where its job begins
                 return state
-            if what == "piece sent" and self._die_at(searched, run, begins):
+            if what == "piece sent" and self._die_at(self._first(state, task), run, begins):
                 return state
         return state
 
@@ -179,7 +179,11 @@ class Walk:
         """What the task's next step asks: the topic, the table's rows, what the table remembers; then it sends."""
         model = self.model
         index, shard = divmod(task.piece, task.shards)
-        if task.rows[0] < 0 or index >= model.protocol.chunk_count(task.record):
+        if index >= model.protocol.chunk_count(task.record):
+            return self._searched(state, task)
+        if task.piece == 0:
+            self.sent.clear()
+        if task.rows[0] < 0:
             return ()
         probed = _search(shard)
         [(what, _)] = [m for m in task_moves(model, state, task) if m[1].any_left == state.any_left]
@@ -194,12 +198,22 @@ class Walk:
         }.get(what, ())
 
     def _searched(self, state: State, task: Task) -> Calls:
-        """What a task asks once it has sent a piece again whose token is trusted.  Here, the answer is always that the
-        table has it once: nobody deletes rows or moves parts in a model world.
+        """What a task asks once it has sent all pieces again of a range whose tokens are trusted: of each shard that got
+        more than one.  Here, the answer is always that the table has each once: nobody deletes rows or moves parts in a
+        model world.
         """
+        again = self._looks(state, task)
+        return tuple(call for shard, n in self.sent.items() if n > 1 for call in _search(shard)) if again else ()
+
+    def _first(self, state: State, task: Task) -> Calls:
+        """What it asks once it has sent one: of the first piece on each shard."""
+        shard = task.piece % task.shards
+        self.sent[shard] = self.sent.get(shard, 0) + 1
+        return _search(shard) if self.sent[shard] == 1 and self._looks(state, task) else ()
+
+    def _looks(self, state: State, task: Task) -> bool:
         [driver], record = state.drivers, self.model.protocol.record(task.record)
-        again = (driver.exact or driver.reinsert) and self.model.can_probe and not record.probe
-        return _search(task.piece % task.shards) if again else ()
+        return (driver.exact or driver.reinsert) and self.model.can_probe and not record.probe
 
 
 def _search(shard: int) -> Calls:

@@ -154,6 +154,12 @@ def _of_rows(server: Server, sql: str, said: Mapping[str, Any], *, lags: bool) -
     meant = range(asked.start, asked.end) if only is None else {int(offset) for offset in only[1].split(",")}
     there = Counter(o for o in offsets if o in meant)
     server.hub.counts["outcome probed"] += 1
+    if "AS word" in sql:
+        bits: dict[int, list[int]] = {}
+        for offset, count in there.items():
+            word = bits.setdefault(offset // WORD, [0, 0])
+            word[0], word[1] = word[0] | 1 << offset % WORD, word[1] + count
+        return [(at, *found) for at, found in bits.items()]
     if "groupBitOr" in sql:
         words: dict[int, int] = {}
         for offset in there:

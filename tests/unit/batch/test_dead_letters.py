@@ -18,7 +18,7 @@ from chsink.clickhouse.probe import OFFSET
 from chsink.dlq.fates import Fate, Fates, Tolerance, tolerance
 from chsink.dlq.letters import COLUMNS
 from chsink.errors.catalogue import from_wire
-from chsink.ports import BadValue, InsertResult
+from chsink.ports import BadValue, InsertResult, Word
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from chsink.statemachine.records import Phase, StateKey, StateRecord
 from chsink.statemachine.tokens import letters_token, piece_token
@@ -60,6 +60,9 @@ class Writer:
 
     def recent_rows(self, shard: int, partition: TopicPartition, offsets: OffsetRange) -> dict[int, int] | None:
         return self.rows_there(shard, "db.t", partition, offsets)
+
+    def recent_words(self, shard: int, partition: TopicPartition, offsets: OffsetRange) -> dict[int, Word] | None:
+        raise AssertionError("dead letters are looked for chunk by chunk")
 
     def can_probe(self, shard: int) -> bool:
         return shard == PLACE

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from chsink.batch.model import Ack, Assignment, ChunkAck, total
 from chsink.batch.reader import ReadPlan, Span
 from chsink.batch.task import run_task
+from chsink.clickhouse.kept import Kept, Place, check_kept
 from chsink.clickhouse.pieces import Piece, PieceLander, Prepared
 from chsink.dlq.fates import Fate, Fates
 from chsink.errors import ChsinkError, services
 from chsink.errors.catalogue import from_wire
-from chsink.ports import BadValue, InsertResult
+from chsink.ports import BadValue, InsertResult, Word
+from chsink.statemachine.chunks import chunks
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from chsink.statemachine.records import Phase, StateKey, StateRecord
 from chsink.statemachine.tokens import piece_token
@@ -43,6 +47,7 @@ class Writer:
 
     sent: list[tuple[int, list[int], str, int]] = field(default_factory=list)
     probes: list[tuple[int, OffsetRange]] = field(default_factory=list)
+    wholes: list[tuple[int, OffsetRange]] = field(default_factory=list)
     recent: set[bool] = field(default_factory=set)
     there: dict[tuple[int, int], list[int]] = field(default_factory=dict)
     dropped: tuple[tuple[int, int], ...] = ()
@@ -67,9 +72,23 @@ class Writer:
         self.recent.add(True)
         return None if self.refuses else self._rows(shard, partition, offsets)
 
+    def recent_words(self, shard: int, partition: TopicPartition, offsets: OffsetRange) -> dict[int, Word] | None:
+        assert partition == TP
+        self.recent.add(True)
+        self.wholes.append((shard, offsets))
+        if self.refuses:
+            return None
+        rows = Counter[int]()
+        for part in chunks(OffsetRange(10, 20), 4):
+            rows.update(self._found(shard, part.overlap(offsets)))
+        return in_words(rows)
+
     def _rows(self, shard: int, partition: TopicPartition, offsets: OffsetRange) -> dict[int, int]:
         assert partition == TP
         self.probes.append((shard, offsets))
+        return self._found(shard, offsets)
+
+    def _found(self, shard: int, offsets: OffsetRange) -> dict[int, int]:
         kept = [] if (shard, offsets.start) in self.dropped else self.sent
         sent = [o for at, piece, *_ in kept for o in piece if at == shard and offsets.start <= o < offsets.end]
         return dict(Counter([*self.there.get((shard, offsets.start), []), *sent]))
@@ -83,6 +102,15 @@ class Writer:
     @property
     def offsets(self) -> list[list[int]]:
         return [offsets for _, offsets, _, _ in self.sent]
+
+
+def in_words(rows: Mapping[int, int]) -> dict[int, Word]:
+    """As a table answers."""
+    words: dict[int, Word] = {}
+    for offset, count in rows.items():
+        bits, before = words.get(offset // 64, Word(0, 0))
+        words[offset // 64] = Word(bits | 1 << offset % 64, before + count)
+    return words
 
 
 @dataclass
@@ -439,16 +467,92 @@ def test_some_pieces_are_not_looked_for(again: bool, searched: bool) -> None:
     """The range is announced for the first time, or rows cannot be found."""
     writer = Writer(there={(0, 10): [10, 11, 12, 13]}, searched=searched)
     assert settling(writer, again=again).error is None
-    assert (writer.probes, len(writer.sent)) == ([], 6)
+    assert (writer.probes, writer.wholes, len(writer.sent)) == ([], [], 6)
 
 
-def test_each_piece_of_a_range_in_doubt_is_looked_for() -> None:
-    """Only parts that took an insert since BEFORE are read."""
+def test_the_pieces_of_a_range_in_doubt_are_looked_for_at_once() -> None:
+    """The first piece on each shard, then one question for all others.  Only parts that took an insert since BEFORE are
+    read.
+    """
     writer = Writer()
     ack = settling(writer)
     assert (covered(ack), len(writer.sent), writer.recent) == (TILES, 6, {True})
-    looked = [(shard, offsets.start) for shard, offsets in writer.probes]
-    assert looked == [(s, at) for at, _ in TILES for s in (0, 1)]
+    assert writer.probes == [(0, OffsetRange(10, 14)), (1, OffsetRange(10, 14))]
+    assert writer.wholes == [(0, OffsetRange(14, 20)), (1, OffsetRange(14, 20))]
+
+
+def test_a_range_of_one_piece_is_looked_for_once() -> None:
+    writer = Writer()
+    assignment = Assignment(KEY, replace(RECORD, chunk_offsets=10), "layout", 99, again=True, alone=True)
+    plan = ReadPlan({TP: RECORD.range}, {TP: Span(RECORD.range, 10)}, 10**6)
+    task = Task(plan, PieceLander({TP: assignment}, two_shards, lambda _: writer, Topics()))
+    assert task.run(iter([batch(*range(10, 20))])).error is None
+    assert (writer.probes, writer.wholes) == ([(0, RECORD.range), (1, RECORD.range)], [])
+
+
+def test_a_piece_that_is_not_there_once_is_looked_for_by_itself() -> None:
+    """So are those with which it shares a word of 64 offsets."""
+    writer = Writer(there={(1, 14): [15]})
+    assert settling(writer, alone=False).error is None
+    assert writer.probes[2:] == [(1, OffsetRange(start, end)) for start, end in TILES[1:]]
+    assert writer.recent == {True}
+
+
+def test_a_record_with_several_rows_is_looked_for_in_its_piece() -> None:
+    """A bit cannot tell how many rows it has."""
+
+    def doubled(records: pa.RecordBatch, _: Assignment) -> Prepared:
+        records = records.append_column("_kafka_offset", records.column("offset"))
+        return Prepared((Piece(0, pa.concat_batches([records, records])),))
+
+    writer = Writer()
+    assignment = Assignment(KEY, RECORD, "layout", deadline_ms=99, again=True, alone=True)
+    ack = run(writer, batch(*range(10, 20)), prepare=doubled, assignments={TP: assignment})
+    assert (ack.error, writer.wholes) == (None, [])
+    assert writer.probes == [(0, OffsetRange(start, end)) for start, end in TILES]
+
+
+@settings(max_examples=300)
+@given(
+    st.lists(st.lists(st.integers(0, 199), max_size=9, unique=True), min_size=1, max_size=4),
+    st.lists(st.integers(0, 900), max_size=5),
+    st.lists(st.integers(0, 30), max_size=2),
+    st.booleans(),
+)
+def test_words_find_what_offsets_find(
+    chunked: list[list[int]], more: list[int], without: list[int], alone: bool
+) -> None:
+    """⚑ Whatever is missing or there twice, and whichever words it shares: the error is that of a look at each piece."""
+    pieces = {OffsetRange(200 * n, 200 * n + 200): [200 * n + o for o in some] for n, some in enumerate(chunked)}
+    sent = [offset for some in pieces.values() for offset in some]
+    held = Counter(offset for n, offset in enumerate(sent) if n not in without) + Counter(more)
+
+    class Table(Writer):
+        def rows_there(self, shard: int, table: str, partition: TopicPartition, offsets: OffsetRange) -> dict[int, int]:
+            return {o: n for o, n in held.items() if offsets.start <= o < offsets.end}
+
+        def recent_rows(self, shard: int, partition: TopicPartition, offsets: OffsetRange) -> dict[int, int]:
+            return self.rows_there(shard, "db.t", partition, offsets)
+
+        def recent_words(self, shard: int, partition: TopicPartition, offsets: OffsetRange) -> dict[int, Word]:
+            return in_words(self.recent_rows(shard, partition, offsets))
+
+    place, found = Place(Assignment(KEY, RECORD, "layout", 99, again=True, alone=alone), 0, Table()), []
+    for at_once in (True, False):
+        kept = Kept()
+        try:
+            for offsets, some in pieces.items():
+                piece = pa.record_batch({"_kafka_offset": pa.array(some, pa.uint64())})
+                if at_once and some:
+                    kept.sent(place, offsets, piece)
+                elif some:
+                    check_kept(place, offsets, Counter(some))
+            kept.check()
+        except ChsinkError as error:
+            found.append((error.name, error.params))
+        else:
+            found.append(("", {}))
+    assert found[0] == found[1]
 
 
 def test_a_server_that_refuses_to_look_for_rows_stops_nobody() -> None:
@@ -460,8 +564,7 @@ def test_a_server_that_refuses_to_look_for_rows_stops_nobody() -> None:
 def test_what_the_table_drops_and_does_not_have_is_a_halt() -> None:
     """⚑ A person deleted rows of a range in doubt and started the job.  The table still remembered the token."""
     ack = settling(Writer(dropped=((1, 14),)))
-    assert reported(ack).name == "PIECE_DROPPED"
-    assert covered(ack) == [(10, 14)]
+    assert (reported(ack).name, reported(ack).params["offsets"]) == ("PIECE_DROPPED", "[14, 18)")
 
 
 def test_what_the_table_has_and_drops_is_fine() -> None:
@@ -478,8 +581,7 @@ def test_what_the_table_has_and_stores_again_is_a_halt(alone: bool, halts: bool)
     ack = settling(Writer(there={(1, 14): [15, 17]}), alone=alone)
     assert (ack.error is not None) is halts
     if halts:
-        assert reported(ack).name == "PIECE_STORED_AGAIN"
-        assert covered(ack) == [(10, 14)]
+        assert (reported(ack).name, reported(ack).params["offsets"]) == ("PIECE_STORED_AGAIN", "[14, 18)")
 
 
 def test_rows_too_many_are_no_sign_of_a_dropped_piece() -> None:
