@@ -63,7 +63,15 @@ MUTATIONS, DECIDE = "chsink/clickhouse/mutations.py", "chsink/recovery/decide.py
 
 _WINDOW_TESTS, _MARK_TESTS = "tests/unit/clickhouse/test_window.py", "tests/unit/clickhouse/test_dedup_mark.py"
 _LEDGER_TESTS, _LANES_TESTS = "tests/unit/batch/test_ledger.py", "tests/unit/batch/test_lanes.py"
-_CASES = "tests/unit/statemachine/test_cases.py"
+_CASES, _SCENES = "tests/unit/statemachine/test_cases.py", "tests/sim/test_cases.py"
+_DELIVERED = (
+    "        if rejected.dead:\n"
+    '            assert self.letters_for is not None, "fates with dead letters come with a place for them"\n'
+    "            letters = letters_of(records, rejected.dead, assignment)\n"
+    "            self.letters_for(assignment, writer).deliver(assignment, chunk.index, offsets, letters)\n"
+    '            failpoints.reach("task.after_dead_letters")\n'
+)
+_SENT = "        sent, unproven = _insert(chunk, prepared.pieces, assignment, writer)\n"
 _INSERT = (
     "        result = writer.insert(piece.shard, assignment.key.table, piece.batch, token, assignment.deadline_ms)\n"
 )
@@ -996,9 +1004,35 @@ DEFECTS = (
         test=f"{_LANES_TESTS}::test_a_table_is_left_only_in_partitions_of_which_records_landed_without_it",
     ),
     Defect(
+        "token without the chunk size",
+        (Patch(TOKENS, "        record.chunk_offsets,\n", ""),),
+        test=f"{_SCENES}::test_a_range_that_is_announced_twice_and_cut_otherwise_is_not_dropped",
+    ),
+    Defect(
+        "token without the layout",
+        (Patch(TOKENS, "        record.layout,\n", ""),),
+        test=f"{_SCENES}::test_a_range_that_is_announced_twice_and_cut_otherwise_is_not_dropped",
+    ),
+    Defect(
+        "a probe does not wait for inserts that run",
+        (
+            Patch(
+                DRIVER,
+                "            for key in probed:\n                self.window.wait_for_inserts(key, self.ledger.records[key])\n",
+                "            pass\n",
+            ),
+        ),
+        test=f"{_SCENES}::test_a_probe_waits_for_an_insert_of_which_a_part_is_stored",
+    ),
+    Defect(
+        "dead letters come after the rows of their chunk",
+        (Patch(PIECES, _DELIVERED + _SENT, _SENT + _DELIVERED),),
+        test="tests/unit/batch/test_dead_letters.py::test_no_row_of_a_chunk_is_there_before_its_dead_letters_are",
+    ),
+    Defect(
         "recover --replace trusts an old range in doubt to its end",
         (Patch(RECOVER, "    return record.start if record.in_doubt else record.end\n", "    return record.end\n"),),
-        test="tests/sim/test_cases.py::test_an_old_backup_of_the_state_with_a_range_in_doubt_is_rebuilt_from_the_rows",
+        test=f"{_SCENES}::test_an_old_backup_of_the_state_with_a_range_in_doubt_is_rebuilt_from_the_rows",
     ),
     Defect(
         "resolve --resend counts rows while an insert runs",
@@ -1012,7 +1046,7 @@ DEFECTS = (
                 "    raise_all(refused)\n    wait_for_inserts(services, key, record)\n    window =",
             ),
         ),
-        test="tests/sim/test_cases.py::test_a_command_waits_for_inserts_that_still_run",
+        test=f"{_SCENES}::test_a_command_waits_for_inserts_that_still_run",
     ),
     Defect(
         "foreign rows are not looked for",

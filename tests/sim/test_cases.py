@@ -25,8 +25,8 @@ from chsink.statemachine.records import Phase, StateKey, StateRecord
 from chsink.statemachine.tokens import piece_token
 from tests.sim import person
 from tests.sim.checkpoint import Checkpoint, Query
-from tests.sim.clickhouse import Client
-from tests.sim.hub import Hub
+from tests.sim.clickhouse import OTHERS, Client
+from tests.sim.hub import Hub, Violation
 from tests.sim.kafka import PARTITION, serial_of, uid_of
 from tests.sim.spark import Runner
 from tests.sim.tasks import Task
@@ -427,6 +427,48 @@ def test_a_command_waits_for_inserts_that_still_run(command: str, monkeypatch: p
             pass
     assert made.landed() == list(range(31))
     assert made.hub.counts[f"command {'resolve resend' if command == 'resend' else command}"] == 1
+
+
+def of_kind(made: Scene, **changes: Any) -> Scene:
+    """The scene with other tables."""
+    for name, kind in made.kinds.items():
+        made.kinds[name] = replace(kind, **changes)
+        for server in made.servers:
+            server.tables[name].kind = made.kinds[name]
+    return made
+
+
+def test_a_probe_waits_for_an_insert_of_which_a_part_is_stored() -> None:
+    """Nothing would be lost or doubled, but the job would halt for the rest of a piece that comes in a moment."""
+    made = of_kind(in_doubt_10_to_20(), parts=2)
+    token = piece_token(StateKey("sink", "t0", 0, "db.t0"), made.record, 0, 0)
+    uids = [uid for uid in (uid_of(0, 0, offset) for offset in range(10, 14)) if uid % 2 == 0]
+    server, sent_at = made.servers[0], made.hub.now
+    for _ in range(OTHERS):
+        server.others_write("db.t0")
+    server.store("db.t0", uids, token, blocks=1)
+    assert len(made.landed()) == 11, "one of two"
+    server.under_way.append(token)
+    made.hub.after(10_000, lambda: Client(server)._arrive("db.t0", uids, token, sent_at, server.restarts))
+    made.reasons.add("window")
+    made.play()
+    assert made.landed() == list(range(31))
+    assert made.hub.counts["outcome probed"] and not made.hub.counts["outcome CHS-314"]
+
+
+@pytest.mark.parametrize(("chunk_offsets", "shards"), [(6, 2), (4, 3)])
+def test_a_range_that_is_announced_twice_and_cut_otherwise_is_not_dropped(chunk_offsets: int, shards: int) -> None:
+    """⚑ A backup of the state was restored, and the table cannot show that.  Its rows are there twice then, which can be seen
+    and mended: pieces that were taken for others would be lost.
+    """
+    made = of_kind(scene(8), can_probe=False).play()
+    backup = dict(made.store.rows)
+    made.kafka.append(TP, 8)
+    made.play(kill_at="driver.before_after")
+    made.store.forget(backup)
+    made.chunk_offsets, made.shards = chunk_offsets, shards
+    with pytest.raises(Violation, match="at_most_once: .* is in db.t0 twice"):
+        made.play()
 
 
 def test_a_resend_of_what_kafka_no_longer_holds_proposes_no_delete() -> None:

@@ -17,6 +17,7 @@ from chsink.clickhouse.pieces import Piece, PieceLander, Prepared
 from chsink.clickhouse.probe import OFFSET
 from chsink.dlq.fates import Fate, Fates, Tolerance, tolerance
 from chsink.dlq.letters import COLUMNS
+from chsink.errors import halts
 from chsink.errors.catalogue import from_wire
 from chsink.ports import BadValue, InsertResult, Word
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
@@ -47,9 +48,12 @@ class Writer:
     sent: list[tuple[int, str, pa.RecordBatch]] = field(default_factory=list)
     there: dict[int, dict[int, int]] = field(default_factory=dict)
     drops: bool = False
+    refuses: int | None = None
 
     def insert(self, shard: int, table: str, batch: pa.RecordBatch, token: str, deadline_ms: int) -> InsertResult:
         assert (table, deadline_ms) == ("db.t", 99)
+        if shard == self.refuses:
+            raise halts.INSERT_REFUSED(url="u", table=table, code=1, reason="r")
         self.sent.append((shard, token, batch))
         return InsertResult(batch.num_rows, 8, 0)
 
@@ -96,6 +100,13 @@ def test_dead_letters_are_one_insert_of_their_own_before_the_chunks_pieces() -> 
     sums = total([ack])
     assert (ack.error, sums.rows, sums.skipped, sums.dead_letters, sums.inserts) == (None, 8, 0, 2, 2)
     assert ack.chunks[0].first_dead_letter == "topic 't' partition 1 offset 12: column 'n': text is not UInt8"
+
+
+def test_no_row_of_a_chunk_is_there_before_its_dead_letters_are() -> None:
+    """⚑ A person who finds all rows of a range may say that it landed: its dead letters would never be delivered."""
+    writer = Writer(refuses=PLACE)
+    ack = run(writer, DEAD)
+    assert ack.error is not None and writer.sent == []
 
 
 def test_a_dead_letter_holds_the_record_bit_for_bit_and_why_it_is_bad() -> None:
