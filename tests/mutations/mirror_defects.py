@@ -19,6 +19,18 @@ _OPEN = "        with self.names.sender(self.names.worker_id(self.tp), self.name
 _READ = "            decision = hand_over(planned, sender.committed([self.tp])[self.tp])\n"
 _SEND = "                sender.send(str(self.tp), events, {self.tp: piece.end})\n"
 _PLAN = "            plan = plan_commit(read.view, chain, self.units(name))\n"
+_QUIET = dict.fromkeys(
+    (
+        "driver killed", "driver frozen", "second driver", "executor killed", "executor frozen",
+        "control topic lost", "control topic truncated", "control topic gains a partition", "event damaged",
+        "group lost", "group set back", "group set forward", "control group lost", "control group set forward",
+        "brokers away", "foreign append", "snapshots expired", "property lost", "catalog away", "files deleted",
+        "rolled back", "table recreated", "retention", "records lost", "topic recreated", "partition added",
+        "checkpoint lost", "checkpoint restored",
+    ),
+    0.0,
+)  # fmt: skip
+"""Nothing from outside: most of it is a reason to read a range again."""
 MIRROR_DEFECTS = (
     # --- handing over -------------------------------------------------------------------------------------------------
     MirrorDefect(
@@ -258,6 +270,19 @@ MIRROR_DEFECTS = (
         ),
         "repair_justified",
         seed=19,
+    ),
+    MirrorDefect(
+        "mirror: the control topic's ends are read before the group's offsets",
+        (
+            Patch(
+                COORDINATOR,
+                "        handed_over = self._reached()\n        ends = self._followed(self.reader.logs())\n",
+                "        ends = self._followed(self.reader.logs())\n        handed_over = self._reached()\n",
+            ),
+        ),
+        "repair_justified",
+        seed=69,
+        often=_QUIET | {"marker slow": 15.0},
     ),
     MirrorDefect(
         "mirror: files that were deleted are committed",
