@@ -152,6 +152,17 @@ def test_a_table_that_lost_its_chain_and_the_group_halts() -> None:
     assert quiet(1, happens).over == "MIRROR_ROWS_FOUND"
 
 
+def test_a_table_that_is_made_again_while_the_mirror_runs_halts() -> None:
+    """⚑ What the table had is gone; the coordinator would commit to the new one as if it were the old one."""
+
+    def happens(world: World) -> None:
+        world.catalog.recreate(next(iter(world.catalog.tables)))
+        world.reasons.add("table recreated")
+        world.kafka.append(world.kafka.all()[0], 3)
+
+    assert quiet(1, happens).over == "MIRROR_TABLE_RECREATED"
+
+
 def test_a_log_that_lost_records_halts_once_they_are_missed() -> None:
     """⚑ New records took offsets that the tables held, and never landed."""
 

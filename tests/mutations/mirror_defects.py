@@ -12,6 +12,7 @@ MirrorDefect = partial(Defect, of="mirror")
 WORKER, TASK, TABLES = "chsink/mirror/worker.py", "chsink/mirror/task.py", "chsink/mirror/tables.py"
 COORDINATOR = "chsink/mirror/coordinator.py"
 TABLE_COMMITS = "chsink/mirror/table_commits.py"
+KNOWN_TABLES, FITTING = "chsink/mirror/known_tables.py", "tests/unit/mirror/test_fitting_events.py"
 BEGINNINGS, LANDER = "chsink/mirror/beginnings.py", "chsink/mirror/lander.py"
 HANDOVER, PLAN = "statemachine/commit/handover.py", "statemachine/commit/plan.py"
 
@@ -110,6 +111,29 @@ MIRROR_DEFECTS = (
         "mirror: rows that no chain covers are not looked for",
         (Patch(HANDOVER, "lambda x: x.committed is None and x.rows", "lambda x: False"),),
         test="tests/mirror_sim/test_cases.py::test_a_table_that_lost_its_chain_and_the_group_halts",
+    ),
+    MirrorDefect(
+        "mirror: a table that was made again is committed to as if it were the old one",
+        (Patch(KNOWN_TABLES, "        if now != before:\n", "        if False:\n"),),
+        test="tests/mirror_sim/test_cases.py::test_a_table_that_is_made_again_while_the_mirror_runs_halts",
+    ),
+    MirrorDefect(
+        "mirror: events of an earlier table count",
+        (
+            Patch(
+                COORDINATOR,
+                "            Identity(tag.table_uuid, tag.spec_id if written.files else self.tables.identities[name].spec_id)\n"
+                "            == self.tables.identities[name]\n"
+                "            and tag.topic_id == topic_id\n",
+                "            tag.topic_id == topic_id\n",
+            ),
+        ),
+        test=f"{FITTING}::test_what_was_written_for_another_table_or_topic_is_ignored",
+    ),
+    MirrorDefect(
+        "mirror: a range is read again for an earlier table",
+        (Patch(LANDER, "        self._check_written_for(hole)\n", ""),),
+        test=f"{FITTING}::test_nothing_is_read_again_for_a_table_that_is_another_now",
     ),
     # --- tables -------------------------------------------------------------------------------------------------------
     MirrorDefect(
