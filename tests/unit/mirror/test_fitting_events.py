@@ -57,7 +57,7 @@ def test_nothing_is_read_again_for_a_table_that_is_another_now(identity: Identit
     metadata = SimpleNamespace(table_uuid="now", default_spec_id=0)
     feeds = SimpleNamespace(table=lambda *_: SimpleNamespace(metadata=metadata), check_held=lambda *_: None)
     read = list[object]()
-    reads = SimpleNamespace(from_kafka=lambda shares: read.extend(shares) or [])
+    reads = SimpleNamespace(from_kafka=read.append)
     lander: Any = SimpleNamespace(feeds=feeds, _reads=reads, _confirmed=lambda *_: None)
     lander._check_written_for = lambda hole: MirrorLander._check_written_for(lander, hole)
     tp = TopicPartition("orders", 3)
