@@ -66,6 +66,8 @@ class World(FanOut):
             header = self.edits.choice([self.by[0], f"kind{self.edits.randint(0, 5)}"])
             self.by = self.choose((header, (self.tables[0], *self.edits.choices(self.tables, k=2))))
             self.reasons.add("table_by changed")
+            if self.drivers:  # one of them may wake up, and add a table that begins behind its own old plan
+                self.reasons.add("rewound")
             self.hub.counts["fault table_by changed"] += 1
         super().start_driver()
 

@@ -74,6 +74,14 @@ def test_what_a_person_does_to_a_range_in_doubt_is_not_counted_for_another_table
     assert world.hub.counts["fault rows in doubt deleted"] or world.hub.counts["fault rows in doubt attached again"]
 
 
+def test_a_driver_that_wakes_up_with_an_old_checkpoint_and_another_table_may_halt() -> None:
+    """It claims the sink; its table begins where the others are, and its plan lies before that."""
+    world = chosen.World(777000051, frozenset({1, 17, 100, 109, 130, 258, 259, 262, 267, 271}))
+    world.hub.factors["rows in doubt deleted"] = 8.0
+    world.run(WORLD_STEPS)
+    assert world.hub.counts["outcome CHS-305"]
+
+
 def test_only_dead_letters_of_the_table_in_doubt_are_deleted() -> None:
     """As the statement that chsink names does, which begins with the sink and the table."""
     world = chosen.Lettered(LETTERED_IN_TABLE, frozenset())
