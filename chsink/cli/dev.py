@@ -1,4 +1,4 @@
-"""``chsink dev``: Kafka, ZooKeeper and ClickHouse on this machine, to try out a job."""
+"""``chsink dev``: Kafka, ZooKeeper, ClickHouse and a Schema Registry on this machine, to try out a job."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ dev = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich" if sys.stdout.isatty() else None,
-    help="Run Kafka, ZooKeeper and ClickHouse on this machine.",
+    help="Run Kafka, ZooKeeper, ClickHouse and a Schema Registry on this machine.",
 )
 
 RootOption = Annotated[Path, typer.Option("--root", help="Folder of the services' data.", metavar="FOLDER")]
@@ -35,13 +35,16 @@ def up(
 ) -> None:
     """Start the services, or show them if they run already.  They keep running until `chsink dev down`.
 
+    The Schema Registry is a small stand-in: Confluent's clients can register and read schemas, but it checks no
+    compatibility, deletes nothing, and takes Protobuf schemas as descriptors only.
+
     \b
     chsink dev up
     chsink dev up --clickhouse 1 --root /tmp/stack
     """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
     from chsink.embedded.dev import dev_up
 
-    typer.echo("starting Kafka, ZooKeeper and ClickHouse", err=True)
+    typer.echo("starting Kafka, ZooKeeper, ClickHouse and a Schema Registry", err=True)
     stack = dev_up(root, clickhouse)
     _print(stack, as_json=as_json)
     if not as_json:

@@ -28,7 +28,21 @@ A job file for these services:
   chsink dev sql{option} < flights.sql                    create the table
   chsink dev produce{option} flights flights.jsonl        send the records
   chsink run                                      land them
+{_registry(stack)}"""
+
+
+def _registry(stack: DevStack) -> str:
+    """What a job file needs for records whose schemas are registered."""
+    return (
+        f"""
+For records in Avro, Protobuf or JSON with a registered schema, add:
+
+  [schema_registry]
+  url = "{stack.registry}"
 """
+        if stack.registry
+        else ""
+    )
 
 
 def example_job(stack: DevStack, root: Path) -> str:

@@ -67,7 +67,7 @@ def chsink(
 
     \b
     Try it on this machine:
-      chsink dev up                        start Kafka, ZooKeeper and ClickHouse, and print the next commands
+      chsink dev up                        start Kafka, ClickHouse and others, and print the next commands
 
     \b
     Run a job of your own:

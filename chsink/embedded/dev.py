@@ -30,7 +30,7 @@ _STOP_LIMIT_S: Final = 20.0
 
 @dataclass(frozen=True, slots=True)
 class DevService:
-    """One service as it was started: ``name`` is ``kafka``, ``zookeeper`` or ``clickhouse-N``."""
+    """One service as it was started: ``name`` is ``kafka``, ``zookeeper``, ``clickhouse-N`` or ``registry``."""
 
     name: str
     host: str
@@ -72,6 +72,11 @@ class DevStack:
         """``host:port`` of each server's HTTP interface."""
         return [service.address for service in self._named("clickhouse")]
 
+    @property
+    def registry(self) -> str:
+        """``schema_registry.url``; "" in a stack of a chsink that started none."""
+        return "".join(f"http://{service.address}" for service in self._named("registry"))
+
     def _named(self, kind: str) -> list[DevService]:
         return [service for service in self.services if service.name.split("-")[0] == kind]
 
@@ -89,7 +94,7 @@ def dev_up(root: Path | str, clickhouse: int = 2) -> DevStack:
             return before
         _end(before)
         ports = {service.name: service.port for service in before.services if is_free(service.port)}
-        stack = Stack(root, clickhouse, ports=ports, detach=True).start()
+        stack = Stack(root, clickhouse, registry=True, ports=ports, detach=True).start()
         now = DevStack(
             tuple(
                 DevService(member.path.name, member.host, member.port, str(member.log), OwnedProcess.of(member.pid))

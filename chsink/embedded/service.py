@@ -1,4 +1,4 @@
-"""What Kafka, ZooKeeper and ClickHouse have in common: a folder, a process, a moment when it is ready, an end.
+"""What the local services have in common: a folder, a process, a moment when it is ready, an end.
 
 A service keeps its data and its ports over ``restart`` and over ``kill`` followed by ``start``.
 """

@@ -1,4 +1,5 @@
-"""Kafka, ZooKeeper and several ClickHouse servers as one thing: started together, ended together.
+"""Kafka, ZooKeeper and several ClickHouse servers as one thing: started together, ended together.  A Schema Registry
+may be one of them.
 
 They start at the same time; ClickHouse needs only ZooKeeper's address to start, and its answers to be used.  They end
 in the order that leaves none waiting for another: ClickHouse, then ZooKeeper and Kafka.
@@ -13,6 +14,7 @@ from typing import Self
 
 from chsink.embedded.clickhouse import EmbeddedClickHouse
 from chsink.embedded.kafka import EmbeddedKafka
+from chsink.embedded.registry import EmbeddedRegistry
 from chsink.embedded.service import Service
 from chsink.embedded.zookeeper import EmbeddedZooKeeper
 
@@ -29,6 +31,7 @@ class Stack:
         root: Path | str,
         clickhouse: int = 2,
         *,
+        registry: bool = False,
         ports: Mapping[str, int] | None = None,
         detach: bool = False,
     ) -> None:
@@ -41,11 +44,18 @@ class Stack:
             EmbeddedClickHouse(self.root / name, zookeeper=self.zookeeper.hosts, port=given.get(name, 0), detach=detach)
             for name in (f"clickhouse-{number}" for number in range(clickhouse))
         ]
+        self.registry = (
+            EmbeddedRegistry(self.root / "registry", given.get("registry", 0), detach=detach) if registry else None
+        )
 
     @property
     def members(self) -> Sequence[Service]:
         """All services, in the order they are named to people."""
-        return [self.kafka, self.zookeeper, *self.clickhouse]
+        return [self.kafka, self.zookeeper, *self.clickhouse, *self._registry]
+
+    @property
+    def _registry(self) -> Sequence[Service]:
+        return [] if self.registry is None else [self.registry]
 
     def start(self) -> Self:
         """Start what does not run, all at once, and wait; when one fails, end the others and raise its error."""
@@ -62,7 +72,7 @@ class Stack:
     def stop(self) -> None:
         """End all of them in order; one that fails to end does not keep the others."""
         errors: list[Exception] = []
-        waves: Sequence[Sequence[Service]] = (self.clickhouse, [self.zookeeper, self.kafka])
+        waves: Sequence[Sequence[Service]] = (self.clickhouse, [self.zookeeper, self.kafka, *self._registry])
         for wave in waves:
             if not wave:
                 continue
