@@ -125,7 +125,7 @@ class Config(Section):
             found = [_problem_of(details) for details in error.errors(include_url=False)]
         found.extend(contradictions(valid))
         if problems or found:
-            raise InvalidConfigError(_meant([*problems, *(_with_origin(each, origins) for each in found)]))
+            raise InvalidConfigError(_misspelt_first([*problems, *(_with_origin(each, origins) for each in found)]))
         config._origins = origins
         if config.topic_pattern is None:
             config._routes = tuple(config._routing.routes()[0])
@@ -381,15 +381,9 @@ def _either(choices: Sequence[str]) -> str:
     return f"{', '.join(others)} or {last}" if others else last
 
 
-def _meant(problems: Sequence[Problem]) -> list[Problem]:
-    """The problems, without keys that are missing because their names are misspelt: the advice for those names them."""
-    meant = {(each.key.rpartition(".")[0], each.hint) for each in problems}
-    return [
-        each
-        for each in problems
-        if each.id != job_file.MISSING_KEY.id
-        or (each.key.rpartition(".")[0], f"did you mean `{_path(each.key)}`?") not in meant
-    ]
+def _misspelt_first(problems: Sequence[Problem]) -> list[Problem]:
+    """Unknown keys before all others: a key that is missing may be one of them, misspelt."""
+    return sorted(problems, key=lambda each: each.id != job_file.UNKNOWN_KEY.id)
 
 
 def _with_origin(each: Problem, origins: Mapping[str, str]) -> Problem:
