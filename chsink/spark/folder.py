@@ -49,12 +49,10 @@ class SparkFolder:
         probe = self._path(f".chsink-{uuid.uuid4().hex}")
         try:
             system = self._system(probe)
+            stream = system.create(probe)
             try:
-                stream = system.create(probe)
-                try:
-                    stream.write(PROBE)
-                finally:
-                    stream.close()
+                stream.write(PROBE)
+                stream.close()  # some file systems write only now
             finally:
                 system.delete(probe, False)
         except Py4JJavaError as error:

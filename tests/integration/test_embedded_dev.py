@@ -36,7 +36,7 @@ def test_up_status_down_and_up_again(tmp_path: Path) -> None:
         bootstrap = up(root)
         stack = dev.dev_status(root)
         assert stack.running
-        assert [service.name for service in stack.services] == ["kafka", "zookeeper", "clickhouse-0"]
+        assert [service.name for service in stack.services] == ["kafka", "zookeeper", "clickhouse-0", "registry"]
         assert stack.kafka == bootstrap
         topics.create_topic(bootstrap, "kept", 1)
         produce(bootstrap, "kept", 0, ["a"])
