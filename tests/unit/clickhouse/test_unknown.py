@@ -151,7 +151,10 @@ def test_all_chunks_of_a_task_report_what_they_lack() -> None:
     one, half, flag = {"a": 1}, {"a": 1.5}, {"b": True}
     assert told(KNOWN, None, KNOWN) == (3, {})
     assert told(KNOWN, one, KNOWN, None, flag) == (1, {"a": "Nullable(Int64)", "b": "Nullable(Bool)"})
-    assert told(one, half) == (0, {"a": "Nullable(Float64)"})
+    assert told(one, {"a": 2**70}) == (0, {"a": "Nullable(Int256)"})
+    assert told(one, {"a": "x"}) == (0, {"a": "Nullable(String)"})
+    assert told(one, half, flag) == (0, {"a": "Nullable(Int64)"}), "a float need not be the whole number"
+    assert told(half, one) == (0, {"a": "Nullable(Float64)"})
     room = {"a": "Nullable(Int64)", "b": "Nullable(Bool)"}
     assert told(one, flag, {"c": 1, "d": 1}, {"e": 1}) == (0, room), "more than the table may have"
     assert told(one, {"c": 1, "d": 1, "e": 1, "f": 1}, flag) == (0, {"a": "Nullable(Int64)"}), "another error"
