@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -127,13 +127,18 @@ class PassedOver:
 
 
 def passed_over(
-    folder: Folder, records: Mapping[StateKey, StateRecord], routes: Collection[TopicTable]
+    folder: Folder, read_records: Callable[[], Mapping[StateKey, StateRecord] | None], routes: Collection[TopicTable]
 ) -> list[PassedOver]:
-    """The route is new, or had been removed for a time.  Without a new record in Kafka, no batch would meet that."""
+    """The route is new, or had been removed for a time.  Without a new record in Kafka, no batch would meet that.
+
+    The records are read after the checkpoint: a job that runs writes them before it.  None where they are not known.
+    """
     last = last_batch(folder, "commits")
     if last is None:
         return []
-    ends, starts = planned_ends(folder, last), first_offsets(folder)
+    ends, starts, records = planned_ends(folder, last), first_offsets(folder), read_records()
+    if records is None:
+        return []
     by_place = {(key.topic_partition, key.table): r for key, r in records.items() if r.phase is not Phase.EMPTY}
     found = []
     for topic, table in routes:

@@ -15,7 +15,7 @@ from chsink.connect import Services
 from chsink.embedded.java import find_java, ignored_java_home
 from chsink.errors import ChsinkError, halts, local, preflight
 from chsink.findings import Finding, Severity, found, guarded, passed
-from chsink.spark.checkpoint import Folder, checkpoint_findings, local_folder, passed_over
+from chsink.spark.checkpoint import Folder, PassedOver, checkpoint_findings, local_folder, passed_over
 from chsink.statemachine.records import StateKey, StateRecord
 
 LOOKS, LOOK_AGAIN_S = 5, 1
@@ -66,12 +66,14 @@ def passed_over_findings(services: Services, folder: Folder) -> Iterator[Finding
     A table that records name (``table_by``) begins where the topic's other tables are, so it lacks none.
     """
     alone = services.clickhouse.routes.keys() - chosen(services.clickhouse)
-    missed = passed_over(folder, recorded(services) or {}, alone) if services.store.durable else []
-    for _ in range(LOOKS - 1):
-        if missed:
+    missed: list[PassedOver] = []
+    for again in range(LOOKS):
+        if again:
             services.clock.sleep(LOOK_AGAIN_S)
-            missed = passed_over(folder, recorded(services) or {}, alone)
-    starts = services.kafka.log_starts({one.topic_partition for one in missed}) if missed else {}
+        missed = passed_over(folder, lambda: recorded(services), alone)
+        if not missed:
+            return
+    starts = services.kafka.log_starts({one.topic_partition for one in missed})
     for one in missed:
         if starts[one.topic_partition] < one.offsets.end:
             entry = halts.GAP if one.recorded else halts.STATE_LOST

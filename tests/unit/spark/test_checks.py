@@ -278,12 +278,13 @@ def test_a_table_that_was_left_out_for_a_time(tmp_path: Path) -> None:
     whole = {
         replace(key, table=table): replace(AFTER, end=7) for key in (KEY, second) for table in (KEY.table, other.table)
     }
-    assert passed_over(of, whole, routes) == []
+    assert passed_over(of, lambda: whole, routes) == []
     behind = {**whole, other: replace(AFTER, end=2)}
-    assert passed_over(of, behind, routes) == [PassedOver(tp, "d.other", OffsetRange(2, 7), recorded=True)]
-    assert passed_over(of, behind, routes[:1]) == []
+    assert passed_over(of, lambda: behind, routes) == [PassedOver(tp, "d.other", OffsetRange(2, 7), recorded=True)]
+    assert passed_over(of, lambda: behind, routes[:1]) == []
     new = PassedOver(second.topic_partition, "d.other", OffsetRange(0, 3), recorded=False)
-    assert passed_over(of, {**whole, second: writes.empty(1, "a")}, routes) == [new]
-    assert passed_over(of, {k: r for k, r in whole.items() if k != second}, routes) == [new]
-    assert passed_over(folder(tmp_path / "new", committed=False), {}, routes) == []
-    assert passed_over(folder(tmp_path / "latest", starts=IDS), {}, routes) == []
+    assert passed_over(of, lambda: {**whole, second: writes.empty(1, "a")}, routes) == [new]
+    assert passed_over(of, lambda: {k: r for k, r in whole.items() if k != second}, routes) == [new]
+    assert passed_over(folder(tmp_path / "new", committed=False), dict, routes) == []
+    assert passed_over(of, lambda: None, routes) == []
+    assert passed_over(folder(tmp_path / "latest", starts=IDS), dict, routes) == []
