@@ -18,18 +18,18 @@ from dataclasses import dataclass, replace
 
 from chsink.batch.model import Ack, ChunkAck
 from chsink.batch.reader import Chunk
-from chsink.batch.task import LandChunk
+from chsink.batch.task import LandChunks
 from chsink.clickhouse.unknown import missing_columns
 from chsink.errors import ChsinkError, preflight
 
 
 @dataclass(slots=True)
 class LookAhead:
-    """:data:`chsink.batch.task.LandChunk` over ``land``.  ``look`` raises what ``land`` raises for missing columns, of
-    which the table has ``room`` for so many.
+    """:class:`chsink.batch.task.LandChunks` over ``land``.  ``look`` raises what ``land`` raises for missing columns,
+    of which the table has ``room`` for so many.
     """
 
-    land: LandChunk
+    land: LandChunks
     look: Callable[[Chunk], None]
     room: int
     _landed: int = 0
@@ -51,6 +51,11 @@ class LookAhead:
         elif chunk.parts and not self._ended:
             self._look(self._missing, chunk)
         return ChunkAck(chunk.offsets.start, chunk.offsets.end)
+
+    def finish(self) -> None:
+        """All were landed, or all will be sent and looked for again when the batch starts over."""
+        if self._missing is None:
+            self.land.finish()
 
     def _look(self, missing: ChsinkError, chunk: Chunk) -> None:
         try:

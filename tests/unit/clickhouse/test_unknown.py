@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import pickle
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -127,6 +127,20 @@ def test_what_several_tasks_report_is_added_at_once() -> None:
     assert missing_columns(preflight.TABLE_CHANGED(table="db.t", url="u")) == {}
 
 
+@dataclass
+class Landing:
+    """Lands chunks by a function; what it has landed is looked for at the end."""
+
+    land: Callable[[Chunk], ChunkAck]
+    finished: bool = False
+
+    def __call__(self, chunk: Chunk) -> ChunkAck:
+        return self.land(chunk)
+
+    def finish(self) -> None:
+        self.finished = True
+
+
 def test_all_chunks_of_a_task_report_what_they_lack() -> None:
     """One chunk after the other is landed until one lacks a column; what the others lack is reported with it."""
     landed: list[int] = []
@@ -142,10 +156,13 @@ def test_all_chunks_of_a_task_report_what_they_lack() -> None:
 
     def told(*values: Mapping[str, Any] | None) -> tuple[int, dict[str, str]]:
         landed.clear()
-        ahead = LookAhead(land, look, 3)
+        landing = Landing(land)
+        ahead = LookAhead(landing, look, 3)
         chunks = [Chunk(TP, n, OffsetRange(n, n + 1), [records(v)] if v else []) for n, v in enumerate(values)]
         ack = ahead.told(Ack(0, TP.topic, TP.partition, tuple(map(ahead, chunks))))
+        ahead.finish()
         assert [c.start for c in ack.chunks] == landed
+        assert landing.finished == (ack.error is None), "otherwise all are sent and looked for again"
         return len(landed), {} if ack.error is None else json.loads(ack.error[1]["columns"])
 
     one, half, flag = {"a": 1}, {"a": 1.5}, {"b": True}
@@ -165,7 +182,7 @@ def test_an_error_that_is_no_missing_column_is_raised() -> None:
         raise preflight.TABLE_CHANGED(table="db.t", url="u")
 
     with pytest.raises(AlteredError, match="CHS-233"):
-        LookAhead(land, lambda _: None, 3)(Chunk(TP, 0, OffsetRange(0, 1), [records({"a": 1})]))
+        LookAhead(Landing(land), lambda _: None, 3)(Chunk(TP, 0, OffsetRange(0, 1), [records({"a": 1})]))
 
 
 def test_nothing_of_a_chunk_with_such_a_field_is_sent() -> None:
