@@ -112,10 +112,10 @@ type: setup ## check types
 
 .PHONY: docs
 docs: setup ## write the pages that are made from code, and the tables that are made from what the tests send
-	@$(PY) -m chsink.statemachine.render > docs/.decision-table.new
-	@mv docs/.decision-table.new docs/decision-table.md
-	@$(PY) -m chsink.statemachine.commit.render > docs/.commit-tables.new
-	@mv docs/.commit-tables.new docs/commit-tables.md
+	@$(PY) -m chsink.statemachine.render < docs/how-a-batch-survives.md > docs/.batch.new
+	@mv docs/.batch.new docs/how-a-batch-survives.md
+	@$(PY) -m chsink.statemachine.commit.render < docs/mirror.md > docs/.mirror.new
+	@mv docs/.mirror.new docs/mirror.md
 	@$(PY) -m chsink.config.page > docs/.configuration.new
 	@mv docs/.configuration.new docs/configuration.md
 	@$(PY) -m chsink.errors.page docs

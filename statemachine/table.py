@@ -17,7 +17,7 @@ A *re-insert* takes its rows from the batch at hand, which covers ``[s, e)`` fro
 ``[s, e)`` from Kafka, because the batch does not hold all of it.  Nothing here knows how either is done.  ``Worklist``
 hands the steps of a batch out; whoever takes them cannot leave one out or take one early.
 
-``docs/decision-table.md`` is drawn from this file by :mod:`render`.
+The table in ``docs/how-a-batch-survives.md`` is generated from this file by :mod:`render`.
 """
 
 from __future__ import annotations
@@ -404,8 +404,8 @@ TABLE: tuple[Row, ...] = (
     ),
     Row(
         "OUTSIDE_PROCESSED",
-        "`a < s`, of `[a, min(b,s))` something lies before `first` or in a gap (but those below Kafka's log start), "
-        "and no other table that it is read for has it or takes it",
+        "`a < s`, the plan reaches back to offsets that this table never processed (before `first`, or in a gap that "
+        "Kafka still holds), and no other table that it is read for has them or takes them",
         lambda x: x.a < x.s and bool(x.passed_over),
         {AFTER: (_OUTSIDE,), BEFORE: (_OUTSIDE,)},
     ),

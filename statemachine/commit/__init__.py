@@ -5,5 +5,5 @@ Read in this order: :mod:`rules` (what a table of rules is), :mod:`units` (what 
 hand over, and where the group starts), :mod:`rounds` (when a commit is due, and what may be forgotten after it),
 :mod:`resolve` (what a person decides after a halt).
 
-``docs/commit-tables.md`` is drawn from their rules by :mod:`render`.
+The tables in ``docs/mirror.md`` are generated from their rules by :mod:`render`.
 """
