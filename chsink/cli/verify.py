@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 WORDS = {
     "missing": "missing: a record without its row",
     "duplicated": "duplicated: several rows of one record",
-    "different": "different: the row is not what the record becomes",
+    "different": "different: the row differs from its record",
     "wrong_shard": "wrong_shard: the current layout puts the row on another shard",
-    "unexpected": "unexpected: a row that no record becomes",
+    "unexpected": "unexpected: a row without a matching record",
     "letter_missing": "letter_missing: a record that does not fit has neither row nor dead letter",
     "letter_duplicated": "letter_duplicated: several dead letters of one record",
     "letter_different": "letter_different: the dead letter does not hold the record",

@@ -45,7 +45,7 @@ from chsink.state import AnyStore, KeeperMap
 
 _INDEX = re.compile(r"\[\d+\]")
 _WRONG_TYPES = {
-    "string_type": "it must be text",
+    "string_type": "it must be a string",
     "int_type": "it must be a whole number",
     "float_type": "it must be a number",
     "bool_type": "it must be true or false",
@@ -339,7 +339,7 @@ def _error_of(details: ErrorDetails, path: str, tag: str) -> ChsinkError:
         return _not_allowed(given, schema().keys[path].choices)
     reason = _WRONG_TYPES.get(kind) or details["msg"].replace("Input should", "it must", 1)
     if path in schema().keys and path in schema().unions:
-        reason = "it must be text or a table"
+        reason = "it must be a string or a table"
     return job_file.WRONG_VALUE(reason=reason, advice=_type_advice(path))
 
 

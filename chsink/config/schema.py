@@ -15,7 +15,7 @@ from chsink.config.problems import closest
 from chsink.fields import Section, TextFile
 
 Table = type[Section]
-_WORDS = {str: "text", int: "integer", float: "number", bool: "boolean", dict: "table of options", TextFile: "path"}
+_WORDS = {str: "string", int: "integer", float: "number", bool: "boolean", dict: "table of options", TextFile: "path"}
 _BOUNDS = {"ge": "≥", "gt": ">", "le": "≤"}
 # In these option tables, names contain underscores; in all others, dots.
 _UNDERSCORED = frozenset({"clickhouse.settings"})
@@ -50,7 +50,7 @@ class Key:
         if self.choices:
             return " or ".join(f'`"{choice}"`' for choice in self.choices)
         if self.type is tuple:
-            return "list of tables" if tables(self.field.annotation)[0] else "list of texts"
+            return "list of tables" if tables(self.field.annotation)[0] else "list of strings"
         if self.type is SecretStr:
             return "reference"
         limits = ((sign, getattr(each, name, None)) for each in self.field.metadata for name, sign in _BOUNDS.items())

@@ -55,7 +55,7 @@ class Kafka(Section):
     """Timeout of a query for topics or offsets, in seconds."""
     options: KafkaOptions = Field(default_factory=dict)
     """Options of the Kafka client, with Java's names and without the prefix `kafka.`: SASL, TLS, fetch sizes. A
-    value is text, a number, a boolean, `{ env = "NAME" }` or `{ file = "path" }`. chsink's own default of
+    value is a string, a number, a boolean, `{ env = "NAME" }` or `{ file = "path" }`. chsink's own default of
     `fetch.max.wait.ms` is 5: otherwise each task waits 500 ms at the end of its topic-partition."""
     client_options_: ClientOptions = Field(default_factory=dict, alias="client_options")
     """Options of librdkafka, which override the translated ones. Rarely needed."""

@@ -41,7 +41,7 @@ def encoded(text: str) -> bytes:
     try:
         return text.encode("utf-8")
     except UnicodeEncodeError:
-        raise MisfitError("a string with half a surrogate pair, which has no UTF-8 form") from None
+        raise MisfitError("a string with an unpaired surrogate, which has no UTF-8 form") from None
 
 
 class StringCodec(Codec):

@@ -5,7 +5,7 @@
 - one file of entries per hundred ids, named after what goes wrong there: :mod:`job_file` (1xx), :mod:`preflight` (2xx),
   :mod:`halts` (3xx), :mod:`shards` (4xx), :mod:`values` (5xx), :mod:`stream` (6xx), :mod:`services` (7xx),
   :mod:`fencing` (8xx), :mod:`local` (9xx);
-- :mod:`catalogue`: all of them, by name; :mod:`page`: the pages of ``docs/`` that are drawn from it;
+- :mod:`catalogue`: all of them, by name; :mod:`page`: the pages of ``docs/`` that are generated from it;
 - :mod:`redaction`: other people's messages without values.
 
 Raise sites name an entry and give its parameters: ``raise halts.LOG_SHRANK(tp=tp, ...)``.  No sentence for users is

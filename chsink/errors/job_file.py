@@ -188,7 +188,7 @@ NOT_A_REFERENCE = Entry(
     _REFERENCE,
 )
 NOT_AN_OPTION_VALUE = Entry(
-    "NOT_AN_OPTION_VALUE", "CHS-104", ConfigError, "it must be text, a number or a boolean", "write a single value"
+    "NOT_AN_OPTION_VALUE", "CHS-104", ConfigError, "it must be a string, a number or a boolean", "write a single value"
 )
 TRIGGER_REFUSED = Entry(
     "TRIGGER_REFUSED",

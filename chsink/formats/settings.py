@@ -133,7 +133,8 @@ class _Whole(FormatSettings):
 
 
 class Raw(_Whole):
-    """The bytes of the value go unchanged to one `String` or `FixedString` column. An empty value is an empty text."""
+    """The bytes of the value go unchanged to one `String` or `FixedString` column. An empty value is an empty string.
+    """
 
     type: Literal["raw"]
     """Which format."""

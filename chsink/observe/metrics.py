@@ -47,7 +47,7 @@ class Metrics:
         self.inserts = counter("inserts", "pieces inserted (chunk x shard)")
         self.retries = counter("insert_retries", "sends beyond the first")
         self.batches = counter("batches", "micro-batches finished")
-        self.halts = counter("halts", "times a person was needed")
+        self.halts = counter("halts", "halts that needed manual action")
         self.in_doubt = gauge("in_doubt_partitions", "topic-partitions announced and not confirmed, for each table")
         self.in_doubt_age = gauge("in_doubt_oldest_seconds", "age of the oldest announced and unconfirmed range")
         self.lag = gauge(

@@ -116,7 +116,7 @@ def excusing(found: Differences, offsets: I64, replayed: I64 = _NONE) -> Differe
 
 
 def _equal(expected: Expected, found: Found, row: I64, known: Mask) -> Mask:
-    """For each found row with a record, whether it is what the record becomes."""
+    """For each found row with a record, whether it is equal to the record's."""
     equal: Mask = np.ones(len(row), np.bool_)
     for at, digests in enumerate(expected.digests):
         same = digests[row] == found.digests[at][known]

@@ -62,7 +62,7 @@ RULES = (
     Rule(
         "`String`",
         "the text of a string; any other JSON value, as it was written",
-        "half a surrogate pair",
+        "an unpaired surrogate",
         {"String": ['"x"', "1.50", '{"a": 1}', "true", "[1]"]},
         {"String": [r'"\ud800"']},
     ),

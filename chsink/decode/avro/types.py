@@ -14,7 +14,7 @@ from chsink.decode.binary import TRUNCATED, Cursors, Positions
 LEFT_OVER: Final = "bytes are left behind the last field"
 EMPTY_ITEMS: Final = 1000
 """A block may hold this many items more than its record has bytes, because nulls take no bytes."""
-RECURSIVE: Final = "a value of a type that contains itself, which no column holds"
+RECURSIVE: Final = "a value of a recursive type, which no column holds"
 _NONE: Final[Positions] = np.zeros(0, np.int64)
 
 

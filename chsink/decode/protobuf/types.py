@@ -27,7 +27,7 @@ from chsink.decode.protobuf.scalars import FIXED32, FIXED64, SIZED, VARINT, Prot
 
 TWICE: Final = "a field that is not repeated is there twice"
 REQUIRED: Final = "a required field is missing"
-RECURSIVE: Final = "a value of a message that contains itself, which no column holds"
+RECURSIVE: Final = "a value of a recursive message, which no column holds"
 NO_TAG: Final = "a field's number or wire type does not exist"
 GROUP: Final = "a group, which chsink does not read"
 INVALID: Final = "it is not a message of its schema"

@@ -58,7 +58,7 @@ def test_it_prints_every_category_with_its_offsets(capsys: pytest.CaptureFixture
         "t      0          d.t    90       88       87    4 missing, 1 different",
         "p      1          d.p    0        0        -     not judged",
         "t-0: missing: a record without its row; 4 offsets: 4-6, 9",
-        "t-0: different: the row is not what the record becomes; 1 offset: 11",
+        "t-0: different: the row differs from its record; 1 offset: 11",
         "t-0: columns that differ: text (1)",
         "t-0: records that do not fit the table and have no row: 1; dead letters: 0",
         "p-1: not judged [3, 7): in doubt: the job settles them first",

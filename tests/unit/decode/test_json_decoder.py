@@ -71,7 +71,7 @@ def test_only_a_null_value_is_a_tombstone() -> None:
         ("Map(String, Int8)", b'{"k":1,"k":1}', "a key is repeated in a Map"),
         ("JSON", b'{"k":1,"k":1}', "a key is repeated inside a JSON column"),
         ("Enum8('a' = 1)", b'"b"', "a string that is not a member of Enum8"),
-        ("String", b'"\\ud800"', "a string with half a surrogate pair, which has no UTF-8 form"),
+        ("String", b'"\\ud800"', "a string with an unpaired surrogate, which has no UTF-8 form"),
     ],
 )
 def test_reasons_name_kinds_and_types(kind: str, value: bytes, expected: str) -> None:

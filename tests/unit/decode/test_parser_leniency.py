@@ -18,7 +18,7 @@ CASES = {
     "too deep": ("Int8", b'{"c":1}', b'{"c":1,"z":' + b"[" * 300 + b"]" * 300 + b"}"),
     "too deep, brackets in text": ("Int8", b'{"c":1}', b'{"y":"]]\\"}","z":' + b"[" * 300 + b"]" * 300 + b',"c":1}'),
     "not UTF-8 in an ignored field": ("Int8", b'{"c":1}', b'{"c":1,"z":"\xff"}'),
-    "half a surrogate pair as UTF-8": ("Int8", b'{"c":1}', b'{"c":1,"z":"\xed\xa0\x80"}'),
+    "an unpaired surrogate as UTF-8": ("Int8", b'{"c":1}', b'{"c":1,"z":"\xed\xa0\x80"}'),
     "two objects": ("Nullable(Int8)", b'{"c":1}', b'{"c":2}{"c":3}'),
     "a faked wrapper": ("Nullable(Int8)", b'{"c":1}', b'{"c":2}}{"r":{"c":3}'),
     "a null record": ("Nullable(Int8)", b'{"c":1}', b"null"),

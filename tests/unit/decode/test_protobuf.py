@@ -230,7 +230,7 @@ def varint(number: int) -> bytes:
         (varint(17 << 3 | 2) + b"\x03\x08\x01\x10", "the record ends inside a value"),
         (
             varint(30 << 3 | 2) + b"\x04\x12\x02\x08\x01",
-            "a value of a message that contains itself, which no column holds",
+            "a value of a recursive message, which no column holds",
         ),
         (varint(27 << 3 | 2) + b"\x06\x10" + varint(10**9), "a Timestamp that does not exist"),
     ],
