@@ -42,8 +42,8 @@ class Mirror(Section):
     enabled: bool = False
     """Whether `chsink run` runs the mirror, too. If false, the section is checked and not used."""
     catalog: CatalogProperties = Field(default_factory=dict)
-    """The Iceberg catalog: `name` and pyiceberg's properties, such as `type`, `uri` and `warehouse`. A value is a string,
-    a number, a boolean, `{ env = "NAME" }` or `{ file = "path" }`."""
+    """The Iceberg catalog: `name` and pyiceberg's properties, such as `type`, `uri` and `warehouse`. A value is a
+    string, a number, a boolean, `{ env = "NAME" }` or `{ file = "path" }`."""
     control_topic: Topic = "chsink-mirror"
     """Topic on which workers report files to the coordinator. Sinks may share it."""
     checkpoint: Text | None = None

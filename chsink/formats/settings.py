@@ -133,8 +133,7 @@ class _Whole(FormatSettings):
 
 
 class Raw(_Whole):
-    """The bytes of the value go unchanged to one `String` or `FixedString` column. An empty value is an empty string.
-    """
+    """The value's bytes go unchanged to one `String` or `FixedString` column. An empty value is an empty string."""
 
     type: Literal["raw"]
     """Which format."""
