@@ -1,4 +1,4 @@
-"""Links between pages lead somewhere, the glossary names code that exists, and the index of decisions is complete."""
+"""Links between pages lead somewhere, the indexes are complete, and the README leads a new user in the right order."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ DECISION = re.compile(r"# (\d+)\. (.+)\n\nDate: (\d{4}-\d\d-\d\d)\nStatus: (.+)\
 ROOMS = ("chsink", "statemachine")
 GLOSSARY = (CHECKOUT / "docs" / "glossary.md").read_text(encoding="utf-8")
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+README = (CHECKOUT / "README.md").read_text(encoding="utf-8").splitlines()
+WIDTH = 120
 
 
 def anchors(page: Path) -> set[str]:
@@ -32,6 +34,31 @@ def test_links_lead_somewhere(page: Path) -> None:
         if not target.exists() or (anchor and target.suffix == ".md" and anchor not in anchors(target)):
             wrong.append(f"{path}#{anchor}")
     assert wrong == []
+
+
+def test_the_readme_leads_to_the_first_row_and_then_to_the_promise() -> None:
+    at = {name: README.index(f"## {name}") for name in ("Why", "Try it", "Quick start", "The promise")}
+    promise = README[at["The promise"] + 1 : README.index("## A job of your own")]
+
+    assert list(at.values()) == sorted(at.values())
+    assert at["Quick start"] < 50
+    assert len([line for line in promise if line]) <= 8 and "](docs/promise.md)" in "".join(promise)
+
+
+@pytest.mark.parametrize("name", ["README.md", "CHANGELOG.md", "docs/README.md", "docs/promise.md"])
+def test_no_line_is_wider_than_a_terminal(name: str) -> None:
+    lines = (CHECKOUT / name).read_text(encoding="utf-8").splitlines()
+
+    assert [line for line in lines if len(line) > WIDTH] == []
+
+
+def test_the_index_names_every_page() -> None:
+    index = CHECKOUT / "docs" / "README.md"
+    named = [path for path, anchor in LINK.findall(index.read_text(encoding="utf-8")) if not anchor]
+
+    pages = {page.name for page in (CHECKOUT / "docs").glob("*.md")} - {"README.md"}
+    assert pages <= set(named)
+    assert len(named) == len(set(named))
 
 
 def test_files_that_pages_name_exist() -> None:
