@@ -49,7 +49,7 @@ def test_the_engine_deduplicates_by_token(server: EmbeddedClickHouse, table: str
 def test_rows_that_were_detached_and_attached_again_have_lost_their_tokens(
     server: EmbeddedClickHouse, table: str
 ) -> None:
-    """The README names this limit.  If it fails: does the table remember the tokens now?  Then say so there."""
+    """docs/promise.md names this limit.  If it fails: does the table remember the tokens now?  Then say so there."""
     insert, body = f"INSERT INTO {table} (a) FORMAT ArrowStream", stream_of([1000])
     send(server, insert, body, insert_deduplication_token="one")
     ask(server, f"ALTER TABLE {table} DETACH PARTITION tuple()")
