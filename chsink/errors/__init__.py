@@ -12,6 +12,7 @@ Raise sites name an entry and give its parameters: ``raise halts.LOG_SHRANK(tp=t
 written anywhere else.
 """
 
+from chsink.errors import catalogue  # gives all entries their names
 from chsink.errors.families import (
     AlteredError,
     BadValueError,
@@ -35,5 +36,6 @@ __all__ = [
     "HaltError",
     "PreflightError",
     "UnavailableError",
+    "catalogue",
     "without_values",
 ]

@@ -1,4 +1,4 @@
-"""All entries of the catalogue, by name."""
+"""All entries of the catalogue, by name.  Each gets its name here."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def _collect() -> dict[str, Entry]:
     for section in SECTIONS:
         for name, entry in vars(section).items():
             if isinstance(entry, Entry):
-                assert name == entry.name, (name, entry.name)
                 assert name not in found, name
+                entry.name = name
                 found[name] = entry
     return found
 

@@ -8,27 +8,37 @@ error is made, so that an error can cross from an executor to the driver as its 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from string import Formatter
 
-from chsink.errors.families import ChsinkError
+from chsink.errors.families import (
+    AlteredError,
+    BadValueError,
+    ChsinkError,
+    ConfigError,
+    FencedError,
+    HaltError,
+    PreflightError,
+    UnavailableError,
+)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, slots=True)
 class Entry:
     """An error id with one sentence.  Several entries may share an id, a family and a hint when the fix is the same.
 
-    ``name`` is the constant's own name.  ``ok`` is what ``chsink doctor`` says when the check of this id passed.
-    ``runbook`` is what ``docs/operations.md`` adds to the hint of a halt.
+    ``ok`` is what ``chsink doctor`` says when the check of this id passed.  ``runbook`` is what ``docs/operations.md``
+    adds to the hint of a halt.  ``name`` is the constant's own name; the catalogue gives it.
     """
 
-    name: str
-    id: str
     family: type[ChsinkError]
+    id: str
     sentence: str
     hint: str
     ok: str = ""
     runbook: str = ""
+    name: str = field(default="", init=False)
 
     @property
     def parameters(self) -> frozenset[str]:
@@ -57,3 +67,12 @@ def _in_order(partition: str) -> tuple[int, str]:
 def fields(template: str) -> frozenset[str]:
     """The names of a template's parameters."""
     return frozenset(name for _, name, _, _ in Formatter().parse(template) if name)
+
+
+altered = partial(Entry, AlteredError)
+bad_value = partial(Entry, BadValueError)
+config = partial(Entry, ConfigError)
+fenced = partial(Entry, FencedError)
+halt = partial(Entry, HaltError)
+preflight = partial(Entry, PreflightError)
+unavailable = partial(Entry, UnavailableError)

@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-from chsink.errors.entry import Entry
-from chsink.errors.families import FencedError
+from chsink.errors.entry import fenced
 
-OWNED_BY_ANOTHER = Entry(
-    "OWNED_BY_ANOTHER",
+OWNED_BY_ANOTHER = fenced(
     "CHS-801",
-    FencedError,
     "sink '{sink}' is now owned by {owner}; this driver ({driver}, epoch {epoch}) stops",
     "let only one driver run this sink, or give the second job another sink name; "
     "after a `chsink state` command, start the job again",
 )
-MIRROR_OWNED_BY_ANOTHER = Entry(
-    "MIRROR_OWNED_BY_ANOTHER",
+MIRROR_OWNED_BY_ANOTHER = fenced(
     "CHS-803",
-    FencedError,
     "the mirror of sink '{sink}' is now run by {owner}; this driver ({driver}, epoch {epoch}) stops",
     "let only one driver run this mirror; `chsink mirror status` names the owner",
 )
-STATE_CHANGED = Entry(
-    "STATE_CHANGED",
+STATE_CHANGED = fenced(
     "CHS-802",
-    FencedError,
     "the state of {key} was changed by another process",
     "let only one driver run this sink; `chsink status` names the owner",
 )

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from chsink.errors.entry import Entry
-from chsink.errors.families import HaltError, PreflightError
+from chsink.errors.entry import halt, preflight
 
 _NEW_CHECKPOINT = "start with a new checkpoint (set sink.checkpoint to a new folder)"
 _CHOOSE = (
@@ -14,10 +13,8 @@ _CHOOSE = (
 
 # The pure core halts by name (`statemachine.table.Halt`): the entries of these names are its sentences.
 
-LOG_SHRANK = Entry(
-    "LOG_SHRANK",
+LOG_SHRANK = halt(
     "CHS-301",
-    HaltError,
     "{tp}: Kafka's log ends before offsets that already landed ({detail})",
     "Kafka lost records; to continue with the topic as it is, stop the job, run `chsink state reset {arguments}`, "
     'set kafka.starting_offsets = "earliest" ("latest" would skip the records that it holds now), and '
@@ -26,25 +23,19 @@ LOG_SHRANK = Entry(
     "delete the rows of the offsets that will be read again, also from the targets of dependent views; otherwise they "
     "land twice.",
 )
-PLAN_SHRANK = Entry(
-    "PLAN_SHRANK",
+PLAN_SHRANK = halt(
     "CHS-301",
-    HaltError,
     "{tp}: batch {batch} is planned to end at {end}, before its start {start}: Kafka's log shrank",
     "Kafka lost records, or the topic was recreated; to continue with the topic as it is, " + _NEW_CHECKPOINT,
 )
-PLAN_BEYOND_LOG = Entry(
-    "PLAN_BEYOND_LOG",
+PLAN_BEYOND_LOG = halt(
     "CHS-301",
-    HaltError,
     "{tp}: the planned offsets {planned} lie beyond the end of Kafka's log, which is now {end}",
     "none of these offsets landed: Kafka lost records, or the topic was recreated; to continue with the topic as it "
     "is, " + _NEW_CHECKPOINT,
 )
-STATE_LOST = Entry(
-    "STATE_LOST",
+STATE_LOST = halt(
     "CHS-302",
-    HaltError,
     "{tp}: no range is recorded for this partition, but the checkpoint has moved past its earlier records ({detail})",
     "if you renamed the table in ClickHouse, run `chsink state recover`; if you changed sink.name, [state] or the "
     "route's table for another reason, change it back; if the state was lost, restore the state store from a backup or "
@@ -52,79 +43,61 @@ STATE_LOST = Entry(
     "the route is new or had been removed for a time, " + _NEW_CHECKPOINT,
     runbook="See [lost state](#lost-state).",
 )
-CHECKPOINT_WITHOUT_STATE = Entry(
-    "CHECKPOINT_WITHOUT_STATE",
+CHECKPOINT_WITHOUT_STATE = halt(
     "CHS-302",
-    HaltError,
     "the query of checkpoint {checkpoint} has finished batches, but this sink has no recorded state",
     "if you changed sink.name or [state], change it back; if the checkpoint belongs to another query, set "
     "sink.checkpoint to a new folder; if the state was lost, restore the state store from a backup or run "
     "`chsink state recover`; if recover finds no rows, " + _NEW_CHECKPOINT,
     runbook="See [lost state](#lost-state).",
 )
-CHECKPOINT_BEFORE_RESET = Entry(
-    "CHECKPOINT_BEFORE_RESET",
+CHECKPOINT_BEFORE_RESET = halt(
     "CHS-302",
-    HaltError,
     "{tps}: the state was reset, but the query of checkpoint {checkpoint} has already read records from before the "
     "reset",
     "set sink.checkpoint to a new folder: with this one, these records would not be read again",
 )
-TOPIC_RECREATED = Entry(
-    "TOPIC_RECREATED",
+TOPIC_RECREATED = halt(
     "CHS-303",
-    HaltError,
     "{tp}: the topic was deleted and created again, and the plan does not start at its first offset ({detail})",
     "to read the topic from offset 0, " + _NEW_CHECKPOINT + "; if Kafka no longer holds its first records, run "
     '`chsink state reset {arguments}` first and set kafka.starting_offsets = "earliest" ("latest" would skip the '
     "records that it holds now)",
 )
-TOPIC_ID_KNOWN_UNKNOWN = Entry(
-    "TOPIC_ID_KNOWN_UNKNOWN",
+TOPIC_ID_KNOWN_UNKNOWN = halt(
     "CHS-304",
-    HaltError,
     "{tp}: the brokers stopped reporting the topic's id, or began to report it while a range is in doubt ({detail})",
     "connect the job to brokers of one version; without the id chsink cannot notice that a topic was recreated. If all "
     "brokers were upgraded while a range was in doubt, " + _CHOOSE,
     runbook="If nothing is in doubt, chsink records the new id and continues.",
 )
-OUTSIDE_PROCESSED = Entry(
-    "OUTSIDE_PROCESSED",
+OUTSIDE_PROCESSED = halt(
     "CHS-305",
-    HaltError,
     "{tp}: the plan contains older offsets that this sink never landed, or that lie in a recorded gap ({detail})",
     "to continue after the recorded offsets, " + _NEW_CHECKPOINT + "; to read older data, use a new sink with its own "
     "table",
 )
-REWOUND = Entry(
-    "REWOUND",
+REWOUND = halt(
     "CHS-306",
-    HaltError,
     "{tp}: the source was rewound: all planned offsets landed before ({detail})",
     "to continue after the recorded offsets, " + _NEW_CHECKPOINT + "; to skip these offsets, set errors.on_rewind = "
     '"skip"',
 )
-GAP = Entry(
-    "GAP",
+GAP = halt(
     "CHS-307",
-    HaltError,
     "{tp}: the plan skips offsets after the recorded end ({detail})",
     "if Kafka still holds them, " + _NEW_CHECKPOINT + '; if not, set errors.on_gap = "record" to accept the gap',
     runbook="Kafka deleted records before chsink read them (raise the topic's retention.ms), or the checkpoint skipped "
     "offsets.",
 )
-PLAN_NOT_HELD = Entry(
-    "PLAN_NOT_HELD",
+PLAN_NOT_HELD = halt(
     "CHS-307",
-    HaltError,
     "{tp}: Kafka deleted {gone} before these offsets landed (planned: {planned}; the log now starts at {start})",
     'to accept the gap, set errors.on_gap = "record" and ' + _NEW_CHECKPOINT + "; chsink then lands what Kafka still "
     "holds",
 )
-IN_DOUBT_LOST = Entry(
-    "IN_DOUBT_LOST",
+IN_DOUBT_LOST = halt(
     "CHS-308",
-    HaltError,
     "{tp}: a range in doubt can no longer be read from Kafka ({detail})",
     "check the table, then run `chsink state resolve {arguments}` with --landed if all rows of the range are "
     "there; otherwise, unless the topic was created again, with --expired to land the part that Kafka still holds; or "
@@ -132,51 +105,39 @@ IN_DOUBT_LOST = Entry(
     runbook='With errors.in_doubt = "dead_letter", the job does by itself what --expired does, and '
     "[lists the offsets](dead-letters.md#offsets-that-kafka-deleted).",
 )
-PIPELINE_CHANGED = Entry(
-    "PIPELINE_CHANGED",
+PIPELINE_CHANGED = halt(
     "CHS-309",
-    HaltError,
     "{tp}: a range is in doubt, and the pipeline has changed since the range was announced ({detail})",
     "undo the change, start the job until the range is settled, then make the change again; to keep the change, run "
     "`chsink state resolve {arguments} --resend`, which names the rows to delete first",
 )
-CHOICE_CHANGED = Entry(
-    "CHOICE_CHANGED",
+CHOICE_CHANGED = halt(
     "CHS-309",
-    HaltError,
     "{tp}: offsets {range} were announced for table {ahead} but not yet for table {behind}, and table_by, or your "
     "program's transform, has changed since: a record whose table changed would land twice or not at all",
     "undo the change, run the job until a batch has landed in all tables, then make the change again",
 )
-DEAD_LETTERS_INCOMPLETE = Entry(
-    "DEAD_LETTERS_INCOMPLETE",
+DEAD_LETTERS_INCOMPLETE = halt(
     "CHS-333",
-    HaltError,
     "{tp}: chsink cannot rely on the deduplication token of the dead letters at offsets {offsets}, and their table "
     "holds {there} of them instead of {rows}",
     "run `chsink state resolve {arguments} --resend`, which names the rows and dead letters to delete first; if Kafka "
     "no longer holds the range and there are too many dead letters, delete all but one of each, and start again",
 )
-DEAD_LETTER_REFUSED = Entry(
-    "DEAD_LETTER_REFUSED",
+DEAD_LETTER_REFUSED = halt(
     "CHS-334",
-    HaltError,
     "{tp}: Kafka refused the dead letters of the offsets {offsets} in topic {topic}: {reason}",
     "create the topic, raise its max.message.bytes above the largest record plus 10 kB of headers, or grant the rights "
     "(WRITE on the topic and on the transactional ids, READ on the group); then start again",
 )
-DEAD_LETTERS_GROUP = Entry(
-    "DEAD_LETTERS_GROUP",
+DEAD_LETTERS_GROUP = halt(
     "CHS-335",
-    HaltError,
     "{tp}: the consumer group {group} says that a newer run of this sink delivered dead letters ({note})",
     "stop every process of the job; if its state was removed or restored, delete the group: kafka-consumer-groups.sh "
     "--bootstrap-server BROKER --delete --group {group}; then start again",
 )
-REPLAY_IN_DOUBT = Entry(
-    "REPLAY_IN_DOUBT",
+REPLAY_IN_DOUBT = halt(
     "CHS-336",
-    HaltError,
     "{tp}: an earlier `chsink dlq replay` of {letters} dead letters at offsets {offsets} into {table} is in doubt, and "
     "chsink cannot settle it: {reason}",
     "make sure that no other `chsink dlq replay` of the sink still runs; look in the table for the rows of these "
@@ -185,258 +146,194 @@ REPLAY_IN_DOUBT = Entry(
     runbook="This stops only replays; the job goes on. If only some of the rows are there, or some are there twice, "
     "delete them, also from the targets of dependent views, then run it with --resend.",
 )
-REPLAY_ROWS_THERE = Entry(
-    "REPLAY_ROWS_THERE",
+REPLAY_ROWS_THERE = preflight(
     "CHS-337",
-    PreflightError,
     "{tp}: an earlier replay of {letters} dead letters is in doubt, and {table} already holds {rows} of their rows; "
     "sending these again would duplicate them",
     "if all of the rows are there, run `chsink dlq replay --landed`; if not, delete those that are there, on each "
     "shard: {delete}; then run `chsink dlq replay --resend` again",
 )
-REPLAY_ROWS_MISSING = Entry(
-    "REPLAY_ROWS_MISSING",
+REPLAY_ROWS_MISSING = preflight(
     "CHS-337",
-    PreflightError,
     "{tp}: an earlier replay of {letters} dead letters is in doubt, and {table} lacks the rows of {missing} of them: "
     "recorded as landed, these would never land",
     "{first}run `chsink dlq replay --resend`",
 )
-REPLAY_UNSETTLED = Entry(
-    "REPLAY_UNSETTLED",
+REPLAY_UNSETTLED = preflight(
     "CHS-338",
-    PreflightError,
     "{tp}: a `chsink dlq replay` of {letters} dead letters into {table} is in doubt; if you reset the partition now, "
     "their records may land twice",
     "stop the replay if it still runs, run `chsink dlq replay` to settle it, then run this command again",
 )
-STATE_UNREADABLE = Entry(
-    "STATE_UNREADABLE",
+STATE_UNREADABLE = halt(
     "CHS-311",
-    HaltError,
     "state row '{row}' cannot be read: {error}",
     "run the chsink version that wrote it; if the row is damaged, restore the state from a backup",
 )
-LAYOUT_LOST = Entry(
-    "LAYOUT_LOST",
+LAYOUT_LOST = halt(
     "CHS-312",
-    HaltError,
     "{tp} is in doubt for {table} under shard layout {layout}, which is not stored",
     "configure the shards, weights and shard key of that layout and start once; or " + _CHOOSE,
 )
-NOT_ROUTED = Entry(
-    "NOT_ROUTED",
+NOT_ROUTED = halt(
     "CHS-313",
-    HaltError,
     "{tp} is in doubt for table {table}, but no route leads to this table now",
     "restore the [[route]] until the range is settled; or check the table and run `chsink state resolve "
     "{arguments}` with --landed if all rows of the range are there, or --lost to give up the missing rows",
 )
-PIECE_INCOMPLETE = Entry(
-    "PIECE_INCOMPLETE",
+PIECE_INCOMPLETE = halt(
     "CHS-314",
-    HaltError,
     "{tp} {offsets}: shard {shard} of {table} holds {there} of the piece's {rows} rows, and its deduplication "
     "token may be forgotten",
     "run `chsink state resolve {arguments} --resend`, which names the rows to delete first; or insert the missing "
     "rows yourself and run it with --landed",
 )
-PIECE_DROPPED = Entry(
-    "PIECE_DROPPED",
+PIECE_DROPPED = halt(
     "CHS-314",
-    HaltError,
     "{tp} {offsets}: shard {shard} of {table} dropped a piece of {rows} rows as a duplicate, but shows {there} of "
     "them: the others were deleted, the server lost them, or a row policy hides them from this user",
     "if a row policy hides rows, remove it and start again; otherwise run `chsink state resolve {arguments} --resend`, "
     "which names the rows to delete first, if any are left: the next start sends the range again under new tokens",
 )
-PIECE_STORED_AGAIN = Entry(
-    "PIECE_STORED_AGAIN",
+PIECE_STORED_AGAIN = halt(
     "CHS-314",
-    HaltError,
     "{tp} {offsets}: a piece of {rows} rows was sent again, and shard {shard} of {table} now holds {there} rows of "
     "these offsets: either ClickHouse has forgotten the piece's deduplication token, as it does when a part is "
     "detached and attached, or another sink inserted rows",
     "run `chsink state resolve {arguments} --resend`, which names the rows to delete first, both copies of them",
 )
-INSERT_REFUSED = Entry(
-    "INSERT_REFUSED",
+INSERT_REFUSED = halt(
     "CHS-315",
-    HaltError,
     "{url} refused an insert into {table} with code {code}: {reason}",
     "correct the table, its views, the grants or [clickhouse.settings], then start again: chsink will settle the range",
 )
-CHECKPOINT_DAMAGED = Entry(
-    "CHECKPOINT_DAMAGED",
+CHECKPOINT_DAMAGED = halt(
     "CHS-316",
-    HaltError,
     "the checkpoint is damaged: its file {path} {reason}",
     "set sink.checkpoint to a new folder, or move this one away, and start again; the sink resumes from its recorded "
     "state, so nothing is lost or inserted twice",
 )
-CANNOT_PROBE = Entry(
-    "CANNOT_PROBE",
+CANNOT_PROBE = halt(
     "CHS-317",
-    HaltError,
     "{tp} {range} is in doubt, and ClickHouse may have forgotten its deduplication tokens: {reason}; chsink cannot "
     "look for its rows in {table}",
     _CHOOSE + "; in future, chsink can look for the rows itself if the table is a MergeTree, ReplicatedMergeTree or "
     "SharedMergeTree without TTL and has the columns _kafka_topic, _kafka_partition and _kafka_offset",
 )
-VIEWS_DOUBTFUL = Entry(
-    "VIEWS_DOUBTFUL",
+VIEWS_DOUBTFUL = halt(
     "CHS-317",
-    HaltError,
     "the table holds all rows of {tp} {range}, but ClickHouse may have forgotten their deduplication tokens, and "
     "chsink cannot tell whether these dependent views received the rows too: {views}",
     "make sure that the job's executors have stopped, because a running task may still insert into the views; wait "
     "clickhouse.insert_timeout_s seconds; compare each view with the table for these offsets and insert the rows that "
     "the view lacks; then run `chsink state resolve {arguments} --landed`",
 )
-FOREIGN_ROWS = Entry(
-    "FOREIGN_ROWS",
+FOREIGN_ROWS = halt(
     "CHS-318",
-    HaltError,
     "{tp}: the table may have forgotten the range's tokens, and may hold rows of these offsets that another sink, or "
     "an earlier topic of this name, inserted ({detail})",
     "if all of the range's own rows are there, run `chsink state resolve {arguments} --landed`; if not, run it "
     "with --resend, which names the rows to delete first",
 )
-SOURCE_MISSES_OFFSETS = Entry(
-    "SOURCE_MISSES_OFFSETS",
+SOURCE_MISSES_OFFSETS = halt(
     "CHS-319",
-    HaltError,
     "Kafka no longer holds offsets that Spark's checkpoint names: {reason}",
     "Kafka deleted records, or the topic was recreated; " + _NEW_CHECKPOINT + ": the sink continues from its recorded "
     "state, and errors.on_gap decides whether a gap halts it",
 )
-NO_STATE = Entry(
-    "NO_STATE",
+NO_STATE = preflight(
     "CHS-320",
-    PreflightError,
     "sink '{sink}' has no state",
     "check sink.name and [state] in the job file",
 )
-NO_STATE_OF = Entry(
-    "NO_STATE_OF",
+NO_STATE_OF = preflight(
     "CHS-320",
-    PreflightError,
     "sink '{sink}' has no state for {what}",
     "run `chsink state show` to see what is recorded",
 )
-NOTHING_IN_DOUBT = Entry(
-    "NOTHING_IN_DOUBT",
+NOTHING_IN_DOUBT = preflight(
     "CHS-320",
-    PreflightError,
     "{tp} has no range in doubt",
     "run `chsink state show`: you can only resolve partitions at BEFORE",
 )
-SEVERAL_IN_DOUBT = Entry(
-    "SEVERAL_IN_DOUBT",
+SEVERAL_IN_DOUBT = preflight(
     "CHS-320",
-    PreflightError,
     "{tp}: several ranges are in doubt ({tables})",
     "choose one with --table TABLE",
 )
-SENDERS_MAY_LIVE = Entry(
-    "SENDERS_MAY_LIVE",
+SENDERS_MAY_LIVE = preflight(
     "CHS-321",
-    PreflightError,
     "a task of an earlier run may still send {ranges} under the old tokens",
     "make sure that no process of the old job is running, executors included; then run the command again "
     "with --senders-gone",
 )
-RESEND_NOT_ROUTED = Entry(
-    "RESEND_NOT_ROUTED",
+RESEND_NOT_ROUTED = preflight(
     "CHS-322",
-    PreflightError,
     "{tp}: no route leads to {table}",
     "restore the [[route]] from this topic to the table, then run the command again",
 )
-RESEND_OTHER_RECORDS = Entry(
-    "RESEND_OTHER_RECORDS",
+RESEND_OTHER_RECORDS = preflight(
     "CHS-322",
-    PreflightError,
     "{tp} {range}: table_by has changed since the range was announced for {table}, or your program's transform: a "
     "record whose table changed could land in two tables, or in none",
     "if your program transforms the stream and nothing has changed, pass --pipeline; otherwise undo the change and "
     "start the job until the range is settled, then make the change again",
 )
-RESEND_NOT_COUNTED = Entry(
-    "RESEND_NOT_COUNTED",
+RESEND_NOT_COUNTED = preflight(
     "CHS-322",
-    PreflightError,
     "{tp} {range}: {reason}",
     "make the table and all its shards available so that chsink can count the rows; or check the table yourself and "
     "pass --landed or --lost",
 )
-RESEND_LETTERS_UNKNOWN = Entry(
-    "RESEND_LETTERS_UNKNOWN",
+RESEND_LETTERS_UNKNOWN = preflight(
     "CHS-322",
-    PreflightError,
     "{tp} {range}: dead letters of this range may be delivered already, and the job file keeps no dead letters now",
     "set errors.on_bad_value, errors.on_tombstone and [dead_letters] as they were when the range was announced, and "
     "start the job until the range is settled; if the start halts with CHS-309, run this command with these settings "
     "first; then make the change again",
 )
-RESEND_NOT_READABLE = Entry(
-    "RESEND_NOT_READABLE",
+RESEND_NOT_READABLE = preflight(
     "CHS-322",
-    PreflightError,
     "{tp} {range} can no longer be read from Kafka (topic id {topic_id}, log [{start}, {end}))",
     "check whether the table holds all rows of the range; if so, pass --landed; otherwise, unless the topic was "
     "created again, --expired to land what Kafka still holds; or --lost to give up all missing rows",
 )
-RESEND_WOULD_DOUBLE = Entry(
-    "RESEND_WOULD_DOUBLE",
+RESEND_WOULD_DOUBLE = preflight(
     "CHS-322",
-    PreflightError,
     "{table} holds {rows} rows of {ranges}: if the range is inserted again, they will be there twice",
     "delete them {where}: {delete}; then run this command again before you start the job, because ClickHouse "
     "would drop the rows as duplicates; or, if all rows of the range are there, pass --landed",
 )
-RESEND_MAY_DOUBLE = Entry(
-    "RESEND_MAY_DOUBLE",
+RESEND_MAY_DOUBLE = preflight(
     "CHS-322",
-    PreflightError,
     "{table} holds {rows} rows of {ranges}; after a reset, a recovery or a recreated topic, chsink cannot tell "
     "whether they belong to this range",
     "if these are all rows of this range, pass --landed; to insert the range again, first delete all of these rows, "
     "older ones too, {where}: {delete}; then run this command again before you start the job, because ClickHouse "
     "would drop the rows as duplicates",
 )
-EXPIRED_NOT_HELD = Entry(
-    "EXPIRED_NOT_HELD",
+EXPIRED_NOT_HELD = preflight(
     "CHS-322",
-    PreflightError,
     "the topic was deleted and created again: Kafka holds nothing of {ranges}",
     "check whether the table holds all rows; if so, pass --landed, otherwise --lost",
 )
-CHANGED_MEANWHILE = Entry(
-    "CHANGED_MEANWHILE",
+CHANGED_MEANWHILE = preflight(
     "CHS-323",
-    PreflightError,
     "{key} changed before the decision was written: it is {state} now",
     "nothing was written; stop the running job, then run the command again",
 )
-RECORDED_MEANWHILE = Entry(
-    "RECORDED_MEANWHILE",
+RECORDED_MEANWHILE = preflight(
     "CHS-323",
-    PreflightError,
     "another process has recorded state for {key} meanwhile",
     "nothing was written; run the command again",
 )
-TABLE_PROVES_NOTHING = Entry(
-    "TABLE_PROVES_NOTHING",
+TABLE_PROVES_NOTHING = preflight(
     "CHS-330",
-    PreflightError,
     "the state of {topic} cannot be rebuilt from {table} at {url}: {reason}",
     "{fix}",
 )
-ROWS_PROVE_NOTHING = Entry(
-    "ROWS_PROVE_NOTHING",
+ROWS_PROVE_NOTHING = preflight(
     "CHS-331",
-    PreflightError,
     "cannot rebuild the state of {tp} from {table}: {reason}",
     "{fix}",
 )
@@ -448,80 +345,60 @@ _RESOLVE = (
     "holds, or with --skip to continue without them; then start again"
 )
 
-MIRROR_ROLLED_BACK = Entry(
-    "MIRROR_ROLLED_BACK",
+MIRROR_ROLLED_BACK = halt(
     "CHS-340",
-    HaltError,
     "Iceberg table {tables} was rolled back: its history no longer contains the mirror's last snapshot ({detail})",
     "to undo the rollback, make that snapshot the current one, then start again; to keep the rollback, " + _RESOLVE,
     runbook="Decide before you expire snapshots or delete orphan files.",
 )
-MIRROR_CHAIN_DAMAGED = Entry(
-    "MIRROR_CHAIN_DAMAGED",
+MIRROR_CHAIN_DAMAGED = halt(
     "CHS-341",
-    HaltError,
     "Iceberg table {tables}: the table property {property} contradicts the table ({detail})",
     "if a newer chsink wrote it, run that version; otherwise remove the property by ALTER TABLE {tables} UNSET "
     "TBLPROPERTIES ('{property}'); then start again: chsink continues where the table's snapshots end",
     runbook="Nobody but chsink may change this property: it says which offsets the table holds.",
 )
-MIRROR_CHAIN_MISSING = Entry(
-    "MIRROR_CHAIN_MISSING",
+MIRROR_CHAIN_MISSING = halt(
     "CHS-342",
-    HaltError,
     "the mirror has read this topic before, but Iceberg table {tables} does not say which records it holds ({detail})",
     "the table is new in [[mirror.route]], or was created again: " + _RESOLVE,
 )
-MIRROR_TABLE_GONE = Entry(
-    "MIRROR_TABLE_GONE",
+MIRROR_TABLE_GONE = halt(
     "CHS-343",
-    HaltError,
     "Iceberg table {tables} does not exist in the catalog",
     "if the mirror never wrote to it, create it and start again; otherwise restore it and start again, or create it "
     "empty and " + _RESOLVE + "; or remove its [[mirror.route]]",
 )
-MIRROR_TABLE_RECREATED = Entry(
-    "MIRROR_TABLE_RECREATED",
+MIRROR_TABLE_RECREATED = halt(
     "CHS-343",
-    HaltError,
     "Iceberg table {tables} was dropped and created again while the mirror ran",
     _RESOLVE,
 )
-MIRROR_SPEC_CHANGED = Entry(
-    "MIRROR_SPEC_CHANGED",
+MIRROR_SPEC_CHANGED = halt(
     "CHS-344",
-    HaltError,
     "the partition spec of Iceberg table {tables} was changed while the mirror ran",
     "remove the table's partition fields (the mirror writes unpartitioned tables only), then start again",
 )
-MIRROR_TOPIC_RECREATED = Entry(
-    "MIRROR_TOPIC_RECREATED",
+MIRROR_TOPIC_RECREATED = halt(
     "CHS-345",
-    HaltError,
     "{tp}: the topic was deleted and created again; Iceberg table {tables} holds records of the earlier topic",
     "to land the new topic in the same table, set mirror.checkpoint to a new folder and " + _RESOLVE,
     runbook="Records of the earlier topic that workers had handed over are committed.",
 )
-MIRROR_RECORDS_GONE = Entry(
-    "MIRROR_RECORDS_GONE",
+MIRROR_RECORDS_GONE = halt(
     "CHS-346",
-    HaltError,
     "{tp}: Kafka deleted the offsets {range} before they landed in Iceberg table {tables}",
     "to give up what Kafka no longer holds and land the rest, set mirror.checkpoint to a new folder and run "
     "`chsink mirror resolve {tables} --reread`; then start again",
 )
-MIRROR_EVENTS_DAMAGED = Entry(
-    "MIRROR_EVENTS_DAMAGED",
+MIRROR_EVENTS_DAMAGED = halt(
     "CHS-347",
-    HaltError,
     "events of the control topic {topic} for Iceberg table {tables} contradict each other ({detail})",
     "find the program that writes to {topic} and stop it; then delete {topic} and start again: chsink creates it, and "
     "reads again from the source topics what was not committed yet",
 )
-MIRROR_FILES_GONE = Entry(
-    "MIRROR_FILES_GONE",
+MIRROR_FILES_GONE = halt(
     "CHS-349",
-    HaltError,
     "data files for Iceberg table {tables} were deleted before the mirror committed them, and Kafka no longer holds "
     "their records ({detail})",
     "if the storage can restore the deleted files, restore them and start again; to give up these records and land the "
@@ -529,10 +406,8 @@ MIRROR_FILES_GONE = Entry(
     runbook="Find the program that deletes orphan files: it must keep files that are younger than the longest time "
     "without a commit. While Kafka holds the records, the mirror writes deleted files again by itself.",
 )
-MIRROR_LOG_SHRANK = Entry(
-    "MIRROR_LOG_SHRANK",
+MIRROR_LOG_SHRANK = halt(
     "CHS-350",
-    HaltError,
     "Kafka's log ends before offsets that Iceberg table {tables} already holds ({detail})",
     "Kafka lost records; to continue with the topic as it is, set mirror.checkpoint to a new folder and run "
     "`chsink mirror resolve {tables} --skip`; then start again",
@@ -540,20 +415,16 @@ MIRROR_LOG_SHRANK = Entry(
     "at the time of the command; records that Kafka gave a lost offset before that do not land. To land everything "
     "that Kafka holds, name an empty table in [[mirror.route]] and run the command with --reread for it.",
 )
-MIRROR_ROWS_FOUND = Entry(
-    "MIRROR_ROWS_FOUND",
+MIRROR_ROWS_FOUND = halt(
     "CHS-351",
-    HaltError,
     "Iceberg table {tables} holds rows of this topic ({detail}), and neither the table nor Kafka says up to where the "
     "mirror wrote them: these records would land again",
     "if you changed sink.name, change it back; if another program wrote the rows, name an empty table in "
     "[[mirror.route]]; otherwise the mirror's own record was lost: run `chsink mirror resolve {tables} --skip`, which "
     "continues after the last offset in the rows; then start again",
 )
-MIRROR_ROWS_UNKNOWN = Entry(
-    "MIRROR_ROWS_UNKNOWN",
+MIRROR_ROWS_UNKNOWN = preflight(
     "CHS-348",
-    PreflightError,
     "Iceberg table {table} holds rows, and nothing says which of them the mirror wrote: records that are read again "
     "could land twice",
     "run the command with --skip; or create an empty table, name it in [[mirror.route]], and run the command for it",

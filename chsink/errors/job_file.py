@@ -2,524 +2,380 @@
 
 from __future__ import annotations
 
-from chsink.errors.entry import Entry
-from chsink.errors.families import ConfigError
+from chsink.errors.entry import config
 
 # A sentence follows the key and the origin of its value: "kafka.bootstrap (job.toml): …".
 _REFERENCE = 'write {{ env = "NAME" }} or {{ file = "path" }}'
 
 # --- CHS-101: the file itself
 
-NO_JOB_FILE = Entry(
-    "NO_JOB_FILE",
+NO_JOB_FILE = config(
     "CHS-101",
-    ConfigError,
     "{path} does not exist",
     "pass the job file with -c FILE, or write a first one with `chsink init`",
 )
-JOB_FILE_UNREADABLE = Entry(
-    "JOB_FILE_UNREADABLE", "CHS-101", ConfigError, "cannot read {path}: {reason}", "check the path and its permissions"
-)
-JOB_FILE_NOT_UTF8 = Entry(
-    "JOB_FILE_NOT_UTF8", "CHS-101", ConfigError, "{path} is not UTF-8 text", "save the file as UTF-8"
-)
-JOB_FILE_NOT_TOML = Entry(
-    "JOB_FILE_NOT_TOML",
+JOB_FILE_UNREADABLE = config("CHS-101", "cannot read {path}: {reason}", "check the path and its permissions")
+JOB_FILE_NOT_UTF8 = config("CHS-101", "{path} is not UTF-8 text", "save the file as UTF-8")
+JOB_FILE_NOT_TOML = config(
     "CHS-101",
-    ConfigError,
     "{path} is not valid TOML: {reason}",
     "correct that line; quote text values, and quote option names where one starts with another (a.b and a.b.c)",
 )
 
 # --- CHS-102, CHS-103: keys
 
-UNKNOWN_KEY = Entry("UNKNOWN_KEY", "CHS-102", ConfigError, "there is no such key", "{advice}")
-UNKNOWN_SECTION = Entry("UNKNOWN_SECTION", "CHS-102", ConfigError, "there is no such section", "{advice}")
-KEY_OF_ANOTHER_KIND = Entry(
-    "KEY_OF_ANOTHER_KIND",
+UNKNOWN_KEY = config("CHS-102", "there is no such key", "{advice}")
+UNKNOWN_SECTION = config("CHS-102", "there is no such section", "{advice}")
+KEY_OF_ANOTHER_KIND = config(
     "CHS-102",
-    ConfigError,
     '{chosen} = "{tag}" does not have this key',
     "remove it, or set {union}.{chosen} to {others}",
 )
-MISSING_KEY = Entry("MISSING_KEY", "CHS-103", ConfigError, "it is missing", "{advice}")
-NO_ROUTE = Entry(
-    "NO_ROUTE",
+MISSING_KEY = config("CHS-103", "it is missing", "{advice}")
+NO_ROUTE = config(
     "CHS-103",
-    ConfigError,
     "it is missing: each topic needs a route",
     'add a table [[route]] with topic = "…" and table = "…" for each topic',
 )
 
-NO_CATALOG = Entry(
-    "NO_CATALOG",
+NO_CATALOG = config(
     "CHS-103",
-    ConfigError,
     "it has no `name`: an enabled mirror needs a catalog",
     'write catalog = {{ name = "lake", type = "sql", uri = "…", warehouse = "…" }}, or set mirror.enabled = false',
 )
-NO_MIRROR_ROUTE = Entry(
-    "NO_MIRROR_ROUTE",
+NO_MIRROR_ROUTE = config(
     "CHS-103",
-    ConfigError,
     "it is missing: an enabled mirror needs a route",
     'add a table [[mirror.route]] with topic = "…" and table = "namespace.table"',
+)
+NO_TOPIC = config(
+    "CHS-103",
+    "it does not say which topics it takes",
+    'set one of topic = "…", topics = ["…", "…"] and topic_pattern = "…"',
 )
 
 # --- CHS-104: values
 
-WRONG_VALUE = Entry("WRONG_VALUE", "CHS-104", ConfigError, "{reason}", "{advice}")
-NOT_ALLOWED = Entry("NOT_ALLOWED", "CHS-104", ConfigError, "{value} is not allowed", "{advice}")
-BLANK = Entry("BLANK", "CHS-104", ConfigError, "it is empty", "set a value, or remove the key")
-SET_WITHOUT_VALUE = Entry(
-    "SET_WITHOUT_VALUE",
+WRONG_VALUE = config("CHS-104", "{reason}", "{advice}")
+NOT_ALLOWED = config("CHS-104", "{value} is not allowed", "{advice}")
+BLANK = config("CHS-104", "it is empty", "set a value, or remove the key")
+SET_WITHOUT_VALUE = config(
     "CHS-104",
-    ConfigError,
     "--set needs a value",
     "write --set KEY=VALUE, for example --set trigger.mode=available_now",
 )
-NOT_ADDRESSES = Entry(
-    "NOT_ADDRESSES", "CHS-104", ConfigError, "it is not a list of addresses", 'write "host:port,host:port"'
-)
-NOT_HOST_PORT = Entry(
-    "NOT_HOST_PORT",
+NOT_ADDRESSES = config("CHS-104", "it is not a list of addresses", 'write "host:port,host:port"')
+NOT_HOST_PORT = config(
     "CHS-104",
-    ConfigError,
     "{value} is not host:port",
     'write "host:port"; separate several with commas, and put an IPv6 host in brackets',
 )
-NOT_A_TABLE = Entry(
-    "NOT_A_TABLE",
+NOT_A_TABLE = config(
     "CHS-104",
-    ConfigError,
     "{value} is not a table name",
     'write "table" or "database.table", with backticks around a name that has other characters: "`my-db`.events"',
 )
-NOT_AN_ICEBERG_TABLE = Entry(
-    "NOT_AN_ICEBERG_TABLE",
+NOT_AN_ICEBERG_TABLE = config(
     "CHS-104",
-    ConfigError,
     "{value} is not the name of an Iceberg table",
     'write "namespace.table"',
 )
-NOT_A_TOPIC = Entry(
-    "NOT_A_TOPIC",
+NOT_A_TOPIC = config(
     "CHS-104",
-    ConfigError,
     "{value} is not a topic name",
     "use 1 to 249 letters, digits, dots, dashes and underscores; to match several topics, set topic_pattern in a "
     "[[route]]",
 )
-NOT_A_TOPIC_PATTERN = Entry(
-    "NOT_A_TOPIC_PATTERN",
+NOT_A_TOPIC_PATTERN = config(
     "CHS-104",
-    ConfigError,
     "{value} is not a pattern of topic names: {reason}",
     "write a regular expression that matches the whole topic name, such as 'events\\..*'; it may contain letters, "
     "digits, `_ - .`, `\\. \\d \\w`, classes, groups, `|`, `* + ?` and `{{n,m}}`",
 )
-NOT_A_SINK_NAME = Entry(
-    "NOT_A_SINK_NAME",
+NOT_A_SINK_NAME = config(
     "CHS-104",
-    ConfigError,
     "{value} is not a sink name",
     "use 1 to 100 letters, digits, dots, dashes and underscores",
 )
-NOT_A_NODE_PATH = Entry(
-    "NOT_A_NODE_PATH",
+NOT_A_NODE_PATH = config(
     "CHS-104",
-    ConfigError,
     "{value} is not a Keeper path",
     'write an absolute path such as "/chsink/state", with letters, digits, dots, dashes and underscores',
 )
-NOT_A_URL = Entry(
-    "NOT_A_URL",
+NOT_A_URL = config(
     "CHS-104",
-    ConfigError,
     "it is not the URL of an HTTP endpoint",
     'write "http://host:8123" or "https://host:8443": the URL of ClickHouse\'s HTTP interface, without a path',
 )
-NOT_A_JSON_PATH = Entry(
-    "NOT_A_JSON_PATH",
+NOT_A_JSON_PATH = config(
     "CHS-104",
-    ConfigError,
     "{value} is not a path to a field",
     'write the names from the record down, "$.address.city" or "$[\'my field\'].city"; array elements have no path',
 )
-NOT_A_REGISTRY_URL = Entry(
-    "NOT_A_REGISTRY_URL",
+NOT_A_REGISTRY_URL = config(
     "CHS-104",
-    ConfigError,
     "it is not the URL of a Schema Registry",
     'write "http://host:8081" or "https://host/path", without a query',
 )
-NOT_A_CHARACTER = Entry(
-    "NOT_A_CHARACTER",
+NOT_A_CHARACTER = config(
     "CHS-104",
-    ConfigError,
     "{value} is not one character",
     'write one ASCII character that is not a line break, for example ";"',
 )
-NO_FIELDS = Entry(
-    "NO_FIELDS", "CHS-104", ConfigError, "it names no column", "name the column of each field, in their order"
-)
-FIELD_TWICE = Entry(
-    "FIELD_TWICE", "CHS-104", ConfigError, "it names a column twice", 'name each column once; "" leaves a field out'
-)
-DELIMITER_IS_QUOTE = Entry(
-    "DELIMITER_IS_QUOTE",
+NO_FIELDS = config("CHS-104", "it names no column", "name the column of each field, in their order")
+FIELD_TWICE = config("CHS-104", "it names a column twice", 'name each column once; "" leaves a field out')
+DELIMITER_IS_QUOTE = config(
     "CHS-104",
-    ConfigError,
     "the delimiter and the quote are the same character",
     "set delimiter or quote to another one",
 )
-NOT_AN_INTERVAL = Entry(
-    "NOT_AN_INTERVAL",
+NOT_AN_INTERVAL = config(
     "CHS-104",
-    ConfigError,
     "{value} is not an interval",
     'write a number and a unit: "500 milliseconds", "10 seconds", "1 minute"',
 )
-NOT_A_REFERENCE = Entry(
-    "NOT_A_REFERENCE",
+NOT_A_REFERENCE = config(
     "CHS-104",
-    ConfigError,
     "it is not a reference to one environment variable or one file",
     _REFERENCE,
 )
-NOT_AN_OPTION_VALUE = Entry(
-    "NOT_AN_OPTION_VALUE", "CHS-104", ConfigError, "it must be a string, a number or a boolean", "write a single value"
-)
-TRIGGER_REFUSED = Entry(
-    "TRIGGER_REFUSED",
+NOT_AN_OPTION_VALUE = config("CHS-104", "it must be a string, a number or a boolean", "write a single value")
+TRIGGER_REFUSED = config(
     "CHS-104",
-    ConfigError,
     "{value} is not supported: {reason}",
     'use "processing_time", or "available_now" to stop at the current end of the topics',
 )
-NO_ENDPOINT = Entry(
-    "NO_ENDPOINT",
+NO_ENDPOINT = config(
     "CHS-104",
-    ConfigError,
     "the list is empty",
     'write endpoints = ["http://host:8123"], with one endpoint for each shard',
+)
+NOT_A_TOLERANCE = config(
+    "CHS-104",
+    "{value} is not a tolerance",
+    'write "all", "none", or "N per M", for example "10 per 1000"',
 )
 
 # --- CHS-105: options that chsink sets itself
 
-RESERVED = Entry("RESERVED", "CHS-105", ConfigError, "it cannot be set here: {reason}", "remove it")
-SET_ELSEWHERE = Entry("SET_ELSEWHERE", "CHS-105", ConfigError, "it cannot be set here", "{advice}")
+RESERVED = config("CHS-105", "it cannot be set here: {reason}", "remove it")
+SET_ELSEWHERE = config("CHS-105", "it cannot be set here", "{advice}")
 
 # --- CHS-106: contradictions
 
-MIRROR_ROUTE_TWICE = Entry(
-    "MIRROR_ROUTE_TWICE",
+MIRROR_ROUTE_TWICE = config(
     "CHS-106",
-    ConfigError,
     "the route from {topic} to {table} is written {count} times",
     "write it once",
 )
-CHECKPOINT_SHARED = Entry(
-    "CHECKPOINT_SHARED",
+CHECKPOINT_SHARED = config(
     "CHS-106",
-    ConfigError,
     "the mirror and the sink cannot share a checkpoint",
     "remove it, or set a directory that only the mirror uses",
 )
-CONTROL_TOPIC_IS_SOURCE = Entry(
-    "CONTROL_TOPIC_IS_SOURCE",
+CONTROL_TOPIC_IS_SOURCE = config(
     "CHS-106",
-    ConfigError,
     "a route reads records from {topic}, so it cannot be the control topic",
     "set a topic that no route reads",
 )
 
-OPTION_TWICE = Entry(
-    "OPTION_TWICE",
+OPTION_TWICE = config(
     "CHS-106",
-    ConfigError,
     "{option} is set twice",
     "keep one of the two spellings and remove the other",
 )
-NO_TOPIC = Entry(
-    "NO_TOPIC",
-    "CHS-103",
-    ConfigError,
-    "it does not say which topics it takes",
-    'set one of topic = "…", topics = ["…", "…"] and topic_pattern = "…"',
-)
-TWO_KINDS_OF_TOPICS = Entry(
-    "TWO_KINDS_OF_TOPICS",
+TWO_KINDS_OF_TOPICS = config(
     "CHS-106",
-    ConfigError,
     "it sets {keys}, but a route takes only one of these keys",
     "keep only one of them, and write another [[route]] for the other topics",
 )
-UNKNOWN_PLACEHOLDER = Entry(
-    "UNKNOWN_PLACEHOLDER",
+UNKNOWN_PLACEHOLDER = config(
     "CHS-106",
-    ConfigError,
     "nothing defines the placeholder {{{name}}}",
     "use {{topic}}, or name a group of the route's topic_pattern: (?<{name}>…)",
 )
-NO_TABLE_NAME = Entry(
-    "NO_TABLE_NAME",
+NO_TABLE_NAME = config(
     "CHS-106",
-    ConfigError,
     "the table name is empty for topic {topic}, because a group of topic_pattern matches no character of it",
     "let the group match at least one character, or give the topic a route of its own",
 )
-TWO_PATTERNS = Entry(
-    "TWO_PATTERNS",
+TWO_PATTERNS = config(
     "CHS-106",
-    ConfigError,
     "topic {topic} matches the topic_pattern of {routes}",
     "narrow one of the patterns, for example with (?!…), or name the topic in a [[route]] of its own, which has "
     "priority over patterns",
 )
-TOPIC_TWICE = Entry(
-    "TOPIC_TWICE",
+TOPIC_TWICE = config(
     "CHS-106",
-    ConfigError,
     "topic {topic} lands in table {table} more than once: {routes}",
     "keep one of these routes; to land the topic in several tables, name a different table in each",
 )
-TOPIC_LISTED_TWICE = Entry(
-    "TOPIC_LISTED_TWICE",
+TOPIC_LISTED_TWICE = config(
     "CHS-106",
-    ConfigError,
     "it lists topic {topic} {count} times",
     "list the topic once",
 )
-TABLE_OR_TABLE_BY = Entry(
-    "TABLE_OR_TABLE_BY",
+TABLE_OR_TABLE_BY = config(
     "CHS-106",
-    ConfigError,
     "it must set either table or table_by",
     'set table = "…" to land all records in one table, or table_by to let each record name its table',
 )
-TABLE_BY_WHAT = Entry(
-    "TABLE_BY_WHAT",
+TABLE_BY_WHAT = config(
     "CHS-106",
-    ConfigError,
     "it must set exactly one of field, header and column, but sets {keys}",
     'set one of field = "$.…", header = "…" and column = "…"',
 )
-TABLE_BY_NO_JSON = Entry(
-    "TABLE_BY_NO_JSON",
+TABLE_BY_NO_JSON = config(
     "CHS-106",
-    ConfigError,
     "only a JSON record can name its table by a field, and the format is {format}",
     'let a Kafka header name the table: set header = "…" instead of field',
 )
-KEY_WITHOUT_COLUMNS = Entry(
-    "KEY_WITHOUT_COLUMNS",
+KEY_WITHOUT_COLUMNS = config(
     "CHS-106",
-    ConfigError,
     "the record's key has no columns to fill",
     "name them in `key_columns`, or remove key_format",
 )
-KEY_IS_NO_EVENT = Entry(
-    "KEY_IS_NO_EVENT",
+KEY_IS_NO_EVENT = config(
     "CHS-106",
-    ConfigError,
     "change events are in the record's value, not in its key",
     'set format = {{ type = "debezium", primary_key = […] }} and remove key_format, or set key_format = "json"',
 )
-KEY_WITHOUT_FORMAT = Entry(
-    "KEY_WITHOUT_FORMAT",
+KEY_WITHOUT_FORMAT = config(
     "CHS-106",
-    ConfigError,
     "nothing says how to read the record's key",
     'set `key_format`, for example key_format = "json", or remove key_columns',
 )
-KEY_COLUMN_TWICE = Entry("KEY_COLUMN_TWICE", "CHS-106", ConfigError, "it names a column twice", "name each column once")
-PROTOCOL_UNUSED = Entry(
-    "PROTOCOL_UNUSED",
+KEY_COLUMN_TWICE = config("CHS-106", "it names a column twice", "name each column once")
+PROTOCOL_UNUSED = config(
     "CHS-106",
-    ConfigError,
     "the protocol {protocol} does not use it",
     'set "security.protocol" to {protocols}, or remove the {family}.* options',
 )
-SERVER_TWICE = Entry(
-    "SERVER_TWICE",
+SERVER_TWICE = config(
     "CHS-106",
-    ConfigError,
     "{url} is listed {count} times",
     "list each server once, and list replicas of one shard in its `replicas`",
 )
-SHARD_NAME_TWICE = Entry(
-    "SHARD_NAME_TWICE", "CHS-106", ConfigError, "{count} shards are named {name}", "give each shard its own name"
-)
-WEIGHTS_TOO_LARGE = Entry(
-    "WEIGHTS_TOO_LARGE",
+SHARD_NAME_TWICE = config("CHS-106", "{count} shards are named {name}", "give each shard its own name")
+WEIGHTS_TOO_LARGE = config(
     "CHS-106",
-    ConfigError,
     "the weights add up to more than 1,000,000",
     "use smaller weights in the same proportion",
 )
-NO_SHARD_KEY = Entry(
-    "NO_SHARD_KEY",
+NO_SHARD_KEY = config(
     "CHS-106",
-    ConfigError,
     "the rows of {table} need a shard key, because there are several endpoints",
     "set clickhouse.shard_key, or shard_key of the route, to the columns that choose the shard",
 )
-SHARD_COLUMN_TWICE = Entry(
-    "SHARD_COLUMN_TWICE", "CHS-106", ConfigError, "it names a column twice", "name each column once"
-)
-SHARD_KEY_TOO_WIDE = Entry(
-    "SHARD_KEY_TOO_WIDE",
+SHARD_COLUMN_TWICE = config("CHS-106", "it names a column twice", "name each column once")
+SHARD_KEY_TOO_WIDE = config(
     "CHS-106",
-    ConfigError,
     'hash_function = "{function}" {takes}, but the shard key has {count}',
     'change the shard key, or set clickhouse.hash_function = "xxHash64", which takes several columns',
 )
-SHARD_KEYS_DIFFER = Entry(
-    "SHARD_KEYS_DIFFER",
+SHARD_KEYS_DIFFER = config(
     "CHS-106",
-    ConfigError,
     "two routes to {table} have different shard keys",
     "use one shard key for all routes to a table: a Distributed table finds its rows by one key",
 )
-TLS_UNUSED = Entry(
-    "TLS_UNUSED", "CHS-106", ConfigError, "{url} does not use TLS", "write https://, or remove the tls keys"
-)
-KEY_WITHOUT_CERTIFICATE = Entry(
-    "KEY_WITHOUT_CERTIFICATE",
+TLS_UNUSED = config("CHS-106", "{url} does not use TLS", "write https://, or remove the tls keys")
+KEY_WITHOUT_CERTIFICATE = config(
     "CHS-106",
-    ConfigError,
     "a key needs its certificate",
     "set clickhouse.tls.cert_file as well",
 )
-NO_REGISTRY = Entry(
-    "NO_REGISTRY",
+NO_REGISTRY = config(
     "CHS-106",
-    ConfigError,
     "it is missing, and a route with format {format} needs it",
     "set it to the registry's URL; or set the route's format.schema_file, if the records carry no schema id",
 )
-PROTOBUF_FILE_AND_MESSAGE = Entry(
-    "PROTOBUF_FILE_AND_MESSAGE",
+PROTOBUF_FILE_AND_MESSAGE = config(
     "CHS-106",
-    ConfigError,
     "schema_file and message go together",
     "set both for records without a schema id, or neither for those of a Schema Registry",
 )
-TWO_REGISTRY_LOGINS = Entry(
-    "TWO_REGISTRY_LOGINS",
+TWO_REGISTRY_LOGINS = config(
     "CHS-106",
-    ConfigError,
     "the registry takes a user or a token, not both",
     "remove schema_registry.user or schema_registry.token",
 )
-REGISTRY_KEY_ALONE = Entry(
-    "REGISTRY_KEY_ALONE",
+REGISTRY_KEY_ALONE = config(
     "CHS-106",
-    ConfigError,
     "a key needs its certificate",
     "set schema_registry.cert_file as well",
 )
-CA_UNUSED = Entry(
-    "CA_UNUSED",
+CA_UNUSED = config(
     "CHS-106",
-    ConfigError,
     "verify = false makes ca_file useless",
     "remove `verify = false`: ca_file verifies the server",
 )
-CONNECT_TIMEOUT_TOO_LONG = Entry(
-    "CONNECT_TIMEOUT_TOO_LONG",
+CONNECT_TIMEOUT_TOO_LONG = config(
     "CHS-106",
-    ConfigError,
     "it is longer than clickhouse.insert_timeout_s, which includes connecting",
     "lower it, or raise clickhouse.insert_timeout_s",
 )
-STATE_TABLE_IS_TARGET = Entry(
-    "STATE_TABLE_IS_TARGET",
+STATE_TABLE_IS_TARGET = config(
     "CHS-106",
-    ConfigError,
     "it is also the table of a route",
     "use another table for the state",
 )
-INTERVAL_UNUSED = Entry(
-    "INTERVAL_UNUSED",
+INTERVAL_UNUSED = config(
     "CHS-106",
-    ConfigError,
     'mode = "available_now" has no interval',
     'remove it, or set mode = "processing_time"',
 )
 
 # --- CHS-107, CHS-108: credentials
 
-PASSWORD_IN_FILE = Entry(
-    "PASSWORD_IN_FILE",
+PASSWORD_IN_FILE = config(
     "CHS-107",
-    ConfigError,
     "the job file must not contain a password",
     _REFERENCE + ", or set the environment variable CHSINK__CLICKHOUSE__PASSWORD",
 )
-CREDENTIAL_IN_FILE = Entry(
-    "CREDENTIAL_IN_FILE", "CHS-107", ConfigError, "the job file must not contain a credential", _REFERENCE
-)
-CREDENTIAL_IN_URL = Entry(
-    "CREDENTIAL_IN_URL",
+CREDENTIAL_IN_FILE = config("CHS-107", "the job file must not contain a credential", _REFERENCE)
+CREDENTIAL_IN_URL = config(
     "CHS-107",
-    ConfigError,
     "the URL must not contain a credential",
     "set clickhouse.user and clickhouse.password, which apply to all endpoints",
 )
-CREDENTIAL_IN_REGISTRY_URL = Entry(
-    "CREDENTIAL_IN_REGISTRY_URL",
+CREDENTIAL_IN_REGISTRY_URL = config(
     "CHS-107",
-    ConfigError,
     "the URL must not contain a credential",
     "set schema_registry.user and schema_registry.password, or schema_registry.token",
 )
-VARIABLE_NOT_SET = Entry(
-    "VARIABLE_NOT_SET",
+VARIABLE_NOT_SET = config(
     "CHS-108",
-    ConfigError,
     "the environment variable {variable} is not set",
     "export {variable} where the driver starts",
 )
-REFERENCED_FILE_UNREADABLE = Entry(
-    "REFERENCED_FILE_UNREADABLE",
+REFERENCED_FILE_UNREADABLE = config(
     "CHS-108",
-    ConfigError,
     "cannot read {path}: {reason}",
     "make the file readable where the driver starts; a relative path starts at the job file's folder",
 )
 
 # --- CHS-109: Kafka options that librdkafka does not have
 
-NO_COUNTERPART = Entry(
-    "NO_COUNTERPART",
+NO_COUNTERPART = config(
     "CHS-109",
-    ConfigError,
     "chsink's own Kafka client has no such option",
     "set the {family}.* options of that client in [kafka.client_options]",
 )
-MISSPELT_OPTION = Entry(
-    "MISSPELT_OPTION",
+MISSPELT_OPTION = config(
     "CHS-109",
-    ConfigError,
     "chsink's own Kafka client has no such option",
     "if you meant `{meant}`, correct the name; otherwise, set the {family}.* options of that client in "
     "[kafka.client_options]",
 )
-TRUST_STORE_NOT_PEM = Entry(
-    "TRUST_STORE_NOT_PEM",
+TRUST_STORE_NOT_PEM = config(
     "CHS-109",
-    ConfigError,
     "chsink's own Kafka client reads PEM files, not Java key stores",
     "export the certificates to a PEM file, name it in `ssl.truststore.location` and set "
     '`ssl.truststore.type = "PEM"`; '
     "or set `ssl.ca.location` in [kafka.client_options]",
 )
-KEY_STORE_NOT_PEM = Entry(
-    "KEY_STORE_NOT_PEM",
+KEY_STORE_NOT_PEM = config(
     "CHS-109",
-    ConfigError,
     "chsink's own Kafka client reads PEM and PKCS12 files, not Java key stores",
     'export the certificate chain and the key to one PEM file and set `ssl.keystore.type = "PEM"`; '
     "or set `ssl.certificate.location` and `ssl.key.location` in [kafka.client_options]",
@@ -528,41 +384,31 @@ _MECHANISM = (
     "use PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER; "
     "or choose another login for chsink's own client with `sasl.mechanism` in [kafka.client_options]"
 )
-NO_MECHANISM = Entry(
-    "NO_MECHANISM",
+NO_MECHANISM = config(
     "CHS-109",
-    ConfigError,
     "it is missing, and chsink's own Kafka client does not support Java's default, GSSAPI",
     _MECHANISM,
 )
-MECHANISM_UNSUPPORTED = Entry(
-    "MECHANISM_UNSUPPORTED",
+MECHANISM_UNSUPPORTED = config(
     "CHS-109",
-    ConfigError,
     "chsink's own Kafka client does not support {mechanism}",
     _MECHANISM,
 )
-LOGIN_INCOMPLETE = Entry(
-    "LOGIN_INCOMPLETE",
+LOGIN_INCOMPLETE = config(
     "CHS-109",
-    ConfigError,
     "it does not contain {missing}",
     'write the login module as Java\'s client expects it: `…LoginModule required username="…" password="…";`',
 )
-BEARER_LOGIN_INCOMPLETE = Entry(
-    "BEARER_LOGIN_INCOMPLETE",
+BEARER_LOGIN_INCOMPLETE = config(
     "CHS-109",
-    ConfigError,
     "it does not contain {missing}",
     'write `…OAuthBearerLoginModule required clientId="…" clientSecret="…";`',
 )
 
 # --- CHS-110
 
-NO_CHECKPOINT = Entry(
-    "NO_CHECKPOINT",
+NO_CHECKPOINT = config(
     "CHS-110",
-    ConfigError,
     "it is missing",
     "set it to a directory or URI that outlives the driver, for example "
     'checkpoint = "s3a://bucket/checkpoints/flights"',
@@ -570,72 +416,49 @@ NO_CHECKPOINT = Entry(
 
 # --- CHS-111
 
-NO_MIRROR = Entry(
-    "NO_MIRROR",
+NO_MIRROR = config(
     "CHS-111",
-    ConfigError,
     "the mirror is off, and this command needs it",
     "set mirror.enabled = true, with mirror.catalog and [[mirror.route]]: see docs/mirror.md",
 )
 
 # --- CHS-115
 
-NOT_A_TOLERANCE = Entry(
-    "NOT_A_TOLERANCE",
-    "CHS-104",
-    ConfigError,
-    "{value} is not a tolerance",
-    'write "all", "none", or "N per M", for example "10 per 1000"',
-)
-NO_DEAD_LETTERS = Entry(
-    "NO_DEAD_LETTERS",
+NO_DEAD_LETTERS = config(
     "CHS-115",
-    ConfigError,
     "the job file does not say where dead letters go",
     'set dead_letters.topic = "…", or dead_letters.table = "…" (`chsink sql dead-letters` prints the statement that '
     'creates it); every "dead_letter" in [errors] needs one of them, and so does `chsink dlq`',
 )
-DELETES_NEED_KEYS = Entry(
-    "DELETES_NEED_KEYS",
+DELETES_NEED_KEYS = config(
     "CHS-115",
-    ConfigError,
     'errors.on_tombstone = "delete" reads the key of each record, but the route of topic {topic} {problem}',
     'set key_format and key_columns for the route; with format = "debezium", which has deletes of its own, set '
     'errors.on_tombstone = "skip"',
 )
-DEAD_LETTERS_TABLE_TAKEN = Entry(
-    "DEAD_LETTERS_TABLE_TAKEN",
+DEAD_LETTERS_TABLE_TAKEN = config(
     "CHS-115",
-    ConfigError,
     "this table is also a route's table, or holds the state",
     "name a table of its own for dead letters",
 )
-MIRROR_WITHOUT_DEAD_LETTERS = Entry(
-    "MIRROR_WITHOUT_DEAD_LETTERS",
+MIRROR_WITHOUT_DEAD_LETTERS = config(
     "CHS-115",
-    ConfigError,
     "topic {topic} lands in Iceberg only, and the Iceberg mirror keeps no dead letters",
     'add a [[route]] for the topic; or set errors.on_bad_value to "skip" or "halt", and errors.on_tombstone to "skip" '
     'or "bad"',
 )
-TWO_DEAD_LETTERS = Entry(
-    "TWO_DEAD_LETTERS",
+TWO_DEAD_LETTERS = config(
     "CHS-115",
-    ConfigError,
     "both a topic and a table are set",
     "set dead_letters.topic or dead_letters.table, not both",
 )
-DEAD_LETTERS_TOPIC_READ = Entry(
-    "DEAD_LETTERS_TOPIC_READ",
+DEAD_LETTERS_TOPIC_READ = config(
     "CHS-115",
-    ConfigError,
     "this topic is also a topic of a route, or the mirror's control topic",
     "name a topic of its own for dead letters",
 )
-NO_DEAD_LETTERS_TABLE = Entry(
-    "NO_DEAD_LETTERS_TABLE",
+NO_DEAD_LETTERS_TABLE = config(
     "CHS-115",
-    ConfigError,
     "the job file names no table of dead letters",
     'set dead_letters.table = "…"',
 )

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from chsink.errors.entry import Entry
-from chsink.errors.families import AlteredError, PreflightError
+from chsink.errors.entry import altered, preflight
 
 _DROPPED = (
     "; if it existed before and its rows are gone, create it and, before the next start, run `chsink state reset TOPIC "
@@ -11,167 +10,125 @@ _DROPPED = (
     "to a new folder): otherwise chsink takes for landed what the new table lacks"
 )
 
-TOPIC_MISSING = Entry(
-    "TOPIC_MISSING",
+TOPIC_MISSING = preflight(
     "CHS-201",
-    PreflightError,
     "Kafka at {bootstrap} has no {what}",
     "create the topic, or correct or remove its [[route]] or [[mirror.route]]; if a partition of a [[route]] is gone "
     "for good, run `chsink state reset TOPIC PARTITION` to forget its state and start with a new checkpoint (set "
     "sink.checkpoint to a new folder)",
     ok="{topic} has {partitions} partitions, id {id}",
 )
-NO_TABLE = Entry(
-    "NO_TABLE",
+NO_TABLE = preflight(
     "CHS-202",
-    PreflightError,
     "the table {table} does not exist at {url}, or this user cannot see it",
     "create the table on every shard, grant SELECT and INSERT on it, or correct the route" + _DROPPED,
 )
-NO_TABLE_OF_TOPIC = Entry(
-    "NO_TABLE_OF_TOPIC",
+NO_TABLE_OF_TOPIC = preflight(
     "CHS-202",
-    PreflightError,
     "topic {topic} has no table: {table} does not exist at {url}, or this user cannot see it",
     "create the table on every shard, and grant SELECT and INSERT on it; or give the topic another table in a "
     "[[route]] of its own; or exclude the topic from topic_pattern with (?!…)" + _DROPPED,
 )
-NO_TABLE_OF_VALUE = Entry(
-    "NO_TABLE_OF_VALUE",
+NO_TABLE_OF_VALUE = preflight(
     "CHS-202",
-    PreflightError,
     "the table {table}, which {key} gives to topic {topic}, does not exist at {url}, or this user cannot see it",
     "create the table on every shard, and grant SELECT and INSERT on it; or correct the name in the job file"
     + _DROPPED,
 )
-PATTERN_MATCHES_NOTHING = Entry(
-    "PATTERN_MATCHES_NOTHING",
+NO_TABLE_YET = preflight(
+    "CHS-202",
+    "the table {table} does not exist at {url}; auto_create is set, so the next start creates it, unless records "
+    "landed in it before",
+    "to see the statement, run `chsink sql create-table`",
+)
+PATTERN_MATCHES_NOTHING = preflight(
     "CHS-281",
-    PreflightError,
     "no topic matches topic_pattern {pattern} of {route}",
     "correct the pattern, or grant the Kafka user DESCRIBE on the topics; if the topics do not exist yet, ignore this: "
     "the job finds them without a restart",
     ok="topics match topic_pattern {pattern} of {route}",
 )
-PATTERN_LEFT_NOTHING = Entry(
-    "PATTERN_LEFT_NOTHING",
+PATTERN_LEFT_NOTHING = preflight(
     "CHS-281",
-    PreflightError,
     "topic_pattern {pattern} of {route} matches only topics that other routes name, which have priority: {topics}",
     "ignore this if the pattern is for later topics. To land one of these topics in the pattern's table, too, name it "
     "in a further [[route]] with that table; to land it only there, remove it from the route that names it",
 )
-NO_TABLE_YET = Entry(
-    "NO_TABLE_YET",
-    "CHS-202",
-    PreflightError,
-    "the table {table} does not exist at {url}; auto_create is set, so the next start creates it, unless records "
-    "landed in it before",
-    "to see the statement, run `chsink sql create-table`",
-)
-NOT_MERGE_TREE = Entry(
-    "NOT_MERGE_TREE",
+NOT_MERGE_TREE = preflight(
     "CHS-203",
-    PreflightError,
     "{table} at {url} has the engine {engine}, which does not deduplicate inserts",
     "write to the MergeTree tables themselves, with one endpoint per shard, not to a Distributed table or a view",
     ok="{table} can store the records of {topic} and deduplicates inserts: {windows}",
 )
-COLUMNS_DIFFER = Entry(
-    "COLUMNS_DIFFER",
+COLUMNS_DIFFER = preflight(
     "CHS-204",
-    PreflightError,
     "the columns of {table} differ between {first} and {url}: {columns}",
     "give the table the same columns on every shard",
 )
-KEY_NOT_INSERTABLE = Entry(
-    "KEY_NOT_INSERTABLE",
+KEY_NOT_INSERTABLE = preflight(
     "CHS-205",
-    PreflightError,
     "the shard key column {column} is not an insertable column of {table}",
     "correct clickhouse.shard_key or the route's shard_key",
 )
-KEY_NOT_IN_STREAM = Entry(
-    "KEY_NOT_IN_STREAM",
+KEY_NOT_IN_STREAM = preflight(
     "CHS-205",
-    PreflightError,
     "the shard key column {column} is neither a column of {table} nor in the stream, which lacks Kafka's {field}",
     "let the transform keep the column {field}, or add the column to the table",
 )
-VOLATILE_PARTITION = Entry(
-    "VOLATILE_PARTITION",
+VOLATILE_PARTITION = preflight(
     "CHS-206",
-    PreflightError,
     "{table} at {url} is partitioned by {columns}, which changes from insert to insert: ClickHouse would not recognize "
     "a repeated insert",
     "partition by a column that comes from the record, such as its timestamp or _kafka_timestamp",
 )
-NOT_REPLICATED = Entry(
-    "NOT_REPLICATED",
+NOT_REPLICATED = preflight(
     "CHS-207",
-    PreflightError,
     "{table} on {urls} is not a replicated table: the replicas would hold different rows",
     "make it a ReplicatedMergeTree, or list each server as a separate shard in clickhouse.endpoints",
     ok="{table} has {total} replicas, insert_quorum is {quorum}",
 )
-REPLICAS_DIFFER = Entry(
-    "REPLICAS_DIFFER",
+REPLICAS_DIFFER = preflight(
     "CHS-207",
-    PreflightError,
     "{table} is not one table on its replicas: they use different Keeper paths ({places})",
     "list only replicas of one shard under one endpoint",
 )
-NO_QUORUM = Entry(
-    "NO_QUORUM",
+NO_QUORUM = preflight(
     "CHS-207",
-    PreflightError,
     "{table} has {total} replicas and insert_quorum is {quorum}: if a replica fails for good right after "
     "it acknowledged an insert, the rows are lost",
     'set insert_quorum = "auto" in [clickhouse.settings]',
 )
-VIEW_MAY_DOUBLE = Entry(
-    "VIEW_MAY_DOUBLE",
+VIEW_MAY_DOUBLE = preflight(
     "CHS-208",
-    PreflightError,
     "the materialized view {view} of {table} fills {fills}, a {engine}, which may receive the same rows twice",
     "let the view fill a MergeTree table with non_replicated_deduplication_window > 0, or a replicated table",
     ok="the {count} materialized views of {table} deduplicate too",
 )
-VIEW_DOUBLES = Entry(
-    "VIEW_DOUBLES",
+VIEW_DOUBLES = preflight(
     "CHS-208",
-    PreflightError,
     "the materialized view {view} of {table} fills {fills}, which does not deduplicate: a piece that is sent "
     "again counts twice there",
     "run ALTER TABLE {fills} MODIFY SETTING {setting} = 10000",
 )
-VIEW_FORGETS = Entry(
-    "VIEW_FORGETS",
+VIEW_FORGETS = preflight(
     "CHS-208",
-    PreflightError,
     "the materialized view {view} of {table} fills {fills}, which remembers {theirs}, less than {table} ({ours}): a "
     "piece that is sent again after that counts twice there",
     "run ALTER TABLE {fills} MODIFY SETTING {settings}",
 )
-VIEW_UNSEEN = Entry(
-    "VIEW_UNSEEN",
+VIEW_UNSEEN = preflight(
     "CHS-208",
-    PreflightError,
     "at {url} this user cannot see {unseen}, so chsink cannot check whether a view of {table} receives rows twice",
     "run {grant}, or let an administrator run `chsink doctor`",
 )
-VOLATILE_DEFAULT = Entry(
-    "VOLATILE_DEFAULT",
+VOLATILE_DEFAULT = preflight(
     "CHS-209",
-    PreflightError,
     "the DEFAULT of {columns} in {table} depends on when or where a row is inserted; after a repeated insert, the "
     "table keeps the values of the copy that arrived first",
     "no action needed if that is intended; _kafka_timestamp holds the time at which the record was written",
 )
-NO_DEDUPLICATION = Entry(
-    "NO_DEDUPLICATION",
+NO_DEDUPLICATION = preflight(
     "CHS-210",
-    PreflightError,
     "{table} at {url} does not deduplicate inserts: {setting} is 0",
     "if `chsink status` shows no BEFORE for this table, run ALTER TABLE {table} MODIFY SETTING {setting} = 10000; if "
     "it shows one, ClickHouse has forgotten the tokens of that range, and chsink would rely on them after the ALTER: "
@@ -179,423 +136,313 @@ NO_DEDUPLICATION = Entry(
     "there; otherwise with --resend, after deleting those that are there (it names those that it finds), or with "
     "--lost to give up the missing rows; then run the ALTER",
 )
-INSERTS_QUEUED = Entry(
-    "INSERTS_QUEUED",
+INSERTS_QUEUED = preflight(
     "CHS-243",
-    PreflightError,
     "{table} at {url} has the setting async_insert = 1: ClickHouse mixes chsink's inserts with others, whatever the "
     "inserts themselves say, and would not deduplicate them",
     "on every shard and replica, run ALTER TABLE {table} MODIFY SETTING async_insert = 0; other clients can set "
     "async_insert = 1 for their own inserts",
 )
-BATCH_MAY_BE_PROBED = Entry(
-    "BATCH_MAY_BE_PROBED",
+QUERY_LIMITED = preflight(
+    "CHS-243",
+    "{url} refused a query because of a limit (code {code}): {reason}",
+    "raise the limit in this user's settings profile; then start again: nothing was lost or duplicated",
+)
+QUERY_REFUSED = preflight(
+    "CHS-243",
+    "{url} refused a query (code {code}): {reason}",
+    "correct what the message names; then start again: nothing was lost or duplicated",
+)
+BATCH_MAY_BE_PROBED = preflight(
     "CHS-211",
-    PreflightError,
     "{table} at {url} reliably remembers {kept} blocks, but a round of {chunks} chunks, each in {spread} table "
     "partitions, may make {blocks}: after a crash, chsink would have to look for the rows before it sends them again",
     "raise the table's deduplication window or clickhouse.chunk_offsets, or lower kafka.max_offsets_per_trigger",
     ok="{table} at {url} reliably remembers {kept} blocks; a round makes up to {blocks}",
 )
-BATCH_TOO_LARGE = Entry(
-    "BATCH_TOO_LARGE",
+BATCH_TOO_LARGE = preflight(
     "CHS-211",
-    PreflightError,
     "a batch may have {chunks} chunks, more than {table} at {url} allows at a time: chsink lands it in rounds of up to "
     "{room} chunks",
     "nothing to do; for fewer rounds, raise the table's deduplication window or clickhouse.chunk_offsets",
 )
-COLUMN_UNKNOWN = Entry(
-    "COLUMN_UNKNOWN",
+COLUMN_UNKNOWN = preflight(
     "CHS-212",
-    PreflightError,
     "table {table} has no column {columns}, which the stream has",
     "rename or drop the column in the transform, or add it to the table",
 )
-COLUMN_REQUIRED = Entry(
-    "COLUMN_REQUIRED",
-    "CHS-213",
-    PreflightError,
-    "the stream has no column {columns}, which table {table} requires",
-    "add it in the transform, or give the table's column a DEFAULT",
-)
-STREAM_WITHOUT_KEY = Entry(
-    "STREAM_WITHOUT_KEY",
-    "CHS-213",
-    PreflightError,
-    "the stream has no column key, which the route to table {table} reads",
-    "keep Kafka's column key in the transform, or remove what reads it: key_format, primary_key or _kafka_key",
-)
-STREAM_WITHOUT_CHOICE = Entry(
-    "STREAM_WITHOUT_CHOICE",
-    "CHS-213",
-    PreflightError,
-    "the stream has no column {column}: table_by of the route to table {table} reads the {choice} from it",
-    "keep the column {column} in the transform, or change table_by",
-)
-FORMAT_COLUMN_UNKNOWN = Entry(
-    "FORMAT_COLUMN_UNKNOWN",
+FORMAT_COLUMN_UNKNOWN = preflight(
     "CHS-212",
-    PreflightError,
     "table {table} has no column {columns}, which {options} of its route names",
     "correct the name in the route, or add the column to the table; do not name columns of key_columns in format",
 )
-FORMAT_COLUMN_REQUIRED = Entry(
-    "FORMAT_COLUMN_REQUIRED",
+COLUMN_REQUIRED = preflight(
     "CHS-213",
-    PreflightError,
+    "the stream has no column {columns}, which table {table} requires",
+    "add it in the transform, or give the table's column a DEFAULT",
+)
+STREAM_WITHOUT_KEY = preflight(
+    "CHS-213",
+    "the stream has no column key, which the route to table {table} reads",
+    "keep Kafka's column key in the transform, or remove what reads it: key_format, primary_key or _kafka_key",
+)
+STREAM_WITHOUT_CHOICE = preflight(
+    "CHS-213",
+    "the stream has no column {column}: table_by of the route to table {table} reads the {choice} from it",
+    "keep the column {column} in the transform, or change table_by",
+)
+FORMAT_COLUMN_REQUIRED = preflight(
+    "CHS-213",
     "the format {format} does not fill column {columns}, which table {table} requires",
     "name the column in the route's format, make it Nullable, or give it a DEFAULT",
 )
-FORMAT_COLUMN_OPEN = Entry(
-    "FORMAT_COLUMN_OPEN",
+FORMAT_COLUMN_OPEN = preflight(
     "CHS-213",
-    PreflightError,
     "the format {format} fills one column, and table {table} has {count} besides those for Kafka's metadata",
     'name the column: format = {{ type = "{format}", column = "…" }}',
 )
-FORMAT_EPOCH = Entry(
-    "FORMAT_EPOCH",
+FORMAT_EPOCH = preflight(
     "CHS-280",
-    PreflightError,
     "column {column} of type {type} cannot be filled from a number of {unit} since 1970",
     "in `epoch` of the route's format, use days for a date, and seconds, millis, micros or nanos for a time",
 )
-FORMAT_DECIMALS = Entry(
-    "FORMAT_DECIMALS",
+FORMAT_DECIMALS = preflight(
     "CHS-280",
-    PreflightError,
     "column {column} of type {type} holds no numbers, so `decimals` of the route's format cannot name it",
     "remove the column from `decimals`",
 )
-FORMAT_CONSTANT = Entry(
-    "FORMAT_CONSTANT",
+FORMAT_CONSTANT = preflight(
     "CHS-280",
-    PreflightError,
     "the constant for column {column} does not fit: {reason}",
     "correct the value in `constants` of the route's format",
 )
-FORMAT_NESTED = Entry(
-    "FORMAT_NESTED",
+FORMAT_NESTED = preflight(
     "CHS-280",
-    PreflightError,
     "column {column} is part of a Nested column, which only the record's own names can fill",
     "remove the column from the options of the route's format",
 )
-TYPED_JSON = Entry(
-    "TYPED_JSON",
+TYPED_JSON = preflight(
     "CHS-214",
-    PreflightError,
     "{column} has the type {type}; at a typed path, ClickHouse converts values, and refuses the whole insert if it "
     "cannot convert one",
     "declare it as JSON without typed paths (max_dynamic_paths, max_dynamic_types and SKIP may stay): ALTER TABLE … "
     "MODIFY COLUMN keeps the stored data; store a value that needs a type in a separate column",
 )
-UNFILLABLE_TYPE = Entry(
-    "UNFILLABLE_TYPE",
+UNFILLABLE_TYPE = preflight(
     "CHS-214",
-    PreflightError,
     "{column} has the type {type}, which chsink cannot fill from a record",
     "fill it with a materialized view from a plain column",
 )
-NESTED_METADATA = Entry(
-    "NESTED_METADATA",
+NESTED_METADATA = preflight(
     "CHS-214",
-    PreflightError,
     "{column} is part of a Nested column; chsink cannot write Kafka's metadata to it",
     "declare it as _kafka_headers {declare}",
 )
-SETTING_PINNED = Entry(
-    "SETTING_PINNED",
+SETTING_PINNED = preflight(
     "CHS-215",
-    PreflightError,
     "{url} refuses the setting {name} = {value}, which every insert carries: {refusal}",
     "ask an administrator to remove readonly, and the constraint on the setting, from the user's settings profile",
     ok="this user may set what every insert sets at {url}",
 )
-SETTING_INVALID = Entry(
-    "SETTING_INVALID",
+SETTING_INVALID = preflight(
     "CHS-215",
-    PreflightError,
     "{url} refuses the setting {name} = {value}, which every insert carries: {refusal}",
     "correct the setting in [clickhouse.settings]; max_execution_time is set by clickhouse.insert_timeout_s",
 )
-GRANT_MISSING = Entry(
-    "GRANT_MISSING",
+GRANT_MISSING = preflight(
     "CHS-216",
-    PreflightError,
     "at {url} this user may not {privilege} on {table}",
     "run {grant}",
     ok="at {url} this user may {privileges} on {table}",
 )
-GRANT_UNUSED = Entry(
-    "GRANT_UNUSED",
+GRANT_UNUSED = preflight(
     "CHS-216",
-    PreflightError,
     "at {url} this user may not {privilege} on {table}: {use}",
     "if you need it, run {grant}",
 )
-GRANTS_WIDE = Entry(
-    "GRANTS_WIDE",
-    "CHS-217",
-    PreflightError,
-    "at {url} this user may also drop and truncate {table}, which the job never does",
-    "give the job a user of its own, with SELECT and INSERT on its tables",
-)
-SERVER_OLD = Entry(
-    "SERVER_OLD",
-    "CHS-218",
-    PreflightError,
-    "{url} runs ClickHouse {version}; chsink supports {oldest} and later",
-    "upgrade the server",
-    ok="ClickHouse {version} runs at {url}",
-)
-QUESTION_REFUSED = Entry(
-    "QUESTION_REFUSED",
-    "CHS-219",
-    PreflightError,
-    "{what} could not be checked: {message}",
-    "grant the user what the message names, or check it yourself",
-)
-QUESTION_FORBIDDEN = Entry(
-    "QUESTION_FORBIDDEN",
-    "CHS-219",
-    PreflightError,
-    "{what} could not be checked: {message}",
-    "run {grant}, or check it yourself",
-)
-QUERY_FORBIDDEN = Entry(
-    "QUERY_FORBIDDEN",
+QUERY_FORBIDDEN = preflight(
     "CHS-216",
-    PreflightError,
     "{url} refused a query: {reason}",
     "run {grant}; then start again: nothing was lost or duplicated. `chsink sql grants` prints all statements that the "
     "job and the commands need",
 )
-QUERY_LIMITED = Entry(
-    "QUERY_LIMITED",
-    "CHS-243",
-    PreflightError,
-    "{url} refused a query because of a limit (code {code}): {reason}",
-    "raise the limit in this user's settings profile; then start again: nothing was lost or duplicated",
+GRANTS_WIDE = preflight(
+    "CHS-217",
+    "at {url} this user may also drop and truncate {table}, which the job never does",
+    "give the job a user of its own, with SELECT and INSERT on its tables",
 )
-QUERY_REFUSED = Entry(
-    "QUERY_REFUSED",
-    "CHS-243",
-    PreflightError,
-    "{url} refused a query (code {code}): {reason}",
-    "correct what the message names; then start again: nothing was lost or duplicated",
+SERVER_OLD = preflight(
+    "CHS-218",
+    "{url} runs ClickHouse {version}; chsink supports {oldest} and later",
+    "upgrade the server",
+    ok="ClickHouse {version} runs at {url}",
+)
+QUESTION_REFUSED = preflight(
+    "CHS-219",
+    "{what} could not be checked: {message}",
+    "grant the user what the message names, or check it yourself",
+)
+QUESTION_FORBIDDEN = preflight(
+    "CHS-219",
+    "{what} could not be checked: {message}",
+    "run {grant}, or check it yourself",
 )
 # --- CHS-220 to CHS-222: the state store
 
 _NO_STATE_TABLE = "cannot {action} the state table {table} at {url}: {reason}"
-STATE_DATABASE_MISSING = Entry(
-    "STATE_DATABASE_MISSING",
+STATE_DATABASE_MISSING = preflight(
     "CHS-220",
-    PreflightError,
     _NO_STATE_TABLE,
     "run CREATE DATABASE {database}, or correct clickhouse.database or the database in state.table",
 )
-STATE_TABLE_MISSING = Entry(
-    "STATE_TABLE_MISSING",
+STATE_TABLE_MISSING = preflight(
     "CHS-220",
-    PreflightError,
     _NO_STATE_TABLE,
     "set state.create_table = true, or run sql/1_state_table.sql as an administrator",
 )
-STATE_TABLE_FORBIDDEN = Entry(
-    "STATE_TABLE_FORBIDDEN",
+STATE_TABLE_FORBIDDEN = preflight(
     "CHS-220",
-    PreflightError,
     _NO_STATE_TABLE,
     "run {grant} as an administrator; or run sql/3_state_grants.sql, and sql/1_state_table.sql first if the table does "
     "not exist (docs/state-store.md)",
 )
-STATE_TABLE_UNUSABLE = Entry(
-    "STATE_TABLE_UNUSABLE",
+STATE_TABLE_UNUSABLE = preflight(
     "CHS-220",
-    PreflightError,
     _NO_STATE_TABLE,
     "run sql/1_state_table.sql as an administrator (docs/state-store.md); the server needs "
     "<keeper_map_path_prefix> and a Keeper, and all tables with one path need the same definition",
 )
-STATE_STORE_OVERWRITES = Entry(
-    "STATE_STORE_OVERWRITES",
+STATE_STORE_OVERWRITES = preflight(
     "CHS-221",
-    PreflightError,
     "the state store ({store}) does not honor compare-and-set: it replaced a row that another write had changed",
     "do not run the job on this store; for KeeperMap, see docs/state-store.md",
     ok="the state store ({store}) honors compare-and-set",
 )
-STATE_STORE_LIES = Entry(
-    "STATE_STORE_LIES",
+STATE_STORE_LIES = preflight(
     "CHS-221",
-    PreflightError,
     "the state store ({store}) does not honor compare-and-set: it reported a write as refused, but applied it",
     "do not run the job on this store; for KeeperMap, see docs/state-store.md",
 )
-STATE_NOT_DURABLE = Entry(
-    "STATE_NOT_DURABLE",
+STATE_NOT_DURABLE = preflight(
     "CHS-222",
-    PreflightError,
     "the state is kept in {store}: after a crash or restart, rows may be lost or duplicated",
     'set state.store = "keepermap" or "zookeeper"',
 )
-COLUMN_TAKES_NOTHING = Entry(
-    "COLUMN_TAKES_NOTHING",
+COLUMN_TAKES_NOTHING = preflight(
     "CHS-223",
-    PreflightError,
     "almost no record fits column {column} of type {type}: {reason}",
     "use {declare}",
     ok="the {count} columns of {table} can be filled from {topic}",
 )
-COLUMN_TAKES_NOT_ALL = Entry(
-    "COLUMN_TAKES_NOT_ALL",
+COLUMN_TAKES_NOT_ALL = preflight(
     "CHS-223",
-    PreflightError,
     "record {record} does not fit column {column} of type {type}: {reason}",
     "use {declare}",
 )
-CLOCKS_DIFFER = Entry(
-    "CLOCKS_DIFFER",
+CLOCKS_DIFFER = preflight(
     "CHS-224",
-    PreflightError,
     "the clock of {url} is {seconds} s {side} the driver's, but in_doubt.margin_s allows only {margin} s: chsink "
     "cannot tell how long ClickHouse remembers a token",
     "synchronize the clocks (NTP), or raise in_doubt.margin_s",
     ok="the clocks of {url} and the driver agree within {seconds} s",
 )
-RECORDS_EXPIRED = Entry(
-    "RECORDS_EXPIRED",
+RECORDS_EXPIRED = preflight(
     "CHS-225",
-    PreflightError,
     "Kafka deleted {expired} offsets of {topic} before chsink read them",
     'the job will halt with CHS-307; to accept the loss, set errors.on_gap = "record" and start with a new checkpoint '
     "(set sink.checkpoint to a new folder); to lose no more, raise retention.ms of the topic",
     ok="{topic}: Kafka keeps records {kept}; no unread record is close to expiring",
 )
-RECORDS_EXPIRE = Entry(
-    "RECORDS_EXPIRE",
+RECORDS_EXPIRE = preflight(
     "CHS-225",
-    PreflightError,
     "{old} partitions of {topic} have unread records older than half of their retention of {hours} h",
     "raise retention.ms until the sink has caught up",
 )
-TOPIC_WITHOUT_ID = Entry(
-    "TOPIC_WITHOUT_ID",
+TOPIC_WITHOUT_ID = preflight(
     "CHS-226",
-    PreflightError,
     "the brokers report no id for {topic}: chsink cannot tell a recreated topic from a log that shrank",
     "use brokers of version 3.0 or later",
 )
-TOPIC_IS_ANOTHER = Entry(
-    "TOPIC_IS_ANOTHER",
+TOPIC_IS_ANOTHER = preflight(
     "CHS-226",
-    PreflightError,
     "{topic} is not the topic that the state was recorded for (partitions {partitions})",
     "if it was recreated on purpose, start with a new checkpoint (set sink.checkpoint to a new folder): chsink then "
     "reads the topic from its beginning",
 )
-PARTITIONS_GONE = Entry(
-    "PARTITIONS_GONE",
+PARTITIONS_GONE = preflight(
     "CHS-226",
-    PreflightError,
     "state is recorded for {topic} partitions {partitions}, which no longer exist: the topic was recreated with fewer",
     "if that is intended, forget the state of each of them: {reset}",
 )
-DOUBT_NOT_ROUTED = Entry(
-    "DOUBT_NOT_ROUTED",
+DOUBT_NOT_ROUTED = preflight(
     "CHS-227",
-    PreflightError,
     "{what}, for table {table}, but no route leads to this table: the start will halt with CHS-313",
     "restore the [[route]]; or check the table and run `{resolve}` with --landed if all rows of the range are there, "
     "or --lost to give up the missing rows",
     ok="nothing is in doubt",
 )
-DOUBT_CHANGED = Entry(
-    "DOUBT_CHANGED",
+DOUBT_CHANGED = preflight(
     "CHS-227",
-    PreflightError,
     "{what}, and this has changed since: {changed}; the start will halt with CHS-309",
     "undo the change until the range is settled; or keep it and run `{resolve}` with --resend, which names the rows to "
     "delete first",
 )
-DOUBT_SENT_AGAIN = Entry(
-    "DOUBT_SENT_AGAIN",
+DOUBT_SENT_AGAIN = preflight(
     "CHS-227",
-    PreflightError,
     "{what}; ClickHouse remembers its tokens: chsink can send it again without duplicates",
     "nothing to do: the next start settles it, if Kafka still holds it",
 )
-DOUBT_PROBED = Entry(
-    "DOUBT_PROBED",
+DOUBT_PROBED = preflight(
     "CHS-227",
-    PreflightError,
     "{what}, and {why}: chsink will look for its rows by offset",
     "nothing to do: the next start settles it, if Kafka still holds it",
 )
-DOUBT_EXPIRED = Entry(
-    "DOUBT_EXPIRED",
+DOUBT_EXPIRED = preflight(
     "CHS-227",
-    PreflightError,
     "{tp} {range} is in doubt, and Kafka no longer holds all of it: its log starts at {start}. The start will halt "
     "with CHS-308, unless errors.in_doubt lists what is gone",
     "check the table, then run `chsink state resolve {arguments}` with --landed if all rows of the range are there; "
     "otherwise with --expired to land the part that Kafka still holds, or with --lost to give up all missing rows",
 )
-DOUBT_RECREATED = Entry(
-    "DOUBT_RECREATED",
+DOUBT_RECREATED = preflight(
     "CHS-227",
-    PreflightError,
     "{tp} {range} is in doubt, and the topic was deleted and created again since: the start will halt",
     "check the table, then run `chsink state resolve {arguments}` with --landed if all rows of the range are there, or "
     "--lost to give up the missing rows; then start with a new checkpoint (set sink.checkpoint to a new folder)",
 )
-DOUBT_NOT_PROBED = Entry(
-    "DOUBT_NOT_PROBED",
+DOUBT_NOT_PROBED = preflight(
     "CHS-227",
-    PreflightError,
     "{what}, and {why}; chsink cannot look for its rows in {table}: the start will halt with CHS-317",
     "check the table, then run `{resolve}` with --landed if all rows of the range are there; otherwise with --resend, "
     "after deleting those that are there (it names those that it finds), or with --lost to give up the missing rows",
 )
-LAYOUT_OLDER = Entry(
-    "LAYOUT_OLDER",
+LAYOUT_OLDER = preflight(
     "CHS-228",
-    PreflightError,
     "{key} is in doubt under an older shard layout and will be settled under that layout",
     "nothing to do: the next start settles it",
     ok="the shard layout is the recorded one",
 )
-LAYOUT_CHANGED = Entry(
-    "LAYOUT_CHANGED",
+LAYOUT_CHANGED = preflight(
     "CHS-228",
-    PreflightError,
     "the shard layout of {topics} has changed: it applies to new records only",
     "no action needed if the change is intended",
 )
-STATE_MAY_BE_LOST = Entry(
-    "STATE_MAY_BE_LOST",
+STATE_MAY_BE_LOST = preflight(
     "CHS-229",
-    PreflightError,
     "{table} holds rows of {topic} for which this sink has no state ({where}): these records would be inserted again",
     "if you changed sink.name or [state], change it back; if the state was lost, or you renamed the table, run "
     "`chsink state recover`; if another sink inserted the rows, give this sink its own table; to insert the records "
     'again, set errors.on_existing_rows = "accept"',
 )
-STATE_IS_STALE = Entry(
-    "STATE_IS_STALE",
+STATE_IS_STALE = preflight(
     "CHS-229",
-    PreflightError,
     "{table} holds rows of {topic} beyond what is recorded ({where}): these records would be inserted again",
     "if you changed sink.name or [state], change it back; if the state was restored from an older backup, run `chsink "
     "state recover --replace`; if another sink inserted the rows, give this sink its own table; to insert the records "
     'again, set errors.on_existing_rows = "accept"',
 )
-TABLE_IS_EMPTY = Entry(
-    "TABLE_IS_EMPTY",
+TABLE_IS_EMPTY = preflight(
     "CHS-266",
-    PreflightError,
     "{table} has no row, but offsets of {topic} landed in it: {offsets}; chsink does not read them again by itself",
     "if the rows were removed on purpose, or these records make no rows, do nothing; if the table was dropped and "
     "created again, stop the job and restore the rows from a backup; or, to land again what Kafka still holds, stop "
@@ -604,18 +451,14 @@ TABLE_IS_EMPTY = Entry(
     "folder)",
     ok="{table} holds rows of {topic}, as recorded",
 )
-SHARD_IS_EMPTY = Entry(
-    "SHARD_IS_EMPTY",
+SHARD_IS_EMPTY = preflight(
     "CHS-266",
-    PreflightError,
     "{table} has no row at {url}, although it had some when the newest range of the state was announced",
     "if the rows were removed on purpose, do nothing; otherwise stop the job and restore them from a backup or a "
     "replica; `chsink verify` names the offsets whose rows are missing",
 )
-TOO_MANY_PARTITIONS = Entry(
-    "TOO_MANY_PARTITIONS",
+TOO_MANY_PARTITIONS = preflight(
     "CHS-230",
-    PreflightError,
     "{table} at {url} has {touched} table partitions, but the server refuses an insert into more than {limit} of them "
     "(code 252)",
     "lower clickhouse.chunk_offsets, or set max_partitions_per_insert_block in [clickhouse.settings]",
@@ -623,105 +466,77 @@ TOO_MANY_PARTITIONS = Entry(
 
 # --- CHS-231 to CHS-240: this machine, logins, tables that change, the checkpoint, engines
 
-PACKAGE_VERSIONS = Entry(
-    "PACKAGE_VERSIONS",
+PACKAGE_VERSIONS = preflight(
     "CHS-231",
-    PreflightError,
     "installed packages outside the supported ranges: {differing}",
     "run {python} -m pip install {supported}",
     ok="packages: {versions}",
 )
-STATE_LOGIN_REFUSED = Entry(
-    "STATE_LOGIN_REFUSED",
+STATE_LOGIN_REFUSED = preflight(
     "CHS-232",
-    PreflightError,
     "ClickHouse at {url} refused the login: {reason}",
     "correct clickhouse.user and clickhouse.password",
 )
-LOGIN_REFUSED = Entry(
-    "LOGIN_REFUSED",
+LOGIN_REFUSED = preflight(
     "CHS-232",
-    PreflightError,
     "{what}: {message}",
     "correct clickhouse.user and its password",
 )
-TABLE_CHANGED = Entry(
-    "TABLE_CHANGED",
+TABLE_CHANGED = altered(
     "CHS-233",
-    AlteredError,
     "{table} at {url} was altered, dropped or recreated while the job ran",
     "start again: chsink settles what was in doubt for the earlier table, or halts and names the command to run",
 )
-NO_COLUMNS = Entry(
-    "NO_COLUMNS",
+COLUMNS_ALTERED = altered(
+    "CHS-233",
+    "columns of {table} at {url} were altered or dropped while the job ran: {columns}",
+    "start again: chsink settles the ranges in doubt with the earlier columns, or halts and names the command to run",
+)
+NO_COLUMNS = preflight(
     "CHS-285",
-    PreflightError,
     "the table {table} does not exist, and chsink found no record in {topics} from which to derive its columns",
     "send a record, then start again; or create the table yourself",
 )
-TABLE_NOT_CREATED = Entry(
-    "TABLE_NOT_CREATED",
+TABLE_NOT_CREATED = preflight(
     "CHS-286",
-    PreflightError,
     "{url} refused to create the table {table}: {reason}",
     "correct [schema] or the route, or run what `chsink sql create-table` prints, corrected; then start again",
 )
-CREATE_NOT_GRANTED = Entry(
-    "CREATE_NOT_GRANTED",
+CREATE_NOT_GRANTED = preflight(
     "CHS-286",
-    PreflightError,
     "at {url} this user may not create the table {table}: {reason}",
     "run {grant}, or run what `chsink sql create-table` prints as an administrator; then start again",
 )
-COLUMNS_MISSING = Entry(
-    "COLUMNS_MISSING",
+COLUMNS_MISSING = altered(
     "CHS-287",
-    AlteredError,
     "{tp}: records have fields for which {table} has no column: {columns}",
     'start again: with schema.evolution = "add_columns", chsink adds the columns and then lands the records',
 )
-TOO_MANY_COLUMNS = Entry(
-    "TOO_MANY_COLUMNS",
+TOO_MANY_COLUMNS = preflight(
     "CHS-289",
-    PreflightError,
     "{tp}: records have fields for which {table} has no column, and schema.max_columns allows no more columns: "
     "{columns}",
     "raise schema.max_columns, then start again; or add columns for these fields yourself",
 )
-COLUMNS_NOT_ADDED = Entry(
-    "COLUMNS_NOT_ADDED",
+COLUMNS_NOT_ADDED = preflight(
     "CHS-288",
-    PreflightError,
     "{url} refused to add columns to {table}: {reason}",
     "run {sql}, or add columns of other types for these fields; then start again: chsink settles the range",
 )
-ADD_NOT_GRANTED = Entry(
-    "ADD_NOT_GRANTED",
+ADD_NOT_GRANTED = preflight(
     "CHS-288",
-    PreflightError,
     "at {url} this user may not add columns to {table}: {reason}",
     "run {grant}, or run {sql} as an administrator; then start again: chsink settles the range",
 )
-COLUMNS_ALTERED = Entry(
-    "COLUMNS_ALTERED",
-    "CHS-233",
-    AlteredError,
-    "columns of {table} at {url} were altered or dropped while the job ran: {columns}",
-    "start again: chsink settles the ranges in doubt with the earlier columns, or halts and names the command to run",
-)
-WINDOW_TOO_SHORT = Entry(
-    "WINDOW_TOO_SHORT",
+WINDOW_TOO_SHORT = preflight(
     "CHS-234",
-    PreflightError,
     "{table} at {url} remembers a deduplication token for {window} s, but an insert and the margin take {needed} s",
     "raise replicated_deduplication_window_seconds, or lower clickhouse.insert_timeout_s",
     ok="{table} at {url} remembers {blocks} blocks, for {window} s; an insert with all its retries takes up to "
     "{longest} s",
 )
-WINDOW_SHORT = Entry(
-    "WINDOW_SHORT",
+WINDOW_SHORT = preflight(
     "CHS-234",
-    PreflightError,
     "{table} at {url} remembers {blocks} blocks, for {window} s, but an insert with all its retries may take {longest} "
     "s (retry_for_s, insert_timeout_s, margin_s)",
     "run ALTER TABLE {table} MODIFY SETTING replicated_deduplication_window_seconds = {longest}; or lower "
@@ -729,142 +544,110 @@ WINDOW_SHORT = Entry(
 )
 # --- CHS-244 to CHS-249: replicas
 
-REPLICA_READONLY = Entry(
-    "REPLICA_READONLY",
+REPLICA_READONLY = preflight(
     "CHS-244",
-    PreflightError,
     "{table} at {url} takes no inserts: {why}",
     "check this server's connection to its Keeper; if that is in order, run SYSTEM RESTART REPLICA {table} on it, and "
     "then SYSTEM RESTORE REPLICA {table} if the Keeper has lost the replica's data",
 )
-REPLICA_LAGS = Entry(
-    "REPLICA_LAGS",
+REPLICA_LAGS = preflight(
     "CHS-245",
-    PreflightError,
     "{table} at {url} is {seconds} s behind the other replicas ({queue} entries wait in its queue)",
     "look at last_exception and postpone_reason in system.replication_queue on this server",
 )
-REPLICA_STANDS = Entry(
-    "REPLICA_STANDS",
+REPLICA_STANDS = preflight(
     "CHS-245",
-    PreflightError,
     "{table} at {url} does not follow the other replicas: it has not taken {entries} entries of the replication log",
     "look at last_queue_update_exception in system.replicas on this server, and at its connection to the Keeper",
 )
-REPLICA_LOST_PARTS = Entry(
-    "REPLICA_LOST_PARTS",
+REPLICA_LOST_PARTS = preflight(
     "CHS-246",
-    PreflightError,
     "{table} at {url} has lost {parts} parts since it was created: no replica had them any more",
     "run `chsink verify`, which names records without a row; the count never falls, so ignore it once you have checked",
 )
-REPLICAS_INACTIVE = Entry(
-    "REPLICAS_INACTIVE",
+REPLICAS_INACTIVE = preflight(
     "CHS-247",
-    PreflightError,
     "{active} of {total} replicas of {table} are active; an insert needs {needed}",
     "start the others; if one is gone for good, run SYSTEM DROP REPLICA for it on another one",
 )
-REPLICAS_UNLISTED = Entry(
-    "REPLICAS_UNLISTED",
+REPLICAS_UNLISTED = preflight(
     "CHS-248",
-    PreflightError,
     "replicas of {table} that the job file does not list: {names}",
     "add their URLs to `replicas` of the endpoint, so that chsink can use them if the others are away",
 )
-REPLICA_AWAY = Entry(
-    "REPLICA_AWAY",
+REPLICA_AWAY = preflight(
     "CHS-249",
-    PreflightError,
     "{url}, a replica in the job file, does not answer: {reason}",
     "start it, or remove it from clickhouse.endpoints",
 )
-METRICS_PORT = Entry(
-    "METRICS_PORT",
+METRICS_PORT = preflight(
     "CHS-235",
-    PreflightError,
     "the metrics cannot be served on {host} port {port}: {reason}",
     "set observe.metrics_port to a port that is free on the driver, or to 0 to take any free port; "
     "observe.metrics_host must be an address of the driver's machine",
 )
-PACKAGES_MISSING = Entry(
-    "PACKAGES_MISSING",
+PACKAGES_MISSING = preflight(
     "CHS-236",
-    PreflightError,
     "packages that chsink needs are not installed for {python}: {missing}",
     "run {python} -m pip install {missing}",
 )
-NO_MIRROR_PACKAGES = Entry(
-    "NO_MIRROR_PACKAGES",
+NO_MIRROR_PACKAGES = preflight(
     "CHS-236",
-    PreflightError,
     "the mirror needs packages that are not installed for {python}: {missing}",
     "run {python} -m pip install 'chsink[mirror]', also for the executors' Python; or set mirror.enabled = false",
 )
-WORKER_LACKS_PACKAGE = Entry(
-    "WORKER_LACKS_PACKAGE",
+WORKER_LACKS_PACKAGE = preflight(
     "CHS-236",
-    PreflightError,
     "a Python worker of Spark lacks a package: {reason}",
     "install chsink with its dependencies for the executors' Python: see docs/deployment.md",
 )
-NO_FILE_SYSTEM = Entry(
-    "NO_FILE_SYSTEM",
+NO_REGISTRY_PACKAGES = preflight(
+    "CHS-236",
+    "a format with schemas needs packages that are not installed for {python}: {missing}",
+    "install 'chsink[avro]', 'chsink[protobuf]' or 'chsink[json-schema]' with {python} -m pip, also for the executors' "
+    "Python",
+)
+NO_FILE_SYSTEM = preflight(
     "CHS-237",
-    PreflightError,
     "Spark has no file system for sink.checkpoint {checkpoint}: {reason}",
     "add its jars, for instance --set spark.conf.spark.jars.packages=org.apache.hadoop:hadoop-aws:VERSION for s3a, "
     "with the version of the hadoop-client jars in pyspark/jars",
 )
-SPARK_JARS = Entry(
-    "SPARK_JARS",
+SPARK_JARS = preflight(
     "CHS-237",
-    PreflightError,
     "Spark lacks a class: {reason}",
     'pass the jars of the Kafka source: spark-submit --jars "$(chsink jars)", or spark.jars in your session',
 )
-CHECKPOINT_NOT_WRITABLE = Entry(
-    "CHECKPOINT_NOT_WRITABLE",
+CHECKPOINT_NOT_WRITABLE = preflight(
     "CHS-238",
-    PreflightError,
     "cannot write to sink.checkpoint {checkpoint}: {reason}",
     "free space on its disk if the disk is full; otherwise set sink.checkpoint to a folder that the job can write to, "
     "or change its owner",
 )
-CHECKPOINT_FOREIGN = Entry(
-    "CHECKPOINT_FOREIGN",
+CHECKPOINT_FOREIGN = preflight(
     "CHS-239",
-    PreflightError,
     "checkpoint {checkpoint} does not belong to this job: {reason}",
     "set sink.checkpoint to a new folder; the sink resumes from its recorded state, not from the checkpoint",
     ok="checkpoint {checkpoint} is writable and belongs to this job",
 )
-CHECKPOINT_NOT_CHECKED = Entry(
-    "CHECKPOINT_NOT_CHECKED",
+CHECKPOINT_NOT_CHECKED = preflight(
     "CHS-239",
-    PreflightError,
     "only Spark can read checkpoint {checkpoint}",
     "no action needed: chsink run checks it at start",
 )
-HASH_DIFFERS = Entry(
-    "HASH_DIFFERS",
+HASH_DIFFERS = preflight(
     "CHS-242",
-    PreflightError,
     "{function} at {url} computes different hashes from chsink's: queries would look for rows on the wrong shards",
     "set clickhouse.hash_function to another function, as in the Distributed table, and report the server's version",
 )
-DISTRIBUTED_DIFFERS = Entry(
-    "DISTRIBUTED_DIFFERS",
+DISTRIBUTED_DIFFERS = preflight(
     "CHS-241",
-    PreflightError,
     "{distributed} at {url} shards rows by {theirs}, but chsink shards them by {ours}",
     "create it as `chsink sql distributed` prints it; until then, do not query it with optimize_skip_unused_shards, "
     "and do not insert through it",
 )
-ENGINE_COMBINES = Entry(
-    "ENGINE_COMBINES",
+ENGINE_COMBINES = preflight(
     "CHS-240",
-    PreflightError,
     "{table} has the engine {engine}, which replaces, combines or deletes rows after they have landed: the table may "
     "hold fewer rows than the topic has records, and chsink cannot find rows there by their offsets",
     "no action needed if you chose the engine for this; otherwise use MergeTree or ReplicatedMergeTree, and let a "
@@ -873,200 +656,148 @@ ENGINE_COMBINES = Entry(
 
 # --- CHS-250 to CHS-264: the Iceberg mirror
 
-MIRROR_RIGHT_MISSING = Entry(
-    "MIRROR_RIGHT_MISSING",
+MIRROR_RIGHT_MISSING = preflight(
     "CHS-250",
-    PreflightError,
     "Kafka does not allow this user to {what}",
     "grant it: kafka-acls.sh --bootstrap-server BROKER --add --allow-principal User:NAME {acl}",
     ok="this user may use the control topic {topic} and the group {group}",
 )
-MIRROR_EVENT_TOO_LARGE = Entry(
-    "MIRROR_EVENT_TOO_LARGE",
+MIRROR_EVENT_TOO_LARGE = preflight(
     "CHS-251",
-    PreflightError,
     "an event of the mirror is larger than the control topic {topic} allows",
     'set max.message.bytes of {topic} to 1048588 or more, and remove "message.max.bytes" from [kafka.client_options] '
     "and max.request.size from [kafka.options] if they are smaller; then start again",
 )
-MIRROR_CONTROL_COMPACTED = Entry(
-    "MIRROR_CONTROL_COMPACTED",
+MIRROR_CONTROL_COMPACTED = preflight(
     "CHS-252",
-    PreflightError,
     "the control topic {topic} has cleanup.policy={policy}: compaction removes events that are still needed",
     "set its cleanup.policy to delete, or name another topic in mirror.control_topic",
     ok="control topic {topic}: {partitions} partitions, events are kept {kept}",
 )
-MIRROR_CONTROL_SHORT = Entry(
-    "MIRROR_CONTROL_SHORT",
+MIRROR_CONTROL_SHORT = preflight(
     "CHS-253",
-    PreflightError,
     "the control topic {topic} keeps events {kept}; what it deletes while the mirror is down has to be read from the "
     "source topics again, and the mirror halts if they no longer hold it",
     "set its retention.ms to {advised} or more and its retention.bytes to -1",
 )
-MIRROR_CONTROL_SMALL = Entry(
-    "MIRROR_CONTROL_SMALL",
+MIRROR_CONTROL_SMALL = preflight(
     "CHS-254",
-    PreflightError,
     "the control topic {topic} has max.message.bytes={limit}, which is too small for an event",
     "set its max.message.bytes to 1048588 or more",
 )
-MIRROR_CONTROL_ONE_COPY = Entry(
-    "MIRROR_CONTROL_ONE_COPY",
+MIRROR_CONTROL_ONE_COPY = preflight(
     "CHS-255",
-    PreflightError,
     "the control topic {topic} has one replica on a cluster of {brokers} brokers: the mirror stops if that one fails",
     "raise its replication factor with kafka-reassign-partitions.sh",
 )
-MIRROR_CONTROL_NOT_MADE = Entry(
-    "MIRROR_CONTROL_NOT_MADE",
+MIRROR_CONTROL_NOT_MADE = preflight(
     "CHS-256",
-    PreflightError,
     "Kafka refused to create the control topic {topic}: {reason}",
     "create it: kafka-topics.sh --bootstrap-server BROKER --create --topic {topic} --partitions 4 "
     "--config cleanup.policy=delete --config retention.ms=2592000000",
     ok="control topic {topic} does not exist yet: the first start creates it",
 )
-MIRROR_GROUP_TAKEN = Entry(
-    "MIRROR_GROUP_TAKEN",
+MIRROR_GROUP_TAKEN = preflight(
     "CHS-257",
-    PreflightError,
     "another program consumes as group {group}, which belongs to the mirror: {members}",
     "give that program another group.id, or this sink another name",
     ok="nobody else uses the mirror's groups ({group}, {group}/control, {group}/owner)",
 )
-MIRROR_TABLE_PARTITIONED = Entry(
-    "MIRROR_TABLE_PARTITIONED",
+MIRROR_TABLE_PARTITIONED = preflight(
     "CHS-258",
-    PreflightError,
     "Iceberg table {table} is partitioned by {fields}",
     "name an unpartitioned table in [[mirror.route]]: the mirror writes to no others",
 )
-MIRROR_TABLE_VERSION = Entry(
-    "MIRROR_TABLE_VERSION",
+MIRROR_TABLE_VERSION = preflight(
     "CHS-259",
-    PreflightError,
     "Iceberg table {table} has format version {version}",
     "name a table of format version 2 in [[mirror.route]]: the mirror writes no other version",
 )
-MIRROR_TABLE_FORMAT = Entry(
-    "MIRROR_TABLE_FORMAT",
+MIRROR_TABLE_FORMAT = preflight(
     "CHS-260",
-    PreflightError,
     "Iceberg table {table} has write.format.default={format}",
     "set write.format.default to parquet: the mirror writes no other format",
 )
-MIRROR_TABLE_COLUMNS = Entry(
-    "MIRROR_TABLE_COLUMNS",
+MIRROR_TABLE_COLUMNS = preflight(
     "CHS-261",
-    PreflightError,
     "Iceberg table {table} has columns that the mirror cannot fill: {columns}",
     "drop these columns, change their types (docs/types.md lists the supported ones), or name another table in "
     "[[mirror.route]]",
 )
-MIRROR_NO_TABLE = Entry(
-    "MIRROR_NO_TABLE",
+MIRROR_NO_TABLE = preflight(
     "CHS-262",
-    PreflightError,
     "Iceberg table {table} does not exist in catalog {catalog}",
     "correct [[mirror.route]] or mirror.catalog; if the mirror never wrote to the table, create it; if it existed "
     "before, see CHS-343",
     ok="Iceberg table {table}: {columns} columns, format version 2, Parquet, unpartitioned",
 )
-MIRROR_NO_CATALOG = Entry(
-    "MIRROR_NO_CATALOG",
+MIRROR_NO_CATALOG = preflight(
     "CHS-264",
-    PreflightError,
     "the Iceberg catalog {catalog} cannot be opened: {reason}",
     "correct mirror.catalog (its properties are pyiceberg's), or install the package that it names",
 )
-MIRROR_NO_CATALOG_FILE = Entry(
-    "MIRROR_NO_CATALOG_FILE",
+MIRROR_NO_CATALOG_FILE = preflight(
     "CHS-265",
-    PreflightError,
     "mirror.catalog.uri names a SQLite file that does not exist: {file}",
     "correct mirror.catalog.uri; if the file was lost, restore it: it alone knows the tables; if there never was one, "
     "create the catalog with its tables, as docs/mirror.md shows",
 )
-MIRROR_OTHER_SINK = Entry(
-    "MIRROR_OTHER_SINK",
+MIRROR_OTHER_SINK = preflight(
     "CHS-263",
-    PreflightError,
     "Iceberg table {table} holds records of {topics} from sink {sink}, and none from this one: they would land twice",
     "to continue what sink {sink} began, set sink.name back to it; otherwise name another table in [[mirror.route]]; "
     "to land them a second time on purpose, remove the table property {property}",
 )
-VERIFY_ENGINE = Entry(
-    "VERIFY_ENGINE",
+VERIFY_ENGINE = preflight(
     "CHS-290",
-    PreflightError,
     "{table}: chsink verify cannot compare this table with Kafka, because its engine {engine} combines rows",
     "verify the other topics with --topic, or land the topic in a MergeTree table as well and verify that one",
 )
-VERIFY_TRANSFORM = Entry(
-    "VERIFY_TRANSFORM",
+VERIFY_TRANSFORM = preflight(
     "CHS-291",
-    PreflightError,
     "the job transforms the records of topic {topic} before they land in {table}, and chsink verify cannot repeat that",
     "verify topics that land without a transform: chsink verify --topic TOPIC",
 )
-VERIFY_NOT_ROUTED = Entry(
-    "VERIFY_NOT_ROUTED",
+VERIFY_NOT_ROUTED = preflight(
     "CHS-292",
-    PreflightError,
     "no route of the job file has topic {topic}",
     "give --topic a topic of the job file; without --topic, all of them are verified",
 )
-VERIFY_NO_SINK = Entry(
-    "VERIFY_NO_SINK",
+VERIFY_NO_SINK = preflight(
     "CHS-292",
-    PreflightError,
     "the state store holds nothing of a sink named {sink}: there is nothing to verify",
     "correct sink.name and [state] in the job file; a job that has never started has nothing to verify yet",
 )
-VERIFY_NO_PARTITION = Entry(
-    "VERIFY_NO_PARTITION",
+VERIFY_NO_PARTITION = preflight(
     "CHS-292",
-    PreflightError,
     "topic {topic} has no partition {partition}; it has {count}, numbered from 0",
     "give --partition a partition of the topic",
 )
-VERIFY_WHOLE_TABLE = Entry(
-    "VERIFY_WHOLE_TABLE",
+VERIFY_WHOLE_TABLE = preflight(
     "CHS-293",
-    PreflightError,
     "{table} lacks the column _kafka_topic, _kafka_partition or _kafka_offset, so a part of it cannot be verified",
     "leave out --partition, --from and --to",
 )
-VERIFY_BUSY = Entry(
-    "VERIFY_BUSY",
+VERIFY_BUSY = preflight(
     "CHS-294",
-    PreflightError,
     "{table} lacks the column _kafka_topic, _kafka_partition or _kafka_offset, so it can be verified only while "
     "nothing is in doubt; in {seconds} s there was no such moment",
     "run chsink verify while the job is stopped, or when fewer records arrive; if it is stopped, see chsink status",
 )
-VERIFY_INCOMPLETE = Entry(
-    "VERIFY_INCOMPLETE",
+VERIFY_INCOMPLETE = preflight(
     "CHS-295",
-    PreflightError,
     "{table} lacks the column _kafka_topic, _kafka_partition or _kafka_offset, so it can be verified only as a whole, "
     "which is not possible: {reason}",
     "verify the other topics with --topic; a new table with these columns can always be verified",
 )
-DEAD_LETTERS_COLUMNS = Entry(
-    "DEAD_LETTERS_COLUMNS",
+DEAD_LETTERS_COLUMNS = preflight(
     "CHS-270",
-    PreflightError,
     "table {table} at {url} cannot take dead letters: {problem}",
     "create a table by the statement that `chsink sql dead-letters` prints, or change this one to match it",
     ok="{table} takes dead letters",
 )
-DEAD_LETTERS_FIELDS = Entry(
-    "DEAD_LETTERS_FIELDS",
+DEAD_LETTERS_FIELDS = preflight(
     "CHS-271",
-    PreflightError,
     "a dead letter contains the whole Kafka record, but the stream has no column {columns}",
     "keep Kafka's columns in the transform (and read the topic with includeHeaders); or set errors.on_bad_value to "
     '"skip" or "halt", and errors.on_tombstone to "skip" or "bad"',
@@ -1074,64 +805,42 @@ DEAD_LETTERS_FIELDS = Entry(
 
 # --- CHS-276: formats with schemas
 
-NO_REGISTRY_PACKAGES = Entry(
-    "NO_REGISTRY_PACKAGES",
-    "CHS-236",
-    PreflightError,
-    "a format with schemas needs packages that are not installed for {python}: {missing}",
-    "install 'chsink[avro]', 'chsink[protobuf]' or 'chsink[json-schema]' with {python} -m pip, also for the executors' "
-    "Python",
-)
-SUBJECT_MISSING = Entry(
-    "SUBJECT_MISSING",
+SUBJECT_MISSING = preflight(
     "CHS-276",
-    PreflightError,
     "{topic}: the Schema Registry at {urls} has no subject {subject}",
     "ignore this if the producers name their subjects differently; otherwise check the topic and schema_registry.url",
     ok="the Schema Registry has {versions} versions of the subject {subject}",
 )
-SCHEMA_FILE_WRONG = Entry(
-    "SCHEMA_FILE_WRONG",
+SCHEMA_FILE_WRONG = preflight(
     "CHS-277",
-    PreflightError,
     "the schema file {path} cannot be used: {reason}",
     "correct the file, or the route's format.schema_file",
 )
-NO_DEAD_LETTERS_TOPIC = Entry(
-    "NO_DEAD_LETTERS_TOPIC",
+NO_DEAD_LETTERS_TOPIC = preflight(
     "CHS-273",
-    PreflightError,
     "Kafka has no topic {topic}, which dead_letters.topic names",
     "create it with cleanup.policy=delete and retention.ms=-1, or correct dead_letters.topic",
 )
-DEAD_LETTERS_EXPIRE = Entry(
-    "DEAD_LETTERS_EXPIRE",
+DEAD_LETTERS_EXPIRE = preflight(
     "CHS-274",
-    PreflightError,
     "topic {topic} keeps dead letters for {hours} h after the timestamp of their record: Kafka deletes dead letters "
     "of older records at once",
     "set retention.ms=-1 for the topic, or read dead letters before they expire",
 )
-DEAD_LETTERS_TOPIC = Entry(
-    "DEAD_LETTERS_TOPIC",
+DEAD_LETTERS_TOPIC = preflight(
     "CHS-272",
-    PreflightError,
     "topic {topic} takes dead letters, and Kafka may compact it: it would keep only the last dead letter of each key",
     "set cleanup.policy=delete for the topic",
     ok="topic {topic} takes dead letters",
 )
-REPLAY_FROM_COMPACTED = Entry(
-    "REPLAY_FROM_COMPACTED",
+REPLAY_FROM_COMPACTED = preflight(
     "CHS-275",
-    PreflightError,
     "`chsink dlq replay` cannot keep replay marks in topic {topic}, because Kafka may compact it: the marks would "
     "vanish, and the next replay would land the same records again",
     "set cleanup.policy=delete for the topic, and allow the Kafka user to read its configuration (DESCRIBE_CONFIGS)",
 )
-DELETES_UNKNOWN = Entry(
-    "DELETES_UNKNOWN",
+DELETES_UNKNOWN = preflight(
     "CHS-278",
-    PreflightError,
     'errors.on_tombstone = "delete" cannot work for table {table}: {problem}',
     "use a table with ENGINE = ReplacingMergeTree(_kafka_offset, is_deleted) for this topic alone, whose ORDER BY, "
     "PARTITION BY and shard key use only the columns of key_columns; or set errors.on_tombstone to "

@@ -2,131 +2,98 @@
 
 from __future__ import annotations
 
-from chsink.errors.entry import Entry
-from chsink.errors.families import BadValueError, ConfigError, PreflightError
+from chsink.errors.entry import bad_value, config, preflight
 
-BAD_VALUE = Entry(
-    "BAD_VALUE",
+BAD_VALUE = bad_value(
     "CHS-501",
-    BadValueError,
     "a record does not fit its table: {first}",
     'set errors.on_bad_value = "dead_letter" to keep such records apart, or "skip" to skip them (errors.on_tombstone '
     "for null values only); or change the column, make sure that no process of the job is running, executors included, "
     "and run `chsink state resolve {arguments} --resend --senders-gone`",
 )
-TOO_MANY_BAD = Entry(
-    "TOO_MANY_BAD",
+TOO_MANY_BAD = bad_value(
     "CHS-513",
-    BadValueError,
     "{tp}: {bad} of the {records} records at offsets {offsets} do not fit their table, and errors.tolerance is "
     '"{tolerance}"; the first one: {first}',
     "correct the producer or the table's columns; to accept these records, raise errors.tolerance and start again; to "
     "change a column, make sure that no process of the job is running, executors included, and run `chsink state "
     "resolve {arguments} --resend --senders-gone` before the start",
 )
-UNSUPPORTED_COLUMN = Entry(
-    "UNSUPPORTED_COLUMN",
+UNSUPPORTED_COLUMN = config(
     "CHS-502",
-    ConfigError,
     "chsink cannot write Kafka values to a column of type {type}",
     "give the column a MATERIALIZED expression, or choose another type",
 )
-UNKNOWN_TIME_ZONE = Entry(
-    "UNKNOWN_TIME_ZONE",
+UNKNOWN_TIME_ZONE = config(
     "CHS-503",
-    ConfigError,
     "this machine does not know the time zone {zone}",
     "install the time zone database (package tzdata) on the driver and every executor, or use UTC",
 )
-VARIANT_ALTERNATIVE = Entry(
-    "VARIANT_ALTERNATIVE",
+VARIANT_ALTERNATIVE = config(
     "CHS-504",
-    ConfigError,
     "chsink cannot write the alternatives {alternatives} of a Variant",
     "use integers up to 64 bits, Float32, Float64, Bool, Decimal and String in a Variant; or use a JSON column",
 )
-TABLE_COLUMNS = Entry(
-    "TABLE_COLUMNS",
+TABLE_COLUMNS = config(
     "CHS-505",
-    ConfigError,
     "the table has no column that an INSERT can fill, or two columns with the same name",
     "name each column once, and add at least one that is neither MATERIALIZED nor ALIAS",
 )
-UNREADABLE_TYPE = Entry(
-    "UNREADABLE_TYPE",
+UNREADABLE_TYPE = config(
     "CHS-506",
-    ConfigError,
     "chsink cannot read the ClickHouse type {type}",
     "write the type as system.columns shows it; if it is already written like that, report a bug in chsink",
 )
-SAMPLE_BAD = Entry(
-    "SAMPLE_BAD",
+SAMPLE_BAD = preflight(
     "CHS-507",
-    PreflightError,
     "{topic}: {count} of {records} sampled records do not fit {table}, {column}: {reason}; the first is at {first}",
     'change the column or the records; or set errors.on_bad_value = "dead_letter" or "skip"',
     ok="{topic}: all {count} sampled records fit {table}",
 )
-SAMPLE_KEPT_OUT = Entry(
-    "SAMPLE_KEPT_OUT",
+SAMPLE_KEPT_OUT = preflight(
     "CHS-507",
-    PreflightError,
     SAMPLE_BAD.sentence,
     'errors.on_bad_value = "{policy}" keeps them out of the table; to land them, change the column or the records',
 )
-SAMPLE_MISSPELT = Entry(
-    "SAMPLE_MISSPELT",
+SAMPLE_MISSPELT = preflight(
     "CHS-508",
-    PreflightError,
     "{topic}: {count} of {records} sampled records have a field {field}, and {table} has a column {column}, but no "
     "column {field}; the first is at {first}",
     "if both mean the same, correct the name in the records or in the table; otherwise ignore this: chsink ignores "
     "fields without a column",
 )
-SAMPLE_UNKNOWN = Entry(
-    "SAMPLE_UNKNOWN",
+SAMPLE_UNKNOWN = preflight(
     "CHS-508",
-    PreflightError,
     "{topic}: {count} of {records} sampled records have a field {field}, and {table} has no such column; "
     "the first is at {first}",
     "add the column if you need the field; chsink ignores fields without a column",
 )
-SAMPLE_ROWS = Entry(
-    "SAMPLE_ROWS",
+SAMPLE_ROWS = preflight(
     "CHS-509",
-    PreflightError,
     "{topic}: the sample would become {rows} rows of {table}, by shard: {shares}",
     "if the shares surprise you, check clickhouse.shard_key and the weights",
 )
-SAMPLE_TOO_LARGE = Entry(
-    "SAMPLE_TOO_LARGE",
+SAMPLE_EMPTY = preflight(
+    "CHS-509",
+    "{topic} holds no record to sample",
+    "send some records first",
+)
+SAMPLE_TOO_LARGE = preflight(
     "CHS-510",
-    PreflightError,
     "{topic}: the sampled records have {size} bytes on average, so a chunk of {chunk} offsets would have about "
     "{expected} bytes, more than half of clickhouse.max_chunk_bytes ({limit}): the job may halt with CHS-603",
     "set clickhouse.chunk_offsets to {fitting} or less",
     ok="a chunk of {topic} would have about {expected} bytes",
 )
-SAMPLE_TOO_FEW = Entry(
-    "SAMPLE_TOO_FEW",
+SAMPLE_TOO_FEW = preflight(
     "CHS-510",
-    PreflightError,
     "{topic}: its {records} records have {size} bytes on average; a chunk of {chunk} such offsets would exceed half of "
     "clickhouse.max_chunk_bytes ({limit}), but so few records do not show how large the next ones will be",
     "no action needed for these records; if many of this size will come, set clickhouse.chunk_offsets to {fitting} or "
     "less",
 )
-SAMPLE_EMPTY = Entry(
-    "SAMPLE_EMPTY",
-    "CHS-509",
-    PreflightError,
-    "{topic} holds no record to sample",
-    "send some records first",
-)
-MIRROR_BAD_VALUE = Entry(
-    "MIRROR_BAD_VALUE",
+MIRROR_BAD_VALUE = bad_value(
     "CHS-511",
-    BadValueError,
     "{tp}: {count} of the records do not fit the Iceberg table {table}; the first one: {first}",
     'set errors.on_bad_value = "skip" to skip such records (errors.on_tombstone = "skip" for null values only), or '
     "change the column, then start again",

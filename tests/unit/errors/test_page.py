@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from chsink.errors.catalogue import CATALOGUE
-from chsink.errors.entry import Entry
+from chsink.errors.entry import halt
 from chsink.errors.families import HaltError
 from chsink.errors.page import errors_page, halt_row, operations_page, row, text
 
@@ -18,7 +18,7 @@ ERRORS = (DOCS / "errors.md").read_text(encoding="utf-8")
 OPERATIONS = (DOCS / "operations.md").read_text(encoding="utf-8")
 ROW = re.compile(r"^\| (CHS-\d{3}) \| (.+?) \| (.+?) \|$", re.MULTILINE)
 LISTED = {found[0] for found in ROW.findall(ERRORS)}
-ENTRY = Entry("GONE", "CHS-399", HaltError, "{tp}: a | b is gone at {log_end}", "run `chsink x {tp}`", runbook="wait")
+ENTRY = halt("CHS-399", "{tp}: a | b is gone at {log_end}", "run `chsink x {tp}`", runbook="wait")
 
 
 def test_the_page_lists_the_ids_of_the_catalogue_in_order() -> None:
