@@ -19,7 +19,7 @@ from bench.lake import Lake
 from bench.measured import Place
 from bench.topic import record
 from chsink.mirror.events import DataWritten, Event, FileEntry, UnitTag, encode, split
-from chsink.mirror.files import Files, entry_of
+from chsink.mirror.files import DataFiles, entry_of
 from chsink.mirror.worker import NO_COMMIT
 
 FILES = (10, 1_000, 10_000)
@@ -44,7 +44,7 @@ def measure(place: Place) -> dict[str, Any]:
 def _named(mirror: Coordinated, count: int) -> list[FileEntry]:
     """``count`` files with the same rows."""
     work = mirror.work
-    files = Files(work.metadata, work.io, uuid.uuid4())
+    files = DataFiles(work.metadata, work.io, uuid.uuid4())
     rows = pa.RecordBatch.from_pydict({"value": pa.array([record(n) for n in range(ROWS)], pa.binary())})
     files.write(work.columns.decode(rows).batch)
     [file] = files.close()

@@ -17,10 +17,10 @@ from chsink.mirror.control import Names
 from chsink.mirror.coordinator import Coordinator
 from chsink.mirror.events import TableReference
 from chsink.mirror.known_tables import Hole, Target
-from chsink.mirror.tables import Keys, MirrorTable
+from chsink.mirror.tables import MirrorTable, PropertyKeys
 from chsink.mirror.types import TableColumns
 from chsink.mirror.worker import TableWork
-from chsink.statemachine.commit.rounds import Pace
+from chsink.statemachine.commit.rounds import CommitPace
 from chsink.statemachine.ranges import TopicPartition
 
 TICK_S = 0.2
@@ -48,7 +48,7 @@ class Coordinated:
             {self.table.identifier: target},
             self.admin,
             clock=SystemClock(),
-            pace=Pace(interval_ms=1, timeout_ms=60_000, buffer=1_000_000),
+            pace=CommitPace(interval_ms=1, timeout_ms=60_000, buffer=1_000_000),
             reread=_unexpected,
             log=structlog.wrap_logger(structlog.PrintLogger(), wrapper_class=structlog.make_filtering_bound_logger(50)),
         )
@@ -91,8 +91,8 @@ def coordinated(place: Place, lake: Lake, name: str, partitions: int) -> Coordin
     return Coordinated(names, tps, topic_id, work, MirrorTable(lake.catalog(), identifier, _keys(names)), admin)
 
 
-def _keys(names: Names) -> Keys:
-    return Keys(names.group, names.topic)
+def _keys(names: Names) -> PropertyKeys:
+    return PropertyKeys(names.group, names.topic)
 
 
 def _unexpected(hole: Hole) -> None:

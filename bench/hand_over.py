@@ -21,7 +21,7 @@ from bench.lake import Lake
 from bench.measured import Place
 from bench.processes import cpu_s
 from bench.topic import record
-from chsink.mirror.files import Files
+from chsink.mirror.files import DataFiles
 from chsink.mirror.worker import TableWork, Worker
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 
@@ -87,7 +87,7 @@ def _hand_over(mirror: Coordinated, tp: TopicPartition, rows: pa.RecordBatch) ->
 
 
 def _write(work: TableWork, rows: pa.RecordBatch) -> None:
-    files = Files(work.metadata, work.io, uuid.uuid4())
+    files = DataFiles(work.metadata, work.io, uuid.uuid4())
     files.write(work.columns.decode(rows).batch)
     files.close()
 

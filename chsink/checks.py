@@ -21,7 +21,7 @@ from chsink.errors import ChsinkError, preflight
 from chsink.errors import services as store_errors
 from chsink.findings import Finding, Severity, found, guarded, passed
 from chsink.formats.decoders import reads_value
-from chsink.formats.settings import FormatSettings, Keys
+from chsink.formats.settings import FormatSettings, KeyColumns
 from chsink.kafka.checks import dead_letters_findings, topics_findings
 from chsink.ports import StreamShape
 from chsink.registry.checks import registry_findings
@@ -33,7 +33,7 @@ from chsink.statemachine.records import Phase
 from chsink.versions import package_findings
 
 if TYPE_CHECKING:
-    from chsink.mirror.opening import Mirror
+    from chsink.mirror.opening import OpenMirror
 
 Subject = tuple[str, str]
 """A topic, and one of its subjects in the Schema Registry."""
@@ -87,14 +87,14 @@ def mirror_findings(services: Services) -> Iterator[Finding]:
         yield from guarded("the Iceberg mirror", partial(_mirror, services))
 
 
-def check_mirror(mirror: Mirror, log: structlog.typing.FilteringBoundLogger) -> None:
+def check_mirror(mirror: OpenMirror, log: structlog.typing.FilteringBoundLogger) -> None:
     """Run the checks of the mirror's start.  Logs warnings; raises the first error, after logging the others."""
     from chsink.mirror.checks import findings_of
 
     stop_at_errors(chain(findings_of(mirror), mirror_registry(mirror)), log)
 
 
-def mirror_registry(job: Services | Mirror, known: Collection[Subject] = ()) -> Iterator[Finding]:
+def mirror_registry(job: Services | OpenMirror, known: Collection[Subject] = ()) -> Iterator[Finding]:
     """The findings on the Schema Registry for the mirror's subjects, without the ``known`` ones."""
     config = job.config
     reads = ((r.topic, config.mirror_format_of(r), config.mirror_keys_of(r)) for r in config.mirror.routes)
@@ -162,14 +162,14 @@ def _subjects(services: Services) -> list[Subject]:
     return [subject for r in services.config.routes for subject in _needed(r.topic, r.format, r.keys)]
 
 
-def _needed(topic: str, value: FormatSettings, keys: Keys | None) -> Iterator[Subject]:
+def _needed(topic: str, value: FormatSettings, keys: KeyColumns | None) -> Iterator[Subject]:
     if value.needs_registry:
         yield topic, f"{topic}-value"
     if keys is not None and keys.format.needs_registry:
         yield topic, f"{topic}-key"
 
 
-def _registry(job: Services | Mirror, subjects: Sequence[Subject]) -> Iterator[Finding]:
+def _registry(job: Services | OpenMirror, subjects: Sequence[Subject]) -> Iterator[Finding]:
     if subjects:
         with closing(Registry(job.config.schema_registry)) as registry:
             yield from registry_findings(registry, list(dict.fromkeys(subjects)))

@@ -40,7 +40,7 @@ class Clock(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class StoredRow:
     """A stored row: an opaque ``body``, and the ``attempt`` id of the write that stored it."""
 
     key: str
@@ -53,7 +53,7 @@ class Swap:
     """Replace the row under ``row.key`` if its attempt is still ``expected``."""
 
     expected: str
-    row: Row
+    row: StoredRow
 
 
 class StoreUnavailable(Exception):
@@ -77,10 +77,10 @@ class StateStore(Protocol):
         Raises PreflightError if the store cannot be used, StoreUnavailable if this cannot be determined now.
         """
 
-    def load(self, sink: str) -> dict[str, Row]:
+    def load(self, sink: str) -> dict[str, StoredRow]:
         """All rows of the sink, at least as new as every write applied before the call."""
 
-    def create(self, rows: Sequence[Row]) -> bool:
+    def create(self, rows: Sequence[StoredRow]) -> bool:
         """Create rows, none of which may exist yet.  One statement creates all of its rows or none; more rows than fit
         one statement go in several, as in ``swap``.
         """
@@ -129,7 +129,7 @@ class Queries(Protocol):
         """Rows of a SELECT.  ``parameters`` are bound by the server (``{name:Type}``)."""
 
 
-class Endpoint(Queries, Protocol):
+class Replicas(Queries, Protocol):
     """One ClickHouse endpoint, of which a certain replica can be asked."""
 
     def each_replica(self) -> Sequence[Self]:
@@ -142,7 +142,7 @@ class Endpoint(Queries, Protocol):
         """The same, but a question that gets no answer is not asked again."""
 
 
-class SqlClient(Endpoint, Protocol):
+class SqlClient(Replicas, Protocol):
     """One ClickHouse endpoint.  Sends each statement once."""
 
     def command(self, sql: str, settings: Mapping[str, Any] | None = None) -> None:

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from typing import TypeVar
 
 from chsink.errors import ChsinkError, fencing, halts, services
-from chsink.ports import Clock, Row, StateStore, StoreUnavailable, Swap
+from chsink.ports import Clock, StateStore, StoredRow, StoreUnavailable, Swap
 from chsink.statemachine import owner as owners
 from chsink.statemachine import writes
 from chsink.statemachine.choices import joining
@@ -109,7 +109,7 @@ class Ledger:
                 above=above,
                 resets=self.resets,
             )
-            new = Row(self.sink, attempt, owners.encode_owner(claimed))
+            new = StoredRow(self.sink, attempt, owners.encode_owner(claimed))
             if self.store.create([new]) if row is None else self.store.swap([Swap(row.attempt, new)]):
                 self._owner = claimed
                 return
@@ -171,7 +171,7 @@ class Ledger:
             return
         new = owners.with_layouts(self.owner, self.new_attempt(), kept)
         deadline = self.clock.now_ms() + self.retry_for_ms
-        swap = Swap(self.owner.attempt, Row(self.sink, new.attempt, owners.encode_owner(new)))
+        swap = Swap(self.owner.attempt, StoredRow(self.sink, new.attempt, owners.encode_owner(new)))
         while not self.store.swap([swap]):
             if self._load_as_owner()[self.sink].attempt == new.attempt:
                 break
@@ -234,7 +234,7 @@ class Ledger:
             left[key] = record
         return left
 
-    def _load_as_owner(self) -> dict[str, Row]:
+    def _load_as_owner(self) -> dict[str, StoredRow]:
         """The sink's rows, while it is ours.  Raises FencedError when a newer driver owns it, or when its row is gone.
 
         A store may answer from a replica that lags.  An older owner than ourselves proves that, so it is asked again.
@@ -257,7 +257,7 @@ class Ledger:
 
     # --- reading --------------------------------------------------------------------------------------------------
 
-    def _load(self) -> dict[str, Row]:
+    def _load(self) -> dict[str, StoredRow]:
         deadline = self.clock.now_ms() + self.retry_for_ms
         while True:
             try:
@@ -297,15 +297,15 @@ def read_owner(store: StateStore, sink: str) -> Owner | None:
     return _owner_of(_load_rows(store, sink), sink)
 
 
-def _records_of(rows: Mapping[str, Row], sink: str) -> dict[StateKey, StateRecord]:
+def _records_of(rows: Mapping[str, StoredRow], sink: str) -> dict[StateKey, StateRecord]:
     return {parse_key(k): _read(decode, r) for k, r in rows.items() if k != sink}
 
 
-def _owner_of(rows: Mapping[str, Row], sink: str) -> Owner | None:
+def _owner_of(rows: Mapping[str, StoredRow], sink: str) -> Owner | None:
     return None if sink not in rows else _read(owners.decode_owner, rows[sink])
 
 
-def _load_rows(store: StateStore, sink: str) -> dict[str, Row]:
+def _load_rows(store: StateStore, sink: str) -> dict[str, StoredRow]:
     try:
         return store.load(sink)
     except StoreUnavailable as error:
@@ -316,15 +316,15 @@ def _changed(key: StateKey) -> ChsinkError:
     return fencing.STATE_CHANGED(key=key)
 
 
-def _row(key: StateKey, record: StateRecord) -> Row:
-    return Row(str(key), record.attempt, encode(record))
+def _row(key: StateKey, record: StateRecord) -> StoredRow:
+    return StoredRow(str(key), record.attempt, encode(record))
 
 
 def _swap(key: StateKey, old: StateRecord, new: StateRecord) -> Swap:
     return Swap(old.attempt, _row(key, new))
 
 
-def _read(decoder: Callable[[str], T], row: Row) -> T:
+def _read(decoder: Callable[[str], T], row: StoredRow) -> T:
     try:
         return decoder(row.body)
     except CodecError as error:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from chsink.dlq.kept import Kept
     from chsink.dlq.search import Heard
     from chsink.dlq.where import Where
-    from chsink.replay.report import Report
+    from chsink.replay.report import ReplayReport
 
 dlq = typer.Typer(
     name="dlq",
@@ -169,7 +169,7 @@ def _cell(value: object) -> str:
     return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
 
 
-def _print_report(report: Report, *, as_json: bool) -> None:
+def _print_report(report: ReplayReport, *, as_json: bool) -> None:
     progress("")
     if as_json:
         print_json(report.as_dict())

@@ -148,11 +148,13 @@ def _carry_out(config: Config, tables: list[str], choice: str, *, yes: bool, as_
     from chsink.mirror.failures import in_words
     from chsink.mirror.opening import open_mirror
     from chsink.mirror.resolve import carry_out, decide
-    from chsink.statemachine.commit.resolve import Choice
+    from chsink.statemachine.commit.resolve import TableVerdict
 
     opened = open_mirror(config, open_admin(config))
     with in_words(opened.names):
-        decision = decide(opened.names, {name: opened.targets[name] for name in tables}, opened.kafka, Choice(choice))
+        decision = decide(
+            opened.names, {name: opened.targets[name] for name in tables}, opened.kafka, TableVerdict(choice)
+        )
         if not as_json:
             rows = [[str(cell) for cell in change.as_dict().values()] for change in decision.changes]
             print_table(("table", "topic", "partition", "held_until", "continues_at", "read_again"), rows)

@@ -67,7 +67,7 @@ class Connection:
 
 
 @dataclass(frozen=True, slots=True)
-class Attached:
+class ExternalTable:
     """A table that travels with a SELECT: ``structure`` as in CREATE TABLE, ``data`` an Arrow IPC stream."""
 
     name: str
@@ -96,7 +96,7 @@ class ClickHouseClient:
         sql: str,
         parameters: Mapping[str, Any] | None = None,
         settings: Mapping[str, Any] | None = None,
-        attached: Attached | None = None,
+        attached: ExternalTable | None = None,
     ) -> bytes:
         """The whole answer of a SELECT that names its format.  ``attached`` lives as long as the statement."""
         tables = None
@@ -133,16 +133,16 @@ class ClickHouseClient:
         )
 
     def each_replica(self) -> Sequence[Self]:
-        """See :class:`chsink.ports.Endpoint`.  They are closed with this one."""
+        """See :class:`chsink.ports.Replicas`.  They are closed with this one."""
         urls = self._endpoint.urls
         return [self] if len(urls) == 1 else [self._other(replace(self._endpoint, urls=(url,))) for url in urls]
 
     def newest(self) -> Self:
-        """See :class:`chsink.ports.Endpoint`.  It is closed with this one."""
+        """See :class:`chsink.ports.Replicas`.  It is closed with this one."""
         return self._other(replace(self._endpoint, newest=True))
 
     def once(self) -> Self:
-        """See :class:`chsink.ports.Endpoint`."""
+        """See :class:`chsink.ports.Replicas`."""
         return self
 
     def _other(self, endpoint: Connection) -> Self:

@@ -22,7 +22,7 @@ from chsink.clickhouse.writer import PINNED_WHERE_KNOWN
 from chsink.config import Config, Route
 from chsink.errors import ChsinkError, preflight
 from chsink.notation.sql import TableName, parse_table, quote_string
-from chsink.ports import Clock, Endpoint
+from chsink.ports import Clock, Replicas
 from chsink.sharding import Layout, Shard
 from chsink.statemachine.records import StateKey, TopicTable
 
@@ -190,7 +190,7 @@ class Cluster:
         """
         present = set(self.layouts)
         by_name = {target.name: target for target in self.targets.values()}
-        patient: dict[int, Endpoint] = {}
+        patient: dict[int, Replicas] = {}
         retry_for_s = self.config.clickhouse.retry_for_s
 
         @cache
@@ -208,10 +208,10 @@ class Cluster:
             )
 
         @cache
-        def left(replicas: tuple[str, ...]) -> Endpoint:
+        def left(replicas: tuple[str, ...]) -> Replicas:
             return retried(self.client(replicas))
 
-        def retried(client: Endpoint) -> Endpoint:  # one for each client: all tables of a server are one question
+        def retried(client: Replicas) -> Replicas:  # one for each client: all tables of a server are one question
             return patient.setdefault(id(client), RetryingQueries(client, self.clock, retry_for_s))
 
         letters = self.letters

@@ -38,7 +38,7 @@ class LettersTable:
 
 @dataclass(frozen=True, slots=True)
 class TableLetters:
-    """:class:`chsink.dlq.letters.DeadLetters` by a writer, whose ``place`` is the table of dead letters."""
+    """:class:`chsink.dlq.letters.Delivery` by a writer, whose ``place`` is the table of dead letters."""
 
     writer: BlockWriter
     place: int
@@ -46,7 +46,7 @@ class TableLetters:
     def deliver(
         self, assignment: Assignment, chunk: int, offsets: OffsetRange, letters: pa.RecordBatch
     ) -> InsertResult:
-        """See :class:`chsink.dlq.letters.DeadLetters`."""
+        """See :class:`chsink.dlq.letters.Delivery`."""
         key, record = assignment.key, assignment.record
         if record.probe and self._are_there(assignment, offsets, letters):
             return NOTHING

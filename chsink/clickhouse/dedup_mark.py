@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
-from chsink.clickhouse.facts import BLOCKS, BLOCKS_BY_PARTITION, LOG_ENTRIES, Facts, read_facts
+from chsink.clickhouse.facts import BLOCKS, BLOCKS_BY_PARTITION, LOG_ENTRIES, TableFacts, read_facts
 from chsink.clickhouse.table import TargetTable, in_keeper, read_columns, read_settings
 from chsink.errors import preflight
 from chsink.notation.sql import TableName
@@ -63,7 +63,7 @@ def looks(client: Queries, tables: Collection[TargetTable]) -> dict[TableName, L
 
     AlteredError when another one has taken a name; Unanswered when a Replicated table has no session with its Keeper.
     """
-    facts: dict[TableName, Facts] = {}
+    facts: dict[TableName, TableFacts] = {}
     every = {each.at: each for table in tables for each in table.with_fed}
     for counting in (LOG_ENTRIES, BLOCKS_BY_PARTITION, BLOCKS):
         mine = {at: table for at, table in every.items() if _count_of(table) is counting}
@@ -78,7 +78,7 @@ def looks(client: Queries, tables: Collection[TargetTable]) -> dict[TableName, L
     return {table.at: _seen(table, facts) for table in tables}
 
 
-def _seen(table: TargetTable, facts: Mapping[TableName, Facts]) -> Look:
+def _seen(table: TargetTable, facts: Mapping[TableName, TableFacts]) -> Look:
     fed = sum(facts[each.at].blocks or 0 for each in table.feeds)
     own = facts[table.at]
     altered = any(facts[each.at].definition != each.definition for each in table.with_fed)

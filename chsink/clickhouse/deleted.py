@@ -20,7 +20,7 @@ from chsink.clickhouse.probe import only_of
 from chsink.clickhouse.shards import InsertShard
 from chsink.clickhouse.writer import ShardWriter
 from chsink.decode import INSERT_SETTINGS
-from chsink.dlq.letters import DELETED_ID, DeadLetters, deleted_letter
+from chsink.dlq.letters import DELETED_ID, Delivery, deleted_letter
 from chsink.dlq.place import LettersTopic
 from chsink.dlq.topic import open_letters
 from chsink.notation.sql import quote_string
@@ -48,7 +48,7 @@ def deleted_lists(
 
 
 @contextmanager
-def _open(cluster: Cluster, place: LettersTopic | None, assignment: Assignment) -> Iterator[DeadLetters]:
+def _open(cluster: Cluster, place: LettersTopic | None, assignment: Assignment) -> Iterator[Delivery]:
     if place is not None:
         with open_letters(replace(place, lists_deleted=True), cluster.clock) as in_topic:
             yield in_topic

@@ -40,7 +40,7 @@ BLOCKS_BY_PARTITION: Final = _COUNTED.format(
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class TableFacts:
     """What a table is.
 
     ``identity`` differs for another table of the name: replicas of one table share its Keeper path, while their UUIDs
@@ -59,11 +59,11 @@ class Facts:
 
 def read_facts(
     client: Queries, names: Collection[TableName], counting: str = "", *, replicated: bool = True
-) -> dict[TableName, Facts]:
+) -> dict[TableName, TableFacts]:
     """Of each table that is there.  ``counting`` says how its blocks are counted, "" not at all.  Without
     ``replicated``, the identity of a Replicated table is not read: it is none.
     """
-    found: dict[TableName, Facts] = {}
+    found: dict[TableName, TableFacts] = {}
     arms = [_ARE, *([_PATHS] if replicated else []), *([counting] if counting else [])]
     for group in in_groups(names):
         where = {"tables": named(group, "name"), "parts": named(group, "table")}
@@ -77,7 +77,7 @@ def in_groups(names: Iterable[TableName]) -> Iterator[list[TableName]]:
     return (ordered[at : at + AT_ONCE] for at in range(0, len(ordered), AT_ONCE))
 
 
-def _together(rows: Iterable[tuple[Any, ...]]) -> dict[TableName, Facts]:
+def _together(rows: Iterable[tuple[Any, ...]]) -> dict[TableName, TableFacts]:
     kinds: dict[str, dict[TableName, tuple[Any, ...]]] = {"is": {}, "path": {}, "blocks": {}}
     for kind, database, table, *said in rows:
         kinds[kind][TableName(database, table)] = tuple(said)
@@ -86,7 +86,7 @@ def _together(rows: Iterable[tuple[Any, ...]]) -> dict[TableName, Facts]:
         path, *_ = kinds["path"].get(name, ("",))
         identity = str(path if engine.startswith("Replicated") else uuid)
         blocks = int(kinds["blocks"][name][3]) if name in kinds["blocks"] else None
-        found[name] = Facts(identity, engine, f"{identity} {engine} {digest}", blocks, int(started_s), int(at_s))
+        found[name] = TableFacts(identity, engine, f"{identity} {engine} {digest}", blocks, int(started_s), int(at_s))
     return found
 
 

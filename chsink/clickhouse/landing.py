@@ -31,7 +31,7 @@ from chsink.driver_name import driver_name
 from chsink.errors import preflight
 from chsink.formats.announced import reads_format
 from chsink.formats.decoders import decoder_of
-from chsink.formats.pipeline import Letters, fingerprint
+from chsink.formats.pipeline import LetterSettings, fingerprint
 from chsink.notation.metadata_columns import METADATA_COLUMNS, SHARD_TYPES
 from chsink.ports import Decoder, KafkaCluster, StateStore, StreamShape
 from chsink.sharding import Layout
@@ -216,16 +216,16 @@ def growing(cluster: Cluster) -> frozenset[TopicTable]:
     return frozenset(leads for leads, route in cluster.routes.items() if cluster.config.adds_columns(route))
 
 
-def letters_part(cluster: Cluster) -> Letters | None:
+def letters_part(cluster: Cluster) -> LetterSettings | None:
     """The part of dead letters in a fingerprint.  A topic is the same by its name: what was delivered is known by the
     group, not by the topic.
     """
     fates = fates_of(cluster.config.errors)
     by_key = {"on_bad_value": fates.bad_value.value, "on_tombstone": (fates.tombstone or fates.bad_value).value}
     if cluster.letters is not None:
-        return Letters(cluster.letters.table.identity, by_key)
+        return LetterSettings(cluster.letters.table.identity, by_key)
     place = letters_topic(cluster.config)
-    return None if place is None else Letters(f"topic {place.topic}", by_key)
+    return None if place is None else LetterSettings(f"topic {place.topic}", by_key)
 
 
 def letters_topic(config: Config) -> LettersTopic | None:

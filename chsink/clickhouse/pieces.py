@@ -31,7 +31,7 @@ from chsink.clickhouse.writer import ShardWriter
 from chsink.clock import SystemClock
 from chsink.decode import INSERT_SETTINGS
 from chsink.dlq.fates import Fates, Rejected
-from chsink.dlq.letters import DeadLetters, letters_of
+from chsink.dlq.letters import Delivery, letters_of
 from chsink.dlq.place import LettersTopic
 from chsink.dlq.topic import open_letters
 from chsink.errors import ChsinkError, halts, values
@@ -81,7 +81,7 @@ class PieceLander:
     writer_for: Callable[[Assignment], BlockWriter]
     kafka: TopicIds
     fates: Fates = field(default_factory=Fates)
-    letters_for: Callable[[Assignment, BlockWriter], DeadLetters] | None = None
+    letters_for: Callable[[Assignment, BlockWriter], Delivery] | None = None
     unknown: Callable[[pa.RecordBatch, Assignment], Mapping[str, int]] = lambda *_: {}
     """Counts fields that have no column."""
     kept: Kept = field(default_factory=Kept)
@@ -323,6 +323,6 @@ class PieceTask:
             client = cached_client(replace(self.access, urls=self.letters.urls))
             yield InsertShard(client, self.letters.table, marks[len(listed)], only_of(assignment.key))
 
-    def _letters_for(self, assignment: Assignment, writer: BlockWriter) -> DeadLetters:
+    def _letters_for(self, assignment: Assignment, writer: BlockWriter) -> Delivery:
         """The table of dead letters lies behind the shards."""
         return TableLetters(writer, len(self.tables[assignment.key.topic_partition]))

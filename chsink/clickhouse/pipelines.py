@@ -9,7 +9,7 @@ from chsink.clickhouse.shards import ShardTable
 from chsink.clickhouse.table import TargetTable
 from chsink.formats.announced import as_announced, reads_format
 from chsink.formats.metadata import COLUMNS
-from chsink.formats.pipeline import Letters, fingerprint, grows, part_of
+from chsink.formats.pipeline import LetterSettings, fingerprint, grows, part_of
 from chsink.ports import Decoder, StreamShape
 from chsink.statemachine.records import TopicTable
 
@@ -24,7 +24,7 @@ class Pipelines:
     decoders: Mapping[TopicTable, Decoder]
     stream: StreamShape
     shards_of: Callable[[str, str], Sequence[ShardTable]]
-    letters: Letters | None
+    letters: LetterSettings | None
     growing: Collection[TopicTable] = ()
     """Those whose tables gain columns for new fields."""
     _announced: dict[tuple[TopicTable, str], Decoder] = field(default_factory=dict)

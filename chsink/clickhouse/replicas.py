@@ -18,9 +18,9 @@ from typing import Final, TypeVar
 
 from chsink.clickhouse.table import TargetTable, in_keeper
 from chsink.errors import services
-from chsink.ports import Clock, Endpoint, Unanswered
+from chsink.ports import Clock, Replicas, Unanswered
 
-E = TypeVar("E", bound=Endpoint)
+E = TypeVar("E", bound=Replicas)
 
 CATCH_UP_S: Final = 60
 PAUSE_S: Final = 0.5
@@ -69,7 +69,7 @@ def current(client: E, table: TargetTable, clock: Clock, *, copies: int = 1, sin
         clock.sleep(PAUSE_S)
 
 
-def _why_behind(replica: Endpoint, table: TargetTable, *, empty: bool) -> str | None:
+def _why_behind(replica: Replicas, table: TargetTable, *, empty: bool) -> str | None:
     """What the replica has not done yet; None if it is current.  ``empty``: an empty log may be believed by now."""
     try:
         rows = replica.once().query(_STATE, {"database": table.database, "name": table.name})

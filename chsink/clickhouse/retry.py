@@ -12,7 +12,7 @@ from tenacity import RetryCallState, Retrying, retry_if_exception, wait_random_e
 
 from chsink.errors import without_values
 from chsink.notation.codes import TOO_MANY_PARTS, TRANSIENT
-from chsink.ports import Clock, Endpoint, Queries, ServerRefused, Unanswered
+from chsink.ports import Clock, Queries, Replicas, ServerRefused, Unanswered
 
 _log = logging.getLogger(__name__)
 LOG_EVERY_S = 10
@@ -71,9 +71,9 @@ class _RetryLog:
 
 @dataclass(frozen=True, slots=True)
 class RetryingQueries:
-    """:class:`chsink.ports.Endpoint` whose questions are retried while a server is away for a moment."""
+    """:class:`chsink.ports.Replicas` whose questions are retried while a server is away for a moment."""
 
-    client: Endpoint
+    client: Replicas
     clock: Clock
     retry_for_s: float
 
@@ -88,13 +88,13 @@ class RetryingQueries:
         return rows
 
     def each_replica(self) -> Sequence[Self]:
-        """See :class:`chsink.ports.Endpoint`."""
+        """See :class:`chsink.ports.Replicas`."""
         return [replace(self, client=replica) for replica in self.client.each_replica()]
 
     def newest(self) -> Self:
-        """See :class:`chsink.ports.Endpoint`."""
+        """See :class:`chsink.ports.Replicas`."""
         return replace(self, client=self.client.newest())
 
     def once(self) -> Queries:
-        """See :class:`chsink.ports.Endpoint`."""
+        """See :class:`chsink.ports.Replicas`."""
         return self.client

@@ -10,7 +10,7 @@ from typing import TypeVar
 from chsink.clickhouse.replicas import current
 from chsink.clickhouse.table import TargetTable
 from chsink.notation.sql import TableName
-from chsink.ports import Clock, Endpoint, Queries, SqlClient
+from chsink.ports import Clock, Queries, Replicas, SqlClient
 from chsink.statemachine.records import Mark
 
 T = TypeVar("T")
@@ -20,7 +20,7 @@ T = TypeVar("T")
 class ShardTable:
     """The table on one shard, and the client that reaches it; ``replicas`` are the URLs that the layout lists."""
 
-    client: Endpoint
+    client: Replicas
     table: TargetTable
     replicas: tuple[str, ...] = ()
 
@@ -29,7 +29,7 @@ class ShardTable:
         """The replica in use."""
         return self.client.url
 
-    def reader(self, clock: Clock, *, copies: int = 1, since_ms: int | None = None) -> Endpoint:
+    def reader(self, clock: Clock, *, copies: int = 1, since_ms: int | None = None) -> Replicas:
         """A client of a replica that is :func:`chsink.clickhouse.replicas.current`."""
         return current(self.client, self.table, clock, copies=copies, since_ms=since_ms)
 

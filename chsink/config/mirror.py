@@ -10,7 +10,7 @@ from pydantic import Field
 from chsink.config.options import CatalogProperties
 from chsink.errors import job_file, preflight
 from chsink.fields import AsTuple, Section, Text, Topic, matching, reveal
-from chsink.formats.settings import AnyFormat, Keys
+from chsink.formats.settings import AnyFormat, KeyColumns
 
 
 class MirrorRoute(Section):
@@ -29,9 +29,9 @@ class MirrorRoute(Section):
     """Columns that the record's key fills; the value fills all others."""
 
     @property
-    def keys(self) -> Keys | None:
+    def keys(self) -> KeyColumns | None:
         """How the record's keys are read; None if they are not."""
-        return Keys.of(self.key_format, self.key_columns)
+        return KeyColumns.of(self.key_format, self.key_columns)
 
 
 class Mirror(Section):

@@ -38,7 +38,7 @@ from chsink.config.sections import (
 )
 from chsink.errors import ChsinkError, job_file
 from chsink.fields import AsTuple, Section, is_reference
-from chsink.formats.settings import JSON, FormatSettings, Keys
+from chsink.formats.settings import JSON, FormatSettings, KeyColumns
 from chsink.notation.sql import TableName, parse_table
 from chsink.registry.settings import SchemaRegistry
 from chsink.state import AnyStore, KeeperMap
@@ -196,7 +196,7 @@ class Config(Section):
         same = next(iter(self._routing.of(route.topic)), None)
         return route.format or (same.format if same else JSON)
 
-    def mirror_keys_of(self, route: MirrorRoute) -> Keys | None:
+    def mirror_keys_of(self, route: MirrorRoute) -> KeyColumns | None:
         """How the mirror reads the route's keys; None if it does not."""
         if route.format or route.keys:
             return route.keys

@@ -23,7 +23,7 @@ from chsink.config.topic_pattern import INTERNAL, java_pattern, parse_pattern
 from chsink.errors import job_file
 from chsink.fields import AsTuple, Section, Text, Topic
 from chsink.formats.choice import Choice, Source
-from chsink.formats.settings import JSON, AnyFormat, FormatSettings, JsonPath, Keys
+from chsink.formats.settings import JSON, AnyFormat, FormatSettings, JsonPath, KeyColumns
 from chsink.notation.sql import TableName, parse_table
 from chsink.notation.table_template import parse_template
 
@@ -197,9 +197,9 @@ class Route:
     own: OwnRules = OwnRules()
 
     @property
-    def keys(self) -> Keys | None:
+    def keys(self) -> KeyColumns | None:
         """How the record's keys are read; None if they are not."""
-        return Keys.of(self.key_format, self.key_columns)
+        return KeyColumns.of(self.key_format, self.key_columns)
 
     @property
     def table_name(self) -> TableName:

@@ -48,7 +48,7 @@ WINDOW = "\nSETTINGS non_replicated_deduplication_window = 10000"
 """The end of a statement that creates a plain MergeTree which deduplicates."""
 
 
-class DeadLetters(Protocol):
+class Delivery(Protocol):
     """Where the dead letters of one range go."""
 
     def deliver(

@@ -125,7 +125,7 @@ def _producer(place: LettersTopic, key: StateKey) -> TransactionalProducer:
 
 
 class TopicLetters:
-    """:class:`chsink.dlq.letters.DeadLetters` of one task, whose producer opens with the first chunk that needs it."""
+    """:class:`chsink.dlq.letters.Delivery` of one task, whose producer opens with the first chunk that needs it."""
 
     def __init__(self, place: LettersTopic, clock: Clock) -> None:
         self._place = place
@@ -145,7 +145,7 @@ class TopicLetters:
         offsets: OffsetRange,
         letters: pa.RecordBatch,
     ) -> InsertResult:
-        """See :class:`chsink.dlq.letters.DeadLetters`."""
+        """See :class:`chsink.dlq.letters.Delivery`."""
         tp, reason = assignment.topic_partition, ""
         for attempt in range(ATTEMPTS):
             try:

@@ -32,7 +32,7 @@ UNKNOWN: Final = "no table is configured for the value of its {}"
 _SAID: Final = "said"
 
 
-class Chooser:
+class RecordChooser:
     """Applies a choice to a batch: finds the selecting value of each record, and the records of the choice's table."""
 
     def __init__(self, choice: Choice) -> None:
@@ -95,9 +95,9 @@ class ChosenRecords:
         return ChosenRecords, (self.choice, self.decoder)
 
     @cached_property
-    def chooser(self) -> Chooser:
+    def chooser(self) -> RecordChooser:
         """The chooser of ``choice``."""
-        return Chooser(self.choice)
+        return RecordChooser(self.choice)
 
     @property
     def record_fields(self) -> tuple[str, ...]:

@@ -53,7 +53,7 @@ _OPS: Final = (
 )
 
 
-class Beside(NamedTuple):
+class SchemaBeside(NamedTuple):
     """The text of the schema beside an event, None if there is none; and the place of the event in what is read."""
 
     text: bytes | None
@@ -124,8 +124,10 @@ class DebeziumReader:
             taken &= ~is_wrapped
         for deleted in (False, True):
             mine = taken & (delete == deleted)
-            groups = [(Beside(beside, ()), origin[mine & ~is_wrapped])]
-            groups += [(Beside(text, _PAYLOAD), rows) for text, rows in by_schema(values, origin[mine & is_wrapped])]
+            groups = [(SchemaBeside(beside, ()), origin[mine & ~is_wrapped])]
+            groups += [
+                (SchemaBeside(text, _PAYLOAD), rows) for text, rows in by_schema(values, origin[mine & is_wrapped])
+            ]
             for schema, rows in groups:
                 if len(rows):
                     parts += self._changes(rows, values, keys, schema, deleted=deleted)
@@ -133,11 +135,11 @@ class DebeziumReader:
             reason = NOT_SENT if unsent[at] else UNMARKED if delete[at] else ROWLESS.get(letter[at].as_py(), NO_EVENT)
             bad.append(BadValue(int(origin[at]), None, reason))
         if not parts:
-            parts = self._changes(origin[:0], values, keys, Beside(beside, ()), deleted=False)
+            parts = self._changes(origin[:0], values, keys, SchemaBeside(beside, ()), deleted=False)
         return gathered(len(values), parts, sorted(bad, key=lambda one: one.row))
 
     def _changes(
-        self, rows: Any, values: Any, keys: Any, schema: Beside, *, deleted: bool
+        self, rows: Any, values: Any, keys: Any, schema: SchemaBeside, *, deleted: bool
     ) -> list[tuple[Any, Decoded]]:
         """Decodes the events at ``rows``, all of one kind.  Deletes without ``before`` are decoded from their keys."""
         read = self._of_rows(schema, deleted=deleted)
@@ -152,7 +154,7 @@ class DebeziumReader:
         of_keys = self._by_key(values.take(pa.array(by_key)), keys.take(pa.array(by_key)), schema)
         return [(kept, self._whole(found, deleted=True)), (by_key, self._whole(of_keys, deleted=True))]
 
-    def _by_key(self, values: Any, keys: Any, schema: Beside) -> Decoded:
+    def _by_key(self, values: Any, keys: Any, schema: SchemaBeside) -> Decoded:
         """Decodes deletes without ``before``: the primary key from the record's key, and paths outside of the row from
         the event.  ClickHouse fills in all other columns.
         """
@@ -173,7 +175,7 @@ class DebeziumReader:
     def _keys(self, keys: Any, fields: Sequence[Field]) -> Decoded:
         """Decodes the primary key from Kafka's keys, with or without a schema beside the payload."""
         names = {field.name: self._paths.get(field.name, ("", field.name))[1:] for field in fields}
-        plain = FieldDecoder(self._connected(fields, Beside(None, ()), Places((), names)), Places((), names))
+        plain = FieldDecoder(self._connected(fields, SchemaBeside(None, ()), Places((), names)), Places((), names))
         found = plain.decode(keys)
         bad = [one.row for one in found.bad]
         if not bad:
@@ -184,13 +186,15 @@ class DebeziumReader:
         beneath = {name: (*_PAYLOAD, *path) for name, path in names.items()}
         places = Places(_PAYLOAD, {**beneath, SCHEMA_ONCE.name: SCHEMA_PATH})
         for text, mine in by_schema(keys, again):
-            wrapped = FieldDecoder([*self._connected(fields, Beside(text, _PAYLOAD), places), SCHEMA_ONCE], places)
+            wrapped = FieldDecoder(
+                [*self._connected(fields, SchemaBeside(text, _PAYLOAD), places), SCHEMA_ONCE], places
+            )
             second = wrapped.decode(keys.take(pa.array(mine)))
             bad_keys = [BadValue(one.row, None, NO_KEY) for one in second.bad]
             parts.append((mine, replace(second, batch=second.batch.select(list(names)), bad=bad_keys)))
         return gathered(len(keys), parts)
 
-    def _connected(self, fields: Sequence[Field], schema: Beside, places: Places) -> list[Field]:
+    def _connected(self, fields: Sequence[Field], schema: SchemaBeside, places: Places) -> list[Field]:
         """The fields for values as the schema describes them; without a schema, as the options say."""
         kind = None if schema.text is None else type_of(schema.text)
         connected_to = {field.name: type_at(kind, places.path(field.name)[len(schema.around) :]) for field in fields}
@@ -203,7 +207,7 @@ class DebeziumReader:
         """Whether the column is read from the row, not from the event around it."""
         return name not in self._paths or self._paths[name][0] == "after"
 
-    def _new_decoder(self, schema: Beside, *, deleted: bool) -> FieldDecoder:
+    def _new_decoder(self, schema: SchemaBeside, *, deleted: bool) -> FieldDecoder:
         """A decoder of the row: of ``after``, or of ``before`` for deletes."""
         fields = self._read
         if deleted and self._primary_key:
@@ -215,7 +219,7 @@ class DebeziumReader:
         places = replace(self._event_places(schema, deleted=deleted), envelope=row)
         return FieldDecoder(self._connected(fields, schema, places), places)
 
-    def _event_places(self, schema: Beside, *, deleted: bool = False) -> Places:
+    def _event_places(self, schema: SchemaBeside, *, deleted: bool = False) -> Places:
         """The places of the columns that have a path.  For deletes, a path into ``after`` leads into ``before``."""
         around = schema.around
         paths = {

@@ -13,7 +13,7 @@ from chsink.formats.deletes import Deletes
 from chsink.formats.filled import check_filled
 from chsink.formats.metadata import Columns
 from chsink.formats.records import Records
-from chsink.formats.settings import FormatSettings, Keys
+from chsink.formats.settings import FormatSettings, KeyColumns
 from chsink.notation.metadata_columns import METADATA_COLUMNS
 from chsink.ports import Decoder, StreamShape
 
@@ -39,7 +39,7 @@ def decoder_of(
     stream: StreamShape,
     value_format: FormatSettings,
     *,
-    keys: Keys | None = None,
+    keys: KeyColumns | None = None,
     choice: Choice | None = None,
     elsewhere: Collection[str] = (),
     deletes: Deletes | None = None,
@@ -65,7 +65,7 @@ def _whole(  # noqa: PLR0917 - as above
     timezone: str,
     stream: StreamShape,
     value_format: FormatSettings,
-    keys: Keys | None,
+    keys: KeyColumns | None,
     elsewhere: Collection[str],
     deletes: Deletes | None,
 ) -> Decoder:

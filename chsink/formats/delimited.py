@@ -40,7 +40,7 @@ ESCAPES = {"\\t": "\t", "\\n": "\n", "\\r": "\r", "\\0": "\0", "\\b": "\b", "\\f
 
 
 @dataclass(frozen=True)
-class Rows:
+class SplitRows:
     """The records that could be split into fields: ``rows`` are their positions in the batch.
 
     ``texts`` alternates fields and the gaps between them, row by row.  ``quoted`` and ``doubled`` have the shape (rows,
@@ -90,7 +90,7 @@ class DelimitedReader:
         decoded = self._conformer.conform(pa.RecordBatch.from_pydict(columns))
         return gathered(records.num_rows, [(live[split.rows[~wrong]], decoded)], bad)
 
-    def _texts(self, split: Rows) -> tuple[dict[str, Any], npt.NDArray[np.bool_]]:
+    def _texts(self, split: SplitRows) -> tuple[dict[str, Any], npt.NDArray[np.bool_]]:
         """The texts of each column, nulls applied, and a mask of the rows with an invalid escape."""
         wrong = np.zeros(len(split.rows), np.bool_)
         columns = {}
@@ -106,7 +106,7 @@ class DelimitedReader:
                 columns[name] = pc.if_else(null, pa.scalar(None, pa.string()), texts)
         return columns, wrong
 
-    def _split(self, values: Any) -> tuple[Rows, dict[int, str]]:
+    def _split(self, values: Any) -> tuple[SplitRows, dict[int, str]]:
         """Splits the values into fields.  Returns the well-formed rows, and the reason for each other row."""
         offsets, data = window(values)
         start, count = offsets[:-1].astype(np.int64), len(self._columns)
@@ -130,7 +130,7 @@ class DelimitedReader:
 
     def _quoted(  # noqa: PLR0917 - all that is known of the rows
         self, rows: Positions, first: Positions, last: Positions, quotes: Positions, data: Any, reasons: dict[int, str]
-    ) -> tuple[Rows, dict[int, str]]:
+    ) -> tuple[SplitRows, dict[int, str]]:
         """Removes the quotes around fields.  Rows with a misplaced quote get a reason instead."""
         number, wrong = _quotes_of(first, last, quotes)
         bad = wrong.any(axis=1)
@@ -140,7 +140,7 @@ class DelimitedReader:
         bounds = np.stack((first + quoted, last - quoted), axis=-1).reshape(-1).astype(np.int32)
         buffers = [None, pa.py_buffer(bounds), pa.py_buffer(data)]
         texts = pa.Array.from_buffers(pa.string(), max(0, len(bounds) - 1), buffers)
-        return Rows(rows, texts, quoted, number > 2), reasons
+        return SplitRows(rows, texts, quoted, number > 2), reasons
 
     def _outside(self, positions: Positions, quotes: Positions, offsets: Any) -> Positions:
         """The given positions that are outside quotes."""

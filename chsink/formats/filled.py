@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from chsink.errors import preflight
-from chsink.formats.settings import FormatSettings, Keys
+from chsink.formats.settings import FormatSettings, KeyColumns
 
 
-def check_filled(table: str, columns: Mapping[str, bool], value: FormatSettings, keys: Keys | None) -> None:
+def check_filled(table: str, columns: Mapping[str, bool], value: FormatSettings, keys: KeyColumns | None) -> None:
     """Checks that the table has every column that the options name, and that no required column stays without a value.
 
     ``columns`` maps each column that a record fills to whether it is required.  Raises PreflightError CHS-212 or 213.

@@ -29,7 +29,7 @@ class Untouched:
 
 
 @dataclass(frozen=True, slots=True)
-class Letters:
+class LetterSettings:
     """The identity of the topic or table of dead letters (``place``), and the setting for each kind of record without a
     row (``fates``), by its configuration key.
     """
@@ -53,7 +53,7 @@ def fingerprint(
     decoder: Decoder,
     stream: StreamShape,
     tables: Sequence[str],
-    letters: Letters | None = None,
+    letters: LetterSettings | None = None,
     *,
     growing: bool = False,
     added: Sequence[Column] = (),

@@ -27,7 +27,7 @@ from chsink.formats.settings import (
     FormatSettings,
     Json,
     JsonSchema,
-    Keys,
+    KeyColumns,
     Protobuf,
     Raw,
     String,
@@ -51,7 +51,9 @@ READERS: Mapping[type[FormatSettings], Callable[[Any, Sequence[Field]], FormatRe
 """Maps a format's settings class to a constructor of its reader, which takes the settings and the fields to fill."""
 
 
-def deleting_reader(settings: FormatSettings, fields: Sequence[Field], keys: Keys, deletes: Deletes) -> FormatReader:
+def deleting_reader(
+    settings: FormatSettings, fields: Sequence[Field], keys: KeyColumns, deletes: Deletes
+) -> FormatReader:
     """The reader of a format for these fields.  A record without a value deletes its key."""
     [mark] = [field for field in fields if field.name == deletes.column]
     read = [field for field in fields if field is not mark]
@@ -60,7 +62,7 @@ def deleting_reader(settings: FormatSettings, fields: Sequence[Field], keys: Key
     return DeletingReader(reader_of(settings, read, keys), key, frozenset(keys.columns), mark, fields)
 
 
-def reader_of(settings: FormatSettings, fields: Sequence[Field], keys: Keys | None = None) -> FormatReader:
+def reader_of(settings: FormatSettings, fields: Sequence[Field], keys: KeyColumns | None = None) -> FormatReader:
     """The reader of a format for these fields.  ``keys`` names the fields that are read from the record's key."""
     if keys is None:
         return READERS[type(settings)](settings, fields)

@@ -13,7 +13,7 @@ from chsink.formats.deletes import Deletes
 from chsink.formats.format_reader import FormatReader
 from chsink.formats.metadata import Columns, beside_metadata
 from chsink.formats.readers import deleting_reader, reader_of
-from chsink.formats.settings import FormatSettings, Keys
+from chsink.formats.settings import FormatSettings, KeyColumns
 from chsink.ports import Decoded
 
 
@@ -23,7 +23,7 @@ class Records:
 
     format: FormatSettings
     table: Columns
-    keys: Keys | None = None
+    keys: KeyColumns | None = None
     deletes: Deletes | None = None
     """How a record without a value deletes its key; None if it does not."""
 

@@ -325,7 +325,7 @@ JSON = Json(type="json")
 
 
 @dataclass(frozen=True)
-class Keys:
+class KeyColumns:
     """The format of Kafka's keys, and the columns that are filled from the key instead of the value."""
 
     format: FormatSettings
@@ -336,6 +336,6 @@ class Keys:
         return [*self.format.part(), list(self.columns)]
 
     @classmethod
-    def of(cls, key_format: FormatSettings | None, columns: tuple[str, ...]) -> Keys | None:
+    def of(cls, key_format: FormatSettings | None, columns: tuple[str, ...]) -> KeyColumns | None:
         """The keys' settings of a route; None if it has none."""
         return cls(key_format, columns) if key_format else None

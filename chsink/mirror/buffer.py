@@ -8,7 +8,7 @@ from pyiceberg.manifest import DataFile
 
 from chsink.mirror.events import DataWritten, FileEntry
 from chsink.mirror.files import data_file
-from chsink.statemachine.commit.units import Head, Part, Position, Unit, assemble
+from chsink.statemachine.commit.units import Head, Position, Unit, UnitPart, assemble
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 
 
@@ -16,7 +16,7 @@ class Buffer:
     """Uncommitted units of all tables."""
 
     def __init__(self) -> None:
-        self._parts: dict[str, list[Part]] = {}
+        self._parts: dict[str, list[UnitPart]] = {}
         self._files: dict[str, FileEntry] = {}
         self._timestamps: dict[str, int | None] = {}
 
@@ -41,7 +41,7 @@ class Buffer:
             tag.parts,
         )
         locations = tuple(entry["file_path"] for entry in written.files)
-        self._parts.setdefault(table, []).append(Part(head, tag.part, locations, at))
+        self._parts.setdefault(table, []).append(UnitPart(head, tag.part, locations, at))
         self._files.update(zip(locations, written.files, strict=True))
         self._timestamps[tag.unit] = tag.timestamp_ms
 

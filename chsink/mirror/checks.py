@@ -14,8 +14,8 @@ from chsink.errors import preflight, services
 from chsink.findings import Finding, Severity, found, guarded, passed
 from chsink.mirror.failures import in_words
 from chsink.mirror.known_tables import Target
-from chsink.mirror.opening import Mirror, open_mirror
-from chsink.mirror.tables import Keys, other_chains
+from chsink.mirror.opening import OpenMirror, open_mirror
+from chsink.mirror.tables import PropertyKeys, other_chains
 from chsink.mirror.topic import kafka_findings
 from chsink.mirror.types import unsupported
 from chsink.ports import KafkaCluster
@@ -27,7 +27,7 @@ FORMAT = "write.format.default"
 
 def mirror_findings(config: Config, kafka: KafkaCluster) -> Iterator[Finding]:
     """Every check of the mirror that a configuration describes."""
-    opened: list[Mirror] = []
+    opened: list[OpenMirror] = []
 
     def opening() -> Iterator[Finding]:
         opened.append(open_mirror(config, kafka))
@@ -38,7 +38,7 @@ def mirror_findings(config: Config, kafka: KafkaCluster) -> Iterator[Finding]:
         yield from findings_of(mirror)
 
 
-def findings_of(mirror: Mirror) -> Iterator[Finding]:
+def findings_of(mirror: OpenMirror) -> Iterator[Finding]:
     """Every check of an opened mirror."""
     yield from guarded("the control topic", partial(kafka_findings, mirror.names))
     for target in mirror.targets.values():
@@ -48,7 +48,7 @@ def findings_of(mirror: Mirror) -> Iterator[Finding]:
             return  # once it does not answer, it is not asked again
 
 
-def _table(mirror: Mirror, target: Target) -> Iterator[Finding]:
+def _table(mirror: OpenMirror, target: Target) -> Iterator[Finding]:
     name = target.table.identifier
     with in_words(mirror.names):
         table = target.table.load()
@@ -60,7 +60,7 @@ def _table(mirror: Mirror, target: Target) -> Iterator[Finding]:
         yield from other_sinks(name, table, target.table.keys, {found_id for found_id in ids if found_id})
 
 
-def other_sinks(name: str, table: Table, keys: Keys, topic_ids: Collection[str]) -> Iterator[Finding]:
+def other_sinks(name: str, table: Table, keys: PropertyKeys, topic_ids: Collection[str]) -> Iterator[Finding]:
     """Refuse a table that this sink has not written yet and into which another sink wrote records of these topics."""
     if keys.chain in table.properties:
         return

@@ -42,7 +42,7 @@ class Fenced(Exception):
     """A newer producer of this transactional id was opened: this one is refused from now on."""
 
 
-class Unanswered(Exception):
+class ControlUnanswered(Exception):
     """Kafka did not answer: whether a transaction was committed is not known."""
 
 
@@ -87,8 +87,11 @@ class Names:
         return f"{self.group}/coordinator"
 
     def sender(self, transactional_id: str, group: str) -> EventSender:
-        """Open a producer of the id, whose transactions move offsets of ``group``.  Raises :class:`Unanswered`."""
-        return Sender(self, transactional_id, group)
+        """Open a producer of the id, whose transactions move offsets of ``group``.
+
+        Raises :class:`ControlUnanswered`.
+        """
+        return ControlSender(self, transactional_id, group)
 
     def reader(self) -> EventReader:
         """A reader of the control topic."""
@@ -99,11 +102,11 @@ class Names:
         return GroupOffsets(self, group or self.group)
 
 
-class Sender:
+class ControlSender:
     """An open producer of one transactional id.  A context manager; closing it aborts what is open."""
 
     def __init__(self, names: Names, transactional_id: str, group: str) -> None:
-        """Fence every older producer of the id.  Raises :class:`Unanswered`."""
+        """Fence every older producer of the id.  Raises :class:`ControlUnanswered`."""
         self.note = ""
         """Stored with each offset that is committed from now on."""
         self._names = names
@@ -119,7 +122,7 @@ class Sender:
                 transaction_ms=TRANSACTION_MS,
             )
         except KafkaException as error:
-            raise Unanswered(str(error)) from error
+            raise ControlUnanswered(str(error)) from error
 
     def __enter__(self) -> Self:
         return self
@@ -131,13 +134,13 @@ class Sender:
         """Nothing to release: librdkafka ends the producer's threads with the object."""
 
     def committed(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]:
-        """The group's offsets, None where it has none.  Raises :class:`Unanswered`."""
+        """The group's offsets, None where it has none.  Raises :class:`ControlUnanswered`."""
         return _committed(self._consumer, tps, self._names.timeout_s)
 
     def send(self, key: str, values: Sequence[bytes], offsets: Mapping[TopicPartition, int]) -> None:
         """Commit the events and the group's offsets in one transaction.  Events of one ``key`` keep their order.
 
-        Raises :class:`Fenced`, :class:`NotSent`, :class:`Unanswered`.
+        Raises :class:`Fenced`, :class:`NotSent`, :class:`ControlUnanswered`.
         """
         moved = [ClientPartition(tp.topic, tp.partition, offset, self.note) for tp, offset in offsets.items()]
         try:
@@ -162,7 +165,7 @@ class Sender:
                 if cause.code() in _FENCED:
                     raise Fenced(str(error)) from error
                 if not cause.retriable() or attempt == 2:
-                    raise Unanswered(str(error)) from error
+                    raise ControlUnanswered(str(error)) from error
             else:
                 return
 
@@ -173,7 +176,7 @@ class Sender:
         try:
             self._producer.abort()
         except KafkaException as second:
-            return Fenced(str(second)) if second.args[0].code() in _FENCED else Unanswered(str(second))
+            return Fenced(str(second)) if second.args[0].code() in _FENCED else ControlUnanswered(str(second))
         return NotSent(str(error))
 
 
@@ -201,11 +204,11 @@ class GroupOffsets:
         self._consumer.close()
 
     def committed(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]:
-        """The group's offsets, None where it has none.  Raises :class:`Unanswered`."""
+        """The group's offsets, None where it has none.  Raises :class:`ControlUnanswered`."""
         return _committed(self._consumer, tps, self._timeout_s)
 
     def notes(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, str]:
-        """What was stored with the offsets, "" where nothing was.  Raises :class:`Unanswered`."""
+        """What was stored with the offsets, "" where nothing was.  Raises :class:`ControlUnanswered`."""
         return _notes(self._consumer, tps, self._timeout_s)
 
 
@@ -224,7 +227,7 @@ def _asked(
     try:
         return group_offsets(consumer, tps, timeout_s)
     except KafkaException as error:
-        raise Unanswered(str(error)) from error
+        raise ControlUnanswered(str(error)) from error
 
 
 class ControlReader:
@@ -241,7 +244,10 @@ class ControlReader:
         self._consumer.close()
 
     def logs(self) -> dict[int, tuple[int, int]]:
-        """The first and the next offset of each partition, open transactions included.  Raises :class:`Unanswered`."""
+        """The first and the next offset of each partition, open transactions included.
+
+        Raises :class:`ControlUnanswered`.
+        """
         topic = self._names.topic
         try:
             found = self._consumer.list_topics(topic, timeout=self._names.timeout_s)
@@ -249,9 +255,9 @@ class ControlReader:
             starts = self._ask(partitions, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
             ends = self._ask(partitions, OffsetSpec.latest())  # type: ignore[no-untyped-call]
         except KafkaException as error:
-            raise Unanswered(str(error)) from error
+            raise ControlUnanswered(str(error)) from error
         if not starts:  # otherwise the empty topic would count as read to its end, and every range as a hole
-            raise Unanswered(f"topic {topic} does not exist")
+            raise ControlUnanswered(f"topic {topic} does not exist")
         return {number: (starts[number], ends[number]) for number in starts}
 
     def _ask(self, partitions: Sequence[ClientPartition], spec: Any) -> dict[int, int]:
@@ -284,14 +290,17 @@ class ControlReader:
         found = []
         for message in self._consumer.consume(1000, timeout_s):
             if message.error() is not None:
-                raise Unanswered(str(message.error()))
+                raise ControlUnanswered(str(message.error()))
             value, partition, offset = message.value(), message.partition(), message.offset()
             assert partition is not None and offset is not None
             found.append((partition, offset, value if isinstance(value, bytes) else b""))
         return found
 
     def uncommitted(self, partition: int, offset: int) -> tuple[str, bytes] | None:
-        """Key and value at an offset, also of an open transaction, if there are any.  Raises :class:`Unanswered`."""
+        """Key and value at an offset, also of an open transaction, if there are any.
+
+        Raises :class:`ControlUnanswered`.
+        """
         options = consumer_options(self._names.options, self._names.control_group)
         consumer = Consumer({**options, "isolation.level": "read_uncommitted"})
         try:
@@ -302,7 +311,7 @@ class ControlReader:
         if message is None:
             return None
         if message.error() is not None:
-            raise Unanswered(str(message.error()))
+            raise ControlUnanswered(str(message.error()))
         if message.offset() != offset:
             return None
         key, value = message.key(), message.value()

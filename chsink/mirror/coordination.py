@@ -20,12 +20,12 @@ import structlog
 
 from chsink.driver_name import driver_name
 from chsink.errors import ChsinkError, UnavailableError, fencing, services
-from chsink.mirror.control import Fenced, NotSent, Unanswered, at_once
+from chsink.mirror.control import ControlUnanswered, Fenced, NotSent, at_once
 from chsink.mirror.coordinator import KEY, Coordinator
 from chsink.mirror.failures import as_error
 from chsink.mirror.known_tables import Hole
-from chsink.mirror.opening import Mirror
-from chsink.mirror.owner import Owner, read_owner
+from chsink.mirror.opening import OpenMirror
+from chsink.mirror.owner import CoordinatorClaim, read_owner
 from chsink.mirror.stops import Hanging, Stuck
 from chsink.mirror.tables import CatalogFailed
 from chsink.ports import Clock
@@ -41,7 +41,7 @@ TICK_S, LAST_TICK_S = 1.0, 0.2
 LAST_INTERVAL_MS = 1_000
 LAST_FAILURES = 5
 """Failures in a row, after the query ended, at which the coordination gives up."""
-KNOWN = (ChsinkError, CatalogFailed, Fenced, NotSent, Unanswered)
+KNOWN = (ChsinkError, CatalogFailed, Fenced, NotSent, ControlUnanswered)
 
 
 class Coordination:
@@ -51,7 +51,7 @@ class Coordination:
 
     def __init__(
         self,
-        mirror: Mirror,
+        mirror: OpenMirror,
         reread: Callable[[Hole], None],
         clock: Clock,
         log: structlog.typing.FilteringBoundLogger,
@@ -63,7 +63,7 @@ class Coordination:
         self._mirror, self._reread, self._clock, self._log = mirror, reread, clock, log
         self._after_round, self._pool = after_round, pool
         self._driver = driver_name()
-        self._claimed: Owner | None = None
+        self._claimed: CoordinatorClaim | None = None
         self._owners = mirror.names.offsets(mirror.names.owner_group)
         self._coordinator: Coordinator | None = None
         self._new_partitions, self._wake = threading.Event(), threading.Event()
@@ -113,7 +113,7 @@ class Coordination:
 
     def check_owned(self) -> None:
         """Raise FencedError if another driver has claimed the mirror; do nothing while Kafka does not answer."""
-        with suppress(Unanswered):
+        with suppress(ControlUnanswered):
             found = read_owner(self._mirror.names, self._owners)
             # a claim becomes visible a little after it is made: until then, an older claim is read
             if found is not None and self._claimed is not None and found.epoch > self._claimed.epoch:
@@ -214,13 +214,13 @@ class Coordination:
         with names.sender(names.coordinator_id, names.owner_group) as sender:
             before = read_owner(names, self._owners)  # every other claim has ended: its producer is fenced
             self._check(before)
-            claimed = Owner(self._driver, (0 if before is None else before.epoch) + 1, self._clock.now_ms())
+            claimed = CoordinatorClaim(self._driver, (0 if before is None else before.epoch) + 1, self._clock.now_ms())
             sender.note = claimed.encode()
             sender.send(KEY, [], {TopicPartition(names.topic, 0): claimed.epoch})
         self._claimed = claimed
         self._log.info("coordinating", epoch=claimed.epoch, driver=claimed.driver)
 
-    def _check(self, found: Owner | None) -> None:
+    def _check(self, found: CoordinatorClaim | None) -> None:
         mine = self._claimed
         if mine is not None and found is not None and found.driver != mine.driver:
             sink = self._mirror.config.sink.name

@@ -28,7 +28,7 @@ from chsink.errors import ChsinkError, HaltError
 from chsink.errors.several import raise_all
 from chsink.mirror.beginnings import Beginnings
 from chsink.mirror.buffer import Buffer
-from chsink.mirror.control import Names, Unanswered, at_once
+from chsink.mirror.control import ControlUnanswered, Names, at_once
 from chsink.mirror.events import (
     CommitComplete,
     CommitToTable,
@@ -48,7 +48,7 @@ from chsink.mirror.table_commits import Present, TableCommits
 from chsink.ports import Clock, KafkaCluster
 from chsink.statemachine.commit.chain import Links
 from chsink.statemachine.commit.plan import holes
-from chsink.statemachine.commit.rounds import Due, Pace, Reached, RoundView, answered, due, low_watermark
+from chsink.statemachine.commit.rounds import CommitPace, Due, Reached, RoundView, answered, due, low_watermark
 from chsink.statemachine.commit.rules import CommitHalt
 from chsink.statemachine.commit.units import Position
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
@@ -83,7 +83,7 @@ class Coordinator:
         source: KafkaCluster,
         *,
         clock: Clock,
-        pace: Pace,
+        pace: CommitPace,
         reread: Callable[[Hole], None],
         log: structlog.typing.FilteringBoundLogger,
         at_latest: bool = False,
@@ -153,7 +153,7 @@ class Coordinator:
             if all(self.positions[p] >= end for p, end in ends.items()):
                 break
         else:
-            raise Unanswered(f"topic {self.names.topic} could not be read to its end")
+            raise ControlUnanswered(f"topic {self.names.topic} could not be read to its end")
         self._open = _Round(uuid.uuid4(), self.clock.now_ms(), {}, ends)
         self._commit_round(whole=False, because="LAST")
         for name, reasons in self.table_commits.failures.items():

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from chsink.errors import ChsinkError, halts, services
 from chsink.errors.entry import Entry
-from chsink.mirror.control import Fenced, Names, NotSent, Unanswered
+from chsink.mirror.control import ControlUnanswered, Fenced, Names, NotSent
 from chsink.mirror.refusals import refused
 from chsink.mirror.stops import Halted, Hanging, Stuck
 from chsink.mirror.tables import CatalogFailed
@@ -55,7 +55,7 @@ def as_error(error: Exception, names: Names) -> ChsinkError | None:
             )
         case CatalogFailed():
             return services.MIRROR_CATALOG_UNAVAILABLE(reason=error)
-        case Fenced() | NotSent() | Unanswered():
+        case Fenced() | NotSent() | ControlUnanswered():
             return refused(error, names) or services.MIRROR_KAFKA_UNANSWERED(
                 topic=names.topic, group=names.group, reason=error
             )

@@ -35,7 +35,7 @@ GROUP_BYTES = 32 * 2**20
 """Bytes of a row group in memory, some 10 MB in a file.  Iceberg's default, 128 MB, is most of a worker's memory."""
 
 
-class Files:
+class DataFiles:
     """Writes the rows of one attempt as files of a table, by the table's own settings.
 
     Rows are held until they fill a row group (``write.parquet.row-group-limit`` rows, or

@@ -21,7 +21,7 @@ from chsink.batch.model import Ack, PlannedBatch
 from chsink.batch.roles import BatchTasks, ExactReads, Landing
 from chsink.errors import HaltError, halts, services
 from chsink.errors.several import raise_all
-from chsink.mirror.control import Unanswered, at_once
+from chsink.mirror.control import ControlUnanswered, at_once
 from chsink.mirror.known_tables import Hole
 from chsink.mirror.task import Feeds, MirrorTasks, Share
 from chsink.statemachine.commit.handover import hand_over
@@ -31,7 +31,7 @@ SETTLE_S, POLL_S = 30.0, 0.5
 """How long a batch waits for the coordinator to settle a new topic-partition, and between two checks."""
 
 
-class Beside(Protocol):
+class CoordinatorBeside(Protocol):
     """The coordinator that runs beside the lander."""
 
     def check_owned(self) -> None:
@@ -54,7 +54,7 @@ class MirrorLander:
     def __init__(
         self,
         feeds: Feeds,
-        beside: Beside | None = None,
+        beside: CoordinatorBeside | None = None,
         *,
         landed: Callable[[Sequence[Ack]], None] = lambda _: None,
         pool: Callable[[], Executor] = at_once,
@@ -152,7 +152,7 @@ class MirrorLander:
         """The group's offsets, None where it has none.  UnavailableError CHS-713 if Kafka does not answer."""
         try:
             return self._group.committed(tps)
-        except Unanswered as error:
+        except ControlUnanswered as error:
             raise services.MIRROR_GROUP_UNREAD(group=self.feeds.names.group, reason=error) from error
 
     def _confirmed(self, shares: Sequence[Share], acks: Sequence[Ack]) -> None:

@@ -16,12 +16,12 @@ from chsink.mirror.control import Names
 from chsink.mirror.events import TableReference
 from chsink.mirror.failures import in_words
 from chsink.mirror.known_tables import Target
-from chsink.mirror.tables import Keys, MirrorTable, said
+from chsink.mirror.tables import MirrorTable, PropertyKeys, said
 from chsink.mirror.task import Feeds
 from chsink.mirror.types import TableColumns, unsupported
 from chsink.mirror.worker import TableWork
 from chsink.ports import KafkaCluster
-from chsink.statemachine.commit.rounds import Pace
+from chsink.statemachine.commit.rounds import CommitPace
 
 REFUSED = (ValueError, NotInstalledError)
 """What pyiceberg raises for properties that no catalog takes, and for a catalog whose packages are missing.  Subclasses
@@ -30,13 +30,13 @@ do not count: an answer that cannot be read raises one of them.
 
 
 @dataclass(frozen=True)
-class Mirror:
+class OpenMirror:
     """What a driver, a coordinator and ``status`` need.  ``kafka`` answers questions about topics."""
 
     config: Config
     kafka: KafkaCluster
     names: Names
-    pace: Pace
+    pace: CommitPace
     catalog: Catalog
     targets: Mapping[str, Target]
 
@@ -85,7 +85,7 @@ class Mirror:
         return TableWork(target.reference, table.metadata, table.io, TableColumns(table.schema()))
 
 
-def open_mirror(config: Config, kafka: KafkaCluster) -> Mirror:
+def open_mirror(config: Config, kafka: KafkaCluster) -> OpenMirror:
     """The mirror of a configuration.  Connects to the catalog; raises PreflightError and UnavailableError."""
     mirror = config.mirror
     mirror.check_catalog_file(exists=True)
@@ -98,7 +98,7 @@ def open_mirror(config: Config, kafka: KafkaCluster) -> Mirror:
             raise preflight.MIRROR_NO_CATALOG(catalog=name, reason=said(error)) from error
         raise services.MIRROR_CATALOG_UNAVAILABLE(reason=f"{name}: {said(error)}") from error
     names = names_of(config)
-    keys = Keys(names.group, names.topic)
+    keys = PropertyKeys(names.group, names.topic)
     targets = {
         table: Target(
             MirrorTable(catalog, table, keys),
@@ -107,8 +107,8 @@ def open_mirror(config: Config, kafka: KafkaCluster) -> Mirror:
         )
         for table in mirror.tables
     }
-    pace = Pace(int(mirror.interval_s * 1000), int(mirror.timeout_s * 1000), mirror.max_buffered_files)
-    return Mirror(config, kafka, names, pace, catalog, targets)
+    pace = CommitPace(int(mirror.interval_s * 1000), int(mirror.timeout_s * 1000), mirror.max_buffered_files)
+    return OpenMirror(config, kafka, names, pace, catalog, targets)
 
 
 def names_of(config: Config) -> Names:

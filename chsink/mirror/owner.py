@@ -20,7 +20,7 @@ from chsink.statemachine.ranges import TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
-class Owner:
+class CoordinatorClaim:
     """A claim: the ``epoch``-th, since ``since_ms``."""
 
     driver: str
@@ -41,7 +41,7 @@ class Owner:
             return None
 
 
-def read_owner(names: Names, group: GroupReader) -> Owner | None:
+def read_owner(names: Names, group: GroupReader) -> CoordinatorClaim | None:
     """The current owner, from the owners' group.  Raises ``Unanswered``."""
     at = TopicPartition(names.topic, 0)
-    return Owner.decode(group.notes([at])[at])
+    return CoordinatorClaim.decode(group.notes([at])[at])

@@ -21,7 +21,7 @@ from chsink.mirror.status import events_since_commit
 from chsink.mirror.tables import DamagedProperty, TableRead
 from chsink.ports import KafkaCluster, Outcome
 from chsink.statemachine.commit.chain import Link, read_chain
-from chsink.statemachine.commit.resolve import Choice, Log, Resolved, resolved
+from chsink.statemachine.commit.resolve import Log, Resolved, TableVerdict, resolved
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 
 
@@ -55,11 +55,11 @@ class LinkChange:
 
 
 @dataclass(frozen=True)
-class Decision:
+class MirrorDecision:
     """A decision about ``tables`` (by name), with the ``logs`` and the uncommitted events as they were at its time."""
 
     tables: Mapping[str, Target]
-    choice: Choice
+    choice: TableVerdict
     logs: Mapping[TopicPartition, Log]
     waiting: Sequence[DataWritten]
     changes: tuple[LinkChange, ...]
@@ -67,7 +67,7 @@ class Decision:
     """Whether the waiting events are given up (:class:`chsink.statemachine.commit.resolve.Resolved`)."""
 
 
-def decide(names: Names, tables: Mapping[str, Target], source: KafkaCluster, choice: Choice) -> Decision:
+def decide(names: Names, tables: Mapping[str, Target], source: KafkaCluster, choice: TableVerdict) -> MirrorDecision:
     """What the choice would do.  Changes nothing.
 
     Raises the outcomes of :mod:`chsink.mirror.control` and :mod:`chsink.mirror.tables`, and ChsinkError.
@@ -92,10 +92,10 @@ def decide(names: Names, tables: Mapping[str, Target], source: KafkaCluster, cho
             LinkChange(name, tp, before.get(tp), after.chain.links[tp], after.group.get(tp, logs[tp].committed))
             for tp in _mine(target, logs)
         ]
-    return Decision(tables, choice, logs, waiting, tuple(changes), forget)
+    return MirrorDecision(tables, choice, logs, waiting, tuple(changes), forget)
 
 
-def carry_out(names: Names, decision: Decision) -> None:
+def carry_out(names: Names, decision: MirrorDecision) -> None:
     """Store the decision.  Raises as :func:`decide`, and services.MIRROR_COMMITS_FAIL."""
     with names.sender(names.coordinator_id, names.control_group) as coordinator:
         passed = _ends(names) if decision.forget else {}
@@ -116,7 +116,7 @@ def _ends(names: Names) -> dict[int, int]:
         reader.close()
 
 
-def _stored(name: str, target: Target, decision: Decision, passed: Mapping[int, int]) -> Resolved:
+def _stored(name: str, target: Target, decision: MirrorDecision, passed: Mapping[int, int]) -> Resolved:
     reason = ""
     for _ in range(ATTEMPTS):
         read, after = _resolved(name, target, decision.logs, decision.waiting, decision.choice)
@@ -133,7 +133,7 @@ def _resolved(
     target: Target,
     logs: Mapping[TopicPartition, Log],
     waiting: Sequence[DataWritten],
-    choice: Choice,
+    choice: TableVerdict,
 ) -> tuple[TableRead, Resolved]:
     try:
         read = target.table.read()
@@ -143,7 +143,7 @@ def _resolved(
         raise halts.MIRROR_TABLE_GONE(tables=name)
     usable = _usable(waiting, target, read)
     chain = read_chain(read.view).chain
-    lost = choice is Choice.SKIP and chain is None
+    lost = choice is TableVerdict.SKIP and chain is None
     rows = {tp: target.table.rows_until(read, target.topics, tp) if lost else None for tp in _mine(target, logs)}
     mine = {tp: replace(logs[tp], waiting=_starts(usable, tp), rows=end) for tp, end in rows.items()}
     after = resolved(read.view, mine, choice)

@@ -17,12 +17,12 @@ from pyiceberg.table.snapshots import Snapshot
 
 from chsink.config import Config
 from chsink.kafka.transactions import consumer_options
-from chsink.mirror.control import Names, Unanswered
+from chsink.mirror.control import ControlUnanswered, Names
 from chsink.mirror.events import DamagedEvent, DataWritten, decode
 from chsink.mirror.failures import as_error, in_words
 from chsink.mirror.known_tables import Target
-from chsink.mirror.opening import Mirror, open_mirror
-from chsink.mirror.owner import Owner, read_owner
+from chsink.mirror.opening import OpenMirror, open_mirror
+from chsink.mirror.owner import CoordinatorClaim, read_owner
 from chsink.mirror.stops import Halted
 from chsink.mirror.tables import VALID_THROUGH, DamagedProperty, TableRead
 from chsink.ports import KafkaCluster
@@ -35,7 +35,7 @@ READ_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionStatus:
+class MirrorPartition:
     """One topic-partition of a table.  The table holds the records of ``[origin, until)``; those below ``handed_over``
     have files.
     """
@@ -63,7 +63,7 @@ class TableStatus:
     pending_units: int
     lag: int
     lag_s: float | None
-    partitions: tuple[PartitionStatus, ...]
+    partitions: tuple[MirrorPartition, ...]
 
     def measures(self) -> dict[str, float | None]:
         """By the gauge names of ``chsink.observe.metrics.MirrorMetrics``; times are in seconds since 1970."""
@@ -81,7 +81,7 @@ class TableStatus:
 class MirrorStatus:
     """``owner`` claimed the mirror last; it need not run."""
 
-    owner: Owner | None
+    owner: CoordinatorClaim | None
     tables: tuple[TableStatus, ...]
 
     def as_dict(self) -> dict[str, Any]:
@@ -96,8 +96,8 @@ def status_of(config: Config, kafka: KafkaCluster, now_ms: int) -> MirrorStatus:
         return read_status(mirror, now_ms)
 
 
-def read_status(mirror: Mirror, now_ms: int) -> MirrorStatus:
-    """Raises ChsinkError, ``Unanswered``, ``CatalogFailed``, ``Halted``."""
+def read_status(mirror: OpenMirror, now_ms: int) -> MirrorStatus:
+    """Raises ChsinkError, ``ControlUnanswered``, ``CatalogFailed``, ``Halted``."""
     names = mirror.names
     tps = list(mirror.kafka.partitions(sorted({topic for t in mirror.targets.values() for topic in t.topics})))
     ends = mirror.kafka.log_ends(tps)
@@ -159,14 +159,14 @@ def _read(target: Target, names: Names) -> _Table:
     return _Table(read, reading.chain or Chain(), halt)
 
 
-def _partition(tp: TopicPartition, chain: Chain, handed_over: int | None, end: int) -> PartitionStatus:
+def _partition(tp: TopicPartition, chain: Chain, handed_over: int | None, end: int) -> MirrorPartition:
     link = chain.links.get(tp)
     origin, until = (None, None) if link is None else (link.origin, link.until)
-    return PartitionStatus(tp.topic, tp.partition, origin, until, handed_over, end)
+    return MirrorPartition(tp.topic, tp.partition, origin, until, handed_over, end)
 
 
 def _table(
-    name: str, table: _Table, partitions: tuple[PartitionStatus, ...], units: int, lag_s: float | None
+    name: str, table: _Table, partitions: tuple[MirrorPartition, ...], units: int, lag_s: float | None
 ) -> TableStatus:
     snapshot = table.snapshot
     through = None if snapshot is None or snapshot.summary is None else snapshot.summary.get(VALID_THROUGH)
@@ -192,7 +192,7 @@ def _time(ms: int) -> str:
     return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="seconds")
 
 
-def _waiting(mirror: Mirror, untils: Mapping[str, Mapping[TopicPartition, int]]) -> dict[str, int]:
+def _waiting(mirror: OpenMirror, untils: Mapping[str, Mapping[TopicPartition, int]]) -> dict[str, int]:
     """By table, how many units on the control topic have offsets that it lacks."""
     names = mirror.names
     by_reference = {(t.reference.namespace, t.reference.name): name for name, t in mirror.targets.items()}
@@ -235,7 +235,7 @@ def events_since_commit(names: Names) -> list[bytes]:
         group.close()
 
 
-def _lag_s(names: Names, partitions: Sequence[PartitionStatus], now_ms: int) -> float | None:
+def _lag_s(names: Names, partitions: Sequence[MirrorPartition], now_ms: int) -> float | None:
     """The age of the oldest record that a table lacks."""
     behind = [p for p in partitions if (p.until or 0) < p.end]
     if not behind:
@@ -257,6 +257,6 @@ def _lag_s(names: Names, partitions: Sequence[PartitionStatus], now_ms: int) -> 
                 consumer.pause([ClientPartition(*at)])
         return round(max(0, now_ms - min(found)) / 1000, 1) if found else None
     except KafkaException as error:
-        raise Unanswered(str(error)) from error
+        raise ControlUnanswered(str(error)) from error
     finally:
         consumer.close()

@@ -65,7 +65,7 @@ _CHAINS = f"chsink.chain.{MAIN_BRANCH}."
 
 
 @dataclass(frozen=True, slots=True)
-class Keys:
+class PropertyKeys:
     """The keys of the mirror's values in a table.  ``group`` is the sink's group, ``topic`` its control topic."""
 
     group: str
@@ -101,7 +101,7 @@ class Keys:
         return f"kafka.connect.offsets.{self.topic}.{self.group}"
 
 
-def other_chains(keys: Keys, properties: Mapping[str, str]) -> dict[str, str]:
+def other_chains(keys: PropertyKeys, properties: Mapping[str, str]) -> dict[str, str]:
     """The chains of other sinks, by their group."""
     return {k.removeprefix(_CHAINS): v for k, v in properties.items() if k.startswith(_CHAINS) and k != keys.chain}
 
@@ -129,7 +129,7 @@ class MirrorTable:
 
     catalog: Catalog
     identifier: str
-    keys: Keys
+    keys: PropertyKeys
 
     def read(self) -> TableRead | None:
         """The table as it is now, None if the catalog has none.  Raises ``DamagedProperty``, ``CatalogFailed``."""

@@ -19,9 +19,9 @@ from chsink.batch.model import Ack, ChunkAck
 from chsink.batch.reader import Chunk, ReadPlan, Span, TaskReader
 from chsink.batch.roles import TaskBody
 from chsink.errors import ChsinkError, halts, services, values
-from chsink.mirror.control import Fenced, Names, NotSent, Unanswered
+from chsink.mirror.control import ControlUnanswered, Fenced, Names, NotSent
 from chsink.mirror.refusals import refused
-from chsink.mirror.worker import BadValues, Report, TableWork, Worker, Written
+from chsink.mirror.worker import BadValues, TableWork, Worker, WorkerReport, Written
 from chsink.ports import KafkaCluster
 from chsink.statemachine.commit.handover import hand_over
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
@@ -67,7 +67,7 @@ class Feeds:
         """One of the topic's tables."""
         return next(work for work in self.tables[tp.topic] if work.table == name)
 
-    def hand_over(self, share: Share, records: Iterable[pa.RecordBatch]) -> Report:
+    def hand_over(self, share: Share, records: Iterable[pa.RecordBatch]) -> WorkerReport:
         """Hand over a share; ``records`` are the records of its topic-partition.  Raises ChsinkError."""
         tp, worker = share.topic_partition, self.worker(share.topic_partition)
 
@@ -81,11 +81,11 @@ class Feeds:
         try:
             if share.hole_of:
                 worker.again(self.table(tp, share.hole_of), share.range, read)
-                return Report(hand_over(share.range, share.range.start), {})
+                return WorkerReport(hand_over(share.range, share.range.start), {})
             report = worker.run(share.range, read)
         except BadValues as bad:
             raise values.MIRROR_BAD_VALUE(tp=tp, table=bad.table, first=bad.first, count=bad.count) from bad
-        except (Fenced, NotSent, Unanswered) as error:
+        except (Fenced, NotSent, ControlUnanswered) as error:
             reason = f"{type(error).__name__}: {error}"
             raise refused(error, self.names) or services.MIRROR_NOT_HANDED_OVER(
                 tp=tp, range=share.range, reason=reason

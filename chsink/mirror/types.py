@@ -16,7 +16,7 @@ from pyiceberg.types import IcebergType, IntegerType, LongType, NestedField, Str
 from chsink.decode.fields import Field
 from chsink.formats.format_reader import FormatReader
 from chsink.formats.readers import reader_of
-from chsink.formats.settings import JSON, FormatSettings, Keys
+from chsink.formats.settings import JSON, FormatSettings, KeyColumns
 from chsink.mirror.codecs import beyond_calendar, codec_of
 from chsink.notation.metadata_columns import METADATA_COLUMNS
 from chsink.ports import BadValue, Decoded
@@ -60,7 +60,7 @@ class TableColumns:
 
     schema: Schema
     format: FormatSettings = JSON
-    keys: Keys | None = None
+    keys: KeyColumns | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         return TableColumns, (self.schema, self.format, self.keys)

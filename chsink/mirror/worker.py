@@ -21,7 +21,7 @@ from pyiceberg.table.metadata import TableMetadata
 from chsink import failpoints
 from chsink.mirror.control import Names
 from chsink.mirror.events import DataWritten, Event, TableReference, UnitTag, encode, split
-from chsink.mirror.files import Files, entry_of
+from chsink.mirror.files import DataFiles, entry_of
 from chsink.mirror.types import TableColumns
 from chsink.ports import BadValue
 from chsink.statemachine.commit.handover import HandOver, hand_over
@@ -74,7 +74,7 @@ class Written:
 
 
 @dataclass(frozen=True)
-class Report:
+class WorkerReport:
     """What a worker did with its plan: the ranges that it handed over, and per table what was written of them."""
 
     decision: HandOver
@@ -104,7 +104,7 @@ class Worker:
     halt_on_bad_value: bool = True
     skip_tombstones: bool = False
 
-    def run(self, planned: OffsetRange, records: Records) -> Report:
+    def run(self, planned: OffsetRange, records: Records) -> WorkerReport:
         """Hand over the offsets of the plan that the group has not passed, and any offsets between group and plan.
 
         Raises :class:`BadValues`, and the outcomes of :mod:`chsink.mirror.control`: after these, run it again.
@@ -117,7 +117,7 @@ class Worker:
                 failpoints.reach("worker.before_transaction")
                 sender.send(str(self.tp), events, {self.tp: piece.end})
                 failpoints.reach("worker.after_transaction")
-        return Report(decision, report)
+        return WorkerReport(decision, report)
 
     def again(self, table: TableWork, hole: OffsetRange, records: Records) -> None:
         """Hand over a hole of one table.  The group does not move."""
@@ -131,7 +131,7 @@ class Worker:
         attempt, newest = uuid.uuid4(), _Newest()
         written = {work.table: Written() for work in tables}
         tags = {work.table: self._tag(work, piece, attempt) for work in tables}
-        files = {work.table: Files(work.metadata, work.io, tags[work.table].file_id) for work in tables}
+        files = {work.table: DataFiles(work.metadata, work.io, tags[work.table].file_id) for work in tables}
         for batch in _grouped(newest.watch(records(piece))):
             for work in tables:
                 files[work.table].write(self._rows(work, batch, written[work.table]))

@@ -24,9 +24,9 @@ from chsink.dlq.kept import Kept
 from chsink.dlq.place import LetterPlace, replay_sink
 from chsink.dlq.table import offsets_in
 from chsink.notation.metadata_columns import PROBE_COLUMNS
-from chsink.replay.report import Left, Report, Why
+from chsink.replay.report import KeepReason, Left, ReplayReport
 from chsink.replay.routes import Routes, records_of
-from chsink.replay.source import Source
+from chsink.replay.source import LetterSource
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from chsink.statemachine.records import StateKey, StateRecord
 
@@ -40,14 +40,16 @@ class UnconfirmedError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Chooser:
+class LetterChooser:
     """``source`` has those of the job's sink."""
 
     services: Services
     routes: Routes
-    source: Source
+    source: LetterSource
 
-    def choose(self, page: Sequence[LetterPlace], report: Report, pending: Mapping[StateKey, StateRecord]) -> Chosen:
+    def choose(
+        self, page: Sequence[LetterPlace], report: ReplayReport, pending: Mapping[StateKey, StateRecord]
+    ) -> Chosen:
         """Those of the page that may be replayed; ``report`` hears of the others.  ``pending`` lists are in doubt: a
         dry run leaves their dead letters out.
         """
@@ -97,7 +99,7 @@ class Chooser:
         return {} if owner is None or owner.resets else read_records(store, sink)
 
     def _confirmed(
-        self, key: StateKey, places: Sequence[LetterPlace], record: StateRecord | None, report: Report
+        self, key: StateKey, places: Sequence[LetterPlace], record: StateRecord | None, report: ReplayReport
     ) -> Iterator[int]:
         """The offsets that the job will never send again."""
         for place in places:
@@ -107,17 +109,17 @@ class Chooser:
             else:
                 report.leave(Left(place, why))
 
-    def _why_not(self, key: StateKey, offset: int, record: StateRecord | None) -> Why | None:
+    def _why_not(self, key: StateKey, offset: int, record: StateRecord | None) -> KeepReason | None:
         if not self.services.clickhouse.is_routed(key):
-            return Why.NOT_ROUTED
+            return KeepReason.NOT_ROUTED
         if record is None or not is_confirmed(record, offset):
-            return Why.NOT_CONFIRMED
+            return KeepReason.NOT_CONFIRMED
         if self.routes.is_transformed(key.topic_table, record):
-            return Why.TRANSFORMED
+            return KeepReason.TRANSFORMED
         may_be_older = record.first <= offset < record.older_end
-        return Why.EARLIER if may_be_older and not self._can_look(key) else None
+        return KeepReason.EARLIER if may_be_older and not self._can_look(key) else None
 
-    def _fitting(self, key: StateKey, nonce: str, offsets: Sequence[int], report: Report) -> Iterator[int]:
+    def _fitting(self, key: StateKey, nonce: str, offsets: Sequence[int], report: ReplayReport) -> Iterator[int]:
         """The offsets of those whose records have a row today, and had none yet.  ``nonce`` is the present one: the
         record of a dead letter with an earlier one may have landed since.
         """
@@ -126,16 +128,16 @@ class Chooser:
         found = self.source.letters(key, offsets)
         letters: list[Kept] = []
         for offset, some in groupby(found, key=lambda one: one.offset):
-            why = Why.HAS_ROW if offset in there else None
+            why = KeepReason.HAS_ROW if offset in there else None
             several = list(some)
             with_record = [one for one in several if not one.lists_deleted]
             if not with_record:
-                why = Why.DELETED
+                why = KeepReason.DELETED
             several = with_record or several
             if why is None and len({one.digest for one in several}) > 1:
-                why = Why.AMBIGUOUS
+                why = KeepReason.AMBIGUOUS
             if why is None and all(one.nonce not in {"", nonce} for one in several) and not self._can_look(key):
-                why = Why.EARLIER
+                why = KeepReason.EARLIER
             if why is None:
                 letters.append(several[0])
             else:
@@ -149,13 +151,13 @@ class Chooser:
         lacking = self.routes.lacking(key.topic_table, records)
         for row, letter in enumerate(letters):
             if row in with_row and row in lacking:
-                report.leave(Left(_place(letter), Why.BAD, lacking[row], NO_COLUMN))
+                report.leave(Left(_place(letter), KeepReason.BAD, lacking[row], NO_COLUMN))
             elif row in with_row:
                 yield letter.offset
             elif row in bad:
-                report.leave(Left(_place(letter), Why.BAD, bad[row].column or "", bad[row].reason))
+                report.leave(Left(_place(letter), KeepReason.BAD, bad[row].column or "", bad[row].reason))
             else:
-                report.leave(Left(_place(letter), Why.OTHER_TABLE))
+                report.leave(Left(_place(letter), KeepReason.OTHER_TABLE))
 
     def _can_look(self, key: StateKey) -> bool:
         """Whether the table shows which records it has."""

@@ -104,7 +104,7 @@ class _Index:
 
 
 class InTopic:
-    """:class:`chsink.replay.source.Source` in a topic, and :class:`chsink.dlq.letters.DeadLetters` for its marks.
+    """:class:`chsink.replay.source.LetterSource` in a topic, and :class:`chsink.dlq.letters.Delivery` for its marks.
 
     CHS-702 for what cannot be read, CHS-735 for marks that cannot be sent.
     """
@@ -116,11 +116,11 @@ class InTopic:
 
     @property
     def sink(self) -> str:
-        """See :class:`chsink.replay.source.Source`."""
+        """See :class:`chsink.replay.source.LetterSource`."""
         return self._place.sink
 
     def begin(self) -> None:
-        """See :class:`chsink.replay.source.Source`."""
+        """See :class:`chsink.replay.source.LetterSource`."""
         self._index, self._page = _Index(), {}
         replays = replay_sink(self.sink)
         with self._answering():
@@ -132,7 +132,7 @@ class InTopic:
                     self._index.mark(one.place, one.digest, one.nonce)
 
     def pages(self, where: Where) -> Iterator[list[LetterPlace]]:
-        """See :class:`chsink.replay.source.Source`.  In the order of the topic."""
+        """See :class:`chsink.replay.source.LetterSource`.  In the order of the topic."""
         found, waiting = self._index.open(), list[tuple[LetterPlace, int]]()
         while waiting := [*waiting, *islice(found, ROUND_LETTERS - len(waiting))]:
             page = bounded(waiting)
@@ -143,22 +143,22 @@ class InTopic:
                 yield meant
 
     def letters(self, key: StateKey, offsets: Sequence[int], nonce: str = "") -> list[Kept]:
-        """See :class:`chsink.replay.source.Source`."""
+        """See :class:`chsink.replay.source.LetterSource`."""
         places = [LetterPlace(key.topic, key.partition, offset, key.table) for offset in offsets]
         missing = [at for at in places if at not in self._page]
         held = {**self._page, **self._read(missing, nonce)} if missing else self._page
         return [one for at in sorted(places) for one in held.get(at, ())]
 
     def has_landed(self, key: StateKey, record: StateRecord) -> bool:
-        """See :class:`chsink.replay.source.Source`.  Each mark says so."""
+        """See :class:`chsink.replay.source.LetterSource`.  Each mark says so."""
         return (self._lane(key), record.nonce) in self._index.lists
 
     def are_marked(self, key: StateKey, record: StateRecord) -> bool:
-        """See :class:`chsink.replay.source.Source`.  Those that Kafka deleted need none."""
+        """See :class:`chsink.replay.source.LetterSource`.  Those that Kafka deleted need none."""
         return not self._index.positions(self._lane(key), record.only)
 
     def wait(self) -> None:
-        """See :class:`chsink.replay.source.Source`.  They are known as they are sent."""
+        """See :class:`chsink.replay.source.LetterSource`.  They are known as they are sent."""
 
     def deliver(
         self,

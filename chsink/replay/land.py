@@ -24,11 +24,11 @@ from chsink.clickhouse.writer import ShardWriter
 from chsink.connect import Services
 from chsink.decode import INSERT_SETTINGS
 from chsink.dlq.kept import Kept
-from chsink.dlq.letters import DeadLetters
+from chsink.dlq.letters import Delivery
 from chsink.dlq.marks import marks_of
 from chsink.dlq.table import marks_of_list, offsets_in
 from chsink.replay.routes import Routes, records_of
-from chsink.replay.source import Source
+from chsink.replay.source import LetterSource
 from chsink.statemachine.records import Mark, StateKey, StateRecord
 
 
@@ -37,16 +37,16 @@ class UnclearListError(Exception):
 
 
 @dataclass(slots=True)
-class Sender:
+class ListSender:
     """``source`` has the dead letters of the job's sink.  Its marks go to ``marks``, or, without it, to the table that
     ``window`` knows as the place behind the shards.
     """
 
     services: Services
     routes: Routes
-    source: Source
+    source: LetterSource
     window: DedupWindow
-    marks: DeadLetters | None = None
+    marks: Delivery | None = None
     _settings: dict[str, str | int] | None = None
 
     def land(self, key: StateKey, record: StateRecord, layout: str, *, again: bool) -> tuple[str, ...]:

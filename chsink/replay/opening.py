@@ -17,12 +17,12 @@ from chsink.driver_name import driver_name
 from chsink.errors import halts, job_file, preflight
 from chsink.findings import raise_first
 from chsink.kafka.checks import dead_letters_findings
-from chsink.replay.choose import Chooser
+from chsink.replay.choose import LetterChooser
 from chsink.replay.in_topic import InTopic
-from chsink.replay.land import Sender
+from chsink.replay.land import ListSender
 from chsink.replay.routes import routes_of
 from chsink.replay.run import Replay
-from chsink.replay.source import InTable, Source
+from chsink.replay.source import InTable, LetterSource
 
 
 def open_replay(services: Services, heard: Heard = lambda _: None) -> Replay:
@@ -34,7 +34,7 @@ def open_replay(services: Services, heard: Heard = lambda _: None) -> Replay:
     """
     config, clickhouse = services.config, services.clickhouse
     sink, topic = config.sink.name, config.dead_letters.topic
-    source: Source
+    source: LetterSource
     kept: ShardTable | None = None
     marks = None
     if topic is not None:
@@ -52,8 +52,8 @@ def open_replay(services: Services, heard: Heard = lambda _: None) -> Replay:
         ledger = new_ledger(clickhouse, services.store, f"`chsink dlq replay` on {driver_name()}", replay_sink(sink))
         window = replace(clickhouse.window(lambda layout: ledger.owner.layout(layout)), letters=kept)  # noqa: PLW0108
         routes = routes_of(services, window)
-    chooser = Chooser(services, routes, source)
-    sender = Sender(services, routes, source, window, marks)
+    chooser = LetterChooser(services, routes, source)
+    sender = ListSender(services, routes, source, window, marks)
     return Replay(services, ledger, routes, source, window, chooser, sender)
 
 

@@ -12,7 +12,7 @@ from chsink.dlq.place import LetterPlace
 MOST_NAMED: Final = 1_000
 
 
-class Why(StrEnum):
+class KeepReason(StrEnum):
     """Why a dead letter stays one."""
 
     BAD = "the record still does not fit the table"
@@ -34,7 +34,7 @@ class Left:
     """One dead letter that stays one; ``column`` and ``reason`` say why its record does not fit."""
 
     place: LetterPlace
-    why: Why
+    why: KeepReason
     column: str = ""
     reason: str = ""
 
@@ -44,7 +44,7 @@ class Left:
 
 
 @dataclass(slots=True)
-class Report:
+class ReplayReport:
     """``landed`` dead letters have a row now (or would have, in a ``dry_run``), ``settled`` are those of them that an
     earlier replay had begun; ``in_doubt`` are those that a dry run leaves so.
     """
@@ -54,7 +54,7 @@ class Report:
     landed: int = 0
     settled: int = 0
     in_doubt: int = 0
-    left: Counter[Why] = field(default_factory=Counter)
+    left: Counter[KeepReason] = field(default_factory=Counter)
     named: list[Left] = field(default_factory=list)
 
     def leave(self, one: Left) -> None:
@@ -71,6 +71,6 @@ class Report:
             "landed": self.landed,
             "settled": self.settled,
             "in_doubt": self.in_doubt,
-            "left": {why.name.lower(): self.left[why] for why in Why},
+            "left": {why.name.lower(): self.left[why] for why in KeepReason},
             "letters": [one.as_dict() for one in self.named],
         }

@@ -25,12 +25,12 @@ from chsink.errors import ChsinkError, PreflightError, halts, values
 from chsink.notation.metadata_columns import PROBE_COLUMNS
 from chsink.notation.sql import quote_string, quote_table
 from chsink.ports import Queries
-from chsink.replay.choose import Chooser, Chosen, UnconfirmedError
-from chsink.replay.land import Sender, UnclearListError
-from chsink.replay.report import Left, Report, Why
+from chsink.replay.choose import Chosen, LetterChooser, UnconfirmedError
+from chsink.replay.land import ListSender, UnclearListError
+from chsink.replay.report import KeepReason, Left, ReplayReport
 from chsink.replay.rounds import rounds_of
 from chsink.replay.routes import Routes
-from chsink.replay.source import Source
+from chsink.replay.source import LetterSource
 from chsink.statemachine import writes
 from chsink.statemachine.records import Mark, StateKey, StateRecord
 from chsink.statemachine.tokens import token_head
@@ -55,16 +55,16 @@ class Replay:
     services: Services
     ledger: Ledger
     routes: Routes
-    source: Source
+    source: LetterSource
     window: DedupWindow
-    chooser: Chooser
-    sender: Sender
+    chooser: LetterChooser
+    sender: ListSender
 
     # --- the command ------------------------------------------------------------------------------------------------
 
-    def survey(self, where: Where) -> Report:
+    def survey(self, where: Where) -> ReplayReport:
         """What :meth:`run` would do.  Claims nothing and changes nothing."""
-        report = Report(self.source.sink, dry_run=True)
+        report = ReplayReport(self.source.sink, dry_run=True)
         recorded = read_records(self.services.store, self.ledger.sink)
         pending = {k: r for k, r in recorded.items() if r.in_doubt}
         report.in_doubt = sum(len(r.only) for r in pending.values())
@@ -74,13 +74,13 @@ class Replay:
             report.landed += sum(map(len, chosen.values()))
         return report
 
-    def run(self, where: Where, verdict: Verdict | None = None) -> Report:
+    def run(self, where: Where, verdict: Verdict | None = None) -> ReplayReport:
         """Settle what an earlier replay left in doubt, by a person's ``verdict`` where there is one; then replay.
 
         Raises HaltError CHS-336 for a list that a person must decide about, PreflightError CHS-337 for a verdict that
         the table contradicts, FencedError when another replay of the sink has begun.
         """
-        report = Report(self.source.sink)
+        report = ReplayReport(self.source.sink)
         self.ledger.claim([], self.services.clickhouse.layouts)
         self.source.begin()
         report.settled = report.landed = self._settle_all(verdict)
@@ -90,7 +90,9 @@ class Replay:
                 withdrawn = self._round(chosen, lives)
                 for key in withdrawn:
                     for offset in chosen[key]:
-                        report.leave(Left(LetterPlace(key.topic, key.partition, offset, key.table), Why.NOT_CONFIRMED))
+                        report.leave(
+                            Left(LetterPlace(key.topic, key.partition, offset, key.table), KeepReason.NOT_CONFIRMED)
+                        )
                 report.landed += sum(len(offsets) for key, offsets in chosen.items() if key not in withdrawn)
         return report
 

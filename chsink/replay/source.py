@@ -19,7 +19,7 @@ ROUND_LETTERS: Final = 5_000
 ROUND_BYTES: Final = 64 << 20
 
 
-class Source(Protocol):
+class LetterSource(Protocol):
     """The dead letters of one sink.  Every method raises ChsinkError."""
 
     @property
@@ -49,7 +49,7 @@ class Source(Protocol):
 
 @dataclass(slots=True)
 class InTable:
-    """:class:`Source` in a ClickHouse table, ``kept``."""
+    """:class:`LetterSource` in a ClickHouse table, ``kept``."""
 
     table: LettersInTable
     kept: ShardTable
@@ -57,15 +57,15 @@ class InTable:
 
     @property
     def sink(self) -> str:
-        """See :class:`Source`."""
+        """See :class:`LetterSource`."""
         return self.table.sink
 
     def begin(self) -> None:
-        """See :class:`Source`."""
+        """See :class:`LetterSource`."""
         self.wait()
 
     def pages(self, where: Where) -> Iterator[list[LetterPlace]]:
-        """See :class:`Source`.  In the order of their places."""
+        """See :class:`LetterSource`.  In the order of their places."""
         after: LetterPlace | None = None
         while True:
             with asking_target():
@@ -77,21 +77,21 @@ class InTable:
             after = page[-1]
 
     def letters(self, key: StateKey, offsets: Sequence[int], nonce: str = "") -> list[Kept]:
-        """See :class:`Source`."""
+        """See :class:`LetterSource`."""
         with asking_target():
             return self.table.letters(key, offsets, nonce)
 
     def has_landed(self, key: StateKey, record: StateRecord) -> bool:
-        """See :class:`Source`.  All marks are one insert."""
+        """See :class:`LetterSource`.  All marks are one insert."""
         return self.are_marked(key, record)
 
     def are_marked(self, key: StateKey, record: StateRecord) -> bool:
-        """See :class:`Source`."""
+        """See :class:`LetterSource`."""
         with asking_target():
             return self.table.marked(key, record) == len(record.only)
 
     def wait(self) -> None:
-        """See :class:`Source`.  On a replica that lags, replayed dead letters would look open."""
+        """See :class:`LetterSource`.  On a replica that lags, replayed dead letters would look open."""
         with asking_target():
             self.table = self.table.read_from(self.kept.reader(self.clock))
 

@@ -17,7 +17,7 @@ from urllib.parse import unquote, urlsplit
 
 from chsink.errors import HaltError, PreflightError, halts, preflight
 from chsink.findings import Finding, Severity, found, of_error, passed
-from chsink.spark.offset_log import Files, Unreadable, check_readable, first_offsets, last_batch, planned_ends
+from chsink.spark.offset_log import LogFiles, Unreadable, check_readable, first_offsets, last_batch, planned_ends
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from chsink.statemachine.records import Phase, StateKey, StateRecord, TopicTable
 
@@ -26,7 +26,7 @@ PROBE = bytes(1 << 16)
 DEFAULT_FS = ("spark.hadoop.fs.defaultFS", "spark.hadoop.fs.default.name")
 
 
-class Folder(Files, Protocol):
+class Folder(LogFiles, Protocol):
     """A checkpoint folder, which need not exist yet."""
 
     @property

@@ -32,7 +32,7 @@ from chsink.kafka.admin import open_admin
 from chsink.mirror.coordination import Coordination
 from chsink.mirror.known_tables import Hole
 from chsink.mirror.lander import MirrorLander
-from chsink.mirror.opening import Mirror, open_mirror
+from chsink.mirror.opening import OpenMirror, open_mirror
 from chsink.mirror.status import read_status
 from chsink.mirror.task import CHUNK_OFFSETS, Share
 from chsink.mirror.topic import ensure_control_topic
@@ -48,7 +48,7 @@ from chsink.spark.runner import SparkBatch, exact_reads
 from chsink.spark.session import quieten
 from chsink.spark.sink import ARROW_ROWS, kafka_stream, triggered
 from chsink.spark.starting import FIRST
-from chsink.spark.stop import END_S, Stop, StopSignals, await_end, end_between_batches
+from chsink.spark.stop import END_S, StopSignal, StopSignals, await_end, end_between_batches
 from chsink.spark.stream_plan import StreamPlan, of_frame
 
 POOL = "mirror"
@@ -93,7 +93,7 @@ class MirrorRun:
         metrics: MirrorMetrics | None = None,
     ) -> None:
         self._config, self._spark, self._log, self._metrics = config, spark, log, metrics
-        self._mirror: Mirror = open_mirror(config, open_admin(config))
+        self._mirror: OpenMirror = open_mirror(config, open_admin(config))
         check_mirror(self._mirror, log)
         ensure_control_topic(self._mirror.names)
         feeds = self._mirror.feeds()
@@ -124,7 +124,7 @@ class MirrorRun:
         self._lander.close()
         self._skipped.say(now=True)
 
-    def run(self, stop: Stop) -> None:
+    def run(self, stop: StopSignal) -> None:
         """Until the source is drained (``available_now``), something fails, or a signal.  Raises ChsinkError."""
         failure: ChsinkError | None = None
         try:
@@ -151,7 +151,7 @@ class MirrorRun:
 
     # --- the query ----------------------------------------------------------------------------------------------------
 
-    def _hand_over(self, stop: Stop) -> None:
+    def _hand_over(self, stop: StopSignal) -> None:
         """Run the query to its end.  Raises ChsinkError, the coordinator's too."""
         try:
             query = self._query = self._started()

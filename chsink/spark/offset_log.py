@@ -14,7 +14,7 @@ from typing import Protocol
 
 from chsink.batch.model import PlannedBatch
 from chsink.errors import halts
-from chsink.spark.offsets import Cut, Offsets, initial_offsets, source_offsets
+from chsink.spark.offsets import CutShort, Offsets, initial_offsets, source_offsets
 from chsink.statemachine.ranges import OffsetRange
 
 _CHECKSUM = re.compile(r"\.(\d+)\.crc")
@@ -24,7 +24,7 @@ class Unreadable(Exception):
     """A file is there, and its bytes are not what was written: by its checksum, or no text at all."""
 
 
-class Files(Protocol):
+class LogFiles(Protocol):
     """A checkpoint's files."""
 
     def names(self, part: str) -> list[str]:
@@ -36,7 +36,7 @@ class Files(Protocol):
         ...
 
 
-def planned_batch(files: Files, batch_id: int) -> PlannedBatch:
+def planned_batch(files: LogFiles, batch_id: int) -> PlannedBatch:
     """What batch ``batch_id`` will read.  HaltError or PreflightError when the checkpoint does not say."""
     ends, initial = planned_ends(files, batch_id), first_offsets(files)
     starts = planned_ends(files, batch_id - 1) if batch_id else initial
@@ -50,29 +50,29 @@ def planned_batch(files: Files, batch_id: int) -> PlannedBatch:
     return PlannedBatch(batch_id, ranges, history)
 
 
-def last_batch(files: Files, part: str) -> int | None:
+def last_batch(files: LogFiles, part: str) -> int | None:
     """The number of the last file in ``offsets`` or ``commits``, None where there is none."""
     return max((int(name) for name in files.names(part) if name.isdecimal()), default=None)
 
 
-def planned_ends(files: Files, batch_id: int) -> Offsets:
+def planned_ends(files: LogFiles, batch_id: int) -> Offsets:
     """Where the plan of a batch ends.  HaltError CHS-316 when that cannot be read."""
     path = f"offsets/{batch_id}"
     try:
         return source_offsets(_required(files, path))
-    except Cut as cut:
+    except CutShort as cut:
         raise halts.CHECKPOINT_DAMAGED(path=path, reason=cut) from cut
 
 
-def first_offsets(files: Files) -> Offsets:
+def first_offsets(files: LogFiles) -> Offsets:
     """Where the source began.  HaltError CHS-316 when that cannot be read."""
     try:
         return initial_offsets(_required(files, "sources/0/0"))
-    except Cut as cut:
+    except CutShort as cut:
         raise halts.CHECKPOINT_DAMAGED(path="sources/0/0", reason=cut) from cut
 
 
-def check_readable(files: Files) -> None:
+def check_readable(files: LogFiles) -> None:
     """HaltError CHS-316 when Spark could not go on from this checkpoint, which may be new."""
     last, committed = last_batch(files, "offsets"), last_batch(files, "commits")
     begun = last is not None or committed is not None or ".metadata.crc" in files.names("")
@@ -94,7 +94,7 @@ def check_readable(files: Files) -> None:
         _check_no_leftover(files, part, last or 0)
 
 
-def _check_no_leftover(files: Files, part: str, first: int) -> None:
+def _check_no_leftover(files: LogFiles, part: str, first: int) -> None:
     """A checksum without its file: Spark cannot write that file again, and blames another query for it."""
     names = set(files.names(part))
     for number in sorted(int(found[1]) for name in names if (found := _CHECKSUM.fullmatch(name))):
@@ -111,7 +111,7 @@ def _check_object(path: str, text: str) -> None:
         raise halts.CHECKPOINT_DAMAGED(path=path, reason="is cut off")
 
 
-def _required(files: Files, path: str) -> str:
+def _required(files: LogFiles, path: str) -> str:
     try:
         text = files.text(path)
     except Unreadable as error:
@@ -121,7 +121,7 @@ def _required(files: Files, path: str) -> str:
     return text
 
 
-def _present(files: Files, path: str) -> bool:
+def _present(files: LogFiles, path: str) -> bool:
     try:
         return files.text(path) is not None
     except Unreadable:

@@ -18,7 +18,7 @@ starts it again once it has ended.
 """
 
 
-class Stop(Protocol):
+class StopSignal(Protocol):
     """What asks a query to end."""
 
     @property
@@ -55,7 +55,7 @@ class StopSignals:
 def end_between_batches(
     query: StreamingQuery,
     end_after_batch: Callable[[float], bool],
-    stop: Stop,
+    stop: StopSignal,
     log: structlog.typing.FilteringBoundLogger,
 ) -> None:
     """Stop a query after its current batch.  A further signal interrupts the batch, which the next start takes up."""
@@ -67,7 +67,7 @@ def end_between_batches(
     query.stop()
 
 
-def await_end(join: Callable[[float], bool], stop: Stop, ask: Callable[[], None], *, asked: bool) -> bool:
+def await_end(join: Callable[[float], bool], stop: StopSignal, ask: Callable[[], None], *, asked: bool) -> bool:
     """Wait until ``join`` says that it ended; ``ask`` it to at a signal, unless it was ``asked`` already.
 
     Whether it ended: what was asked has ``END_S``, and a further signal waits no longer.

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from chsink.errors import preflight, services
 from chsink.errors.entry import Entry
 from chsink.findings import Finding, Severity, found, passed
-from chsink.ports import Row, StateStore, StoreUnavailable, Swap
+from chsink.ports import StateStore, StoredRow, StoreUnavailable, Swap
 
 ROUNDS = 8
 
@@ -36,7 +36,7 @@ def _broken(store: StateStore, key: str, new_attempt: Callable[[], str]) -> Entr
     """What is wrong with the store, None if nothing.  StoreUnavailable if no answer proves anything."""
     for _ in range(ROUNDS):
         first = _place(store, key, new_attempt)
-        second, third = Row(key, new_attempt(), "{}"), Row(key, new_attempt(), "{}")
+        second, third = StoredRow(key, new_attempt(), "{}"), StoredRow(key, new_attempt(), "{}")
         if first is None or not store.swap([Swap(first, second)]):
             continue
         if store.swap([Swap(first, third)]):
@@ -55,5 +55,5 @@ def _place(store: StateStore, key: str, new_attempt: Callable[[], str]) -> str |
     row = store.load(key).get(key)
     if row is not None:
         return row.attempt
-    made = Row(key, new_attempt(), "{}")
+    made = StoredRow(key, new_attempt(), "{}")
     return made.attempt if store.create([made]) else None

@@ -23,7 +23,7 @@ from chsink.fields import NodePath, Table, Url
 from chsink.findings import grant_of, server_sentence
 from chsink.notation import codes
 from chsink.notation.sql import TableName, parse_table, quote_identifier, quote_string, quote_strings
-from chsink.ports import Row, ServerRefused, SqlClient, StoreUnavailable, Swap, Unanswered
+from chsink.ports import ServerRefused, SqlClient, StoredRow, StoreUnavailable, Swap, Unanswered
 from chsink.state import sql_files
 from chsink.state.groups import utf8, write_in_groups
 from chsink.state.settings import ClickHouseAccess, StoreSettings
@@ -102,13 +102,13 @@ class KeeperMapStore:
         except Unanswered as error:
             raise StoreUnavailable(str(error)) from error
 
-    def load(self, sink: str) -> dict[str, Row]:
+    def load(self, sink: str) -> dict[str, StoredRow]:
         """All rows of the sink."""
         mine = f"key = {quote_string(sink)} OR startsWith(key, {quote_string(sink + '/')})"
         rows = self._read(f"SELECT key, attempt, body FROM {self.table} WHERE {mine}")
-        return {key: Row(key, attempt, body) for key, attempt, body in rows}
+        return {key: StoredRow(key, attempt, body) for key, attempt, body in rows}
 
-    def create(self, rows: Sequence[Row]) -> bool:
+    def create(self, rows: Sequence[StoredRow]) -> bool:
         """Create rows that must not exist."""
         assert len({r.key for r in rows}) == len(rows), "keys are unique"
         return write_in_groups(rows, _row_bytes, self._create)
@@ -123,7 +123,7 @@ class KeeperMapStore:
 
     # --- one statement --------------------------------------------------------------------------------------------
 
-    def _create(self, rows: Sequence[Row]) -> bool:
+    def _create(self, rows: Sequence[StoredRow]) -> bool:
         made = ",".join(f"({quote_strings([r.key, r.attempt, r.body])})" for r in rows)
         sql = (
             f"INSERT INTO {self.table} (key, attempt, body) "
@@ -144,7 +144,7 @@ class KeeperMapStore:
         )
         return self._write(sql, [s.row for s in swaps])
 
-    def _write(self, sql: str, rows: Sequence[Row]) -> bool:
+    def _write(self, sql: str, rows: Sequence[StoredRow]) -> bool:
         """Send the statement once.  Returns whether all of its rows are now stored, whatever the server answered."""
         try:
             self.client.command(sql, self._pinned)
@@ -216,7 +216,7 @@ def _by_key(keys: str, values: list[str]) -> str:
     return f"transform(key, [{keys}], [{quote_strings(values)}], '')"
 
 
-def _row_bytes(row: Row) -> int:
+def _row_bytes(row: StoredRow) -> int:
     """Bytes of a row in the Keeper's transaction, its path in base64."""
     return 2 * utf8(row.key) + utf8(row.attempt) + utf8(row.body) + 100
 

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Sequence
 from typing import Literal
 
-from chsink.ports import Row, Swap
+from chsink.ports import StoredRow, Swap
 from chsink.state.settings import ClickHouseAccess, StoreSettings
 
 
@@ -33,18 +33,18 @@ class MemoryStore:
     durable = False
 
     def __init__(self) -> None:
-        self._rows: dict[str, Row] = {}
+        self._rows: dict[str, StoredRow] = {}
         self._lock = threading.Lock()
 
     def prepare(self) -> None:
         """Nothing to make."""
 
-    def load(self, sink: str) -> dict[str, Row]:
+    def load(self, sink: str) -> dict[str, StoredRow]:
         """All rows of the sink."""
         with self._lock:
             return {k: r for k, r in self._rows.items() if k == sink or k.startswith(f"{sink}/")}
 
-    def create(self, rows: Sequence[Row]) -> bool:
+    def create(self, rows: Sequence[StoredRow]) -> bool:
         """Create all rows, or none if one exists."""
         assert len({r.key for r in rows}) == len(rows), "keys are unique"
         with self._lock:
@@ -68,7 +68,7 @@ class MemoryStore:
             self._rows.update((s.row.key, s.row) for s in swaps)
             return True
 
-    def _ours(self, rows: Sequence[Row]) -> bool:
+    def _ours(self, rows: Sequence[StoredRow]) -> bool:
         """Whether this very write was applied before."""
         return all(r.key in self._rows and self._rows[r.key].attempt == r.attempt for r in rows)
 

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from urllib.parse import quote, unquote
 
 from chsink.fields import HostPorts, NodePath
-from chsink.ports import Row, StoreUnavailable, Swap
+from chsink.ports import StoredRow, StoreUnavailable, Swap
 from chsink.state.groups import utf8, write_in_groups
 from chsink.state.settings import ClickHouseAccess, StoreSettings
 
@@ -92,12 +92,12 @@ class ZooKeeperStore:
         """Connect, and create the root node."""
         self._connected(self._deadline())
 
-    def load(self, sink: str) -> dict[str, Row]:
+    def load(self, sink: str) -> dict[str, StoredRow]:
         """All rows of the sink."""
         deadline = self._deadline()
         return _until(deadline, lambda: self._load(sink, deadline))
 
-    def create(self, rows: Sequence[Row]) -> bool:
+    def create(self, rows: Sequence[StoredRow]) -> bool:
         """Create rows that must not exist."""
         assert len({r.key for r in rows}) == len(rows), "keys are unique"
         return write_in_groups(rows, self._bytes, self._create)
@@ -116,7 +116,7 @@ class ZooKeeperStore:
 
     # --- one transaction ------------------------------------------------------------------------------------------
 
-    def _create(self, rows: Sequence[Row]) -> bool:
+    def _create(self, rows: Sequence[StoredRow]) -> bool:
         deadline = self._deadline()
         try:
             transaction = self._connected(deadline).transaction()
@@ -142,14 +142,14 @@ class ZooKeeperStore:
             transaction.set_data(self._path(swap.row.key), _encode(swap.row), version=found[1])
         return self._commit(transaction, [s.row for s in swaps], deadline)
 
-    def _commit(self, transaction: Any, rows: Sequence[Row], deadline: float) -> bool:
+    def _commit(self, transaction: Any, rows: Sequence[StoredRow], deadline: float) -> bool:
         try:
             results = transaction.commit_async().get(timeout=_left(deadline))
         except no_answer():
             return self._read_back(rows)
         return not any(isinstance(r, Exception) for r in results) or self._read_back(rows)
 
-    def _read_back(self, rows: Sequence[Row]) -> bool:
+    def _read_back(self, rows: Sequence[StoredRow]) -> bool:
         """Our attempt everywhere means applied, now or by an earlier copy of this write."""
         deadline = self._deadline()
         try:
@@ -160,31 +160,31 @@ class ZooKeeperStore:
 
     # --- reading --------------------------------------------------------------------------------------------------
 
-    def _load(self, sink: str, deadline: float) -> dict[str, Row]:
+    def _load(self, sink: str, deadline: float) -> dict[str, StoredRow]:
         client = self._connected(deadline)
         client.sync_async(self._root).get(timeout=_left(deadline))
         keys = map(unquote, client.get_children_async(self._root).get(timeout=_left(deadline)))
         mine = [k for k in keys if k == sink or k.startswith(f"{sink}/")]
         return {key: row for key, (row, _) in self._fetch(client, mine, deadline).items()}
 
-    def _get(self, keys: Sequence[str], deadline: float) -> dict[str, tuple[Row, int]]:
+    def _get(self, keys: Sequence[str], deadline: float) -> dict[str, tuple[StoredRow, int]]:
         """Rows and node versions of the keys that exist."""
         client = self._connected(deadline)
         client.sync_async(self._root).get(timeout=_left(deadline))
         return self._fetch(client, keys, deadline)
 
-    def _fetch(self, client: KazooClient, keys: Iterable[str], deadline: float) -> dict[str, tuple[Row, int]]:
+    def _fetch(self, client: KazooClient, keys: Iterable[str], deadline: float) -> dict[str, tuple[StoredRow, int]]:
         from kazoo.exceptions import NoNodeError
 
         asked: list[tuple[str, IAsyncResult]] = [(k, client.get_async(self._path(k))) for k in keys]
-        found: dict[str, tuple[Row, int]] = {}
+        found: dict[str, tuple[StoredRow, int]] = {}
         for key, answer in asked:
             try:
                 data, stat = answer.get(timeout=_left(deadline))
             except NoNodeError:
                 continue
             attempt, _, body = data.decode().partition("\n")
-            found[key] = (Row(key, attempt, body), stat.version)
+            found[key] = (StoredRow(key, attempt, body), stat.version)
         return found
 
     # --- the session ----------------------------------------------------------------------------------------------
@@ -218,7 +218,7 @@ class ZooKeeperStore:
         name = quote(key, safe="")
         return f"{self._root}/{name.replace('.', '%2E') if name in ('.', '..') else name}"
 
-    def _bytes(self, row: Row) -> int:
+    def _bytes(self, row: StoredRow) -> int:
         """Bytes of a row in the transaction."""
         return utf8(self._path(row.key)) + utf8(row.attempt) + utf8(row.body) + 50
 
@@ -226,12 +226,12 @@ class ZooKeeperStore:
         return time.monotonic() + self.timeout_s
 
 
-def _ours(rows: Sequence[Row], stored: Mapping[str, tuple[Row, int]]) -> bool:
+def _ours(rows: Sequence[StoredRow], stored: Mapping[str, tuple[StoredRow, int]]) -> bool:
     """Whether every row is stored as this write made it."""
     return all(r.key in stored and stored[r.key][0].attempt == r.attempt for r in rows)
 
 
-def _encode(row: Row) -> bytes:
+def _encode(row: StoredRow) -> bytes:
     assert "\n" not in row.attempt, row.attempt
     return f"{row.attempt}\n{row.body}".encode()
 

@@ -28,7 +28,7 @@ from chsink.connect import Services
 from chsink.decode.inferred import TEXT, wider
 from chsink.errors import preflight
 from chsink.findings import server_sentence
-from chsink.formats.chosen import Chooser
+from chsink.formats.chosen import RecordChooser
 from chsink.formats.offered import offered_by
 from chsink.formats.settings import Csv, Debezium, FormatSettings, JsonFields, Tsv
 from chsink.kafka.sample import open_sampler
@@ -203,7 +203,7 @@ def _decimal(scale: int) -> str:
 def _values(services: Services, route: Route) -> tuple[list[pa.Array], list[pa.Array]]:
     """Values and keys of the sampled records."""
     values, keys = [], []
-    chooser = Chooser(route.choice) if route.choice else None
+    chooser = RecordChooser(route.choice) if route.choice else None
     if offered_by(route.format) is not None or route.key_format is not None:
         with closing(open_sampler(services.config)) as sampler:
             for records in sampled(services, sampler, route.topic, services.config.tables.sample_records):

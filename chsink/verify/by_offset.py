@@ -17,11 +17,11 @@ from chsink.kafka.exact import ExactReader, Part
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from chsink.verify.compare import Differences, Expected, Found, compare, excusing, joined
 from chsink.verify.digests import WIDTH, Digester, Group, Place, groups_of, own_cells
-from chsink.verify.letters import Letters
+from chsink.verify.letters import FoundLetters
 from chsink.verify.report import PartitionReport
 from chsink.verify.rows import RowMaker
 from chsink.verify.rules import Rules
-from chsink.verify.scope import Scope, Unjudged, Why, without
+from chsink.verify.scope import Scope, SkipReason, Unjudged, without
 
 WINDOW: Final = 1_000_000
 """Offsets of the table that are read at once: each time, a table that is not sorted by offset is read whole."""
@@ -58,7 +58,7 @@ class OffsetCheck:
     compacted: bool
     any_shard: bool
     progress: Progress
-    letters: Letters | None = None
+    letters: FoundLetters | None = None
 
     def check(self, tp: TopicPartition, scope: Scope) -> PartitionReport:
         """Compare all that is judged."""
@@ -67,7 +67,7 @@ class OffsetCheck:
             waiting: list[_Made] = []
             for part in self.reader.read(tp, judged):
                 if part.gone:
-                    report.unjudged.append(Unjudged(part.range, Why.DELETED))
+                    report.unjudged.append(Unjudged(part.range, SkipReason.DELETED))
                     report.judged = tuple(r for kept in report.judged for r in without(kept, [part.range]))
                     made = None
                 else:

@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from chsink.batch.halts import asking_target
-from chsink.clickhouse.client import Attached, ClickHouseClient
+from chsink.clickhouse.client import ClickHouseClient, ExternalTable
 from chsink.clickhouse.retry import retrying
 from chsink.clickhouse.writer import arrow_stream
 from chsink.decode import INSERT_SETTINGS, Column
@@ -98,7 +98,7 @@ class Digester:
         rows = pa.array(np.arange(batch.num_rows), pa.int64())
         body = pa.RecordBatch.from_arrays([rows, *(batch.column(c.name) for c in self.columns)], names=[AT, *names])
         types = ", ".join(f"{name} {column.type}" for name, column in zip(names, self.columns, strict=True))
-        attached = Attached(ATTACHED, f"{AT} Int64, {types}", arrow_stream(body).to_pybytes())
+        attached = ExternalTable(ATTACHED, f"{AT} Int64, {types}", arrow_stream(body).to_pybytes())
         sql = f"SELECT {AT}, {self._hashed(names, groups)} FROM {ATTACHED} FORMAT RowBinary"
         answer = self.send(client, sql, {}, _WHOLE | INSERT_SETTINGS | self._types_allowed(), attached)
         at, digests = _read(answer, len(groups))
@@ -138,7 +138,7 @@ class Digester:
         sql: str,
         parameters: Mapping[str, Any],
         settings: Mapping[str, Any],
-        attached: Attached | None = None,
+        attached: ExternalTable | None = None,
     ) -> bytes:
         """The answer to a SELECT, asked again while the server is away for a moment."""
         with asking_target():

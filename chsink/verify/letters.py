@@ -33,7 +33,7 @@ from chsink.statemachine.records import StateKey, StateRecord
 from chsink.verify.compare import I64, Digests, Expected, Found, compare
 from chsink.verify.digests import Digester, Place
 from chsink.verify.report import PartitionReport
-from chsink.verify.topic_letters import TopicLetters
+from chsink.verify.topic_letters import LettersInTopic
 
 COMPARED: Final = ("key", "value", "headers", "timestamp_ms", "timestamp_type")
 """The record itself; why it has no row may be worded differently by another version."""
@@ -44,7 +44,7 @@ Digested = tuple[I64, list[Digests]]
 
 
 @dataclass(frozen=True, slots=True)
-class Letters:
+class FoundLetters:
     """The dead letters of one topic-partition and table: ``found`` gives those of a window, ``replayed`` the offsets of
     those that were replayed.
 
@@ -95,9 +95,9 @@ class LettersOfRun:
         self._client = services.clickhouse.clients[0]
         self._reader: ClickHouseClient | None = None
         self._digester = Digester(columns, services.clock, services.config.clickhouse.retry_for_s)
-        self._in_topic = None if topic is None else TopicLetters(topic, self._client, self._digester)
+        self._in_topic = None if topic is None else LettersInTopic(topic, self._client, self._digester)
 
-    def of(self, key: StateKey, record: StateRecord) -> Letters | None:
+    def of(self, key: StateKey, record: StateRecord) -> FoundLetters | None:
         """Those of a topic-partition and table; None where no record becomes a dead letter."""
         table = self._services.clickhouse.letters
         found: Callable[[OffsetRange], Digested]
@@ -111,7 +111,7 @@ class LettersOfRun:
             replayed = partial(_marked, place, key)
         else:
             return None
-        return Letters(
+        return FoundLetters(
             found,
             replayed,
             self._client,

@@ -19,7 +19,7 @@ _ROW = "row_of_chsink"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Rows:
+class ExpectedRows:
     """Decoded rows in the order of their offsets, and the shard of each; ``rejected`` records have none.  ``records``
     counts those of the table: others of its topic may be of other tables.
     """
@@ -44,7 +44,7 @@ class RowMaker:
         by_name = {c.name: c for c in self.target.table.insertable}
         return tuple(by_name[name] for name in self.decoder.decode(record_batch([])).batch.schema.names)
 
-    def rows(self, records: pa.RecordBatch) -> Rows:
+    def rows(self, records: pa.RecordBatch) -> ExpectedRows:
         """What the job would insert for the records, which ascend by offset."""
         decoded = self.decoder.decode(records)
         row = pa.array(np.arange(decoded.batch.num_rows)) if decoded.rows is None else decoded.rows
@@ -57,4 +57,6 @@ class RowMaker:
         if len(prepared.pieces) > 1:
             batch, shard = batch.take(pa.array(order)), shard[order]
         offsets = records.column("offset").to_numpy()[batch.column(_ROW).to_numpy()]
-        return Rows(batch.drop_columns([_ROW]), offsets, shard, prepared.rejected, records.num_rows - prepared.others)
+        return ExpectedRows(
+            batch.drop_columns([_ROW]), offsets, shard, prepared.rejected, records.num_rows - prepared.others
+        )

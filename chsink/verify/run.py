@@ -22,7 +22,7 @@ from chsink.verify.letters import LettersOfRun
 from chsink.verify.report import PartitionReport, Report
 from chsink.verify.route import CheckedRoute, Recorded, Selection, examine
 from chsink.verify.rules import removals
-from chsink.verify.scope import Scope, Unjudged, Why, holds_still
+from chsink.verify.scope import Scope, SkipReason, Unjudged, holds_still
 from chsink.verify.whole import WholeTable, photograph
 
 T = TypeVar("T")
@@ -116,7 +116,7 @@ class Audit:
             same_topic = ids[tp.topic] == topics[tp.topic]
             if same_topic and holds_still(self.recorded.get(key), now.get(key)):
                 continue
-            why = Why.CHANGED if same_topic else Why.RECREATED
+            why = SkipReason.CHANGED if same_topic else SkipReason.RECREATED
             unjudged = sorted([*found.unjudged, *(Unjudged(r, why) for r in found.judged)])
             report.partitions[at] = PartitionReport(tp, found.table, (), unjudged)
             withdrawn.add(found.table)

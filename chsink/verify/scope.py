@@ -16,7 +16,7 @@ from chsink.statemachine.ranges import OffsetRange
 from chsink.statemachine.records import Phase, StateRecord
 
 
-class Why(StrEnum):
+class SkipReason(StrEnum):
     """Why offsets are not judged."""
 
     NOT_LANDED = "not landed yet"
@@ -33,7 +33,7 @@ class Unjudged:
     """Offsets that cannot be judged."""
 
     range: OffsetRange
-    why: Why
+    why: SkipReason
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,20 +55,20 @@ def scope_of(
 ) -> Scope:
     """``log``: what Kafka holds now, of the topic with this id.  ``asked``: None for all of both."""
     if record is None or record.phase is Phase.EMPTY:
-        return Scope(unjudged=_named([(asked or log, Why.NOT_LANDED)]))
+        return Scope(unjudged=_named([(asked or log, SkipReason.NOT_LANDED)]))
     whole = asked or OffsetRange(record.first, record.end)
     if record.is_of_another(topic_id):
-        return Scope(unjudged=_named([(whole, Why.RECREATED)]))
+        return Scope(unjudged=_named([(whole, SkipReason.RECREATED)]))
     done, waits_until = _done(record), log.end if asked is None else whole.end
     left_out = [
-        (_clip(OffsetRange(0, record.first), whole), Why.EARLIER),
-        *((_clip(gap, whole), Why.GAP) for gap in record.gaps),
-        (_clip(OffsetRange(done, record.end), whole), Why.IN_DOUBT),
-        (OffsetRange(max(record.end, whole.start), max(record.end, whole.start, waits_until)), Why.NOT_LANDED),
+        (_clip(OffsetRange(0, record.first), whole), SkipReason.EARLIER),
+        *((_clip(gap, whole), SkipReason.GAP) for gap in record.gaps),
+        (_clip(OffsetRange(done, record.end), whole), SkipReason.IN_DOUBT),
+        (OffsetRange(max(record.end, whole.start), max(record.end, whole.start, waits_until)), SkipReason.NOT_LANDED),
     ]
     landed = without(_clip(OffsetRange(record.first, done), whole), record.gaps)
     deleted = OffsetRange(0, log.start)
-    left_out += [(_clip(r, deleted), Why.DELETED) for r in landed]
+    left_out += [(_clip(r, deleted), SkipReason.DELETED) for r in landed]
     judged = tuple(kept for r in landed for kept in without(r, [deleted]))
     return Scope(judged, _named(left_out), record.older_end if record.incarnation else 0)
 
@@ -104,5 +104,5 @@ def _clip(part: OffsetRange, whole: OffsetRange) -> OffsetRange:
     return OffsetRange(start, max(start, min(part.end, whole.end)))
 
 
-def _named(found: Iterable[tuple[OffsetRange, Why]]) -> tuple[Unjudged, ...]:
+def _named(found: Iterable[tuple[OffsetRange, SkipReason]]) -> tuple[Unjudged, ...]:
     return tuple(Unjudged(r, why) for r, why in sorted(found) if not r.is_empty)

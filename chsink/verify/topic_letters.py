@@ -52,7 +52,7 @@ class _Read:
         return offsets[count], self.records[inside][count], self.digests[inside][count]
 
 
-class TopicLetters:
+class LettersInTopic:
     """One run's look at the topic.  ``client`` makes the digests."""
 
     def __init__(self, place: LettersTopic, client: ClickHouseClient, digester: Digester) -> None:

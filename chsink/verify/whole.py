@@ -19,7 +19,7 @@ from chsink.verify.content import Sums
 from chsink.verify.digests import Digester
 from chsink.verify.report import PartitionReport, TableReport
 from chsink.verify.route import CheckedRoute, Recorded, Selection
-from chsink.verify.scope import Scope, Why
+from chsink.verify.scope import Scope, SkipReason
 
 PATIENCE_S: Final = 30.0
 """How long to wait for a moment at which nothing is in doubt."""
@@ -42,7 +42,7 @@ class WholeTable:
     ) -> tuple[list[PartitionReport], TableReport]:
         """Compare it with Kafka."""
         first = self.routes[0]
-        gaps = any(u.why is Why.GAP for s in self.scopes.values() for u in s.unjudged)
+        gaps = any(u.why is SkipReason.GAP for s in self.scopes.values() for u in s.unjudged)
         older = any(s.older_end for s in self.scopes.values())
         return ContentCheck(
             first.table,
@@ -110,5 +110,5 @@ def _check_routed(recorded: Recorded, routes: Sequence[CheckedRoute]) -> None:
 def _check_complete(table: str, scopes: Mapping[TopicPartition, Scope]) -> None:
     for tp, scope in scopes.items():
         for left_out in scope.unjudged:
-            if left_out.why in (Why.DELETED, Why.RECREATED):
+            if left_out.why in (SkipReason.DELETED, SkipReason.RECREATED):
                 raise preflight.VERIFY_INCOMPLETE(table=table, reason=f"{tp} {left_out.range}: {left_out.why}")

@@ -111,7 +111,7 @@ class TableView:
         return next((snapshot for snapshot in self.lineage if snapshot.chain is not None), None)
 
 
-class Source(StrEnum):
+class ChainSource(StrEnum):
     """Where the table's chain is taken from."""
 
     NOWHERE = "nowhere"
@@ -136,26 +136,26 @@ def _same(view: TableView) -> bool:
     return view.stored.snapshot_id == (view.own.snapshot_id if view.own else None)
 
 
-CHAIN: tuple[Rule[TableView, Source], ...] = (
+CHAIN: tuple[Rule[TableView, ChainSource], ...] = (
     Rule(
         "NEW",
         "neither a property nor an own snapshot",
         lambda x: x.stored is None and x.own is None,
-        Source.NOWHERE,
+        ChainSource.NOWHERE,
         "the table knows nothing of the sink: `START` decides",
     ),
     Rule(
         "PROPERTY_LOST",
         "no property",
         lambda x: x.stored is None,
-        Source.SUMMARY,
+        ChainSource.SUMMARY,
         "take the chain of the newest own snapshot",
     ),
     Rule(
         "CURRENT",
         "the property names the newest own snapshot, or none where there is none",
         _same,
-        Source.PROPERTY,
+        ChainSource.PROPERTY,
         "take the property",
     ),
     Rule(
@@ -169,7 +169,7 @@ CHAIN: tuple[Rule[TableView, Source], ...] = (
         "EXPIRED",
         "there are snapshots, the lineage was cut by expiry, and all of it is newer than the property's snapshot",
         _expired,
-        Source.PROPERTY,
+        ChainSource.PROPERTY,
         "take the property: its snapshot expired",
     ),
     Rule(
@@ -204,9 +204,9 @@ def _read(view: TableView) -> Reading:
     match rule.verdict:
         case CommitHalt() as halt:
             return Reading(rule.name, None, halt)
-        case Source.PROPERTY:
+        case ChainSource.PROPERTY:
             return Reading(rule.name, view.stored)
-        case Source.SUMMARY:
+        case ChainSource.SUMMARY:
             assert view.own is not None and view.own.chain is not None
             # the summary was written before its snapshot had a sequence number
             own = replace(view.own.chain, snapshot_id=view.own.snapshot_id, sequence=view.own.sequence)

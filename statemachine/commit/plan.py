@@ -20,7 +20,7 @@ from chsink.statemachine.commit.units import Unit
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 
 
-class Fate(StrEnum):
+class UnitFate(StrEnum):
     """What a commit does with a unit."""
 
     TAKE = "take"
@@ -51,7 +51,7 @@ class Eligibility:
         return self.link.until
 
 
-UNITS: tuple[Rule[Eligibility, Fate], ...] = (
+UNITS: tuple[Rule[Eligibility, UnitFate], ...] = (
     Rule(
         "OTHER_TABLE",
         "written for a table with another uuid",
@@ -73,17 +73,23 @@ UNITS: tuple[Rule[Eligibility, Fate], ...] = (
         CommitHalt.TOPIC_RECREATED,
         "halt: the topic was deleted and created again",
     ),
-    Rule("DUPLICATE", "`b <= until`", lambda x: x.b <= x.until, Fate.DROP, "drop: all of it landed"),
+    Rule("DUPLICATE", "`b <= until`", lambda x: x.b <= x.until, UnitFate.DROP, "drop: all of it landed"),
     Rule(
         "STRADDLING",
         "`a < until < b`",
         lambda x: x.a < x.until,
-        Fate.DROP,
+        UnitFate.DROP,
         "drop: its files hold landed records too; `[until, b)` is read again when no other unit brings it",
     ),
-    Rule("AHEAD", "`a > until`", lambda x: x.a > x.until, Fate.WAIT, "wait for what lies between"),
+    Rule("AHEAD", "`a > until`", lambda x: x.a > x.until, UnitFate.WAIT, "wait for what lies between"),
     # from here on a = until < b
-    Rule("PARTS_MISSING", "not all parts were read", lambda x: not x.unit.whole, Fate.WAIT, "wait for its other parts"),
+    Rule(
+        "PARTS_MISSING",
+        "not all parts were read",
+        lambda x: not x.unit.whole,
+        UnitFate.WAIT,
+        "wait for its other parts",
+    ),
     Rule(
         "SPEC_CHANGED",
         "it has files, written for another partition spec than the table's present one",
@@ -91,7 +97,7 @@ UNITS: tuple[Rule[Eligibility, Fate], ...] = (
         CommitHalt.SPEC_CHANGED,
         "halt: the catalog would file them under the wrong spec",
     ),
-    Rule("NEXT", "`a = until`", lambda _: True, Fate.TAKE, "take: `until` becomes `b`"),
+    Rule("NEXT", "`a = until`", lambda _: True, UnitFate.TAKE, "take: `until` becomes `b`"),
 )
 
 
@@ -142,10 +148,10 @@ def plan_commit(view: TableView, chain: Chain, units: Iterable[Unit]) -> TablePl
         match rule.verdict:
             case CommitHalt() as halt:
                 return TablePlan(links=chain.links, halt=halt, because=rule.name)
-            case Fate.TAKE:
+            case UnitFate.TAKE:
                 taken.append(unit)
                 links[tp] = replace(links[tp], until=unit.range.end)
-            case Fate.WAIT:
+            case UnitFate.WAIT:
                 waiting.append(unit)
             case _:
                 dropped.append((rule.name, unit))

@@ -20,7 +20,7 @@ from chsink.statemachine.commit.rules import CommitHalt
 from chsink.statemachine.ranges import TopicPartition
 
 
-class Choice(StrEnum):
+class TableVerdict(StrEnum):
     """What a person decides about a table."""
 
     REREAD = "reread"
@@ -72,10 +72,10 @@ def held(view: TableView) -> Chain | None:
     return _named(replace(stored, links=links), own)
 
 
-def resolved(view: TableView, logs: Mapping[TopicPartition, Log], choice: Choice) -> Resolved | None:
+def resolved(view: TableView, logs: Mapping[TopicPartition, Log], choice: TableVerdict) -> Resolved | None:
     """What to store for a table with the topic-partitions of ``logs``; None if ``REREAD`` could land rows twice."""
     known = held(view)
-    if known is None and choice is Choice.REREAD:
+    if known is None and choice is TableVerdict.REREAD:
         return None
     chain = known or _named(Chain(), view.own)
     links, passed = dict(chain.links), dict(view.stored.links) if view.stored else {}
@@ -86,14 +86,16 @@ def resolved(view: TableView, logs: Mapping[TopicPartition, Log], choice: Choice
         if any(_other(link, log) for link in (links.get(tp), passed.get(tp))):
             links.pop(tp, None)
             passed.pop(tp, None)
-            group[tp] = log.start if choice is Choice.REREAD else log.end
+            group[tp] = log.start if choice is TableVerdict.REREAD else log.end
             log = replace(log, committed=None)
         elif any(link is not None and link.until > log.end for link in (links.get(tp), passed.get(tp))):
-            if choice is Choice.REREAD:
+            if choice is TableVerdict.REREAD:
                 return None
             group[tp], forget = log.end, True
         links[tp] = (
-            _reread(links.get(tp), log) if choice is Choice.REREAD else _skipped(links.get(tp), passed.get(tp), log)
+            _reread(links.get(tp), log)
+            if choice is TableVerdict.REREAD
+            else _skipped(links.get(tp), passed.get(tp), log)
         )
     topics = {tp.topic for tp in (*links, *logs)}
     links |= {tp: link for tp, link in passed.items() if tp.topic not in topics}  # their routes may come back

@@ -29,7 +29,7 @@ class Reached:
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class CommitPace:
     """``interval_ms`` between rounds, ``timeout_ms`` for one, ``buffer`` files at most in memory."""
 
     interval_ms: int
@@ -44,7 +44,7 @@ class Pace:
 class RoundView:
     """A coordinator's round as a rule sees it.  ``open_ms`` is None where none is open; ages are in ms."""
 
-    pace: Pace
+    pace: CommitPace
     since_last_ms: int
     open_ms: int | None
     answered: bool

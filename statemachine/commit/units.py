@@ -47,7 +47,7 @@ class Head:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class UnitPart:
     """One event of a unit: part ``number`` of ``head.parts``, counted from 0, with the locations of its files."""
 
     head: Head
@@ -78,9 +78,9 @@ class Unit:
         return self.head.range
 
 
-def assemble(parts: Iterable[Part]) -> tuple[Unit, ...]:
+def assemble(parts: Iterable[UnitPart]) -> tuple[Unit, ...]:
     """The units of these parts.  A part that was read twice counts once.  Raises :class:`DamagedUnit`."""
-    found: dict[str, dict[int, Part]] = {}
+    found: dict[str, dict[int, UnitPart]] = {}
     for part in parts:
         same = found.setdefault(part.head.unit_id, {})
         if any(other.head != part.head for other in same.values()):
@@ -91,7 +91,7 @@ def assemble(parts: Iterable[Part]) -> tuple[Unit, ...]:
     return tuple(_unit(tuple(same[k] for k in sorted(same))) for same in found.values())
 
 
-def _unit(parts: tuple[Part, ...]) -> Unit:
+def _unit(parts: tuple[UnitPart, ...]) -> Unit:
     head = parts[0].head
     # a location counts once: the same file twice in one append would double its rows
     files = tuple(dict.fromkeys(location for part in parts for location in part.files))

@@ -12,7 +12,7 @@ import pytest
 
 from chsink.clickhouse.client import ClickHouseClient, Connection
 from chsink.notation.sql import TableName
-from chsink.ports import Row, StateStore, Swap
+from chsink.ports import StateStore, StoredRow, Swap
 from chsink.state import AnyStore
 from chsink.state.keepermap import KeeperMapStore
 from chsink.state.memory import MemoryStore
@@ -96,15 +96,15 @@ BENCHES: dict[str, Callable[[pytest.FixtureRequest], Iterator[Bench]]] = {
 }
 
 
-def rows(count: int, attempt: str, body: str = "body", sink: str = "sink") -> list[Row]:
-    return [Row(f"{sink}/topic/{i}/database.table", attempt, f'{{"{body}":{i}}}') for i in range(count)]
+def rows(count: int, attempt: str, body: str = "body", sink: str = "sink") -> list[StoredRow]:
+    return [StoredRow(f"{sink}/topic/{i}/database.table", attempt, f'{{"{body}":{i}}}') for i in range(count)]
 
 
-def swaps(old: list[Row], attempt: str, body: str = "new") -> list[Swap]:
-    return [Swap(r.attempt, Row(r.key, attempt, f'{{"{body}":"{r.key}"}}')) for r in old]
+def swaps(old: list[StoredRow], attempt: str, body: str = "new") -> list[Swap]:
+    return [Swap(r.attempt, StoredRow(r.key, attempt, f'{{"{body}":"{r.key}"}}')) for r in old]
 
 
-def stored(store: StateStore, sink: str = "sink") -> list[Row]:
+def stored(store: StateStore, sink: str = "sink") -> list[StoredRow]:
     return sorted(store.load(sink).values(), key=lambda r: r.key)
 
 
@@ -124,5 +124,5 @@ def check_servers_share_state(urls: Sequence[str], database: str) -> None:
         assert stored(first) == made(swaps(old, "a2"))
 
 
-def made(changes: list[Swap]) -> list[Row]:
+def made(changes: list[Swap]) -> list[StoredRow]:
     return sorted((s.row for s in changes), key=lambda r: r.key)

@@ -12,7 +12,7 @@ from threading import Timer
 import pytest
 
 from chsink.embedded.kafka import EmbeddedKafka
-from chsink.mirror.control import Fenced, Names, Sender, Unanswered
+from chsink.mirror.control import ControlSender, ControlUnanswered, Fenced, Names
 from chsink.mirror.events import Event, StartCommit, encode
 from chsink.mirror.ports import EventReader
 from chsink.statemachine.ranges import TopicPartition
@@ -187,7 +187,7 @@ def test_a_position_that_the_log_does_not_have(run: Callable[[Test], None]) -> N
     def body(sink: Sink) -> None:
         reader = sink.names.reader()
         reader.read_from({0: 50, 1: 0})
-        with pytest.raises(Unanswered):
+        with pytest.raises(ControlUnanswered):
             read(reader, 1)
 
     run(body)
@@ -199,7 +199,11 @@ def test_one_client_of_a_process_reads_a_group_for_all_senders(kafka: EmbeddedKa
     name = f"contract-{uuid.uuid4().hex[:8]}"
     kafka.create_topic(name, 1)
     names = Names({"bootstrap.servers": kafka.bootstrap, "log_level": "0"}, name, name, 20)
-    with Sender(names, "a", name) as one, Sender(names, "b", name) as two, Sender(names, "c", "other") as other:
+    with (
+        ControlSender(names, "a", name) as one,
+        ControlSender(names, "b", name) as two,
+        ControlSender(names, "c", "other") as other,
+    ):
         assert one._consumer is two._consumer
         assert one._consumer is not other._consumer
 

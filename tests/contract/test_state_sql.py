@@ -13,7 +13,7 @@ import pytest
 from chsink.clickhouse.client import ClickHouseClient, Connection
 from chsink.errors import PreflightError
 from chsink.notation.sql import TableName
-from chsink.ports import Row, ServerRefused, Swap
+from chsink.ports import ServerRefused, StoredRow, Swap
 from chsink.state import sql_files
 from chsink.state.keepermap import KeeperMapStore
 from chsink.statemachine import writes
@@ -69,32 +69,32 @@ def store(client: ClickHouseClient) -> KeeperMapStore:
     return KeeperMapStore(client, TableName("default", TABLE), path=NAMES["path"])
 
 
-def record_row() -> Row:
+def record_row() -> StoredRow:
     said = writes.Announcement("topic-id", 100_000, "layout", "pipeline", 1_763_700_000_123, (Mark(3, 60), Mark(0, 1)))
     record = writes.before(writes.empty(1, "a0"), OffsetRange(10, 42), said, epoch=2, attempt="a1", fresh=True)
-    return Row(str(KEY), "a1", encode(record))
+    return StoredRow(str(KEY), "a1", encode(record))
 
 
 def test_a_user_with_the_grants_can_keep_state(servers: Servers) -> None:
     mine = store(servers.job)
     mine.prepare()
-    old = [Row(f"least/topic/{i}/t", "a1", "{}") for i in range(3)]
+    old = [StoredRow(f"least/topic/{i}/t", "a1", "{}") for i in range(3)]
     assert mine.create(old)
-    assert mine.swap([Swap("a1", Row(r.key, "a2", "{}")) for r in old])
+    assert mine.swap([Swap("a1", StoredRow(r.key, "a2", "{}")) for r in old])
     assert {r.attempt for r in mine.load("least").values()} == {"a2"}
     with pytest.raises(ServerRefused, match="privileges"):
         servers.job.command(f"ALTER TABLE {mine.table} DELETE WHERE key = 'least/topic/0/t'")
 
 
 def test_a_user_without_the_grants_is_refused(servers: Servers) -> None:
-    old = [Row("guest", "a1", "{}")]
+    old = [StoredRow("guest", "a1", "{}")]
     assert store(servers.admin).create(old)
     theirs = store(servers.guest)
     assert theirs.load("guest") == {"guest": old[0]}
     with pytest.raises(PreflightError, match="run GRANT INSERT"):
-        theirs.create([Row("guest/t/0/x", "a1", "{}")])
+        theirs.create([StoredRow("guest/t/0/x", "a1", "{}")])
     with pytest.raises(PreflightError, match="run GRANT ALTER UPDATE"):
-        theirs.swap([Swap("a1", Row("guest", "a2", "{}"))])
+        theirs.swap([Swap("a1", StoredRow("guest", "a2", "{}"))])
     assert store(servers.admin).load("guest") == {"guest": old[0]}
     with pytest.raises(ServerRefused, match="privileges"):
         servers.guest.command("CREATE TABLE default.x (a UInt8) ENGINE = Memory")
@@ -103,7 +103,7 @@ def test_a_user_without_the_grants_is_refused(servers: Servers) -> None:
 def test_the_views_show_ranges_and_owners(servers: Servers) -> None:
     owner = claim(None, sink="flights", attempt="o1", driver="host:42", now_ms=1_763_700_000_123)
     mine = store(servers.job)
-    assert mine.create([record_row(), Row("flights", "o1", encode_owner(owner))])
+    assert mine.create([record_row(), StoredRow("flights", "o1", encode_owner(owner))])
     when = "2025-11-21 04:40:00.123"
     assert servers.admin.query(
         "SELECT topic, partition, target, phase, range_start, range_end, first_offset, gaps, toString(before_at_utc), "
@@ -152,7 +152,7 @@ def test_a_missing_table_is_made_or_refused_by_name(servers: Servers) -> None:
         KeeperMapStore(servers.job, table, path="/x").prepare()
     made.prepare()
     made.prepare()
-    assert made.create([Row("s", "a1", "{}")])
+    assert made.create([StoredRow("s", "a1", "{}")])
 
 
 def test_a_path_of_another_definition_is_refused(servers: Servers) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from chsink.ports import Row, StateStore, Swap
+from chsink.ports import StateStore, StoredRow, Swap
 from tests.contract.benches import Bench, made, open_bench, rows, stored, stores, swaps
 
 
@@ -21,7 +21,7 @@ def test_an_unknown_sink_has_no_rows(bench: Bench) -> None:
 
 
 def test_created_rows_are_seen_by_another_store(bench: Bench) -> None:
-    new = [Row("sink", "a1", '{"epoch":1}'), *rows(3, "a1")]
+    new = [StoredRow("sink", "a1", '{"epoch":1}'), *rows(3, "a1")]
     assert bench.store.create(new)
     assert bench.other.load("sink") == {r.key: r for r in new}
 
@@ -41,9 +41,9 @@ def test_swap_replaces_all_rows(bench: Bench) -> None:
 
 
 def test_swap_replaces_rows_of_different_attempts(bench: Bench) -> None:
-    old = [Row(r.key, f"a{i}", r.body) for i, r in enumerate(rows(5, ""))]
+    old = [StoredRow(r.key, f"a{i}", r.body) for i, r in enumerate(rows(5, ""))]
     bench.store.create(old)
-    change = [Swap(r.attempt, Row(r.key, f"b{i}", r.body + " ")) for i, r in enumerate(old)]
+    change = [Swap(r.attempt, StoredRow(r.key, f"b{i}", r.body + " ")) for i, r in enumerate(old)]
     assert bench.store.swap(change)
     assert stored(bench.store) == made(change)
 
@@ -106,14 +106,14 @@ def test_a_forgotten_copy_of_an_older_write_matches_nothing(bench: Bench) -> Non
 
 def test_sinks_do_not_see_each_other(bench: Bench) -> None:
     for sink in ("a", "ab", "a.b", "A", "a-"):
-        bench.store.create([Row(sink, "1", sink), *rows(2, "1", sink, sink=sink)])
+        bench.store.create([StoredRow(sink, "1", sink), *rows(2, "1", sink, sink=sink)])
     assert set(bench.store.load("a")) == {"a", *(r.key for r in rows(2, "1", sink="a"))}
     assert all(r.body in ("a", '{"a":0}', '{"a":1}') for r in bench.store.load("a").values())
 
 
 @pytest.mark.parametrize("sink", [".", "..", "a..", "%2E"])
 def test_odd_sink_names(bench: Bench, sink: str) -> None:
-    new = [Row(sink, "1", "{}")]
+    new = [StoredRow(sink, "1", "{}")]
     assert bench.store.create(new)
     assert list(bench.store.load(sink).values()) == new
 
@@ -123,10 +123,10 @@ NASTY = "ж 日本 🚀 ' \" \\ ` \\' \n \t \r \0 {x:String} %s $1 \x1b \u2028 -
 
 def test_any_text_comes_back_as_it_was(bench: Bench) -> None:
     key = 'sink/topic/0/`odd \'table \\ "name" 🚀`'
-    old = Row(key, "a'1\\", NASTY)
+    old = StoredRow(key, "a'1\\", NASTY)
     assert bench.store.create([old])
     assert bench.other.load("sink") == {key: old}
-    new = Row(key, "a'2\\", NASTY * 2)
+    new = StoredRow(key, "a'2\\", NASTY * 2)
     assert bench.store.swap([Swap(old.attempt, new)])
     assert bench.other.load("sink") == {key: new}
 
@@ -134,17 +134,17 @@ def test_any_text_comes_back_as_it_was(bench: Bench) -> None:
 def test_writes_beyond_one_statement_are_grouped(bench: Bench) -> None:
     """2,000 rows of a real record's size, and rows so large that few fit a statement."""
     body = "x" * 380
-    old = [Row(f"sink/topic-of-some-length/{i}/database.table_name", "a" * 32, body) for i in range(2_000)]
-    old += [Row(f"sink/large/{i}/t", "a" * 32, "y" * 200_000) for i in range(5)]
+    old = [StoredRow(f"sink/topic-of-some-length/{i}/database.table_name", "a" * 32, body) for i in range(2_000)]
+    old += [StoredRow(f"sink/large/{i}/t", "a" * 32, "y" * 200_000) for i in range(5)]
     assert bench.store.create(old)
     assert bench.other.load("sink") == {r.key: r for r in old}
-    change = [Swap(r.attempt, Row(r.key, "b" * 32, r.body + "'")) for r in old]
+    change = [Swap(r.attempt, StoredRow(r.key, "b" * 32, r.body + "'")) for r in old]
     assert bench.store.swap(change)
     assert bench.other.load("sink") == {s.row.key: s.row for s in change}
 
 
 def test_a_refused_group_ends_a_grouped_write(bench: Bench) -> None:
-    old = [Row(f"sink/large/{i}/t", "a1", "y" * 200_000) for i in range(6)]
+    old = [StoredRow(f"sink/large/{i}/t", "a1", "y" * 200_000) for i in range(6)]
     bench.store.create(old)
     taken = swaps(old[3:4], "foreign")
     bench.other.swap(taken)
@@ -166,7 +166,7 @@ def test_of_racing_writers_exactly_one_wins_each_round(bench: Bench) -> None:
         def write(
             store: StateStore,
             attempt: str,
-            current: list[Row] = current,
+            current: list[StoredRow] = current,
             start: threading.Barrier = start,
             outcomes: dict[str, bool] = outcomes,
         ) -> None:

@@ -10,7 +10,7 @@ from chsink.statemachine.commit.chain import Chain, Link, Links, Reading, TableV
 from chsink.statemachine.commit.handover import Beginning, HandOver
 from chsink.statemachine.commit.plan import TablePlan
 from chsink.statemachine.commit.rules import CommitHalt
-from chsink.statemachine.commit.units import Part, Unit
+from chsink.statemachine.commit.units import Unit, UnitPart
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from tests.mirror_model.rules import Rules
 from tests.model.explored import Control
@@ -44,7 +44,7 @@ def _ahead(view: TableView, held: Chain, found: Iterable[Unit]) -> TablePlan:
     return _taking(view, held, found, below=0, beyond=9)
 
 
-def _in_part(parts: Iterable[Part]) -> tuple[Unit, ...]:
+def _in_part(parts: Iterable[UnitPart]) -> tuple[Unit, ...]:
     """A unit counts with its first part."""
     return tuple(replace(unit, whole=True) for unit in units.assemble(parts))
 

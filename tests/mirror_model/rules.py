@@ -11,7 +11,7 @@ from chsink.statemachine.commit import chain, handover, plan, rounds, units
 from chsink.statemachine.commit.chain import Chain, Link, Links, Reading, TableView
 from chsink.statemachine.commit.handover import Beginning, HandOver
 from chsink.statemachine.commit.plan import TablePlan
-from chsink.statemachine.commit.units import Part, Unit
+from chsink.statemachine.commit.units import Unit, UnitPart
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from tests.mirror_model.space import State
 from tests.model.explored import Bounds
@@ -52,7 +52,7 @@ class Rules:
     low_watermark: Callable[[Mapping[int, int], Iterable[Unit], Mapping[int, int]], dict[int, int]] = (
         rounds.low_watermark
     )
-    assemble: Callable[[Iterable[Part]], tuple[Unit, ...]] = units.assemble
+    assemble: Callable[[Iterable[UnitPart]], tuple[Unit, ...]] = units.assemble
     skip: frozenset[str] = frozenset()
 
 

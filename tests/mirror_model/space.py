@@ -6,7 +6,7 @@ from functools import cache
 from typing import NamedTuple
 
 from chsink.statemachine.commit.chain import Chain, Link, Snapshot, TableView
-from chsink.statemachine.commit.units import Head, Part, Position
+from chsink.statemachine.commit.units import Head, Position, UnitPart
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 
 
@@ -173,7 +173,7 @@ def rows(msg: Msg, records: int) -> int:
 
 
 @cache
-def part_of(position: int, msg: Msg, records: int) -> Part:
+def part_of(position: int, msg: Msg, records: int) -> UnitPart:
     """The production value of an event.  The location says what the file holds."""
     head = Head(
         str(msg.unit),
@@ -187,7 +187,7 @@ def part_of(position: int, msg: Msg, records: int) -> Part:
     )
     held = rows(msg, records)
     files = (f"{msg.tp} {held} {msg.unit} {msg.number}",) if held else ()
-    return Part(head, msg.number, files, Position(0, position))
+    return UnitPart(head, msg.number, files, Position(0, position))
 
 
 def held_in(location: str) -> tuple[int, int]:

@@ -13,7 +13,7 @@ from typing import Self
 from zlib import crc32
 
 from chsink.mirror import control
-from chsink.mirror.control import Fenced, Names, NotSent, Unanswered
+from chsink.mirror.control import ControlUnanswered, Fenced, Names, NotSent
 from chsink.mirror.events import DamagedEvent, Payload, decode
 from chsink.statemachine.ranges import TopicPartition
 from tests.sim.hub import Hub
@@ -90,14 +90,14 @@ class Broker:
         self.hub.pause()
         if self.hub.now < self.away_until:
             self.hub.sleep(TIMEOUT_S)
-            raise Unanswered("timed out")
+            raise ControlUnanswered("timed out")
 
     def wait(self, busy: Callable[[], bool]) -> None:
         """Wait until ``busy()`` is false.  Raises Unanswered."""
         until = self.hub.now + TIMEOUT_S * 1000
         while busy():
             if self.hub.now >= until:
-                raise Unanswered("timed out")
+                raise ControlUnanswered("timed out")
             self.hub.sleep(0.05)
 
     def fence(self, name: str) -> int:
@@ -295,10 +295,10 @@ class SimSender(SimOffsets):
         broker.ask()
         self._check()
         if hub.fault("commit request lost", 0.01):
-            raise Unanswered("request lost")
+            raise ControlUnanswered("request lost")
         broker.end(transaction, "committed")
         if hub.fault("commit answer lost", 0.02):
-            raise Unanswered("answer lost")
+            raise ControlUnanswered("answer lost")
         self._at("killed after a commit")
         broker.ask()
 
@@ -348,7 +348,7 @@ class SimReader:
         for number, began in self.at.items():
             log, at = self.broker.logs[number], began
             if not log.start <= at <= log.end:
-                raise Unanswered("offset out of range")
+                raise ControlUnanswered("offset out of range")
             stable = log.stable
             while at < stable and len(found) < few:
                 value = log.committed(at)

@@ -11,8 +11,8 @@ from chsink.mirror.coordination import Coordination
 from chsink.mirror.events import TableReference
 from chsink.mirror.known_tables import Hole, Target
 from chsink.mirror.lander import MirrorLander
-from chsink.mirror.opening import Mirror
-from chsink.mirror.tables import Keys
+from chsink.mirror.opening import OpenMirror
+from chsink.mirror.tables import PropertyKeys
 from chsink.mirror.task import Feeds
 from chsink.mirror.worker import TableWork
 from chsink.statemachine.ranges import TopicPartition
@@ -27,7 +27,7 @@ from tests.sim.spark import OneActor
 if TYPE_CHECKING:
     from tests.mirror_sim.world import World
 
-KEYS = Keys(GROUP, CONTROL)
+KEYS = PropertyKeys(GROUP, CONTROL)
 CONFIG = SimpleNamespace(kafka=SimpleNamespace(starting_offsets="earliest"), sink=SimpleNamespace(name=GROUP))
 """What of the job file is asked for here."""
 
@@ -97,7 +97,7 @@ def _coordination(world: World, reread: Callable[[Hole], None]) -> Coordination:
         for name in world.catalog.tables
     }
     names = names_of(world.broker)
-    mirror = Mirror(cast("Any", CONFIG), world.kafka, names, world.pace, cast("Any", world.catalog), targets)
+    mirror = OpenMirror(cast("Any", CONFIG), world.kafka, names, world.pace, cast("Any", world.catalog), targets)
     made = Coordination(mirror, reread, HubClock(world.hub, 0), LOG, pool=lambda: OneActor(world.hub))
     vars(made)["_wake"] = _Wake(world.hub)
     return made

@@ -155,7 +155,7 @@ class SimColumns:
 
 
 class SimFiles:
-    """In place of :class:`chsink.mirror.files.Files`: ``rows_each`` rows a file, known to the catalog by name."""
+    """In place of :class:`chsink.mirror.files.DataFiles`: ``rows_each`` rows a file, known to the catalog by name."""
 
     def __init__(self, world: World, attempt: UUID) -> None:
         self.world, self.attempt = world, attempt

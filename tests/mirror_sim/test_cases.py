@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from chsink.mirror import control
-from chsink.mirror.control import Unanswered
+from chsink.mirror.control import ControlUnanswered
 from chsink.mirror.worker import Worker
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from tests.mirror_sim import oracle
@@ -72,7 +72,7 @@ def test_an_empty_range_moves_no_offset_while_the_brokers_are_away() -> None:
         with worker.names.sender("settles", GROUP) as sender:
             sender.send("key", [], {tp: 3})
             assert sender.committed([tp]) == {tp: 3}
-        with pytest.raises(Unanswered):
+        with pytest.raises(ControlUnanswered):
             worker.run(OffsetRange(3, 9), away)
         hub.sleep(120)
         assert broker.groups[GROUP] == {tp: 3}

@@ -15,8 +15,8 @@ from chsink import failpoints
 from chsink.errors import ChsinkError, FencedError, HaltError
 from chsink.errors import services as errors
 from chsink.mirror import coordination, coordinator, lander, worker
-from chsink.mirror.control import Unanswered
-from chsink.statemachine.commit.rounds import Pace
+from chsink.mirror.control import ControlUnanswered
+from chsink.statemachine.commit.rounds import CommitPace
 from chsink.statemachine.ranges import TopicPartition
 from tests.mirror_sim import oracle
 from tests.mirror_sim.broker import CONTROL, GROUP, Broker
@@ -60,7 +60,7 @@ class Topics(Kafka):
     def _ask(self) -> None:
         try:
             self.broker.ask()
-        except Unanswered as error:
+        except ControlUnanswered as error:
             raise errors.KAFKA_UNAVAILABLE(bootstrap="sim", reason=str(error)) from error
 
     def topic_ids(self, topics: Iterable[str]) -> dict[str, str | None]:
@@ -94,7 +94,7 @@ class World:
         self.broker = Broker(hub, shape.randint(1, 3))
         self.kafka = Topics(hub, topics, self.broker)
         self.catalog = SimCatalog(hub, sorted(used))
-        self.pace = Pace(shape.choice([3_000, 10_000]), shape.choice([1_000, 4_000]), shape.choice([4, 1000]))
+        self.pace = CommitPace(shape.choice([3_000, 10_000]), shape.choice([1_000, 4_000]), shape.choice([4, 1000]))
         self.limit = shape.randint(3, 12)
         self.rows_each = shape.choice([2, 1000])
         self.part_bytes = shape.choice([300, 600_000])

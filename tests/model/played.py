@@ -18,7 +18,7 @@ from chsink.batch.model import Ack, Assignment, PlannedBatch
 from chsink.batch.rounds import Pace
 from chsink.clickhouse.landing import assemble
 from chsink.errors import ChsinkError, HaltError
-from chsink.ports import Row, Swap, Unanswered
+from chsink.ports import StoredRow, Swap, Unanswered
 from chsink.statemachine.owner import decode_owner
 from chsink.statemachine.records import decode
 from tests.model.story import LOST, Run, Story, of_record
@@ -106,23 +106,23 @@ class Store:
     name: str = "recorded"
     durable: bool = True
 
-    def load(self, sink: str) -> dict[str, Row]:
+    def load(self, sink: str) -> dict[str, StoredRow]:
         self.recorder.call("store.load")
         return self.inner.load(sink)
 
-    def create(self, rows: Sequence[Row]) -> bool:
+    def create(self, rows: Sequence[StoredRow]) -> bool:
         return self._write("create", rows[0], partial(self.inner.create, rows))
 
     def swap(self, swaps: Sequence[Swap]) -> bool:
         return self._write("swap", swaps[0].row, partial(self.inner.swap, swaps))
 
-    def _write(self, verb: str, row: Row, write: Callable[[], bool]) -> bool:
+    def _write(self, verb: str, row: StoredRow, write: Callable[[], bool]) -> bool:
         what = of_record(decode(row.body)) if "/" in row.key else self._of_owner(row)
         wrong = self.recorder.call(f"store.{verb} {what}")
         applied = wrong != LOST and write()
         return applied and not wrong
 
-    def _of_owner(self, row: Row) -> str:
+    def _of_owner(self, row: StoredRow) -> str:
         stored = self.inner.store.rows.get(row.key)
         layouts = () if stored is None else decode_owner(stored.body).layouts
         return "owner" if decode_owner(row.body).layouts == layouts else "layouts"

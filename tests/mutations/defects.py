@@ -71,7 +71,7 @@ _DELIVERED = (
     "            self.letters_for(assignment, writer).deliver(assignment, chunk.index, offsets, letters)\n"
     '            failpoints.reach("task.after_dead_letters")\n'
 )
-_SENT = "        sent, unproven = _insert(chunk, prepared.pieces, assignment, writer)\n"
+_SENT = "        sent, unproven = _insert(chunk, prepared.pieces, assignment, writer, self.kept)\n"
 _INSERT = (
     "        result = writer.insert(piece.shard, assignment.key.table, piece.batch, token, assignment.deadline_ms)\n"
 )

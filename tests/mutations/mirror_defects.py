@@ -161,7 +161,7 @@ MIRROR_DEFECTS = (
     ),
     MirrorDefect(
         "mirror: part of a split unit is committed",
-        (Patch(PLAN, "lambda x: not x.unit.whole, Fate.WAIT", "lambda x: False, Fate.WAIT"),),
+        (Patch(PLAN, "lambda x: not x.unit.whole,", "lambda x: False,"),),
         "chain_is_content",
         seed=54,
         often={"marker slow": 15.0, "brokers away": 5.0},

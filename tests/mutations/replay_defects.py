@@ -15,7 +15,7 @@ DIGEST, TESTS = "chsink/dlq/digest.py", "tests/unit/replay/test_in_topic.py"
 CHANGE, REPLAYS, WRITES = "chsink/recovery/change.py", "chsink/recovery/replays.py", "statemachine/writes.py"
 SCENES, CHOICES = "tests/replay_sim/test_cases.py", "tests/unit/replay/test_choose.py"
 
-_LAND = "        ack = lander(Chunk(key.topic_partition, 0, record.range, [records]))\n"
+_LAND = "        ack = lander(Chunk(key.topic_partition, 0, record.range, [records]))\n        lander.finish()\n"
 _MARK = "        if not ack.unproven:\n            self._mark(assignment, letters, writer, len(shards))\n"
 _LIVES = "        return [own for own, key in keys.items() if now.get(key) is None or now[key] != before.get(key)]\n"
 REPLAY_DEFECTS = (

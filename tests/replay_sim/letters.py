@@ -16,7 +16,7 @@ from chsink.dlq.kept import Kept
 from chsink.dlq.place import LetterPlace
 from chsink.dlq.topic import letter_of
 from chsink.dlq.where import Where
-from chsink.mirror.control import Unanswered as NoAnswer
+from chsink.mirror.control import ControlUnanswered as NoAnswer
 from chsink.ports import Unreachable
 from chsink.statemachine.records import StateKey, StateRecord
 from tests.sim.clickhouse import LETTERS, Server

@@ -20,13 +20,13 @@ from chsink.errors import ChsinkError, FencedError, HaltError, UnavailableError
 from chsink.ports import BadValue
 from chsink.recovery.change import carry_out
 from chsink.recovery.decide import plan_reset
-from chsink.replay.choose import Chooser
+from chsink.replay.choose import LetterChooser
 from chsink.replay.in_topic import InTopic
-from chsink.replay.land import Sender
-from chsink.replay.report import Report
+from chsink.replay.land import ListSender
+from chsink.replay.report import ReplayReport
 from chsink.replay.routes import Routes, routes_of
 from chsink.replay.run import Replay, Verdict
-from chsink.replay.source import InTable, Source
+from chsink.replay.source import InTable, LetterSource
 from chsink.statemachine.records import StateRecord, TopicTable
 from tests.replay_sim.letters import BAD
 from tests.sim.clickhouse import LETTERS, REQUEST_TIMEOUT_S, URLS, Client
@@ -78,11 +78,11 @@ def replay_of(world: World, services: Services) -> Replay:
     found = routes_of(services, window)
     routes = SimRoutes(found.services, found.pipelines)
     marks = source if isinstance(source, InTopic) else None
-    sender = Sender(services, routes, source, window, marks)
-    return Replay(services, ledger, routes, source, window, Chooser(services, routes, source), sender)
+    sender = ListSender(services, routes, source, window, marks)
+    return Replay(services, ledger, routes, source, window, LetterChooser(services, routes, source), sender)
 
 
-def _source(world: World, services: Services) -> Source:
+def _source(world: World, services: Services) -> LetterSource:
     if world.table is not None:
         server = world.servers[0]
         kept = ShardTable(Client(server), server.describe(LETTERS), (URLS[0],))
@@ -90,7 +90,7 @@ def _source(world: World, services: Services) -> Source:
     return InTopic(LettersTopic(services.config.kafka.client_options(), TOPIC, world.sink, 20))
 
 
-def replay(world: World, verdict: Verdict | None = None) -> Report | None:
+def replay(world: World, verdict: Verdict | None = None) -> ReplayReport | None:
     """``chsink dlq replay [--landed | --resend]``; None if it failed with an error that a retry may avoid."""
     services = services_of(world, clock_of(world.hub, world.hub.random.randint(-500, 500)))  # type: ignore[arg-type]
     try:
@@ -109,7 +109,7 @@ def replay(world: World, verdict: Verdict | None = None) -> Report | None:
     return report
 
 
-def decide(world: World) -> Report | None:
+def decide(world: World) -> ReplayReport | None:
     """CHS-336: stop all replays, then look for the rows, and delete them if only some are there."""
     world.stop_replays()
     world.hub.sleep(REQUEST_TIMEOUT_S + 1)

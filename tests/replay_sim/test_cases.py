@@ -12,7 +12,7 @@ from chsink.dlq.where import where
 from chsink.errors import FencedError, HaltError
 from chsink.recovery import change
 from chsink.recovery.decide import plan_reset
-from chsink.replay.report import Report
+from chsink.replay.report import ReplayReport
 from chsink.statemachine.records import StateRecord, decode
 from tests.replay_sim import job, people
 from tests.replay_sim.world import World
@@ -70,7 +70,7 @@ class Scene(World):
         """The job's state."""
         return [decode(row.body) for key, row in self.store.rows.items() if key.startswith(f"{self.sink}/")]
 
-    def replay(self, landed: bool = False) -> Report | None:
+    def replay(self, landed: bool = False) -> ReplayReport | None:
         """``chsink dlq replay [--landed]``."""
         return self.play(lambda services: people.replay_of(self, services).run(where([]), "landed" if landed else None))
 
@@ -133,7 +133,7 @@ def test_a_replay_sends_nothing_that_was_reset_since_it_was_chosen() -> None:
         replay.ledger.claim([], services.clickhouse.layouts)
         replay.source.begin()
         lives, [page] = replay.chooser.lives(), [*replay.source.pages(where([]))]
-        chosen = replay.chooser.choose(page, Report("sink"), {})
+        chosen = replay.chooser.choose(page, ReplayReport("sink"), {})
         change.claim(services, "reset", [], resets=True)
         assert chosen and replay._round(chosen, lives) == list(chosen)
 

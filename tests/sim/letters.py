@@ -17,7 +17,7 @@ from confluent_kafka import TopicPartition as ClientPartition
 
 from chsink.dlq import search, topic
 from chsink.kafka import transactions
-from chsink.mirror.control import Unanswered as NoAnswer
+from chsink.mirror.control import ControlUnanswered as NoAnswer
 from chsink.statemachine.ranges import TopicPartition
 from tests.mirror_sim.broker import Broker, Log, Transaction
 from tests.sim.hub import Hub

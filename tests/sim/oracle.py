@@ -26,7 +26,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
-from chsink.ports import Row
+from chsink.ports import StoredRow
 from chsink.statemachine.owner import decode_owner
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from chsink.statemachine.records import Phase, StateKey, StateRecord, decode
@@ -213,7 +213,7 @@ class Oracle:
         ):
             seen.clear()
 
-    def stored(self, old: Row | None, new: Row) -> None:
+    def stored(self, old: StoredRow | None, new: StoredRow) -> None:
         """A row was stored."""
         if "/" not in new.key:
             self._owner_stored(new)
@@ -280,7 +280,7 @@ class Oracle:
             what = f"AFTER {record.range} of {tp} is stored, and its log had shrunk to {end} before it was read"
             raise Violation("after_means_landed", what)
 
-    def _owner_stored(self, new: Row) -> None:
+    def _owner_stored(self, new: StoredRow) -> None:
         epoch = decode_owner(new.body).epoch
         before = self.epochs.get(new.key, 0)
         if epoch < before:

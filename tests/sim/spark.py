@@ -24,7 +24,7 @@ from chsink.clickhouse.probe import only_of
 from chsink.clickhouse.shards import InsertShard
 from chsink.clickhouse.writer import ShardWriter
 from chsink.dlq.fates import Fates
-from chsink.dlq.letters import HEADERS, RECORD_FIELDS, DeadLetters
+from chsink.dlq.letters import HEADERS, RECORD_FIELDS, Delivery
 from chsink.dlq.topic import open_letters
 from chsink.kafka.exact import Part
 from chsink.ports import BadValue, BlockWriter, Clock
@@ -195,7 +195,7 @@ class Runner:
         return ShardWriter(shards, {}, clock, RETRY_FOR_S, REQUEST_TIMEOUT_S, MARGIN_S)
 
     @contextmanager
-    def _letters(self, clock: Clock) -> Iterator[Callable[[Assignment, BlockWriter], DeadLetters]]:
+    def _letters(self, clock: Clock) -> Iterator[Callable[[Assignment, BlockWriter], Delivery]]:
         """How a task's dead letters are stored."""
         if self.place is None:
             yield lambda assignment, writer: TableLetters(writer, shards_of(assignment.layout))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
-from chsink.ports import Outcome, Row, StoreUnavailable, Swap
+from chsink.ports import Outcome, StoredRow, StoreUnavailable, Swap
 from tests.sim.hub import Hub
 from tests.sim.oracle import Oracle
 
@@ -27,14 +27,14 @@ class Store:
         self.hub = hub
         self.oracle = oracle
         self.group = group
-        self.rows: dict[str, Row] = {}
+        self.rows: dict[str, StoredRow] = {}
         self.down_until = 0
         self.lost_state = False
         self.lives = self.under_way = 0
         self.lags = False
-        self.past: list[tuple[int, dict[str, Row]]] = []  # until when it was the present state
+        self.past: list[tuple[int, dict[str, StoredRow]]] = []  # until when it was the present state
 
-    def apply_create(self, rows: Sequence[Row]) -> Outcome:
+    def apply_create(self, rows: Sequence[StoredRow]) -> Outcome:
         """All or none."""
         if any(r.key in self.rows for r in rows):
             return Outcome.REFUSED
@@ -49,14 +49,14 @@ class Store:
         self._put([s.row for s in swaps])
         return Outcome.APPLIED
 
-    def _put(self, rows: Sequence[Row]) -> None:
+    def _put(self, rows: Sequence[StoredRow]) -> None:
         if self.lags:
             self.past = [*self.past[-3:], (self.hub.now, dict(self.rows))]
         for row in rows:
             self.oracle.stored(self.rows.get(row.key), row)
             self.rows[row.key] = row
 
-    def forget(self, backup: Mapping[str, Row] | None = None) -> None:
+    def forget(self, backup: Mapping[str, StoredRow] | None = None) -> None:
         """Lose the state, as if an operator dropped the table; with ``backup``, restore this earlier state."""
         self.rows = dict(backup or {})
         self.past.clear()
@@ -83,7 +83,7 @@ class StoreClient:
     def prepare(self) -> None:
         """Nothing to make."""
 
-    def load(self, sink: str) -> dict[str, Row]:
+    def load(self, sink: str) -> dict[str, StoredRow]:
         """See :class:`chsink.ports.StateStore`."""
         self.hub.pause()
         if self._down("store load"):
@@ -106,7 +106,7 @@ class StoreClient:
         self.hub.counts["outcome load answered"] += 1
         return found
 
-    def create(self, rows: Sequence[Row]) -> bool:
+    def create(self, rows: Sequence[StoredRow]) -> bool:
         """See :class:`chsink.ports.StateStore`."""
         return self._grouped("create", rows, self.store.apply_create)
 

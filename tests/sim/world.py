@@ -20,7 +20,7 @@ from chsink import failpoints
 from chsink.batch.ledger import parse_key
 from chsink.dlq.fates import Fate
 from chsink.errors import ChsinkError, FencedError, UnavailableError
-from chsink.ports import Row
+from chsink.ports import StoredRow
 from chsink.recovery import recover
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from chsink.statemachine.records import StateKey, StateRecord, decode
@@ -209,7 +209,7 @@ class World:
         chosen = worse.choice(DISASTERS) if worse.random() < DISASTER_SHARE and rare else ""
         self.disaster = chosen if self.tables_tell and not self.letters else ""
         self.backup_at, self.disaster_at = sorted(worse.sample(range(WORLD_STEPS), 2))
-        self.backup: dict[str, Row] = {}
+        self.backup: dict[str, StoredRow] = {}
         self.acts_before = 0
 
     def _start_at_latest(self) -> None:

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 
 class OneServer:
-    """The part of :class:`chsink.ports.Endpoint` that is about replicas."""
+    """The part of :class:`chsink.ports.Replicas` that is about replicas."""
 
     def each_replica(self) -> Sequence[Self]:
         return [self]

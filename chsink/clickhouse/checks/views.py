@@ -24,7 +24,7 @@ _OF_TABLE: Final = "FROM system.tables WHERE database = {database:String} AND na
 
 
 @dataclass(frozen=True, slots=True)
-class Attached:
+class Dependents:
     """What hangs on a table: its views, the tables that they fill, and those of both that this user cannot see."""
 
     views: list[View] = field(default_factory=list)
@@ -33,7 +33,7 @@ class Attached:
 
 
 def view_findings(
-    client: Queries, config: Config, name: str, table: TargetTable, behind: Attached
+    client: Queries, config: Config, name: str, table: TargetTable, behind: Dependents
 ) -> Iterator[Finding]:
     """Whether a piece that is sent again counts once behind the table, too."""
     yield from rules.views(name, behind.views, table.window_blocks, table.window_s)
@@ -43,9 +43,9 @@ def view_findings(
         yield found(Severity.WARNING, preflight.VIEW_UNSEEN, url=client.url, table=name, unseen=unseen, grant=grant)
 
 
-def attached(client: Queries, table: TargetTable) -> Attached:
+def attached(client: Queries, table: TargetTable) -> Dependents:
     """Everything behind the table, also behind the tables that its views fill."""
-    behind = Attached()
+    behind = Dependents()
     waiting, seen = [(table.at, 0)], {table.at}
     while waiting:
         source, depth = waiting.pop()

@@ -19,7 +19,7 @@ from chsink.cli.verify import read_report
 from chsink.embedded.stack import Stack
 from chsink.embedded.topics import delete_records
 from chsink.errors import ChsinkError, HaltError
-from chsink.ports import Row, Swap
+from chsink.ports import StoredRow, Swap
 from chsink.statemachine.ranges import OffsetRange
 from chsink.verify.route import Selection
 from tests.integration.exits.commands import command_of, follow, halted
@@ -469,7 +469,7 @@ def test_a_damaged_row_is_restored(half: Job, spark: SparkSession) -> None:
     with quietly_connected(half) as opened:
         store = opened.store
         key, row = next((k, r) for k, r in store.load(half.name).items() if k.endswith(half.tables[half.topic]))
-        assert store.swap([Swap(row.attempt, Row(key, "damage", "{"))])
+        assert store.swap([Swap(row.attempt, StoredRow(key, "damage", "{"))])
         assert "backup" in halted("STATE_UNREADABLE", half, spark).hint
         assert store.swap([Swap("damage", row)])
     half.drain(spark)

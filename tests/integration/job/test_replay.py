@@ -32,7 +32,7 @@ from chsink.observe.logs import configure
 from chsink.recovery.change import claim
 from chsink.replay.choose import Chosen
 from chsink.replay.opening import open_replay
-from chsink.replay.report import Report
+from chsink.replay.report import ReplayReport
 from chsink.replay.run import Replay, Verdict
 from chsink.replay.source import InTable
 from chsink.statemachine.records import Phase, StateKey
@@ -217,7 +217,7 @@ def choose(slow: Replay, *conditions: str) -> tuple[Chosen, dict[StateKey, str]]
     slow.source.begin()
     [page] = slow.source.pages(where(conditions))
     lives = slow.chooser.lives()
-    return slow.chooser.choose(page, Report(""), {}), lives
+    return slow.chooser.choose(page, ReplayReport(""), {}), lives
 
 
 def check_digests(server: str) -> None:

@@ -26,13 +26,13 @@ from chsink.mirror.coordinator import Coordinator
 from chsink.mirror.events import TableReference
 from chsink.mirror.known_tables import Hole, Target
 from chsink.mirror.lander import MirrorLander
-from chsink.mirror.resolve import Decision, carry_out, decide
-from chsink.mirror.tables import Keys, MirrorTable
+from chsink.mirror.resolve import MirrorDecision, carry_out, decide
+from chsink.mirror.tables import MirrorTable, PropertyKeys
 from chsink.mirror.task import Feeds, Share
 from chsink.mirror.types import TableColumns
-from chsink.mirror.worker import Report, TableWork, Worker
-from chsink.statemachine.commit.resolve import Choice
-from chsink.statemachine.commit.rounds import Pace
+from chsink.mirror.worker import TableWork, Worker, WorkerReport
+from chsink.statemachine.commit.resolve import TableVerdict
+from chsink.statemachine.commit.rounds import CommitPace
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from tests.support.kafka import produce, read_all
 
@@ -69,7 +69,7 @@ class Bench:
     group: str = field(default_factory=lambda: f"chsink-{uuid.uuid4().hex[:8]}")
     control_topic: str = ""
     clock: HandClock = field(default_factory=HandClock)
-    pace: Pace = field(default_factory=lambda: Pace(interval_ms=1000, timeout_ms=500, buffer=100_000))
+    pace: CommitPace = field(default_factory=lambda: CommitPace(interval_ms=1000, timeout_ms=500, buffer=100_000))
 
     def __post_init__(self) -> None:
         self.topic = f"orders-{uuid.uuid4().hex[:8]}"
@@ -164,7 +164,7 @@ warehouse = "file://{self.folder}/lake"
 
         return read
 
-    def hand_over(self, start: int, end: int, partition: int = 0) -> Report:
+    def hand_over(self, start: int, end: int, partition: int = 0) -> WorkerReport:
         """What a task does with a planned range."""
         return self.worker(partition).run(OffsetRange(start, end), self.records(partition))
 
@@ -193,7 +193,7 @@ warehouse = "file://{self.folder}/lake"
 
     def targets(self) -> dict[str, Target]:
         """By the tables' identifiers."""
-        keys = Keys(self.group, self.control_topic)
+        keys = PropertyKeys(self.group, self.control_topic)
         return {
             f"shop.{name}": Target(
                 MirrorTable(self.catalog(), f"shop.{name}", keys),
@@ -203,7 +203,7 @@ warehouse = "file://{self.folder}/lake"
             for name in self.tables
         }
 
-    def resolve(self, choice: Choice) -> Decision:
+    def resolve(self, choice: TableVerdict) -> MirrorDecision:
         """``chsink mirror resolve`` for all tables."""
         decision = decide(self.names, self.targets(), self.admin, choice)
         carry_out(self.names, decision)

@@ -18,7 +18,7 @@ from chsink.mirror.coordination import Coordination
 from chsink.mirror.known_tables import Hole
 from chsink.mirror.lander import MirrorLander
 from chsink.mirror.opening import open_mirror
-from chsink.mirror.owner import Owner, read_owner
+from chsink.mirror.owner import CoordinatorClaim, read_owner
 from chsink.observe.logs import configure
 from tests.integration.mirror.bench import Bench
 from tests.support.job import eventually
@@ -75,7 +75,7 @@ def running_for(bench: Bench) -> AbstractContextManager[Coordination]:
     return coordinating(config_of(bench), bench.reread)
 
 
-def owner(bench: Bench) -> Owner:
+def owner(bench: Bench) -> CoordinatorClaim:
     offsets = bench.names.offsets(bench.names.owner_group)
     try:
         found = read_owner(bench.names, offsets)

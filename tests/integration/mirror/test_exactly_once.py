@@ -14,7 +14,7 @@ import pytest
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
 
 from chsink.errors import BadValueError
-from chsink.mirror.control import Fenced, Sender
+from chsink.mirror.control import ControlSender, Fenced
 from chsink.mirror.coordinator import STUCK_AFTER, Coordinator
 from chsink.mirror.events import CommitComplete, CommitToTable, DataComplete, DataWritten, StartCommit, decode
 from chsink.mirror.stops import Halted, Stuck
@@ -205,7 +205,7 @@ def test_a_zombie_cannot_hand_over(make_bench: MakeBench) -> None:
     bench = make_bench()
     coordinator = bench.coordinator()
     start, end = bench.produce(range(4))
-    zombie = Sender(bench.names, bench.names.worker_id(bench.tp()), bench.group)
+    zombie = ControlSender(bench.names, bench.names.worker_id(bench.tp()), bench.group)
     assert zombie.committed([bench.tp()]) == {bench.tp(): 0}
     bench.hand_over(start, end)
     written = bench.worker()._written(OffsetRange(start, end), bench.records(), [bench.work("orders")], {})
@@ -222,7 +222,7 @@ def test_a_worker_that_dies_inside_its_transaction_leaves_nothing(make_bench: Ma
     bench = make_bench()
     coordinator = bench.coordinator()
     start, end = bench.produce(range(4))
-    dead = Sender(bench.names, bench.names.worker_id(bench.tp()), bench.group)
+    dead = ControlSender(bench.names, bench.names.worker_id(bench.tp()), bench.group)
     written = bench.worker()._written(OffsetRange(start, end), bench.records(), [bench.work("orders")], {})
     dead._producer.begin({"value": value, "key": "dead"} for value in written)
     assert bench.group_at() == 0
@@ -579,7 +579,7 @@ def test_a_group_that_was_set_back(make_bench: MakeBench) -> None:
     bench.produce(range(9))
     bench.hand_over(0, 4)
     bench.round(coordinator)
-    with Sender(bench.names, bench.names.worker_id(bench.tp()), bench.group) as sender:
+    with ControlSender(bench.names, bench.names.worker_id(bench.tp()), bench.group) as sender:
         sender.send("someone", [], {bench.tp(): 1})
     bench.hand_over(1, 7)
     for _ in range(3):

@@ -24,15 +24,15 @@ from chsink.cli.main import app
 from chsink.embedded.topics import delete_records
 from chsink.errors import ChsinkError, halts
 from chsink.errors.entry import Entry
-from chsink.mirror.control import Sender
+from chsink.mirror.control import ControlSender
 from chsink.mirror.coordinator import Coordinator
 from chsink.mirror.events import DataWritten, decode, encode
 from chsink.mirror.failures import as_error
 from chsink.mirror.known_tables import Hole
-from chsink.mirror.tables import Keys
+from chsink.mirror.tables import PropertyKeys
 from chsink.mirror.task import Share
-from chsink.mirror.worker import Report
-from chsink.statemachine.commit.resolve import Choice
+from chsink.mirror.worker import WorkerReport
+from chsink.statemachine.commit.resolve import TableVerdict
 from chsink.statemachine.ranges import OffsetRange
 from tests.integration.mirror.bench import SCHEMA, Bench
 from tests.support.kafka import read_all
@@ -67,7 +67,7 @@ def table(bench: Bench, name: str = "orders") -> Table:
 # --- tables ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("way_out", ["undo", Choice.REREAD, Choice.SKIP])
+@pytest.mark.parametrize("way_out", ["undo", TableVerdict.REREAD, TableVerdict.SKIP])
 @pytest.mark.exit_of("MIRROR_ROLLED_BACK")
 def test_a_table_that_was_rolled_back(make_bench: MakeBench, way_out: str) -> None:
     """⚑ R-6: what was pending at the rollback lands too."""
@@ -84,11 +84,11 @@ def test_a_table_that_was_rolled_back(make_bench: MakeBench, way_out: str) -> No
     if way_out == "undo":
         table(bench).manage_snapshots().set_current_snapshot(second).commit()
     else:
-        bench.resolve(Choice(way_out))
+        bench.resolve(TableVerdict(way_out))
     later = bench.coordinator()
     bench.rounds(later, 3)
     land(bench, later, 8)
-    if way_out == Choice.SKIP:
+    if way_out == TableVerdict.SKIP:
         assert sorted(n for _, _, n in bench.landed()) == [0, 7, 8]
     else:
         exactly_once(bench)
@@ -100,7 +100,7 @@ def test_a_table_that_was_rolled_back_to_before_the_mirror(make_bench: MakeBench
     write(bench, 99)
     land(bench, bench.coordinator(), 1, 2)
     table(bench).manage_snapshots().rollback_to_snapshot(table(bench).snapshots()[0].snapshot_id).commit()
-    bench.resolve(Choice.REREAD)
+    bench.resolve(TableVerdict.REREAD)
     bench.rounds(bench.coordinator(), 2)
     assert bench.landed() - bench.sent() == {(None, None, 99): 1} and not bench.sent() - bench.landed()
 
@@ -120,8 +120,8 @@ def test_rows_that_were_written_after_a_rollback(make_bench: MakeBench) -> None:
         land(bench, coordinator, number)
     table(bench).manage_snapshots().rollback_to_snapshot(table(bench).snapshots()[0].snapshot_id).commit()
     write(bench, 1)
-    halted(bench, halts.MIRROR_ROWS_UNKNOWN, lambda: bench.resolve(Choice.REREAD))
-    bench.resolve(Choice.SKIP)
+    halted(bench, halts.MIRROR_ROWS_UNKNOWN, lambda: bench.resolve(TableVerdict.REREAD))
+    bench.resolve(TableVerdict.SKIP)
     land(bench, bench.coordinator(), 2)
     assert sorted(n for _, _, n in bench.landed()) == [0, 1, 2]
 
@@ -132,7 +132,7 @@ def test_a_chain_that_was_changed(make_bench: MakeBench, damage: str) -> None:
     bench = make_bench()
     coordinator = bench.coordinator()
     land(bench, coordinator, 1)
-    keys = Keys(bench.group, bench.control_topic)
+    keys = PropertyKeys(bench.group, bench.control_topic)
     key = keys.origin(bench.tp()) if damage == "origin" else keys.chain
     text = table(bench).properties[key] if damage == "older" else "{"
     land(bench, coordinator, 2)
@@ -146,9 +146,9 @@ def test_a_chain_that_was_changed(make_bench: MakeBench, damage: str) -> None:
     exactly_once(bench)
 
 
-@pytest.mark.parametrize("choice", Choice)
+@pytest.mark.parametrize("choice", TableVerdict)
 @pytest.mark.exit_of("MIRROR_CHAIN_MISSING")
-def test_a_second_table_for_a_topic(make_bench: MakeBench, choice: Choice) -> None:
+def test_a_second_table_for_a_topic(make_bench: MakeBench, choice: TableVerdict) -> None:
     bench = make_bench(partitions=2)
     land(bench, bench.coordinator(), 1, 2)
     bench.catalog().create_table("shop.archive", SCHEMA)
@@ -160,7 +160,7 @@ def test_a_second_table_for_a_topic(make_bench: MakeBench, choice: Choice) -> No
     bench.round(later)
     land(bench, later, 3)
     assert bench.landed("orders") == bench.sent()
-    assert sorted(n for _, _, n in bench.landed("archive")) == ([1, 2, 3] if choice is Choice.REREAD else [3])
+    assert sorted(n for _, _, n in bench.landed("archive")) == ([1, 2, 3] if choice is TableVerdict.REREAD else [3])
 
 
 def test_a_second_table_that_holds_rows(make_bench: MakeBench) -> None:
@@ -170,8 +170,8 @@ def test_a_second_table_that_holds_rows(make_bench: MakeBench) -> None:
     bench.catalog().create_table("shop.archive", SCHEMA)
     write(bench, 1, "archive")
     bench.tables = ("orders", "archive")
-    halted(bench, halts.MIRROR_ROWS_UNKNOWN, lambda: bench.resolve(Choice.REREAD))
-    bench.resolve(Choice.SKIP)
+    halted(bench, halts.MIRROR_ROWS_UNKNOWN, lambda: bench.resolve(TableVerdict.REREAD))
+    bench.resolve(TableVerdict.SKIP)
     land(bench, bench.coordinator(), 3)
     assert sorted(n for _, _, n in bench.landed("archive")) == [1, 3]
 
@@ -194,7 +194,7 @@ def test_rows_of_which_nobody_speaks_any_more(make_bench: MakeBench, compacted: 
     for _ in range(2):
         error = halted(bench, halts.MIRROR_ROWS_FOUND, bench.coordinator)
     assert "offset" in error.message
-    halted(bench, halts.MIRROR_ROWS_UNKNOWN, lambda: bench.resolve(Choice.REREAD))
+    halted(bench, halts.MIRROR_ROWS_UNKNOWN, lambda: bench.resolve(TableVerdict.REREAD))
     job = ["-c", str(bench.job_file())]
     [command] = re.findall(r"`chsink (mirror resolve [^`]*)`", error.hint)
     done = CliRunner().invoke(app, [*command.split(), "--yes", *job])
@@ -229,7 +229,7 @@ def test_a_table_that_was_dropped(make_bench: MakeBench) -> None:
     halted(bench, halts.MIRROR_TABLE_GONE, lambda: bench.round(coordinator))
     bench.catalog().create_table("shop.orders", SCHEMA)
     halted(bench, halts.MIRROR_CHAIN_MISSING, bench.coordinator)
-    bench.resolve(Choice.REREAD)
+    bench.resolve(TableVerdict.REREAD)
     later = bench.coordinator()
     bench.rounds(later, 2)
     land(bench, later, 3)
@@ -246,7 +246,7 @@ def test_a_table_that_was_made_again_while_the_mirror_ran(make_bench: MakeBench)
     bench.catalog().create_table("shop.orders", SCHEMA)
     bench.hand_over(*bench.produce([2]))
     halted(bench, halts.MIRROR_TABLE_RECREATED, lambda: bench.round(coordinator))
-    bench.resolve(Choice.REREAD)
+    bench.resolve(TableVerdict.REREAD)
     later = bench.coordinator()
     bench.rounds(later, 2)
     exactly_once(bench)
@@ -293,7 +293,7 @@ def test_the_command_that_messages_name(make_bench: MakeBench) -> None:
 # --- data files ------------------------------------------------------------------------------------------------------
 
 
-def deleted(bench: Bench, report: Report) -> None:
+def deleted(bench: Bench, report: WorkerReport) -> None:
     """What another program does that takes these files for orphans."""
     for written in report.tables.values():
         for file in written.files:
@@ -323,7 +323,7 @@ def test_files_that_were_deleted_and_kafka_no_longer_holds_their_records(make_be
     delete_records(bench.kafka.bootstrap, bench.topic, 0, 2)
     error = halted(bench, halts.MIRROR_FILES_GONE, lambda: bench.round(coordinator))
     assert "chsink mirror resolve shop.orders --reread" in error.hint and "[1, 3)" in error.message
-    bench.resolve(Choice.REREAD)
+    bench.resolve(TableVerdict.REREAD)
     later = bench.coordinator()
     bench.rounds(later, 3)
     land(bench, later, 5)
@@ -333,9 +333,9 @@ def test_files_that_were_deleted_and_kafka_no_longer_holds_their_records(make_be
 # --- Kafka -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("choice", Choice)
+@pytest.mark.parametrize("choice", TableVerdict)
 @pytest.mark.exit_of("MIRROR_TOPIC_RECREATED")
-def test_a_topic_that_was_made_again(make_bench: MakeBench, choice: Choice) -> None:
+def test_a_topic_that_was_made_again(make_bench: MakeBench, choice: TableVerdict) -> None:
     """⚑ What was handed over of the earlier topic lands first: nobody can read it again."""
     bench = make_bench()
     land(bench, bench.coordinator(), 1, 2)
@@ -346,7 +346,7 @@ def test_a_topic_that_was_made_again(make_bench: MakeBench, choice: Choice) -> N
     bench.kafka.create_topic(bench.topic, 1)
     start, end = bench.produce([10, 11, 12, 13])
     share = Share(bench.tp(), OffsetRange(end - 1, end))
-    with Sender(bench.names, bench.names.worker_id(bench.tp()), bench.group) as sender:
+    with ControlSender(bench.names, bench.names.worker_id(bench.tp()), bench.group) as sender:
         sender.send("a group that survived", [], {bench.tp(): end - 1})
     halted(bench, halts.MIRROR_TOPIC_RECREATED, lambda: earlier.hand_over(share, bench.records()(share.range)))
     halted(bench, halts.MIRROR_TOPIC_RECREATED, bench.coordinator)
@@ -356,7 +356,7 @@ def test_a_topic_that_was_made_again(make_bench: MakeBench, choice: Choice) -> N
     bench.hand_over(start, end)
     bench.rounds(later, 2)
     land(bench, later, 14)
-    wanted = bench.sent() if choice is Choice.REREAD else {(0, 4, 14): 1}
+    wanted = bench.sent() if choice is TableVerdict.REREAD else {(0, 4, 14): 1}
     assert bench.landed() - gone == wanted
 
 
@@ -371,7 +371,7 @@ def test_a_topic_that_was_made_again_while_a_coordinator_runs(make_bench: MakeBe
     bench.kafka.create_topic(bench.topic, 1)
     halted(bench, halts.MIRROR_TOPIC_RECREATED, lambda: bench.round(coordinator))
     assert bench.landed() == gone
-    bench.resolve(Choice.REREAD)
+    bench.resolve(TableVerdict.REREAD)
     land(bench, bench.coordinator(), 14)
     assert bench.landed() - gone == bench.sent()
 
@@ -389,13 +389,13 @@ def test_a_log_that_lost_records(make_bench: MakeBench) -> None:
     assert read is not None and read.view.stored is not None
     ahead = {bench.tp(): replace(read.view.stored.links[bench.tp()], until=5)}
     target.move(read, replace(read.view.stored, links=ahead), uuid.uuid4())
-    with Sender(bench.names, bench.names.worker_id(bench.tp()), bench.group) as sender:
+    with ControlSender(bench.names, bench.names.worker_id(bench.tp()), bench.group) as sender:
         sender.send("lost", [], {bench.tp(): 5})
     error = halted(bench, halts.MIRROR_LOG_SHRANK, lambda: bench.rounds(coordinator, 2))
     assert "the log ends at 2" in error.message and "shop.orders --skip" in error.hint
     halted(bench, halts.MIRROR_LOG_SHRANK, bench.coordinator)
-    halted(bench, halts.MIRROR_ROWS_UNKNOWN, lambda: bench.resolve(Choice.REREAD))
-    bench.resolve(Choice.SKIP)
+    halted(bench, halts.MIRROR_ROWS_UNKNOWN, lambda: bench.resolve(TableVerdict.REREAD))
+    bench.resolve(TableVerdict.SKIP)
     later = bench.coordinator()
     land(bench, later, 3, 4)
     land(bench, later, 5, 6)
@@ -413,13 +413,13 @@ def test_records_that_kafka_deleted_before_they_landed(make_bench: MakeBench) ->
     delete_records(bench.kafka.bootstrap, bench.topic, 0, 3)
     error = halted(bench, halts.MIRROR_RECORDS_GONE, lambda: bench.rounds(bench.coordinator(), 2))
     assert "[1, 3)" in error.message
-    decision = bench.resolve(Choice.REREAD)
+    decision = bench.resolve(TableVerdict.REREAD)
     assert [c.read_again for c in decision.changes] == [OffsetRange(3, 4)]
     later = bench.coordinator()
     bench.rounds(later, 2)
     bench.hand_over(*bench.produce([5]))
     delete_records(bench.kafka.bootstrap, bench.topic, 0, 5)
-    bench.resolve(Choice.REREAD)
+    bench.resolve(TableVerdict.REREAD)
     land(bench, bench.coordinator(), 6)
     assert sorted(n for _, _, n in bench.landed()) == [1, 4, 5, 6]
 
@@ -452,7 +452,7 @@ def test_a_long_hole_is_read_in_parts_and_other_tables_are_committed_between(
     bench = make_bench(tables=("orders", "archive"))
     land(bench, bench.coordinator(), *range(5))
     table(bench).manage_snapshots().remove_branch("main").commit()
-    bench.resolve(Choice.REREAD)
+    bench.resolve(TableVerdict.REREAD)
     later = bench.coordinator()
     parts: list[OffsetRange] = []
 
@@ -497,7 +497,7 @@ def test_events_that_contradict_each_other(make_bench: MakeBench) -> None:
     found = decode(event)
     assert found is not None and isinstance(found.payload, DataWritten) and found.payload.tag is not None
     other = replace(found.payload, tag=replace(found.payload.tag, part=1, parts=2))
-    with Sender(bench.names, f"someone-{uuid.uuid4()}", "someone") as sender:
+    with ControlSender(bench.names, f"someone-{uuid.uuid4()}", "someone") as sender:
         sender.send("x", [event, encode(replace(found, payload=other))], {})
     halted(bench, halts.MIRROR_EVENTS_DAMAGED, lambda: bench.rounds(coordinator, 2))
     bench.kafka.delete_topic(bench.control_topic)
@@ -523,7 +523,7 @@ def test_a_file_that_several_events_name_lands_once(make_bench: MakeBench) -> No
         same_unit = replace(event.payload.tag, start=first, until=until)
         events = [encode(replace(event, payload=replace(event.payload, tag=t))) for t in (tag, same_unit)]
         for value in events:
-            with Sender(bench.names, f"someone-{uuid.uuid4()}", "someone") as sender:
+            with ControlSender(bench.names, f"someone-{uuid.uuid4()}", "someone") as sender:
                 sender.send("x", [value], {})
 
     somebody_names_it_for(start, end - 1)
@@ -552,7 +552,7 @@ def test_an_event_that_makes_no_sense_is_left_out(make_bench: MakeBench) -> None
     assert found is not None and isinstance(found.payload, DataWritten) and found.payload.tag is not None
     wrong = [replace(found.payload.tag, parts=0), replace(found.payload.tag, until=-1)]
     events = [encode(replace(found, payload=replace(found.payload, tag=tag))) for tag in wrong]
-    with Sender(bench.names, f"someone-{uuid.uuid4()}", "someone") as sender:
+    with ControlSender(bench.names, f"someone-{uuid.uuid4()}", "someone") as sender:
         sender.send("x", [*events, json.dumps({}).encode()], {})
     bench.hand_over(piece.start, piece.end)
     bench.round(coordinator)

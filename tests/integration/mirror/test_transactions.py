@@ -16,7 +16,7 @@ from confluent_kafka import Producer
 
 from chsink import failpoints
 from chsink.batch.model import Ack
-from chsink.mirror.control import Unanswered
+from chsink.mirror.control import ControlUnanswered
 from chsink.mirror.coordinator import HANGS_AFTER_MS
 from chsink.mirror.events import Event, StartCommit, encode
 from chsink.mirror.failures import as_error
@@ -73,7 +73,7 @@ def test_an_empty_range_moves_no_offset_while_the_broker_does_not_answer(make_be
         return ()
 
     try:
-        with pytest.raises(Unanswered):
+        with pytest.raises(ControlUnanswered):
             replace(worker, names=replace(worker.names, timeout_s=2)).run(OffsetRange(start, end), frozen)
     finally:
         os.kill(bench.kafka.pid, signal.SIGCONT)

@@ -11,8 +11,8 @@ from chsink.dlq.kept import Kept
 from chsink.dlq.letters import DELETED_ID, deleted_letter
 from chsink.dlq.place import LettersTopic
 from chsink.dlq.topic import letter_of
-from chsink.replay.choose import Chooser
-from chsink.replay.report import Report, Why
+from chsink.replay.choose import LetterChooser
+from chsink.replay.report import KeepReason, ReplayReport
 from chsink.statemachine.ranges import OffsetRange
 from chsink.statemachine.records import Phase, StateKey, StateRecord
 from chsink.statemachine.tokens import letters_token
@@ -74,6 +74,6 @@ def test_a_replay_leaves_it_out() -> None:
     services: Any = SimpleNamespace(clickhouse=SimpleNamespace(targets={GONE.topic_table: target}))
     source: Any = SimpleNamespace(letters=lambda *_: [letter], sink="s")
     unused: Any = None
-    report = Report("s", dry_run=True)
-    assert list(Chooser(services, unused, source)._fitting(GONE, "", [10], report)) == []
-    assert report.left == {Why.DELETED: 1}
+    report = ReplayReport("s", dry_run=True)
+    assert list(LetterChooser(services, unused, source)._fitting(GONE, "", [10], report)) == []
+    assert report.left == {KeepReason.DELETED: 1}

@@ -16,7 +16,7 @@ import pytest
 
 from chsink.batch.ledger import Ledger, parse_key, read_sink
 from chsink.errors import FencedError, HaltError, UnavailableError
-from chsink.ports import Row, StoreUnavailable, Swap
+from chsink.ports import StoredRow, StoreUnavailable, Swap
 from chsink.statemachine import owner as owners
 from chsink.statemachine import writes
 from chsink.statemachine.ranges import OffsetRange
@@ -46,7 +46,7 @@ class Store:
 
     name: str = "scripted"
     durable: bool = False
-    rows: dict[str, Row] = field(default_factory=dict)
+    rows: dict[str, StoredRow] = field(default_factory=dict)
     script: deque[str] = field(default_factory=deque)
     under_way: list[Callable[[], bool]] = field(default_factory=list)
     down_reads: int = 0
@@ -57,7 +57,7 @@ class Store:
     def prepare(self) -> None:
         pass
 
-    def load(self, sink: str) -> dict[str, Row]:
+    def load(self, sink: str) -> dict[str, StoredRow]:
         self.loads += 1
         if self.before_load:
             self.before_load.popleft()()
@@ -66,7 +66,7 @@ class Store:
             raise StoreUnavailable("no session")
         return {k: r for k, r in self.rows.items() if k == sink or k.startswith(sink + "/")}
 
-    def create(self, rows: Sequence[Row]) -> bool:
+    def create(self, rows: Sequence[StoredRow]) -> bool:
         self.writes.append(("create", tuple(r.attempt for r in rows)))
         return self._scripted(lambda part: self._create(rows[:part]))
 
@@ -90,7 +90,7 @@ class Store:
         applied = write(1 if word == "half" else None)
         return applied and word not in ("lost", "half")
 
-    def _create(self, rows: Sequence[Row]) -> bool:
+    def _create(self, rows: Sequence[StoredRow]) -> bool:
         if any(r.key in self.rows for r in rows):
             return False
         self.rows |= {r.key: r for r in rows}
@@ -283,7 +283,7 @@ def test_a_table_that_records_name_again_begins_where_its_siblings_are() -> None
 def test_an_old_drivers_create_after_the_claim_is_taken_over() -> None:
     store = Store()
     one, two = claimed(store), claimed(store, "two")
-    store._create([Row(str(K2), "one-late", encode(writes.empty(1, "one-late")))])
+    store._create([StoredRow(str(K2), "one-late", encode(writes.empty(1, "one-late")))])
     two.ensure([K0, K2])
     assert (two.records[K2].epoch, store.record(K2).epoch) == (2, 2)
     with pytest.raises(FencedError):
@@ -295,7 +295,7 @@ def test_a_row_announced_by_the_old_driver_after_the_claim_is_taken_over_in_doub
     claimed(store)
     two = claimed(store, "two")
     late = writes.before(writes.empty(1, "o"), OffsetRange(0, 5), SAID, epoch=1, attempt="late", fresh=True)
-    store._create([Row(str(K2), "late", encode(late))])
+    store._create([StoredRow(str(K2), "late", encode(late))])
     two.ensure([K2])
     assert two.records[K2].in_doubt and two.records[K2].range == OffsetRange(0, 5)
 
@@ -305,7 +305,7 @@ def test_rows_of_a_newer_owner_are_never_taken_for_ours() -> None:
     store = Store()
     one = claimed(store)
     newer = replace(store.record(K1), epoch=2, attempt="two-1")
-    store.rows[str(K1)] = Row(str(K1), "two-1", encode(newer))
+    store.rows[str(K1)] = StoredRow(str(K1), "two-1", encode(newer))
     with pytest.raises(FencedError):
         one.ensure([K2])
 
@@ -316,7 +316,7 @@ def test_a_row_of_a_newer_owner_is_no_read_that_lags() -> None:
     one = ledger(store, clock=clock)
     one.claim([K0, K1], {"L": "{}"})
     newer = replace(store.record(K0), epoch=2, attempt="two-1")
-    store.rows[str(K0)] = Row(str(K0), "two-1", encode(newer))
+    store.rows[str(K0)] = StoredRow(str(K0), "two-1", encode(newer))
     began, writes_before = clock.ms, len(store.writes)
     with pytest.raises(FencedError, match="CHS-802"):
         one.write(announce(one))
@@ -421,7 +421,7 @@ def test_one_foreign_row_refuses_the_whole_write() -> None:
     store = Store()
     one = claimed(store)
     foreign = replace(store.record(K1), attempt="who")
-    store.rows[str(K1)] = Row(str(K1), "who", encode(foreign))
+    store.rows[str(K1)] = StoredRow(str(K1), "who", encode(foreign))
     attempt = one.attempt()
     with pytest.raises(FencedError, match=r"sink/t/1/db\.t was changed by another process"):
         one.write({
@@ -431,11 +431,11 @@ def test_one_foreign_row_refuses_the_whole_write() -> None:
     assert store.record(K0).phase is Phase.EMPTY
 
 
-def lagging(store: Store, behind: dict[str, Row], loads: int) -> None:
+def lagging(store: Store, behind: dict[str, StoredRow], loads: int) -> None:
     """The next loads are answered by a replica that is behind."""
     now = store.load
 
-    def load(sink: str) -> dict[str, Row]:
+    def load(sink: str) -> dict[str, StoredRow]:
         nonlocal loads
         loads -= 1
         return dict(behind) if loads >= 0 else now(sink)
@@ -480,7 +480,7 @@ def test_new_partitions_do_not_bring_older_rows_back() -> None:
     one = claimed(store)
     behind = dict(store.rows)
     one.write(announce(one))
-    store._create([Row(str(K2), "made", encode(writes.empty(1, "made")))])
+    store._create([StoredRow(str(K2), "made", encode(writes.empty(1, "made")))])
     lagging(store, behind | {str(K2): store.rows[str(K2)]}, 2)
     one.ensure([K2])
     assert one.records[K0].in_doubt and K2 in one.records
@@ -577,7 +577,7 @@ def test_a_forgotten_write_that_arrives_during_a_takeover_is_seen() -> None:
 def test_a_damaged_row_halts() -> None:
     store = Store()
     claimed(store)
-    store.rows[str(K0)] = Row(str(K0), "a", "{}")
+    store.rows[str(K0)] = StoredRow(str(K0), "a", "{}")
     with pytest.raises(HaltError, match=r"'sink/t/0/db\.t' cannot be read") as caught:
         claimed(store, "two")
     assert caught.value.id == "CHS-311"

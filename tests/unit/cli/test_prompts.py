@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from chsink.cli import mirror, state
 from chsink.cli.main import app
 from chsink.recovery.decide import Verdict
-from chsink.statemachine.commit.resolve import Choice
+from chsink.statemachine.commit.resolve import TableVerdict
 
 ASKING = (
     ("state", "reset", "flights"),
@@ -29,6 +29,6 @@ def test_json_needs_yes_and_says_so_at_once(command: tuple[str, ...]) -> None:
 
 def test_each_decision_has_a_question_of_its_own() -> None:
     assert set(state.QUESTIONS) == {"reset", *(f"resolve --{verdict}" for verdict in get_args(Verdict))}
-    assert set(mirror.QUESTIONS) == set(Choice)
+    assert set(mirror.QUESTIONS) == set(TableVerdict)
     questions = [*state.QUESTIONS.values(), *mirror.QUESTIONS.values()]
     assert len(set(questions)) == len(questions)

@@ -10,7 +10,7 @@ from chsink.cli.main import app
 from chsink.cli.verify import WORDS, _print
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from chsink.verify.report import PartitionReport, Report, TableReport
-from chsink.verify.scope import Unjudged, Why
+from chsink.verify.scope import SkipReason, Unjudged
 
 MORE = "more rows differ, but were not compared one by one"
 
@@ -50,7 +50,7 @@ def test_it_prints_every_category_with_its_offsets(capsys: pytest.CaptureFixture
     first.different.add(np.array([11]))
     first.different_columns["text"] = 1
     first.named_rows = 1
-    second = PartitionReport(TopicPartition("p", 1), "d.p", (), [Unjudged(OffsetRange(3, 7), Why.IN_DOUBT)])
+    second = PartitionReport(TopicPartition("p", 1), "d.p", (), [Unjudged(OffsetRange(3, 7), SkipReason.IN_DOUBT)])
     tables = [TableReport("d.p", 50, unexpected=2, more=True)]
     _print(Report("flights", [first, second], tables, ["a note"]))
     assert capsys.readouterr().out.splitlines() == [

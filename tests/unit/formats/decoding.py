@@ -10,7 +10,7 @@ import pyarrow as pa
 from chsink.decode.columns import Column
 from chsink.formats.decoders import decoder_of
 from chsink.formats.pipeline import Untouched
-from chsink.formats.settings import FormatSettings, Keys
+from chsink.formats.settings import FormatSettings, KeyColumns
 
 Bytes = bytes | None
 
@@ -20,7 +20,7 @@ def outcomes(
     columns: Sequence[Column],
     values: Sequence[Bytes],
     keys: Sequence[Bytes] | None = None,
-    reading: Keys | None = None,
+    reading: KeyColumns | None = None,
 ) -> list[Any]:
     """Of each record, in order: its row by column, or ``column: reason`` why it has none."""
     decoder = decoder_of("d.t", columns, "UTC", Untouched("read_committed"), settings, keys=reading)

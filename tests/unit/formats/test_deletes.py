@@ -15,7 +15,7 @@ from chsink.errors import PreflightError
 from chsink.formats.deletes import Deletes
 from chsink.formats.metadata import Columns
 from chsink.formats.records import Records
-from chsink.formats.settings import JSON, Keys
+from chsink.formats.settings import JSON, KeyColumns
 
 PAYLOAD = (
     Column("id", "UInt32"),
@@ -25,7 +25,7 @@ PAYLOAD = (
     Column("note", "Nullable(String)"),
 )
 COLUMNS = Columns(PAYLOAD, (Column("_kafka_offset", "UInt64"),), "UTC")
-READS = Records(JSON, COLUMNS, Keys(JSON, ("id",)), Deletes("gone"))
+READS = Records(JSON, COLUMNS, KeyColumns(JSON, ("id",)), Deletes("gone"))
 
 
 def records(*pairs: tuple[bytes | None, bytes | None]) -> pa.RecordBatch:
@@ -74,7 +74,7 @@ def test_a_deletion_has_its_whole_key(key: bytes | None) -> None:
 
 
 def test_deletes_are_a_part_of_the_fingerprint() -> None:
-    plain = Records(JSON, COLUMNS, Keys(JSON, ("id",)))
+    plain = Records(JSON, COLUMNS, KeyColumns(JSON, ("id",)))
     assert [part for part in READS.parts() if part not in plain.parts()] == [("deletes", [1, "gone"])]
 
 

@@ -12,11 +12,11 @@ from chsink.decode.columns import Column
 from chsink.errors import PreflightError
 from chsink.formats.decoders import decoder_of
 from chsink.formats.pipeline import Untouched, fingerprint
-from chsink.formats.settings import JSON, FormatSettings, Keys, Raw
+from chsink.formats.settings import JSON, FormatSettings, KeyColumns, Raw
 from tests.unit.formats.decoding import alone, outcomes
 
 COLUMNS = (Column("id", "UInt32"), Column("name", "String"), Column("region", "Nullable(String)"))
-KEYS = Keys(JSON, ("id", "region"))
+KEYS = KeyColumns(JSON, ("id", "region"))
 
 
 def test_key_and_value_make_one_row() -> None:
@@ -35,7 +35,7 @@ def test_key_and_value_make_one_row() -> None:
 
 def test_a_raw_key_beside_json() -> None:
     columns = (Column("k", "String", "DEFAULT", "'none'"), Column("name", "String"))
-    keys = Keys(Raw(type="raw"), ("k",))
+    keys = KeyColumns(Raw(type="raw"), ("k",))
 
     assert outcomes(JSON, columns, [b'{"name":"a"}'] * 3, [b"\xff", b"", None], keys) == [
         {"k": b"\xff", "name": b"a"},
@@ -58,21 +58,21 @@ def test_a_batch_is_its_records(records: list[tuple[bytes | None, bytes | None]]
 def test_keys_are_in_the_fingerprint() -> None:
     stream = Untouched("read_committed")
 
-    def print_of(keys: Keys | None) -> str:
+    def print_of(keys: KeyColumns | None) -> str:
         return fingerprint(decoder_of("d.t", COLUMNS, "UTC", stream, JSON, keys=keys), stream, ["a"])
 
-    assert len({print_of(None), print_of(KEYS), print_of(Keys(JSON, ("id",)))}) == 3
+    assert len({print_of(None), print_of(KEYS), print_of(KeyColumns(JSON, ("id",)))}) == 3
 
 
 @pytest.mark.parametrize(
     ("value", "keys", "id"),
     [
-        (JSON, Keys(JSON, ("x",)), "CHS-212"),
-        (JSON, Keys(Raw(type="raw"), ("id", "name")), "CHS-213"),
-        (Raw(type="raw", column="id"), Keys(JSON, ("id",)), "CHS-212"),
+        (JSON, KeyColumns(JSON, ("x",)), "CHS-212"),
+        (JSON, KeyColumns(Raw(type="raw"), ("id", "name")), "CHS-213"),
+        (Raw(type="raw", column="id"), KeyColumns(JSON, ("id",)), "CHS-212"),
     ],
 )
-def test_columns_of_the_key_must_fit(value: FormatSettings, keys: Keys, id: str) -> None:
+def test_columns_of_the_key_must_fit(value: FormatSettings, keys: KeyColumns, id: str) -> None:
     with pytest.raises(PreflightError) as caught:
         decoder_of("d.t", COLUMNS, "UTC", Untouched("read_committed"), value, keys=keys)
     assert caught.value.id == id
@@ -90,7 +90,7 @@ def test_the_mirror_takes_the_keys_of_the_topics_route() -> None:
         }
     )
 
-    assert [config.mirror_keys_of(route) for route in config.mirror.routes] == [Keys(JSON, ("id",)), None]
+    assert [config.mirror_keys_of(route) for route in config.mirror.routes] == [KeyColumns(JSON, ("id",)), None]
 
 
 def test_a_stream_without_the_key_is_refused() -> None:

@@ -18,7 +18,7 @@ from chsink.errors.entry import Entry
 from chsink.findings import Severity
 from chsink.mirror.checks import other_sinks, table_findings
 from chsink.mirror.control import Names
-from chsink.mirror.tables import Keys
+from chsink.mirror.tables import PropertyKeys
 from chsink.mirror.topic import KEPT_MS, Settings, _admin, _settings, settings_findings
 from chsink.statemachine.commit.chain import Chain, Link, encode
 from chsink.statemachine.ranges import TopicPartition
@@ -59,7 +59,7 @@ def test_a_table_that_is_beyond_the_mirror(open_catalog: Open, made: dict[str, A
 
 def test_a_renamed_sink_does_not_land_its_records_twice(open_catalog: Open) -> None:
     """⚑ Nothing in the table speaks of the new name; the topic is still the one whose records it holds."""
-    old, new = Keys("chsink-old", "control"), Keys("chsink-new", "control")
+    old, new = PropertyKeys("chsink-old", "control"), PropertyKeys("chsink-new", "control")
     begun = Link("id-1", 0, 5)
     chain = Chain({TopicPartition("orders", 0): begun, TopicPartition("other", 0): Link("id-2", 0, 0)})
     table = open_catalog().create_table("shop.orders", FLAT, properties={old.chain: encode(chain)})

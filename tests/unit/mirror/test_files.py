@@ -18,7 +18,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import FloatType, LongType, NestedField, StringType
 
-from chsink.mirror.files import Files, data_file, entry_of
+from chsink.mirror.files import DataFiles, data_file, entry_of
 from chsink.mirror.types import TableColumns
 from tests.support.iceberg_cases import CASES
 
@@ -36,7 +36,7 @@ def batch(table: Table, low: int, high: int) -> pa.Table:
 
 
 def written(table: Table, *batches: pa.Table) -> list[DataFile]:
-    files = Files(table.metadata, table.io, uuid4())
+    files = DataFiles(table.metadata, table.io, uuid4())
     for rows in batches:
         files.write(rows)
     return files.close()

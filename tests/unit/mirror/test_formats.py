@@ -25,7 +25,7 @@ from pyiceberg.types import (
     TimeType,
 )
 
-from chsink.formats.settings import JSON, Csv, Debezium, FormatSettings, Keys, Raw, String
+from chsink.formats.settings import JSON, Csv, Debezium, FormatSettings, KeyColumns, Raw, String
 from chsink.mirror.types import TableColumns
 
 SCHEMA = Schema(
@@ -109,7 +109,7 @@ def test_debezium_fills_nothing_in_that_iceberg_requires() -> None:
 
 
 def test_keys() -> None:
-    columns = TableColumns(SCHEMA, JSON, Keys(String(type="string"), ("id",)))
+    columns = TableColumns(SCHEMA, JSON, KeyColumns(String(type="string"), ("id",)))
 
     assert columns.record_fields == ("value", "key")
     assert outcomes(columns, [b'{"name":"a"}'] * 2, [b"7", b"x"]) == [

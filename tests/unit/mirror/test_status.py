@@ -13,7 +13,7 @@ from chsink.mirror.control import Names
 from chsink.mirror.events import TableReference
 from chsink.mirror.known_tables import Target
 from chsink.mirror.status import _read
-from chsink.mirror.tables import Keys, MirrorTable
+from chsink.mirror.tables import MirrorTable, PropertyKeys
 from chsink.statemachine.ranges import TopicPartition
 
 Open = Callable[[], Catalog]
@@ -21,7 +21,7 @@ Open = Callable[[], Catalog]
 
 @pytest.fixture
 def target(open_catalog: Open) -> Target:
-    keys = Keys("chsink-orders", "control")
+    keys = PropertyKeys("chsink-orders", "control")
     reference = TableReference("lake", ("shop",), "orders")
     return Target(MirrorTable(open_catalog(), "shop.orders", keys), reference, frozenset({"orders"}))
 

@@ -17,15 +17,15 @@ from pyiceberg.schema import Schema
 from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import LongType, NestedField, StringType
 
-from chsink.mirror.files import Files, data_file, entry_of
-from chsink.mirror.tables import COMMIT_ID, VALID_THROUGH, Keys, MirrorTable, TableRead
+from chsink.mirror.files import DataFiles, data_file, entry_of
+from chsink.mirror.tables import COMMIT_ID, VALID_THROUGH, MirrorTable, PropertyKeys, TableRead
 from chsink.ports import Outcome
 from chsink.statemachine.commit.chain import Chain, DamagedChain, Link, Reading, read_chain, with_origin
 from chsink.statemachine.commit.rules import CommitHalt
 from chsink.statemachine.ranges import TopicPartition
 
 TP = TopicPartition("orders", 0)
-KEYS = Keys("chsink-orders", "control")
+KEYS = PropertyKeys("chsink-orders", "control")
 SCHEMA = Schema(NestedField(1, "id", LongType(), required=True), NestedField(2, "name", StringType()))
 Open = Callable[[], Catalog]
 
@@ -48,7 +48,7 @@ def chain_of(table: MirrorTable) -> Reading:
 
 def files(found: TableRead, *ids: int) -> list[DataFile]:
     rows = pa.table({"id": ids, "name": [str(n) for n in ids]}, schema=found.table.schema().as_arrow())
-    written = Files(found.table.metadata, found.table.io, uuid4())
+    written = DataFiles(found.table.metadata, found.table.io, uuid4())
     written.write(rows)
     return [data_file(entry_of(file, 0)) for file in written.close()]
 
@@ -260,7 +260,7 @@ def test_a_rollback_is_noticed(table: MirrorTable) -> None:
 
 def test_two_sinks_share_a_table_without_seeing_each_other(table: MirrorTable) -> None:
     appended(table, 9, 1)
-    other = MirrorTable(table.catalog, "shop.orders", Keys("chsink-other", "control"))
+    other = MirrorTable(table.catalog, "shop.orders", PropertyKeys("chsink-other", "control"))
     assert chain_of(other) == Reading("NEW", None)
 
 

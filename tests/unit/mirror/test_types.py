@@ -32,7 +32,7 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from chsink.mirror.files import Files, data_file, entry_of
+from chsink.mirror.files import DataFiles, data_file, entry_of
 from chsink.mirror.types import TableColumns, unsupported
 from tests.support.iceberg_cases import CASES, Case, same
 
@@ -55,7 +55,7 @@ def of_column(texts: Sequence[str]) -> pa.RecordBatch:
 def read_back(catalog: Catalog, name: str, rows: pa.Table) -> list[Any]:
     """What pyiceberg reads of the column after the rows went through a file."""
     table = catalog.load_table(name)
-    files = Files(table.metadata, table.io, uuid4())
+    files = DataFiles(table.metadata, table.io, uuid4())
     files.write(rows)
     with table.transaction() as transaction, transaction.update_snapshot().fast_append() as append:
         for file in files.close():

@@ -10,8 +10,8 @@ import pytest
 
 from chsink.dlq.kept import Kept
 from chsink.dlq.place import replay_sink
-from chsink.ports import Row
-from chsink.replay.choose import Chooser, UnconfirmedError
+from chsink.ports import StoredRow
+from chsink.replay.choose import LetterChooser, UnconfirmedError
 from chsink.replay.land import UnclearListError, _one_each
 from chsink.state.memory import MemoryStore
 from chsink.statemachine import owner as owners
@@ -22,14 +22,14 @@ DONE = StateRecord(Phase.AFTER, 1, "a", "id", 1, start=10, end=20, older_end=15)
 LETTER = Kept("t", 0, 10, "d.t", "c", "CHS-501", "r", 1, 0, False, None, b"1", ())
 
 
-def chooser(record: StateRecord) -> Chooser:
+def chooser(record: StateRecord) -> LetterChooser:
     """Over what the job recorded."""
     owner = owners.claim(None, sink="s", attempt="o", driver="d", now_ms=1, above=0, resets=False)
     store, unused = MemoryStore(), None
-    store.create([Row("s", "o", owners.encode_owner(owner)), Row(str(KEY), record.attempt, encode(record))])
+    store.create([StoredRow("s", "o", owners.encode_owner(owner)), StoredRow(str(KEY), record.attempt, encode(record))])
     services: Any = SimpleNamespace(store=store)
     source: Any = SimpleNamespace(sink="s")
-    return Chooser(services, unused, source)  # type: ignore[arg-type]
+    return LetterChooser(services, unused, source)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("offsets", "may"), [((5, 14), True), ((5, 17), True), ((15, 17), False)])

@@ -20,7 +20,7 @@ from chsink.formats.metadata import Columns
 from chsink.formats.records import Records
 from chsink.formats.settings import JSON
 from chsink.replay.choose import is_confirmed
-from chsink.replay.report import MOST_NAMED, Left, Report, Why
+from chsink.replay.report import MOST_NAMED, KeepReason, Left, ReplayReport
 from chsink.replay.rounds import PARTITIONS_AT_ONCE, rounds_of
 from chsink.replay.routes import Routes, records_of
 from chsink.replay.source import ROUND_BYTES, bounded
@@ -68,9 +68,9 @@ def test_a_page_has_at_least_one_and_not_too_many_bytes() -> None:
 
 
 def test_a_report_names_the_first_and_counts_all() -> None:
-    report = Report("s")
+    report = ReplayReport("s")
     for n in range(MOST_NAMED + 1):
-        report.leave(Left(LetterPlace("t", 0, n, "d.t"), Why.BAD, "c", "r"))
+        report.leave(Left(LetterPlace("t", 0, n, "d.t"), KeepReason.BAD, "c", "r"))
     assert (len(report.named), report.as_dict()["left"]["bad"]) == (MOST_NAMED, MOST_NAMED + 1)
 
 

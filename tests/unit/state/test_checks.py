@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from chsink.findings import Finding, Severity
-from chsink.ports import Row, StoreUnavailable, Swap
+from chsink.ports import StoredRow, StoreUnavailable, Swap
 from chsink.state.checks import ROUNDS, store_findings
 from chsink.state.memory import MemoryStore
 
@@ -43,14 +43,14 @@ class Liar(Durable):
 class Silent(Durable):
     """Never confirms a write."""
 
-    def create(self, rows: Sequence[Row]) -> bool:
+    def create(self, rows: Sequence[StoredRow]) -> bool:
         return False
 
 
 class Away(Durable):
     """Cannot be read."""
 
-    def load(self, sink: str) -> dict[str, Row]:
+    def load(self, sink: str) -> dict[str, StoredRow]:
         raise StoreUnavailable("no route")
 
 
@@ -65,7 +65,7 @@ class Contended(Durable):
         if self.left > 0:
             self.left -= 1
             key = swaps[0].row.key
-            self._rows[key] = Row(key, f"another's {self.left}", "{}")
+            self._rows[key] = StoredRow(key, f"another's {self.left}", "{}")
         return super().swap(swaps)
 
 
@@ -94,7 +94,7 @@ def test_no_sink_sees_the_test_row() -> None:
 
 def test_a_row_that_was_left_behind_is_used_again() -> None:
     store = Durable()
-    store.create([Row("s!self-test", "old", "{}")])
+    store.create([StoredRow("s!self-test", "old", "{}")])
 
     assert [f.severity for f in examined(store)] == [Severity.OK]
 

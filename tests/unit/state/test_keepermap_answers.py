@@ -8,7 +8,7 @@ import pytest
 
 from chsink.errors import PreflightError
 from chsink.notation.sql import TableName
-from chsink.ports import Row, ServerRefused, Swap, Unanswered
+from chsink.ports import ServerRefused, StoredRow, Swap, Unanswered
 from chsink.state.keepermap import KeeperMapStore
 
 
@@ -90,7 +90,7 @@ def test_a_write_is_applied_when_it_reads_back_whatever_the_server_said(
 ) -> None:
     """⚑ a statement that changes no row reports success; one that was sent twice reports a conflict."""
     store = KeeperMapStore(Answering(error, stored), TableName("d", "state"), path="/p")  # type: ignore[arg-type]
-    assert store.swap([Swap("old", Row("s/t", "new", "{}"))]) is applied
+    assert store.swap([Swap("old", StoredRow("s/t", "new", "{}"))]) is applied
 
 
 def test_a_write_without_the_right_to_it_is_no_silence() -> None:
@@ -101,9 +101,9 @@ def test_a_write_without_the_right_to_it_is_no_silence() -> None:
     refused = ServerRefused(497, f"DB::Exception: {said} (ACCESS_DENIED) (version 26.9)")
     store = KeeperMapStore(Answering(refused, {}), TableName("d", "s"), path="/p")  # type: ignore[arg-type]
     with pytest.raises(PreflightError, match=r"CHS-220(?s:.*)run GRANT ALTER UPDATE\(body\) ON d.s TO `job`"):
-        store.swap([Swap("old", Row("s/t", "new", "{}"))])
+        store.swap([Swap("old", StoredRow("s/t", "new", "{}"))])
 
 
 def test_a_write_that_cannot_be_read_back_is_not_known_to_be_applied() -> None:
     store = KeeperMapStore(Refusing(159), TableName("d", "state"), path="/p")  # type: ignore[arg-type]
-    assert not store.create([Row("s/t", "new", "{}")])
+    assert not store.create([StoredRow("s/t", "new", "{}")])

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from chsink.statemachine import writes
 from chsink.statemachine.ranges import OffsetRange
 from chsink.statemachine.records import Phase, StateRecord
-from chsink.verify.scope import Scope, Unjudged, Why, holds_still, scope_of, without
+from chsink.verify.scope import Scope, SkipReason, Unjudged, holds_still, scope_of, without
 
 LANDED = StateRecord(Phase.AFTER, 1, "a", topic_id="t", first=10, start=80, end=100)
 DOUBT = replace(LANDED, phase=Phase.BEFORE)
@@ -24,16 +24,16 @@ def ranges(*pairs: tuple[int, int]) -> tuple[OffsetRange, ...]:
 
 
 def test_judged_is_what_landed_and_nothing_beyond() -> None:
-    ahead = Unjudged(OffsetRange(100, 500), Why.NOT_LANDED)
+    ahead = Unjudged(OffsetRange(100, 500), SkipReason.NOT_LANDED)
     assert scope_of(LANDED, "t", LOG) == Scope(ranges((10, 100)), (ahead,))
     assert scope_of(LANDED, "t", OffsetRange(0, 100)) == Scope(ranges((10, 100)))
     doubt = scope_of(DOUBT, "t", LOG)
-    assert doubt == Scope(ranges((10, 80)), (Unjudged(OffsetRange(80, 100), Why.IN_DOUBT), ahead))
+    assert doubt == Scope(ranges((10, 80)), (Unjudged(OffsetRange(80, 100), SkipReason.IN_DOUBT), ahead))
 
 
 @pytest.mark.parametrize("record", [None, EMPTY])
 def test_nothing_is_judged_where_nothing_landed(record: StateRecord | None) -> None:
-    assert scope_of(record, "t", LOG) == Scope((), (Unjudged(LOG, Why.NOT_LANDED),))
+    assert scope_of(record, "t", LOG) == Scope((), (Unjudged(LOG, SkipReason.NOT_LANDED),))
 
 
 def test_gaps_and_deleted_records_are_left_out_and_named() -> None:
@@ -41,23 +41,23 @@ def test_gaps_and_deleted_records_are_left_out_and_named() -> None:
     scope = scope_of(record, "t", OffsetRange(25, 500))
     assert scope.judged == ranges((30, 50), (55, 100))
     assert [(u.range.start, u.range.end, u.why) for u in scope.unjudged] == [
-        (10, 20, Why.DELETED),
-        (20, 30, Why.GAP),
-        (50, 55, Why.GAP),
-        (100, 500, Why.NOT_LANDED),
+        (10, 20, SkipReason.DELETED),
+        (20, 30, SkipReason.GAP),
+        (50, 55, SkipReason.GAP),
+        (100, 500, SkipReason.NOT_LANDED),
     ]
     assert scope_of(LANDED, "t", OffsetRange(200, 500)).judged == ()
 
 
 def test_of_another_topic_with_the_same_name_nothing_is_judged() -> None:
-    assert scope_of(LANDED, "u", LOG) == Scope((), (Unjudged(OffsetRange(10, 100), Why.RECREATED),))
+    assert scope_of(LANDED, "u", LOG) == Scope((), (Unjudged(OffsetRange(10, 100), SkipReason.RECREATED),))
     assert scope_of(LANDED, None, LOG).judged == ranges((10, 100)), "a broker without ids"
 
 
 def test_what_is_asked_for_is_clipped_and_the_rest_of_it_named() -> None:
     scope = scope_of(LANDED, "t", LOG, OffsetRange(5, 120))
     assert scope.judged == ranges((10, 100))
-    assert [u.why for u in scope.unjudged] == [Why.EARLIER, Why.NOT_LANDED]
+    assert [u.why for u in scope.unjudged] == [SkipReason.EARLIER, SkipReason.NOT_LANDED]
     assert scope_of(DOUBT, "t", LOG, OffsetRange(30, 40)) == Scope(ranges((30, 40)))
     assert scope_of(DOUBT, "t", LOG, OffsetRange(85, 90)).judged == ()
 
@@ -68,7 +68,7 @@ def test_rows_of_earlier_incarnations_may_lie_below_their_end() -> None:
     began = writes.after(
         writes.before(again, OffsetRange(0, 50), said, epoch=2, attempt="c", fresh=True), epoch=2, attempt="d"
     )
-    ahead = (Unjudged(OffsetRange(50, 500), Why.NOT_LANDED),)
+    ahead = (Unjudged(OffsetRange(50, 500), SkipReason.NOT_LANDED),)
     assert scope_of(began, "t", LOG) == Scope(ranges((0, 50)), ahead, older_end=100)
     assert scope_of(LANDED, "t", LOG).older_end == 0
 

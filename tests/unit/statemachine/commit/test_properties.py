@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from chsink.statemachine.commit.chain import Chain, Link, Snapshot, TableView, decode, encode, read_chain
 from chsink.statemachine.commit.handover import begin, hand_over
 from chsink.statemachine.commit.plan import holes, plan_commit
-from chsink.statemachine.commit.rounds import Pace, RoundView, due, low_watermark
+from chsink.statemachine.commit.rounds import CommitPace, RoundView, due, low_watermark
 from chsink.statemachine.commit.units import Head, Position, Unit
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 
@@ -144,5 +144,5 @@ def test_a_chain_is_only_read_where_its_snapshot_may_be(own: list[bool], names: 
 @many
 @given(small, st.one_of(st.none(), small), st.booleans(), small)
 def test_a_round_is_always_decided(since: int, age: int | None, answered: bool, buffered: int) -> None:
-    name, what = due(RoundView(Pace(5, 5, 5), since, age, answered, buffered))
+    name, what = due(RoundView(CommitPace(5, 5, 5), since, age, answered, buffered))
     assert name and what

@@ -27,8 +27,8 @@ from chsink.statemachine.commit.plan import UNITS, Kind, holes, plan_commit
 from chsink.statemachine.commit.render import commit_tables, page
 from chsink.statemachine.commit.rounds import (
     ROUND,
+    CommitPace,
     Due,
-    Pace,
     Reached,
     RoundView,
     answered,
@@ -37,7 +37,7 @@ from chsink.statemachine.commit.rounds import (
     valid_through,
 )
 from chsink.statemachine.commit.rules import CommitHalt
-from chsink.statemachine.commit.units import DamagedUnit, Head, Part, Position, Unit, assemble
+from chsink.statemachine.commit.units import DamagedUnit, Head, Position, Unit, UnitPart, assemble
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 
 DOCS = Path(__file__).parents[4] / "docs"
@@ -245,8 +245,8 @@ def test_what_a_table_that_failed_has_not_taken_yet_is_no_hole() -> None:
 # --- parts -----------------------------------------------------------------------------------------------------------
 
 
-def part(number: int, *files: str, head: Head | None = None, at: int = 0) -> Part:
-    return Part(head or Head("x", "db.t", "u", TP, "id", OffsetRange(5, 9), 0, 2), number, files, Position(0, at))
+def part(number: int, *files: str, head: Head | None = None, at: int = 0) -> UnitPart:
+    return UnitPart(head or Head("x", "db.t", "u", TP, "id", OffsetRange(5, 9), 0, 2), number, files, Position(0, at))
 
 
 def test_a_unit_is_whole_with_its_last_part() -> None:
@@ -271,7 +271,7 @@ def test_parts_of_two_attempts_do_not_mix() -> None:
 @pytest.mark.parametrize(
     "second", [part(1, "c"), part(0, "b", head=Head("x", "db.t", "u", TP, "id", OffsetRange(5, 8), 0, 2))]
 )
-def test_contradicting_parts_are_refused(second: Part) -> None:
+def test_contradicting_parts_are_refused(second: UnitPart) -> None:
     with pytest.raises(DamagedUnit):
         assemble([part(1, "b"), second])
 
@@ -328,7 +328,7 @@ def test_rows_that_no_chain_covers_halt(links: list[Link | None]) -> None:
 
 # --- rounds ----------------------------------------------------------------------------------------------------------
 
-PACE = Pace(interval_ms=100, timeout_ms=50, buffer=10)
+PACE = CommitPace(interval_ms=100, timeout_ms=50, buffer=10)
 
 
 @pytest.mark.parametrize(
