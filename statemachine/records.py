@@ -85,14 +85,13 @@ class StateRecord:
     announced the incarnation's first range, or the last one with which a person asked for new tokens: it is in every
     token.
 
-    ``older_end`` is the end of all that earlier incarnations announced: rows of these offsets may be theirs.  ``late``
-    says that the sink ran before the partition was there, so that nothing of it was ever passed over.  ``expired`` is a
-    person's word on a range in doubt, or the configuration's: what Kafka no longer holds of it is given up, the rest
-    lands.  ``deleted`` are the ends, ascending, of what was found to be gone of it and is listed with the dead letters:
-    the first run begins where the range does, each other one where the one before it ends.  ``skipped`` counts
-    the records of this incarnation that were left out because they did not fit, ``dead_letters`` those that were kept
-    as dead letters, ``unknown`` the fields without a column, in samples of what landed under this ``pipeline``; nothing
-    is decided by any of them.
+    ``older_end`` is the end of all that earlier incarnations announced: rows of these offsets may be theirs.  ``late``:
+    the partition appeared after the first run; it is read from its start.  ``expired`` is a person's word on a range in
+    doubt, or the configuration's: what Kafka no longer holds of it is given up, the rest lands.  ``deleted`` are the
+    ends, ascending, of what was found to be gone of it and is listed with the dead letters: the first run begins where
+    the range does, each other one where the one before it ends.  ``skipped`` counts the records of this incarnation
+    that were left out because they did not fit, ``dead_letters`` those that were kept as dead letters, ``unknown`` the
+    fields without a column, in samples of what landed under this ``pipeline``; nothing is decided by any of them.
 
     ``choice_from`` is the offset since which the table takes its records by the choice in ``pipeline`` (``table_by``).
     ``left``: a batch of the topic landed when no route led to the table; nothing waits for it.

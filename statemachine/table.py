@@ -103,9 +103,7 @@ class Situation:
 
     @property
     def read_for(self) -> list[StateRecord | None]:
-        """The other tables that have nothing beyond the plan: it is, or was until now, made for them.  None is one that
-        has nothing at all.
-        """
+        """Other tables that may still need this plan: they have nothing beyond it.  None is one that has nothing."""
         here = (None if o is None or o.is_of_another(self.facts.topic_id) else o for o in self.facts.others)
         return [o for o in here if o is None or o.phase is Phase.EMPTY or o.end <= self.b]
 

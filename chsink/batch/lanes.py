@@ -7,7 +7,7 @@ Rules:
 - One claim for all lanes: they share the ledger, and with it the epoch.
 - A batch is done when each lane has landed it.  A lane decides from its own records alone, so a crash between two lanes
   is nothing new: the first one finds the batch landed, the second one lands it.
-- What one lane has landed may be planned for another one, of which the topic has been read again.  So each lane knows
+- A plan may read a topic again for one table.  Lanes that already have a re-planned range skip it.  So each lane knows
   the records of the others: what it has is no rewind then, and what it lacks is passed over if another lane has it.
 - Between two lanes of a batch, records must not change their table (``statemachine.choices``): nothing is in doubt, so
   no lane notices by itself.

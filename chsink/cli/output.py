@@ -126,7 +126,7 @@ def progress(text: str) -> None:
 
 def print_owner(what: str, owner: Mapping[str, Any] | None) -> None:
     """Which driver owns a sink or its mirror."""
-    said = f"owned by {owner['driver']}, epoch {owner['epoch']}, since {owner['since']}" if owner else "never claimed"
+    said = f"owned by {owner['driver']}, epoch {owner['epoch']}, since {owner['since']}" if owner else "has not run yet"
     typer.echo(f"{what}: {said}")
 
 

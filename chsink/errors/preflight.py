@@ -155,10 +155,10 @@ QUERY_REFUSED = preflight(
 )
 BATCH_MAY_BE_PROBED = preflight(
     "CHS-211",
-    "{table} at {url} reliably remembers {kept} blocks, but a round of {chunks} chunks, each in {spread} table "
-    "partitions, may make {blocks}: after a crash, chsink would have to look for the rows before it sends them again",
+    "{table} at {url} reliably remembers {kept} inserts, but a round of {chunks} chunks, each in {spread} table "
+    "partitions, may need {blocks}: after a crash, chsink would have to look for the rows before it sends them again",
     "raise the table's deduplication window or clickhouse.chunk_offsets, or lower kafka.max_offsets_per_trigger",
-    ok="{table} at {url} reliably remembers {kept} blocks; a round makes up to {blocks}",
+    ok="{table} at {url} remembers {kept} inserts; one round needs at most {blocks}",
 )
 BATCH_TOO_LARGE = preflight(
     "CHS-211",

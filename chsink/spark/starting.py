@@ -10,7 +10,7 @@ For one table, the first rule that fits decides, from first to last:
 - a recorded range, and brokers that do not give the topic's id: its end.  The start halts (CHS-304); once the ids
   are back, the new checkpoint goes on from there, or the job halts for a recreated topic (CHS-303).
 - a recorded range of an earlier topic of the same name: the first offset.
-- a partition that appeared after the sink first ran: the first offset, as nothing of it was ever passed over.
+- a partition that appeared after the sink first ran: the first offset.
 - a partition without a recorded range, of a topic that has landed others in the table: the first offset.  Where the
   first checkpoint began is not known any more; the newest offset could pass over records that came since.
 - a topic that a pattern matches, and of which nothing is recorded, when the sink has run: the first offset, as the

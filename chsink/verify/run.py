@@ -100,7 +100,8 @@ class Audit:
             report.notes += route.rules.notes
             mine = [p for p in report.partitions if p.table == route.table]
             if any(p.missing.offsets or p.different.offsets for p in mine) and (count := removals(route.target)):
-                report.notes.append(f"{count} mutations of {route.table} deleted or updated rows")
+                mutations = "1 mutation" if count == 1 else f"{count:,} mutations"
+                report.notes.append(f"{mutations} of {route.table} deleted or updated rows")
         report.notes += [note for whole in self.wholes for note in whole.notes]
         report.notes = list(dict.fromkeys(report.notes))
 

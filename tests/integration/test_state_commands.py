@@ -78,7 +78,7 @@ def test_show(doubtful: Job) -> None:
 
 
 def test_show_of_a_sink_that_never_ran(make_job: MakeJob) -> None:  # noqa: F811
-    assert "never claimed" in run(make_job(partitions=1), "show").stdout
+    assert "has not run yet" in run(make_job(partitions=1), "show").stdout
 
 
 def test_show_names_what_becomes_of_a_null_key_as_the_job_file_does(make_job: MakeJob) -> None:  # noqa: F811
@@ -654,7 +654,7 @@ def test_a_hole_that_kafka_cannot_explain_is_refused(landed: Job, spark: SparkSe
     assert f"{TopicPartition(landed.topic, 1)} from {table}: records that" in refused.stderr.replace("\n", " ")
     assert "offsets 11, 1 in all; rows follow up to 29" in refused.stderr.replace("\n", " ")
     assert f"from the targets of its views: {table}_view)" in refused.stderr.replace("\n", " ")
-    assert "never claimed" in run(landed, "show").stdout
+    assert "has not run yet" in run(landed, "show").stdout
     fix = re.search(r"DELETE FROM .+? >= 11", refused.stderr)
     assert fix
     for shard in landed.shards:

@@ -178,12 +178,12 @@ def window(name: str, url: str, blocks_kept: int, load: Load) -> list[Finding]:
             found(
                 Severity.WARNING,
                 preflight.BATCH_MAY_BE_PROBED,
-                blocks=blocks,
-                chunks=chunks,
+                blocks=f"{blocks:,}",
+                chunks=f"{chunks:,}",
                 spread=spread,
                 table=name,
                 url=url,
-                kept=blocks_kept,
+                kept=f"{blocks_kept:,}",
             )
         )
     if load.partitioned and load.touched > load.per_block > 0:
@@ -197,4 +197,5 @@ def window(name: str, url: str, blocks_kept: int, load: Load) -> list[Finding]:
                 limit=load.per_block,
             )
         )
-    return findings or [passed(preflight.BATCH_MAY_BE_PROBED, table=name, url=url, kept=blocks_kept, blocks=blocks)]
+    fits = {"kept": f"{blocks_kept:,}", "blocks": f"{blocks:,}"}
+    return findings or [passed(preflight.BATCH_MAY_BE_PROBED, table=name, url=url, **fits)]

@@ -7,6 +7,7 @@ Every check is a function from what the server said to findings; the same findin
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 
 from chsink.clickhouse.shards import RoutedTable
@@ -35,13 +36,19 @@ def target_findings(target: RoutedTable) -> Iterator[Finding]:
         *_partitions(target),
         *_defaults(target),
     ]
-    windows = ", ".join(_window(s.table) for s in target.shards)
+    windows = _windows(target)
     yield from findings or [passed(preflight.NOT_MERGE_TREE, table=target.name, topic=target.topic, windows=windows)]
+
+
+def _windows(target: RoutedTable) -> str:
+    """Each kind once: most often, all shards are alike."""
+    kinds = Counter(_window(shard.table) for shard in target.shards)
+    return ", ".join(f"{kind}, on {count} shards" if count > 1 else kind for kind, count in kinds.items())
 
 
 def _window(table: TargetTable) -> str:
     seconds = f" for {table.window_s} s" if table.window_s is not None else ""
-    return f"{table.engine} that remembers {table.window_blocks} blocks{seconds}"
+    return f"{table.engine} that remembers {table.window_blocks:,} inserts{seconds}"
 
 
 def _engine(target: RoutedTable) -> Iterator[Finding]:
