@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from string import Formatter
 
 import pytest
 
@@ -52,6 +53,23 @@ def test_the_pages_are_what_the_catalogue_says() -> None:
     """``make docs`` draws them."""
     assert errors_page() == ERRORS
     assert operations_page(OPERATIONS) == OPERATIONS
+
+
+def pattern(template: str) -> str:
+    """A template of the catalogue as a regular expression."""
+    parts = Formatter().parse(template)
+    return "".join(re.escape(literal) + (".+?" if name else "") for literal, name, _, _ in parts)
+
+
+def test_what_the_incident_quotes_is_what_the_catalogue_says() -> None:
+    """The page was printed once; a message that changes since then is printed anew."""
+    incident = (DOCS / "incident.md").read_text(encoding="utf-8")
+    quoted = re.findall(r"^error (CHS-\d{3}) (.+)\n  fix: (.+)$", incident, re.MULTILINE)
+
+    assert [name for name, _, _ in quoted] == ["CHS-314", "CHS-322", "CHS-321"]
+    for name, sentence, fix in quoted:
+        said = [(pattern(e.sentence), pattern(e.hint)) for e in CATALOGUE.values() if e.id == name]
+        assert any(re.fullmatch(what, sentence) and re.fullmatch(todo, fix) for what, todo in said), name
 
 
 def test_a_row_holds_sentence_and_fix_with_parameters_by_name() -> None:
