@@ -33,7 +33,7 @@ from chsink.observe.metrics import Metrics
 from chsink.observe.observer import JobObserver
 from chsink.spark.folder import SparkFolder
 from chsink.spark.offset_log import planned_batch
-from chsink.spark.opening import check_checkpoint, open_for, source_offsets
+from chsink.spark.opening import check_checkpoint, check_passed_over, open_for, source_offsets
 from chsink.spark.query import check_whole, current_query
 from chsink.spark.runner import SparkBatch, exact_reads
 from chsink.spark.stream_plan import FETCH_WAIT, FETCH_WAIT_MS, StreamPlan, of_frame
@@ -83,8 +83,10 @@ class Sink:
         if checkpoint is None:
             raise errors.CHECKPOINT_NOT_SET()
         self._services.take_up_topics()
-        check_checkpoint(self._services, SparkFolder(checkpoint, stream.sparkSession))
+        folder = SparkFolder(checkpoint, stream.sparkSession)
+        check_checkpoint(self._services, folder)
         self._loop.start(of_frame(stream), exact_reads)
+        check_passed_over(self._services, folder)
         self._bound_batches(stream)
         writer = stream.writeStream.foreachBatch(self).option("checkpointLocation", checkpoint)
         return triggered(writer, self.config).start()
