@@ -136,13 +136,6 @@ NO_DEDUPLICATION = preflight(
     "there; otherwise with --resend, after deleting those that are there (it names those that it finds), or with "
     "--lost to give up the missing rows; then run the ALTER",
 )
-INSERTS_QUEUED = preflight(
-    "CHS-243",
-    "{table} at {url} has the setting async_insert = 1: ClickHouse mixes chsink's inserts with others, whatever the "
-    "inserts themselves say, and would not deduplicate them",
-    "on every shard and replica, run ALTER TABLE {table} MODIFY SETTING async_insert = 0; other clients can set "
-    "async_insert = 1 for their own inserts",
-)
 QUERY_LIMITED = preflight(
     "CHS-243",
     "{url} refused a query because of a limit (code {code}): {reason}",
@@ -456,6 +449,13 @@ SHARD_IS_EMPTY = preflight(
     "{table} has no row at {url}, although it had some when the newest range of the state was announced",
     "if the rows were removed on purpose, do nothing; otherwise stop the job and restore them from a backup or a "
     "replica; `chsink verify` names the offsets whose rows are missing",
+)
+INSERTS_QUEUED = preflight(
+    "CHS-267",
+    "{table} at {url} has the setting async_insert = 1: ClickHouse mixes chsink's inserts with others, whatever the "
+    "inserts themselves say, and would not deduplicate them",
+    "on every shard and replica, run ALTER TABLE {table} MODIFY SETTING async_insert = 0; other clients can set "
+    "async_insert = 1 for their own inserts",
 )
 TOO_MANY_PARTITIONS = preflight(
     "CHS-230",

@@ -94,7 +94,7 @@ def test_a_table_that_queues_its_inserts_is_refused(client: ClickHouseClient, ta
     mends it.
     """
     client.command("ALTER TABLE d.t MODIFY SETTING async_insert = 1")
-    with pytest.raises(PreflightError, match="CHS-243") as refused:
+    with pytest.raises(PreflightError, match="CHS-267") as refused:
         check_window(read_table(client, "d", "t"), client.url)
     client.command(refused.value.hint.split("run ")[1].split(";")[0])
     check_window(read_table(client, "d", "t"), client.url)
