@@ -59,9 +59,9 @@ $(VENV)/.package: pyproject.toml $(VENV)/.requirements
 	@$(PIP) install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 
-$(VENV)/.jars: chsink/embedded/jars.toml $(VENV)/.package
+$(VENV)/.jars: chsink/jvm/jars.toml $(VENV)/.package
 	@echo "setup: jars"
-	@$(PY) -m chsink.embedded.jars >/dev/null
+	@$(PY) -m chsink.jvm.jars >/dev/null
 	@touch $@
 
 $(VENV)/spark.jsa: $(VENV)/.jars tests/support/classes.py

@@ -42,9 +42,9 @@ from typing import Any
 from bench import dead_letters, formats, memory, mirror, recovery, routes, shards, speed, state
 from bench.measured import MeasuredError, Place
 from bench.speed import WrongRowsError
-from chsink.embedded import jars
 from chsink.embedded.stack import Stack
 from chsink.errors import ChsinkError
+from chsink.jvm import jars
 
 PARTS = ("speed", "state", "memory", "recovery", "mirror", "dead_letters", "shards", "routes", "formats")
 MIRROR_ROUNDS = 3

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.measured import MeasuredError
-from chsink.embedded import ivy, jars
+from chsink.jvm import ivy, jars
 
 PYSPARK = "4.0.1"
 ICEBERG = "1.11.0"

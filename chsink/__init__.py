@@ -1,7 +1,7 @@
 """chsink lands every Kafka record in ClickHouse exactly once, as a PySpark Structured Streaming job.
 
 The public API is small: :class:`chsink.spark.sink.Sink` for your own PySpark program, :func:`chsink.config.load` for
-the job file, :func:`chsink.embedded.jars.spark_jars` for the session's ``spark.jars``.  Importing this package imports
+the job file, :func:`chsink.jvm.jars.spark_jars` for the session's ``spark.jars``.  Importing this package imports
 nothing heavy: executors load only what a task needs.
 """
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from chsink.config import Config, load
-    from chsink.embedded.jars import spark_jars
+    from chsink.jvm.jars import spark_jars
     from chsink.spark.sink import Sink
 
 if not __debug__:
@@ -32,7 +32,7 @@ def __getattr__(name: str) -> Any:
 
         return getattr(config, name)
     if name == "spark_jars":
-        from chsink.embedded.jars import spark_jars
+        from chsink.jvm.jars import spark_jars
 
         return spark_jars
     raise AttributeError(f"module 'chsink' has no attribute {name!r}")

@@ -97,7 +97,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_configure() -> None:
     """Let children (Spark's JVM, its Python workers, driver processes of tests) find Java, Python and the checkout."""
-    from chsink.embedded.java import java_home
+    from chsink.jvm.java import java_home
 
     os.environ["JAVA_HOME"] = str(java_home())
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable

@@ -24,7 +24,7 @@ from chsink.config import Config
 from chsink.errors import job_file, services
 
 if TYPE_CHECKING:
-    from chsink.dlq.kept import Kept
+    from chsink.dlq.kept import KeptLetters
     from chsink.dlq.search import Heard
     from chsink.dlq.where import Where
     from chsink.replay.report import ReplayReport
@@ -192,7 +192,7 @@ def _print_report(report: ReplayReport, *, as_json: bool) -> None:
     typer.echo(f"sink {report.sink}: {report.landed:,} dead letters {'would land' if report.dry_run else 'landed'}")
 
 
-def _kept(config: Config, wanted: Where, limit: int, *, whole: bool = False) -> Iterator[Kept]:
+def _kept(config: Config, wanted: Where, limit: int, *, whole: bool = False) -> Iterator[KeptLetters]:
     """The sink's dead letters."""
     if config.dead_letters.topic is not None:
         yield from islice((kept for kept in _of_topic(config) if wanted.holds(kept)), limit)
@@ -202,7 +202,7 @@ def _kept(config: Config, wanted: Where, limit: int, *, whole: bool = False) -> 
         raise job_file.NO_DEAD_LETTERS()
 
 
-def _of_topic(config: Config) -> Iterator[Kept]:
+def _of_topic(config: Config) -> Iterator[KeptLetters]:
     from confluent_kafka import KafkaException
 
     from chsink.dlq.kept import kept_in_topic
@@ -230,7 +230,7 @@ def _reading() -> Heard:
     return heard
 
 
-def _of_table(config: Config, wanted: Where, limit: int, *, whole: bool) -> list[Kept]:
+def _of_table(config: Config, wanted: Where, limit: int, *, whole: bool) -> list[KeptLetters]:
     from chsink.batch.halts import asking_target
     from chsink.connect import connected
     from chsink.dlq.table import LettersInTable

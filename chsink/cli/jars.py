@@ -18,7 +18,7 @@ def jars(as_json: JsonOption = False) -> None:
 
     `chsink run` uses the same files. They stay in ~/.cache/chsink/jars (or CHSINK_CACHE); nothing is downloaded twice.
     """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
-    from chsink.embedded import jars as pinned
+    from chsink.jvm import jars as pinned
 
     if not as_json:
         typer.echo(pinned.spark_jars())

@@ -193,7 +193,7 @@ def _jars(choice: str, log: Any) -> str | None:
 
     if SparkSession.getActiveSession() is not None:
         return None
-    from chsink.embedded.jars import cache_folder, spark_jars
+    from chsink.jvm.jars import cache_folder, spark_jars
 
     def fetched(count: int, total: int) -> None:
         log.info("downloading the jars of Spark's Kafka source", done=count, of=total, to=str(cache_folder()))

@@ -30,7 +30,7 @@ NOTHING: Final = Word(0, 0)
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ShardRange:
     """A range on one shard."""
 
     assignment: Assignment
@@ -42,7 +42,7 @@ class Place:
 class SentAgain:
     """What was sent of a range to one shard: its chunks, and the bits of each by word."""
 
-    place: Place
+    place: ShardRange
     pieces: list[tuple[OffsetRange, dict[int, int]]] = field(default_factory=list)
 
     def add(self, offsets: OffsetRange, piece: pa.RecordBatch) -> None:
@@ -73,7 +73,7 @@ class Kept:
 
     _sent: dict[tuple[str, int], SentAgain] = field(default_factory=dict)
 
-    def sent(self, place: Place, offsets: OffsetRange, piece: pa.RecordBatch) -> None:
+    def sent(self, place: ShardRange, offsets: OffsetRange, piece: pa.RecordBatch) -> None:
         """The piece of this chunk was sent.  It is looked for now, or with the others, or not at all."""
         assignment = place.assignment
         if not (assignment.again or assignment.record.probe):
@@ -91,7 +91,7 @@ class Kept:
             sent.check()
 
 
-def check_kept(place: Place, offsets: OffsetRange, sent: Rows) -> None:
+def check_kept(place: ShardRange, offsets: OffsetRange, sent: Rows) -> None:
     """Halts unless the table has each of these rows of the chunk once, as far as somebody has to look."""
     there = rows_after(place.assignment, place.shard, place.writer, offsets)
     if there is None:
@@ -102,7 +102,7 @@ def check_kept(place: Place, offsets: OffsetRange, sent: Rows) -> None:
         raise halts.PIECE_STORED_AGAIN(**named(place, offsets, sent, there))
 
 
-def named(place: Place, offsets: OffsetRange, sent: Rows, there: Rows) -> dict[str, Any]:
+def named(place: ShardRange, offsets: OffsetRange, sent: Rows, there: Rows) -> dict[str, Any]:
     """A piece and what is there of it, for an error."""
     key = place.assignment.key
     where = {"tp": key.topic_partition, "offsets": offsets, "shard": place.shard, "table": key.table}

@@ -21,7 +21,7 @@ from chsink.batch.recheck import check_same_topics
 from chsink.batch.task import run_task
 from chsink.clickhouse.client import Connection, cached_client
 from chsink.clickhouse.dead_letters import LettersTable, TableLetters
-from chsink.clickhouse.kept import Kept, Place, named
+from chsink.clickhouse.kept import Kept, ShardRange, named
 from chsink.clickhouse.look_ahead import LookAhead
 from chsink.clickhouse.probe import Presence, only_of, presence, rows_of, rows_there
 from chsink.clickhouse.shards import InsertShard
@@ -153,7 +153,7 @@ def _insert(
     sent: list[InsertResult] = []
     unproven: set[str] = set()
     for piece in pieces:
-        place = Place(assignment, piece.shard, writer)
+        place = ShardRange(assignment, piece.shard, writer)
         if assignment.record.probe and _already_there(piece, chunk.offsets, place):
             unproven.update(_views(piece, writer))
             continue
@@ -164,7 +164,7 @@ def _insert(
     return sent, unproven
 
 
-def _already_there(piece: Piece, offsets: OffsetRange, place: Place) -> bool:
+def _already_there(piece: Piece, offsets: OffsetRange, place: ShardRange) -> bool:
     """Whether the whole piece is in the table, if tokens cannot be trusted.  Halts if only a part of it is."""
     there = rows_there(place.assignment, place.shard, place.writer, offsets)
     found = presence(piece.batch, there)

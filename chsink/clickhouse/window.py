@@ -17,12 +17,12 @@ from itertools import chain
 
 from chsink.batch.roles import Looked
 from chsink.batch.rounds import Room
-from chsink.clickhouse.checks.existing_rows import check_nothing_landed
 from chsink.clickhouse.dedup_mark import Slack, look, looks, most_chunks, why_forgotten, why_too_late, windows_s
 from chsink.clickhouse.facts import read_facts
 from chsink.clickhouse.probe import count_rows, only_of
 from chsink.clickhouse.shards import ShardTable, asked
 from chsink.clickhouse.table import TargetTable, in_keeper
+from chsink.clickhouse.unaccounted import check_nothing_landed
 from chsink.errors import halts, preflight, services
 from chsink.notation.sql import TableName
 from chsink.ports import Clock, Queries

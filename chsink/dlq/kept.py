@@ -13,7 +13,7 @@ from chsink.dlq.search import Heard, Letter, ReplayMark, held_in, letters_in
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class KeptLetters:
     """Where the record is in Kafka, why it has no row in ``table``, and the record itself.
 
     ``timestamp_type``: 0 for the producer's time, 1 for the broker's, -1 for none.  ``replayed``: it has a row since.
@@ -66,10 +66,10 @@ def _text(content: bytes | None) -> str | dict[str, str] | None:
         return {"hex": content.hex()}
 
 
-def kept_of(letter: Letter, *, replayed: bool) -> Kept:
+def kept_of(letter: Letter, *, replayed: bool) -> KeptLetters:
     """A dead letter of a topic."""
     why, at = letter.why, letter.place
-    return Kept(
+    return KeptLetters(
         at.topic,
         at.partition,
         at.offset,
@@ -87,7 +87,7 @@ def kept_of(letter: Letter, *, replayed: bool) -> Kept:
     )
 
 
-def kept_in_topic(place: LettersTopic, heard: Heard = lambda _: None) -> Iterator[Kept]:
+def kept_in_topic(place: LettersTopic, heard: Heard = lambda _: None) -> Iterator[KeptLetters]:
     """The sink's dead letters in a topic, in the order in which it holds them.  Replay marks follow their dead letters,
     so the topic is read twice.  Raises KafkaException.
     """

@@ -20,7 +20,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from chsink.batch.model import Assignment
 from chsink.dlq.digest import DIGEST
-from chsink.dlq.kept import Kept
+from chsink.dlq.kept import KeptLetters
 from chsink.dlq.letters import without_record
 from chsink.dlq.place import LetterPlace, LettersTopic, replay_sink
 from chsink.dlq.search import MARK
@@ -30,7 +30,7 @@ _AT_ONCE: Final = 10_000
 _log = logging.getLogger("chsink.librdkafka.dead_letters")
 
 
-def marks_of(assignment: Assignment, replayed: Sequence[Kept]) -> pa.RecordBatch:
+def marks_of(assignment: Assignment, replayed: Sequence[KeptLetters]) -> pa.RecordBatch:
     """The replay marks of these dead letters, as rows of a table of dead letters.  A mark has the place, timestamp and
     digest of the record, nothing else; digest and list are headers, as in a topic.
     """

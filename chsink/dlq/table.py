@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from chsink.dlq import digest
-from chsink.dlq.kept import Kept, bytes_of
+from chsink.dlq.kept import KeptLetters, bytes_of
 from chsink.dlq.place import LetterPlace, replay_sink
 from chsink.dlq.where import Where
 from chsink.notation.sql import quote_string
@@ -52,7 +52,7 @@ class LettersInTable:
         """The same, through another client."""
         return replace(self, client=client)
 
-    def listed(self, where: Where, limit: int, *, whole: bool = False) -> list[Kept]:
+    def listed(self, where: Where, limit: int, *, whole: bool = False) -> list[KeptLetters]:
         """The first of them by topic, partition and offset; with ``whole``, with their records."""
         record = _RECORD if whole else _NO_RECORD
         sql = f"{_COLUMNS}, {self._replayed}, {record} FROM {self.table} WHERE {self._mine}"
@@ -67,7 +67,7 @@ class LettersInTable:
         )
         return [(LetterPlace(str(t), int(p), int(o), str(name)), int(size)) for t, p, o, name, size in rows]
 
-    def letters(self, key: StateKey, offsets: Iterable[int], nonce: str = "") -> list[Kept]:
+    def letters(self, key: StateKey, offsets: Iterable[int], nonce: str = "") -> list[KeptLetters]:
         """The dead letters at these offsets, with their records, ascending, except those replayed by a list other than
         ``nonce``.
         """
@@ -115,7 +115,7 @@ class LettersInTable:
             f"AND `table` = {quote_string(key.table)}"
         )
 
-    def _kept(self, sql: str) -> list[Kept]:
+    def _kept(self, sql: str) -> list[KeptLetters]:
         return [_kept(row) for row in self._query(sql)]
 
     def _query(self, sql: str) -> list[tuple[Any, ...]]:
@@ -136,10 +136,10 @@ def _literal(place: LetterPlace) -> str:
     return f"{quote_string(place.topic)}, {place.partition}, {place.offset}, {quote_string(place.table)}"
 
 
-def _kept(row: tuple[Any, ...]) -> Kept:
+def _kept(row: tuple[Any, ...]) -> KeptLetters:
     topic, partition, offset, table, column, error_id, reason, time_ms, time_type, replayed, record = row
     key, no_key, value, no_value, headers = json.loads(record)
-    return Kept(
+    return KeptLetters(
         topic,
         partition,
         offset,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from chsink.dlq.kept import Kept
+from chsink.dlq.kept import KeptLetters
 from chsink.notation.sql import quote_identifier, quote_string
 
 TEXTS = {"topic": "_kafka_topic", "table": "table", "column": "column", "error": "error_id"}
@@ -32,7 +32,7 @@ class Condition:
     low: Any
     high: Any = None
 
-    def holds(self, kept: Kept) -> bool:
+    def holds(self, kept: KeptLetters) -> bool:
         """Whether it holds for this dead letter."""
         value = kept.timestamp_ms if self.name == "since" else getattr(kept, _FIELDS.get(self.name, self.name))
         return bool(self.low <= value and (self.high is None or value <= self.high))
@@ -54,7 +54,7 @@ class Where:
 
     conditions: Mapping[str, tuple[Condition, ...]]
 
-    def holds(self, kept: Kept) -> bool:
+    def holds(self, kept: KeptLetters) -> bool:
         """Whether a dead letter is meant."""
         return all(any(one.holds(kept) for one in some) for some in self.conditions.values())
 

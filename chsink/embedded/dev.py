@@ -16,8 +16,8 @@ from typing import Final
 
 import msgspec
 
-from chsink.embedded.owned import OwnedProcess
-from chsink.embedded.ports import is_free
+from chsink.embedded.base.owned import OwnedProcess
+from chsink.embedded.base.ports import is_free
 from chsink.embedded.stack import Stack
 from chsink.errors import local
 

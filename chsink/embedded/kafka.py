@@ -13,11 +13,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from chsink.embedded import jars, topics
-from chsink.embedded.java import CONSOLE_LOGGING, SMALL_JVM, find_java
-from chsink.embedded.ports import accepts, free_port
-from chsink.embedded.service import Service, local
+from chsink.embedded import topics
+from chsink.embedded.base.ports import accepts, free_port
+from chsink.embedded.base.service import Service, local
 from chsink.errors import local as errors
+from chsink.jvm import jars
+from chsink.jvm.java import CONSOLE_LOGGING, SMALL_JVM, find_java
 
 _FORMAT_LIMIT_S: Final = 180
 # At INFO a broker writes ten lines for each partition; these say how far a start has come.

@@ -12,10 +12,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Self
 
+from chsink.embedded.base.service import Service
 from chsink.embedded.clickhouse import EmbeddedClickHouse
 from chsink.embedded.kafka import EmbeddedKafka
 from chsink.embedded.registry import EmbeddedRegistry
-from chsink.embedded.service import Service
 from chsink.embedded.zookeeper import EmbeddedZooKeeper
 
 

@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from chsink.embedded import jars
-from chsink.embedded.java import CONSOLE_LOGGING, SMALL_JVM, find_java
-from chsink.embedded.ports import HOST, free_port
-from chsink.embedded.service import Service, local
+from chsink.embedded.base.ports import HOST, free_port
+from chsink.embedded.base.service import Service, local
+from chsink.jvm import jars
+from chsink.jvm.java import CONSOLE_LOGGING, SMALL_JVM, find_java
 
 _TICK_MS: Final = 500
 # A bulk state write is one multi over all its keys.

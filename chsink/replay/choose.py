@@ -20,7 +20,7 @@ from chsink.batch.halts import asking_target
 from chsink.batch.ledger import read_owner, read_records
 from chsink.clickhouse.probe import rows_by_offset
 from chsink.connect import Services
-from chsink.dlq.kept import Kept
+from chsink.dlq.kept import KeptLetters
 from chsink.dlq.place import LetterPlace, replay_sink
 from chsink.dlq.table import offsets_in
 from chsink.notation.metadata_columns import PROBE_COLUMNS
@@ -126,7 +126,7 @@ class LetterChooser:
         with asking_target():
             there = self._rows_there(key, offsets)
         found = self.source.letters(key, offsets)
-        letters: list[Kept] = []
+        letters: list[KeptLetters] = []
         for offset, some in groupby(found, key=lambda one: one.offset):
             why = KeepReason.HAS_ROW if offset in there else None
             several = list(some)
@@ -179,5 +179,5 @@ def is_confirmed(record: StateRecord, offset: int) -> bool:
     return offset < (record.start if record.in_doubt else record.end)
 
 
-def _place(letter: Kept) -> LetterPlace:
+def _place(letter: KeptLetters) -> LetterPlace:
     return LetterPlace(letter.topic, letter.partition, letter.offset, letter.table)

@@ -29,7 +29,7 @@ from confluent_kafka import KafkaException
 
 from chsink.batch.model import Assignment
 from chsink.dlq.digest import DIGEST, short
-from chsink.dlq.kept import Kept, kept_of
+from chsink.dlq.kept import KeptLetters, kept_of
 from chsink.dlq.marks import send_marks
 from chsink.dlq.place import LetterPlace, LettersTopic, replay_sink
 from chsink.dlq.search import Heard, Letter, held_in, letters_at
@@ -112,7 +112,7 @@ class InTopic:
     def __init__(self, place: LettersTopic, heard: Heard = lambda _: None) -> None:
         self._place, self._heard = place, heard
         self._index = _Index()
-        self._page: dict[LetterPlace, list[Kept]] = {}
+        self._page: dict[LetterPlace, list[KeptLetters]] = {}
 
     @property
     def sink(self) -> str:
@@ -142,7 +142,7 @@ class InTopic:
             if meant:
                 yield meant
 
-    def letters(self, key: StateKey, offsets: Sequence[int], nonce: str = "") -> list[Kept]:
+    def letters(self, key: StateKey, offsets: Sequence[int], nonce: str = "") -> list[KeptLetters]:
         """See :class:`chsink.replay.source.LetterSource`."""
         places = [LetterPlace(key.topic, key.partition, offset, key.table) for offset in offsets]
         missing = [at for at in places if at not in self._page]
@@ -191,13 +191,13 @@ class InTopic:
             self._index.mark(at, marked[offset], nonce)
         return InsertResult(len(marks), 0, 0)
 
-    def _read(self, places: Sequence[LetterPlace], nonce: str = "") -> dict[LetterPlace, list[Kept]]:
+    def _read(self, places: Sequence[LetterPlace], nonce: str = "") -> dict[LetterPlace, list[KeptLetters]]:
         """The dead letters of these places, in the order of the topic, except those that another list replayed."""
         lanes: dict[int, list[int]] = defaultdict(list)
         for at in places:
             lanes[self._index.lane(at.topic, at.partition, at.table)].append(at.offset)
         positions = [(p, at) for lane, of in lanes.items() for *_, p, at in self._index.positions(lane, of, nonce)]
-        found: dict[LetterPlace, list[Kept]] = {}
+        found: dict[LetterPlace, list[KeptLetters]] = {}
         with self._answering():
             for letter in letters_at(self._place, positions):
                 found.setdefault(letter.place, []).append(kept_of(letter, replayed=False))

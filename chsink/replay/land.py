@@ -23,7 +23,7 @@ from chsink.clickhouse.window import DedupWindow
 from chsink.clickhouse.writer import ShardWriter
 from chsink.connect import Services
 from chsink.decode import INSERT_SETTINGS
-from chsink.dlq.kept import Kept
+from chsink.dlq.kept import KeptLetters
 from chsink.dlq.letters import Delivery
 from chsink.dlq.marks import marks_of
 from chsink.dlq.table import marks_of_list, offsets_in
@@ -77,7 +77,7 @@ class ListSender:
         writer = self._writer(key, record, (), () if mark is None else (mark,))
         self._mark(Assignment(key, record, "", deadline_ms), letters, writer, 0)
 
-    def _mark(self, assignment: Assignment, letters: Sequence[Kept], writer: ShardWriter, place: int) -> None:
+    def _mark(self, assignment: Assignment, letters: Sequence[KeptLetters], writer: ShardWriter, place: int) -> None:
         marks = self.marks or TableLetters(writer, place)
         if letters:
             marks.deliver(assignment, 0, assignment.range, marks_of(assignment, letters))
@@ -110,7 +110,7 @@ class ListSender:
         return ShardWriter(to, self._settings, self.services.clock, retry_for_s, timeout_s, margin_s)
 
 
-def _one_each(found: Sequence[Kept], record: StateRecord) -> list[Kept]:
+def _one_each(found: Sequence[KeptLetters], record: StateRecord) -> list[KeptLetters]:
     """One dead letter for each offset of the list."""
     found = [one for one in found if not one.lists_deleted]
     by_offset = {one.offset: one for one in found}

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from chsink.batch.halts import asking_target
 from chsink.batch.ledger import read_owner
-from chsink.clickhouse.dead_letters import letters_findings
+from chsink.clickhouse.checks.letters import letters_findings
 from chsink.clickhouse.landing import new_ledger
 from chsink.clickhouse.shards import ShardTable
 from chsink.connect import Services

@@ -13,7 +13,7 @@ from chsink.clickhouse.pipelines import Pipelines
 from chsink.clickhouse.unknown import watch_of
 from chsink.clickhouse.window import DedupWindow
 from chsink.connect import Services
-from chsink.dlq.kept import Kept
+from chsink.dlq.kept import KeptLetters
 from chsink.formats.pipeline import TRANSFORM, Untouched, part_of
 from chsink.kafka.records import SCHEMA
 from chsink.statemachine.records import StateRecord, TopicTable
@@ -75,7 +75,7 @@ def routes_of(services: Services, window: DedupWindow) -> Routes:
     return Routes(services, Pipelines(decoders, shape, window.shards, None))
 
 
-def records_of(letters: Sequence[Kept]) -> pa.RecordBatch:
+def records_of(letters: Sequence[KeptLetters]) -> pa.RecordBatch:
     """The records of dead letters, as Kafka gave them."""
     times = pa.array([one.timestamp_ms for one in letters], pa.int64()).cast(pa.timestamp("ms", tz="UTC"))
     headers = [[{"key": name, "value": value} for name, value in one.headers] or None for one in letters]

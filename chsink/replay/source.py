@@ -8,7 +8,7 @@ from typing import Final, Protocol
 
 from chsink.batch.halts import asking_target
 from chsink.clickhouse.shards import ShardTable
-from chsink.dlq.kept import Kept
+from chsink.dlq.kept import KeptLetters
 from chsink.dlq.place import LetterPlace
 from chsink.dlq.table import LettersInTable
 from chsink.dlq.where import Where
@@ -32,7 +32,7 @@ class LetterSource(Protocol):
     def pages(self, where: Where) -> Iterator[list[LetterPlace]]:
         """The places of all dead letters without a mark, each once, in pages of at most one round."""
 
-    def letters(self, key: StateKey, offsets: Sequence[int], nonce: str = "") -> list[Kept]:
+    def letters(self, key: StateKey, offsets: Sequence[int], nonce: str = "") -> list[KeptLetters]:
         """Those of a topic-partition and table at these offsets, with their records, ascending, but for what another
         list than ``nonce`` replayed: it counts for nothing, even where another record has its place now.
         """
@@ -76,7 +76,7 @@ class InTable:
             yield page
             after = page[-1]
 
-    def letters(self, key: StateKey, offsets: Sequence[int], nonce: str = "") -> list[Kept]:
+    def letters(self, key: StateKey, offsets: Sequence[int], nonce: str = "") -> list[KeptLetters]:
         """See :class:`LetterSource`."""
         with asking_target():
             return self.table.letters(key, offsets, nonce)

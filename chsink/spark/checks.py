@@ -12,9 +12,9 @@ from typing import Final
 from chsink.batch.ledger import read_records
 from chsink.clickhouse.landing import chosen
 from chsink.connect import Services
-from chsink.embedded.java import find_java, ignored_java_home
 from chsink.errors import ChsinkError, halts, local, preflight
 from chsink.findings import Finding, Severity, found, guarded, passed
+from chsink.jvm.java import find_java, ignored_java_home
 from chsink.spark.checkpoint import Folder, PassedOver, checkpoint_findings, local_folder, passed_over
 from chsink.statemachine.records import StateKey, StateRecord
 

@@ -11,8 +11,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from chsink.config import Config
-from chsink.embedded.java import java_home
 from chsink.errors import services
+from chsink.jvm.java import java_home
 from chsink.spark.checks import GATEWAY
 from chsink.spark.failures import NO_ANSWER, reason_of
 

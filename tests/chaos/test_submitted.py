@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from chsink.embedded import jars
+from chsink.jvm import jars
 from tests.chaos.world import World
 from tests.conftest import CHECKOUT
 from tests.support.child import JVM, Child

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from chsink.embedded.ports import HOST, free_port
+from chsink.embedded.base.ports import HOST, free_port
 from tests.conftest import CHECKOUT
 
 

@@ -11,8 +11,8 @@ import msgspec
 import pytest
 
 from chsink.embedded import dev, topics
-from chsink.embedded.owned import OwnedProcess
-from chsink.embedded.ports import accepts
+from chsink.embedded.base.owned import OwnedProcess
+from chsink.embedded.base.ports import accepts
 from chsink.errors import ChsinkError
 from tests.support.kafka import produce, read_all
 

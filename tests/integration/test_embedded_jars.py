@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from chsink.embedded import ivy, jars
 from chsink.errors import ChsinkError
+from chsink.jvm import ivy, jars
 
 CONTENT = b"not really a jar, but exactly these bytes"
 
@@ -92,7 +92,7 @@ def test_a_missing_file_is_an_error_with_ivys_words(repository: Path, monkeypatc
 
 def test_processes_that_need_it_at_once_fetch_it_once(repository: Path, tmp_path: Path) -> None:
     program = (
-        "import pathlib, sys; from chsink.embedded import jars; jars._PINS = pathlib.Path(sys.argv[1]); "
+        "import pathlib, sys; from chsink.jvm import jars; jars._PINS = pathlib.Path(sys.argv[1]); "
         "print(jars.ensure('mine')[0])"
     )
     argv = [sys.executable, "-c", program, str(tmp_path / "jars.toml")]

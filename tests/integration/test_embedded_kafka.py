@@ -14,8 +14,8 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 
 from chsink.embedded import topics
+from chsink.embedded.base.ports import accepts
 from chsink.embedded.kafka import EmbeddedKafka
-from chsink.embedded.ports import accepts
 from chsink.errors import ChsinkError
 from tests.conftest import MakeTopic
 from tests.support.kafka import produce, read_all

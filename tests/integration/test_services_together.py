@@ -10,8 +10,8 @@ import clickhouse_connect
 import pytest
 from pyspark.sql import SparkSession
 
+from chsink.embedded.base.ports import accepts, free_port
 from chsink.embedded.kafka import EmbeddedKafka
-from chsink.embedded.ports import accepts, free_port
 from chsink.embedded.stack import Stack
 from chsink.errors import ChsinkError
 from tests.conftest import MakeTopic
@@ -68,7 +68,7 @@ def test_python_workers_find_the_package_and_the_tests(spark: SparkSession) -> N
 
 
 def test_two_processes_are_never_given_the_same_port() -> None:
-    program = "from chsink.embedded.ports import free_port; print(*(free_port() for _ in range(2000))); input()"
+    program = "from chsink.embedded.base.ports import free_port; print(*(free_port() for _ in range(2000))); input()"
     processes = [
         subprocess.Popen(
             [sys.executable, "-X", "dev", "-c", program],  # so that a socket that nobody closed is said

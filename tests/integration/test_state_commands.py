@@ -19,7 +19,7 @@ from typer.testing import CliRunner, Result
 from chsink.batch.ledger import Ledger, read_records
 from chsink.cli.main import app
 from chsink.clickhouse.landing import assemble
-from chsink.embedded.ports import free_port
+from chsink.embedded.base.ports import free_port
 from chsink.embedded.stack import Stack
 from chsink.embedded.topics import delete_records
 from chsink.errors import FencedError, HaltError, PreflightError, UnavailableError

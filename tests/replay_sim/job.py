@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from chsink.batch.ledger import Ledger
 from chsink.clickhouse.landing import new_ledger
-from chsink.dlq.kept import Kept
+from chsink.dlq.kept import KeptLetters
 from chsink.statemachine import writes
 from chsink.statemachine.ranges import OffsetRange
 from chsink.statemachine.records import Phase, StateKey, StateRecord
@@ -101,6 +101,8 @@ def land(world: World, key: StateKey, record: StateRecord, *, fits: bool) -> Non
             world.put(key.table, uid)
 
 
-def _letter(key: StateKey, offset: int, nonce: str, uid: int) -> Kept:
+def _letter(key: StateKey, offset: int, nonce: str, uid: int) -> KeptLetters:
     value = str(uid).encode() if offset % 4 else BAD
-    return Kept(key.topic, key.partition, offset, key.table, "c", "CHS-501", "r", 1, 0, False, None, value, (), nonce)
+    return KeptLetters(
+        key.topic, key.partition, offset, key.table, "c", "CHS-501", "r", 1, 0, False, None, value, (), nonce
+    )

@@ -12,7 +12,7 @@ from confluent_kafka import KafkaError
 
 from chsink.dlq import marks
 from chsink.dlq.digest import DIGEST
-from chsink.dlq.kept import Kept
+from chsink.dlq.kept import KeptLetters
 from chsink.dlq.place import LetterPlace
 from chsink.dlq.topic import letter_of
 from chsink.dlq.where import Where
@@ -34,7 +34,7 @@ class Table:
 
     server: Server
     sink: str
-    kept: dict[LetterPlace, Kept] = field(default_factory=dict)
+    kept: dict[LetterPlace, KeptLetters] = field(default_factory=dict)
 
     def read_from(self, _: object) -> Self:
         """See :class:`chsink.dlq.table.LettersInTable`."""
@@ -46,7 +46,7 @@ class Table:
         found = [at for at in sorted(self.kept) if not self._marked(at) and where.holds(self.kept[at])]
         return [(at, 1) for at in found if after is None or at > after][: min(limit, 5)]
 
-    def letters(self, key: StateKey, offsets: Sequence[int], nonce: str = "") -> list[Kept]:
+    def letters(self, key: StateKey, offsets: Sequence[int], nonce: str = "") -> list[KeptLetters]:
         """See :class:`chsink.dlq.table.LettersInTable`.  No record has two marks, so none is left out."""
         self._ask()
         places = [LetterPlace(key.topic, key.partition, offset, key.table) for offset in offsets]
@@ -80,7 +80,7 @@ class Topic(LettersTopic):
         self.marked = marked
         self.uids: dict[str, int] = {}
 
-    def keep(self, kept: Kept, sink: str) -> None:
+    def keep(self, kept: KeptLetters, sink: str) -> None:
         """Add a dead letter as the job does; now and then without a key, in any partition, or after another sink's."""
         row = {
             "sink": sink,

@@ -13,7 +13,7 @@ from random import seed as seed_jitter
 
 from chsink import failpoints
 from chsink.dlq.fates import Fate
-from chsink.dlq.kept import Kept
+from chsink.dlq.kept import KeptLetters
 from chsink.dlq.place import LetterPlace
 from chsink.errors import ChsinkError
 from chsink.statemachine.records import Phase, StateKey, decode
@@ -274,7 +274,7 @@ class World:
         """Where the topic leads to."""
         return tuple(("t", table) for table in self.kinds)
 
-    def keep(self, kept: Kept) -> None:
+    def keep(self, kept: KeptLetters) -> None:
         """The job delivers a dead letter; in a topic, perhaps twice."""
         if self.table is not None:
             self.table.kept[LetterPlace(kept.topic, kept.partition, kept.offset, kept.table)] = kept

@@ -27,7 +27,7 @@ def shared() -> str:
 def make() -> None:
     """Run a small streaming job and archive what its JVM loaded; an empty file where this Java makes no archive."""
     ARCHIVE.unlink(missing_ok=True)  # before SHORT_LIVED, which would name it
-    from chsink.embedded.java import java_home
+    from chsink.jvm.java import java_home
     from tests.support.spark import SHORT_LIVED, local_session, stop_with_jvm
 
     os.environ |= {"JAVA_HOME": str(java_home()), "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}

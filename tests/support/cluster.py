@@ -10,10 +10,10 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 
-from chsink.embedded import jars
-from chsink.embedded.java import find_java
-from chsink.embedded.ports import HOST, accepts, free_port
-from chsink.embedded.process import Process
+from chsink.embedded.base.ports import HOST, accepts, free_port
+from chsink.embedded.base.process import Process
+from chsink.jvm import jars
+from chsink.jvm.java import find_java
 from tests.support.child import Child, parent_of
 from tests.support.spark import SHORT_LIVED
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
 from typing import Any, Self
 
-from chsink.embedded.ports import free_port
+from chsink.embedded.base.ports import free_port
 from chsink.embedded.registry import RegistryServer, Schemas
 from chsink.embedded.registry.schemas import Answer
 

@@ -8,7 +8,7 @@ from typing import Final
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from chsink.embedded import jars
+from chsink.jvm import jars
 from tests.support.classes import shared
 
 SHORT_LIVED: Final = f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC {shared()}".rstrip()

@@ -50,7 +50,8 @@ ROOMS: dict[str, set[str]] = {
     "chsink.decode": set(),
     "chsink.registry": {"chsink.fields"},
     "chsink.formats": {"chsink.decode", "chsink.fields", "chsink.registry"},
-    "chsink.embedded": set(),
+    "chsink.jvm": set(),
+    "chsink.embedded": {"chsink.jvm"},
     "chsink.batch": set(),
     "chsink.kafka": {"chsink.config"},
     "chsink.state": {"chsink.fields"},
@@ -148,12 +149,11 @@ ROOMS: dict[str, set[str]] = {
     "chsink.spark": {
         "chsink.batch",
         "chsink.checks",
-        "chsink.cli.main",  # the file that spark-submit gets is the command line
         "chsink.clickhouse.landing",
         "chsink.clock",
         "chsink.config",
         "chsink.connect",
-        "chsink.embedded.java",
+        "chsink.jvm.java",
         "chsink.kafka.admin",
         "chsink.mirror",
         "chsink.observe",
@@ -179,7 +179,7 @@ CORE_MAY = {
     "typing",
 }
 RENDERER_MAY = {"sys"}
-SPARK_MAY_BE_IMPORTED_LAZILY_BY = {"chsink/cli/run.py", "chsink/cli/mirror.py", "chsink/embedded/jars.py"}
+SPARK_MAY_BE_IMPORTED_LAZILY_BY = {"chsink/cli/run.py", "chsink/cli/mirror.py", "chsink/jvm/jars.py"}
 IMPURE_CALLS = {"open", "print", "input", "exec", "eval", "__import__"}
 
 

@@ -97,7 +97,7 @@ def test_the_local_server_names_its_extra() -> None:
 
 
 def test_the_jars_are_of_the_spark_that_is_allowed() -> None:
-    from chsink.embedded.jars import SPARK_KAFKA, pins
+    from chsink.jvm.jars import SPARK_KAFKA, pins
 
     (source,) = (jar for jar in pins()[SPARK_KAFKA] if jar.name.startswith("spark-sql-kafka"))
     pyspark = canonicalize_name("pyspark")

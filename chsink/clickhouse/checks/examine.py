@@ -16,6 +16,7 @@ from chsink.clickhouse.checks.distributed import distributed_findings
 from chsink.clickhouse.checks.emptied import emptied_findings
 from chsink.clickhouse.checks.existing_rows import existing_rows_findings
 from chsink.clickhouse.checks.hashes import hash_findings
+from chsink.clickhouse.checks.letters import letters_findings
 from chsink.clickhouse.checks.records import in_doubt_findings, layout_findings
 from chsink.clickhouse.checks.replicas import Status, log_end, memory_finding, replica_findings, status, together
 from chsink.clickhouse.checks.rules import Load, Replication
@@ -23,7 +24,6 @@ from chsink.clickhouse.checks.tables import target_findings
 from chsink.clickhouse.checks.views import attached, view_findings
 from chsink.clickhouse.client import ClickHouseClient
 from chsink.clickhouse.cluster import Cluster
-from chsink.clickhouse.dead_letters import letters_findings
 from chsink.clickhouse.dedup_mark import usable_blocks
 from chsink.clickhouse.distributed import sharding_expression
 from chsink.clickhouse.grants import On, Use, needed

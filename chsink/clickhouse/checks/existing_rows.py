@@ -7,39 +7,18 @@ would insert these records again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from chsink.clickhouse.shards import RoutedTable, ShardTable
-from chsink.clickhouse.table import TargetTable
+from chsink.clickhouse.shards import RoutedTable
+from chsink.clickhouse.unaccounted import Surplus, can_tell, in_words, rows_of
 from chsink.errors import preflight
 from chsink.findings import Finding, Severity, found
-from chsink.notation.codes import ACCESS_DENIED
-from chsink.notation.metadata_columns import PROBE_COLUMNS
-from chsink.notation.sql import quote_table
-from chsink.ports import Clock, ServerRefused
+from chsink.ports import Clock
 from chsink.statemachine.records import Phase, StateKey, StateRecord
 
-QUERY_LIMIT_S = 20
-"""How long one server may search.  What it does not find in time is a warning, not an error."""
 LOOKS, LOOK_AGAIN_S = 5, 1
 """How often the state is read before a start is refused for rows that it does not know: a store's replica may lag."""
-NAMED = 5
 Records = Mapping[StateKey, StateRecord]
-
-
-@dataclass(frozen=True, slots=True)
-class Surplus:
-    """``rows`` of one partition at or beyond ``recorded_end`` (None: nothing is recorded), the last at ``last``."""
-
-    partition: int
-    rows: int
-    last: int
-    recorded_end: int | None
-
-    def __str__(self) -> str:
-        recorded = "" if self.recorded_end is None else f", recorded end {self.recorded_end}"
-        return f"partition {self.partition}: {self.rows} rows up to offset {self.last}{recorded}"
 
 
 def existing_rows_findings(
@@ -51,10 +30,10 @@ def existing_rows_findings(
     and what it inserted before the question was announced before it.  It reads for some seconds: an answer may be old.
     ``asked_ms``: when the first of several tables was asked.
     """
-    if not _can_tell(target.table):
+    if not can_tell(target.table):
         return
     search = _search(_ends(records, target))
-    rows = [row for shard in target.shards for row in _rows(shard, target.topic, search, clock, asked_ms)]
+    rows = [row for shard in target.shards for row in rows_of(shard, target.topic, search, clock, asked_ms)]
     if not rows:
         return
     surplus = list(_surplus(rows, _of(latest(), target)))
@@ -66,7 +45,7 @@ def existing_rows_findings(
     if not surplus:
         return
     entry = preflight.STATE_IS_STALE if any(s.recorded_end for s in surplus) else preflight.STATE_MAY_BE_LOST
-    yield found(Severity.ERROR, entry, table=target.name, topic=target.topic, where=_where(surplus))
+    yield found(Severity.ERROR, entry, table=target.name, topic=target.topic, where=in_words(surplus))
 
 
 def _surplus(rows: Sequence[tuple[int, int, int]], recorded: Mapping[int, StateRecord]) -> Iterator[Surplus]:
@@ -78,39 +57,6 @@ def _surplus(rows: Sequence[tuple[int, int, int]], recorded: Mapping[int, StateR
             count = sum(n for p, n, _ in rows if p == partition)
             unknown = record is None or (record.phase is Phase.EMPTY and not record.older_end)
             yield Surplus(partition, count, last, None if unknown or record is None else record.known_end)
-
-
-def check_nothing_landed(
-    shards: Sequence[ShardTable], table: str, topic: str, partitions: Collection[int], clock: Clock
-) -> None:
-    """PreflightError CHS-229 when the table has rows of partitions of which nothing was ever announced.
-
-    A claim asks this after it made their rows: the check before it may have seen a state that was lost since.  A server
-    that cannot search in time has said so in that check.
-    """
-    named = ", ".join(str(p) for p in sorted(partitions))
-    surplus: list[Surplus] = []
-    for shard in shards:
-        if not _can_tell(shard.table):
-            continue
-        try:
-            rows = _rows(shard, topic, f"_kafka_partition IN ({named})", clock)
-        except ServerRefused as refused:
-            if refused.code == ACCESS_DENIED:
-                raise
-            continue
-        surplus.extend(Surplus(partition, count, last, None) for partition, count, last in rows)
-    if surplus:
-        raise preflight.STATE_MAY_BE_LOST(table=table, topic=topic, where=_where(surplus))
-
-
-def _can_tell(table: TargetTable) -> bool:
-    return {c.name for c in table.columns}.issuperset(PROBE_COLUMNS)
-
-
-def _where(surplus: Sequence[Surplus]) -> str:
-    more = f"; {len(surplus) - NAMED} more partitions" if len(surplus) > NAMED else ""
-    return "; ".join(map(str, surplus[:NAMED])) + more
 
 
 def _of(records: Records, target: RoutedTable) -> dict[int, StateRecord]:
@@ -133,17 +79,3 @@ def _search(ends: Mapping[int, int]) -> str:
         )
     )
     return f"toInt64(_kafka_offset) >= {end}"
-
-
-def _rows(
-    shard: ShardTable, topic: str, search: str, clock: Clock, asked_ms: int | None = None
-) -> Iterator[tuple[int, int, int]]:
-    """(partition, rows, last offset) of the topic's rows that the search finds."""
-    table = quote_table(shard.table.canonical)
-    rows = shard.reader(clock, since_ms=asked_ms).query(
-        f"SELECT toInt64(_kafka_partition) AS p, count(), max(toInt64(_kafka_offset)) FROM {table} "
-        f"WHERE _kafka_topic = {{topic:String}} AND {search} GROUP BY p "
-        f"SETTINGS max_execution_time = {QUERY_LIMIT_S}, timeout_overflow_mode = 'throw'",
-        {"topic": topic},
-    )
-    return ((int(p), int(n), int(last)) for p, n, last in rows)

@@ -12,12 +12,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from chsink.embedded.base.ports import HOST, free_port
 from chsink.embedded.clickhouse import configuration, library, users
 from chsink.embedded.clickhouse.configuration import Ports
 from chsink.embedded.clickhouse.confinement import confine, forget_environment
 from chsink.embedded.clickhouse.server import Servers
 from chsink.embedded.clickhouse.service import answers
-from chsink.embedded.ports import HOST, free_port
 
 _log: Final = logging.getLogger(__name__)
 

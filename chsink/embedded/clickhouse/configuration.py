@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Final, NamedTuple
 from xml.sax.saxutils import escape
 
+from chsink.embedded.base.ports import HOST
 from chsink.embedded.clickhouse.users import DEFAULT, ClickHouseUser
-from chsink.embedded.ports import HOST
 
 _PROFILE: Final = {
     "allow_introspection_functions": "0",

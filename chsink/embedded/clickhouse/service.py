@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import chsink
+from chsink.embedded.base.ports import HOST, free_port
+from chsink.embedded.base.service import Service, local
 from chsink.embedded.clickhouse import users as user_files
 from chsink.embedded.clickhouse.users import ClickHouseUser
-from chsink.embedded.ports import HOST, free_port
-from chsink.embedded.service import Service, local
 from chsink.errors import local as errors
 
 EXTRA = ("chdb",)

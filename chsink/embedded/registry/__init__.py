@@ -7,8 +7,8 @@ takes Protobuf schemas as descriptors only (a real registry translates between t
 
 from __future__ import annotations
 
-from chsink.embedded.registry.schemas import Schemas
+from chsink.embedded.registry.schemas import StoredSchemas
 from chsink.embedded.registry.server import RegistryServer
 from chsink.embedded.registry.service import EmbeddedRegistry
 
-__all__ = ["EmbeddedRegistry", "RegistryServer", "Schemas"]
+__all__ = ["EmbeddedRegistry", "RegistryServer", "StoredSchemas"]

@@ -23,7 +23,7 @@ INVALID: Final = (
 TYPES: Final = ("AVRO", "JSON", "PROTOBUF")
 
 
-class Schemas:
+class StoredSchemas:
     """Schemas by id, and the ids of each subject's versions.  With a ``file``, they survive a restart: it has one line
     for each version.  Threads may share it.
     """

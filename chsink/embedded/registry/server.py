@@ -8,8 +8,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Final
 
-from chsink.embedded.ports import HOST
-from chsink.embedded.registry.schemas import Answer, Schemas
+from chsink.embedded.base.ports import HOST
+from chsink.embedded.registry.schemas import Answer, StoredSchemas
 
 _JSON: Final = "application/vnd.schemaregistry.v1+json"
 
@@ -20,7 +20,7 @@ class RegistryServer(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 128
 
-    def __init__(self, port: int, schemas: Schemas) -> None:
+    def __init__(self, port: int, schemas: StoredSchemas) -> None:
         super().__init__((HOST, port), _Handler)
         self.schemas = schemas
 
@@ -55,4 +55,4 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 if __name__ == "__main__":
-    RegistryServer(int(sys.argv[1]), Schemas(Path(sys.argv[2]))).serve_forever()
+    RegistryServer(int(sys.argv[1]), StoredSchemas(Path(sys.argv[2]))).serve_forever()

@@ -7,8 +7,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from chsink.embedded.ports import HOST, free_port
-from chsink.embedded.service import Service, local
+from chsink.embedded.base.ports import HOST, free_port
+from chsink.embedded.base.service import Service, local
 
 
 class EmbeddedRegistry(Service):

@@ -14,8 +14,8 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner, Result
 
 from chsink.cli.main import app
+from chsink.embedded.base.ports import free_port
 from chsink.embedded.clickhouse import EmbeddedClickHouse
-from chsink.embedded.ports import free_port
 from tests.integration.job.conftest import MakeJob
 from tests.support.job import DATABASE, Job, command
 

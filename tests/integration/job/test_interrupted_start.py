@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from chsink.embedded.base.ports import free_port
 from chsink.embedded.kafka import EmbeddedKafka
-from chsink.embedded.ports import free_port
 from tests.conftest import MakeTopic
 
 pytestmark = pytest.mark.slow

@@ -9,9 +9,9 @@ import pytest
 from py4j.java_gateway import JavaGateway
 from py4j.protocol import Py4JJavaError, get_return_value
 
-from chsink.embedded import jars
 from chsink.embedded.clickhouse import EmbeddedClickHouse
-from chsink.embedded.java import find_java
+from chsink.jvm import jars
+from chsink.jvm.java import find_java
 
 pytestmark = pytest.mark.slow
 

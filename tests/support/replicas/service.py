@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
+from chsink.embedded.base.ports import HOST, free_port
 from chsink.embedded.clickhouse import ClickHouseUser, EmbeddedClickHouse
-from chsink.embedded.ports import HOST, free_port
 from tests.support.replicas.engine import DDL_QUEUE
 from tests.support.replicas.tables import CLUSTER
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from chsink.batch.deleted import announce_deleted, listed
 from chsink.batch.model import Ack, Assignment, ChunkAck, left_out_of
-from chsink.dlq.kept import Kept
+from chsink.dlq.kept import KeptLetters
 from chsink.dlq.letters import DELETED_ID, deleted_letter
 from chsink.dlq.place import LettersTopic
 from chsink.dlq.topic import letter_of
@@ -69,7 +69,7 @@ def test_each_run_counts_as_a_dead_letter() -> None:
 
 def test_a_replay_leaves_it_out() -> None:
     """⚑ Without a value, it would replay as a tombstone."""
-    letter = Kept("t", 0, 10, "d.t", "", DELETED_ID, "gone", 0, -1, False, None, None, ())
+    letter = KeptLetters("t", 0, 10, "d.t", "", DELETED_ID, "gone", 0, -1, False, None, None, ())
     target = SimpleNamespace(shards=())
     services: Any = SimpleNamespace(clickhouse=SimpleNamespace(targets={GONE.topic_table: target}))
     source: Any = SimpleNamespace(letters=lambda *_: [letter], sink="s")

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from chsink.batch.model import Ack, Assignment, ChunkAck, total
 from chsink.batch.reader import ReadPlan, Span
 from chsink.batch.task import run_task
-from chsink.clickhouse.kept import Kept, Place, check_kept
+from chsink.clickhouse.kept import Kept, ShardRange, check_kept
 from chsink.clickhouse.pieces import Piece, PieceLander, Prepared
 from chsink.dlq.fates import Fate, Fates
 from chsink.errors import ChsinkError, services
@@ -537,7 +537,7 @@ def test_words_find_what_offsets_find(
         def recent_words(self, shard: int, partition: TopicPartition, offsets: OffsetRange) -> dict[int, Word]:
             return in_words(self.recent_rows(shard, partition, offsets))
 
-    place, found = Place(Assignment(KEY, RECORD, "layout", 99, again=True, alone=alone), 0, Table()), []
+    place, found = ShardRange(Assignment(KEY, RECORD, "layout", 99, again=True, alone=alone), 0, Table()), []
     for at_once in (True, False):
         kept = Kept()
         try:

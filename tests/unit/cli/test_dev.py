@@ -15,9 +15,9 @@ from typer.testing import CliRunner
 from chsink.cli.example import next_steps
 from chsink.cli.main import app
 from chsink.config import Config
+from chsink.embedded.base.owned import OwnedProcess
 from chsink.embedded.dev import DevService, DevStack
 from chsink.embedded.feed import run_sql
-from chsink.embedded.owned import OwnedProcess
 from chsink.errors import PreflightError, UnavailableError
 
 

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from chsink.cli.main import app
 from chsink.config.sections import Observe
-from chsink.embedded.ports import free_port
+from chsink.embedded.base.ports import free_port
 from chsink.errors import PreflightError
 from chsink.observe.metrics import Metrics, served
 from tests.unit.config.conftest import LEAST

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from chsink.clickhouse.checks.existing_rows import check_nothing_landed, existing_rows_findings
+from chsink.clickhouse.checks.existing_rows import existing_rows_findings
 from chsink.clickhouse.shards import RoutedTable, ShardTable
+from chsink.clickhouse.unaccounted import check_nothing_landed
 from chsink.findings import Finding, Severity
 from chsink.ports import ServerRefused
 from chsink.statemachine import writes

@@ -9,7 +9,7 @@ from threading import Thread
 import pytest
 
 from chsink.clickhouse.client import ClickHouseClient, Connection
-from chsink.embedded.ports import free_port
+from chsink.embedded.base.ports import free_port
 from chsink.findings import Finding, guarded
 from chsink.ports import Unreachable
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from chsink.embedded import java
 from chsink.errors import ChsinkError
+from chsink.jvm import java
 
 
 @pytest.fixture(autouse=True)

@@ -7,8 +7,8 @@ import time
 
 import pytest
 
+from chsink.embedded.base.ports import free_port
 from chsink.embedded.kafka import EmbeddedKafka
-from chsink.embedded.ports import free_port
 from chsink.errors import UnavailableError
 from chsink.kafka import admin
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from chsink.dlq.kept import Kept
+from chsink.dlq.kept import KeptLetters
 from chsink.dlq.place import replay_sink
 from chsink.ports import StoredRow
 from chsink.replay.choose import LetterChooser, UnconfirmedError
@@ -19,7 +19,7 @@ from chsink.statemachine.records import Phase, StateKey, StateRecord, encode
 
 KEY, OWN = StateKey("s", "t", 0, "d.t"), StateKey(replay_sink("s"), "t", 0, "d.t")
 DONE = StateRecord(Phase.AFTER, 1, "a", "id", 1, start=10, end=20, older_end=15)
-LETTER = Kept("t", 0, 10, "d.t", "c", "CHS-501", "r", 1, 0, False, None, b"1", ())
+LETTER = KeptLetters("t", 0, 10, "d.t", "c", "CHS-501", "r", 1, 0, False, None, b"1", ())
 
 
 def chooser(record: StateRecord) -> LetterChooser:

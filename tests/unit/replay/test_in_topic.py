@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from chsink.batch.model import Assignment
-from chsink.dlq.kept import Kept, kept_in_topic
+from chsink.dlq.kept import KeptLetters, kept_in_topic
 from chsink.dlq.marks import marks_of
 from chsink.dlq.place import LetterPlace, LettersTopic
 from chsink.dlq.search import Letter, ReplayMark, held_in
@@ -22,7 +22,7 @@ from tests.sim.letters import TOPIC
 
 PLACE = LettersTopic({"bootstrap.servers": "k"}, TOPIC, "s", 20)
 KEY = StateKey("s~replay", "t", 0, "d.t")
-LETTER = Kept("t", 0, 0, "d.t", "c", "CHS-501", "r", 1, 0, False, None, b"v", (), "n")
+LETTER = KeptLetters("t", 0, 0, "d.t", "c", "CHS-501", "r", 1, 0, False, None, b"v", (), "n")
 
 
 def within(fill: Callable[[Topic], None], body: Callable[[Topic], None]) -> None:

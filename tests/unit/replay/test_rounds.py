@@ -12,7 +12,7 @@ from chsink.clickhouse.definition import Ttl
 from chsink.clickhouse.shards import RoutedTable, ShardTable
 from chsink.clickhouse.table import TargetTable
 from chsink.decode import Column
-from chsink.dlq.kept import Kept
+from chsink.dlq.kept import KeptLetters
 from chsink.dlq.place import LetterPlace
 from chsink.formats.choice import Choice
 from chsink.formats.chosen import ChosenRecords
@@ -83,7 +83,7 @@ def test_a_record_of_another_table_has_no_row_in_this_one() -> None:
         decoder=lambda *_: ChosenRecords(choice, Records(JSON, columns)), tables=lambda *_: (table,)
     )
     letters = [
-        Kept("t", 0, n, "d.t", "", "", "", 0, 0, False, None, value, ())
+        KeptLetters("t", 0, n, "d.t", "", "", "", 0, 0, False, None, value, ())
         for n, value in enumerate([b'{"n":1,"kind":"other"}', b'{"n":2,"kind":"mine"}', b'{"n":"x","kind":"mine"}'])
     ]
     services: Any = None
@@ -96,7 +96,9 @@ def test_a_field_without_a_column_is_not_dropped_where_columns_are_added() -> No
     """⚑ The job would add the column before it sends the record."""
     table = TargetTable("d", "t", "i", "MergeTree", (Column("n", "UInt8"),), "", Ttl(), {}, "UTC")
     values = [b'{"n":1}', b'{"n":2,"new":3}', b'{"n":3,"new":null}', b"broken"]
-    records = records_of([Kept("t", 0, n, "d.t", "", "", "", 0, 0, False, None, v, ()) for n, v in enumerate(values)])
+    records = records_of(
+        [KeptLetters("t", 0, n, "d.t", "", "", "", 0, 0, False, None, v, ()) for n, v in enumerate(values)]
+    )
     found = []
     for adds in (True, False):
         route = SimpleNamespace(format=JSON, key_columns=())

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from chsink.config import Config
-from chsink.dlq.kept import Kept
+from chsink.dlq.kept import KeptLetters
 from chsink.dlq.where import Where, where
 
-KEPT = Kept("t", 3, 12, "d.t", "city", "CHS-501", "why", 1_767_225_600_000, 0, False, None, b"", ())
+KEPT = KeptLetters("t", 3, 12, "d.t", "city", "CHS-501", "why", 1_767_225_600_000, 0, False, None, b"", ())
 CONFIG = Config.from_mapping(
     {
         "sink": {"name": "s"},

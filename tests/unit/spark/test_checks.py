@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from chsink.embedded import java
 from chsink.errors import HaltError, PreflightError
 from chsink.findings import Finding, Severity
+from chsink.jvm import java
 from chsink.spark import checks
 from chsink.spark.checkpoint import LocalFolder, PassedOver, checkpoint_findings, local_folder, passed_over
 from chsink.spark.offset_log import planned_batch

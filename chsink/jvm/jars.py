@@ -9,7 +9,7 @@ Rules:
   ``CHSINK_IVY_SETTINGS`` names an Ivy settings file, for instance of a company's mirror.
 
 The cache is ``$CHSINK_CACHE``, else ``$XDG_CACHE_HOME/chsink``, else ``~/.cache/chsink``.  ``python -m
-chsink.embedded.jars [SET…]`` fetches and prints the paths.
+chsink.jvm.jars [SET…]`` fetches and prints the paths.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from chsink.embedded import ivy
 from chsink.errors import ChsinkError, local
+from chsink.jvm import ivy
 
 SPARK_KAFKA: Final = "spark-kafka"
 _PINS: Final = Path(__file__).with_name("jars.toml")

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Final
 from xml.sax.saxutils import quoteattr
 
-from chsink.embedded.java import find_java
 from chsink.errors import local
+from chsink.jvm.java import find_java
 
 _ATTEMPTS: Final = 4
 _FIRST_PAUSE_S: Final = 2.0

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, Self
 
-from chsink.embedded.ports import HOST, is_free
-from chsink.embedded.process import Process
+from chsink.embedded.base.ports import HOST, is_free
+from chsink.embedded.base.process import Process
 from chsink.errors import local as errors
 
 
