@@ -13,7 +13,7 @@ from http.server import BaseHTTPRequestHandler
 from typing import Any, Self
 
 from chsink.embedded.base.ports import free_port
-from chsink.embedded.registry import RegistryServer, Schemas
+from chsink.embedded.registry import RegistryServer, StoredSchemas
 from chsink.embedded.registry.schemas import Answer
 
 
@@ -30,7 +30,7 @@ class RegistryService:
     broken: int = 0
     where: str = "/"
     asked: list[str] = field(default_factory=list)
-    known: Schemas = field(default_factory=Schemas)
+    known: StoredSchemas = field(default_factory=StoredSchemas)
     port: int = field(default_factory=free_port)
 
     @property
