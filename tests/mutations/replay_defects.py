@@ -30,7 +30,7 @@ REPLAY_DEFECTS = (
         "replay: a list in doubt is sent as if it were new",
         (Patch(RUN, "            self._land(key, again=True)\n", "            self._land(key)\n"),),
         "mark_means_row",
-        seed=84,
+        seed=6,
     ),
     ReplayDefect(
         "replay: the list is not recorded before the insert",
@@ -99,7 +99,7 @@ REPLAY_DEFECTS = (
         "replay: rows that are there are not looked for",
         (Patch(CHOOSE, "            there = self._rows_there(key, offsets)\n", "            there = set[int]()\n"),),
         "at_most_once",
-        seed=32,
+        seed=14,
     ),
     # --- a reset ------------------------------------------------------------------------------------------------------
     ReplayDefect(
@@ -126,7 +126,7 @@ REPLAY_DEFECTS = (
             Patch(RUN, "            if self._was_reset(key, record) or probing:\n", "            if probing:\n"),
         ),
         "at_most_once",
-        seed=128,
+        seed=93,
     ),
     ReplayDefect(
         "replay: a reset does not look whether a replay has begun meanwhile",
@@ -201,13 +201,13 @@ REPLAY_DEFECTS = (
             ),
         ),
         "complete_at_rest",
-        seed=62,
+        seed=5,
     ),
     ReplayDefect(
         "replay: marks behind an open transaction are not waited for",
         (Patch(IN_TOPIC, "held_in(self._place, whole=True, heard", "held_in(self._place, heard"),),
         "at_most_once",
-        seed=8,
+        seed=57,
     ),
     ReplayDefect(
         "replay: marks that Kafka did not confirm count",
