@@ -714,9 +714,7 @@ DEFECTS = (
                 "why_too_late(at.table, at.mark, replace(now.mark, at_s=self.clock.now_ms() // 1000), slack)",
             ),
         ),
-        "at_most_once",
-        seed=0,
-        often={"executor frozen": 50.0, "insert answer lost": 20.0, "clock far off": 6.0},
+        test="tests/unit/clickhouse/test_writer.py::test_not_sent_when_the_token_may_expire",
     ),
     Defect(
         "a driver's own clock tells how old a token is",
@@ -731,9 +729,7 @@ DEFECTS = (
             ),
             Patch(WRITER, " or why_too_late(at.table, at.mark, now.mark, slack)", ""),
         ),
-        "at_most_once",
-        seed=0,
-        often={"killed at driver.before_after": 8.0, "clock jump": 40.0, "clock far off": 6.0},
+        test="tests/unit/clickhouse/test_window.py::test_only_the_servers_clock_tells_how_old_a_token_is",
     ),
     Defect(
         "a view's target that forgot tokens goes unnoticed",

@@ -79,9 +79,7 @@ REPLAY_DEFECTS = (
                 "    return offset < record.end\n",
             ),
         ),
-        "at_most_once",
-        seed=60,
-        often={"job killed in a range": 40.0},
+        test="tests/unit/replay/test_choose.py::test_a_list_of_which_the_job_may_land_one_record_waits",
     ),
     ReplayDefect(
         "replay: a dead letter of a range that was sent again is chosen",
@@ -112,8 +110,7 @@ REPLAY_DEFECTS = (
             ),
             Patch(CHOOSE, _LIVES, "        return []\n"),
         ),
-        "mark_means_row",
-        seed=2158,
+        test="tests/replay_sim/test_cases.py::test_a_replay_that_begins_in_the_middle_of_a_reset_stops_it",
     ),
     ReplayDefect(
         "replay: a reset forgets what it has in doubt",
