@@ -139,7 +139,7 @@ class World:
         """Ids are the same in every run of a seed, files are the catalog's; at the end every process is gone."""
         ours: dict[tuple[Any, str], Any] = {
             (uuid, "uuid4"): lambda: uuid.UUID(int=next(self.ids) << 104),
-            (worker, "Files"): lambda _metadata, _io, attempt: SimFiles(self, attempt),
+            (worker, "DataFiles"): lambda _metadata, _io, attempt: SimFiles(self, attempt),
             (worker, "split"): partial(vars(worker)["split"], limit=self.part_bytes),
             (lander, "sleep"): self.hub.sleep,
             (failpoints, "reach"): self._reach,
