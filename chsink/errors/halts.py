@@ -5,6 +5,10 @@ from __future__ import annotations
 from chsink.errors.entry import halt, preflight
 
 _NEW_CHECKPOINT = "start with a new checkpoint (set sink.checkpoint to a new folder)"
+_FROM_EARLIEST = (
+    'set kafka.starting_offsets = "earliest" ("latest" would skip the records that Kafka holds now), and '
+    + _NEW_CHECKPOINT
+)
 _CHOOSE = (
     "check the table, then run `chsink state resolve {arguments}` with --landed if all rows of the range are there; "
     "otherwise with --resend, after deleting those that are there (it names those that it finds), or with --lost to "
@@ -16,12 +20,11 @@ _CHOOSE = (
 LOG_SHRANK = halt(
     "CHS-301",
     "{tp}: Kafka's log ends before offsets that already landed ({detail})",
-    "Kafka lost records; to continue with the topic as it is, stop the job, run `chsink state reset {arguments}`, "
-    'set kafka.starting_offsets = "earliest" ("latest" would skip the records that it holds now), and '
-    + _NEW_CHECKPOINT,
-    runbook="First find the cause, for example an unclean leader election. After the reset and before the start, "
-    "delete the rows of the offsets that will be read again, also from the targets of dependent views; otherwise they "
-    "land twice.",
+    "Kafka lost records; find the cause first. To continue with the topic as it is: stop the job; run `chsink state "
+    "reset {arguments}`; of each partition named there, delete the rows of the offsets that Kafka still holds, also "
+    "from the targets of dependent views (otherwise they land twice); set kafka.starting_offsets = "
+    '"earliest" ("latest" would skip them); ' + _NEW_CHECKPOINT,
+    runbook="The cause may be an unclean leader election.",
 )
 PLAN_SHRANK = halt(
     "CHS-301",
@@ -40,7 +43,7 @@ STATE_LOST = halt(
     "if you renamed the table in ClickHouse, run `chsink state recover`; if you changed sink.name, [state] or the "
     "route's table for another reason, change it back; if the state was lost, restore the state store from a backup or "
     "rebuild it with `chsink state recover`; if recover finds no rows of this partition, if you have reset it, or if "
-    "the route is new or had been removed for a time, " + _NEW_CHECKPOINT,
+    "the route is new or had been removed for a time, " + _FROM_EARLIEST,
     runbook="See [lost state](#lost-state).",
 )
 CHECKPOINT_WITHOUT_STATE = halt(
@@ -48,21 +51,22 @@ CHECKPOINT_WITHOUT_STATE = halt(
     "the query of checkpoint {checkpoint} has finished batches, but this sink has no recorded state",
     "if you changed sink.name or [state], change it back; if the checkpoint belongs to another query, set "
     "sink.checkpoint to a new folder; if the state was lost, restore the state store from a backup or run "
-    "`chsink state recover`; if recover finds no rows, " + _NEW_CHECKPOINT,
+    "`chsink state recover`; if recover finds no rows, " + _FROM_EARLIEST,
     runbook="See [lost state](#lost-state).",
 )
 CHECKPOINT_BEFORE_RESET = halt(
     "CHS-302",
     "{tps}: the state was reset, but the query of checkpoint {checkpoint} has already read records from before the "
     "reset",
-    "set sink.checkpoint to a new folder: with this one, these records would not be read again",
+    'set kafka.starting_offsets = "earliest" ("latest" would skip the records that Kafka holds now), and set '
+    "sink.checkpoint to a new folder: with this one, these records would not be read again",
 )
 TOPIC_RECREATED = halt(
     "CHS-303",
     "{tp}: the topic was deleted and created again, and the plan does not start at its first offset ({detail})",
     "to read the topic from offset 0, " + _NEW_CHECKPOINT + "; if Kafka no longer holds its first records, run "
     '`chsink state reset {arguments}` first and set kafka.starting_offsets = "earliest" ("latest" would skip the '
-    "records that it holds now)",
+    "records that Kafka holds now)",
 )
 TOPIC_ID_KNOWN_UNKNOWN = halt(
     "CHS-304",
@@ -90,6 +94,11 @@ GAP = halt(
     runbook="Kafka deleted records before chsink read them (raise the topic's retention.ms), or the checkpoint skipped "
     "offsets.",
 )
+PASSED_OVER = halt(
+    "CHS-307",
+    "{tp}: the checkpoint is past offsets that did not land ({detail})",
+    "to land them, " + _NEW_CHECKPOINT,
+)
 PLAN_NOT_HELD = halt(
     "CHS-307",
     "{tp}: Kafka deleted {gone} before these offsets landed (planned: {planned}; the log now starts at {start})",
@@ -99,9 +108,9 @@ PLAN_NOT_HELD = halt(
 IN_DOUBT_LOST = halt(
     "CHS-308",
     "{tp}: a range in doubt can no longer be read from Kafka ({detail})",
-    "check the table, then run `chsink state resolve {arguments}` with --landed if all rows of the range are "
-    "there; otherwise, unless the topic was created again, with --expired to land the part that Kafka still holds; or "
-    "with --lost to give up all missing rows",
+    "check the table, then run `chsink state resolve {arguments}` with --landed if all rows are there; otherwise "
+    "--expired lands what Kafka still holds (not if the topic was created again), and --lost gives up all missing rows; "
+    "if the topic was created again, then " + _NEW_CHECKPOINT,
     runbook='With errors.in_doubt = "dead_letter", the job does by itself what --expired does, and '
     "[lists the offsets](dead-letters.md#offsets-that-kafka-deleted).",
 )
@@ -142,9 +151,9 @@ REPLAY_IN_DOUBT = halt(
     "chsink cannot settle it: {reason}",
     "make sure that no other `chsink dlq replay` of the sink still runs; look in the table for the rows of these "
     "records; then run `chsink dlq replay --landed` if each of them is there once, or `chsink dlq replay --resend` if "
-    "none is",
-    runbook="This stops only replays; the job goes on. If only some of the rows are there, or some are there twice, "
-    "delete them, also from the targets of dependent views, then run it with --resend.",
+    "none is; otherwise delete those that are there, also from the targets of dependent views, and run it with "
+    "--resend",
+    runbook="This stops only replays; the job goes on.",
 )
 REPLAY_ROWS_THERE = preflight(
     "CHS-337",
@@ -157,7 +166,7 @@ REPLAY_ROWS_MISSING = preflight(
     "CHS-337",
     "{tp}: an earlier replay of {letters} dead letters is in doubt, and {table} lacks the rows of {missing} of them: "
     "recorded as landed, these would never land",
-    "{first}run `chsink dlq replay --resend`",
+    "if rows are there, delete them, on each shard: {delete}; then run `chsink dlq replay --resend`",
 )
 REPLAY_UNSETTLED = preflight(
     "CHS-338",
@@ -184,7 +193,7 @@ NOT_ROUTED = halt(
 PIECE_INCOMPLETE = halt(
     "CHS-314",
     "{tp} {offsets}: shard {shard} of {table} holds {there} of the piece's {rows} rows, and its deduplication "
-    "token may be forgotten",
+    "token may have been forgotten",
     "run `chsink state resolve {arguments} --resend`, which names the rows to delete first; or insert the missing "
     "rows yourself and run it with --landed",
 )
@@ -276,8 +285,9 @@ RESEND_OTHER_RECORDS = preflight(
     "CHS-322",
     "{tp} {range}: table_by has changed since the range was announced for {table}, or your program's transform: a "
     "record whose table changed could land in two tables, or in none",
-    "if your program transforms the stream and nothing has changed, pass --pipeline; otherwise undo the change and "
-    "start the job until the range is settled, then make the change again",
+    "if your program transforms the stream and nothing has changed, pass `--pipeline FINGERPRINT`, with the text that "
+    "follows `now` in the message of CHS-309; otherwise undo the change and start the job until the range is settled, "
+    "then make the change again",
 )
 RESEND_NOT_COUNTED = preflight(
     "CHS-322",
@@ -295,8 +305,8 @@ RESEND_LETTERS_UNKNOWN = preflight(
 RESEND_NOT_READABLE = preflight(
     "CHS-322",
     "{tp} {range} can no longer be read from Kafka (topic id {topic_id}, log [{start}, {end}))",
-    "check whether the table holds all rows of the range; if so, pass --landed; otherwise, unless the topic was "
-    "created again, --expired to land what Kafka still holds; or --lost to give up all missing rows",
+    "check the table, then pass --landed if all rows are there; otherwise --expired lands what Kafka still holds (not "
+    "if the topic was created again), and --lost gives up all missing rows",
 )
 RESEND_WOULD_DOUBLE = preflight(
     "CHS-322",
@@ -366,8 +376,8 @@ MIRROR_CHAIN_MISSING = halt(
 MIRROR_TABLE_GONE = halt(
     "CHS-343",
     "Iceberg table {tables} does not exist in the catalog",
-    "if the mirror never wrote to it, create it and start again; otherwise restore it and start again, or create it "
-    "empty and " + _RESOLVE + "; or remove its [[mirror.route]]",
+    "if you no longer want this table, remove its [[mirror.route]]; if the mirror never wrote to it, create it and "
+    "start again; otherwise restore it and start again, or create it empty and " + _RESOLVE,
 )
 MIRROR_TABLE_RECREATED = halt(
     "CHS-343",

@@ -1,4 +1,4 @@
-"""9xx: the services that chsink starts on this machine.
+"""9xx: this machine: Java, jars, local services.
 
 Exit code 2 (``PreflightError``) for what another start cannot cure, 5 (``UnavailableError``) for the rest.
 """

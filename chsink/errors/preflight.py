@@ -5,10 +5,13 @@ from __future__ import annotations
 from chsink.errors.entry import altered, preflight
 
 _DROPPED = (
-    "; if it existed before and its rows are gone, create it and, before the next start, run `chsink state reset TOPIC "
-    '--table {table}`, set kafka.starting_offsets = "earliest", and start with a new checkpoint (set sink.checkpoint '
-    "to a new folder): otherwise chsink takes for landed what the new table lacks"
+    "if records have landed in this table before and it is gone: restore it from a backup (`chsink verify` then names "
+    "the offsets that the backup lacks); or stop the job, create the table, run `chsink state reset {topic} --table "
+    "{table}`, delete these records from the targets of its views, set kafka.starting_offsets = "
+    '"earliest", and start with a new checkpoint (set sink.checkpoint to a new folder): chsink lands what Kafka still '
+    "holds. Otherwise "
 )
+_DROPPED_OF_A_TOPIC = _DROPPED.replace("{topic}", "TOPIC")
 
 TOPIC_MISSING = preflight(
     "CHS-201",
@@ -21,19 +24,18 @@ TOPIC_MISSING = preflight(
 NO_TABLE = preflight(
     "CHS-202",
     "the table {table} does not exist at {url}, or this user cannot see it",
-    "create the table on every shard, grant SELECT and INSERT on it, or correct the route" + _DROPPED,
+    _DROPPED_OF_A_TOPIC + "create it on every shard and grant SELECT and INSERT on it, or correct the route",
 )
 NO_TABLE_OF_TOPIC = preflight(
     "CHS-202",
     "topic {topic} has no table: {table} does not exist at {url}, or this user cannot see it",
-    "create the table on every shard, and grant SELECT and INSERT on it; or give the topic another table in a "
-    "[[route]] of its own; or exclude the topic from topic_pattern with (?!…)" + _DROPPED,
+    _DROPPED + "create it on every shard and grant SELECT and INSERT on it; or give the topic another table in a "
+    "[[route]] of its own; or exclude the topic from topic_pattern with (?!…)",
 )
 NO_TABLE_OF_VALUE = preflight(
     "CHS-202",
     "the table {table}, which {key} gives to topic {topic}, does not exist at {url}, or this user cannot see it",
-    "create the table on every shard, and grant SELECT and INSERT on it; or correct the name in the job file"
-    + _DROPPED,
+    _DROPPED + "create it on every shard and grant SELECT and INSERT on it; or correct the name in the job file",
 )
 NO_TABLE_YET = preflight(
     "CHS-202",
@@ -107,13 +109,13 @@ VIEW_MAY_DOUBLE = preflight(
 VIEW_DOUBLES = preflight(
     "CHS-208",
     "the materialized view {view} of {table} fills {fills}, which does not deduplicate: a piece that is sent "
-    "again counts twice there",
+    "again is counted twice there",
     "run ALTER TABLE {fills} MODIFY SETTING {setting} = 10000",
 )
 VIEW_FORGETS = preflight(
     "CHS-208",
     "the materialized view {view} of {table} fills {fills}, which remembers {theirs}, less than {table} ({ours}): a "
-    "piece that is sent again after that counts twice there",
+    "piece that is sent again after {fills} has forgotten its token is counted twice there",
     "run ALTER TABLE {fills} MODIFY SETTING {settings}",
 )
 VIEW_UNSEEN = preflight(
@@ -130,9 +132,9 @@ VOLATILE_DEFAULT = preflight(
 NO_DEDUPLICATION = preflight(
     "CHS-210",
     "{table} at {url} does not deduplicate inserts: {setting} is 0",
-    "if `chsink status` shows no BEFORE for this table, run ALTER TABLE {table} MODIFY SETTING {setting} = 10000; if "
-    "it shows one, ClickHouse has forgotten the tokens of that range, and chsink would rely on them after the ALTER: "
-    "check the table, and run `chsink state resolve` for the partition with --landed if all rows of the range are "
+    "stop the job and look at `chsink status`; if no partition of this table is at BEFORE, run ALTER TABLE {table} "
+    "MODIFY SETTING {setting} = 10000; if one is, ClickHouse has forgotten its tokens: resolve it before the ALTER: "
+    "check the table, then run `chsink state resolve TOPIC PARTITION` with --landed if all rows of the range are "
     "there; otherwise with --resend, after deleting those that are there (it names those that it finds), or with "
     "--lost to give up the missing rows; then run the ALTER",
 )
@@ -148,10 +150,10 @@ QUERY_REFUSED = preflight(
 )
 BATCH_MAY_BE_PROBED = preflight(
     "CHS-211",
-    "{table} at {url} reliably remembers {kept} inserts, but a round of {chunks} chunks, each in {spread} table "
+    "{table} at {url} reliably remembers {kept} blocks, but a round of {chunks} chunks, each in {spread} table "
     "partitions, may need {blocks}: after a crash, chsink would have to look for the rows before it sends them again",
     "raise the table's deduplication window or clickhouse.chunk_offsets, or lower kafka.max_offsets_per_trigger",
-    ok="{table} at {url} remembers {kept} inserts; one round needs at most {blocks}",
+    ok="{table} at {url} remembers {kept} blocks; one round needs at most {blocks}",
 )
 BATCH_TOO_LARGE = preflight(
     "CHS-211",
@@ -342,8 +344,8 @@ CLOCKS_DIFFER = preflight(
 RECORDS_EXPIRED = preflight(
     "CHS-225",
     "Kafka deleted {expired} offsets of {topic} before chsink read them",
-    'the job will halt with CHS-307; to accept the loss, set errors.on_gap = "record" and start with a new checkpoint '
-    "(set sink.checkpoint to a new folder); to lose no more, raise retention.ms of the topic",
+    "first raise the topic's retention.ms, so that Kafka deletes no more; the job will halt with CHS-307: to accept the "
+    'loss, set errors.on_gap = "record" and start with a new checkpoint (set sink.checkpoint to a new folder)',
     ok="{topic}: Kafka keeps records {kept}; no unread record is close to expiring",
 )
 RECORDS_EXPIRE = preflight(
@@ -438,22 +440,22 @@ TABLE_IS_EMPTY = preflight(
     "CHS-266",
     "{table} has no row, but offsets of {topic} landed in it: {offsets}; chsink does not read them again by itself",
     "if the rows were removed on purpose, or these records make no rows, do nothing; if the table was dropped and "
-    "created again, stop the job and restore the rows from a backup; or, to land again what Kafka still holds, stop "
-    "the job, {delete}; do the same in the targets of its views; then run `chsink state reset {topic} --table "
-    '{table}`, set kafka.starting_offsets = "earliest", and start with a new checkpoint (set sink.checkpoint to a new '
-    "folder)",
+    "created again, stop the job and restore the rows from a backup; then run `chsink verify`: it names the offsets "
+    "that the backup lacks; or, to land again what Kafka still holds: stop the job; run `chsink state reset {topic} "
+    "--table {table}`; {delete}; do the same in the targets of its views; set kafka.starting_offsets = "
+    '"earliest"; start with a new checkpoint (set sink.checkpoint to a new folder)',
     ok="{table} holds rows of {topic}, as recorded",
 )
 SHARD_IS_EMPTY = preflight(
     "CHS-266",
     "{table} has no row at {url}, although it had some when the newest range of the state was announced",
     "if the rows were removed on purpose, do nothing; otherwise stop the job and restore them from a backup or a "
-    "replica; `chsink verify` names the offsets whose rows are missing",
+    "replica; then run `chsink verify`: it names the offsets whose rows are still missing",
 )
 INSERTS_QUEUED = preflight(
     "CHS-267",
-    "{table} at {url} has the setting async_insert = 1: ClickHouse mixes chsink's inserts with others, whatever the "
-    "inserts themselves say, and would not deduplicate them",
+    "{table} at {url} has the setting async_insert = 1: ClickHouse batches chsink's inserts with other inserts, even "
+    "though they set async_insert = 0, and would not deduplicate them",
     "on every shard and replica, run ALTER TABLE {table} MODIFY SETTING async_insert = 0; other clients can set "
     "async_insert = 1 for their own inserts",
 )

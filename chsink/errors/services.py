@@ -23,8 +23,8 @@ STATE_NOT_READ = unavailable(
 KAFKA_UNAVAILABLE = unavailable(
     "CHS-702",
     "Kafka at {bootstrap} does not answer: {reason}",
-    'check the network, that kafka.bootstrap names a port of Kafka, that "security.protocol" in [kafka.options] is the '
-    "one that this port speaks (PLAINTEXT if it is not set), and the credentials there; then try again",
+    'check the network; that kafka.bootstrap names a Kafka listener; that "security.protocol" in [kafka.options] '
+    "matches it (default PLAINTEXT); and the credentials in [kafka.options]; then try again",
 )
 KAFKA_SILENT = unavailable(
     "CHS-702",
@@ -112,12 +112,12 @@ DELETE_FAILS = unavailable(
     "CHS-710",
     "{url} has not finished a DELETE on {table}, because it fails each time (mutation {mutation}: {reason}), so chsink "
     "cannot tell which rows will remain",
-    "remove the cause, and ClickHouse will finish it, or run `{kill}` at {url} to stop it (rows that it has removed "
-    "stay removed); then start again, and chsink will look for the rows",
+    "remove the cause (ClickHouse then finishes the DELETE), or cancel it with `{kill}` at {url} (rows already removed "
+    "stay removed); then start again: chsink looks for the rows",
 )
 DELETE_NOT_TAKEN_OVER = unavailable(
     "CHS-710",
-    "{url} has yet to take over the parts of {table} that a stopped DELETE or UPDATE rewrote on another replica, so "
+    "{url} has not yet fetched parts of {table} that a cancelled DELETE or UPDATE had rewritten on another replica, so "
     "chsink cannot tell which rows will remain",
     "wait until system.replicas shows part_mutations_in_queue = 0 for the table on this server (if its merges were "
     "stopped, run `SYSTEM START MERGES {table}` there), then start again",
@@ -179,9 +179,9 @@ REGISTRY_UNAVAILABLE = unavailable(
 )
 REGISTRY_FAILED = unavailable(
     "CHS-730",
-    "the Schema Registry at {urls} answers with HTTP status {status}, and not with what was asked of it",
-    "with status 404, correct schema_registry.url, its path included, or a proxy before the registry; with another "
-    "status, read the registry's log; then start again: no record was skipped because of it",
+    "the Schema Registry at {urls} answered with HTTP status {status} instead of the schema",
+    "for status 404, check schema_registry.url (its path, too) and any proxy in front of the registry; for any other, "
+    "read the registry's log; then start again: no record was skipped because of it",
 )
 REGISTRY_REFUSED = unavailable(
     "CHS-730",

@@ -73,5 +73,5 @@ def _sentence(entry: Entry, alike: Sequence[ChsinkError]) -> str:
             said.append(params[varying[0]])
     more = [tp for mine in list(tps.values())[SPELLED_OUT:] for tp in mine if tp]
     if more:
-        said.append(f"and in the same way: {', '.join(dict.fromkeys(more))}")
+        said.append(f"also: {', '.join(dict.fromkeys(more))}")
     return "; ".join(said)

@@ -9,7 +9,8 @@ BAD_VALUE = bad_value(
     "a record does not fit its table: {first}",
     'set errors.on_bad_value = "dead_letter" to keep such records apart, or "skip" to skip them (errors.on_tombstone '
     "for null values only); or change the column, make sure that no process of the job is running, executors included, "
-    "and run `chsink state resolve {arguments} --resend --senders-gone`",
+    "and run `chsink state resolve {arguments} --resend --senders-gone`, which names the rows to delete first, if any; "
+    "then start again",
 )
 TOO_MANY_BAD = bad_value(
     "CHS-513",
@@ -17,7 +18,7 @@ TOO_MANY_BAD = bad_value(
     '"{tolerance}"; the first one: {first}',
     "correct the producer or the table's columns; to accept these records, raise errors.tolerance and start again; to "
     "change a column, make sure that no process of the job is running, executors included, and run `chsink state "
-    "resolve {arguments} --resend --senders-gone` before the start",
+    "resolve {arguments} --resend --senders-gone`, which names the rows to delete first, if any; then start again",
 )
 UNSUPPORTED_COLUMN = config(
     "CHS-502",

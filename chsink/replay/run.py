@@ -7,7 +7,7 @@ doubt, or done.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal
@@ -242,10 +242,10 @@ class Replay:
         """All rows of the list are there, as a person says: CHS-337 where the table shows that some are not."""
         there = self._offsets_there(key, record)
         if there is not None and len(there) < len(record.only) and self._keeps_rows(key):
-            first = f"delete the rows that are there, on each shard: {_delete(key, there)}; then " if there else ""
+            delete = _delete(key, there or record.only)
             missing, letters = len(record.only) - len(there), len(record.only)
             raise halts.REPLAY_ROWS_MISSING(
-                table=key.table, letters=letters, missing=missing, tp=key.topic_partition, first=first
+                table=key.table, letters=letters, missing=missing, tp=key.topic_partition, delete=delete
             )
         with asking_target():
             mark = self.window.letters_mark()
@@ -301,7 +301,7 @@ class Replay:
         self.window.wait_for_tokens(token_head(key, record), f"{key.topic_partition} {record.range}", server)
 
 
-def _delete(key: StateKey, there: Mapping[int, int]) -> str:
+def _delete(key: StateKey, there: Collection[int]) -> str:
     """The statement that removes these rows from a shard."""
     of = f"_kafka_topic = {quote_string(key.topic)} AND _kafka_partition = {key.partition}"
     return f"DELETE FROM {quote_table(key.table)} WHERE {of} AND {offsets_in(sorted(there))}"

@@ -76,6 +76,6 @@ def passed_over_findings(services: Services, folder: Folder) -> Iterator[Finding
     starts = services.kafka.log_starts({one.topic_partition for one in missed})
     for one in missed:
         if starts[one.topic_partition] < one.offsets.end:
-            entry = halts.GAP if one.recorded else halts.STATE_LOST
+            entry = halts.PASSED_OVER if one.recorded else halts.STATE_LOST
             detail = f"{one.table} lacks {one.offsets}, and Kafka still holds records of it"
             yield found(Severity.ERROR, entry, tp=one.topic_partition, detail=detail)

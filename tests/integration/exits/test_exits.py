@@ -187,7 +187,7 @@ def test_a_plan_skips_offsets(make_job: MakeJob, spark: SparkSession) -> None:
     job.check()
 
 
-@pytest.mark.exit_of("GAP")
+@pytest.mark.exit_of("PASSED_OVER")
 def test_a_route_that_was_removed_for_a_time(make_job: MakeJob, spark: SparkSession) -> None:
     """⚑ The topic is idle since: no batch would tell, and the table would lack the records as long as none comes."""
     job = make_job(partitions=2)
@@ -202,8 +202,8 @@ def test_a_route_that_was_removed_for_a_time(make_job: MakeJob, spark: SparkSess
     job.send(1, 30)
     job.drain(spark, {"route": routes[:1]})
 
-    error = halted("GAP", job, spark)
-    assert f"{job.topic}-0: the plan skips offsets after the recorded end ({second} lacks [10, 40)" in error.message
+    error = halted("PASSED_OVER", job, spark)
+    assert f"{job.topic}-0: the checkpoint is past offsets that did not land ({second} lacks [10, 40)" in error.message
     assert f"{job.topic}-1: no range is recorded for this partition" in error.message
     assert f"({second} lacks [0, 30)" in error.message
     left_out = read_report(job.config(), Selection()).as_dict()["partitions"]

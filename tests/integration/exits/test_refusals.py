@@ -101,8 +101,8 @@ def test_a_window_of_zero_with_a_range_in_doubt(
     command(shard, f"ALTER TABLE {table} MODIFY SETTING non_replicated_deduplication_window = 0")
     with pytest.raises(PreflightError, match="CHS-210") as caught:
         job.drain(spark)
-    none, _, in_doubt = caught.value.hint.partition("; if it shows one")
-    assert none.startswith("if `chsink status` shows no BEFORE")
+    none, _, in_doubt = caught.value.hint.partition("; if one is,")
+    assert none.startswith("stop the job and look at `chsink status`; if no partition of this table is at BEFORE")
     alter = re.findall(r"ALTER TABLE \S+ MODIFY SETTING \w+ = \d+", none)
     verdict = "--landed" if there else "--resend"
     assert in_doubt.index(verdict) < in_doubt.index("then run the ALTER")
@@ -153,10 +153,10 @@ def test_a_table_that_was_created_again_without_a_word(
     assert "offsets of " + job.topic + " landed in it: 120" in said
 
     again = said.partition("to land again what Kafka still holds")[2]
-    [delete] = re.findall(r"DELETE FROM [^;]+", again)
-    command(job.shards[0], f"{delete} SETTINGS lightweight_deletes_sync = 2")
     [reset] = re.findall(r"`chsink state ([^`]+)`", again)
     done(run(job, *reset.split(), "--yes"))
+    [delete] = re.findall(r"DELETE FROM [^;]+", again)
+    command(job.shards[0], f"{delete} SETTINGS lightweight_deletes_sync = 2")
     job.lose_checkpoint()  # a new checkpoint
     job.drain(spark, {"kafka.starting_offsets": "earliest"})
     job.check()

@@ -134,7 +134,7 @@ def test_records_with_schemas_land_once(
     for form in FORMATS:
         send(form, list(records(registry, topics[form], form, 3, range(200, 220))))
     registry.broken, registry.where = 503, "/schemas/"
-    with pytest.raises(UnavailableError, match="the Schema Registry at .* answers with HTTP status 503"):
+    with pytest.raises(UnavailableError, match="the Schema Registry at .* answered with HTTP status 503"):
         job.drain(spark, overrides)
     assert any(phase == "BEFORE" for topic in topics.values() for phase, _, _ in job.phases(topic).values())
 

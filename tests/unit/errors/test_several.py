@@ -50,7 +50,7 @@ def test_a_sentence_is_said_once_whatever_differs_in_it() -> None:
     assert error.message == (
         "a record does not fit its table: partition 0 offset 5: why; partition 1 offset 5: why; "
         "partition 2 offset 5: why; partition 3 offset 5: why; partition 4 offset 5: why; "
-        "and in the same way: t-5, t-6"
+        "also: t-5, t-6"
     )
 
 

@@ -77,7 +77,7 @@ def test_no_answer_is_never_an_unknown_id(service: RegistryService, status: int)
     client = registry(service)
     service.broken = status  # 404 without the registry's own code: a proxy's, or a wrong path
     try:
-        with pytest.raises(UnavailableError, match=rf"answers with HTTP status {status}"):
+        with pytest.raises(UnavailableError, match=rf"answered with HTTP status {status}"):
             client.schema(2)
     finally:
         service.broken = 0
