@@ -109,8 +109,8 @@ IN_DOUBT_LOST = halt(
     "CHS-308",
     "{tp}: a range in doubt can no longer be read from Kafka ({detail})",
     "check the table, then run `chsink state resolve {arguments}` with --landed if all rows are there; otherwise "
-    "--expired lands what Kafka still holds (not if the topic was created again), and --lost gives up all missing rows; "
-    "if the topic was created again, then " + _NEW_CHECKPOINT,
+    "--expired lands what Kafka still holds (not if the topic was created again), and --lost gives up all missing "
+    "rows; if the topic was created again, then " + _NEW_CHECKPOINT,
     runbook='With errors.in_doubt = "dead_letter", the job does by itself what --expired does, and '
     "[lists the offsets](dead-letters.md#offsets-that-kafka-deleted).",
 )

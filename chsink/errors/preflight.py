@@ -344,8 +344,8 @@ CLOCKS_DIFFER = preflight(
 RECORDS_EXPIRED = preflight(
     "CHS-225",
     "Kafka deleted {expired} offsets of {topic} before chsink read them",
-    "first raise the topic's retention.ms, so that Kafka deletes no more; the job will halt with CHS-307: to accept the "
-    'loss, set errors.on_gap = "record" and start with a new checkpoint (set sink.checkpoint to a new folder)',
+    "first raise the topic's retention.ms, so that Kafka deletes no more; the job will halt with CHS-307: to accept "
+    'the loss, set errors.on_gap = "record" and start with a new checkpoint (set sink.checkpoint to a new folder)',
     ok="{topic}: Kafka keeps records {kept}; no unread record is close to expiring",
 )
 RECORDS_EXPIRE = preflight(
