@@ -35,8 +35,8 @@ def up(
 ) -> None:
     """Start the services, or show them if they run already.  They keep running until `chsink dev down`.
 
-    The Schema Registry is a small stand-in: Confluent's clients can register and read schemas, but it checks no
-    compatibility, deletes nothing, and takes Protobuf schemas as descriptors only.
+    The Schema Registry is a small stand-in: Confluent's clients can register and read schemas. It accepts Protobuf
+    schemas only as (base64) descriptors, does not check compatibility and cannot delete schemas.
 
     \b
     chsink dev up

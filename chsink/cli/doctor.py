@@ -39,13 +39,13 @@ def doctor(
     chsink doctor -c job.toml
     chsink doctor -c job.toml --sample 1000
     chsink doctor -c job.toml --problems
-    chsink doctor -c job.toml --json | jq '.findings[] | select(.severity != "ok")'
+    chsink doctor -c job.toml --problems --json | jq -r '.findings[].sentence'
 
     --sample is a dry run: it reads records from Kafka and decodes them as the job would. It reports which columns
     refuse records and why, also for the Iceberg tables of the mirror, fields without a column, and how many rows each
     shard would get. It lands nothing, and commits no offsets in Kafka.
 
-    What several tables, topics or servers have in common is printed once. --json lists every finding by itself.
+    Findings that differ only in a table, topic or server are printed as one. --json lists every finding by itself.
 
     The checks run at every start too: errors stop it, warnings are logged. docs/errors.md explains each id.
 
@@ -57,20 +57,22 @@ def doctor(
 
 def _reported(config: Config, sample: int | None, *, problems: bool, as_json: bool) -> int:
     """Print the findings; returns the number of errors."""
+    from chsink.doctor.alike import PROBLEMS
     from chsink.findings import Severity
 
     found: dict[Finding, None] = {}
     try:
         for finding in _examine(config, sample):
             found.setdefault(finding)
-            progress(f"checking: {len(found)} findings")
+            progress(f"checking: {len(found)} findings so far")
     finally:
         progress("")
+        shown = [f for f in found if not problems or f.severity in PROBLEMS]
         if not as_json:
-            _print(found, problems=problems)
+            _print(shown)
     counts = {str(s): sum(f.severity is s for f in found) for s in Severity}
     if as_json:
-        print_json({"sink": config.sink.name, **counts, "findings": [f.as_dict() for f in found]})
+        print_json({"sink": config.sink.name, **counts, "findings": [f.as_dict() for f in shown]})
     else:
         typer.echo(f"sink {config.sink.name}: " + ", ".join(_counted(n, name) for name, n in counts.items()))
     return counts["error"]
@@ -113,10 +115,10 @@ def _progress(topic: str, done: int, total: int) -> None:
     progress(f"sampling {topic}: {done} of {total} partitions" if done < total else "")
 
 
-def _print(found: Iterable[Finding], *, problems: bool) -> None:
-    from chsink.doctor.alike import PROBLEMS, alike
+def _print(found: Iterable[Finding]) -> None:
+    from chsink.doctor.alike import alike
 
-    for each in alike(f for f in found if not problems or f.severity in PROBLEMS):
+    for each in alike(found):
         colour = {"error": "red", "warning": "yellow", "ok": "green"}.get(str(each.severity), "cyan")
         head = typer.style(f"{each.severity:<7}", fg=colour, bold=each.severity == "error")
         for sentence in each.sentences:

@@ -57,8 +57,8 @@ DONE: Mapping[str, str] = {
 PipelineOption = Annotated[
     str | None,
     typer.Option(
-        help="With --resend and table_by, if your own program transforms the stream and nothing has changed since: the "
-        "fingerprint that CHS-309 shows as `now`.",
+        help="For table_by, with --resend: if your own program transforms the stream, confirm that no record changes "
+        "its table. FINGERPRINT is the text that follows `now` in the message of CHS-309.",
         metavar="FINGERPRINT",
     ),
 ]

@@ -201,6 +201,10 @@ def test_only_what_is_wrong_is_printed(bench: Bench) -> None:
     assert any("CHS-210" in line for line in lines)
     assert " ok" in last
 
+    result = CliRunner().invoke(app, ["doctor", "-c", str(bench.job), "--problems", "--json"])
+    assert {finding["severity"] for finding in json.loads(result.stdout)["findings"]} <= {"error", "warning"}
+    assert Report(1, json.loads(result.stdout)["findings"]).errors == {"CHS-210"}
+
 
 def test_all_tests_of_a_sinks_state_store_use_one_row(bench: Bench) -> None:
     bench.make_table()

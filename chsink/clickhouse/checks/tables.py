@@ -48,7 +48,7 @@ def _windows(target: RoutedTable) -> str:
 
 def _window(table: TargetTable) -> str:
     seconds = f" for {table.window_s} s" if table.window_s is not None else ""
-    return f"{table.engine} that remembers {table.window_blocks:,} inserts{seconds}"
+    return f"{table.engine} that remembers {table.window_blocks:,} blocks{seconds}"
 
 
 def _engine(target: RoutedTable) -> Iterator[Finding]:

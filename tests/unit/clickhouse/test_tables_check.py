@@ -54,14 +54,14 @@ def test_a_plain_table_is_ok() -> None:
     [finding] = target_findings(target(table()))
 
     assert (finding.id, finding.severity) == ("CHS-203", Severity.OK)
-    assert "MergeTree that remembers 100 inserts" in finding.sentence
+    assert "MergeTree that remembers 100 blocks" in finding.sentence
     assert "shards" not in finding.sentence
 
 
 def test_shards_that_are_alike_are_said_once() -> None:
     [finding] = target_findings(target(table(), table(), shard_key=("id",)))
 
-    assert finding.sentence.count("MergeTree that remembers 100 inserts, on 2 shards") == 1
+    assert finding.sentence.count("MergeTree that remembers 100 blocks, on 2 shards") == 1
     assert finding.sentence.count("remembers") == 1
 
 
