@@ -349,6 +349,9 @@ class _Partition:
             self._say(f"{self._tp}: no rows in {self._target.name}; start the job with a new checkpoint to read it")
             return
         found = self._of_another_topic(topic_id) or self._log_ends_before(seen) or self._judged(seen, accepted)
+        if isinstance(found, OffsetRange):
+            yield from self._cropped(found, topic_id)
+            return
         refusal = found if isinstance(found, ChsinkError) else None
         self._say(f"{self._tp}: {seen.rows} rows over {seen.range}" + (f": refused, {refusal.id}" if refusal else ""))
         if refusal is not None:
@@ -360,6 +363,16 @@ class _Partition:
         delivered = self._look.delivered_until(self._key, end if doubt is None else doubt.range.start, self._means)
         yield Recovered(self._key, self._replaced, OffsetRange(start, end), topic_id, doubt=doubt, delivered=delivered)
 
+    def _cropped(self, landed: OffsetRange, topic_id: str | None) -> Iterator[Recovered]:
+        """Nothing but dead letters of a topic follows: what lies behind is read again."""
+        self._say(
+            f"{self._tp}: only dead letters follow from offset {landed.end} on; the next start reads on from there, and "
+            "delivers again those of them that the dead letters' consumer group no longer knows"
+        )
+        if not landed.is_empty:
+            delivered = self._look.delivered_until(self._key, landed.end, self._means)
+            yield Recovered(self._key, self._replaced, landed, topic_id, delivered=delivered)
+
     def _seen(self) -> Extent | None:
         """How far rows and dead letters reach."""
         seen, letters = extent(self._places, self._tp), self._means.letters
@@ -370,8 +383,8 @@ class _Partition:
             return Extent(kept, 0)
         return Extent(OffsetRange(min(seen.range.start, kept.start), max(seen.range.end, kept.end)), seen.rows)
 
-    def _judged(self, seen: Extent, accepted: Accepted) -> ChsinkError | Doubt | None:
-        """Why nothing can be rebuilt, or what is in doubt; None if all of it landed."""
+    def _judged(self, seen: Extent, accepted: Accepted) -> ChsinkError | Doubt | OffsetRange | None:
+        """Why nothing can be rebuilt, or what is in doubt, or what alone landed; None if all of it did."""
         several = None if accepted.several else self._several()
         if several is not None:
             return several
@@ -430,13 +443,16 @@ class _Partition:
             return Told(NONE)
         return explain(self._look.reader, self._tp, missing, self._tables, end=seen.range.end, means=self._means)
 
-    def _in_doubt(self, seen: Extent, told: Told, log_start: int) -> Doubt | ChsinkError:
+    def _in_doubt(self, seen: Extent, told: Told, log_start: int) -> Doubt | OffsetRange | ChsinkError:
         """What the next start is to look for and to complete, if it can tell whole pieces from parts of them."""
         lost = tuple(runs_of(told.unexplained.tolist()))
         lowest = log_start if self._replaced is None else max(log_start, _done(self._replaced))
         cut = self._cut(OffsetRange(lost[0].start, seen.range.end), told, lowest)
         if not isinstance(cut, str):
             return Doubt(*cut, lost)
+        rows = extent(self._tables, self._tp)
+        if rows is None or rows.range.end <= lost[0].start:  # nobody deletes dead letters from a topic
+            return OffsetRange(min(seen.range.start, lost[0].start), lost[0].start)
         return self._refused(
             f"records that Kafka holds have no row, and nothing explains it: offsets {in_words(lost)}, {_count(lost)} "
             f"in all; rows follow up to {seen.range.end - 1}; the next start cannot insert only what is missing: {cut}",

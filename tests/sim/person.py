@@ -181,6 +181,8 @@ def rebuild(world: World, *, replace: bool) -> None:
         raise_all([one.refusal for one in found if one.refusal is not None])  # all of them are printed
         with world.oracle.consent([one.key for one in found], letters_again=False):
             recover.write(services, found)
+        for tp, end in re.findall(r"(\S+): only dead letters follow from offset (\d+) on", "\n".join(said)):
+            world.oracle.letters_again(_named(tp), OffsetRange(int(end), BEYOND))
         for one in found:  # behind a record that lacks its dead letter, all are delivered again
             world.oracle.letters_again(one.key.topic_partition, OffsetRange(one.delivered, one.landed.end))
         if any("dependent views" in line for line in said):
