@@ -82,11 +82,11 @@ bench: setup ## measure speed and memory against what people write today
 
 .PHONY: test
 test: setup $(VENV)/spark.jsa ## run all tests but the fault runs of chaos
-	@$(PYTEST) --ignore=tests/chaos $(PARALLEL) $(ARGS)
+	@$(PYTEST) --ignore=tests/chaos -m "not soak" $(PARALLEL) $(ARGS)
 
 .PHONY: chaos
 chaos: setup $(VENV)/spark.jsa ## break real services under the real job: each fault once, or again and again for MINUTES=n
-	@MINUTES=$(MINUTES) $(PYTEST) tests/chaos $(PARALLEL) --durations=10 $(ARGS)
+	@MINUTES=$(MINUTES) $(PYTEST) tests/chaos tests/integration tests/replicated -m soak $(PARALLEL) --durations=10 $(ARGS)
 
 .PHONY: sim
 sim: setup ## run the simulator: SEED=n STEPS=n

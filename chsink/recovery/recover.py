@@ -366,8 +366,8 @@ class _Partition:
     def _cropped(self, landed: OffsetRange, topic_id: str | None) -> Iterator[Recovered]:
         """Nothing but dead letters of a topic follows: what lies behind is read again."""
         self._say(
-            f"{self._tp}: only dead letters follow from offset {landed.end} on; the next start reads on from there, and "
-            "delivers again those of them that the dead letters' consumer group no longer knows"
+            f"{self._tp}: only dead letters follow from offset {landed.end} on; the next start reads on from there, "
+            "and delivers again those of them that the dead letters' consumer group no longer knows"
         )
         if not landed.is_empty:
             delivered = self._look.delivered_until(self._key, landed.end, self._means)
@@ -384,7 +384,7 @@ class _Partition:
         return Extent(OffsetRange(min(seen.range.start, kept.start), max(seen.range.end, kept.end)), seen.rows)
 
     def _judged(self, seen: Extent, accepted: Accepted) -> ChsinkError | Doubt | OffsetRange | None:
-        """Why nothing can be rebuilt, or what is in doubt, or what alone landed; None if all of it did."""
+        """Why nothing can be rebuilt, what is in doubt, or what alone landed; None if all of it did."""
         several = None if accepted.several else self._several()
         if several is not None:
             return several

@@ -27,6 +27,13 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return None if asked or collection_path.suffix != ".py" else True
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """All of this folder are fault runs."""
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent):
+            item.add_marker(pytest.mark.soak)
+
+
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """A worker of a parallel run hands over what it counted."""
     output = getattr(session.config, "workeroutput", None)

@@ -84,14 +84,25 @@ def follow(job: Job, spark: SparkSession, cause: str) -> None:
     job.check()
 
 
-@pytest.mark.parametrize("cause", CAUSES)
+@pytest.mark.parametrize(
+    "cause",
+    [
+        "forgotten tokens",
+        "no window",
+        *(pytest.param(c, marks=pytest.mark.soak) for c in list(CAUSES)[1:4]),
+        "no state",
+    ],
+)
 def test_a_person_does_what_the_messages_say(make_job: MakeJob, spark: SparkSession, cause: str) -> None:
     follow(make_job(partitions=len(THERE)), spark, cause)
 
 
 @pytest.mark.parametrize(
     ("happen", "said"),
-    [(forgotten, {"CHS-317", "CHS-322", "CHS-321"}), (no_state, {"CHS-229", "CHS-330", "CHS-331"})],
+    [
+        pytest.param(forgotten, {"CHS-317", "CHS-322", "CHS-321"}, marks=pytest.mark.soak),
+        (no_state, {"CHS-229", "CHS-330", "CHS-331"}),
+    ],
 )
 def test_a_table_that_cannot_be_searched(
     make_job: MakeJob, spark: SparkSession, happen: Callable[[Job], None], said: set[str]

@@ -49,7 +49,7 @@ def interrupted(job: Job, *, bad: Iterable[int] = (), value: Any = MISFIT) -> No
     insert(job, 0, [n for n in LANDED if n not in bad])
 
 
-@pytest.mark.parametrize("chunks", ["10", "1000"])
+@pytest.mark.parametrize("chunks", ["10", pytest.param("1000", marks=pytest.mark.soak)])
 def test_what_the_crash_left_out_lands(make_job: MakeJob, spark: SparkSession, chunks: str) -> None:
     """⚑ with the chunks of the lost range, and with others since."""
     job = make_job(partitions=1, settings={"clickhouse.chunk_offsets": chunks})
@@ -90,8 +90,17 @@ def test_a_complete_table_with_skipped_records_is_not_read_again(make_job: MakeJ
     job.check(rows_of=fits)
 
 
-@pytest.mark.parametrize("at", ["task.after_dead_letters=fail", "task.after_insert=fail@2", "driver.before_after=fail"])
-@pytest.mark.parametrize("kept", ["table", "topic"])
+@pytest.mark.parametrize(
+    ("at", "kept"),
+    [
+        ("task.after_insert=fail@2", "table"),
+        ("task.after_dead_letters=fail", "topic"),
+        pytest.param("task.after_dead_letters=fail", "table", marks=pytest.mark.soak),
+        pytest.param("task.after_insert=fail@2", "topic", marks=pytest.mark.soak),
+        pytest.param("driver.before_after=fail", "table", marks=pytest.mark.soak),
+        pytest.param("driver.before_after=fail", "topic", marks=pytest.mark.soak),
+    ],
+)
 def test_dead_letters_explain_their_holes_and_are_there_once(
     make_job: MakeJob, services: Stack, spark: SparkSession, failpoints: Failpoints, at: str, kept: str
 ) -> None:

@@ -18,6 +18,7 @@ from tests.support.tour import DEFAULT, SETTINGS, TABLE, Tour, user_of
 pytestmark = pytest.mark.slow
 
 
+@pytest.mark.soak  # the same commands run on Replicated tables, which need more
 def test_every_command_runs_with_exactly_the_printed_grants(
     spark: SparkSession, failpoints: Failpoints, kafka: EmbeddedKafka, zookeeper: EmbeddedZooKeeper, tmp_path: Path
 ) -> None:
