@@ -172,14 +172,15 @@ def has_dead_letters(pipeline: str) -> bool:
 def forbidden_changes(recorded: str, now: str) -> list[str]:
     """The parts that differ and must not, while a range is in doubt.
 
-    A range that a person had sent again, or that was rebuilt from its rows, names no pipeline: nothing of it is there,
-    or its pieces are looked for, whatever makes them.
+    A range that a person had sent again, or that was rebuilt from its rows, names no pipeline where its table takes all
+    records: nothing of it is there, or its pieces are looked for, whatever makes them.  But it has to be sent whole:
+    under a choice that came since, the other tables begin behind the range, and would lack its records.
 
     Where there were no dead letters, no sender of the range delivered any.  Where a kind of record halted, no chunk
     that holds one was sent.  A chunk that fills a column was not sent before the range was announced with it.
     """
     if not recorded:
-        return []
+        return [TABLE_BY] if choice_of(now) else []
     were, are = _parts(recorded), _parts(now)
     free = {ADDED} if _listed(were) <= _listed(are) else set()
     if has_dead_letters(recorded) and has_dead_letters(now):

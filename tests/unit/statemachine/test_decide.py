@@ -324,6 +324,10 @@ def test_a_step_that_was_left_out_is_a_defect() -> None:
         ("d=1,added_columns=a:b", "d=1,added_columns=a:c", True),
         ("d=1,added_columns=a", "d=1", True),
         ("d=1,added_columns=a", "d=2,added_columns=a:b", True),
+        ("", "d=1,dead_letters=2,added_columns=a", False),
+        ("", "d=1,table_by=2", True),
+        ("d=1", "d=1,table_by=2", True),
+        ("d=1,table_by=2", "d=1", True),
     ],
 )
 def test_a_range_in_doubt_may_gain_dead_letters_and_columns_and_nothing_else(
@@ -334,6 +338,8 @@ def test_a_range_in_doubt_may_gain_dead_letters_and_columns_and_nothing_else(
 
     ⚑ A column that chunks may have filled must stay as it was: with another type, a record that was sent could be a bad
     value now, or the other way round.
+
+    ⚑ A range that names no pipeline was for all records: under a ``table_by`` that came since, some would be in no table.
     """
     facts = Facts("id", 0, 30, pipeline=now)
     record = StateRecord(Phase.BEFORE, 1, "a", "id", 0, 0, 10, 20, pipeline=recorded)
