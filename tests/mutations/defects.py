@@ -439,9 +439,7 @@ DEFECTS = (
     Defect(
         "dead letters for a topic: the search does not wait for open transactions",
         (Patch(LETTERS_SEARCH, "for letter in letters_in(place, whole=True)", "for letter in letters_in(place)"),),
-        "at_most_once",
-        seed=1203,
-        often=_TOPIC_FAULTS | {"killed at task.in_dead_letters": 20.0, "killed at driver.before_after": 10.0},
+        test="tests/unit/replay/test_in_topic.py::test_dead_letters_behind_an_open_transaction_are_waited_for",
     ),
     Defect(
         "dead letters for a topic: the transaction does not move the group",

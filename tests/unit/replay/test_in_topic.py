@@ -11,10 +11,11 @@ from chsink.batch.model import Assignment
 from chsink.dlq.kept import KeptLetters, kept_in_topic
 from chsink.dlq.marks import marks_of
 from chsink.dlq.place import LetterPlace, LettersTopic
-from chsink.dlq.search import Letter, ReplayMark, held_in
+from chsink.dlq.search import Letter, ReplayMark, delivered_until, held_in
 from chsink.dlq.where import where
 from chsink.replay.in_topic import InTopic
 from chsink.statemachine import writes
+from chsink.statemachine.ranges import OffsetRange
 from chsink.statemachine.records import StateKey, StateRecord
 from tests.replay_sim.letters import Topic
 from tests.sim.hub import Group, Hub
@@ -155,3 +156,16 @@ def test_a_mark_names_the_record_not_its_place() -> None:
     assert told[:2] == [[0, 1, 2, 3], [(0, b"v"), (2, b"v"), (3, b"v")]]
     assert sorted(told[2]) == [0, 1, 2, 3, 4, 4]
     assert told[3:] == [[False, False], [True, True], [2, 3]]
+
+
+def test_dead_letters_behind_an_open_transaction_are_waited_for() -> None:
+    """⚑ Whoever asks what was delivered would deliver them again."""
+    found: list[int | None] = []
+
+    def fill(topic: Topic) -> None:
+        topic.open_transaction(5_000)
+        for offset in range(4):  # in both partitions
+            topic.keep(replace(LETTER, offset=offset), "s")
+
+    within(fill, lambda _: found.append(delivered_until(PLACE, replace(KEY, sink="s"), "n", OffsetRange(0, 10))))
+    assert found == [4]
