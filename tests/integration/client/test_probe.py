@@ -212,7 +212,7 @@ def test_a_delete_that_fails_each_time_can_be_stopped_as_its_error_says(
     with pytest.raises(UnavailableError, match=r"CHS-710.*fails each time \(mutation [\w.]+: Code: 395") as stopped:
         land(client, target, *range(10, 20), probe=False, since=announced, patience=0)
 
-    [statement] = re.findall(r"run `([^`]+)` at (\S+) to stop it", stopped.value.hint)
+    [statement] = re.findall(r"cancel it with `([^`]+)` at (\S+) ", stopped.value.hint)
     with closing(ClickHouseClient(Connection((statement[1],)))) as there:
         there.command(statement[0])
 
