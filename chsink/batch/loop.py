@@ -10,7 +10,7 @@ Rules:
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from itertools import count
@@ -21,11 +21,13 @@ import structlog
 from chsink.batch.model import Assigned, PlannedBatch
 from chsink.batch.roles import BatchTasks, ExactReads, Landing
 from chsink.errors import AlteredError, UnavailableError, stream
+from chsink.statemachine.ranges import OffsetRange, TopicPartition
 
 MOST_ADAPTED = 100
 """How often one batch may adapt its tables: tasks report missing columns before they send any piece of a chunk."""
 A = TypeVar("A", bound=Assigned)
 S = TypeVar("S")
+Ranges = Mapping[TopicPartition, OffsetRange]
 
 
 class Ended(Exception):
@@ -53,7 +55,7 @@ class MicroBatch(Protocol[A, S]):
 class BatchLoop(Generic[A, S]):
     """``open_landing`` opens the lander for a stream, ``topics`` are those that have a route since it was opened;
     ``finished`` is called after a batch, ``failed`` after one that raised.  ``adapt`` changes a table as the error asks
-    for; whether it did.
+    for; whether it did.  ``check_unrouted`` raises what is known of planned ranges that have no route even then.
     """
 
     def __init__(
@@ -65,6 +67,7 @@ class BatchLoop(Generic[A, S]):
         failed: Callable[[BaseException], None],
         *,
         adapt: Callable[[AlteredError], bool] = lambda _: False,
+        check_unrouted: Callable[[Ranges], None] = lambda _: None,
     ) -> None:
         self.failure: BaseException | None = None
         self._open_landing = open_landing
@@ -73,6 +76,7 @@ class BatchLoop(Generic[A, S]):
         self._log = log
         self._failed = failed
         self._adapt = adapt
+        self._check_unrouted = check_unrouted
         self._landing: Landing[A] | None = None
         self._stream: S | None = None
         self._run: object = None
@@ -121,6 +125,7 @@ class BatchLoop(Generic[A, S]):
             self._open(batch.stream())
         self._run = run
         if unrouted := self._unrouted(planned):
+            self._check_unrouted({tp: r for tp, r in planned.ranges.items() if tp.topic in unrouted and not r.is_empty})
             raise stream.TOPIC_NOT_ROUTED(topics=", ".join(unrouted))
         routed = set(self._topics())
         planned = replace(planned, ranges={tp: r for tp, r in planned.ranges.items() if tp.topic in routed})

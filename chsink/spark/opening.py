@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from chsink.batch.ledger import read_records
 from chsink.batch.model import Assignment
+from chsink.batch.recheck import check_readable
 from chsink.batch.roles import Landing, Observer
 from chsink.checks import check_start
 from chsink.clickhouse.landing import chosen, open_landing
@@ -19,6 +20,7 @@ from chsink.spark.checkpoint import Folder, checkpoint_findings
 from chsink.spark.checks import passed_over_findings, recorded
 from chsink.spark.starting import starting_offsets
 from chsink.statemachine.choices import joining
+from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from chsink.statemachine.records import StateKey
 from chsink.tables.create import create_missing
 from chsink.tables.grow import level
@@ -36,6 +38,15 @@ def check_passed_over(services: Services, folder: Folder) -> None:
     After all other checks of a start: a state that is older than its table looks the same, and CHS-229 names it.
     """
     raise_all([finding.error() for finding in passed_over_findings(services, folder)])
+
+
+def check_waiting(services: Services, unrouted: Mapping[TopicPartition, OffsetRange]) -> None:
+    """HaltError CHS-307 or CHS-301 for planned records of topics that wait for their first one: Kafka had some when
+    they were planned, and holds nothing of these topics now.  Without a route, no driver would say so.
+    """
+    waiting = {tp: offsets for tp, offsets in unrouted.items() if tp.topic in services.config.waiting}
+    if waiting:
+        check_readable(services.kafka, waiting)
 
 
 def source_offsets(services: Services) -> str:

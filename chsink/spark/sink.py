@@ -33,7 +33,7 @@ from chsink.observe.metrics import Metrics
 from chsink.observe.observer import JobObserver
 from chsink.spark.folder import SparkFolder
 from chsink.spark.offset_log import planned_batch
-from chsink.spark.opening import check_checkpoint, check_passed_over, open_for, source_offsets
+from chsink.spark.opening import check_checkpoint, check_passed_over, check_waiting, open_for, source_offsets
 from chsink.spark.query import check_whole, current_query
 from chsink.spark.runner import SparkBatch, exact_reads
 from chsink.spark.stream_plan import FETCH_WAIT, FETCH_WAIT_MS, StreamPlan, of_frame
@@ -65,6 +65,7 @@ class Sink:
             self.log,
             failed=self.observer.failed,
             adapt=self._adapt,
+            check_unrouted=lambda unrouted: check_waiting(self._services, unrouted),
         )
 
     @property

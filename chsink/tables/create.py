@@ -37,6 +37,7 @@ from chsink.notation.metadata_columns import METADATA_COLUMNS
 from chsink.notation.sql import TableName
 from chsink.ports import ServerRefused
 from chsink.sample import sampled
+from chsink.statemachine.records import Phase
 from chsink.tables.statements import Statement, create_table, declared, servers
 
 Columns = dict[str, str]
@@ -127,8 +128,13 @@ def _create(services: Services, routes: Sequence[Route]) -> set[str]:
 
 
 def _may_wait(services: Services, topics: set[str]) -> bool:
-    """Whether Kafka holds nothing of these topics, and patterns matched all of them."""
+    """Whether Kafka holds nothing of these topics, patterns matched all of them, and no table has a range of theirs:
+    without its routes, a topic's range in doubt could not be settled.
+    """
     if not topics <= set(services.config.matched_topics):
+        return False
+    records = read_records(services.store, services.config.sink.name)
+    if any(key.topic in topics and record.phase is not Phase.EMPTY for key, record in records.items()):
         return False
     partitions = services.kafka.partitions(topics)
     ends = services.kafka.log_ends(partitions)

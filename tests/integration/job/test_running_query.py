@@ -10,8 +10,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from chsink.embedded.topics import create_topic
-from chsink.errors import ConfigError, PreflightError
+from chsink.embedded.topics import create_topic, delete_records
+from chsink.errors import ConfigError, HaltError, PreflightError
 from chsink.spark.executor import PLACE, PLACE_BITS
 from chsink.spark.runner import _place
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
@@ -139,6 +139,34 @@ def test_an_empty_topic_of_a_pattern_waits_for_its_first_record(
         sink.close()
     job.check()
     job.check(empty)
+
+
+def test_kafka_deletes_all_records_of_a_topic_that_waits(make_job: MakeJob, spark: SparkSession) -> None:
+    """⚑ It came and went while the job was down.  The halt's hint leads on; it was CHS-610 at every start."""
+    job = make_job(partitions=1)
+    first, empty = job.topic, f"{job.topic}.empty"
+    create_topic(job.bootstrap, empty, 1)
+    route = f"[{{ topic_pattern = '{first}.*', table = 't_{{topic:_}}' }}]"
+    job.settings = {"route": route, "schema.auto_create": True}
+    job.send(0, 15)
+    job.drain(spark)
+    job.tables[empty] = f"{DATABASE}.t_{empty}".replace("-", "_").replace(".empty", "_empty")
+    job.send(0, 10)
+    job.send(0, 5, topic=empty)
+    delete_records(job.bootstrap, empty, 0, 5)
+    for _ in range(2):
+        with pytest.raises(HaltError, match=rf"CHS-307.*{empty}-0: Kafka deleted \[0, 5\)") as halted:
+            job.drain(spark)
+    assert 'set errors.on_gap = "record" and start with a new checkpoint' in halted.value.hint
+
+    job.settings |= {"errors.on_gap": "record"}
+    job.lose_checkpoint()
+    job.drain(spark)
+    job.check()
+    job.send(0, 7, topic=empty)
+    job.drain(spark)
+    assert job.phases(empty) == {0: ("AFTER", 5, 12)}
+    assert len(job.landed(empty)) == 7
 
 
 @pytest.mark.parametrize("name", ["continuous", "realTime"])

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import pytest
 import structlog
 
-from chsink.batch.loop import BatchLoop, Ended
+from chsink.batch.loop import BatchLoop, Ended, Ranges
 from chsink.batch.model import Ack, PlannedBatch
 from chsink.batch.roles import BatchTasks, ExactReads, Landing, TaskBody
 from chsink.errors import AlteredError, ChsinkError, halts
@@ -96,6 +96,8 @@ class World:
     topics: list[str] = field(default_factory=lambda: ["t"])
     appearing: list[str] = field(default_factory=list)
     adapting: bool = False
+    known_of_unrouted: ChsinkError | None = None
+    unrouted: list[Ranges] = field(default_factory=list)
     landed: list[int] = field(default_factory=list)
     finished: list[int] = field(default_factory=list)
     failed: list[BaseException] = field(default_factory=list)
@@ -109,7 +111,13 @@ class World:
             structlog.get_logger(),
             failed=self.failed.append,
             adapt=lambda _: self.adapting,
+            check_unrouted=self._check_unrouted,
         )
+
+    def _check_unrouted(self, ranges: Ranges) -> None:
+        self.unrouted.append(ranges)
+        if self.known_of_unrouted is not None:
+            raise self.known_of_unrouted
 
     def _open(self, stream: str) -> Landing[Wanted]:
         self.opened.append(stream)
@@ -208,6 +216,18 @@ def test_a_topic_without_a_route_is_refused() -> None:
     with pytest.raises(ChsinkError, match="CHS-610"):
         world.loop.land(world.batch(0, topic="else"))
     assert world.landed == []
+
+
+def test_what_is_known_of_ranges_without_a_route_is_said_instead() -> None:
+    """⚑ CHS-610 named a way out that led nowhere for a topic that waits, and whose records Kafka has deleted."""
+    world = World(known_of_unrouted=HALT)
+    none, some = TopicPartition("else", 0), TopicPartition("else", 1)
+    ranges = {TP: OffsetRange(0, 1), none: OffsetRange(7, 7), some: OffsetRange(0, 5)}
+    with pytest.raises(type(HALT)) as halted:
+        world.loop.land(lambda: Batch("a", PlannedBatch(0, ranges), world.reads))
+
+    assert halted.value is HALT
+    assert (world.unrouted, world.landed) == ([{some: OffsetRange(0, 5)}], [])
 
 
 def test_it_ends_between_two_batches_and_may_start_again() -> None:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from chsink.tables.create import _named
+from chsink.ports import StoredRow
+from chsink.state.memory import MemoryStore
+from chsink.statemachine import writes
+from chsink.statemachine.ranges import OffsetRange, TopicPartition
+from chsink.statemachine.records import StateKey, StateRecord, encode
+from chsink.tables.create import _may_wait, _named
 from tests.unit.formats.test_offered import settings
 
 TEXT = "Nullable(String)"
@@ -58,3 +64,29 @@ def test_they_have_one_order() -> None:
     """That of a row's fields, or of their names: never that of a set, which every process orders in its own way."""
     assert list(_named(settings({"type": "csv", "columns": ["id", "", *NAMES[1:]]}))) == list(NAMES)
     assert list(_named(settings({"type": "json", "constants": dict.fromkeys(NAMES, 1)}))) == sorted(NAMES)
+
+
+EMPTY = writes.empty(1, "a")
+SAID = writes.Announcement("id", 10, "layout", "pipeline", 1000)
+IN_DOUBT = writes.before(EMPTY, OffsetRange(0, 5), SAID, epoch=1, attempt="b", fresh=True)
+
+
+@pytest.mark.parametrize(
+    ("record", "waits"),
+    [
+        (None, True),
+        (EMPTY, True),
+        (IN_DOUBT, False),
+        (writes.after(IN_DOUBT, epoch=1, attempt="c"), False),
+    ],
+)
+def test_a_topic_with_a_recorded_range_does_not_wait(record: StateRecord | None, waits: bool) -> None:
+    """⚑ Its other tables lost their routes, too: what was in doubt there, and had expired, halted with CHS-313."""
+    tp, store = TopicPartition("w", 0), MemoryStore()
+    if record is not None:
+        row = StateKey("s", "w", 0, "d.other")
+        store.create([StoredRow(str(row), record.attempt, encode(record))])
+    kafka = SimpleNamespace(partitions=lambda _: [tp], log_ends=lambda _: {tp: 500}, log_starts=lambda _: {tp: 500})
+    config = SimpleNamespace(matched_topics=("w", "t"), sink=SimpleNamespace(name="s"))
+    services: Any = SimpleNamespace(config=config, kafka=kafka, store=store)
+    assert _may_wait(services, {"w"}) is waits
