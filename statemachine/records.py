@@ -64,14 +64,15 @@ class StateKey:
 class Mark:
     """What a table held on one shard at some moment: a count of its ``blocks`` that only grows, and when its
     server was started (its own clock, in s).  The growth tells how many inserts came since.  ``fed`` counts the blocks
-    of all tables that its views fill, together.  ``at_s`` is that moment by the server's clock: how long tokens have
-    been kept is never told by a client's.
+    of all tables that its views fill, together; ``feeds`` is a digest of which these are, "" where there are none.
+    ``at_s`` is that moment by the server's clock: how long tokens have been kept is never told by a client's.
     """
 
     blocks: int
     started_s: int
     fed: int = 0
     at_s: int = 0
+    feeds: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +193,7 @@ def encode(record: StateRecord) -> str:
     """The record as one line of JSON, keys sorted, with the codec's version."""
     document = {name: getattr(record, name) for name in _FIELDS} | {
         "gaps": [[g.start, g.end] for g in record.gaps],
-        "marks": [[m.blocks, m.started_s, m.fed, m.at_s] for m in record.marks],
+        "marks": [[m.blocks, m.started_s, m.fed, m.at_s, *filter(None, [m.feeds])] for m in record.marks],
         "version": CODEC_VERSION,
     }
     steps = [after - before for before, after in pairwise((0, *document.pop("only")))]

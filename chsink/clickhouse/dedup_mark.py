@@ -5,7 +5,8 @@ table partition it touches).  What it held when a range was announced is kept wi
 shard; the growth since bounds the blocks that came.
 
 - The tables that views of the table fill remember tokens of their own, and may forget sooner: other tables feed them,
-  too, and a block of the table may be several of theirs.  Their blocks are counted together.
+  too, and a block of the table may be several of theirs.  Their blocks are counted together, so the growth says
+  something only while they are the same tables.
 - A plain MergeTree numbers its blocks in one sequence.  Its log of tokens is not atomic with its parts, so a server
   that was restarted since then makes tokens doubtful.
 - A Replicated table numbers blocks per table partition; the entries of its replication log count them all, dropped
@@ -21,6 +22,7 @@ from dataclasses import dataclass, replace
 from chsink.clickhouse.facts import BLOCKS, BLOCKS_BY_PARTITION, LOG_ENTRIES, TableFacts, read_facts
 from chsink.clickhouse.table import TargetTable, in_keeper, read_columns, read_settings
 from chsink.errors import preflight
+from chsink.formats.pipeline import digest_of
 from chsink.notation.sql import TableName
 from chsink.ports import Queries, Unanswered
 from chsink.statemachine.records import Mark
@@ -82,7 +84,13 @@ def _seen(table: TargetTable, facts: Mapping[TableName, TableFacts]) -> Look:
     fed = sum(facts[each.at].blocks or 0 for each in table.feeds)
     own = facts[table.at]
     altered = any(facts[each.at].definition != each.definition for each in table.with_fed)
-    return Look(Mark(own.blocks or 0, own.started_s, fed, own.at_s), altered)
+    return Look(Mark(own.blocks or 0, own.started_s, fed, own.at_s, _which(table.feeds)), altered)
+
+
+def _which(feeds: Collection[TargetTable]) -> str:
+    """A digest, the same on every replica: a Keeper path names a table wherever it is, a UUID may be none at all."""
+    names = [each.identity if in_keeper(each.engine) else f"{each.canonical} {each.identity}" for each in feeds]
+    return digest_of(sorted(names)) if names else ""
 
 
 def check_columns(client: Queries, table: TargetTable, names: Collection[str]) -> None:
@@ -158,6 +166,8 @@ def why_too_late(table: TargetTable, then: Mark, now: Mark, slack: Slack) -> str
 
 def why_forgotten(table: TargetTable, then: Mark, now: Mark) -> str | None:
     """Why a token that was sent after ``then`` may be gone; None if it is still there, but for the limit by time."""
+    if now.feeds != then.feeds:
+        return "the table's views, or the tables that they fill, have changed since the range was announced"
     grown, fed = now.blocks - then.blocks, now.fed - then.fed
     if min(grown, fed) < 0:
         emptied = "the table" if grown < 0 else "a table that its views fill"

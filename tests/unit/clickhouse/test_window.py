@@ -15,7 +15,7 @@ from chsink.clickhouse.shards import ShardTable
 from chsink.clickhouse.window import ROUND_S, SEND_FOR_S, DedupWindow
 from chsink.errors import AlteredError, HaltError, PreflightError, UnavailableError
 from chsink.ports import ServerRefused, Unreachable
-from chsink.statemachine.records import Mark
+from chsink.statemachine.records import Mark, StateRecord
 from tests.unit.clickhouse.server import KEY, MARK, NOW_MS, Server, StoppedClock, in_doubt, table
 
 RESTARTED = Mark(50, MARK.started_s + 60)
@@ -190,8 +190,26 @@ def test_the_shortest_limit_by_time_tells_how_long_tokens_are_trusted(server: Se
     """⚑ The table's own, or that of a table which its views fill."""
     fed = table("ReplicatedMergeTree", name="fed", merge_tree=remembering(100, fed_s))
     target = window(server, "ReplicatedMergeTree", merge_tree=remembering(100, own_s), feeds=(fed,))
-    assert not target.must_probe(KEY, in_doubt(249))
-    assert target.must_probe(KEY, in_doubt(250))
+    assert not target.must_probe(KEY, announced(target, 249))
+    assert target.must_probe(KEY, announced(target, 250))
+
+
+def announced(target: DedupWindow, age_s: int) -> StateRecord:
+    """A range in doubt for so long, announced when views filled the same tables as now."""
+    [mark] = target.marks(["db.t"])["db.t"]
+    return in_doubt(age_s, marks=(replace(mark, at_s=-age_s),))
+
+
+def test_other_tables_behind_the_views_say_nothing_of_those_that_were(server: Server) -> None:
+    """⚑ Their blocks are counted together: once a view is gone, those of a table that forgot the piece may be hidden."""
+    one, two, other = (table(name=name) for name in ("one", "two", "other"))
+    was = announced(window(server, feeds=(one, two)), 1)
+    assert not window(server, feeds=(two, one)).must_probe(KEY, was)
+    assert [
+        window(server, feeds=now).must_probe(KEY, was) for now in ((one,), (one, other), (one, two, other), ())
+    ] == [True] * 4
+    [here, there] = (table("ReplicatedMergeTree", name=f".inner_id.{uuid}") for uuid in "12")
+    assert not window(server, feeds=(there,)).must_probe(KEY, announced(window(server, feeds=(here,)), 1)), "a replica"
 
 
 def test_tables_that_views_fill_forget_by_time_too(server: Server) -> None:
@@ -200,7 +218,7 @@ def test_tables_that_views_fill_forget_by_time_too(server: Server) -> None:
     target = window(server, feeds=(fed,))
     assert target.room("db.t").seconds == 850
     with pytest.raises(HaltError, match=r"CHS-317.* 1000 s only"):
-        window(server, ttl=Ttl(removes_rows=True), feeds=(fed,)).must_probe(KEY, in_doubt(850))
+        window(server, ttl=Ttl(removes_rows=True), feeds=(fed,)).must_probe(KEY, announced(target, 850))
     short = {**fed.merge_tree, "replicated_deduplication_window_seconds": "150"}
     with pytest.raises(PreflightError, match=r"CHS-234.*db\.short"):
         window(server, feeds=(table("ReplicatedMergeTree", name="short", merge_tree=short),)).room("db.t")
