@@ -92,7 +92,7 @@ def test_a_batch_fits_the_window(load: Load, verdicts: list[tuple[str, str]]) ->
     assert [(f.id, str(f.severity)) for f in rules.window("d.t", "http://a", 100, load)] == verdicts
 
 
-def test_a_batch_that_fits_is_said_in_inserts() -> None:
+def test_a_batch_that_fits_is_said_in_blocks() -> None:
     [fits] = rules.window("d.t", "http://a", 9000, Load(4, 0, partitioned=False, touched=1, per_block=100))
 
-    assert fits.sentence == "d.t at http://a remembers 9,000 inserts; one round needs at most 4"
+    assert fits.sentence == "d.t at http://a remembers 9,000 blocks; one round needs at most 4"
