@@ -11,7 +11,10 @@ from chsink.notation.sql import TableName, parse_table
 from chsink.ports import Queries
 
 _PART: Final = r"(?:`(?:[^`\\]|\\.)+`|[^\s.`(]+)"
-_TO: Final = re.compile(rf"CREATE MATERIALIZED VIEW {_PART}\.{_PART} TO ({_PART}\.{_PART})")
+_UUID: Final = r"(?: UUID '[^']*')?"
+"""There with ``show_table_uuid_in_table_create_query_if_not_nil``."""
+_TO: Final = re.compile(rf"CREATE MATERIALIZED VIEW {_PART}\.{_PART}{_UUID} TO ({_PART}\.{_PART})")
+_NIL: Final = "00000000-0000-0000-0000-000000000000"
 
 
 def filled_by_views(client: Queries, names: Collection[TableName]) -> dict[TableName, set[TableName]]:
@@ -29,7 +32,7 @@ def _direct(client: Queries, tables: Collection[TableName]) -> dict[TableName, s
     }
     behind = {view for of in views.values() for view in of}
     filled = {
-        TableName(*at): _filled(TableName(*at), str(ddl), str(uuid))
+        TableName(*at): filled_by(TableName(*at), str(ddl), str(uuid))
         for *at, ddl, uuid, engine in _asked(client, behind, "create_table_query, toString(uuid), engine")
         if engine == "MaterializedView"
     }
@@ -41,12 +44,14 @@ def _asked(client: Queries, tables: Collection[TableName], what: str) -> Iterato
         yield from client.query(f"SELECT database, name, {what} FROM system.tables WHERE {named(group, 'name')}")
 
 
-def _filled(view: TableName, ddl: str, uuid: str) -> TableName:
-    """The table that a view fills: the one of its TO, else its own inner table."""
+def filled_by(view: TableName, ddl: str, uuid: str) -> TableName:
+    """The table that a view fills: the one of its TO, else its own inner table, which has the view's UUID in its name
+    or, in a database without UUIDs, the view's name.
+    """
     named_one = _TO.match(ddl)
-    if named_one is None:
-        return TableName(view.database, f".inner_id.{uuid}")
-    return parse_table(named_one[1]).within(view.database)
+    if named_one is not None:
+        return parse_table(named_one[1]).within(view.database)
+    return TableName(view.database, f".inner.{view.table}" if uuid == _NIL else f".inner_id.{uuid}")
 
 
 def _reached(fills: dict[TableName, set[TableName]], name: TableName) -> set[TableName]:

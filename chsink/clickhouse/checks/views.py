@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
 from chsink.clickhouse.checks import rules
 from chsink.clickhouse.checks.rules import View
+from chsink.clickhouse.feeds import filled_by
 from chsink.clickhouse.grants import On, Use, rights_on, statement
 from chsink.clickhouse.table import TargetTable, read_table
 from chsink.config import Config
 from chsink.errors import PreflightError, preflight
 from chsink.findings import Finding, Severity, found
-from chsink.notation.sql import TableName, parse_table
+from chsink.notation.sql import TableName
 from chsink.ports import Queries
 
 VIEW_DEPTH: Final = 4
-_PART: Final = r"(?:`(?:[^`\\]|\\.)+`|[^\s.`(]+)"
-TO: Final = re.compile(rf"CREATE MATERIALIZED VIEW {_PART}\.{_PART} TO ({_PART}\.{_PART})")
 _OF_TABLE: Final = "FROM system.tables WHERE database = {database:String} AND name = {name:String}"
 
 
@@ -55,7 +53,7 @@ def attached(client: Queries, table: TargetTable) -> Dependents:
                 behind.unseen.append(view)
             if engine != "MaterializedView":
                 continue
-            fills = _filled_by(view, ddl, uuid)
+            fills = filled_by(view, ddl, uuid)
             described = _described(client, fills)
             if described is None:
                 behind.unseen.append(fills)
@@ -85,14 +83,6 @@ def _defined(client: Queries, table: TableName) -> tuple[str, str, str]:
     """Engine, CREATE statement and UUID; empty where this user cannot see the table."""
     rows = client.query(f"SELECT engine, create_table_query, toString(uuid) {_OF_TABLE}", _named(table))
     return (str(rows[0][0]), str(rows[0][1]), str(rows[0][2])) if rows else ("", "", "")
-
-
-def _filled_by(view: TableName, ddl: str, uuid: str) -> TableName:
-    """The table of its TO, else its own inner table."""
-    named = TO.match(ddl)
-    return (
-        TableName(view.database, f".inner_id.{uuid}") if named is None else parse_table(named[1]).within(view.database)
-    )
 
 
 def _described(client: Queries, table: TableName) -> TargetTable | None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -17,6 +18,7 @@ from chsink.batch.reader import ReadPlan, Span
 from chsink.batch.task import run_task
 from chsink.clickhouse.client import ClickHouseClient, Connection
 from chsink.clickhouse.dedup_mark import look, why_altered
+from chsink.clickhouse.feeds import filled_by_views
 from chsink.clickhouse.mutations import ANY, deleting, mutations
 from chsink.clickhouse.pieces import Piece, PieceLander, Prepared
 from chsink.clickhouse.probe import inserted_after, rows_by_offset
@@ -25,6 +27,7 @@ from chsink.clickhouse.table import read_table
 from chsink.clickhouse.writer import ShardWriter
 from chsink.clock import SystemClock
 from chsink.errors import ChsinkError, HaltError, UnavailableError
+from chsink.notation.sql import TableName
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from chsink.statemachine.records import Mark, Phase, StateKey, StateRecord
 from tests.support.job import eventually
@@ -416,7 +419,7 @@ def test_a_view_that_goes_while_a_range_is_in_doubt(client: ClickHouseClient, ta
     view = f"CREATE MATERIALIZED VIEW {target}_second TO {{}} AS SELECT _kafka_offset AS o FROM {target}"
     client.command(view.format(other))
     try:
-        for number in range(200):
+        for number in range(50):
             client.command(f"INSERT INTO {other} VALUES ({1000 + number})")
         announced = mark_of(client, target)
         land(client, target, *range(10, 20), probe=False)
@@ -460,3 +463,33 @@ def test_what_an_insert_fills(client: ClickHouseClient, target: str) -> None:
     finally:
         for name in ("elsewhere", "not", "zero"):
             client.command(f"DROP TABLE {target}_{name} SYNC")
+
+
+class Wordy:
+    """A server whose profile shows UUIDs in CREATE statements."""
+
+    def __init__(self, client: ClickHouseClient) -> None:
+        self.client, self.url = client, client.url
+
+    def query(self, sql: str, parameters: Mapping[str, Any] | None = None) -> list[tuple[Any, ...]]:
+        return self.client.query(f"{sql} SETTINGS show_table_uuid_in_table_create_query_if_not_nil = 1", parameters)
+
+
+def test_what_a_view_fills_is_found_however_the_server_shows_it(client: ClickHouseClient, target: str) -> None:
+    """⚑ Of a table that is not found, nobody notices that it forgot a piece."""
+    make_view(client, target)
+    at, fed = TableName(*target.split(".")), TableName(*f"{target}_copy".split("."))
+    [[shown]] = Wordy(client).query(f"SELECT create_table_query FROM system.tables WHERE name = '{at.table}_view'")
+    assert " UUID '" in shown and filled_by_views(Wordy(client), [at]) == {at: {fed}}
+
+
+def test_what_a_view_fills_is_found_in_a_database_without_uuids(client: ClickHouseClient) -> None:
+    """⚑ The inner table has the view's name there."""
+    kept = "ENGINE = MergeTree ORDER BY a SETTINGS non_replicated_deduplication_window = 9"
+    client.command("CREATE DATABASE old_style ENGINE = Ordinary", {"allow_deprecated_database_ordinary": 1})
+    try:
+        client.command(f"CREATE TABLE old_style.t (a UInt64) {kept}")
+        client.command(f"CREATE MATERIALIZED VIEW old_style.v {kept} AS SELECT a FROM old_style.t")
+        assert [t.canonical for t in read_table(client, "old_style", "t").feeds] == ["old_style.`.inner.v`"]
+    finally:
+        client.command("DROP DATABASE old_style")
