@@ -9,7 +9,7 @@ Rules:
 - Every send first checks that the table still remembers everything sent since BEFORE.  If not, the piece is not sent,
   the range stays in doubt, and the next start probes for its rows.  An answer older than ``FRESH_MS`` proves nothing:
   the process may have been suspended with it in hand.  If the questions before took long as well, the server is slow,
-  and the shortest of them is what it needs.
+  and the shortest of them is what it needs, up to ``SLOW_MS``.
 - The same question tells whether the table was altered.  If a column of the piece is another now, it is not sent.
 - How long a table has kept a token is told by its server's clock alone.  The server itself ends an insert that takes
   longer than the client waits.
@@ -61,6 +61,10 @@ PINNED_WHERE_KNOWN: Mapping[str, Any] = {"deduplicate_insert": "enable", "use_st
 FRESH_MS = 2_000
 """How long a table's answer may be relied on, beyond the time that the server needs for it.  No server restarts that
 fast.
+"""
+SLOW_MS = 10_000
+"""The most that a server is given beyond that.  A client that stalls behind every answer looks like a slow server, and
+must not send on an answer of a minute ago.
 """
 TWICE_BEFORE = 2
 """A server is slow by itself if as many questions before took long, too: a process is not suspended in each of them."""
@@ -195,6 +199,7 @@ class ShardWriter:
         if now_ms >= deadline_ms:
             raise services.PIECE_TOO_LATE(token=token)
         spent, needed = now_ms - asked_ms, min(took[-TWICE_BEFORE:]) if len(took) >= TWICE_BEFORE else 0
+        needed = min(needed, SLOW_MS)
         took.append(max(0, spent))
         if not 0 <= spent <= FRESH_MS + needed:
             raise Unanswered(f"it took {spent / 1000:.1f} s to say what the table remembers")

@@ -136,6 +136,7 @@ class Waits(Server):
         ([2.0], 1),
         ([2.1], 3),
         ([9.0], 3),
+        ([12.0], 3),
         ([2.1, 2.1, 4.2], 5),  # longer than it seemed to need
         ([60.0, 60.0, 2.1], 3),
         ([60.0, 0.1], 2),
@@ -149,6 +150,16 @@ def test_a_server_that_answers_slowly_takes_the_piece(waits: list[float], asked:
     slow.waits = waits
     assert insert(slow, deadline_ms=LATER + 10**9, retry_for_s=600).rows == 3
     assert (len(slow.asked), len(slow.inserts)) == (asked, 1)
+
+
+@pytest.mark.parametrize("seconds", [12.1, 60.0])
+def test_a_client_that_stalls_behind_every_answer_is_no_slow_server(seconds: float) -> None:
+    """⚑ Each answer came at once, and is a minute old when it is read: what it says may be wrong by now."""
+    stalled = Waits(StoppedClock())
+    stalled.waits = [seconds]
+    with pytest.raises(UnavailableError, match=rf"CHS-704.* it took {seconds} s to say what the table remembers"):
+        insert(stalled, deadline_ms=LATER + 10**9, retry_for_s=600)
+    assert stalled.inserts == []
 
 
 def test_no_answer_within_the_bound(server: Server) -> None:
