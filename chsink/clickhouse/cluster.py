@@ -6,7 +6,7 @@ Nothing is connected before it is asked for; :meth:`Cluster.close` ends all of i
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import cache, cached_property
@@ -78,6 +78,10 @@ class Cluster:
             self._open[at] = client = ClickHouseClient(replace(self.access, urls=at[0], send_receive_timeout_s=at[1]))
             self._closing.callback(client.close)
         return self._open[at]
+
+    def servers(self, shards: Iterable[ShardTable]) -> list[ClickHouseClient]:
+        """Every replica that is listed: each of them may still be busy with an insert whose sender is gone."""
+        return [self.client((url,)) for shard in shards for url in shard.replicas or (shard.url,)]
 
     def close(self) -> None:
         """Release every connection that was made."""

@@ -16,7 +16,6 @@ from chsink.connect import Services
 from chsink.errors import ChsinkError
 from chsink.notation.metadata_columns import PROBE_COLUMNS
 from chsink.notation.sql import quote_string, quote_table
-from chsink.ports import Queries
 from chsink.statemachine.records import StateKey, StateRecord
 from chsink.statemachine.tokens import topic_head
 
@@ -77,14 +76,14 @@ def wait_for_inserts(services: Services, key: StateKey, record: StateRecord) -> 
     """A server may still be busy with an insert whose sender is gone: its rows would come after they were counted."""
     window, shards = _recorded(services, key, record)
     with asking_target():
-        window.wait_for_inserts(key, record, _servers(services, shards))
+        window.wait_for_inserts(key, record, services.clickhouse.servers(shards))
 
 
 def wait_for_any_insert(services: Services, sink: str, topic: str, shards: Iterable[ShardTable]) -> None:
     """The same for all ranges of a topic."""
     window = services.clickhouse.window(lambda _: None)
     with asking_target():
-        for server in _servers(services, shards):
+        for server in services.clickhouse.servers(shards):
             window.wait_for_tokens(topic_head(sink, topic), topic, server)
 
 
@@ -116,11 +115,6 @@ def views_of(shards: Iterable[ShardTable]) -> list[str]:
 def also_from(views: Sequence[str]) -> str:
     """What follows a DELETE of rows that dependent views received: behind a semicolon, as it is no part of it."""
     return f"; also remove the rows of these offsets from the targets of its views: {', '.join(views)}" if views else ""
-
-
-def _servers(services: Services, shards: Iterable[ShardTable]) -> list[Queries]:
-    """Every replica."""
-    return [services.clickhouse.client((url,)) for shard in shards for url in shard.replicas or (shard.url,)]
 
 
 def _recorded(services: Services, key: StateKey, record: StateRecord) -> tuple[DedupWindow, Sequence[ShardTable]]:

@@ -16,6 +16,7 @@ from chsink import failpoints
 from chsink.batch.halts import Halts, asking_target
 from chsink.batch.ledger import Ledger, read_records
 from chsink.clickhouse.probe import rows_by_offset
+from chsink.clickhouse.replicas import TWICE
 from chsink.clickhouse.window import DedupWindow
 from chsink.connect import Services
 from chsink.dlq.place import LetterPlace
@@ -286,10 +287,10 @@ class Replay:
             return None
         only, clock, there = f"AND {offsets_in(record.only)}", self.services.clock, Counter[int]()
         with asking_target():
+            for server in self.services.clickhouse.servers(shown):
+                self._wait_for_inserts(key, record, server)
             for shard in shown:
-                self._wait_for_inserts(key, record, shard.client)
-            for shard in shown:
-                reader, table = shard.reader(clock), shard.table.canonical
+                reader, table = shard.reader(clock, copies=TWICE), shard.table.canonical
                 there.update(rows_by_offset(reader, table, key.topic_partition, record.range, only))
         return dict(there)
 
