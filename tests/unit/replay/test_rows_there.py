@@ -34,7 +34,12 @@ class Replica:
     def query(self, sql: str, _parameters: Mapping[str, Any] | None = None) -> list[tuple[Any, ...]]:
         asked = "running" if "system.processes" in sql else "current" if "system.replicas" in sql else "rows"
         self.asked.append(asked)
-        return {"running": [(int(self.busy),)], "current": [(0, 7, 8, 0, 0, 2)], "rows": []}[asked]
+        answers: dict[str, list[tuple[Any, ...]]] = {
+            "running": [(int(self.busy),)],
+            "current": [(0, 7, 8, 0, 0, 2)],
+            "rows": [],
+        }
+        return answers[asked]
 
     def each_replica(self) -> Sequence[Replica]:
         return self.all
