@@ -28,6 +28,7 @@ def up(root: Path) -> str:
     return done.stdout.strip()
 
 
+@pytest.mark.soak
 def test_up_status_down_and_up_again(tmp_path: Path) -> None:
     root = tmp_path / "stack"
     assert not dev.dev_status(root).running

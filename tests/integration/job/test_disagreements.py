@@ -156,6 +156,7 @@ def test_unread_records_are_removed_while_the_job_is_down(make_job: MakeJob, spa
     assert landed == [*((0, o) for o in (*range(20), *range(30, 42))), *((1, o) for o in range(42))]
 
 
+@pytest.mark.soak
 def test_broker_away_then_back_with_a_shorter_log(make_job: MakeJob, spark: SparkSession, tmp_path: Path) -> None:
     """The broker loses a partition's segments while it is down; the topic is the same by its id."""
     with EmbeddedKafka(tmp_path / "kafka") as kafka:

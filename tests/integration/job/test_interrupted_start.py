@@ -38,7 +38,11 @@ conf = {{ "spark.ui.enabled" = "false" }}
 
 
 @pytest.mark.parametrize(
-    ("at", "number"), [("incubator modules", signal.SIGINT), ("Setting default log level", signal.SIGTERM)]
+    ("at", "number"),
+    [
+        ("Setting default log level", signal.SIGTERM),
+        pytest.param("incubator modules", signal.SIGINT, marks=pytest.mark.soak),
+    ],
 )
 def test_no_traceback(kafka: EmbeddedKafka, topic: MakeTopic, tmp_path: Path, at: str, number: signal.Signals) -> None:
     """While Java starts, and while the started session waits for a ClickHouse that does not answer."""

@@ -179,6 +179,7 @@ def test_an_older_driver_that_wakes_up_does_not_end_the_newest(make_job: MakeJob
     assert "the mirror starts again" in child.said
 
 
+@pytest.mark.soak
 def test_a_newer_driver_ends_the_mirror_that_runs_alone(make_job: MakeJob) -> None:
     job = make_job(RUNNING)
     job.send(0, 5)

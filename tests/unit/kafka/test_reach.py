@@ -63,4 +63,4 @@ def test_a_service_that_is_not_kafka() -> None:
         cluster = admin.KafkaAdmin({"bootstrap.servers": f"127.0.0.1:{other.getsockname()[1]}"}, timeout_s=1)
         with pytest.raises(UnavailableError, match=r"security\.protocol is PLAINTEXT") as raised:
             cluster.topics()
-    assert "names a port of Kafka" in raised.value.hint
+    assert "names a Kafka listener" in raised.value.hint
