@@ -21,7 +21,8 @@ _WRITTEN = {"\\": "\\\\", "\0": "\\0", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\
 _LITERAL = str.maketrans({**_WRITTEN, "'": "\\'"})
 _NAME = str.maketrans({**_WRITTEN, "`": "\\`"})
 
-_ESCAPE = re.compile(rb"\\(?:x([0-9a-fA-F]{2})|(.))|``|''", re.DOTALL)
+_ESCAPE = {quote: re.compile(rf"\\(?:x([0-9a-fA-F]{{2}})|(.))|{quote}{quote}".encode(), re.DOTALL) for quote in "`'"}
+"""By the quote around a text: the other one needs no escape in it, also twice."""
 _READ = {b"0": b"\0", b"a": b"\a", b"b": b"\b", b"e": b"\x1b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t"}
 _READ |= {b"v": b"\v", b"N": b"", **{bytes([code]): bytes([code]) for code in b"\\'\"`/"}}
 
@@ -91,7 +92,7 @@ def quote_table(text: str) -> str:
 
 def unquote(token: str) -> str:
     """The text of a name in backticks or a literal in single quotes.  Raises ValueError if it is not UTF-8."""
-    return _ESCAPE.sub(_read, token[1:-1].encode("utf-8", "surrogatepass")).decode()
+    return _ESCAPE[token[0]].sub(_read, token[1:-1].encode("utf-8", "surrogatepass")).decode()
 
 
 def _read(found: re.Match[bytes]) -> bytes:
