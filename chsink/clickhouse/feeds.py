@@ -7,10 +7,10 @@ from collections.abc import Collection, Iterator
 from typing import Any, Final
 
 from chsink.clickhouse.facts import in_groups, named
-from chsink.notation.sql import TableName, parse_table
+from chsink.notation.sql import IN_BACKTICKS, TableName, parse_table
 from chsink.ports import Queries
 
-_PART: Final = r"(?:`(?:[^`\\]|\\.)+`|[^\s.`(]+)"
+_PART: Final = rf"(?:{IN_BACKTICKS}|[^\s.`(]+)"
 _UUID: Final = r"(?: UUID '[^']*')?"
 """There with ``show_table_uuid_in_table_create_query_if_not_nil``."""
 _TO: Final = re.compile(rf"CREATE MATERIALIZED VIEW {_PART}\.{_PART}{_UUID} TO ({_PART}\.{_PART})")

@@ -89,8 +89,17 @@ class TargetTable:
     @property
     def can_probe(self) -> bool:
         """Whether rows can be found again by topic, partition and offset."""
-        names = {c.name for c in self.insertable}
-        return self.engine in KEEPING and names.issuperset(PROBE_COLUMNS) and not self.ttl
+        return self.engine in KEEPING and self.takes_places and not self.ttl
+
+    @property
+    def shows_places(self) -> bool:
+        """Whether its rows say which records they are of."""
+        return {c.name for c in self.columns}.issuperset(PROBE_COLUMNS)
+
+    @property
+    def takes_places(self) -> bool:
+        """Whether chsink's inserts say so."""
+        return {c.name for c in self.insertable}.issuperset(PROBE_COLUMNS)
 
 
 def read_table(client: Queries, database: str, name: str) -> TargetTable:

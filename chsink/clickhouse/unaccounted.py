@@ -6,10 +6,8 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from chsink.clickhouse.shards import ShardTable
-from chsink.clickhouse.table import TargetTable
 from chsink.errors import preflight
 from chsink.notation.codes import ACCESS_DENIED
-from chsink.notation.metadata_columns import PROBE_COLUMNS
 from chsink.notation.sql import quote_table
 from chsink.ports import Clock, ServerRefused
 
@@ -43,7 +41,7 @@ def check_nothing_landed(
     named = ", ".join(str(p) for p in sorted(partitions))
     surplus: list[Surplus] = []
     for shard in shards:
-        if not can_tell(shard.table):
+        if not shard.table.shows_places:
             continue
         try:
             rows = rows_of(shard, topic, f"_kafka_partition IN ({named})", clock)
@@ -54,11 +52,6 @@ def check_nothing_landed(
         surplus.extend(Surplus(partition, count, last, None) for partition, count, last in rows)
     if surplus:
         raise preflight.STATE_MAY_BE_LOST(table=table, topic=topic, where=in_words(surplus))
-
-
-def can_tell(table: TargetTable) -> bool:
-    """Whether its rows say which records they are."""
-    return {c.name for c in table.columns}.issuperset(PROBE_COLUMNS)
 
 
 def in_words(surplus: Sequence[Surplus]) -> str:

@@ -14,7 +14,6 @@ from chsink.clickhouse.shards import ShardTable
 from chsink.clickhouse.window import DedupWindow
 from chsink.connect import Services
 from chsink.errors import ChsinkError
-from chsink.notation.metadata_columns import PROBE_COLUMNS
 from chsink.notation.sql import quote_string, quote_table
 from chsink.statemachine.records import StateKey, StateRecord
 from chsink.statemachine.tokens import topic_head
@@ -60,7 +59,7 @@ def count_landed_rows(services: Services, key: StateKey, record: StateRecord) ->
             if kept is not None:
                 held = kept.reader(services.clock, copies=TWICE)
                 letters = count_rows(held, kept.table.canonical, tp, record.range, only_of(key))
-            if not shards or not {c.name for c in target.table.columns}.issuperset(PROBE_COLUMNS):
+            if not shards or not target.table.shows_places:
                 return LandedRows(key.table, views=views, letters=letters)
             rows = 0
             for shard in shards:

@@ -175,7 +175,7 @@ class _Look:
         sharing = [leads for leads, r in cluster.routes.items() if leads[0] == key.topic and r.choice is not None]
         told = any(k.topic_partition == key.topic_partition and k.topic_table in sharing for k in self.known)
         others = [] if told or key.topic_table not in sharing else [leads for leads in sharing if leads[1] != key.table]
-        return [cluster.targets[leads] for leads in others if _can_tell(cluster.targets[leads])]
+        return [cluster.targets[leads] for leads in others if cluster.targets[leads].table.shows_places]
 
 
 def preparing(services: Services, target: RoutedTable) -> Prepare | None:
@@ -208,7 +208,7 @@ def _stale(
 
     Where rows were removed, also a range in doubt: its tokens may be remembered for rows that are not there any more.
     """
-    if not (recorded and _can_tell(target)):
+    if not (recorded and target.table.shows_places):
         return set()
     with asking_target():
         tables = _tables(services, target)
@@ -225,11 +225,7 @@ def _may_have_lost_rows(target: RoutedTable, record: StateRecord, accepted: Acce
     for.  The table remembers their tokens: the same range would be dropped under them.  A range in doubt keeps its
     tokens unless rows were removed; then none of it is there, or it would have been rebuilt.
     """
-    return _can_tell(target) and (accepted.removed or not record.in_doubt)
-
-
-def _can_tell(target: RoutedTable) -> bool:
-    return {c.name for c in target.table.columns}.issuperset(PROBE_COLUMNS)
+    return target.table.shows_places and (accepted.removed or not record.in_doubt)
 
 
 def write(services: Services, found: list[Recovered]) -> dict[StateKey, StateRecord]:

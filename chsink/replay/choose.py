@@ -23,7 +23,6 @@ from chsink.connect import Services
 from chsink.dlq.kept import KeptLetters
 from chsink.dlq.place import LetterPlace, replay_sink
 from chsink.dlq.table import offsets_in
-from chsink.notation.metadata_columns import PROBE_COLUMNS
 from chsink.replay.report import KeepReason, Left, ReplayReport
 from chsink.replay.routes import Routes, records_of
 from chsink.replay.source import LetterSource
@@ -167,7 +166,7 @@ class LetterChooser:
         """The offsets of which a shard has a row, as far as the table shows them."""
         near, there = OffsetRange(offsets[0], offsets[-1] + 1), set[int]()
         for shard in self.services.clickhouse.targets[key.topic_table].shards:
-            if {c.name for c in shard.table.insertable}.issuperset(PROBE_COLUMNS):
+            if shard.table.takes_places:
                 tp, only = TopicPartition(key.topic, key.partition), f"AND {offsets_in(offsets)}"
                 reader = shard.reader(self.services.clock)
                 there |= rows_by_offset(reader, shard.table.canonical, tp, near, only).keys()

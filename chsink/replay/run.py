@@ -23,7 +23,6 @@ from chsink.dlq.place import LetterPlace
 from chsink.dlq.table import offsets_in
 from chsink.dlq.where import Where
 from chsink.errors import ChsinkError, PreflightError, halts, values
-from chsink.notation.metadata_columns import PROBE_COLUMNS
 from chsink.notation.sql import quote_string, quote_table
 from chsink.ports import Queries
 from chsink.replay.choose import Chosen, LetterChooser, UnconfirmedError
@@ -282,7 +281,7 @@ class Replay:
         """How many rows each of the list's records has, of those that have any; None if the table does not show it."""
         target = self.services.clickhouse.targets.get(key.topic_table)
         shards = () if target is None else target.shards
-        shown = [s for s in shards if {c.name for c in s.table.insertable}.issuperset(PROBE_COLUMNS)]
+        shown = [s for s in shards if s.table.takes_places]
         if not shown:
             return None
         only, clock, there = f"AND {offsets_in(record.only)}", self.services.clock, Counter[int]()

@@ -9,7 +9,6 @@ from chsink.batch.halts import asking_target
 from chsink.clickhouse.mutations import mutations
 from chsink.clickhouse.shards import RoutedTable
 from chsink.errors import preflight
-from chsink.notation.metadata_columns import PROBE_COLUMNS
 
 KEEPS_ROWS = "MergeTree"
 KEEPS_NEWEST = "ReplacingMergeTree"
@@ -39,7 +38,7 @@ def rules_of(target: RoutedTable) -> Rules:
     return Rules(
         rows_stay=not (replaces or expires),
         cells_stay=not columns,
-        by_offset=all({c.name for c in s.table.insertable}.issuperset(PROBE_COLUMNS) for s in target.shards),
+        by_offset=all(s.table.takes_places for s in target.shards),
         notes=tuple(_notes(target.name, replaces=replaces, expires=expires, columns=columns)),
     )
 

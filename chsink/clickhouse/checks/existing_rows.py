@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from chsink.clickhouse.shards import RoutedTable
-from chsink.clickhouse.unaccounted import Surplus, can_tell, in_words, rows_of
+from chsink.clickhouse.unaccounted import Surplus, in_words, rows_of
 from chsink.errors import preflight
 from chsink.findings import Finding, Severity, found
 from chsink.ports import Clock
@@ -30,7 +30,7 @@ def existing_rows_findings(
     and what it inserted before the question was announced before it.  It reads for some seconds: an answer may be old.
     ``asked_ms``: when the first of several tables was asked.
     """
-    if not can_tell(target.table):
+    if not target.table.shows_places:
         return
     search = _search(_ends(records, target))
     rows = [row for shard in target.shards for row in rows_of(shard, target.topic, search, clock, asked_ms)]
