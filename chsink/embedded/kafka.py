@@ -65,23 +65,14 @@ class EmbeddedKafka(Service):
     def __init__(
         self, path: Path | str, port: int = 0, properties: Mapping[str, str] | None = None, *, detach: bool = False
     ) -> None:
-        super().__init__("kafka", path, detach=detach, start_limit_s=240, stop_limit_s=15)
-        self._port = port or free_port()
+        super().__init__("kafka", path, port, detach=detach, start_limit_s=240, stop_limit_s=15)
         self.properties = dict(properties or {})
         self._controller_port = free_port()
-
-    @property
-    def port(self) -> int:
-        return self._port
 
     @property
     def bootstrap(self) -> str:
         """``host:port`` for ``bootstrap.servers``."""
         return local(self.port)
-
-    @property
-    def address(self) -> str:
-        return self.bootstrap
 
     def create_topic(self, name: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> None:
         """Create a topic and wait until every partition is served; raises CHS-905 when the broker refuses."""

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from chsink.embedded.base.ports import HOST, free_port
+from chsink.embedded.base.ports import HOST
 from chsink.embedded.base.service import Service, local
 from chsink.jvm import jars
 from chsink.jvm.java import CONSOLE_LOGGING, SMALL_JVM, find_java
@@ -28,21 +28,12 @@ class EmbeddedZooKeeper(Service):
     """``with EmbeddedZooKeeper(path) as z: KazooClient(z.hosts)``; ``port=0`` takes a free one and keeps it."""
 
     def __init__(self, path: Path | str, port: int = 0, *, detach: bool = False) -> None:
-        super().__init__("zookeeper", path, detach=detach, start_limit_s=60, stop_limit_s=10)
-        self._port = port or free_port()
-
-    @property
-    def port(self) -> int:
-        return self._port
+        super().__init__("zookeeper", path, port, detach=detach, start_limit_s=60, stop_limit_s=10)
 
     @property
     def hosts(self) -> str:
         """``host:port``, as kazoo and ClickHouse take it."""
         return local(self.port)
-
-    @property
-    def address(self) -> str:
-        return self.hosts
 
     def _prepare(self) -> Sequence[str]:
         config = self.path / "zoo.cfg"

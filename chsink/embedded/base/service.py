@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, Self
 
-from chsink.embedded.base.ports import HOST, is_free
+from chsink.embedded.base.ports import HOST, free_port, is_free
 from chsink.embedded.base.process import Process
 from chsink.errors import local as errors
 
@@ -20,23 +20,26 @@ class Service(ABC):
 
     host: Final = HOST
 
-    def __init__(self, name: str, path: Path | str, *, detach: bool, start_limit_s: float, stop_limit_s: float) -> None:
+    def __init__(
+        self, name: str, path: Path | str, port: int, *, detach: bool, start_limit_s: float, stop_limit_s: float
+    ) -> None:
         self.name = name
         self.path = Path(path).resolve()
+        self._port = port or free_port()
         self._detach = detach
         self._start_limit_s = start_limit_s
         self._stop_limit_s = stop_limit_s
         self._process: Process | None = None
 
     @property
-    @abstractmethod
     def port(self) -> int:
         """The port clients connect to; the same for the object's life."""
+        return self._port
 
     @property
-    @abstractmethod
     def address(self) -> str:
         """Where a client connects."""
+        return local(self.port)
 
     @abstractmethod
     def _prepare(self) -> Sequence[str]:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import chsink
 from chsink.embedded.base.ports import HOST, free_port
-from chsink.embedded.base.service import Service, local
+from chsink.embedded.base.service import Service
 from chsink.embedded.clickhouse import users as user_files
 from chsink.embedded.clickhouse.users import ClickHouseUser
 from chsink.errors import local as errors
@@ -47,22 +47,13 @@ class EmbeddedClickHouse(Service):
         missing = [name for name in EXTRA if importlib.util.find_spec(name) is None]
         if missing:
             raise errors.NO_DEV_EXTRA(missing=" ".join(missing), python=sys.executable)
-        super().__init__("clickhouse", path, detach=detach, start_limit_s=60, stop_limit_s=20)
-        self._port = port or free_port()
+        super().__init__("clickhouse", path, port, detach=detach, start_limit_s=60, stop_limit_s=20)
         self.native_port = native_port or free_port()
         self.zookeeper = zookeeper
         self.keeper_map_prefix = keeper_map_prefix
         self.users = tuple(users)
         self.extra_xml = extra_xml
         self.users_xml = users_xml
-
-    @property
-    def port(self) -> int:
-        return self._port
-
-    @property
-    def address(self) -> str:
-        return local(self.port)
 
     @property
     def url(self) -> str:

@@ -7,24 +7,15 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from chsink.embedded.base.ports import HOST, free_port
-from chsink.embedded.base.service import Service, local
+from chsink.embedded.base.ports import HOST
+from chsink.embedded.base.service import Service
 
 
 class EmbeddedRegistry(Service):
     """``with EmbeddedRegistry(path) as r: SchemaRegistryClient({"url": r.url})``; ``port=0`` takes a free one."""
 
     def __init__(self, path: Path | str, port: int = 0, *, detach: bool = False) -> None:
-        super().__init__("registry", path, detach=detach, start_limit_s=60, stop_limit_s=5)
-        self._port = port or free_port()
-
-    @property
-    def port(self) -> int:
-        return self._port
-
-    @property
-    def address(self) -> str:
-        return local(self.port)
+        super().__init__("registry", path, port, detach=detach, start_limit_s=60, stop_limit_s=5)
 
     @property
     def url(self) -> str:
