@@ -337,6 +337,11 @@ RECORDED_MEANWHILE = preflight(
     "another process has recorded state for {key} meanwhile",
     "nothing was written; run the command again",
 )
+ROWS_CHANGED = preflight(
+    "CHS-323",
+    "{table} held {before} of {tp} {range} when they were shown to you, and holds {now} now",
+    "nothing was written; check the table again, then run the command again",
+)
 TABLE_PROVES_NOTHING = preflight(
     "CHS-330",
     "the state of {topic} cannot be rebuilt from {table} at {url}: {reason}",

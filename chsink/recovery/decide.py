@@ -93,13 +93,20 @@ def _says_chosen(
 
 
 def _reset(services: Services, key: StateKey, record: StateRecord, epoch: int, attempt: str) -> StateRecord:
-    if record.in_doubt and services.clickhouse.is_routed(key):
-        try:  # its rows would come after a person deleted those that are there
-            wait_for_inserts(services, key, record)
-        except ChsinkError as error:
-            if error.name == STILL_INSERTING.name:  # else a server is gone, and inserts nothing
-                raise
+    if record.in_doubt:  # its rows would come after a person deleted those that are there
+        _wait_where_possible(services, key, record)
     return writes.reset(record, epoch=epoch, attempt=attempt)
+
+
+def _wait_where_possible(services: Services, key: StateKey, record: StateRecord) -> None:
+    """The range's inserts have ended, but for those of a server that is gone."""
+    if not services.clickhouse.is_routed(key):
+        return
+    try:
+        wait_for_inserts(services, key, record)
+    except ChsinkError as error:
+        if error.name == STILL_INSERTING.name:
+            raise
 
 
 def plan_resolve(
@@ -142,7 +149,7 @@ def plan_resolve(
     for key in doubtful:
         match verdict:
             case "landed":
-                make[key] = _landed
+                make[key] = partial(_landed, services, key, seen[key])
             case "lost":
                 make[key] = _lost
             case "expired":
@@ -204,7 +211,15 @@ def _says_again(services: Services, views: Sequence[str], moved: Doubtful) -> It
         yield f"dead letters of these ranges are delivered again to topic {topic}"
 
 
-def _landed(record: StateRecord, epoch: int, attempt: str) -> StateRecord:
+def _landed(  # noqa: PLR0917 - the last three are given by who carries it out
+    services: Services, key: StateKey, seen: LandedRows, record: StateRecord, epoch: int, attempt: str
+) -> StateRecord:
+    """A person has looked: what was there then must be there now, and nothing may be on its way."""
+    _wait_where_possible(services, key, record)
+    now = count_landed_rows(services, key, record)
+    if seen.rows is not None and now.rows is not None and seen.count != now.count:
+        where = {"tp": key.topic_partition, "range": record.range, "table": key.table}
+        raise halts.ROWS_CHANGED(**where, before=seen.count, now=now.count)
     return writes.after(record, epoch=epoch, attempt=attempt)
 
 

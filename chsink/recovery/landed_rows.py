@@ -34,6 +34,11 @@ class LandedRows:
     routed: bool = True
 
     @property
+    def count(self) -> str:
+        """What was counted."""
+        return f"{self.rows} rows and {self.letters} dead letters"
+
+    @property
     def sentence(self) -> str:
         """What is known, in words."""
         if self.trouble is not None:

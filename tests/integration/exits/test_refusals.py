@@ -187,6 +187,21 @@ def test_a_record_that_changed_after_it_was_shown(doubtful: Job) -> None:
     assert not doubtful.in_doubt()
 
 
+@pytest.mark.exit_of("ROWS_CHANGED")
+def test_rows_that_came_after_they_were_counted(doubtful: Job) -> None:
+    with quietly_connected(doubtful) as opened:
+        decide = partial(plan_resolve, opened, doubtful.topic, [0], "landed", pipeline=str)
+        insert(doubtful, 0, range(10, 20))
+        change = decide()
+        insert(doubtful, 0, range(20, 25))
+        with pytest.raises(PreflightError, match="CHS-323.*held 10 rows.*holds 15 rows") as caught:
+            carry_out(opened, change, "resolve")
+        assert "run the command again" in caught.value.hint
+        assert doubtful.in_doubt() == {0}
+        carry_out(opened, decide(), "resolve")
+    assert not doubtful.in_doubt()
+
+
 @pytest.mark.exit_of("RECORDED_MEANWHILE")
 def test_state_that_was_recorded_after_the_survey(make_job: MakeJob, spark: SparkSession) -> None:
     job = make_job(partitions=1)
