@@ -1,4 +1,4 @@
-"""The decision table.  Everything that affects what happens to an offset lives in this file.
+"""The decision table: what is done with the planned offsets of a topic-partition is decided in this file alone.
 
 For each topic-partition of a batch, the planned range ``[a, b)`` meets the stored record: its last range ``[s, e)`` and
 its phase, AFTER (all of it landed) or BEFORE (announced, may or may not have landed: *in doubt*).  ``decide`` asks the
@@ -16,6 +16,13 @@ Three ideas carry it:
 A *re-insert* takes its rows from the batch at hand, which covers ``[s, e)`` from its start; a *settle* reads exactly
 ``[s, e)`` from Kafka, because the batch does not hold all of it.  Nothing here knows how either is done.  ``Worklist``
 hands the steps of a batch out; whoever takes them cannot leave one out or take one early.
+
+What lies elsewhere only stops a step that was decided here, because of something that shows later, or elsewhere:
+
+- ``batch/recheck.py``: while a range was read, its topic was recreated, or Kafka deleted records of it;
+- ``clickhouse/window.py``: a table may have forgotten the tokens, so its rows are looked for before a send;
+- ``batch/lanes.py``: two tables of one topic, each decided here by itself, would both take a record, or neither;
+- ``commit/``: the mirror, which has tables of its own.
 
 The table in ``docs/how-a-batch-survives.md`` is generated from this file by :mod:`render`.
 """
