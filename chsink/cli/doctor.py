@@ -69,7 +69,7 @@ def _reported(config: Config, sample: int | None, *, problems: bool, as_json: bo
         progress("")
         shown = [f for f in found if not problems or f.severity in PROBLEMS]
         if not as_json:
-            _print(shown)
+            print_findings(shown)
     counts = {str(s): sum(f.severity is s for f in found) for s in Severity}
     if as_json:
         print_json({"sink": config.sink.name, **counts, "findings": [f.as_dict() for f in shown]})
@@ -115,7 +115,8 @@ def _progress(topic: str, done: int, total: int) -> None:
     progress(f"sampling {topic}: {done} of {total} partitions" if done < total else "")
 
 
-def _print(found: Iterable[Finding]) -> None:
+def print_findings(found: Iterable[Finding]) -> None:
+    """Print findings; those that are alike as one."""
     from chsink.doctor.alike import alike
 
     for each in alike(found):

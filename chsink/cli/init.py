@@ -2,45 +2,168 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from chsink.cli.dev import RootOption, running
+from chsink.cli.doctor import print_findings
 from chsink.cli.example import DEFAULT_ROOT, EXAMPLE_FILES, example_job, template
-from chsink.errors import local
+from chsink.cli.output import JsonOption, print_json
+from chsink.errors import PreflightError, local
+
+if TYPE_CHECKING:
+    from chsink.starter.job import Places
+    from chsink.starter.propose import Proposal
 
 
-def init(
+def init(  # noqa: PLR0917 - options of a command
     path: Annotated[Path, typer.Argument(help="The job file to write.", metavar="FILE")] = Path("job.toml"),
     example: Annotated[
         bool,
         typer.Option("--example", help="Write a job for the services of `chsink dev up`, a table and six records."),
     ] = False,
+    topic: Annotated[
+        str | None,
+        typer.Option("--from-topic", help="Write a job and a table for the records of this topic.", metavar="TOPIC"),
+    ] = None,
+    bootstrap: Annotated[str | None, typer.Option(help="Kafka's brokers.", metavar="HOST:PORT")] = None,
+    endpoint: Annotated[
+        list[str] | None, typer.Option(help="URL of a ClickHouse server. May be repeated: a shard each.", metavar="URL")
+    ] = None,
+    registry: Annotated[str | None, typer.Option(help="The Schema Registry, if there is one.", metavar="URL")] = None,
+    table: Annotated[
+        str | None, typer.Option(help="The table. Default: the topic's name.", metavar="[DATABASE.]TABLE")
+    ] = None,
+    sample: Annotated[
+        int, typer.Option(help="How many first and last records of each partition to read.", metavar="N", min=1)
+    ] = 1_000,
+    apply: Annotated[bool, typer.Option("--apply", help="Also create the table.")] = False,
     root: RootOption = DEFAULT_ROOT,
+    as_json: JsonOption = False,
 ) -> None:
     """Write a job file with comments, ready to be edited.  Never overwrites a file.
+
+    With --from-topic, chsink reads a sample of the topic, guesses the format of its records, and infers the columns of
+    a table. It writes the job file, and beside it the table's statement, and prints which of the records would not fit.
+    Addresses that you do not name are those of `chsink dev up`, or are asked for. Credentials come from the environment
+    (docs/configuration.md), and are not written.
 
     \b
     chsink init                  write job.toml
     chsink init --example        write job.toml, flights.sql and flights.jsonl for the services of `chsink dev up`
+    chsink init --from-topic orders --bootstrap kafka:9092 --endpoint http://clickhouse:8123 --apply
     """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
-    if not example:
+    if topic is not None:
+        found = _places(path, topic, bootstrap, endpoint or (), registry, table, root)
+        _from_topic(path, found, sample, apply=apply, as_json=as_json)
+    elif example:
+        stack = running(root)
+        _write({path: example_job(stack, root)} | {path.parent / name: template(name) for name in EXAMPLE_FILES})
+    else:
         _write({path: template("job.toml")})
         typer.echo("Edit it, then run: chsink validate -c " + str(path))
-        return
-    stack = running(root)
-    _write({path: example_job(stack, root)} | {path.parent / name: template(name) for name in EXAMPLE_FILES})
 
 
-def _write(texts: dict[Path, str]) -> None:
-    """All of the files, or none when one is there already."""
-    for path in texts:
+def _places(  # noqa: PLR0917 - options of a command
+    path: Path,
+    topic: str,
+    bootstrap: str | None,
+    endpoints: list[str] | tuple[()],
+    registry: str | None,
+    table: str | None,
+    root: Path,
+) -> Places:
+    """Where everything is: as the options say, else as `chsink dev up` says, else as the user says."""
+    from chsink.starter.job import Places
+
+    try:
+        stack = running(root)
+    except PreflightError:
+        stack = None
+    if bootstrap is None:
+        bootstrap = stack.kafka if stack else _asked("--bootstrap", "Kafka's brokers", "localhost:9092")
+    if not endpoints:
+        known = [f"http://{address}" for address in stack.clickhouse] if stack else []
+        endpoints = known or [_asked("--endpoint", "URL of ClickHouse", "http://localhost:8123")]
+    registry = registry or (stack.registry if stack else None)
+    name = table or re.sub(r"[^A-Za-z0-9_]", "_", topic)
+    checkpoint = path.parent.resolve() / "checkpoints" / topic
+    return Places(topic, name, bootstrap, endpoints, registry, checkpoint)
+
+
+def _asked(option: str, what: str, default: str) -> str:
+    """The user's answer on a terminal; elsewhere, the option is required."""
+    if not sys.stdin.isatty():
+        raise typer.BadParameter("required with --from-topic, as no `chsink dev up` is running here", param_hint=option)
+    return str(typer.prompt(what, default=default, err=True))
+
+
+def _from_topic(path: Path, places: Places, sample: int, *, apply: bool, as_json: bool) -> None:
+    from chsink.config import load
+    from chsink.observe.logs import configure
+    from chsink.starter.propose import check_new, create, propose
+
+    configure("console", "error")
+    statement_file = path.parent / f"{re.sub(r'[^A-Za-z0-9_.-]', '_', places.table)}.sql"
+    _check_free((path, statement_file))
+    if apply:
+        check_new(places)
+    made = propose(places, sample)
+    _write({path: made.job, statement_file: made.statement.sql + "\n"}, quiet=as_json)
+    if apply:
+        create(load(path), made.statement)
+    if as_json:
+        _print_json(places, made, applied=apply)
+    else:
+        _print(path, statement_file, places, made, applied=apply)
+
+
+def _print(path: Path, statement_file: Path, places: Places, made: Proposal, *, applied: bool) -> None:
+    typer.echo(
+        f"\n{made.guess.count:,} of {made.values:,} sampled values of topic {places.topic} are {made.guess.what}."
+    )
+    for note in made.guess.notes:
+        typer.echo(f"Note: {note}.")
+    typer.echo(f"\n{made.statement.sql}\n")
+    print_findings(made.misfits)
+    where = ", ".join(made.statement.urls)
+    typer.echo(f"\n{'Created the table' if applied else f'Create the table: run {statement_file}'} on {where}.")
+    typer.echo(f"Look at both files, then run:\n  chsink doctor -c {path} --sample 1000\n  chsink run -c {path}")
+
+
+def _print_json(places: Places, made: Proposal, *, applied: bool) -> None:
+    print_json(
+        {
+            "topic": places.topic,
+            "records": made.records,
+            "values": made.values,
+            "format": {"type": made.guess.format, **made.guess.options},
+            "matching": made.guess.count,
+            "notes": made.guess.notes,
+            "sql": made.statement.sql,
+            "urls": made.statement.urls,
+            "created": applied,
+            "findings": [str(finding) for finding in made.misfits],
+        }
+    )
+
+
+def _check_free(paths: tuple[Path, ...]) -> None:
+    for path in paths:
         if path.exists():
             raise local.FILE_EXISTS(path=path)
+
+
+def _write(texts: dict[Path, str], *, quiet: bool = False) -> None:
+    """All of the files, or none when one is there already."""
+    _check_free(tuple(texts))
     for path, text in texts.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("x", encoding="utf-8") as file:
             file.write(text)
-        typer.echo(f"wrote {path}")
+        if not quiet:
+            typer.echo(f"wrote {path}")

@@ -792,6 +792,26 @@ VERIFY_INCOMPLETE = preflight(
     "which is not possible: {reason}",
     "verify the other topics with --topic; a new table with these columns can always be verified",
 )
+NOTHING_TO_GUESS_FROM = preflight(
+    "CHS-296",
+    "no sampled record of topic {topic} has a value, so the format of its records cannot be guessed",
+    "produce a record, then run the command again; or run `chsink init` without --from-topic and name the format",
+)
+REGISTRY_NOT_NAMED = preflight(
+    "CHS-297",
+    "the {records} sampled values of topic {topic} begin with ids of registered schemas ({schema}, for instance)",
+    "name the Schema Registry with --registry URL",
+)
+SCHEMA_NOT_REGISTERED = preflight(
+    "CHS-297",
+    "values of topic {topic} begin with the schema id {schema}, which the Schema Registry at {urls} does not have",
+    "name the registry that the producers use with --registry URL",
+)
+TABLE_THERE = preflight(
+    "CHS-298",
+    "table {table} exists already at {url}",
+    "name another one with --table; or leave out --apply, and compare its columns with those of the statement",
+)
 DEAD_LETTERS_COLUMNS = preflight(
     "CHS-270",
     "table {table} at {url} cannot take dead letters: {problem}",

@@ -22,7 +22,7 @@ from chsink.clickhouse.client import ClickHouseClient
 from chsink.clickhouse.grants import Use
 from chsink.clickhouse.table import read_columns
 from chsink.clickhouse.unknown import is_column_name
-from chsink.config import Route
+from chsink.config import Config, Route
 from chsink.config.sections import Endpoint
 from chsink.connect import Services
 from chsink.decode.inferred import TEXT, wider
@@ -116,15 +116,20 @@ def _create(services: Services, routes: Sequence[Route]) -> set[str]:
     for client, database in missing:
         statement = create_table(config, route, database, columns)
         services.log.info("creating a table", table=name.canonical, url=client.url, sql=statement)
-        try:
-            client.command(statement, {"distributed_ddl_task_timeout": int(config.clickhouse.insert_timeout_s)})
-        except ServerRefused as refused:
-            said = {"table": name.canonical, "url": client.url, "reason": server_sentence(refused)}
-            if refused.code == codes.ACCESS_DENIED:
-                grant = grants.change_statements(config, Use.CREATE, TableName(database, name.table))
-                raise preflight.CREATE_NOT_GRANTED(**said, grant=grant) from refused
-            raise preflight.TABLE_NOT_CREATED(**said) from refused
+        run_statement(config, client, TableName(database, name.table), statement)
     return set()
+
+
+def run_statement(config: Config, client: ClickHouseClient, table: TableName, statement: str) -> None:
+    """Create the table.  PreflightError CHS-286 if the server refuses."""
+    try:
+        client.command(statement, {"distributed_ddl_task_timeout": int(config.clickhouse.insert_timeout_s)})
+    except ServerRefused as refused:
+        said = {"table": table.canonical, "url": client.url, "reason": server_sentence(refused)}
+        if refused.code == codes.ACCESS_DENIED:
+            grant = grants.change_statements(config, Use.CREATE, table)
+            raise preflight.CREATE_NOT_GRANTED(**said, grant=grant) from refused
+        raise preflight.TABLE_NOT_CREATED(**said) from refused
 
 
 def _may_wait(services: Services, topics: set[str]) -> bool:

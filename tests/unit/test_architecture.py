@@ -117,6 +117,18 @@ ROOMS: dict[str, set[str]] = {
         "chsink.kafka",
         "chsink.sample",
     },
+    "chsink.starter": {
+        "chsink.batch",
+        "chsink.clickhouse",
+        "chsink.config",
+        "chsink.connect",
+        "chsink.decode",
+        "chsink.formats",
+        "chsink.kafka",
+        "chsink.registry",
+        "chsink.sample",
+        "chsink.tables",
+    },
     "chsink.recovery": {
         "chsink.batch",
         "chsink.clickhouse",

@@ -1,0 +1,66 @@
+"""The text of the job file that ``chsink init --from-topic`` writes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from chsink.starter.guess import Guess
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where the topic is, and where its table is to be."""
+
+    topic: str
+    table: str
+    bootstrap: str
+    endpoints: Sequence[str]
+    registry: str | None
+    checkpoint: Path
+
+
+def job_text(places: Places, guess: Guess) -> str:
+    """A job file for one topic.  Strings of JSON are strings of TOML, too."""
+    quoted = json.dumps
+    registry = f"\n[schema_registry]\nurl = {quoted(places.registry)}\n" if places.registry else ""
+    return f"""\
+# A chsink job: topic {places.topic} into ClickHouse, each record exactly once. Every key: docs/configuration.md
+
+[sink]
+# The state is kept under this name. Never change it while you keep the table.
+name = {quoted(places.topic)}
+# A folder or URI that outlives the driver, for instance "s3a://bucket/checkpoints/{places.topic}".
+checkpoint = {quoted(str(places.checkpoint))}
+
+[kafka]
+bootstrap = {quoted(places.bootstrap)}
+# Maximum offsets per micro-batch, over all partitions. Without it, a batch takes everything that Kafka holds.
+max_offsets_per_trigger = 1_000_000
+
+[[route]]
+topic = {quoted(places.topic)}
+table = {quoted(places.table)}
+format = {_format(guess)}
+
+[clickhouse]
+endpoints = {quoted(list(places.endpoints))}
+{registry}
+[errors]
+# A record that does not fit its table: "halt" the job; "skip", count and report the record; or keep it as a
+# "dead_letter" in the topic or table that [dead_letters] names.
+on_bad_value = "halt"
+
+[trigger]
+# "processing_time" runs until stopped; "available_now" lands what the topic holds, then ends.
+mode = "processing_time"
+"""
+
+
+def _format(guess: Guess) -> str:
+    if not guess.options:
+        return json.dumps(guess.format)
+    options = {"type": guess.format, **guess.options}
+    return "{ " + ", ".join(f"{name} = {json.dumps(value)}" for name, value in options.items()) + " }"

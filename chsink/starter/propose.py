@@ -1,0 +1,136 @@
+"""Samples a topic, and proposes the job file and the table for it.  Only :func:`create` changes anything.
+
+Names and counts may be shown; a value never is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pyarrow as pa
+
+from chsink.batch.halts import asking_target
+from chsink.clickhouse.table import read_columns
+from chsink.config import Config, Route, load
+from chsink.connect import Services, connected
+from chsink.decode.columns import Column
+from chsink.errors import preflight
+from chsink.findings import Finding
+from chsink.formats.decoders import decoder_of
+from chsink.formats.pipeline import Untouched
+from chsink.formats.whole import as_binary
+from chsink.kafka.sample import open_sampler
+from chsink.notation.metadata_columns import METADATA_COLUMNS
+from chsink.registry.client import registry_of
+from chsink.sample import Misfits, sampled
+from chsink.starter.guess import Guess, guess
+from chsink.starter.job import Places, job_text
+from chsink.tables.create import inferred, run_statement
+from chsink.tables.statements import METADATA, Statement, create_table, servers
+
+_UNKNOWN = Guess("raw", 0, "")
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """``records`` were sampled, of which ``values`` have a value.  ``misfits`` are the findings about those that the
+    table would not take.
+    """
+
+    guess: Guess
+    records: int
+    values: int
+    job: str
+    statement: Statement
+    misfits: tuple[Finding, ...]
+
+
+def propose(places: Places, count: int) -> Proposal:
+    """A job file and a table for the topic, from the first and last ``count`` records of each partition.
+
+    Raises PreflightError CHS-296 if no record has a value, CHS-297 if the records name schemas of a registry that is
+    not given or does not know them.
+    """
+    with connected(_loaded(job_text(places, _UNKNOWN))) as services:
+        records = _sample(services, places.topic, count)
+        values = [v for batch in records for v in as_binary(batch.column("value")).to_pylist() if v]
+        if not values:
+            raise preflight.NOTHING_TO_GUESS_FROM(topic=places.topic)
+        found = guess(values, _kinds(places, services.config, len(values)))
+    text = job_text(places, found)
+    with connected(_loaded(text)) as services:
+        config, route = services.config, services.config.routes[0]
+        columns = inferred(services, [route])
+        sql = create_table(config, route, config.table_of(route).database, columns)
+        statement = Statement(sql, servers(config, config.clickhouse.endpoints))
+        misfits = tuple(_misfits(config, route, columns, records))
+    return Proposal(found, sum(b.num_rows for b in records), len(values), text, statement, misfits)
+
+
+def check_new(places: Places) -> None:
+    """PreflightError CHS-298 if the table exists on any server."""
+    with connected(_loaded(job_text(places, _UNKNOWN))) as services, asking_target():
+        name = services.config.table_of(services.config.routes[0])
+        for url in places.endpoints:
+            if read_columns(services.clickhouse.client((url,)), name.database, name.table):
+                raise preflight.TABLE_THERE(table=name.canonical, url=url)
+
+
+def create(config: Config, statement: Statement) -> None:
+    """Run the statement on each of its servers.  Raises PreflightError CHS-286 if one refuses."""
+    with connected(config) as services, asking_target():
+        table = config.table_of(config.routes[0])
+        for url in statement.urls:
+            run_statement(config, services.clickhouse.client((url,)), table, statement.sql)
+
+
+def _loaded(text: str) -> Config:
+    """The job file's configuration, with what the environment says (credentials, for instance)."""
+    with TemporaryDirectory(prefix="chsink-init-") as folder:
+        path = Path(folder) / "job.toml"
+        path.write_text(text, encoding="utf-8")
+        return load(path)
+
+
+def _sample(services: Services, topic: str, count: int) -> list[pa.RecordBatch]:
+    with closing(open_sampler(services.config)) as sampler:
+        return list(sampled(services, sampler, topic, count))
+
+
+def _kinds(places: Places, config: Config, records: int) -> Callable[[int], str]:
+    """The kind of a schema id that records begin with."""
+
+    def kind_of(schema_id: int) -> str:
+        if places.registry is None:
+            raise preflight.REGISTRY_NOT_NAMED(topic=places.topic, records=records, schema=schema_id)
+        found = registry_of(config.schema_registry).schema(schema_id)
+        if found is None:
+            raise preflight.SCHEMA_NOT_REGISTERED(topic=places.topic, schema=schema_id, urls=places.registry)
+        return found.kind
+
+    return kind_of
+
+
+def _misfits(
+    config: Config, route: Route, columns: dict[str, str], records: Sequence[pa.RecordBatch]
+) -> Iterator[Finding]:
+    """What ``chsink doctor --sample`` would find, had the table these columns."""
+    declared = [_column(name, kind) for name, kind in columns.items()]
+    declared += [Column(name, METADATA_COLUMNS[name].declare) for name in METADATA]
+    shape, table = Untouched(config.kafka.isolation_level), config.table_of(route).canonical
+    decoder = decoder_of(table, declared, "UTC", shape, route.format)
+    seen = Misfits(skip_tombstones=config.errors.on_tombstone not in {"bad", "delete"})
+    for batch in records:
+        seen.add(decoder.decode(batch).bad, batch)
+    place = {"topic": route.topic, "table": table}
+    yield from seen.findings(sum(b.num_rows for b in records), place, policy=config.errors.on_bad_value)
+
+
+def _column(name: str, declaration: str) -> Column:
+    """A column from what follows its name in a statement."""
+    kind, default, expression = declaration.partition(" DEFAULT ")
+    return Column(name, kind, default.strip(), expression)

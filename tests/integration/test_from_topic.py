@@ -1,0 +1,171 @@
+"""``chsink init --from-topic``: from a topic to a job file and a table; and each refusal, with what its fix says."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from confluent_kafka.schema_registry import SchemaRegistryClient
+from confluent_kafka.schema_registry.avro import AvroSerializer
+from confluent_kafka.serialization import MessageField, SerializationContext
+from typer.testing import CliRunner, Result
+
+from chsink.cli.main import app
+from chsink.config import load
+from chsink.embedded.clickhouse import EmbeddedClickHouse
+from chsink.embedded.kafka import EmbeddedKafka
+from tests.conftest import MakeTopic
+from tests.support.job import command, select
+from tests.support.kafka import produce
+from tests.support.registry import RegistryService
+
+SCHEMA = '{"type":"record","name":"O","fields":[{"name":"id","type":"long"},{"name":"city","type":["null","string"]}]}'
+Init = Callable[..., Result]
+
+
+@pytest.fixture
+def init(
+    tmp_path: Path, kafka: EmbeddedKafka, clickhouse: list[EmbeddedClickHouse], monkeypatch: pytest.MonkeyPatch
+) -> Init:
+    """The command in a folder of its own, with the addresses of the services."""
+    monkeypatch.chdir(tmp_path)
+    given = ["--bootstrap", kafka.bootstrap, "--endpoint", clickhouse[0].url]
+
+    def run(topic: str, *more: str) -> Result:
+        return CliRunner().invoke(app, ["init", "--from-topic", topic, *given, *more])
+
+    return run
+
+
+@pytest.fixture
+def url(clickhouse: list[EmbeddedClickHouse]) -> str:
+    return clickhouse[0].url
+
+
+@pytest.fixture
+def table(url: str) -> str:
+    """A name in a database of its own, which exists."""
+    name = f"d{uuid.uuid4().hex[:10]}"
+    command(url, f"CREATE DATABASE {name}")
+    return f"{name}.orders"
+
+
+def types(url: str, table: str) -> dict[str, str]:
+    database, name = table.split(".")
+    where = f"database = '{database}' AND table = '{name}' AND name NOT LIKE '\\_kafka%'"
+    found = select(url, f"SELECT name, type FROM system.columns WHERE {where} FORMAT JSONCompactEachRow")
+    return dict(json.loads(line) for line in found.splitlines())
+
+
+def done(result: Result) -> str:
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def refused(result: Result, *said: str) -> None:
+    assert result.exit_code == 2, result.output
+    for words in said:
+        assert words in " ".join(result.output.split())
+
+
+def test_messy_json(init: Init, kafka: EmbeddedKafka, topic: MakeTopic, table: str, url: str, tmp_path: Path) -> None:
+    name = topic(partitions=2)
+    good = [{"id": n, "city": None if n % 3 else "Köln", "tags": ["a"], "total": n / 4} for n in range(40)]
+    produce(kafka.bootstrap, name, 0, [*good, None, "oops"])
+    produce(kafka.bootstrap, name, 1, [{"id": 41, "later": True}])
+
+    said = done(init(name, "--table", table, "--apply"))
+
+    assert "41 of 42 sampled values" in said and "JSON objects" in said
+    assert "1 of 43 sampled records do not fit" in said and "partition 0 offset 41" in said
+    assert "Köln" not in said, "values are not shown"
+    assert types(url, table) == {
+        "id": "Nullable(Int64)",
+        "city": "Nullable(String)",
+        "tags": "Array(Nullable(String))",
+        "total": "Nullable(Float64)",
+        "later": "Nullable(Bool)",
+    }
+    config = load("job.toml", environ={})
+    assert (config.routes[0].topic, config.routes[0].table, config.sink.name) == (name, table, name)
+    assert (tmp_path / f"{table}.sql").read_text().startswith("CREATE TABLE")
+    sampled = CliRunner().invoke(app, ["doctor", "--sample", "100", "--json"])
+    sentences = [f["sentence"] for f in json.loads(sampled.output)["findings"] if f["id"] == "CHS-507"]
+    assert len(sentences) == 2 and all(sentence in said for sentence in sentences)
+
+
+def test_for_programs(init: Init, kafka: EmbeddedKafka, topic: MakeTopic, table: str, url: str) -> None:
+    name = topic()
+    produce(kafka.bootstrap, name, 0, [f"{n};x" for n in range(5)])
+
+    told = json.loads(done(init(name, "--table", table, "--json")))
+
+    assert told["format"] == {"type": "csv", "delimiter": ";", "columns": ["field_1", "field_2"]}
+    assert (told["records"], told["matching"], told["created"], told["urls"]) == (5, 5, False, [url])
+    assert types(url, table) == {}
+    command(url, told["sql"])
+    assert types(url, table) == {"field_1": "Nullable(String)", "field_2": "Nullable(String)"}
+
+
+def test_registered_schemas(init: Init, kafka: EmbeddedKafka, topic: MakeTopic, table: str, url: str) -> None:
+    name = topic()
+    with RegistryService() as registry:
+        serialize = AvroSerializer(SchemaRegistryClient({"url": registry.url}), SCHEMA)
+        context = SerializationContext(name, MessageField.VALUE)
+        produce(kafka.bootstrap, name, 0, [serialize({"id": n, "city": None}, context) for n in range(3)])
+
+        refused(init(name, "--table", table), "CHS-297", "begin with ids of registered schemas", "--registry URL")
+        said = done(init(name, "--table", table, "--registry", registry.url, "--apply"))
+
+        assert "3 of 3 sampled values" in said and "Avro with a registered schema" in said
+        assert types(url, table) == {"id": "Nullable(Int64)", "city": "Nullable(String)"}
+        assert load("job.toml", environ={}).schema_registry.url == (registry.url,)
+    with RegistryService() as another:
+        refused(
+            init(name, "other.toml", "--table", f"{table}2", "--registry", another.url),
+            "CHS-297",
+            another.url,
+            "does not have",
+        )
+
+
+def test_a_topic_without_a_value(init: Init, kafka: EmbeddedKafka, topic: MakeTopic, table: str) -> None:
+    name = topic()
+    produce(kafka.bootstrap, name, 0, [None])
+    refused(init(name, "--table", table), "CHS-296", "produce a record")
+
+    produce(kafka.bootstrap, name, 0, [{"id": 1}])
+    assert "1 of 1 sampled values" in done(init(name, "--table", table))
+
+
+def test_a_table_that_exists(init: Init, kafka: EmbeddedKafka, topic: MakeTopic, table: str, url: str) -> None:
+    name = topic()
+    produce(kafka.bootstrap, name, 0, [{"id": 1}])
+    command(url, f"CREATE TABLE {table} (x UInt8) ENGINE = MergeTree ORDER BY ()")
+
+    refused(init(name, "--table", table, "--apply"), "CHS-298", f"{table} exists already", "--table")
+    assert not Path("job.toml").exists()
+
+    done(init(name, "--table", f"{table}_2", "--apply"))
+    assert types(url, f"{table}_2") == {"id": "Nullable(Int64)"}
+    assert types(url, table) == {"x": "UInt8"}
+
+
+def test_a_database_that_does_not_exist(init: Init, kafka: EmbeddedKafka, topic: MakeTopic) -> None:
+    name = topic()
+    produce(kafka.bootstrap, name, 0, [{"id": 1}])
+
+    refused(init(name, "--table", "nowhere.orders", "--apply"), "CHS-286", "nowhere")
+
+
+def test_no_topic(init: Init) -> None:
+    refused(init("no-such-topic"), "CHS-201", "no topic 'no-such-topic'")
+
+
+def test_addresses_are_required_where_nobody_can_be_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(app, ["init", "--from-topic", "orders"])
+    assert result.exit_code == 2 and "--bootstrap" in result.output
