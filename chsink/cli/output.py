@@ -101,9 +101,9 @@ def problems_of(error: ChsinkError) -> tuple[Problem, ...]:
     return tuple(Problem(e.id, "", e.message, e.hint) for e in error.parts or (error,))
 
 
-def print_json(value: Any) -> None:
-    """Print one JSON document to stdout."""
-    typer.echo(json.dumps(value, indent=2, ensure_ascii=False, default=str))
+def print_json(value: Any, *, indent: int | None = 2) -> None:
+    """Print one JSON document to stdout; without ``indent``, on one line."""
+    typer.echo(json.dumps(value, indent=indent, ensure_ascii=False, default=str))
 
 
 def check_answerable(*, as_json: bool, answered: bool, options: str = "--yes") -> None:

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -54,12 +54,19 @@ SHOWN = tuple(name for name in PartitionStatus.__dataclass_fields__ if name != "
 def status(
     config: ConfigOption = DEFAULT_CONFIG,
     assignments: SetOption = None,
+    watching: Annotated[
+        bool, typer.Option("--watch", help="Show lag and speed of each table again and again, until interrupted.")
+    ] = False,
+    every: Annotated[
+        float, typer.Option(help="With --watch: the time between two looks, in seconds.", metavar="S", min=0.1)
+    ] = 5,
     as_json: JsonOption = False,
 ) -> None:
     """Show state, lag and skipped records per topic-partition.  Changes nothing.
 
     \b
     chsink status -c job.toml
+    chsink status -c job.toml --watch
     chsink status -c job.toml --json | jq '.partitions[] | select(.phase == "BEFORE")'
 
     `start` and `end` bound the last recorded range; `age_s` counts the seconds since it was announced.
@@ -71,8 +78,18 @@ def status(
     recovered or recreated.
     Below the table, it lists the fields of records that have no column: how many of the sampled records (the first
     1,000 of each chunk) have each field, since the table's columns or the settings of the job last changed.
+
+    --watch shows, for each topic and table, how many offsets land and how many are sent to Kafka in a second, and when
+    the lag will be gone at this pace. Elsewhere than on a terminal, it prints a line for each table; with --json, one
+    JSON object on a line.
     """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
-    found = read_status(load_config(config, assignments))
+    loaded = load_config(config, assignments)
+    if watching:
+        from chsink.cli.watch import watch
+
+        watch(lambda: read_status(loaded), every, as_json=as_json)
+        return
+    found = read_status(loaded)
     if found["lag_unknown"]:
         typer.echo(f"warning: the lag is not known: {found['lag_unknown']}", err=True)
     if as_json:

@@ -1,0 +1,154 @@
+"""``chsink status --watch``: how fast each table catches up, measured between two looks at the state and at Kafka."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext, suppress
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+import typer
+
+from chsink.cli.output import print_json
+from chsink.errors import UnavailableError
+
+if TYPE_CHECKING:
+    from rich.live import Live
+    from rich.table import Table
+
+Status = Mapping[str, Any]
+"""What ``chsink status --json`` prints."""
+HEADINGS: Final = ("topic", "table", "landed/s", "sent/s", "lag", "done in", "in doubt")
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """One topic and table.  Rates count offsets a second, ``lag`` offsets, ``left_s`` seconds until the lag is gone at
+    this pace; None where that is not known, or the lag does not shrink.  ``in_doubt`` counts partitions.
+    """
+
+    topic: str
+    table: str
+    landed_per_s: float | None
+    produced_per_s: float | None
+    lag: int | None
+    left_s: float | None
+    in_doubt: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """Of all partitions of a topic, for one table."""
+
+    end: int = 0
+    lag: int | None = 0
+    in_doubt: int = 0
+
+
+def paces(before: Status | None, now: Status, seconds: float) -> list[Pace]:
+    """How each table does, from two statuses that are ``seconds`` apart."""
+    old = {} if before is None else _sums(before["partitions"])
+    return [_pace(name, old.get(name), sums, seconds) for name, sums in _sums(now["partitions"]).items()]
+
+
+def _sums(partitions: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], Sums]:
+    found: dict[tuple[str, str], Sums] = {}
+    for p in partitions:
+        name = p["topic"], p["table"]
+        sums = found.get(name, Sums())
+        lag = None if None in (p["lag"], sums.lag) else (sums.lag or 0) + p["lag"]
+        found[name] = Sums(sums.end + p["end"], lag, sums.in_doubt + (p["phase"] == "BEFORE"))
+    return found
+
+
+def _pace(name: tuple[str, str], old: Sums | None, now: Sums, seconds: float) -> Pace:
+    if old is None or now.end < old.end:  # the first look, or a reset in between
+        return Pace(*name, None, None, now.lag, None, now.in_doubt)
+    landed = (now.end - old.end) / seconds
+    if now.lag is None or old.lag is None:
+        return Pace(*name, landed, None, now.lag, None, now.in_doubt)
+    produced = max(0.0, (now.end + now.lag - old.end - old.lag) / seconds)
+    shrinks = landed - produced
+    left = 0.0 if not now.lag else now.lag / shrinks if shrinks > 0 else None
+    return Pace(*name, landed, produced, now.lag, left, now.in_doubt)
+
+
+def watch(look: Callable[[], Status], every_s: float, *, as_json: bool) -> None:
+    """Print the paces until interrupted: on a terminal a table that is drawn again, elsewhere a line for each table."""
+    screen = _screen() if sys.stdout.isatty() and not as_json else None
+    with suppress(KeyboardInterrupt), screen or nullcontext():
+        for found in _looks(look, every_s):
+            if as_json:
+                print_json({"at": _now(), "tables": [asdict(pace) for pace in found]}, indent=None)
+            elif screen is not None:
+                screen.update(_table(found), refresh=True)
+            else:
+                for pace in found:
+                    typer.echo(f"{_now()} " + ", ".join(_words(pace)))
+
+
+def _looks(look: Callable[[], Status], every_s: float) -> Iterator[list[Pace]]:
+    before, seen_s = None, 0.0
+    while True:
+        try:
+            now, now_s = look(), time.monotonic()
+        except UnavailableError as error:
+            typer.echo(f"{_now()} {error}; trying again", err=True)
+        else:
+            yield paces(before, now, now_s - seen_s)
+            before, seen_s = now, now_s
+        time.sleep(every_s)
+
+
+def _cells(pace: Pace) -> tuple[str, ...]:
+    counts = [_number(n) for n in (pace.landed_per_s, pace.produced_per_s, pace.lag)]
+    return pace.topic, pace.table, *counts, _duration(pace), str(pace.in_doubt)
+
+
+def _words(pace: Pace) -> Iterator[str]:
+    """One line of a log: what is not known is left out."""
+    _, _, landed, produced, lag, done, in_doubt = _cells(pace)
+    yield f"{pace.topic} to {pace.table}: lag {lag} offsets"
+    if pace.landed_per_s is not None:
+        yield f"{landed} landed a second"
+    if pace.produced_per_s is not None:
+        yield f"{produced} sent a second"
+    if pace.left_s:
+        yield f"done in {done}"
+    if pace.in_doubt:
+        yield f"{in_doubt} partitions in doubt"
+
+
+def _number(number: float | None) -> str:
+    return "-" if number is None else f"{number:,.0f}"
+
+
+def _duration(pace: Pace) -> str:
+    if pace.left_s is None:
+        return "-"
+    return "now" if not pace.lag else str(timedelta(seconds=round(pace.left_s)))
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def _screen() -> Live:
+    from rich.live import Live
+
+    return Live(auto_refresh=False)
+
+
+def _table(found: Sequence[Pace]) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, caption=f"{_now()}  Ctrl-C ends this; the job goes on", caption_justify="left")
+    for heading in HEADINGS:
+        table.add_column(heading, justify="left" if heading in {"topic", "table"} else "right")
+    for pace in found:
+        table.add_row(*(Text(cell) for cell in _cells(pace)))
+    return table
