@@ -172,14 +172,13 @@ class BadValue:
 class Decoded:
     """The rows that fit, in input order and wire types, and the reasons for those that do not.
 
-    ``batch`` is a ``pa.RecordBatch`` with the insertable columns in their given order.  ``rows`` is a
-    ``pa.Array[int64]`` with the input row of each batch row, or None if the batch has every input row.  ``bad`` has one
-    entry for each input row that does not fit, ascending.  ``others`` counts input rows that belong to another table:
-    they are neither in the batch nor bad.
+    ``batch`` has the insertable columns in their given order.  ``rows`` holds the input row of each batch row (int64),
+    or is None if the batch has every input row.  ``bad`` has one entry for each input row that does not fit, ascending.
+    ``others`` counts input rows that belong to another table: they are neither in the batch nor bad.
     """
 
-    batch: Any
-    rows: Any
+    batch: pa.RecordBatch
+    rows: pa.Array | None
     bad: list[BadValue] = field(default_factory=list)
     others: int = 0
 

@@ -7,14 +7,14 @@ the speed, never the result.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from chsink.decode.codec import Codec, Mask, Reader, Suspects, merge, numpy_of
+from chsink.decode.codec import Codec, Converted, Mask, Reader, Suspects, merge, numpy_of
 from chsink.decode.values import MisfitError
 
 Refused = (pa.ArrowInvalid, MisfitError, msgspec.DecodeError, RecursionError)
@@ -26,7 +26,7 @@ _SHAPE: Final = np.arange(256, dtype=np.uint8)
 _SHAPE[ord("0") : ord("9") + 1] = ord("0")
 
 
-def converted(codec: Codec, reader: Reader, array: Any) -> tuple[Any, Suspects]:
+def converted(codec: Codec, reader: Reader, array: pa.Array) -> Converted:
     """The wire array of ``codec``, and the suspects.  Texts that the reader refuses become null and suspect.
 
     Raises one of :data:`Refused` if the reader refuses an array that is not text.
@@ -50,7 +50,7 @@ def converted(codec: Codec, reader: Reader, array: Any) -> tuple[Any, Suspects]:
     return wire, bad if reasons else None
 
 
-def _odd(reader: Reader, array: Any) -> Suspects:
+def _odd(reader: Reader, array: pa.Array) -> Suspects:
     """A mask of the texts with a refused shape; None if there are none, or too many."""
     shapes = _shapes(array).dictionary_encode()
     if len(shapes.dictionary) > SHAPES:
@@ -66,7 +66,7 @@ def _odd(reader: Reader, array: Any) -> Suspects:
     return odd if 0 < odd.sum() <= len(array) // FEW else None
 
 
-def _shapes(array: Any) -> Any:
+def _shapes(array: pa.Array) -> pa.Array:
     """The texts with each digit replaced by 0."""
     valid, offsets, data = array.buffers()
     bytes_ = np.frombuffer(data if data is not None else b"", np.uint8)

@@ -12,7 +12,7 @@ Rules:
 
 from __future__ import annotations
 
-from typing import Any, Final, Self
+from typing import Final, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -85,11 +85,11 @@ class Cursors:
 
     __slots__ = ("_words", "data", "depth", "end", "faults", "pos", "rows")
 
-    def __init__(self, records: Any, skip: int | Positions = 0) -> None:
+    def __init__(self, records: pa.Array, skip: int | Positions = 0) -> None:
         """Start ``skip`` bytes into each value of ``records``, a binary array without nulls."""
         self.restart(records, skip)
 
-    def restart(self, records: Any, skip: int | Positions = 0) -> None:
+    def restart(self, records: pa.Array, skip: int | Positions = 0) -> None:
         """Start again with other records, as a new object would."""
         _, offsets, data = records.buffers()
         bounds = np.frombuffer(offsets or bytes(4), np.int32)[
@@ -223,7 +223,7 @@ class Cursors:
 
     # --- columns -----------------------------------------------------------------------------------------------------
 
-    def cut(self, start: Positions, end: Positions) -> Any:
+    def cut(self, start: Positions, end: Positions) -> pa.Array:
         """``data[start:end]`` of each message as a binary array.  The positions must ascend."""
         size = len(start)
         bounds = np.empty(2 * size + 1, np.int32)
@@ -232,7 +232,7 @@ class Cursors:
         both = pa.Array.from_buffers(pa.binary(), 2 * size, [None, pa.py_buffer(bounds), pa.py_buffer(self.data)])
         return both.take(pa.array(np.arange(0, 2 * size, 2, dtype=np.int32)))
 
-    def text(self, binary: Any) -> Any:
+    def text(self, binary: pa.Array) -> pa.Array:
         """A binary array, one value per message, as strings.  A value that is not UTF-8 is a fault, and empty."""
         try:
             return binary.cast(pa.string())

@@ -19,58 +19,63 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from operator import methodcaller
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from chsink.decode.values import MisfitError, Number, RawNeededError, kind_of, parse_values, with_raw
+from chsink.decode.values import Json, MisfitError, Number, RawNeededError, kind_of, parse_values, with_raw
 
 Mask = npt.NDArray[np.bool_]
 Suspects = Mask | None
+Converted = tuple[pa.Array, Suspects]
+WireValue: TypeAlias = Any
+"""A Python value of a wire type, which ``pa.array`` accepts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """Reads Arrow arrays of type ``source``; ``convert`` returns the wire array and the suspect positions."""
+    """Reads Arrow arrays of type ``source``; ``convert``, which takes that type's class, returns the wire array and the
+    suspect positions.
+    """
 
-    source: Any
-    convert: Callable[[Any], tuple[Any, Suspects]]
+    source: pa.DataType
+    convert: Callable[[Any], Converted]
 
 
 class Codec:
     """Base of all codecs. ``nullable``: a column of the type can be NULL; ``null_inside``: so can an element."""
 
     numbers_are_text = False  # whether a number and the same number in quotes are the same value for this type
-    guard: Any = None  # an Arrow type with which the parser accepts (and ignores) every fitting value, if there is one
+    guard: pa.DataType | None = None  # with which the parser accepts (and ignores) every fitting value, if there is one
 
-    def __init__(self, label: str, wire: Any) -> None:
+    def __init__(self, label: str, wire: pa.DataType) -> None:
         self.label = label
         self.wire = wire
         self.nullable = False
         self.null_inside = False
 
-    def exact(self, value: Any) -> Any:
+    def exact(self, value: Json) -> WireValue:
         """The value in a form that ``pa.array(…, wire)`` accepts; ``value`` is not None. Raises MisfitError."""
         raise NotImplementedError
 
-    def reader(self, samples: Sequence[Any]) -> Reader | None:
+    def reader(self, samples: Sequence[Json]) -> Reader | None:
         """The fast way for values like ``samples``; None if there is none: then use :meth:`build_raw` on raw text."""
         del samples
         return None
 
-    def unquoted(self, samples: Sequence[Any]) -> Reader | None:
+    def unquoted(self, samples: Sequence[Json]) -> Reader | None:
         """As :meth:`reader`, but right only for values that are not in quotes: the caller must decide all others."""
         del samples
         return None
 
-    def accept(self, source: Any) -> Reader | None:
+    def accept(self, source: pa.DataType) -> Reader | None:
         """A checked conversion from the Arrow type ``source``; None if there is none: then convert JSON values."""
         del source
         return None
 
-    def element(self, value: Any) -> Any:
+    def element(self, value: Json) -> WireValue:
         """:meth:`exact` for an element of a container, where null is allowed only in a Nullable type."""
         if value is None:
             if self.null_inside:
@@ -78,14 +83,14 @@ class Codec:
             raise MisfitError(f"null for an element of {self.label}, which is not Nullable")
         return self.exact(value)
 
-    def build(self, values: Sequence[Any]) -> tuple[Any, dict[int, str]]:
+    def build(self, values: Sequence[Json]) -> tuple[pa.Array, dict[int, str]]:
         """Wire array of ``values`` (None stays null) and the reason for each that does not fit (null there)."""
         at_once = self._at_once(values)
         return self.one_by_one(values) if at_once is None else (at_once, {})
 
-    def one_by_one(self, values: Sequence[Any]) -> tuple[Any, dict[int, str]]:
+    def one_by_one(self, values: Sequence[Json]) -> tuple[pa.Array, dict[int, str]]:
         """As :meth:`build`, but with the reference for each value."""
-        out: list[Any] = [None] * len(values)
+        out: list[WireValue] = [None] * len(values)
         reasons: dict[int, str] = {}
         for at, value in enumerate(values):
             if value is not None:
@@ -95,7 +100,7 @@ class Codec:
                     reasons[at] = misfit.reason
         return self.array(out), reasons
 
-    def _at_once(self, values: Sequence[Any]) -> Any:
+    def _at_once(self, values: Sequence[Json]) -> pa.Array | None:
         """All values converted by the text reader; None unless all have one kind that it reads, and all fit."""
         kinds = set(map(type, values)) - {type(None)}
         if kinds != {str} and not (self.numbers_are_text and kinds == {Number}):
@@ -109,26 +114,26 @@ class Codec:
             return None
         return array if suspects is None else None
 
-    def build_raw(self, texts: Sequence[bytes]) -> tuple[Any, dict[int, str]]:
+    def build_raw(self, texts: Sequence[bytes]) -> tuple[pa.Array, dict[int, str]]:
         """As :meth:`build`, from JSON texts (empty: missing)."""
         try:
             return self.build(parse_values(texts))
         except RawNeededError:
             return self.build([with_raw(text) if text else None for text in texts])
 
-    def array(self, values: list[Any]) -> Any:
+    def array(self, values: list[WireValue]) -> pa.Array:
         """Wire array of values that :meth:`exact` returned."""
         return pa.array(values, self.wire)
 
-    def stored(self, value: Any) -> Any:
+    def stored(self, value: WireValue) -> WireValue:
         """The form in which the server stores a value that :meth:`exact` returned: equal if they are stored alike."""
         return value
 
-    def stored_array(self, array: Any) -> Any:
+    def stored_array(self, array: pa.Array) -> pa.Array:
         """:meth:`stored` for a wire array."""
         return array
 
-    def misfit(self, value: Any) -> MisfitError:
+    def misfit(self, value: Json) -> MisfitError:
         """The reason for a value of the wrong kind."""
         return MisfitError(f"{kind_of(value)} in {self.label}")
 
@@ -137,7 +142,7 @@ class Codec:
         return MisfitError(f"out of range for {self.label}")
 
 
-def numpy_of(array: Any) -> npt.NDArray[Any]:
+def numpy_of(array: pa.Array) -> npt.NDArray[Any]:
     """An array's values in NumPy; nulls become zero, false or an arbitrary value."""
     if array.null_count:
         array = array.fill_null(False if pa.types.is_boolean(array.type) else 0)
@@ -145,12 +150,12 @@ def numpy_of(array: Any) -> npt.NDArray[Any]:
     return result
 
 
-def mask_of(array: Any) -> Mask:
+def mask_of(array: pa.Array) -> Mask:
     """A boolean Arrow array as a mask; null becomes false."""
     return numpy_of(array).astype(np.bool_, copy=False)
 
 
-def valid_of(array: Any) -> Mask:
+def valid_of(array: pa.Array) -> Mask:
     """A mask of the positions that are not null."""
     result: Mask = array.is_valid().to_numpy(zero_copy_only=False)
     return result
@@ -165,7 +170,7 @@ def merge(*masks: Suspects) -> Suspects:
     return merged
 
 
-def from_buffer(wire: Any, data: npt.NDArray[Any], valid: Mask | None) -> Any:
+def from_buffer(wire: pa.DataType, data: npt.NDArray[Any], valid: Mask | None) -> pa.Array:
     """A fixed-width Arrow array over the bytes of ``data``."""
     validity = None
     if valid is not None and not valid.all():
@@ -173,7 +178,9 @@ def from_buffer(wire: Any, data: npt.NDArray[Any], valid: Mask | None) -> Any:
     return pa.Array.from_buffers(wire, len(data), [validity, pa.py_buffer(np.ascontiguousarray(data))])
 
 
-def python_values(array: Any, read: Callable[[Any], Any] = methodcaller("as_py")) -> tuple[list[Any], dict[int, str]]:
+def python_values(
+    array: pa.Array, read: Callable[[pa.Scalar], Any] = methodcaller("as_py")
+) -> tuple[list[Any], dict[int, str]]:
     """The scalars of an Arrow array, converted to Python by ``read``; and the reason for each value that Python cannot
     represent, which becomes None.
     """
@@ -193,7 +200,7 @@ def python_values(array: Any, read: Callable[[Any], Any] = methodcaller("as_py")
     return values, reasons
 
 
-def by_distinct(codec: Codec, texts: Any) -> tuple[Any, Suspects]:
+def by_distinct(codec: Codec, texts: pa.Array) -> Converted:
     """Convert texts with the reference, once for each distinct text."""
     coded = texts.dictionary_encode()
     values, unreadable = python_values(coded.dictionary)

@@ -24,14 +24,14 @@ class Collected:
         self.size = size
         self.rows = 0
         self.bad: list[BadValue] = []
-        self._pieces: list[tuple[list[Any], Rows]] = []
+        self._pieces: list[tuple[list[pa.Array], Rows]] = []
 
-    def add(self, arrays: list[Any], rows: Rows) -> None:
+    def add(self, arrays: list[pa.Array], rows: Rows) -> None:
         if len(rows) or not self._pieces:
             self.rows += len(rows)
             self._pieces.append((arrays, rows))
 
-    def finish(self, schema: Any) -> Decoded:
+    def finish(self, schema: pa.Schema) -> Decoded:
         """Put the blocks together in input order."""
         self.bad.sort(key=lambda bad: bad.row)
         batches = [pa.RecordBatch.from_arrays(arrays, schema=schema) for arrays, _ in self._pieces]

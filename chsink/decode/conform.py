@@ -11,26 +11,26 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import date, time
 from decimal import Decimal
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
 
 from chsink.decode.accepting import branches, reader_of, together
 from chsink.decode.around import Refused
-from chsink.decode.codec import Mask, Suspects, python_values
+from chsink.decode.codec import Mask, Suspects, WireValue, python_values
 from chsink.decode.columns import Column
 from chsink.decode.documents import DynamicCodec, JsonCodec
 from chsink.decode.fields import LENGTHS, Field, fields_of, groups_of, uneven
 from chsink.decode.texts import is_text, raw_text
-from chsink.decode.values import MisfitError, Number, Pairs, RawNeededError, kind_of, parse_value, with_raw
+from chsink.decode.values import Json, MisfitError, Number, Pairs, RawNeededError, kind_of, parse_value, with_raw
 from chsink.ports import BadValue, Decoded
 
 
-def conform(batch: Any, columns: Sequence[Column], *, timezone: str) -> Decoded:
+def conform(batch: pa.RecordBatch, columns: Sequence[Column], *, timezone: str) -> Decoded:
     """Check and convert a ``pa.RecordBatch``. Columns that the table lacks are ignored.
 
     Raises ConfigError CHS-5xx for a table that cannot be written.
@@ -46,7 +46,7 @@ class Conformer:
         self._groups = groups_of(self._fields)
         self.schema = pa.schema([pa.field(field.name, field.codec.wire) for field in self._fields])
 
-    def conform(self, batch: Any) -> Decoded:
+    def conform(self, batch: pa.RecordBatch) -> Decoded:
         """The rows of ``batch`` that fit, and a reason for each other row."""
         found: dict[int, BadValue] = {}
         arrays = []
@@ -66,7 +66,7 @@ class Conformer:
             found.setdefault(row, BadValue(row, group, LENGTHS))
         return self._finish(pa.RecordBatch.from_arrays(arrays, schema=self.schema), found)
 
-    def _finish(self, batch: Any, found: dict[int, BadValue]) -> Decoded:
+    def _finish(self, batch: pa.RecordBatch, found: dict[int, BadValue]) -> Decoded:
         if not found:
             return Decoded(batch, None)
         keep: Mask = np.ones(batch.num_rows, np.bool_)
@@ -75,7 +75,7 @@ class Conformer:
         return Decoded(batch.take(pa.array(rows)), pa.array(rows, pa.int64()), [found[row] for row in sorted(found)])
 
 
-def _uneven_rows(arrays: Sequence[Any], groups: dict[str, list[int]]) -> list[tuple[int, str]]:
+def _uneven_rows(arrays: Sequence[pa.Array], groups: dict[str, list[int]]) -> list[tuple[int, str]]:
     rows: list[tuple[int, str]] = []
     for group, positions in groups.items():
         bad = uneven(arrays, {group: positions})
@@ -83,10 +83,10 @@ def _uneven_rows(arrays: Sequence[Any], groups: dict[str, list[int]]) -> list[tu
     return rows
 
 
-def _convert(field: Field, source: Any) -> tuple[Any, dict[int, str]]:
+def _convert(field: Field, source: pa.Array) -> tuple[pa.Array, dict[int, str]]:
     """The wire array, and the reason for each value that does not fit, which becomes null."""
     source = _plain(source)
-    if pa.types.is_union(source.type) and source.type.mode == "dense":
+    if isinstance(source, pa.UnionArray) and source.type.mode == "dense":
         return _by_branch(field, source)
     reader = reader_of(field.codec, source.type)
     if reader is not None:
@@ -99,7 +99,7 @@ def _convert(field: Field, source: Any) -> tuple[Any, dict[int, str]]:
     return _one_by_one(field, source)
 
 
-def _by_branch(field: Field, source: Any) -> tuple[Any, dict[int, str]]:
+def _by_branch(field: Field, source: pa.UnionArray) -> tuple[pa.Array, dict[int, str]]:
     """Converts a union branch by branch, each branch like a column of its type."""
     positions, parts = [], []
     reasons: dict[int, str] = {}
@@ -111,7 +111,7 @@ def _by_branch(field: Field, source: Any) -> tuple[Any, dict[int, str]]:
     return together(positions, parts), reasons
 
 
-def _settle(field: Field, source: Any, array: Any, suspects: Suspects) -> tuple[Any, dict[int, str]]:
+def _settle(field: Field, source: pa.Array, array: pa.Array, suspects: Suspects) -> tuple[pa.Array, dict[int, str]]:
     """Convert the suspects one by one, and put the results in their places."""
     if suspects is None:
         return array, {}
@@ -123,8 +123,8 @@ def _settle(field: Field, source: Any, array: Any, suspects: Suspects) -> tuple[
     return merged, {int(at[one]): reason for one, reason in reasons.items()}
 
 
-def _one_by_one(field: Field, source: Any) -> tuple[Any, dict[int, str]]:
-    out: list[Any] = []
+def _one_by_one(field: Field, source: pa.Array) -> tuple[pa.Array, dict[int, str]]:
+    out: list[WireValue] = []
     mixed = _holds_union(source.type)
     items, unreadable = python_values(source, json_of) if mixed else python_values(source)
     reasons = {at: f"{reason}, in {field.codec.label}" for at, reason in unreadable.items()}
@@ -132,7 +132,7 @@ def _one_by_one(field: Field, source: Any) -> tuple[Any, dict[int, str]]:
     takes_json = isinstance(field.codec, JsonCodec | DynamicCodec) and not document
     for at, item in enumerate(items):
         out.append(None)
-        value: Any = None
+        value: Json = None
         try:
             value = _document(item) if document else item if mixed else json_value(item, source.type)
             if value is not None and takes_json and not isinstance(value, str):
@@ -146,16 +146,16 @@ def _one_by_one(field: Field, source: Any) -> tuple[Any, dict[int, str]]:
     return field.codec.array(out), reasons
 
 
-def _plain(array: Any) -> Any:
+def _plain(array: pa.Array) -> pa.Array:
     """The array without dictionary encoding and without 64-bit offsets."""
-    if pa.types.is_dictionary(array.type):
+    if isinstance(array, pa.DictionaryArray):
         array = array.dictionary_decode()
     if pa.types.is_large_string(array.type) or pa.types.is_string_view(array.type):
         return array.cast(pa.string())
     return array
 
 
-def _document(text: str | bytes | None) -> Any:
+def _document(text: str | bytes | None) -> Json:
     """The JSON value of a JSON column's text, with its raw text."""
     if text is None:
         return None
@@ -164,7 +164,7 @@ def _document(text: str | bytes | None) -> Any:
     return with_raw(data)
 
 
-def json_value(value: Any, source: Any) -> Any:
+def json_value(value: Any, source: pa.DataType) -> Json:
     """The equivalent JSON value of a Python value of the Arrow type ``source``. Raises MisfitError."""
     if value is None or isinstance(value, bool | str | bytes):
         return value
@@ -179,24 +179,26 @@ def json_value(value: Any, source: Any) -> Any:
     if pa.types.is_map(source):
         return Pairs([(_key(key, source.key_type), json_value(item, source.item_type)) for key, item in value])
     if isinstance(value, list):
-        return [json_value(item, source.value_type) for item in value]
+        item_type = cast("pa.ListType", source).value_type
+        return [json_value(item, item_type) for item in value]
     if isinstance(value, dict):
         return Pairs([(name, json_value(item, source.field(name).type)) for name, item in value.items()])
     raise MisfitError(f"Arrow {source}, which no column takes")
 
 
-def _holds_union(source: Any) -> bool:
+def _holds_union(source: pa.DataType) -> bool:
     return pa.types.is_union(source) or any(_holds_union(source.field(at).type) for at in range(source.num_fields))
 
 
-def json_of(scalar: Any) -> Any:
+def json_of(scalar: pa.Scalar) -> Json:
     """As :func:`json_value`, for a scalar that may contain a union: its Python value does not tell the branch."""
     if not scalar.is_valid:
         return None
     if isinstance(scalar, pa.UnionScalar):
         return json_of(scalar.value)
     if isinstance(scalar, pa.MapScalar):
-        pairs = [(entry["key"], json_of(entry["value"])) for entry in scalar.values]
+        entries = cast("Iterable[pa.StructScalar]", scalar.values)
+        pairs = [(entry["key"], json_of(entry["value"])) for entry in entries]
         return Pairs([(_key(key.as_py(), key.type), value) for key, value in pairs])
     if isinstance(scalar, pa.ListScalar):
         return [json_of(item) for item in scalar.values]
@@ -205,7 +207,7 @@ def json_of(scalar: Any) -> Any:
     return json_value(scalar.as_py(), scalar.type)
 
 
-def json_text(value: Any) -> str:
+def json_text(value: Json) -> str:
     """The JSON text of a value.  Raises MisfitError for a byte string, which has none."""
     if value is None:
         return "null"
@@ -220,12 +222,12 @@ def json_text(value: Any) -> str:
     return raw_text(value)
 
 
-def _key(key: Any, source: Any) -> Any:
+def _key(key: Any, source: pa.DataType) -> str:
     if isinstance(key, bytes):
         try:
             return key.decode("utf-8")
         except UnicodeDecodeError:
-            return key  # it fits only keys that are strings
+            return cast("str", key)  # it fits only keys that are strings
     if isinstance(key, bool):
         return "true" if key else "false"
     return str(json_value(key, source))

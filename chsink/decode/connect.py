@@ -16,13 +16,13 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from chsink.decode.codec import Codec, Reader, Suspects, mask_of, merge, valid_of
+from chsink.decode.codec import Codec, Converted, Reader, WireValue, mask_of, merge, valid_of
 from chsink.decode.containers import ArrayCodec, MapCodec, TupleCodec
 from chsink.decode.epoch import EpochCodec, with_unit
 from chsink.decode.numbers import BoolCodec, DecimalCodec, FloatCodec, IntCodec
@@ -31,7 +31,7 @@ from chsink.decode.times import DateCodec, InstantCodec, TimeCodec
 from chsink.decode.types import TupleType
 from chsink.decode.unscaled import UnscaledCodec, VariableScaleCodec, variable_number
 from chsink.decode.uuid_ip_enum import EnumCodec, IpCodec, UuidCodec
-from chsink.decode.values import MisfitError, Number, Pairs, kinds_of
+from chsink.decode.values import Json, MisfitError, Number, Pairs, kinds_of
 
 DECIMAL: Final = "org.apache.kafka.connect.data.Decimal"
 VARIABLE: Final = "io.debezium.data.VariableScaleDecimal"
@@ -180,7 +180,7 @@ class RefusingCodec(OuterCodec):
         super().__init__(inner)
         self.reason = reason
 
-    def exact(self, value: Any) -> Any:
+    def exact(self, value: Json) -> WireValue:
         """Raises MisfitError."""
         del value
         raise MisfitError(self.reason)
@@ -189,12 +189,13 @@ class RefusingCodec(OuterCodec):
 class InUtcCodec(OuterCodec):
     """Text with a ``Z`` at its end."""
 
-    def exact(self, value: Any) -> Any:
+    def exact(self, value: Json) -> WireValue:
         """As ``inner``, without the ``Z``."""
-        plain = isinstance(value, str) and not isinstance(value, Number)
-        return self.inner.exact(value.removesuffix("Z") if plain else value)
+        if isinstance(value, str) and not isinstance(value, Number):
+            value = value.removesuffix("Z")
+        return self.inner.exact(value)
 
-    def reader(self, samples: Sequence[Any]) -> Reader | None:
+    def reader(self, samples: Sequence[Json]) -> Reader | None:
         """By the reader of ``inner`` for text."""
         reader = self.inner.reader(samples) if kinds_of(samples) == {"string"} else None
         if reader is None or reader.source != pa.string():
@@ -207,7 +208,7 @@ class UndeclaredCodec(OuterNumberCodec):
 
     guard = pa.struct([])
 
-    def exact(self, value: Any) -> Any:
+    def exact(self, value: Json) -> WireValue:
         """As ``inner``, but not of text that may be base64.  An object of scale and value is a VariableScaleDecimal."""
         if isinstance(value, Pairs):
             return self.inner.exact(variable_number(value, self.label))
@@ -215,13 +216,13 @@ class UndeclaredCodec(OuterNumberCodec):
             raise MisfitError(_UNDECLARED.format(self.label))
         return self.inner.exact(value)
 
-    def reader(self, samples: Sequence[Any]) -> Reader | None:
+    def reader(self, samples: Sequence[Json]) -> Reader | None:
         """Text that cannot be base64 at once, or numbers."""
         reader = self.inner.accept(pa.string()) if kinds_of(samples) == {"string"} else None
         if reader is None:
             return super().reader(samples)
 
-        def convert(texts: Any) -> tuple[Any, Suspects]:
+        def convert(texts: pa.Array) -> Converted:
             unclear = mask_of(pc.match_substring_regex(texts, f"^{_BASE64}$"))
             kept = pc.if_else(pa.array(unclear), pa.scalar(None, texts.type), texts) if unclear.any() else texts
             numbers, wrong = reader.convert(kept)

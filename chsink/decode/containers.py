@@ -9,38 +9,39 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from chsink.decode.accepting import reader_of
-from chsink.decode.codec import Codec, Mask, Reader, Suspects, merge, numpy_of, valid_of
+from chsink.decode.codec import Codec, Converted, Mask, Reader, Suspects, WireValue, merge, numpy_of, valid_of
 from chsink.decode.types import TupleType
-from chsink.decode.values import MisfitError, Pairs, RawNeededError, kinds_of, members, parse_values
+from chsink.decode.values import Json, MisfitError, Pairs, RawNeededError, kinds_of, members, parse_values
 
 _PARSED: Final = 256
 
 
-def flatten(array: Any) -> tuple[Any, Any, Any]:
+def flatten(array: pa.ListArray) -> tuple[pa.Array, pa.Array, npt.NDArray[np.int64]]:
     """``(offsets, elements, parents)`` of a list array of any offset, with nulls as empty lists."""
     lengths = numpy_of(pc.list_value_length(array))
     offsets = np.concatenate(([0], np.cumsum(lengths))).astype(np.int32)
     return pa.array(offsets), array.flatten(), np.repeat(np.arange(len(array)), lengths)
 
 
-def null_mask(array: Any) -> Any:
+def null_mask(array: pa.Array) -> pa.Array | None:
     """The null positions of an array, as a mask for a new array; None if there are none."""
     return pc.is_null(array) if array.null_count else None
 
 
-def missing(codec: Codec, array: Any) -> Suspects:
+def missing(codec: Codec, array: pa.Array) -> Suspects:
     """The positions of nulls that the element's type does not allow."""
     return None if codec.null_inside or not array.null_count else ~valid_of(array)
 
 
-def lift(suspects: Suspects, parents: Any, size: int) -> Suspects:
+def lift(suspects: Suspects, parents: npt.NDArray[np.int64], size: int) -> Suspects:
     """The parents of suspect elements."""
     if suspects is None or not suspects.any():
         return None
@@ -56,13 +57,13 @@ class ArrayCodec(Codec):
         super().__init__(f"Array({item.label})", pa.list_(item.wire))
         self.item = item
 
-    def exact(self, value: Any) -> Any:
+    def exact(self, value: Json) -> WireValue:
         """List of the item's values."""
         if not isinstance(value, list):
             raise self.misfit(value)
         return [self.item.element(one) for one in value]
 
-    def array(self, values: list[Any]) -> Any:
+    def array(self, values: list[WireValue]) -> pa.Array:
         """Builds the elements with the item's codec, which may need more than ``pa.array``."""
         flat = [one for value in values if value is not None for one in value]
         lengths = [0 if value is None else len(value) for value in values]
@@ -71,26 +72,25 @@ class ArrayCodec(Codec):
         mask = pa.array(nulls) if nulls.any() else None
         return pa.ListArray.from_arrays(pa.array(offsets), self.item.array(flat), type=self.wire, mask=mask)
 
-    def reader(self, samples: Sequence[Any]) -> Reader | None:
+    def reader(self, samples: Sequence[Json]) -> Reader | None:
         """A reader of lists, if the item has a reader."""
         flat = [one for value in samples if isinstance(value, list) for one in value]
         if not kinds_of(samples) <= {"array"}:
             return None
         return self._over(self.item.reader(flat), pa.list_)
 
-    def accept(self, source: Any) -> Reader | None:
+    def accept(self, source: pa.DataType) -> Reader | None:
         """Lists of what the item accepts."""
-        kinds = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
-        if not any(test(source) for test in kinds):
+        if not (pa.types.is_list(source) or pa.types.is_large_list(source) or pa.types.is_fixed_size_list(source)):
             return None
         return self._over(reader_of(self.item, source.value_type), lambda _: source)
 
-    def _over(self, item: Reader | None, source: Callable[[Any], Any]) -> Reader | None:
+    def _over(self, item: Reader | None, source: Callable[[pa.DataType], pa.DataType]) -> Reader | None:
         if item is None:
             return None
         return Reader(source(item.source), lambda array: self._convert(item, array))
 
-    def _convert(self, item: Reader, array: Any) -> tuple[Any, Suspects]:
+    def _convert(self, item: Reader, array: pa.ListArray) -> Converted:
         offsets, elements, parents = flatten(array)
         converted, suspects = item.convert(elements)
         bad = lift(merge(suspects, missing(self.item, elements)), parents, len(array))
@@ -100,6 +100,8 @@ class ArrayCodec(Codec):
 class TupleCodec(Codec):
     """``Tuple(…)``; the wire fields of an unnamed Tuple are named 1, 2, …"""
 
+    wire: pa.StructType
+
     def __init__(self, kind: TupleType, items: Sequence[Codec]) -> None:
         self.names = kind.names or tuple(str(at + 1) for at in range(len(items)))
         self.named = kind.names is not None
@@ -107,7 +109,7 @@ class TupleCodec(Codec):
         fields = [pa.field(name, item.wire) for name, item in zip(self.names, self.items, strict=True)]
         super().__init__("Tuple", pa.struct(fields))
 
-    def exact(self, value: Any) -> Any:
+    def exact(self, value: Json) -> WireValue:
         """Tuple of the items' values."""
         if isinstance(value, Pairs) and self.named:
             found = members(value, self.names)
@@ -118,7 +120,7 @@ class TupleCodec(Codec):
             raise MisfitError("an array of another length than the Tuple")
         return tuple(item.element(one) for one, item in zip(value, self.items, strict=True))
 
-    def array(self, values: list[Any]) -> Any:
+    def array(self, values: list[WireValue]) -> pa.Array:
         """Builds each field with its item's codec."""
         empty = (None,) * len(self.items)
         columns = zip(*[empty if value is None else value for value in values], strict=True) if values else empty
@@ -126,15 +128,15 @@ class TupleCodec(Codec):
         nulls = np.array([value is None for value in values], np.bool_)
         return pa.StructArray.from_arrays(children, fields=list(self.wire), mask=pa.array(nulls))
 
-    def reader(self, samples: Sequence[Any]) -> Reader | None:
+    def reader(self, samples: Sequence[Json]) -> Reader | None:
         """A reader of objects, if every item has a reader."""
         if not (self.named and kinds_of(samples) <= {"object"}):
             return None
-        found = [dict(value.items) for value in samples if value is not None]
+        found = [dict(value.items) for value in samples if isinstance(value, Pairs)]
         readers = [item.reader([one.get(name) for one in found]) for name, item in self._named()]
         return self._over(list(self.names), readers)
 
-    def accept(self, source: Any) -> Reader | None:
+    def accept(self, source: pa.DataType) -> Reader | None:
         """Structs with the same names; for an unnamed Tuple, structs with as many fields, by position."""
         if not pa.types.is_struct(source):
             return None
@@ -150,14 +152,16 @@ class TupleCodec(Codec):
     def _named(self) -> list[tuple[str, Codec]]:
         return list(zip(self.names, self.items, strict=True))
 
-    def _over(self, names: list[str], readers: Sequence[Reader | None], source: Any = None) -> Reader | None:
+    def _over(
+        self, names: list[str], readers: Sequence[Reader | None], source: pa.DataType | None = None
+    ) -> Reader | None:
         known = [reader for reader in readers if reader is not None]
         if len(known) != len(self.items):
             return None
         fields = [pa.field(name, reader.source) for name, reader in zip(names, known, strict=True)]
         return Reader(source or pa.struct(fields), lambda array: self._convert(names, known, array))
 
-    def _convert(self, names: list[str], readers: list[Reader], array: Any) -> tuple[Any, Suspects]:
+    def _convert(self, names: list[str], readers: list[Reader], array: pa.StructArray) -> Converted:
         valid = valid_of(array)
         columns = dict(zip([field.name for field in array.type], array.flatten(), strict=True))
         bad: Suspects = None
@@ -180,7 +184,7 @@ class MapCodec(Codec):
         self.key = key
         self.value = value
 
-    def exact(self, value: Any) -> Any:
+    def exact(self, value: Json) -> WireValue:
         """List of (key, value)."""
         if not isinstance(value, Pairs):
             raise self.misfit(value)
@@ -189,7 +193,7 @@ class MapCodec(Codec):
             raise MisfitError("a key is repeated in a Map")
         return pairs
 
-    def array(self, values: list[Any]) -> Any:
+    def array(self, values: list[WireValue]) -> pa.Array:
         """Builds keys and values with their codecs."""
         flat = [pair for value in values if value is not None for pair in value]
         lengths = [0 if value is None else len(value) for value in values]
@@ -197,17 +201,17 @@ class MapCodec(Codec):
         keys, items = self.key.array([pair[0] for pair in flat]), self.value.array([pair[1] for pair in flat])
         return self._assemble(lengths, keys, items, nulls)
 
-    def _assemble(self, lengths: Any, keys: Any, items: Any, nulls: Mask) -> Any:
+    def _assemble(self, lengths: npt.ArrayLike, keys: pa.Array, items: pa.Array, nulls: Mask) -> pa.Array:
         offsets = pa.array(np.concatenate(([0], np.cumsum(lengths))).astype(np.int32))
         mask = pa.array(nulls) if nulls.any() else None
         return pa.MapArray.from_arrays(offsets, keys, items, type=self.wire, mask=mask)
 
-    def build(self, values: Sequence[Any]) -> tuple[Any, dict[int, str]]:
+    def build(self, values: Sequence[Json]) -> tuple[pa.Array, dict[int, str]]:
         """All keys and all values at once if they all fit; otherwise one map at a time."""
         built = self._flat([values])
         return self.one_by_one(values) if built is None else (built, {})
 
-    def build_raw(self, texts: Sequence[bytes]) -> tuple[Any, dict[int, str]]:
+    def build_raw(self, texts: Sequence[bytes]) -> tuple[pa.Array, dict[int, str]]:
         """As :meth:`build`, parsing a few at a time: many live objects would keep the garbage collector busy."""
         try:
             built = self._flat(parse_values(texts[at : at + _PARSED]) for at in range(0, len(texts), _PARSED))
@@ -215,9 +219,9 @@ class MapCodec(Codec):
             built = None
         return super().build_raw(texts) if built is None else (built, {})
 
-    def _flat(self, batches: Iterable[Sequence[Any]]) -> Any:
-        keys: list[str] = []
-        values: list[Any] = []
+    def _flat(self, batches: Iterable[Sequence[Json]]) -> pa.Array | None:
+        keys: list[Json] = []
+        values: list[Json] = []
         sizes: list[int | None] = []
         for value in itertools.chain.from_iterable(batches):
             if value is None:
@@ -237,7 +241,7 @@ class MapCodec(Codec):
             return None
         return self._assemble(lengths, key_array, value_array, np.array([size is None for size in sizes], np.bool_))
 
-    def _repeated(self, keys: Any, lengths: Any) -> Suspects:
+    def _repeated(self, keys: pa.Array, lengths: npt.NDArray[np.int64]) -> Suspects:
         """The maps with a repeated key: sorting by owner and key makes equal keys adjacent."""
         if lengths.max(initial=0) < 2:
             return None
@@ -247,7 +251,7 @@ class MapCodec(Codec):
         again = pairs[1:][pairs[1:] == pairs[:-1]]
         return lift(np.ones(len(again), np.bool_), again // (len(code) + 1), len(lengths))
 
-    def accept(self, source: Any) -> Reader | None:
+    def accept(self, source: pa.DataType) -> Reader | None:
         """Maps of what keys and values accept."""
         if not pa.types.is_map(source):
             return None
@@ -256,9 +260,10 @@ class MapCodec(Codec):
             return None
         return Reader(source, lambda array: self._convert(key, item, array))
 
-    def _convert(self, key: Reader, item: Reader, array: Any) -> tuple[Any, Suspects]:
+    def _convert(self, key: Reader, item: Reader, array: pa.MapArray) -> Converted:
         entry = pa.struct([array.type.key_field, array.type.item_field])
         offsets, entries, parents = flatten(array.cast(pa.list_(entry)))
+        assert isinstance(entries, pa.StructArray), "of pairs"
         source_keys, source_items = entries.flatten()
         keys, wrong_keys = key.convert(source_keys)
         items, wrong_items = item.convert(source_items)

@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from chsink.decode.codec import Codec
+from chsink.decode.codec import Codec, WireValue
 from chsink.decode.stored_json import stored_json
 from chsink.decode.texts import encoded, raw_or_null, raw_text
-from chsink.decode.values import MisfitError, Number, Pairs, parse_value
+from chsink.decode.values import Json, MisfitError, Number, Pairs, parse_value
 
 
 class JsonCodec(Codec):
@@ -27,7 +26,7 @@ class JsonCodec(Codec):
         super().__init__("JSON", pa.string())
         self._check = stored_json(timezone)
 
-    def exact(self, value: Any) -> Any:
+    def exact(self, value: Json) -> WireValue:
         """The object's text."""
         if not isinstance(value, Pairs):
             raise self.misfit(value)
@@ -35,7 +34,7 @@ class JsonCodec(Codec):
         self._check(text)
         return text
 
-    def build_raw(self, texts: Sequence[bytes]) -> tuple[Any, dict[int, str]]:
+    def build_raw(self, texts: Sequence[bytes]) -> tuple[pa.Array, dict[int, str]]:
         """The texts themselves, after checking them."""
         reasons: dict[int, str] = {}
         out: list[str | None] = []
@@ -65,14 +64,14 @@ class DynamicCodec(Codec):
         self.nullable = self.null_inside = True
         self.defaulted = defaulted
 
-    def exact(self, value: Any) -> Any:
+    def exact(self, value: Json) -> WireValue:
         """JSON text."""
         if isinstance(value, str) and not isinstance(value, Number):
             encoded(value)
             return json.dumps(value, ensure_ascii=False)
         return raw_text(value)
 
-    def array(self, values: list[Any]) -> Any:
+    def array(self, values: list[WireValue]) -> pa.Array:
         """None becomes a null of the alternative."""
         texts = pa.array(values, pa.string())
         if self.defaulted:
@@ -80,7 +79,7 @@ class DynamicCodec(Codec):
         types, offsets = np.zeros(len(values), np.int8), np.arange(len(values), dtype=np.int32)
         return pa.UnionArray.from_dense(pa.array(types), pa.array(offsets), [texts], ["String"])
 
-    def build_raw(self, texts: Sequence[bytes]) -> tuple[Any, dict[int, str]]:
+    def build_raw(self, texts: Sequence[bytes]) -> tuple[pa.Array, dict[int, str]]:
         """Arrays, objects and numbers stay unchanged; strings are encoded again."""
         out = [self.exact(parse_value(text)) if text[:1] == b'"' else raw_or_null(text) for text in texts]
         return self.array([item.decode("utf-8") if isinstance(item, bytes) else item for item in out]), {}

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 
-from chsink.decode.codec import Codec, Reader, Suspects
+from chsink.decode.codec import Codec, Converted, Reader, WireValue
 from chsink.decode.numbers import split_number
 from chsink.decode.outer import OuterCodec
 from chsink.decode.times import EXPONENT_MAX, DateCodec, InstantCodec, TimeCodec, shifted
-from chsink.decode.values import Number, kinds_of
+from chsink.decode.values import Json, Number, kinds_of
 
 DIGITS: Final = {"seconds": 0, "millis": 3, "micros": 6, "nanos": 9}
 ARROW: Final = {"seconds": "s", "millis": "ms", "micros": "us", "nanos": "ns"}
@@ -34,14 +34,14 @@ class EpochCodec(OuterCodec):
         self.unit = unit
         self._digits = 0 if isinstance(inner, DateCodec) else inner.precision - DIGITS[unit]
 
-    def exact(self, value: Any) -> Any:
+    def exact(self, value: Json) -> WireValue:
         """The value in the form of ``inner``."""
         if not isinstance(value, Number):
             return self.inner.exact(value)
         digits, exponent = split_number(value) or (1, EXPONENT_MAX + 1)
         return self.inner.from_ticks(shifted(digits, exponent + self._digits, self.label))
 
-    def reader(self, samples: Sequence[Any]) -> Reader | None:
+    def reader(self, samples: Sequence[Json]) -> Reader | None:
         """Integers by way of Arrow's type for the unit; text by the reader of ``inner``."""
         if kinds_of(samples) != {"int"}:
             return self.inner.reader(samples) if kinds_of(samples) == {"string"} else None
@@ -50,13 +50,13 @@ class EpochCodec(OuterCodec):
         if other is None:
             return None
 
-        def convert(array: Any) -> tuple[Any, Suspects]:
+        def convert(array: pa.Array) -> Converted:
             counted = array.cast(pa.int32()) if through.bit_width == 32 else array
             return other.convert(counted.view(through))
 
         return Reader(pa.int64(), convert)
 
-    def _through(self) -> Any:
+    def _through(self) -> pa.DataType:
         """Arrow's type for the unit."""
         if self.unit == "days":
             return pa.date32()

@@ -8,11 +8,13 @@ ignored; a field that the table has may occur once.  A Nested column ``n.a`` may
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
+import pyarrow as pa
+
+from chsink.decode.codec import WireValue
 from chsink.decode.fields import LENGTHS, Field, groups_of
 from chsink.decode.places import PLAIN, Places
-from chsink.decode.values import MisfitError, Pairs, RawNeededError, kind_of, members, parse_record, with_raw
+from chsink.decode.values import Json, MisfitError, Pairs, RawNeededError, kind_of, members, parse_record, with_raw
 
 Reason = tuple[str | None, str]  # column, reason
 
@@ -27,9 +29,9 @@ class ExactDecoder:
         self._known = {field.name for field in fields} | set(self._groups)
         self._members = {group: {fields[at].member for at in positions} for group, positions in self._groups.items()}
 
-    def decode(self, records: Sequence[bytes]) -> tuple[list[Any], dict[int, Reason]]:
+    def decode(self, records: Sequence[bytes]) -> tuple[list[pa.Array], dict[int, Reason]]:
         """Wire arrays, one per field, of the records that fit; and the reason for each other record."""
-        rows: list[list[Any]] = []
+        rows: list[list[WireValue]] = []
         reasons: dict[int, Reason] = {}
         for at, record in enumerate(records):
             try:
@@ -52,14 +54,16 @@ class ExactDecoder:
         except (_FieldMisfitError, MisfitError):
             return None
 
-    def _row(self, record: bytes) -> list[Any]:
+    def _row(self, record: bytes) -> list[WireValue]:
         parsed = parse_record(record)
         try:
             return self._convert(parsed)
         except RawNeededError:
-            return self._convert(with_raw(record))
+            again = with_raw(record)
+            assert isinstance(again, Pairs), "what it was"
+            return self._convert(again)
 
-    def _convert(self, record: Pairs) -> list[Any]:
+    def _convert(self, record: Pairs) -> list[WireValue]:
         found = self._places.view(record, self._known)
         row = []
         for field in self._fields:
@@ -72,7 +76,7 @@ class ExactDecoder:
                 raise _FieldMisfitError(group, LENGTHS)
         return row
 
-    def _value(self, field: Field, found: dict[str, Any]) -> Any:
+    def _value(self, field: Field, found: dict[str, Json]) -> WireValue:
         value = found.get(field.name)
         if field.group and found.get(field.group) is not None:
             value = self._nested(field, value, found[field.group])
@@ -82,7 +86,7 @@ class ExactDecoder:
             raise MisfitError(field.null_reason)
         return None
 
-    def _nested(self, field: Field, direct: Any, group: Any) -> Any:
+    def _nested(self, field: Field, direct: Json, group: Json) -> Json:
         if direct is not None:
             raise MisfitError(f"given as {field.name} and inside {field.group} at once")
         known = self._members[field.group]
@@ -90,9 +94,10 @@ class ExactDecoder:
             return members(group, known).get(field.member)
         if not isinstance(group, list):
             raise MisfitError(f"{kind_of(group)} in the Nested column {field.group}")
-        if not all(isinstance(one, Pairs) for one in group):
+        objects = [one for one in group if isinstance(one, Pairs)]
+        if len(objects) < len(group):
             raise MisfitError(f"the Nested column {field.group} holds values that are not objects")
-        return [members(one, known).get(field.member) for one in group]
+        return [members(one, known).get(field.member) for one in objects]
 
 
 class _FieldMisfitError(Exception):

@@ -18,7 +18,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -26,14 +26,14 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 
 from chsink.decode.around import converted
-from chsink.decode.codec import Mask, Reader, Suspects, merge, valid_of
+from chsink.decode.codec import Converted, Mask, Reader, Suspects, merge, valid_of
 from chsink.decode.fields import Field, groups_of, uneven
 from chsink.decode.nested import NestedForm, nested_form
 from chsink.decode.places import ANY_OBJECT, PLAIN, Places, Trees, shown
 from chsink.decode.prefilter import decimal_suspects, maybe_quoted, maybe_repeated, suspects_of, window, without_space
 from chsink.decode.raw_texts import RawTexts
 from chsink.decode.screen import Screen
-from chsink.decode.values import MisfitError, Pairs, kinds_of
+from chsink.decode.values import Json, MisfitError, Pairs, kinds_of
 
 _MARKER: Final = secrets.token_hex(8)
 
@@ -54,15 +54,15 @@ class FastPlan:
         self._raw: list[Field] = []
         self._unguarded: list[str] = []
         self._unquoted: list[str] = []
-        parsed: list[Any] = [field for form in self._nested.values() for field in form.parsed]
+        parsed: list[pa.Field] = [field for form in self._nested.values() for field in form.parsed]
         for field in fields:
             if field.group and self._nested[field.group].grouped:
                 continue
             parsed.extend(self._plan(field, [one.get(field.name) for one in found]))
         self._screened = tuple(parsed) if places == PLAIN else ()
         self._trees = Trees()
-        for field in parsed:
-            self._trees.place(field.name, places.path(field.name), field.type)
+        for one in parsed:
+            self._trees.place(one.name, places.path(one.name), one.type)
         for path in (places.envelope, *(places.path(field.name)[:-1] for field in self._raw)):
             if path:
                 self._trees.place(shown(path), path, ANY_OBJECT)
@@ -72,7 +72,7 @@ class FastPlan:
         self._options = [pj.ParseOptions(explicit_schema=s, unexpected_field_behavior="ignore") for s in schemas]
         self._raw_decoder = RawTexts([places.path(field.name) for field in self._raw])
 
-    def _plan(self, field: Field, samples: Sequence[Any]) -> list[Any]:
+    def _plan(self, field: Field, samples: Sequence[Json]) -> list[pa.Field]:
         reader = field.codec.reader(samples)
         if reader is None and (reader := field.codec.unquoted(samples)) is not None:
             self._unquoted.append(field.name)
@@ -85,7 +85,7 @@ class FastPlan:
         self._unguarded.append(field.name)
         return []
 
-    def run(self, records: Any) -> tuple[list[Any], Suspects]:
+    def run(self, records: pa.Array) -> tuple[list[pa.Array], Suspects]:
         """Wire arrays, one per field, and the suspects.  The arrays omit the suspects, which the reference decodes.
 
         Raises one of :data:`chsink.decode.around.Refused` if the parser refuses the block.
@@ -98,7 +98,7 @@ class FastPlan:
             return self._around(records, suspects)
         columns = self._parse(records)
         raw = self._read_raw(records)
-        arrays: list[Any] = []
+        arrays: list[pa.Array] = []
         for field in self._fields:
             array, wrong = self._column(field, columns, raw)
             array, null = field.settle_nulls(array)
@@ -122,14 +122,14 @@ class FastPlan:
     def _screen(self) -> Screen:
         return Screen(self._screened)
 
-    def run_screened(self, records: Any) -> tuple[list[Any], Suspects]:
+    def run_screened(self, records: pa.Array) -> tuple[list[pa.Array], Suspects]:
         """As :meth:`run`, for a refused block: without the records that probably caused the refusal."""
         suspects = self._screen.suspects(records)
         if not suspects.any():
             raise MisfitError("no record looks as if it were to blame")
         return self._around(records, suspects)
 
-    def _around(self, records: Any, suspects: Mask) -> tuple[list[Any], Suspects]:
+    def _around(self, records: pa.Array, suspects: Mask) -> tuple[list[pa.Array], Suspects]:
         """As :meth:`run`, without the given suspects."""
         kept = np.flatnonzero(~suspects)
         if not len(kept):
@@ -140,7 +140,7 @@ class FastPlan:
             suspects[kept[more]] = True
         return arrays, suspects
 
-    def _parse(self, records: Any) -> dict[str, Any]:
+    def _parse(self, records: pa.Array) -> dict[str, pa.Array]:
         """The parsed columns by name."""
         marked = pc.binary_replace_slice(records, 0, 1, f'{{"{_MARKER}":true,'.encode())
         offsets, _ = window(marked)
@@ -152,13 +152,13 @@ class FastPlan:
                 raise MisfitError("records that are not one object each")
         return self._trees.columns(tables)
 
-    def _read_raw(self, records: Any) -> dict[str, list[bytes]]:
+    def _read_raw(self, records: pa.Array) -> dict[str, list[bytes]]:
         if not self._raw:
             return {}
         texts = self._raw_decoder.read(records)
         return {field.name: column for field, column in zip(self._raw, texts, strict=True)}
 
-    def _column(self, field: Field, columns: dict[str, Any], raw: dict[str, list[bytes]]) -> tuple[Any, Suspects]:
+    def _column(self, field: Field, columns: dict[str, pa.Array], raw: dict[str, list[bytes]]) -> Converted:
         if field.name in raw:
             array, reasons = field.codec.build_raw(raw[field.name])
             wrong = np.zeros(len(array), np.bool_)

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from chsink.decode.codec import Codec, Mask, Suspects, merge, numpy_of, valid_of
+from chsink.decode.codec import Codec, Converted, Mask, Suspects, merge, numpy_of, valid_of
 from chsink.decode.columns import Column
 from chsink.decode.containers import ArrayCodec, MapCodec
 from chsink.decode.documents import DynamicCodec, JsonCodec
@@ -43,7 +43,7 @@ class Field:
     group: str = ""
     member: str = ""
 
-    def settle_nulls(self, array: Any) -> tuple[Any, Suspects]:
+    def settle_nulls(self, array: pa.Array) -> Converted:
         """Apply the null rule: fill in empty values, and find the rows in which null does not fit."""
         if not array.null_count:
             return array, None
@@ -90,7 +90,7 @@ def groups_of(fields: Sequence[Field]) -> dict[str, list[int]]:
     return groups
 
 
-def uneven(arrays: Sequence[Any], groups: dict[str, list[int]]) -> Suspects:
+def uneven(arrays: Sequence[pa.Array], groups: dict[str, list[int]]) -> Suspects:
     """Rows in which the arrays of a Nested group differ in length."""
     bad: Mask | None = None
     for members in groups.values():

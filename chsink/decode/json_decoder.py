@@ -51,7 +51,7 @@ class FieldDecoder:
         self._reference = ExactDecoder(self._fields, places)
         self.schema = pa.schema([pa.field(field.name, field.codec.wire) for field in self._fields])
 
-    def decode(self, values: Any) -> Decoded:
+    def decode(self, values: pa.Array) -> Decoded:
         """Decode ``values``, a ``pa.Array`` of binary, large_binary or string; null is a tombstone."""
         run = Collected(len(values))
         lengths = numpy_of(pc.binary_length(values))
@@ -69,7 +69,7 @@ class FieldDecoder:
             run.add([field.codec.array([]) for field in self._fields], live[:0])
         return run.finish(self.schema)
 
-    def _sample(self, values: Any, lengths: npt.NDArray[Any]) -> list[Pairs]:
+    def _sample(self, values: pa.Array, lengths: npt.NDArray[Any]) -> list[Pairs]:
         """A sample of the records that fit, spread evenly."""
         step = max(1, len(values) // SAMPLE_ROWS)
         sampled = np.arange(0, len(values), step)
@@ -77,7 +77,7 @@ class FieldDecoder:
         records = values.take(pa.array(sampled)).cast(pa.binary()).to_pylist()
         return [fit for fit in map(self._reference.fit, records) if fit is not None]
 
-    def _block(self, run: Collected, plan: FastPlan, records: Any, rows: Rows) -> None:
+    def _block(self, run: Collected, plan: FastPlan, records: pa.Array, rows: Rows) -> None:
         """Decode a block; if refused, cut it until the parts pass or are leaves."""
         todo = [(records, rows)]
         while todo:
@@ -98,7 +98,7 @@ class FieldDecoder:
             else:
                 self._take(run, records, rows, arrays, suspects)
 
-    def _screened(self, run: Collected, plan: FastPlan, records: Any, rows: Rows) -> bool:
+    def _screened(self, run: Collected, plan: FastPlan, records: pa.Array, rows: Rows) -> bool:
         """Decode a refused block without the records that probably caused the refusal.  Returns whether it passed."""
         try:
             arrays, suspects = plan.run_screened(records)
@@ -107,7 +107,7 @@ class FieldDecoder:
         self._take(run, records, rows, arrays, suspects)
         return True
 
-    def _take(self, run: Collected, records: Any, rows: Rows, arrays: list[Any], suspects: Suspects) -> None:
+    def _take(self, run: Collected, records: pa.Array, rows: Rows, arrays: list[pa.Array], suspects: Suspects) -> None:
         """Add the rows that passed; decide the suspects with the reference."""
         if suspects is None:
             run.add(arrays, rows)
@@ -115,7 +115,7 @@ class FieldDecoder:
         run.add(arrays, rows[~suspects])
         self._decide(run, records.filter(pa.array(suspects)), rows[suspects])
 
-    def _decide(self, run: Collected, records: Any, rows: Rows) -> None:
+    def _decide(self, run: Collected, records: pa.Array, rows: Rows) -> None:
         arrays, reasons = self._reference.decode(records.to_pylist())
         fits: Mask = np.ones(len(rows), np.bool_)
         fits[list(reasons)] = False
@@ -146,7 +146,7 @@ class JsonDecoder(FieldDecoder):
         self._columns = tuple(columns)
         self._timezone = timezone
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return _rebuild, (self._columns, self._timezone)
 
 

@@ -9,7 +9,7 @@ A Nested column ``n.a`` is read from a field ``n``: an array of records, or a re
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -29,7 +29,7 @@ NO_OBJECTS: Final = "the Nested column {} holds values that are not objects"
 class Message(Protocol):
     """A message type."""
 
-    def columns(self, c: Cursors, wanted: Collection[str]) -> dict[str, Any]:
+    def columns(self, c: Cursors, wanted: Collection[str]) -> dict[str, pa.Array]:
         """The wanted fields that the type has, by name: arrays with one value per cursor.  Marks wrong messages as
         faults; moves the cursors behind the messages.
         """
@@ -44,7 +44,7 @@ class MessageDecoder:
         self._wanted |= {field.name for field in self._fields}
         self._conformer = Conformer(fields)
 
-    def decode(self, run: Collected, message: Message, values: Any, rows: Rows, skip: int | Positions = 0) -> None:
+    def decode(self, run: Collected, message: Message, values: pa.Array, rows: Rows, skip: int | Positions = 0) -> None:
         """Decode ``values`` (binary, without nulls) into ``run``; ``rows`` are their rows in the batch.
 
         The message begins ``skip`` bytes into each value.
@@ -59,7 +59,7 @@ class MessageDecoder:
             run.add([field.codec.array([]) for field in self._fields], np.zeros(0, np.int64))
         return run.finish(self._conformer.schema)
 
-    def _block(self, run: Collected, found: dict[str, Any], c: Cursors, rows: Rows) -> None:
+    def _block(self, run: Collected, found: dict[str, pa.Array], c: Cursors, rows: Rows) -> None:
         columns = {}
         for field in self._fields:
             array = found.get(field.name)
@@ -77,19 +77,21 @@ class MessageDecoder:
         run.add(decoded.batch.columns, rows if decoded.rows is None else rows[decoded.rows.to_numpy()])
 
 
-def _batch(columns: dict[str, Any], size: int) -> Any:
+def _batch(columns: dict[str, pa.Array], size: int) -> pa.RecordBatch:
     """A batch of these columns; if there are none, one unnamed column of nulls keeps the number of rows."""
     return pa.RecordBatch.from_pydict(columns or {"": pa.nulls(size)})
 
 
-def _member(field: Field, group: Any, c: Cursors) -> Any:
+def _member(field: Field, group: pa.Array, c: Cursors) -> pa.Array:
     """A Nested column's array, taken from the whole group; the group itself if it has neither of the two forms."""
-    if pa.types.is_struct(group.type):
+    if isinstance(group, pa.StructArray):
         at = group.type.get_field_index(field.member)
         return group.flatten()[at] if at >= 0 else pa.nulls(len(group))
-    if not (pa.types.is_list(group.type) and pa.types.is_struct(group.type.value_type)):
+    if not (isinstance(group, pa.ListArray) and pa.types.is_list(group.type)):  # a map's is a ListArray, too
         return group
     offsets, objects, parents = flatten(group)
+    if not isinstance(objects, pa.StructArray):
+        return group
     wrong = lift(numpy_of(pc.is_null(objects)), parents, len(group))
     if wrong is not None:
         c.fault(wrong, NO_OBJECTS.format(field.group))

@@ -12,15 +12,25 @@ import math
 import re
 from collections.abc import Sequence
 from decimal import Context, Decimal
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from chsink.decode.codec import Codec, Reader, Suspects, by_distinct, from_buffer, mask_of, numpy_of, valid_of
+from chsink.decode.codec import (
+    Codec,
+    Converted,
+    Reader,
+    WireValue,
+    by_distinct,
+    from_buffer,
+    mask_of,
+    numpy_of,
+    valid_of,
+)
 from chsink.decode.types import DecimalType, FloatType, IntType
-from chsink.decode.values import MisfitError, Number, kinds_of
+from chsink.decode.values import Json, MisfitError, Number, kinds_of
 
 # A quoted number: JSON's grammar, and ClickHouse's extensions: a plus sign, leading zeros, a bare point.
 _QUOTED: Final = re.compile(r"([-+]?)([0-9]*)(?:\.([0-9]*))?(?:[eE]([-+]?[0-9]{1,9}))?", re.ASCII)
@@ -72,7 +82,7 @@ class IntCodec(Codec):
         self.kind = kind
         self.native = native is not None
 
-    def exact(self, value: Any) -> Any:
+    def exact(self, value: Json) -> WireValue:
         """Python int, or its bytes for the wide types."""
         if isinstance(value, bool) or not isinstance(value, str):
             raise self.misfit(value)
@@ -86,7 +96,7 @@ class IntCodec(Codec):
             raise self.out_of_range()
         return number if self.native else number.to_bytes(self.kind.bits // 8, "little", signed=self.kind.signed)
 
-    def reader(self, samples: Sequence[Any]) -> Reader | None:
+    def reader(self, samples: Sequence[Json]) -> Reader | None:
         """Reads integers as integers, numbers like ``1.0`` as decimals, quoted numbers as text."""
         kinds = kinds_of(samples)
         if not self.native:
@@ -99,7 +109,7 @@ class IntCodec(Codec):
             return Reader(pa.decimal128(28, 9), lambda array: (array.cast(self.wire), None))
         return None
 
-    def accept(self, source: Any) -> Reader | None:
+    def accept(self, source: pa.DataType) -> Reader | None:
         """Integers, with a check of their range; text, as quoted numbers."""
         if pa.types.is_integer(source):
             wide = pa.decimal256(76, 0)
@@ -108,7 +118,7 @@ class IntCodec(Codec):
             return Reader(source, self._from_text)
         return None
 
-    def _from_integers(self, array: Any) -> tuple[Any, Suspects]:
+    def _from_integers(self, array: pa.Array) -> Converted:
         try:
             return array.cast(self.wire), None
         except pa.ArrowInvalid:
@@ -116,19 +126,19 @@ class IntCodec(Codec):
             kept = pc.if_else(fits, array, pa.scalar(None, array.type))
             return kept.cast(self.wire), ~mask_of(fits) & valid_of(array)
 
-    def _bound(self, array: Any, bound: int) -> Any:
+    def _bound(self, array: pa.Array, bound: int) -> pa.Array:
         inside = IntType(array.type.bit_width, pa.types.is_signed_integer(array.type))
         clamped = pa.scalar(min(max(bound, inside.low), inside.high), array.type)
         return pc.less_equal(array, clamped) if bound > 0 else pc.greater_equal(array, clamped)
 
-    def _from_text(self, array: Any) -> tuple[Any, Suspects]:
+    def _from_text(self, array: pa.Array) -> Converted:
         if not self.native:
             return by_distinct(self, array)
         if not pc.all(pc.match_substring_regex(array, _PLAIN_INT)).as_py() and array.null_count < len(array):
             raise MisfitError("not plain integers")
         return array.cast(self.wire), None
 
-    def _from_wide(self, array: Any) -> tuple[Any, Suspects]:
+    def _from_wide(self, array: pa.Array) -> Converted:
         """Converts decimal256, whose 32 bytes are already the two's complement."""
         words = np.frombuffer(array.buffers()[1], np.int64).reshape(-1, 4)[array.offset : array.offset + len(array)]
         width = self.kind.bits // 64
@@ -149,7 +159,7 @@ class FloatCodec(Codec):
     def __init__(self, kind: FloatType) -> None:
         super().__init__("BFloat16" if kind.bits == 16 else f"Float{kind.bits}", _FLOAT_WIRE[kind.bits])
 
-    def exact(self, value: Any) -> Any:
+    def exact(self, value: Json) -> WireValue:
         """The nearest NumPy float of the wire's width, rounded only once, from the text."""
         if isinstance(value, bool) or not isinstance(value, str):
             raise self.misfit(value)
@@ -162,33 +172,33 @@ class FloatCodec(Codec):
             raise self.out_of_range()
         return nearest
 
-    def stored(self, value: Any) -> Any:
+    def stored(self, value: WireValue) -> WireValue:
         """All NaN are alike."""
         return None if math.isnan(value) else value
 
-    def reader(self, samples: Sequence[Any]) -> Reader | None:
+    def reader(self, samples: Sequence[Json]) -> Reader | None:
         """Reads numbers as floats, quoted numbers as text."""
         kinds = kinds_of(samples)
         if kinds <= {"int", "frac"}:
             return Reader(self.wire, self._finite)
         return Reader(pa.string(), self._from_text) if kinds == {"string"} else None
 
-    def accept(self, source: Any) -> Reader | None:
+    def accept(self, source: pa.DataType) -> Reader | None:
         """Floats (NaN and infinities too) and integers, rounded to the nearest; text, as quoted numbers."""
         if pa.types.is_floating(source) or pa.types.is_integer(source):
             return Reader(source, self._from_numbers)
         return Reader(source, self._from_text) if pa.types.is_string(source) else None
 
-    def _finite(self, array: Any) -> tuple[Any, Suspects]:
+    def _finite(self, array: pa.Array) -> Converted:
         suspects = ~np.isfinite(numpy_of(array))
         return array, suspects if suspects.any() else None
 
-    def _from_numbers(self, array: Any) -> tuple[Any, Suspects]:
+    def _from_numbers(self, array: pa.Array) -> Converted:
         result = array.cast(self.wire, safe=False)
         overflow = np.isinf(numpy_of(result)) & ~np.isinf(numpy_of(array).astype(np.float64))
         return result, overflow if overflow.any() else None
 
-    def _from_text(self, array: Any) -> tuple[Any, Suspects]:
+    def _from_text(self, array: pa.Array) -> Converted:
         number = mask_of(pc.match_substring_regex(array, _PLAIN_NUMBER))
         if not (number | ~valid_of(array)).all():
             raise MisfitError("not plain numbers")
@@ -210,7 +220,7 @@ class DecimalCodec(Codec):
         self.kind = kind
         self.limit = pa.scalar(Decimal("9" * kind.precision).scaleb(-kind.scale, _WIDE), self.wire)
 
-    def exact(self, value: Any) -> Any:
+    def exact(self, value: Json) -> WireValue:
         """Python Decimal with exactly this value."""
         if isinstance(value, bool) or not isinstance(value, str):
             raise self.misfit(value)
@@ -221,7 +231,7 @@ class DecimalCodec(Codec):
             raise self.out_of_range()
         return Decimal(digits).scaleb(exponent, _WIDE)
 
-    def reader(self, samples: Sequence[Any]) -> Reader | None:
+    def reader(self, samples: Sequence[Json]) -> Reader | None:
         """Reads numbers and quoted numbers alike, if the parser's type is wide enough.
 
         Arrow scales a number by 10^scale without detecting overflow, so its type must hold precision + scale digits.
@@ -232,7 +242,7 @@ class DecimalCodec(Codec):
         roomy = pa.decimal128 if digits <= 38 else pa.decimal256
         return Reader(roomy(self.kind.precision, self.kind.scale), self._in_range)
 
-    def accept(self, source: Any) -> Reader | None:
+    def accept(self, source: pa.DataType) -> Reader | None:
         """Decimals and integers that need no rounding, and plain numbers in text; the reference converts all others."""
         if pa.types.is_string(source):
             return Reader(source, self._from_text)
@@ -247,7 +257,7 @@ class DecimalCodec(Codec):
         roomy = pa.decimal256(76, self.kind.scale)
         return Reader(source, lambda array: self._in_range(array.cast(roomy)))
 
-    def _from_text(self, texts: Any) -> tuple[Any, Suspects]:
+    def _from_text(self, texts: pa.Array) -> Converted:
         """Converts numbers with at most as many digits before and after the point as the type; others are suspect."""
         before, scale = self.kind.precision - self.kind.scale, self.kind.scale
         whole = f"[0-9]{{1,{before}}}" if before else "0"
@@ -257,7 +267,7 @@ class DecimalCodec(Codec):
         kept = pc.if_else(plain, texts, pa.scalar(None, pa.string()))
         return kept.cast(self.wire), ~mask_of(plain) & valid_of(texts)
 
-    def _in_range(self, array: Any) -> tuple[Any, Suspects]:
+    def _in_range(self, array: pa.Array) -> Converted:
         limit = self.limit.cast(array.type)
         inside = pc.and_(pc.less_equal(array, limit), pc.greater_equal(array, pc.negate(limit)))
         bad = ~mask_of(inside) & valid_of(array)
@@ -272,7 +282,7 @@ class BoolCodec(Codec):
     def __init__(self) -> None:
         super().__init__("Bool", pa.bool_())
 
-    def exact(self, value: Any) -> Any:
+    def exact(self, value: Json) -> WireValue:
         """Python bool."""
         if isinstance(value, bool):
             return value
@@ -287,7 +297,7 @@ class BoolCodec(Codec):
             raise MisfitError(f"a string other than true and false in {self.label}")
         return value == "true"
 
-    def reader(self, samples: Sequence[Any]) -> Reader | None:
+    def reader(self, samples: Sequence[Json]) -> Reader | None:
         """Reads the kind of value in the samples: booleans, 0 and 1, or words."""
         kinds = kinds_of(samples)
         if kinds <= {"bool"}:
@@ -296,17 +306,17 @@ class BoolCodec(Codec):
             return Reader(pa.int8(), self._from_integers)
         return Reader(pa.string(), lambda texts: by_distinct(self, texts)) if kinds == {"string"} else None
 
-    def accept(self, source: Any) -> Reader | None:
+    def accept(self, source: pa.DataType) -> Reader | None:
         """Booleans, and integers that are 0 or 1."""
         if pa.types.is_boolean(source):
             return Reader(source, _unchanged)
         return Reader(source, self._from_integers) if pa.types.is_integer(source) else None
 
-    def _from_integers(self, array: Any) -> tuple[Any, Suspects]:
+    def _from_integers(self, array: pa.Array) -> Converted:
         numbers = numpy_of(array)
         bad = (numbers != 0) & (numbers != 1)
         return pc.equal(array, 1), bad if bad.any() else None
 
 
-def _unchanged(array: Any) -> tuple[Any, Suspects]:
+def _unchanged(array: pa.Array) -> Converted:
     return array, None

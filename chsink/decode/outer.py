@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import pyarrow as pa
 
-from chsink.decode.codec import Codec, Reader
+from chsink.decode.codec import Codec, Reader, WireValue
 from chsink.decode.places import ANY_OBJECT
-from chsink.decode.values import Pairs, kinds_of
+from chsink.decode.values import Json, Pairs, kinds_of
 
 
 class OuterCodec(Codec):
@@ -20,15 +19,15 @@ class OuterCodec(Codec):
         self.nullable, self.null_inside = inner.nullable, inner.null_inside
         self.inner = inner
 
-    def array(self, values: list[Any]) -> Any:
+    def array(self, values: list[WireValue]) -> pa.Array:
         """As ``inner``."""
         return self.inner.array(values)
 
-    def stored(self, value: Any) -> Any:
+    def stored(self, value: WireValue) -> WireValue:
         """As ``inner``."""
         return self.inner.stored(value)
 
-    def stored_array(self, array: Any) -> Any:
+    def stored_array(self, array: pa.Array) -> pa.Array:
         """As ``inner``."""
         return self.inner.stored_array(array)
 
@@ -36,11 +35,11 @@ class OuterCodec(Codec):
 class OuterNumberCodec(OuterCodec):
     """Of numbers, for which text does not mean what it means to ``inner``."""
 
-    def unquoted(self, samples: Sequence[Any]) -> Reader | None:
+    def unquoted(self, samples: Sequence[Json]) -> Reader | None:
         """As ``inner``, for numbers."""
         return self.inner.reader(samples) if kinds_of(samples) <= {"int", "frac"} else None
 
-    def reader(self, samples: Sequence[Any]) -> Reader | None:
+    def reader(self, samples: Sequence[Json]) -> Reader | None:
         """As :meth:`unquoted`, if the parser refuses text: where it reads a decimal, it also takes text."""
         reader = self.unquoted(samples)
         return None if reader is None or pa.types.is_decimal(reader.source) else reader
@@ -53,10 +52,10 @@ class ThereCodec(Codec):
         super().__init__("object", pa.bool_())
         self.nullable = True
 
-    def exact(self, value: Any) -> Any:
+    def exact(self, value: Json) -> WireValue:
         """Whether it is an object."""
         return isinstance(value, Pairs)
 
-    def reader(self, samples: Sequence[Any]) -> Reader | None:
+    def reader(self, samples: Sequence[Json]) -> Reader | None:
         """Ignores the members."""
         return Reader(ANY_OBJECT, lambda array: (array.is_valid(), None)) if kinds_of(samples) <= {"object"} else None

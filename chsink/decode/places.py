@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from chsink.decode.values import MisfitError, Pairs, kind_of, members
+from chsink.decode.values import Json, MisfitError, Pairs, kind_of, members
 
 Path = tuple[str, ...]
 
@@ -46,7 +46,7 @@ class Places:
         """The path of a field."""
         return self.paths.get(name) or (*self.envelope, name)
 
-    def view(self, record: Pairs, known: Collection[str]) -> dict[str, Any]:
+    def view(self, record: Pairs, known: Collection[str]) -> dict[str, Json]:
         """The values of a record, by field name.  Raises MisfitError, also if a ``known`` name is repeated."""
         if self.plain:
             return members(record, known)
@@ -63,9 +63,9 @@ class Places:
 PLAIN = Places()
 
 
-def _at(record: Pairs, path: Path) -> Any:
+def _at(record: Pairs, path: Path) -> Json:
     """The value at a path; None if there is none."""
-    value: Any = record
+    value: Json = record
     for depth, name in enumerate(path):
         if value is None:
             return None
@@ -88,7 +88,7 @@ class Trees:
         self._trees: list[Object] = [Object()]
         self._placed: dict[str, tuple[int, Path]] = {}
 
-    def place(self, name: str, path: Path, kind: Any) -> None:
+    def place(self, name: str, path: Path, kind: pa.DataType) -> None:
         """Parse the type ``kind`` at the path; :meth:`columns` returns its array under ``name``."""
         taken = (number for number, tree in enumerate(self._trees) if put(tree, path, kind))
         number = next(taken, len(self._trees))
@@ -97,13 +97,13 @@ class Trees:
             put(self._trees[number], path, kind)
         self._placed[name] = number, path
 
-    def schemas(self) -> list[Any]:
-        """A ``pa.Schema`` for each tree."""
+    def schemas(self) -> list[pa.Schema]:
+        """One for each tree."""
         return [pa.schema(_struct(tree)) for tree in self._trees]
 
-    def columns(self, tables: list[Any]) -> dict[str, Any]:
-        """The array of each name, taken from ``tables``: one ``pa.Table`` for each schema."""
-        arrays: list[dict[Path, Any]] = []
+    def columns(self, tables: list[pa.Table]) -> dict[str, pa.Array]:
+        """The array of each name, taken from ``tables``: one for each schema."""
+        arrays: list[dict[Path, pa.Array]] = []
         for tree, table in zip(self._trees, tables, strict=True):
             arrays.append({})
             for name, node in tree.items():
@@ -133,14 +133,15 @@ def put(tree: Object, path: Path, kind: Any) -> bool:
     return True
 
 
-def _struct(tree: Object) -> list[Any]:
+def _struct(tree: Object) -> list[pa.Field]:
     return [
         pa.field(name, pa.struct(_struct(node)) if isinstance(node, Object) else node) for name, node in tree.items()
     ]
 
 
-def _collect(path: Path, node: Any, array: Any, into: dict[Path, Any]) -> None:
+def _collect(path: Path, node: Any, array: pa.Array, into: dict[Path, pa.Array]) -> None:
     into[path] = array
     if isinstance(node, Object):
+        assert isinstance(array, pa.StructArray), "an object is parsed as a struct"
         for (name, inner), child in zip(node.items(), array.flatten(), strict=True):
             _collect((*path, name), inner, child, into)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +24,7 @@ _BEFORE = np.zeros(256, np.bool_)
 _BEFORE[list(b":,[- \t\r\n")] = True
 
 
-def window(records: Any) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8]]:
+def window(records: pa.Array) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8]]:
     """The offsets (from 0, one more than there are records) and the bytes of a binary array without nulls."""
     _, offsets_buffer, data = records.buffers()
     offsets = np.frombuffer(offsets_buffer, np.int32)[records.offset : records.offset + len(records) + 1]
@@ -38,14 +37,14 @@ def _first(offsets: npt.NDArray[np.int32], data: npt.NDArray[np.uint8]) -> npt.N
     return data[np.minimum(offsets[:-1], len(data) - 1)] if len(data) else np.zeros(len(offsets) - 1, np.uint8)
 
 
-def without_space(records: Any) -> Any:
+def without_space(records: pa.Array) -> pa.Array:
     """The records without leading white space. May raise pa.ArrowInvalid if they are not UTF-8."""
     if not np.isin(_first(*window(records)), list(_SPACE)).any():
         return records
     return pc.ascii_ltrim(records.cast(pa.string()), characters=_SPACE.decode()).cast(pa.binary())
 
 
-def suspects_of(records: Any) -> Suspects:
+def suspects_of(records: pa.Array) -> Suspects:
     """The records that the reference must decide.
 
     Raises pa.ArrowInvalid if any record is not UTF-8.
@@ -60,7 +59,7 @@ def suspects_of(records: Any) -> Suspects:
     return merge(suspects, _deep(records, offsets))
 
 
-def decimal_suspects(records: Any) -> Suspects:
+def decimal_suspects(records: pa.Array) -> Suspects:
     """Records with a negative exponent: the parser may scale a number with many decimal places wrongly."""
     offsets, data = window(records)
     hyphens = np.flatnonzero(data[1:] == ord("-"))
@@ -86,7 +85,7 @@ def _tokens(data: npt.NDArray[np.uint8], token: tuple[bytes, bytes]) -> npt.NDAr
     return at
 
 
-def _deep(records: Any, offsets: npt.NDArray[np.int32]) -> Suspects:
+def _deep(records: pa.Array, offsets: npt.NDArray[np.int32]) -> Suspects:
     """Records nested deeper than allowed.  Examines only long records with many brackets."""
     long = np.flatnonzero(np.diff(offsets) > 2 * MAX_DEPTH)
     if not len(long):
@@ -99,7 +98,7 @@ def _deep(records: Any, offsets: npt.NDArray[np.int32]) -> Suspects:
     return deep
 
 
-def maybe_repeated(records: Any, name: str) -> Suspects:
+def maybe_repeated(records: pa.Array, name: str) -> Suspects:
     """Records that may have a field twice: its quoted name occurs more than once, or some key has an escape."""
     if not _is_plain(name):
         return np.ones(len(records), np.bool_)
@@ -109,7 +108,7 @@ def maybe_repeated(records: Any, name: str) -> Suspects:
     return bad if bad.any() else None
 
 
-def maybe_quoted(records: Any, name: str) -> Suspects:
+def maybe_quoted(records: pa.Array, name: str) -> Suspects:
     """Records that may have text in a field: its quoted name leads to a quote, or some key has an escape."""
     if not _is_plain(name):
         return np.ones(len(records), np.bool_)

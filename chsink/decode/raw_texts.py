@@ -7,6 +7,7 @@ from operator import attrgetter
 from typing import Any, Final
 
 import msgspec
+import pyarrow as pa
 
 from chsink.decode.places import Object, Path, put
 
@@ -26,7 +27,7 @@ class RawTexts:
                 put(self._trees[-1], path, _RAW)
         self._decoders = [msgspec.json.Decoder(_struct(tree)) for tree in self._trees]
 
-    def read(self, records: Any) -> list[list[bytes]]:
+    def read(self, records: pa.Array) -> list[list[bytes]]:
         """For each path, the texts of all records; empty if a record has no value there.
 
         Raises msgspec.DecodeError if a value on a path is neither an object nor null.

@@ -25,7 +25,7 @@ class Screen:
         members = [(at, _kind(field.type), None) for at, field in zip(names, fields, strict=True)]
         self._decoder: Any = msgspec.json.Decoder(msgspec.defstruct("Record", members, rename=names))
 
-    def suspects(self, records: Any) -> Mask:
+    def suspects(self, records: pa.Array) -> Mask:
         """A mask of the records that do not match the fields."""
         decode, found = self._decoder.decode, np.zeros(len(records), np.bool_)
         for at, record in enumerate(records.to_pylist()):

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from chsink.decode.collected import Rows
 from chsink.ports import BadValue, Decoded
 
 
-def rows_of(decoded: Decoded, size: int) -> Any:
+def rows_of(decoded: Decoded, size: int) -> Rows:
     """The record number of each decoded row, as an array.  ``size`` is the number of records."""
     return np.arange(size) if decoded.rows is None else decoded.rows.to_numpy()
 
 
-def gathered(size: int, parts: Sequence[tuple[Any, Decoded]], bad: Sequence[BadValue] = ()) -> Decoded:
+def gathered(size: int, parts: Sequence[tuple[Rows, Decoded]], bad: Sequence[BadValue] = ()) -> Decoded:
     """The result for ``size`` records.  Each part is (rows, decoded): ascending record numbers, and their result.  All
     other records must be in ``bad``.
     """
@@ -46,7 +46,7 @@ def beside(size: int, left: Decoded, right: Decoded) -> Decoded:
     return Decoded(batch, pa.array(kept, pa.int64()) if bad else None, [bad[row] for row in sorted(bad)])
 
 
-def _taken(size: int, part: Decoded, kept: Any) -> Any:
+def _taken(size: int, part: Decoded, kept: Rows) -> pa.RecordBatch:
     """The part's rows of the ``kept`` records; it must have all of them."""
     position = np.full(size, -1, np.int64)
     position[rows_of(part, size)] = np.arange(part.batch.num_rows)

@@ -7,24 +7,23 @@ wire type is binary.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from chsink.decode.codec import Codec, Reader, Suspects, numpy_of
+from chsink.decode.codec import Codec, Converted, Reader, WireValue, numpy_of
 from chsink.decode.types import FixedStringType
-from chsink.decode.values import MisfitError, Number, Pairs, RawList, RawNeededError, kinds_of, parse_value
+from chsink.decode.values import Json, MisfitError, Number, Pairs, RawList, RawNeededError, kinds_of, parse_value
 
 
-def is_text(source: Any) -> bool:
+def is_text(source: pa.DataType) -> bool:
     """Whether an Arrow type holds byte strings."""
     tests = (pa.types.is_string, pa.types.is_binary, pa.types.is_large_string, pa.types.is_large_binary)
     return any(test(source) for test in tests)
 
 
-def raw_text(value: Any) -> str:
+def raw_text(value: Json) -> str:
     """The JSON text of a value that is not a string, as written."""
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -52,18 +51,17 @@ class StringCodec(Codec):
     def __init__(self) -> None:
         super().__init__("String", pa.binary())
 
-    def exact(self, value: Any) -> Any:
+    def exact(self, value: Json) -> WireValue:
         """UTF-8 bytes of the string, or of the raw JSON text."""
         if isinstance(value, bytes):
             return value
-        plain = isinstance(value, str) and not isinstance(value, Number)
-        return encoded(value if plain else raw_text(value))
+        return encoded(value if isinstance(value, str) and not isinstance(value, Number) else raw_text(value))
 
-    def reader(self, samples: Sequence[Any]) -> Reader | None:
+    def reader(self, samples: Sequence[Json]) -> Reader | None:
         """Reads strings as strings; there is no reader for other kinds (they need the raw text)."""
         return Reader(pa.string(), self._from_text) if kinds_of(samples) <= {"string"} else None
 
-    def accept(self, source: Any) -> Reader | None:
+    def accept(self, source: pa.DataType) -> Reader | None:
         """Any strings; integers and booleans as their JSON texts."""
         if is_text(source) or pa.types.is_fixed_size_binary(source):
             return Reader(source, self._from_text)
@@ -71,7 +69,7 @@ class StringCodec(Codec):
             return Reader(source, lambda array: self._from_text(array.cast(pa.string())))
         return None
 
-    def build_raw(self, texts: Sequence[bytes]) -> tuple[Any, dict[int, str]]:
+    def build_raw(self, texts: Sequence[bytes]) -> tuple[pa.Array, dict[int, str]]:
         """Parses strings; keeps the text of all other values."""
         reasons: dict[int, str] = {}
         out: list[bytes | None] = []
@@ -83,7 +81,7 @@ class StringCodec(Codec):
                 out.append(None)
         return self.array(out), reasons
 
-    def _from_text(self, array: Any) -> tuple[Any, Suspects]:
+    def _from_text(self, array: pa.Array) -> Converted:
         return array.cast(pa.binary()), None
 
 
@@ -100,22 +98,22 @@ class FixedStringCodec(StringCodec):
         self.label = f"FixedString({kind.size})"
         self.size = kind.size
 
-    def exact(self, value: Any) -> Any:
+    def exact(self, value: Json) -> WireValue:
         """At most N bytes."""
         data = super().exact(value)
         if len(data) > self.size:
             raise MisfitError(f"longer than {self.label}")
         return data
 
-    def stored(self, value: Any) -> Any:
+    def stored(self, value: WireValue) -> WireValue:
         """Without the zero bytes that the server would pad."""
         return value.rstrip(b"\0")
 
-    def stored_array(self, array: Any) -> Any:
+    def stored_array(self, array: pa.Array) -> pa.Array:
         """Without the zero bytes that the server would pad."""
         return pc.replace_substring_regex(array, r"\x00+$", "")
 
-    def build_raw(self, texts: Sequence[bytes]) -> tuple[Any, dict[int, str]]:
+    def build_raw(self, texts: Sequence[bytes]) -> tuple[pa.Array, dict[int, str]]:
         """As for String, followed by a check of the length."""
         array, reasons = super().build_raw(texts)
         data = array.to_pylist()
@@ -124,7 +122,7 @@ class FixedStringCodec(StringCodec):
             data[at] = None
         return self.array(data), reasons
 
-    def _from_text(self, array: Any) -> tuple[Any, Suspects]:
+    def _from_text(self, array: pa.Array) -> Converted:
         data = array.cast(pa.binary())
         long = numpy_of(pc.binary_length(data)) > self.size
         return data, long if long.any() else None

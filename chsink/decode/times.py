@@ -22,7 +22,7 @@ import re
 from collections.abc import Callable, Sequence
 from datetime import date
 from decimal import Decimal
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -31,9 +31,11 @@ import pyarrow.compute as pc
 
 from chsink.decode.codec import (
     Codec,
+    Converted,
     Mask,
     Reader,
     Suspects,
+    WireValue,
     by_distinct,
     from_buffer,
     mask_of,
@@ -42,7 +44,7 @@ from chsink.decode.codec import (
     valid_of,
 )
 from chsink.decode.numbers import split_number
-from chsink.decode.values import MisfitError, Number, kinds_of
+from chsink.decode.values import Json, MisfitError, Number, kinds_of
 from chsink.decode.zones import Zone
 
 Ticks = npt.NDArray[np.int64]
@@ -75,7 +77,7 @@ class DateCodec(Codec):
         super().__init__(label, pa.date32())
         self.low, self.high = days
 
-    def exact(self, value: Any) -> Any:
+    def exact(self, value: Json) -> WireValue:
         """Days since 1970-01-01."""
         if isinstance(value, Number) or not isinstance(value, str):
             raise self.misfit(value)
@@ -84,24 +86,24 @@ class DateCodec(Codec):
             raise MisfitError(f"a string that is not a date (YYYY-MM-DD) in {self.label}")
         return self.from_ticks(_days(found, self.label))
 
-    def from_ticks(self, ticks: int) -> Any:
+    def from_ticks(self, ticks: int) -> WireValue:
         """Days since 1970-01-01.  Raises MisfitError if they are out of the type's range."""
         if not self.low <= ticks <= self.high:
             raise self.out_of_range()
         return ticks
 
-    def reader(self, samples: Sequence[Any]) -> Reader | None:
+    def reader(self, samples: Sequence[Json]) -> Reader | None:
         """Reads text."""
         del samples
         return Reader(pa.string(), lambda texts: self._ranged(texts.cast(self.wire)))
 
-    def accept(self, source: Any) -> Reader | None:
+    def accept(self, source: pa.DataType) -> Reader | None:
         """Dates and text."""
         if pa.types.is_date32(source):
             return Reader(source, self._ranged)
         return self.reader(()) if pa.types.is_string(source) else None
 
-    def _ranged(self, dates: Any) -> tuple[Any, Suspects]:
+    def _ranged(self, dates: pa.Array) -> Converted:
         days = numpy_of(dates.cast(pa.int32()))
         bad = (days < self.low) | (days > self.high)
         return dates, bad if bad.any() else None
@@ -152,13 +154,13 @@ class InstantCodec(Codec):
         coarser = max((digits for digits, _ in _UNITS if digits < self.precision), default=None)
         self.ambiguous: int = 0 if coarser is None else _DAY_2300 * 86400 * 10**coarser - 1
 
-    def exact(self, value: Any) -> Any:
+    def exact(self, value: Json) -> WireValue:
         """Ticks of the wire's unit, or Decimal seconds."""
         if isinstance(value, bool) or not isinstance(value, str):
             raise self.misfit(value)
         return self.from_ticks(self._number(value) if isinstance(value, Number) else self._text(value))
 
-    def from_ticks(self, ticks: int) -> Any:
+    def from_ticks(self, ticks: int) -> WireValue:
         """Converts the type's own ticks to ticks of the wire's unit, or to Decimal seconds."""
         if not self.low <= ticks <= self.high:
             raise self.out_of_range()
@@ -194,14 +196,14 @@ class InstantCodec(Codec):
             raise MisfitError(f"a local time that a clock change in {zone.name} skips")
         return instant
 
-    def reader(self, samples: Sequence[Any]) -> Reader | None:
+    def reader(self, samples: Sequence[Json]) -> Reader | None:
         """Reads text, or integers."""
         kinds = kinds_of(samples)
         if kinds <= {"string"}:
             return Reader(pa.string(), self._from_texts)
         return Reader(pa.int64(), self._from_integers) if kinds <= {"int"} else None
 
-    def accept(self, source: Any) -> Reader | None:
+    def accept(self, source: pa.DataType) -> Reader | None:
         """Timestamps (with a zone: instants; without: local times), dates, integers of 64 bits, and text."""
         if pa.types.is_timestamp(source) or pa.types.is_date32(source):
             return Reader(source, self._from_timestamps)
@@ -209,17 +211,17 @@ class InstantCodec(Codec):
             return Reader(source, lambda array: self._from_integers(array.cast(pa.int64())))
         return Reader(source, self._from_texts) if pa.types.is_string(source) else None
 
-    def _wire(self, ticks: Ticks, valid: Mask) -> Any:
+    def _wire(self, ticks: Ticks, valid: Mask) -> pa.Array:
         if not self.decimal:
             return from_buffer(self.wire, ticks * self.factor, valid)
         return from_buffer(self.wire, np.stack((ticks, ticks >> 63), axis=1), valid)
 
-    def _from_integers(self, array: Any) -> tuple[Any, Suspects]:
+    def _from_integers(self, array: pa.Array) -> Converted:
         ticks = numpy_of(array)
         ambiguous = (np.abs(ticks) <= self.ambiguous) & (ticks != 0) if self.ambiguous else None
         return self._ranged(ticks, valid_of(array), ambiguous)
 
-    def _from_texts(self, array: Any) -> tuple[Any, Suspects]:
+    def _from_texts(self, array: pa.Array) -> Converted:
         first = array.slice(0, 1)  # try one text first: a failing cast of the whole array is slow
         for unit in ("us", "ns"):
             for zone in (None, "UTC"):
@@ -231,7 +233,7 @@ class InstantCodec(Codec):
                     continue
         return self._from_mixed(array)
 
-    def _from_mixed(self, array: Any) -> tuple[Any, Suspects]:
+    def _from_mixed(self, array: pa.Array) -> Converted:
         zoned = mask_of(pc.match_substring_regex(array, _HAS_ZONE))
         if not zoned.any() or zoned.all():
             raise MisfitError("no column of dates and times")
@@ -240,7 +242,7 @@ class InstantCodec(Codec):
         bad = [part[1] if part[1] is not None else np.zeros(len(part[0]), np.bool_) for part in parts]
         return pa.concat_arrays([part[0] for part in parts]).take(order), np.concatenate(bad)[numpy_of(order)]
 
-    def _from_timestamps(self, array: Any) -> tuple[Any, Suspects]:
+    def _from_timestamps(self, array: pa.TimestampArray) -> Converted:
         if pa.types.is_date32(array.type):
             array = array.cast(pa.timestamp("s"))
         digits = next(n for n, unit in _UNITS if unit == array.type.unit)
@@ -256,7 +258,7 @@ class InstantCodec(Codec):
         beyond = (ticks < self.low // factor) | (ticks > self.high // factor)
         return self._ranged(np.where(beyond, 0, ticks) * factor, valid, merge(unusable, beyond))
 
-    def _ranged(self, ticks: Ticks, valid: Mask, bad: Mask | None) -> tuple[Any, Suspects]:
+    def _ranged(self, ticks: Ticks, valid: Mask, bad: Mask | None) -> Converted:
         suspects = merge(bad, (ticks < self.low) | (ticks > self.high))
         if suspects is None:
             return self._wire(ticks, valid), None
@@ -271,18 +273,18 @@ class TimeCodec(Codec):
         super().__init__(label, pa.int32() if precision is None else pa.decimal128(18, precision))
         self.precision = precision or 0
         self.limit: int = 3_600_000 * 10**self.precision - 1
-        self.wire_of: Callable[[int], Any] = int if precision is None else self._decimal
+        self.wire_of: Callable[[int], WireValue] = int if precision is None else self._decimal
 
     def _decimal(self, ticks: int) -> Decimal:
         return Decimal(ticks).scaleb(-self.precision)
 
-    def exact(self, value: Any) -> Any:
+    def exact(self, value: Json) -> WireValue:
         """Seconds, or Decimal seconds."""
         if isinstance(value, bool) or not isinstance(value, str):
             raise self.misfit(value)
         return self.from_ticks(self._number(value) if isinstance(value, Number) else self._text(value))
 
-    def from_ticks(self, ticks: int) -> Any:
+    def from_ticks(self, ticks: int) -> WireValue:
         """Converts the type's own ticks to seconds, or to Decimal seconds."""
         if abs(ticks) > self.limit:
             raise self.out_of_range()
@@ -300,18 +302,18 @@ class TimeCodec(Codec):
         ticks = ticks_of(seconds, found[5], self.precision, self.label)
         return -ticks if found[1] else ticks
 
-    def reader(self, samples: Sequence[Any]) -> Reader | None:
+    def reader(self, samples: Sequence[Json]) -> Reader | None:
         """Reads text, each distinct one once; the reference converts numbers."""
         text = Reader(pa.string(), lambda texts: by_distinct(self, texts))
         return text if kinds_of(samples) <= {"string"} else None
 
-    def accept(self, source: Any) -> Reader | None:
+    def accept(self, source: pa.DataType) -> Reader | None:
         """Times of day, and text; the reference converts all others."""
         if pa.types.is_time(source):
             return Reader(source, self._from_times)
         return self.reader(()) if pa.types.is_string(source) else None
 
-    def _from_times(self, array: Any) -> tuple[Any, Suspects]:
+    def _from_times(self, array: pa.Time32Array | pa.Time64Array) -> Converted:
         digits = next(n for n, unit in _UNITS if unit == array.type.unit)
         width = pa.int32() if pa.types.is_time32(array.type) else pa.int64()
         ticks, valid = numpy_of(array.view(width)).astype(np.int64), valid_of(array)

@@ -11,16 +11,27 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from chsink.decode.codec import Codec, Mask, Reader, Suspects, by_distinct, from_buffer, merge, numpy_of, valid_of
+from chsink.decode.codec import (
+    Codec,
+    Converted,
+    Mask,
+    Reader,
+    WireValue,
+    by_distinct,
+    from_buffer,
+    merge,
+    numpy_of,
+    valid_of,
+)
 from chsink.decode.outer import OuterCodec, OuterNumberCodec
-from chsink.decode.values import MisfitError, Number, Pairs, kinds_of, members
+from chsink.decode.values import Json, MisfitError, Number, Pairs, kinds_of, members
 
 _BYTES_MAX: Final = 128  # beyond the largest number of any column
 _FAST_CHARS: Final = 20  # 15 bytes, which 38 digits hold
@@ -51,27 +62,26 @@ class UnscaledCodec(OuterNumberCodec):
         super().__init__(inner)
         self.scale = scale
 
-    def exact(self, value: Any) -> Any:
+    def exact(self, value: Json) -> WireValue:
         """As ``inner``, of the number that the text holds."""
         if isinstance(value, str) and not isinstance(value, Number):
             value = number_of(value, self.scale, self.label)
         return self.inner.exact(value)
 
-    def reader(self, samples: Sequence[Any]) -> Reader | None:
+    def reader(self, samples: Sequence[Json]) -> Reader | None:
         """Text at once, or numbers."""
         return Reader(pa.string(), self._from_texts) if kinds_of(samples) == {"string"} else super().reader(samples)
 
-    def _from_texts(self, texts: Any) -> tuple[Any, Suspects]:
-        source = pa.decimal128(38, self.scale) if 0 <= self.scale <= 38 else None
-        reader = self.inner.accept(source) if source is not None else None
+    def _from_texts(self, texts: pa.Array) -> Converted:
+        reader = self.inner.accept(pa.decimal128(38, self.scale)) if 0 <= self.scale <= 38 else None
         if reader is None:
             return by_distinct(self, texts)
         words, bad = _unscaled(texts)
-        numbers, wrong = reader.convert(from_buffer(source, words, valid_of(texts) & ~bad))
+        numbers, wrong = reader.convert(from_buffer(reader.source, words, valid_of(texts) & ~bad))
         return numbers, merge(bad, wrong)
 
 
-def _unscaled(texts: Any) -> tuple[npt.NDArray[np.uint8], Mask]:
+def _unscaled(texts: pa.Array) -> tuple[npt.NDArray[np.uint8], Mask]:
     """The little-endian 16 bytes of each number; and a mask of the texts that are not base64 or are too long."""
     valid = valid_of(texts)
     filled = texts.fill_null("")
@@ -112,7 +122,7 @@ class VariableScaleCodec(OuterCodec):
 
     guard = pa.struct([])
 
-    def exact(self, value: Any) -> Any:
+    def exact(self, value: Json) -> WireValue:
         """As ``inner``, of the number in the object."""
         return self.inner.exact(variable_number(value, self.label) if isinstance(value, Pairs) else value)
 

@@ -10,15 +10,25 @@ import re
 import socket
 import uuid
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from chsink.decode.codec import Codec, Reader, Suspects, by_distinct, from_buffer, mask_of, numpy_of, valid_of
+from chsink.decode.codec import (
+    Codec,
+    Converted,
+    Reader,
+    WireValue,
+    by_distinct,
+    from_buffer,
+    mask_of,
+    numpy_of,
+    valid_of,
+)
 from chsink.decode.types import EnumType
-from chsink.decode.values import MisfitError, Number, kinds_of
+from chsink.decode.values import Json, MisfitError, Number, kinds_of
 
 
 class UuidCodec(Codec):
@@ -27,7 +37,7 @@ class UuidCodec(Codec):
     def __init__(self) -> None:
         super().__init__("UUID", pa.binary(16))
 
-    def exact(self, value: Any) -> Any:
+    def exact(self, value: Json) -> WireValue:
         """16 bytes, in text order."""
         if isinstance(value, Number) or not isinstance(value, str):
             raise self.misfit(value)
@@ -35,18 +45,18 @@ class UuidCodec(Codec):
             raise MisfitError("a string that is not a UUID")
         return uuid.UUID(value).bytes
 
-    def reader(self, samples: Sequence[Any]) -> Reader | None:
+    def reader(self, samples: Sequence[Json]) -> Reader | None:
         """Reads text; UUIDs with hyphens are all parsed at once."""
         del samples
         return Reader(pa.string(), self._from_text)
 
-    def accept(self, source: Any) -> Reader | None:
+    def accept(self, source: pa.DataType) -> Reader | None:
         """Text, or 16 bytes."""
         if source == self.wire:
             return Reader(source, lambda array: (array, None))
         return Reader(source, self._from_text) if pa.types.is_string(source) else None
 
-    def _from_text(self, array: Any) -> tuple[Any, Suspects]:
+    def _from_text(self, array: pa.Array) -> Converted:
         valid = valid_of(array)
         filled = array.fill_null(_NIL)
         regular = numpy_of(pc.binary_length(filled)) == len(_NIL)
@@ -80,7 +90,7 @@ class IpCodec(Codec):
         super().__init__(f"IPv{version}", pa.uint32() if version == 4 else pa.binary(16))
         self.version = version
 
-    def exact(self, value: Any) -> Any:
+    def exact(self, value: Json) -> WireValue:
         """The address as a number (IPv4) or as bytes (IPv6)."""
         if isinstance(value, Number) or not isinstance(value, str):
             raise self.misfit(value)
@@ -93,12 +103,12 @@ class IpCodec(Codec):
         except (OSError, ValueError):
             raise MisfitError(f"a string that is not an {self.label} address") from None
 
-    def reader(self, samples: Sequence[Any]) -> Reader | None:
+    def reader(self, samples: Sequence[Json]) -> Reader | None:
         """Reads text, each distinct address once."""
         del samples
         return Reader(pa.string(), lambda texts: by_distinct(self, texts))
 
-    def accept(self, source: Any) -> Reader | None:
+    def accept(self, source: pa.DataType) -> Reader | None:
         """Text, or the wire type itself."""
         if source == self.wire:
             return Reader(source, lambda array: (array, None))
@@ -113,7 +123,7 @@ class EnumCodec(Codec):
         self.by_name = dict(kind.members)
         self.numbers = frozenset(self.by_name.values())
 
-    def exact(self, value: Any) -> Any:
+    def exact(self, value: Json) -> WireValue:
         """The member's number."""
         if isinstance(value, Number):
             number = int(value) if value.integral_text and len(value) < 9 else None
@@ -126,26 +136,26 @@ class EnumCodec(Codec):
             raise MisfitError(f"a string that is not a member of {self.label}")
         return self.by_name[value]
 
-    def reader(self, samples: Sequence[Any]) -> Reader | None:
+    def reader(self, samples: Sequence[Json]) -> Reader | None:
         """Reads names, or numbers."""
         kinds = kinds_of(samples)
         if kinds <= {"string"}:
             return Reader(pa.string(), self._from_names)
         return Reader(self.wire, self._from_numbers) if kinds <= {"int"} else None
 
-    def accept(self, source: Any) -> Reader | None:
+    def accept(self, source: pa.DataType) -> Reader | None:
         """Names, or numbers of the wire's width."""
         if pa.types.is_string(source):
             return Reader(source, self._from_names)
         return Reader(source, self._from_numbers) if source == self.wire else None
 
-    def _from_names(self, array: Any) -> tuple[Any, Suspects]:
+    def _from_names(self, array: pa.Array) -> Converted:
         at = pc.index_in(array, pa.array(list(self.by_name), pa.string()))
         numbers = pa.array(list(self.by_name.values()), self.wire).take(at)
         bad = valid_of(array) & ~valid_of(at)
         return numbers, bad if bad.any() else None
 
-    def _from_numbers(self, array: Any) -> tuple[Any, Suspects]:
+    def _from_numbers(self, array: pa.Array) -> Converted:
         known = mask_of(pc.is_in(array, pa.array(sorted(self.numbers), self.wire)))
         bad = valid_of(array) & ~known
         return array, bad if bad.any() else None

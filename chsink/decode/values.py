@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, Final
+from typing import Final, NoReturn, TypeAlias
 
 MAX_DEPTH: Final = 256
 
@@ -42,27 +42,31 @@ class Number(str):
         return not ("." in self or "e" in self or "E" in self)
 
 
+Json: TypeAlias = "bool | str | bytes | Pairs | list[Json] | None"
+"""A JSON value: a :class:`Number` is a ``str``.  Formats other than JSON give ``bytes`` where they have no text."""
+
+
 class Pairs:
     """A JSON object; ``raw`` is its text, if kept."""
 
     __slots__ = ("items", "raw")
 
-    def __init__(self, items: list[tuple[str, Any]], raw: str | None = None) -> None:
+    def __init__(self, items: list[tuple[str, Json]], raw: str | None = None) -> None:
         self.items = items
         self.raw = raw
 
 
-class RawList(list[Any]):
+class RawList(list[Json]):
     """A JSON array that keeps its text."""
 
     __slots__ = ("raw",)
 
-    def __init__(self, items: list[Any], raw: str) -> None:
+    def __init__(self, items: list[Json], raw: str) -> None:
         super().__init__(items)
         self.raw = raw
 
 
-def _not_json(_token: str) -> Any:
+def _not_json(_token: str) -> NoReturn:
     raise MisfitError("not valid JSON: NaN and Infinity are not JSON numbers")
 
 
@@ -79,7 +83,7 @@ def parse_record(data: bytes) -> Pairs:
     return value
 
 
-def parse_value(data: bytes) -> Any:
+def parse_value(data: bytes) -> Json:
     """Parse one JSON text. Raises MisfitError."""
     try:
         text = data.decode("utf-8")
@@ -88,15 +92,16 @@ def parse_value(data: bytes) -> Any:
     if data.count(b"[") + data.count(b"{") > MAX_DEPTH and depth_of(data) > MAX_DEPTH:
         raise MisfitError(f"nested deeper than {MAX_DEPTH} levels")
     try:
-        return _DECODER.decode(text)
+        value: Json = _DECODER.decode(text)
     except json.JSONDecodeError as error:
         at = len(text[: error.pos].encode("utf-8"))
         raise MisfitError(f"not valid JSON at byte {at}") from None
+    return value
 
 
-def parse_values(texts: Sequence[bytes]) -> list[Any]:
+def parse_values(texts: Sequence[bytes]) -> list[Json]:
     """Parse JSON texts that another parser has cut out of valid records; an empty text is null."""
-    values: list[Any] = _DECODER.decode("[" + b",".join(text or b"null" for text in texts).decode("utf-8") + "]")
+    values: list[Json] = _DECODER.decode("[" + b",".join(text or b"null" for text in texts).decode("utf-8") + "]")
     assert len(values) == len(texts), "each text is one value"
     return values
 
@@ -120,7 +125,7 @@ _SCALAR = re.compile(r"[-+.0-9a-zA-Z]+")
 _WORDS: Final = {"null": None, "true": True, "false": False}
 
 
-def with_raw(data: bytes) -> Any:
+def with_raw(data: bytes) -> Json:
     """Parse again a text that :func:`parse_value` accepted, keeping the raw text of every array and object."""
     text = data.decode("utf-8")
     return _raw_value(text, _skip(text, 0))[0]
@@ -132,7 +137,7 @@ def _skip(text: str, at: int) -> int:
     return found.end()
 
 
-def _raw_value(text: str, at: int) -> tuple[Any, int]:
+def _raw_value(text: str, at: int) -> tuple[Json, int]:
     if text[at] == '"':
         return _scan_string(text, at + 1, True)
     if text[at] in "[{":
@@ -143,9 +148,10 @@ def _raw_value(text: str, at: int) -> tuple[Any, int]:
     return (_WORDS[token] if token in _WORDS else Number(token)), found.end()
 
 
-def _raw_container(text: str, start: int) -> tuple[Any, int]:
+def _raw_container(text: str, start: int) -> tuple[Json, int]:
     keyed, close = (True, "}") if text[start] == "{" else (False, "]")
-    items: list[Any] = []
+    items: list[Json] = []
+    pairs: list[tuple[str, Json]] = []
     at = _skip(text, start + 1)
     while text[at] != close:
         key = ""
@@ -153,15 +159,18 @@ def _raw_container(text: str, start: int) -> tuple[Any, int]:
             key, at = _scan_string(text, at + 1, True)
             at = _skip(text, _skip(text, at) + 1)
         value, at = _raw_value(text, at)
-        items.append((key, value) if keyed else value)
+        if keyed:
+            pairs.append((key, value))
+        else:
+            items.append(value)
         at = _skip(text, at)
         if text[at] == ",":
             at = _skip(text, at + 1)
     raw = text[start : at + 1]
-    return (Pairs(items, raw) if keyed else RawList(items, raw)), at + 1
+    return (Pairs(pairs, raw) if keyed else RawList(items, raw)), at + 1
 
 
-def kind_of(value: Any) -> str:
+def kind_of(value: Json) -> str:
     """The kind of a value, in words for a reason."""
     if value is None:
         return "null"
@@ -176,7 +185,7 @@ def kind_of(value: Any) -> str:
     return "an object" if isinstance(value, Pairs) else "an array"
 
 
-def kinds_of(values: Sequence[Any]) -> frozenset[str]:
+def kinds_of(values: Sequence[Json]) -> frozenset[str]:
     """The kinds in a sample, without null: some of ``bool int frac string array object``."""
     return frozenset(_SHORT[kind_of(value)] for value in values if value is not None)
 
@@ -192,9 +201,9 @@ _SHORT: Final = {
 }
 
 
-def members(value: Pairs, known: Collection[str]) -> dict[str, Any]:
+def members(value: Pairs, known: Collection[str]) -> dict[str, Json]:
     """An object's members by name.  Raises MisfitError if a name in ``known`` is repeated."""
-    found: dict[str, Any] = {}
+    found: dict[str, Json] = {}
     for key, item in value.items:
         if key in found and key in known:
             raise MisfitError(f"the field {key} is given twice")

@@ -8,12 +8,12 @@ number is kept in the String, as it is written.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final, TypeGuard
 
 import pyarrow as pa
 
-from chsink.decode.codec import Codec
-from chsink.decode.values import MisfitError, Number, kind_of
+from chsink.decode.codec import Codec, WireValue
+from chsink.decode.values import Json, MisfitError, Number, kind_of
 
 # For each kind of value: the prefixes of the alternatives' labels to try, in this order.
 _ORDER: Final = {
@@ -30,12 +30,14 @@ _ORDER: Final = {
 _WHOLE: Final = {"Float32": 1 << 24, "Float64": 1 << 53}
 
 
-def _is_whole(value: Any) -> bool:
+def _is_whole(value: Json) -> TypeGuard[Number]:
     return isinstance(value, Number) and value.integral_text
 
 
 class VariantCodec(Codec):
     """``Variant(…)`` as a dense union; each alternative has a different Arrow type."""
+
+    wire: pa.DenseUnionType
 
     def __init__(self, names: Sequence[str], items: Sequence[Codec]) -> None:
         fields = [pa.field(name, item.wire) for name, item in zip(names, items, strict=True)]
@@ -43,7 +45,7 @@ class VariantCodec(Codec):
         self.nullable = self.null_inside = True
         self.items = tuple(items)
 
-    def exact(self, value: Any) -> Any:
+    def exact(self, value: Json) -> WireValue:
         """The pair (index of the alternative, value)."""
         for beginning in _ORDER[kind_of(value)]:
             for at, item in enumerate(self.items):
@@ -56,10 +58,10 @@ class VariantCodec(Codec):
                         return at, fitting
         raise MisfitError(f"{kind_of(value)} that fits no alternative of the Variant")
 
-    def array(self, values: list[Any]) -> Any:
+    def array(self, values: list[WireValue]) -> pa.Array:
         """None becomes a null of the first alternative."""
         chosen = [(0, None) if value is None else value for value in values]
-        groups: list[list[Any]] = [[] for _ in self.items]
+        groups: list[list[WireValue]] = [[] for _ in self.items]
         offsets = []
         for at, value in chosen:
             offsets.append(len(groups[at]))

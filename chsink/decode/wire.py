@@ -26,7 +26,7 @@ text, so it would refuse a null that stands for a DEFAULT.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 
@@ -80,7 +80,7 @@ def codec_for(text: str, timezone: str) -> Codec:
     return _codec(parse_type(text), timezone)
 
 
-def wire_type(text: str) -> Any:
+def wire_type(text: str) -> pa.DataType:
     """The Arrow type in which a column is sent."""
     return codec_for(text, "UTC").wire
 
@@ -148,6 +148,6 @@ def _variant(names: tuple[str, ...], items: list[Codec]) -> Codec:
     return VariantCodec(names, items)
 
 
-def _self_describing(wire: Any, name: str) -> bool:
+def _self_describing(wire: pa.DataType, name: str) -> bool:
     plain = name.startswith(("Int", "UInt", "Float", "Decimal", "Bool", "String"))
     return plain and not pa.types.is_fixed_size_binary(wire)

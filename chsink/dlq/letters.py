@@ -6,7 +6,7 @@ Nothing in a dead letter differs from one delivery to the next, so that a delive
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -64,7 +64,7 @@ def letters_of(records: pa.RecordBatch, dead: Sequence[BadValue], assignment: As
     rows = records.take(pa.array([bad.row for bad in dead], pa.int64()))
     n, key = rows.num_rows, assignment.key
     times = rows.column("timestamp")
-    milliseconds = pc.cast(times, pa.timestamp("ms", times.type.tz), safe=False)
+    milliseconds = pc.cast(times, pa.timestamp("ms", cast("pa.TimestampType", times.type).tz), safe=False)
     columns = {
         "sink": _same(key.sink, n),
         "table": _same(key.table, n),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+
+import pyarrow as pa
 
 from chsink.decode.avro.schema import SchemaError, parse_schema
 from chsink.decode.avro.types import AvroMessage, AvroRecord
@@ -22,7 +23,7 @@ def avro_reader(settings: Avro, fields: Sequence[Field]) -> MessageReader:
     return MessageReader(fields, only, Schemas(settings.registry, "AVRO", _registered), _typed)
 
 
-def _typed(message: AvroMessage, values: Any, rows: Rows, _bad: list[BadValue]) -> Iterator[Typed]:
+def _typed(message: AvroMessage, values: pa.Array, rows: Rows, _bad: list[BadValue]) -> Iterator[Typed]:
     """An Avro schema has one message type, so all values have it."""
     yield message, values, rows, HEADER
 

@@ -57,7 +57,7 @@ class RecordChooser:
             bad.append(unreadable.get(row) or BadValue(row, None, reason.format(self._choice.words)))
         return bad
 
-    def said(self, records: pa.RecordBatch) -> tuple[Any, dict[int, BadValue]]:
+    def said(self, records: pa.RecordBatch) -> tuple[pa.Array, dict[int, BadValue]]:
         """The selecting value of each record, as binary, null if it has none; and the unreadable records, by row."""
         column = records.column(self._choice.reads)
         if self._choice.source == "field":
@@ -67,7 +67,7 @@ class RecordChooser:
             said = pc.cast(said, pa.string())
         return as_binary(said), {}
 
-    def _in_json(self, values: Any) -> tuple[Any, dict[int, BadValue]]:
+    def _in_json(self, values: pa.Array) -> tuple[pa.Array, dict[int, BadValue]]:
         if self._choice.header:
             values = pc.binary_replace_slice(values, 0, self._choice.header, b"")
         decoded = self._reader.decode(values)
@@ -91,7 +91,7 @@ class ChosenRecords:
     choice: Choice
     decoder: Decoder
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return ChosenRecords, (self.choice, self.decoder)
 
     @cached_property

@@ -56,7 +56,7 @@ def type_at(kind: ConnectType | None, path: Path) -> ConnectType | None:
     return kind
 
 
-def payloads(values: Any) -> Iterator[tuple[bytes, Any, Any]]:
+def payloads(values: pa.Array) -> Iterator[tuple[bytes, Any, Any]]:
     """Cuts the payloads out of the records in the converter's own form, ``{"schema":{…},"payload":…}``: the schema's
     text, the records' rows, and what each has for a payload.  If that is a JSON object, it is the payload, and the
     record has nothing else.
@@ -93,7 +93,7 @@ def _schema_of_form(value: bytes) -> bytes | None:
     return schema if b'{"schema":%b,"payload":%b}' % (schema, bytes(beside.payload)) == value else None
 
 
-def by_schema(values: Any, rows: Any) -> Iterator[tuple[bytes, Any]]:
+def by_schema(values: pa.Array, rows: Any) -> Iterator[tuple[bytes, Any]]:
     """Groups the ``rows`` of ``values`` by the text of their schema.  A group's rows are in ascending order.
 
     Which one a record has is undefined if it is no object, or repeats the name ``schema``: it must be decoded with

@@ -17,13 +17,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from chsink.decode.codec import Mask, mask_of, valid_of
+from chsink.decode.collected import Rows
 from chsink.decode.columns import Column
 from chsink.decode.conform import Conformer
 from chsink.decode.connect import connected
@@ -110,7 +111,7 @@ class DebeziumReader:
             parts.append((np.flatnonzero(left), rest))
         return gathered(len(values), parts)
 
-    def _events(self, values: Any, keys: Any, beside: bytes | None) -> Decoded:
+    def _events(self, values: pa.Array, keys: pa.Array | None, beside: bytes | None) -> Decoded:
         """Decodes whole records, or, with the text of the schema ``beside`` them, payloads that were cut out."""
         ops = self._ops.decode(values)
         origin, bad, parts = rows_of(ops, len(values)), list(ops.bad), []
@@ -139,8 +140,8 @@ class DebeziumReader:
         return gathered(len(values), parts, sorted(bad, key=lambda one: one.row))
 
     def _changes(
-        self, rows: Any, values: Any, keys: Any, schema: SchemaBeside, *, deleted: bool
-    ) -> list[tuple[Any, Decoded]]:
+        self, rows: Rows, values: pa.Array, keys: pa.Array | None, schema: SchemaBeside, *, deleted: bool
+    ) -> list[tuple[Rows, Decoded]]:
         """Decodes the events at ``rows``, all of one kind.  Deletes without ``before`` are decoded from their keys."""
         read = self._of_rows(schema, deleted=deleted)
         found, lost = read.decode(values.take(pa.array(rows))), []
@@ -149,12 +150,13 @@ class DebeziumReader:
             lost = [one.row for one in found.bad if one.column is None and one.reason == absent]
         if not lost:
             return [(rows, self._whole(found, deleted=deleted))]
+        assert keys is not None, "a delete is read from the key only if the primary key is declared"
         kept, by_key = np.delete(rows, lost), rows[lost]
         found = read.decode(values.take(pa.array(kept)))
         of_keys = self._by_key(values.take(pa.array(by_key)), keys.take(pa.array(by_key)), schema)
         return [(kept, self._whole(found, deleted=True)), (by_key, self._whole(of_keys, deleted=True))]
 
-    def _by_key(self, values: Any, keys: Any, schema: SchemaBeside) -> Decoded:
+    def _by_key(self, values: pa.Array, keys: pa.Array, schema: SchemaBeside) -> Decoded:
         """Decodes deletes without ``before``: the primary key from the record's key, and paths outside of the row from
         the event.  ClickHouse fills in all other columns.
         """
@@ -172,7 +174,7 @@ class DebeziumReader:
             found = beside(size, found, Conformer(rest).conform(pa.RecordBatch.from_pydict({"": pa.nulls(size)})))
         return replace(found, batch=found.batch.select([field.name for field in self._read]))
 
-    def _keys(self, keys: Any, fields: Sequence[Field]) -> Decoded:
+    def _keys(self, keys: pa.Array, fields: Sequence[Field]) -> Decoded:
         """Decodes the primary key from Kafka's keys, with or without a schema beside the payload."""
         names = {field.name: self._paths.get(field.name, ("", field.name))[1:] for field in fields}
         plain = FieldDecoder(self._connected(fields, SchemaBeside(None, ()), Places((), names)), Places((), names))

@@ -47,9 +47,11 @@ def _scalar(kind: pa.DataType) -> str | None:
         return f"Decimal({kind.precision}, {kind.scale})" if 0 < kind.precision <= _MOST_DIGITS else None
     if pa.types.is_timestamp(kind):
         return f"DateTime64({_PLACES[kind.unit]}, 'UTC')"
-    if pa.types.is_union(kind) and all(pa.types.is_timestamp(one.type) and one.type.tz for one in kind):
+    if pa.types.is_union(kind):
+        instants = [one.type for one in kind if pa.types.is_timestamp(one.type) and one.type.tz]
         # Protobuf's Timestamp is a union of timestamps in several units: the finest unit holds all values
-        return _scalar(max((one.type for one in kind), key=lambda instant: _PLACES[instant.unit]))
+        finest = max(instants, key=lambda instant: _PLACES[instant.unit], default=None)
+        return _scalar(finest) if finest is not None and len(instants) == kind.num_fields else None
     if pa.types.is_fixed_size_binary(kind):
         return f"FixedString({kind.byte_width})"
     return next((found for is_one, found in _SCALARS if is_one(kind)), None)

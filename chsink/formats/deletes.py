@@ -74,7 +74,7 @@ class DeletingReader:
             parts.append((np.flatnonzero(~deleted), self._marked(kept, 0)))
         return gathered(records.num_rows, parts)
 
-    def _deletions(self, keys: Any) -> Decoded:
+    def _deletions(self, keys: pa.Array) -> Decoded:
         size = len(keys)
         found = self._key.decode(pa.RecordBatch.from_pydict({"value": keys}))
         bad = [replace(one, reason=f"cannot delete by this key: {one.reason}", tombstone=True) for one in found.bad]

@@ -48,7 +48,7 @@ class SplitRows:
     """
 
     rows: Positions
-    texts: Any
+    texts: pa.Array
     quoted: npt.NDArray[np.bool_]
     doubled: npt.NDArray[np.bool_]
 
@@ -106,7 +106,7 @@ class DelimitedReader:
                 columns[name] = pc.if_else(null, pa.scalar(None, pa.string()), texts)
         return columns, wrong
 
-    def _split(self, values: Any) -> tuple[SplitRows, dict[int, str]]:
+    def _split(self, values: pa.Array) -> tuple[SplitRows, dict[int, str]]:
         """Splits the values into fields.  Returns the well-formed rows, and the reason for each other row."""
         offsets, data = window(values)
         start, count = offsets[:-1].astype(np.int64), len(self._columns)
@@ -185,7 +185,7 @@ def _quotes_of(first: Positions, last: Positions, quotes: Positions) -> tuple[Po
     return number.reshape(first.shape), wrong.reshape(first.shape)
 
 
-def unescaped(texts: Any) -> tuple[Any, npt.NDArray[np.bool_]]:
+def unescaped(texts: pa.Array) -> tuple[pa.Array, npt.NDArray[np.bool_]]:
     """The texts with backslash escapes replaced, and a mask of the texts with an invalid escape."""
     broken = np.zeros(len(texts), np.bool_)
     escaped = pc.match_substring(texts, "\\").to_numpy(zero_copy_only=False)
@@ -194,6 +194,7 @@ def unescaped(texts: Any) -> tuple[Any, npt.NDArray[np.bool_]]:
     at = np.flatnonzero(escaped)
     # Split at escaped backslashes, paired from the first of a run: no part between them contains one.
     pieces = pc.split_pattern(texts.take(pa.array(at)), "\\\\")
+    assert isinstance(pieces, pa.ListArray), "of parts"
     parts = pieces.flatten()
     for written, meant in ESCAPES.items():
         parts = pc.replace_substring(parts, written, meant)

@@ -82,9 +82,9 @@ def _shaped(field: Field, settings: JsonFields) -> Field:
     return field if said == Said() else replace(field, codec=connected(field.codec, None, said))
 
 
-def constant_of(field: Field, value: Constant) -> Any:
+def constant_of(field: Field, value: Constant) -> pa.Array:
     """The value as a wire array of length one.  Raises PreflightError CHS-280 if it does not fit the field."""
     try:
-        return field.codec.array([field.codec.exact(json_value(value, None))])
+        return field.codec.array([field.codec.exact(json_value(value, pa.null()))])
     except MisfitError as misfit:
         raise preflight.FORMAT_CONSTANT(column=field.name, reason=misfit.reason) from None

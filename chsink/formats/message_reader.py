@@ -48,7 +48,7 @@ class MessageReader:
             self._decoder.decode(run, message, some, theirs, skip)
         return self._decoder.finish(run)
 
-    def messages(self, values: Any, bad: list[BadValue]) -> Iterator[Typed]:
+    def messages(self, values: pa.Array, bad: list[BadValue]) -> Iterator[Typed]:
         """The values grouped by message type.  Values without a usable type are added to ``bad``."""
         values, rows = live_rows(values, bad)
         if self._only is not None:

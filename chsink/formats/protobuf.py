@@ -45,7 +45,7 @@ def protobuf_reader(settings: Protobuf, fields: Sequence[Field]) -> MessageReade
     return MessageReader(fields, only, schemas, _typed)
 
 
-def _typed(file: _File, values: Any, rows: Rows, bad: list[BadValue]) -> Iterator[Typed]:
+def _typed(file: _File, values: pa.Array, rows: Rows, bad: list[BadValue]) -> Iterator[Typed]:
     """Groups a schema's values by message type, because a Protobuf schema is a file with several types."""
     c = Cursors(values, HEADER)
     begin = c.pos - HEADER

@@ -27,7 +27,7 @@ class Records:
     deletes: Deletes | None = None
     """How a record without a value deletes its key; None if it does not."""
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return Records, (self.format, self.table, self.keys, self.deletes)
 
     @cached_property

@@ -38,18 +38,18 @@ class WholeReader:
         return gathered(records.num_rows, [(live, decoded)], bad)
 
 
-def as_binary(values: Any) -> Any:
+def as_binary(values: pa.Array) -> Any:
     """The values as binary.  Strings are not copied."""
     return values if pa.types.is_binary(values.type) else pc.cast(values, pa.binary())
 
 
-def tombstones(values: Any) -> list[BadValue]:
+def tombstones(values: pa.Array) -> list[BadValue]:
     """A bad value for each null."""
     nulls = np.flatnonzero(values.is_null().to_numpy(zero_copy_only=False)) if values.null_count else ()
     return [tombstone(int(row)) for row in nulls]
 
 
-def checked_text(values: Any) -> tuple[Any, list[BadValue]]:
+def checked_text(values: pa.Array) -> tuple[pa.Array, list[BadValue]]:
     """The values as strings, and a bad value for each null and each that is not valid UTF-8 (which becomes null)."""
     bad = tombstones(values)
     try:

@@ -34,7 +34,7 @@ OTHER_KIND: Final = "its schema id {} is of a schema of the kind {}"
 UNUSABLE: Final = "the schema of its id {} cannot be used: {}"
 
 
-def live_rows(values: Any, bad: list[BadValue]) -> tuple[Any, Rows]:
+def live_rows(values: pa.Array, bad: list[BadValue]) -> tuple[Any, Rows]:
     """The binary ``values`` that are neither null nor empty, and their rows.  The others are added to ``bad``."""
     lengths = pc.binary_length(values).fill_null(0).to_numpy(zero_copy_only=False)
     empty = np.flatnonzero(lengths == 0).tolist()
@@ -71,7 +71,7 @@ class Schemas:
         self._parsed[schema_id] = made
         return made
 
-    def split(self, values: Any, rows: Rows, bad: list[BadValue]) -> Iterator[tuple[Any, Any, Rows]]:
+    def split(self, values: pa.Array, rows: Rows, bad: list[BadValue]) -> Iterator[tuple[Any, Any, Rows]]:
         """Groups the values by schema: the parsed schema, its values (with their headers) and their rows.
 
         Values without a usable schema are added to ``bad``.
@@ -87,7 +87,7 @@ class Schemas:
                 yield parsed, values if len(mine) == len(values) else values.take(pa.array(mine)), rows[mine]
 
 
-def _ids(values: Any) -> npt.NDArray[np.int64]:
+def _ids(values: pa.Array) -> npt.NDArray[np.int64]:
     """The schema id of each value; -1 if it has no header."""
     if not len(values):
         return np.zeros(0, np.int64)

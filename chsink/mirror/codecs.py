@@ -38,12 +38,12 @@ from pyiceberg.types import (
 )
 
 from chsink.decode import types as decoded
-from chsink.decode.codec import Codec, Reader, Suspects, by_distinct
+from chsink.decode.codec import Codec, Converted, Reader, WireValue, by_distinct
 from chsink.decode.numbers import BoolCodec, DecimalCodec, FloatCodec, IntCodec
 from chsink.decode.texts import StringCodec, encoded
 from chsink.decode.times import CALENDAR_DAYS, DateCodec, InstantCodec, TimeCodec, ticks_of
 from chsink.decode.uuid_ip_enum import UuidCodec
-from chsink.decode.values import MisfitError, Number
+from chsink.decode.values import Json, MisfitError, Number
 
 _UTC: Final = "UTC"
 _DAY: Final = 86_400_000_000
@@ -97,7 +97,7 @@ class DayTimeCodec(TimeCodec):
         super().__init__(6)
         self.label, self.wire = "time", pa.time64("us")
 
-    def exact(self, value: Any) -> Any:
+    def exact(self, value: Json) -> WireValue:
         """Microseconds since midnight."""
         if isinstance(value, Number) or not isinstance(value, str):
             raise self.misfit(value)
@@ -107,22 +107,22 @@ class DayTimeCodec(TimeCodec):
         seconds = int(found[1]) * 3600 + int(found[2]) * 60 + int(found[3] or 0)
         return ticks_of(seconds, found[4], 6, self.label)
 
-    def from_ticks(self, ticks: int) -> Any:
+    def from_ticks(self, ticks: int) -> WireValue:
         """Microseconds since midnight.  Raises MisfitError if they are not in one day."""
         if not 0 <= ticks < _DAY:
             raise self.out_of_range()
         return ticks
 
-    def reader(self, samples: Sequence[Any]) -> Reader | None:
+    def reader(self, samples: Sequence[Json]) -> Reader | None:
         """From text."""
         del samples
         return Reader(pa.string(), self._from_day_texts)
 
-    def accept(self, source: Any) -> Reader | None:
+    def accept(self, source: pa.DataType) -> Reader | None:
         """Text; the reference converts all others."""
         return self.reader(()) if pa.types.is_string(source) else None
 
-    def _from_day_texts(self, texts: Any) -> tuple[Any, Suspects]:
+    def _from_day_texts(self, texts: pa.Array) -> Converted:
         """Parsed as timestamps of 1970-01-01: Arrow parses no times of day."""
         if not pc.all(pc.match_substring_regex(texts, _PLAIN_TIME), min_count=0).as_py():
             raise MisfitError("not plain times")
@@ -133,7 +133,7 @@ class DayTimeCodec(TimeCodec):
 class TextCodec(StringCodec):
     """``string``, whose bytes are UTF-8; a format may give it any bytes."""
 
-    def exact(self, value: Any) -> Any:
+    def exact(self, value: Json) -> WireValue:
         """As a String, if it is UTF-8."""
         data: bytes = super().exact(value)
         try:
@@ -142,7 +142,7 @@ class TextCodec(StringCodec):
             raise MisfitError(f"not valid UTF-8 at byte {error.start}") from None
         return data
 
-    def accept(self, source: Any) -> Reader | None:
+    def accept(self, source: pa.DataType) -> Reader | None:
         """Byte strings that are UTF-8."""
         reader = super().accept(source)
         if reader is None or pa.types.is_string(source):
@@ -157,7 +157,7 @@ class BytesCodec(Codec):
         super().__init__("binary", pa.binary() if size is None else pa.binary(size))
         self.size = size
 
-    def exact(self, value: Any) -> Any:
+    def exact(self, value: Json) -> WireValue:
         """The bytes."""
         data = value if isinstance(value, bytes) else self._decoded(value)
         if self.size is not None and len(data) != self.size:
@@ -176,7 +176,7 @@ class BytesCodec(Codec):
             raise MisfitError(f"a string that is not base64 in {self.label}")
         return data
 
-    def accept(self, source: Any) -> Reader | None:
+    def accept(self, source: pa.DataType) -> Reader | None:
         """Bytes, and text."""
         if pa.types.is_string(source):
             return self.reader(())
@@ -184,13 +184,13 @@ class BytesCodec(Codec):
         binary = pa.types.is_binary(source) or pa.types.is_fixed_size_binary(source)
         return Reader(source, lambda array: (array.cast(pa.binary()).cast(self.wire), None)) if binary else None
 
-    def reader(self, samples: Sequence[Any]) -> Reader | None:
+    def reader(self, samples: Sequence[Json]) -> Reader | None:
         """From text."""
         del samples
         return Reader(pa.string(), lambda texts: by_distinct(self, texts))
 
 
-def beyond_calendar(moments: Any) -> Any:
+def beyond_calendar(moments: pa.Array) -> Any:
     """A mask of the timestamps (Arrow, microseconds) outside the years 1 to 9999; null counts as inside."""
     ticks = np.asarray(moments.view(pa.int64()).fill_null(0))
     return (ticks < CALENDAR_DAYS[0] * _DAY) | (ticks >= (CALENDAR_DAYS[1] + 1) * _DAY)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +18,7 @@ from chsink.formats.readers import reader_of
 from chsink.formats.settings import JSON, FormatSettings, KeyColumns
 from chsink.mirror.codecs import beyond_calendar, codec_of
 from chsink.notation.metadata_columns import METADATA_COLUMNS
-from chsink.ports import BadValue, Decoded
+from chsink.ports import BadValue
 
 MISSING = "missing or null, and the column is required"
 _METADATA: dict[str, type[IcebergType]] = {
@@ -54,6 +53,15 @@ def _field(field: NestedField) -> Field:
     return Field(field.name, codec, MISSING if field.required else None)
 
 
+@dataclass(frozen=True, slots=True)
+class TableRows:
+    """The records that fit, as rows of the table's schema; ``rows`` holds their numbers, ``bad`` the other records."""
+
+    batch: pa.Table
+    rows: pa.Array
+    bad: list[BadValue]
+
+
 @dataclass(frozen=True)
 class TableColumns:
     """Decodes records of Kafka's source to Arrow tables of an Iceberg schema.  Picklable."""
@@ -62,12 +70,12 @@ class TableColumns:
     format: FormatSettings = JSON
     keys: KeyColumns | None = None
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return TableColumns, (self.schema, self.format, self.keys)
 
     @cached_property
-    def arrow(self) -> Any:
-        """The ``pa.Schema`` of the table's files: with field ids, by the names that files use."""
+    def arrow(self) -> pa.Schema:
+        """The schema of the table's files: with field ids, by the names that files use."""
         wide = schema_to_pyarrow(sanitize_column_names(self.schema))
         return pa.schema([field.with_type(_NARROW.get(field.type, field.type)) for field in wide])
 
@@ -91,8 +99,8 @@ class TableColumns:
         fields = [_field(f) for f in self.schema.fields if f.name not in METADATA_COLUMNS]
         return reader_of(self.format, fields, self.keys)
 
-    def decode(self, records: pa.RecordBatch) -> Decoded:
-        """The rows that fit, as a ``pa.Table`` of the table's schema, and why the others do not."""
+    def decode(self, records: pa.RecordBatch) -> TableRows:
+        """The rows that fit, and why the others do not."""
         found = self._reader.decode(records)
         kept = records if found.rows is None else records.take(found.rows)
         columns = {name: found.batch.column(name) for name in found.batch.schema.names}
@@ -100,9 +108,9 @@ class TableColumns:
         arrays = [_cast(columns[f.name], kind.type) for f, kind in zip(self.schema.fields, self.arrow, strict=True)]
         table = pa.Table.from_arrays(arrays, schema=self.arrow)
         rows = pa.array(np.arange(records.num_rows)) if found.rows is None else found.rows
-        return self._timely(Decoded(table, rows, found.bad))
+        return self._timely(TableRows(table, rows, found.bad))
 
-    def _timely(self, decoded: Decoded) -> Decoded:
+    def _timely(self, decoded: TableRows) -> TableRows:
         """Drop the records whose Kafka timestamp, which a producer may choose, is outside the years 1 to 9999."""
         name = "_kafka_timestamp"
         if name not in self._metadata:
@@ -113,7 +121,7 @@ class TableColumns:
         keep = pa.array(~wrong)
         late = decoded.rows.filter(pa.array(wrong)).to_pylist()
         bad = [*decoded.bad, *(BadValue(row, name, f"out of range for {TimestamptzType()}") for row in late)]
-        return Decoded(decoded.batch.filter(keep), decoded.rows.filter(keep), sorted(bad, key=_row))
+        return TableRows(decoded.batch.filter(keep), decoded.rows.filter(keep), sorted(bad, key=_row))
 
 
 _NARROW = {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}
@@ -124,7 +132,7 @@ def _row(bad: BadValue) -> int:
     return bad.row
 
 
-def _cast(array: Any, kind: Any) -> Any:
+def _cast(array: pa.Array, kind: pa.DataType) -> pa.Array:
     """Cast between types that hold the same values; any other value raises, such as text that is not UTF-8."""
     if pa.types.is_timestamp(kind) and kind.tz is None:
         array = pc.cast(array, pa.timestamp("us"))  # the wall clock of UTC

@@ -121,6 +121,7 @@ def _leaves(key_type: KeyType, column: pa.Array) -> Iterator[pa.Array]:
     if not key_type.elements:
         yield column
         return
+    assert isinstance(column, pa.StructArray), "a Tuple is a struct"
     for element, part in zip(key_type.elements, column.flatten(), strict=True):
         yield from _leaves(element, part)
 

@@ -12,7 +12,7 @@ as ticks in eight; Enum as its number; IPv4 as a UInt32, IPv6 in network order; 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -109,7 +109,8 @@ def _datetime64(key_type: KeyType, column: pa.Array) -> Stored:
 def _ticks(column: pa.Array, unit: str) -> pa.Array:
     """Timestamps as integers of `unit` since the epoch; the time zone only affects display."""
     _require(pa.types.is_timestamp(column.type), "Arrow timestamps are expected")
-    return column.cast(pa.timestamp(unit, column.type.tz)).cast(pa.int64())
+    zone = cast("pa.TimestampType", column.type).tz
+    return column.cast(pa.timestamp(unit, zone)).cast(pa.int64())
 
 
 def _decimal(key_type: KeyType, column: pa.Array) -> Stored:

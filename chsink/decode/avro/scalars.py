@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from decimal import Context, Decimal
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -31,9 +31,14 @@ Limits = tuple[int, int, str]
 class AvroType:
     """An Avro type: reads or skips the next value of every cursor. :meth:`read` returns an array of type ``arrow``."""
 
-    arrow: Any
+    _arrow: pa.DataType
 
-    def read(self, c: Cursors) -> Any:
+    @property
+    def arrow(self) -> pa.DataType:
+        """The Arrow type."""
+        return self._arrow
+
+    def read(self, c: Cursors) -> pa.Array:
         """The next value of every cursor, as an array. A wrong message is marked as a fault; its value is arbitrary."""
         raise NotImplementedError
 
@@ -45,9 +50,9 @@ class AvroType:
 class AvroNull(AvroType):
     """No bytes."""
 
-    arrow = pa.null()
+    _arrow = pa.null()
 
-    def read(self, c: Cursors) -> Any:
+    def read(self, c: Cursors) -> pa.Array:
         """Nulls."""
         return pa.nulls(len(c))
 
@@ -58,9 +63,9 @@ class AvroNull(AvroType):
 class AvroBoolean(AvroType):
     """One byte, 0 or 1."""
 
-    arrow = pa.bool_()
+    _arrow = pa.bool_()
 
-    def read(self, c: Cursors) -> Any:
+    def read(self, c: Cursors) -> pa.Array:
         """Booleans."""
         value = c.byte()
         c.fault(value > 1, "a boolean that is neither 0 nor 1")
@@ -74,12 +79,12 @@ class AvroBoolean(AvroType):
 class AvroInteger(AvroType):
     """``int`` and ``long``, and logical types over them: integers within ``limits``, stored as values of ``arrow``."""
 
-    def __init__(self, arrow: Any, limits: Limits) -> None:
-        self.arrow = arrow
+    def __init__(self, arrow: pa.DataType, limits: Limits) -> None:
+        self._arrow = arrow
         self._low, self._high, self._reason = limits
         self._dtype = np.dtype(f"i{arrow.bit_width // 8}")
 
-    def read(self, c: Cursors) -> Any:
+    def read(self, c: Cursors) -> pa.Array:
         """Integers, dates, times or timestamps."""
         value = c.zigzag()
         if self._reason:
@@ -98,10 +103,10 @@ class AvroFloat(AvroType):
     """``float`` (4 bytes) and ``double`` (8)."""
 
     def __init__(self, size: int) -> None:
-        self.arrow = pa.float32() if size == 4 else pa.float64()
+        self._arrow = pa.float32() if size == 4 else pa.float64()
         self._size = size
 
-    def read(self, c: Cursors) -> Any:
+    def read(self, c: Cursors) -> pa.Array:
         """Floats."""
         words = c.words(c.skip(self._size))
         return from_buffer(self.arrow, words.astype(f"<u{self._size}"), None)
@@ -114,9 +119,9 @@ class AvroFloat(AvroType):
 class AvroBytes(AvroType):
     """``bytes``: a length, then as many bytes."""
 
-    arrow = pa.binary()
+    _arrow = pa.binary()
 
-    def read(self, c: Cursors) -> Any:
+    def read(self, c: Cursors) -> pa.Array:
         """Byte strings."""
         return c.cut(*c.sized(c.zigzag()))
 
@@ -128,9 +133,9 @@ class AvroBytes(AvroType):
 class AvroString(AvroBytes):
     """``string``: bytes that are UTF-8."""
 
-    arrow = pa.string()
+    _arrow = pa.string()
 
-    def read(self, c: Cursors) -> Any:
+    def read(self, c: Cursors) -> pa.Array:
         """Strings."""
         return c.text(super().read(c))
 
@@ -139,10 +144,10 @@ class AvroFixed(AvroType):
     """``fixed``: ``size`` bytes."""
 
     def __init__(self, size: int) -> None:
-        self.arrow = pa.binary(size)
+        self._arrow = pa.binary(size)
         self.size = size
 
-    def read(self, c: Cursors) -> Any:
+    def read(self, c: Cursors) -> pa.Array:
         """Byte strings of one size."""
         return from_buffer(self.arrow, c.fixed(c.skip(self.size), self.size), None)
 
@@ -156,9 +161,9 @@ class AvroUuid(AvroFixed):
 
     def __init__(self) -> None:
         super().__init__(16)
-        self.arrow = pa.string()
+        self._arrow = pa.string()
 
-    def read(self, c: Cursors) -> Any:
+    def read(self, c: Cursors) -> pa.Array:
         """Texts with hyphens."""
         data = c.fixed(c.skip(16), 16)
         text = np.full((len(c), 36), ord("-"), np.uint8)
@@ -175,11 +180,12 @@ class AvroDecimal(AvroType):
         self._raw = raw
         self._width = 16 if precision <= 38 else 32
         wire = pa.decimal128 if self._width == 16 else pa.decimal256
-        self.arrow = wire(min(precision, _DIGITS_MAX), scale)
-        digits = Decimal("9" * self.arrow.precision).scaleb(-scale, _WIDE)
+        precision = min(precision, _DIGITS_MAX)
+        self._arrow = wire(precision, scale)
+        digits = Decimal("9" * precision).scaleb(-scale, _WIDE)
         self._limit = pa.scalar(digits, self.arrow)
 
-    def read(self, c: Cursors) -> Any:
+    def read(self, c: Cursors) -> pa.Array:
         """Decimals."""
         if isinstance(self._raw, AvroFixed):
             start = c.skip(self._raw.size)
@@ -209,12 +215,12 @@ class AvroDecimal(AvroType):
 class AvroEnum(AvroType):
     """``enum``: the number of a symbol."""
 
-    arrow = pa.string()
+    _arrow = pa.string()
 
     def __init__(self, symbols: Sequence[str]) -> None:
         self._symbols = pa.array(list(symbols), pa.string())
 
-    def read(self, c: Cursors) -> Any:
+    def read(self, c: Cursors) -> pa.Array:
         """Symbols."""
         value = c.zigzag()
         wrong = (value < 0) | (value >= len(self._symbols))

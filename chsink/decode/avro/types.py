@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from chsink.decode.avro.scalars import AvroNull, AvroType
@@ -29,7 +30,7 @@ class AvroUnion(AvroType):
         self._only = others[0] if len(others) == 1 else None
 
     @property
-    def arrow(self) -> Any:
+    def arrow(self) -> pa.DataType:
         """The nullable type, or a dense union of the branches' types."""
         if self._only is not None:
             return self._branches[self._only].arrow
@@ -41,7 +42,7 @@ class AvroUnion(AvroType):
         c.fault(wrong, "a union's number without a branch")
         return np.where(wrong, -1, number) if wrong.any() else number
 
-    def read(self, c: Cursors) -> Any:
+    def read(self, c: Cursors) -> pa.Array:
         """Values with nulls, or the values of a union."""
         number = self._branch(c)
         if self._only is not None:
@@ -58,7 +59,7 @@ class AvroUnion(AvroType):
         names = [str(at) for at in range(len(children))]
         return pa.UnionArray.from_dense(pa.array(number.astype(np.int8)), pa.array(offsets), children, names)
 
-    def _nullable(self, c: Cursors, given: Any, branch: AvroType) -> Any:
+    def _nullable(self, c: Cursors, given: npt.NDArray[np.bool_], branch: AvroType) -> pa.Array:
         if given.all():
             return branch.read(c)
         mine = np.flatnonzero(given)
@@ -129,13 +130,13 @@ class AvroArray(AvroType):
         self._item = item
 
     @property
-    def arrow(self) -> Any:
+    def arrow(self) -> pa.DataType:
         """A list."""
         return pa.list_(self._item.arrow)
 
-    def read(self, c: Cursors) -> Any:
+    def read(self, c: Cursors) -> pa.Array:
         """Lists."""
-        items: list[Any] = []
+        items: list[pa.Array] = []
         owners = _each_item(c, lambda part: items.append(self._item.read(part)))
         offsets, values = _gathered(len(c), owners, items or [self._item.read(c.some(_NONE))])
         return pa.ListArray.from_arrays(offsets, values, type=self.arrow)
@@ -153,14 +154,14 @@ class AvroMap(AvroType):
         self._value = value
 
     @property
-    def arrow(self) -> Any:
+    def arrow(self) -> pa.DataType:
         """A map."""
         return pa.map_(self._key.arrow, self._value.arrow)
 
-    def read(self, c: Cursors) -> Any:
+    def read(self, c: Cursors) -> pa.Array:
         """Maps, with entries in the record's order and repeated keys kept."""
-        keys: list[Any] = []
-        values: list[Any] = []
+        keys: list[pa.Array] = []
+        values: list[pa.Array] = []
 
         def pair(part: Cursors) -> None:
             keys.append(self._key.read(part))
@@ -182,7 +183,7 @@ class AvroMap(AvroType):
         _each_item(c, pair)
 
 
-def _gathered(size: int, owners: Positions, items: Sequence[Any]) -> tuple[Any, Any]:
+def _gathered(size: int, owners: Positions, items: Sequence[pa.Array]) -> tuple[pa.Array, pa.Array]:
     """The offsets of each owner's items, and the items sorted by owner."""
     counts = np.bincount(owners, minlength=size) if len(owners) else np.zeros(size, np.int64)
     offsets = np.concatenate(([0], np.cumsum(counts))).astype(np.int32)
@@ -199,18 +200,18 @@ class AvroRecord(AvroType):
         self.complete = False
 
     @property
-    def arrow(self) -> Any:
+    def arrow(self) -> pa.StructType:
         """A struct."""
         return pa.struct([pa.field(name, kind.arrow) for name, kind in self.fields])
 
-    def read(self, c: Cursors) -> Any:
+    def read(self, c: Cursors) -> pa.Array:
         """Structs."""
         columns = self.columns(c, {name for name, _ in self.fields})
         if not columns:
             return pa.array([{}] * len(c), pa.struct([]))
-        return pa.StructArray.from_arrays(list(columns.values()), fields=list(self.arrow))
+        return pa.StructArray.from_arrays(list(columns.values()), fields=self.arrow.fields)
 
-    def columns(self, c: Cursors, wanted: Collection[str]) -> dict[str, Any]:
+    def columns(self, c: Cursors, wanted: Collection[str]) -> dict[str, pa.Array]:
         """The arrays of the wanted fields, by name.  Skips the other fields."""
         if c.too_deep():
             return {name: pa.nulls(len(c), kind.arrow) for name, kind in self.fields if name in wanted}
@@ -235,12 +236,12 @@ class AvroRecord(AvroType):
 class AvroRecursive(AvroType):
     """A record inside itself: it can be skipped, but not read."""
 
-    arrow = pa.null()
+    _arrow = pa.null()
 
     def __init__(self, record: AvroRecord) -> None:
         self._record = record
 
-    def read(self, c: Cursors) -> Any:
+    def read(self, c: Cursors) -> pa.Array:
         """Mark every message as wrong."""
         self._record.skip(c)
         c.fault(np.ones(len(c), np.bool_), RECURSIVE)
@@ -257,7 +258,7 @@ class AvroMessage:
     def __init__(self, record: AvroRecord) -> None:
         self._record = record
 
-    def columns(self, c: Cursors, wanted: Collection[str]) -> dict[str, Any]:
+    def columns(self, c: Cursors, wanted: Collection[str]) -> dict[str, pa.Array]:
         """See :class:`chsink.decode.messages.Message`."""
         found = self._record.columns(c, wanted)
         c.fault(c.pos < c.end, LEFT_OVER)

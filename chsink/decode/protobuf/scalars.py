@@ -30,9 +30,14 @@ class ProtoType:
     """
 
     wire: int
-    default: Any
+    _default: pa.Array
 
-    def read(self, c: Cursors) -> Any:
+    @property
+    def default(self) -> pa.Array:
+        """An array with the default."""
+        return self._default
+
+    def read(self, c: Cursors) -> pa.Array:
         """The next value of every cursor. A wrong message is marked as a fault; its value is arbitrary."""
         raise NotImplementedError
 
@@ -45,10 +50,10 @@ class ProtoInteger(ProtoType):
     def __init__(self, bits: int, *, signed: bool, zigzag: bool = False) -> None:
         name = f"{'' if signed else 'u'}int{bits}"
         self._arrow = pa.type_for_alias(name)
-        self.default = pa.array([0], self._arrow)
+        self._default = pa.array([0], self._arrow)
         self._bits, self._signed, self._zigzag, self._dtype = bits, signed, zigzag, np.dtype(name)
 
-    def read(self, c: Cursors) -> Any:
+    def read(self, c: Cursors) -> pa.Array:
         """Integers."""
         value: Any = c.zigzag() if self._zigzag else c.varint()
         if self._signed:
@@ -64,9 +69,9 @@ class ProtoBoolean(ProtoType):
     """A base-128 integer; every number except zero is true."""
 
     wire = VARINT
-    default = pa.array([False])
+    _default = pa.array([False])
 
-    def read(self, c: Cursors) -> Any:
+    def read(self, c: Cursors) -> pa.Array:
         """Booleans."""
         return pa.array(c.varint() != 0)
 
@@ -80,9 +85,9 @@ class ProtoEnum(ProtoType):
         self._numbers = np.array(sorted(names), np.int64)
         self._names = pa.array([names[number] for number in sorted(names)], pa.string())
         self._closed = closed
-        self.default = pa.array([names[default]], pa.string())
+        self._default = pa.array([names[default]], pa.string())
 
-    def read(self, c: Cursors) -> Any:
+    def read(self, c: Cursors) -> pa.Array:
         """Names."""
         value = c.varint().view(np.int64)
         at = np.minimum(np.searchsorted(self._numbers, value), len(self._numbers) - 1)
@@ -97,13 +102,13 @@ class ProtoEnum(ProtoType):
 class ProtoFixed(ProtoType):
     """Four or eight bytes, least significant first: an integer or a float."""
 
-    def __init__(self, arrow: Any) -> None:
+    def __init__(self, arrow: pa.DataType) -> None:
         self._arrow = arrow
         self._size = arrow.bit_width // 8
         self.wire = FIXED32 if self._size == 4 else FIXED64
-        self.default = pa.array([0], arrow)
+        self._default = pa.array([0], arrow)
 
-    def read(self, c: Cursors) -> Any:
+    def read(self, c: Cursors) -> pa.Array:
         """Numbers."""
         return from_buffer(self._arrow, c.words(c.skip(self._size)).astype(f"<u{self._size}"), None)
 
@@ -112,9 +117,9 @@ class ProtoBytes(ProtoType):
     """A length, then as many bytes."""
 
     wire = SIZED
-    default = pa.array([b""])
+    _default = pa.array([b""])
 
-    def read(self, c: Cursors) -> Any:
+    def read(self, c: Cursors) -> pa.Array:
         """Byte strings."""
         return c.cut(*c.sized(c.varint().view(np.int64)))
 
@@ -122,8 +127,8 @@ class ProtoBytes(ProtoType):
 class ProtoString(ProtoBytes):
     """Bytes that are UTF-8."""
 
-    default = pa.array([""])
+    _default = pa.array([""])
 
-    def read(self, c: Cursors) -> Any:
+    def read(self, c: Cursors) -> pa.Array:
         """Strings."""
         return c.text(super().read(c))

@@ -15,9 +15,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -66,26 +67,26 @@ class MessageType(ProtoType):
         self.complete = False
 
     @property
-    def default(self) -> Any:
+    def default(self) -> pa.Array:
         """A message without fields."""
         return self.read(Cursors(pa.array([b"\0"])))
 
-    def read(self, c: Cursors) -> Any:
+    def read(self, c: Cursors) -> pa.Array:
         """Structs."""
         start, end = c.sized(c.varint().view(np.int64))
         return self.whole(c.inside(start, end))
 
-    def whole(self, c: Cursors) -> Any:
+    def whole(self, c: Cursors) -> pa.Array:
         """A struct for each cursor, read from all of its remaining bytes."""
         columns = self.columns(c, {field.name for field in self.fields})
         if not columns:
             return pa.array([{}] * len(c), pa.struct([]))
         return pa.StructArray.from_arrays(list(columns.values()), names=list(columns))
 
-    def columns(self, c: Cursors, wanted: Collection[str]) -> dict[str, Any]:
+    def columns(self, c: Cursors, wanted: Collection[str]) -> dict[str, pa.Array]:
         """The arrays of the wanted fields, by name.  Skips the other fields."""
         fields = {field.number: _Collected(field, len(c)) for field in self.fields if field.name in wanted}
-        oneofs: dict[int, Any] = {}
+        oneofs: dict[int, npt.NDArray[np.bool_]] = {}
         for tag, at, part in _steps(c):
             collected = fields.get(tag >> 3)
             if collected is None or not collected.take(at, part, tag & 7):
@@ -116,7 +117,7 @@ def _steps(c: Cursors) -> Iterator[tuple[int, Positions, Cursors]]:
         _read_tags(c, at, upcoming)
 
 
-def _read_tags(c: Cursors, at: Positions, upcoming: Any) -> None:
+def _read_tags(c: Cursors, at: Positions, upcoming: npt.NDArray[np.uint64]) -> None:
     """Read the next tag of the cursors ``at`` into ``upcoming``."""
     over = c.pos[at] >= c.end[at]
     upcoming[at[over]] = _END
@@ -147,7 +148,7 @@ class _Collected:
         self.field = field
         self._size = size
         self._owners: list[Positions] = []
-        self._values: list[Any] = []
+        self._values: list[pa.Array] = []
         self._seen = np.zeros(size, np.bool_)
 
     def take(self, at: Positions, part: Cursors, wire: int) -> bool:
@@ -167,7 +168,7 @@ class _Collected:
             self._seen[at] = True
         return True
 
-    def array(self, c: Cursors) -> Any:
+    def array(self, c: Cursors) -> pa.Array:
         """A value for each cursor."""
         field = self.field
         values = self._values or [field.type.read(_no_records())]
@@ -185,19 +186,20 @@ class _Collected:
             return _joined(values).take(pa.array(back, mask=absent))
         return pa.concat_arrays([*values, field.type.default]).take(pa.array(back))
 
-    def _lists(self, values: Sequence[Any], owners: Positions) -> Any:
+    def _lists(self, values: Sequence[pa.Array], owners: Positions) -> pa.Array:
         counts = np.bincount(owners, minlength=self._size) if len(owners) else np.zeros(self._size, np.int64)
         offsets = pa.array(np.concatenate(([0], np.cumsum(counts))).astype(np.int32))
         items = _joined(values)
         if len(values) > 1:
             items = items.take(pa.array(np.argsort(owners, kind="stable")))
         if isinstance(self.field.type, EntryType):
+            assert isinstance(items, pa.StructArray), "an entry is a message"
             key, value = items.flatten()
             return pa.MapArray.from_arrays(offsets, key, value)
         return pa.ListArray.from_arrays(offsets, items)
 
 
-def _joined(values: Sequence[Any]) -> Any:
+def _joined(values: Sequence[pa.Array]) -> pa.Array:
     return values[0] if len(values) == 1 else pa.concat_arrays(values)
 
 
@@ -235,7 +237,7 @@ class EntryType(MessageType):
 class WrapperType(MessageType):
     """``google.protobuf.Int64Value`` and similar types: read as the value itself; null if the message is missing."""
 
-    def whole(self, c: Cursors) -> Any:
+    def whole(self, c: Cursors) -> pa.Array:
         """The values."""
         return self.columns(c, {"value"})["value"]
 
@@ -243,7 +245,7 @@ class WrapperType(MessageType):
 class TimestampType(MessageType):
     """``google.protobuf.Timestamp``: in microseconds, or in nanoseconds if microseconds are not exact."""
 
-    def whole(self, c: Cursors) -> Any:
+    def whole(self, c: Cursors) -> pa.Array:
         """A union of timestamps in microseconds and in nanoseconds, so that each value is exact."""
         found = self.columns(c, {"seconds", "nanos"})
         seconds, nanos = (found[name].to_numpy().astype(np.int64) for name in ("seconds", "nanos"))
@@ -264,7 +266,7 @@ class TimestampType(MessageType):
 class DurationType(MessageType):
     """``google.protobuf.Duration``: seconds with nine decimal places."""
 
-    def whole(self, c: Cursors) -> Any:
+    def whole(self, c: Cursors) -> pa.Array:
         """Decimal seconds."""
         found = self.columns(c, {"seconds", "nanos"})
         seconds, nanos = (found[name].to_numpy().astype(np.int64) for name in ("seconds", "nanos"))
@@ -279,9 +281,9 @@ class ProtoRecursive(ProtoType):
     """A message inside itself: null if it is missing, else a fault."""
 
     wire = SIZED
-    default = pa.nulls(1)
+    _default = pa.nulls(1)
 
-    def read(self, c: Cursors) -> Any:
+    def read(self, c: Cursors) -> pa.Array:
         """Mark every message as wrong."""
         c.sized(c.varint().view(np.int64))
         c.fault(np.ones(len(c), np.bool_), RECURSIVE)
@@ -297,7 +299,7 @@ class ProtobufMessage:
         self._kind = kind
         self._merge = merge
 
-    def columns(self, c: Cursors, wanted: Collection[str]) -> dict[str, Any]:
+    def columns(self, c: Cursors, wanted: Collection[str]) -> dict[str, pa.Array]:
         """See :class:`chsink.decode.messages.Message`."""
         start, end = c.pos.copy(), c.end
         found = self._kind.columns(c, wanted)
