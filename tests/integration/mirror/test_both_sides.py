@@ -72,6 +72,7 @@ def in_clickhouse(client: Client, table: str, values: list[bytes]) -> Decoded:
     ddl = ", ".join(f"{column.name} {column.type}" for column in columns)
     client.command(f"CREATE TABLE {table} (at Int64, {ddl}) ENGINE = Memory", settings={"enable_time_time64_type": 1})
     decoded = JsonDecoder(columns, timezone="UTC").decode(pa.array(values, pa.binary()))
+    assert decoded.rows is not None
     batch = decoded.batch.append_column("at", decoded.rows)
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batch.schema) as stream:

@@ -88,7 +88,7 @@ def test_rand_does_not_depend_on_the_tables_columns(name: str) -> None:
     """Their types may differ from Kafka's, and they may be added while a range is in doubt."""
     layout = Layout(SHARDS, "rand")
     own = table(Column("id", "UInt32"), Column(name, "String"))
-    rows = decoded(list(range(10)), **{name: pa.array([b"x"] * 10, pa.binary())})
+    rows = decoded(list(range(10)), None, **{name: pa.array([b"x"] * 10, pa.binary())})
     prepared = by_shard(records([None] * 10), rows, layout.to_json(), own)
     found = {row: piece.shard for piece in prepared.pieces for row in piece.batch.column("id").to_pylist()}
     assert [found[row] for row in range(10)] == ENGINE_RAND

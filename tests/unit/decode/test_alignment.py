@@ -118,6 +118,7 @@ def test_one_bad_record_among_many_leaves_all_others(kind: str) -> None:
     records[12_345] = b'{"c": 1.5}' if kind == "Int64" else b'{"c": '
     decoded = JsonDecoder([Column("c", kind)], timezone="UTC").decode(pa.array(records, pa.binary()))
     assert [bad.row for bad in decoded.bad] == [12_345]
+    assert decoded.rows is not None
     assert decoded.rows.to_pylist() == [*range(12_345), *range(12_346, 40_000)]
     assert len(set(map(repr, decoded.batch.slice(0, 100).to_pylist()))) == 1
 

@@ -173,6 +173,7 @@ def test_slices_and_dictionaries_are_taken() -> None:
 def test_nested_arrays_must_be_of_one_length() -> None:
     batch = pa.record_batch([pa.array([[1], [1]]), pa.array([["x"], []], pa.list_(pa.string()))], names=["n.a", "n.b"])
     decoded = conform(batch, [Column("n.a", "Array(Int8)"), Column("n.b", "Array(String)")], timezone="UTC")
+    assert decoded.rows is not None
     assert decoded.rows.to_pylist() == [0]
     assert [(bad.row, bad.column) for bad in decoded.bad] == [(1, "n")]
 
@@ -205,10 +206,12 @@ def test_a_map_with_a_repeated_key_spoils_no_other_row() -> None:
     rows = [[(b"\xff", 1)], [(b"a", 1), (b"a", 2)], None, [(b"a", 1), (b"b", 2)]]
     for source in (pa.binary(), pa.string()):
         maps = pa.array(rows, pa.map_(pa.binary(), pa.int8()))
+        assert isinstance(maps, pa.MapArray)
         keys = maps.keys.view(source)
         built = pa.MapArray.from_arrays(pa.array([0, 1, 3, 3, 5], pa.int32()), keys, maps.items)
         decoded = conform(pa.record_batch([built], names=["c"]), [Column("c", "Map(String, Int8)")], timezone="UTC")
         assert [(bad.row, bad.reason) for bad in decoded.bad] == [(1, "a key is repeated in a Map")]
+        assert decoded.rows is not None
         assert decoded.rows.to_pylist() == [0, 2, 3]
 
 

@@ -134,7 +134,9 @@ def test_only_insertable_columns_are_decoded_in_their_order() -> None:
 
 def test_rows_are_none_when_all_fit_and_ascending_otherwise() -> None:
     assert decode("Int8", b'{"c":1}').rows is None
-    assert decode("Int8", b'{"c":1}', None, b'{"c":"2"}', b"x", b'{"c":3}').rows.to_pylist() == [0, 2, 4]
+    rows = decode("Int8", b'{"c":1}', None, b'{"c":"2"}', b"x", b'{"c":3}').rows
+    assert rows is not None
+    assert rows.to_pylist() == [0, 2, 4]
     empty = decode("Int8")
     assert empty.rows is None
     assert (empty.batch.num_rows, empty.bad) == (0, [])

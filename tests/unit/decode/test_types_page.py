@@ -26,6 +26,7 @@ def test_a_variant_takes_the_alternative_of_the_kind() -> None:
     texts = ["1", "300", "1.5", "1e300", '"x"', "true"]
     batch = decoder.decode(pa.array([f'{{"c": {text}}}'.encode() for text in texts], pa.binary())).batch
     union = batch.column(0)
+    assert isinstance(union, pa.UnionArray)
     assert [union.type.field(code).name for code in union.type_codes.to_pylist()] == [
         "Int8", "UInt64", "Decimal(9, 2)", "Float64", "String", "Bool",
     ]  # fmt: skip

@@ -154,6 +154,7 @@ def test_json_with_a_schema_is_the_json_behind_its_header(service: RegistryServi
         decoded = decode(Records(form, Columns(TABLE, (), "UTC")), some)
         assert decoded.batch.column("id").to_pylist() == list(range(5))[: len(some)]
     decoded = decode(Records(form, Columns(TABLE, (), "UTC")), values)
+    assert decoded.rows is not None
     assert decoded.rows.to_pylist() == [0, 3, 4, 5, 6]
     assert [one.row for one in decoded.bad] == [1, 2, 7, 8]
     assert decoded.bad[1].reason.endswith("is of a schema of the kind AVRO")

@@ -29,14 +29,13 @@ from pyiceberg.types import (
 
 from chsink.fields import TextFile
 from chsink.formats.settings import Avro, FormatSettings, Raw
-from chsink.mirror.types import TableColumns
-from chsink.ports import Decoded
+from chsink.mirror.types import TableColumns, TableRows
 
 NOON = dt.datetime(2026, 1, 31, 12, tzinfo=dt.UTC)
 UUID = "123e4567-e89b-12d3-a456-426614174000"
 
 
-def decode(kind: IcebergType, form: FormatSettings, values: list[bytes]) -> Decoded:
+def decode(kind: IcebergType, form: FormatSettings, values: list[bytes]) -> TableRows:
     table = TableColumns(Schema(NestedField(1, "c", kind, required=False)), form)
     return table.decode(pa.record_batch([pa.array(values, pa.binary())], names=["value"]))
 
