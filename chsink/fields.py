@@ -77,7 +77,7 @@ Topic = Annotated[str, matching(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}", otherwise=
 NodePath = Annotated[str, matching(r"(/(?!\.{1,2}(/|$))[A-Za-z0-9._-]+){1,20}", otherwise=job_file.NOT_A_NODE_PATH)]
 
 
-def _as_tuple(value: Any) -> Any:
+def _as_tuple(value: object) -> object:
     if isinstance(value, str):
         return tuple(part.strip() for part in value.split(",") if part.strip())
     return tuple(value) if isinstance(value, list) else value
@@ -86,7 +86,7 @@ def _as_tuple(value: Any) -> Any:
 AsTuple = BeforeValidator(_as_tuple)
 
 
-def _as_host_ports(value: Any) -> str:
+def _as_host_ports(value: object) -> str:
     parts = _as_tuple(value)
     if not isinstance(parts, tuple) or not parts or not all(isinstance(part, str) for part in parts):
         raise job_file.NOT_ADDRESSES()
@@ -144,7 +144,7 @@ def reveal(value: str | SecretStr) -> str:
     return value.get_secret_value() if isinstance(value, SecretStr) else value
 
 
-def is_reference(value: Any) -> bool:
+def is_reference(value: object) -> bool:
     """Whether a raw value is ``{ env = … }`` or ``{ file = … }``."""
     return isinstance(value, Mapping) and bool(value) and set(value) <= _REFERENCE_KEYS
 
@@ -167,7 +167,7 @@ def resolved(value: Mapping[str, Any], info: ValidationInfo) -> SecretStr:
         raise job_file.REFERENCED_FILE_UNREADABLE(path=path, reason=reason) from error
 
 
-def _as_password(value: Any, info: ValidationInfo) -> Any:
+def _as_password(value: object, info: ValidationInfo) -> object:
     if isinstance(value, str):
         raise job_file.PASSWORD_IN_FILE()
     return resolved(value, info) if isinstance(value, Mapping) else value
@@ -184,7 +184,7 @@ class TextFile:
     content: bytes = field(repr=False)
 
 
-def _as_file(value: Any, info: ValidationInfo) -> Any:
+def _as_file(value: object, info: ValidationInfo) -> object:
     if not isinstance(value, str):
         return value
     path = Path((info.context or {}).get("folder", Path()), value)

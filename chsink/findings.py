@@ -10,7 +10,6 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
 
 from chsink.errors import ChsinkError, PreflightError, preflight, services
 from chsink.errors.entry import Entry, fields
@@ -51,7 +50,7 @@ class Finding:
     template: str = field(default="", compare=False)
     params: Mapping[str, str] = field(default_factory=dict, compare=False)
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """The finding as a JSON object, for programs."""
         return {"id": self.id, "severity": str(self.severity), "sentence": self.sentence, "fix": self.fix}
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, TypeAlias
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -118,6 +118,10 @@ class Unreachable(Unanswered):
     """The connection was refused, so nothing was sent."""
 
 
+Row: TypeAlias = tuple[Any, ...]
+"""A row that a server sent: its values, as clickhouse-connect reads them."""
+
+
 class Queries(Protocol):
     """One ClickHouse endpoint, for queries.  Raises ServerRefused, Unanswered and Unreachable."""
 
@@ -125,7 +129,7 @@ class Queries(Protocol):
     def url(self) -> str:
         """The replica in use."""
 
-    def query(self, sql: str, parameters: Mapping[str, Any] | None = None) -> list[tuple[Any, ...]]:
+    def query(self, sql: str, parameters: Mapping[str, object] | None = None) -> list[Row]:
         """Rows of a SELECT.  ``parameters`` are bound by the server (``{name:Type}``)."""
 
 
@@ -145,10 +149,10 @@ class Replicas(Queries, Protocol):
 class SqlClient(Replicas, Protocol):
     """One ClickHouse endpoint.  Sends each statement once."""
 
-    def command(self, sql: str, settings: Mapping[str, Any] | None = None) -> None:
+    def command(self, sql: str, settings: Mapping[str, object] | None = None) -> None:
         """A statement without a result."""
 
-    def insert(self, sql: str, body: pa.Buffer, settings: Mapping[str, Any]) -> None:
+    def insert(self, sql: str, body: pa.Buffer, settings: Mapping[str, object]) -> None:
         """One INSERT of ``body`` (an Arrow IPC stream).  Returns when the server has confirmed it."""
 
 
@@ -197,7 +201,7 @@ class Decoder(Protocol):
     def filled(self) -> frozenset[str]:
         """The table's columns that the decoder fills."""
 
-    def parts(self) -> tuple[tuple[str, Any], ...]:
+    def parts(self) -> tuple[tuple[str, object], ...]:
         """Everything in the decoder that decides which row a record becomes: named JSON documents, for the pipeline
         fingerprint.
         """

@@ -18,7 +18,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Self, TypeVar
+from typing import Literal, Self, TypeVar
 from urllib.parse import urlsplit
 
 import pyarrow as pa
@@ -30,7 +30,7 @@ from urllib3.exceptions import HTTPError
 
 from chsink.clickhouse.transport import nothing_sent, open_pool, said
 from chsink.notation.codes import SETTING_CONSTRAINT_VIOLATION
-from chsink.ports import ServerRefused, Unanswered, Unreachable
+from chsink.ports import Row, ServerRefused, Unanswered, Unreachable
 
 T = TypeVar("T")
 _INSERT, _FORMAT = "INSERT INTO ", " FORMAT "
@@ -86,7 +86,7 @@ class ClickHouseClient:
         self._others: dict[Connection, Self] = {}
         self.url = endpoint.urls[0]
 
-    def query(self, sql: str, parameters: Mapping[str, Any] | None = None) -> list[tuple[Any, ...]]:
+    def query(self, sql: str, parameters: Mapping[str, object] | None = None) -> list[Row]:
         """Rows of a SELECT; see :class:`chsink.ports.SqlClient`."""
         bound = dict(parameters) if parameters else None
         return self._send(lambda client: [tuple(row) for row in client.query(sql, parameters=bound).result_rows])
@@ -94,8 +94,8 @@ class ClickHouseClient:
     def fetch(
         self,
         sql: str,
-        parameters: Mapping[str, Any] | None = None,
-        settings: Mapping[str, Any] | None = None,
+        parameters: Mapping[str, object] | None = None,
+        settings: Mapping[str, object] | None = None,
         attached: ExternalTable | None = None,
     ) -> bytes:
         """The whole answer of a SELECT that names its format.  ``attached`` lives as long as the statement."""
@@ -110,11 +110,11 @@ class ClickHouseClient:
             )
         )
 
-    def command(self, sql: str, settings: Mapping[str, Any] | None = None) -> None:
+    def command(self, sql: str, settings: Mapping[str, object] | None = None) -> None:
         """A statement without a result."""
         self._send(lambda client: client.command(sql, settings=dict(settings or {})))
 
-    def insert(self, sql: str, body: pa.Buffer, settings: Mapping[str, Any]) -> None:
+    def insert(self, sql: str, body: pa.Buffer, settings: Mapping[str, object]) -> None:
         """One INSERT of the form ``INSERT INTO target FORMAT name`` whose data is ``body``, compressed on the way."""
         target, separator, form = sql.removeprefix(_INSERT).rpartition(_FORMAT)
         assert sql.startswith(_INSERT) and separator, sql

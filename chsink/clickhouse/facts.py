@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from chsink.notation.sql import TableName, quote_string
-from chsink.ports import Queries
+from chsink.ports import Queries, Row
 
 AT_ONCE: Final = 150
 """The most tables that one statement names: even the longest names stay below the default ``max_query_size``."""
@@ -77,8 +77,8 @@ def in_groups(names: Iterable[TableName]) -> Iterator[list[TableName]]:
     return (ordered[at : at + AT_ONCE] for at in range(0, len(ordered), AT_ONCE))
 
 
-def _together(rows: Iterable[tuple[Any, ...]]) -> dict[TableName, TableFacts]:
-    kinds: dict[str, dict[TableName, tuple[Any, ...]]] = {"is": {}, "path": {}, "blocks": {}}
+def _together(rows: Iterable[Row]) -> dict[TableName, TableFacts]:
+    kinds: dict[str, dict[TableName, Row]] = {"is": {}, "path": {}, "blocks": {}}
     for kind, database, table, *said in rows:
         kinds[kind][TableName(database, table)] = tuple(said)
     found = {}

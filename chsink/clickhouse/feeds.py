@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator
-from typing import Any, Final
+from typing import Final
 
 from chsink.clickhouse.facts import in_groups, named
 from chsink.notation.sql import IN_BACKTICKS, TableName, parse_table
-from chsink.ports import Queries
+from chsink.ports import Queries, Row
 
 _PART: Final = rf"(?:{IN_BACKTICKS}|[^\s.`(]+)"
 _UUID: Final = r"(?: UUID '[^']*')?"
@@ -39,7 +39,7 @@ def _direct(client: Queries, tables: Collection[TableName]) -> dict[TableName, s
     return {table: {filled[v] for v in views.get(table, ()) if v in filled} for table in tables}
 
 
-def _asked(client: Queries, tables: Collection[TableName], what: str) -> Iterator[tuple[Any, ...]]:
+def _asked(client: Queries, tables: Collection[TableName], what: str) -> Iterator[Row]:
     for group in in_groups(tables):
         yield from client.query(f"SELECT database, name, {what} FROM system.tables WHERE {named(group, 'name')}")
 

@@ -6,13 +6,13 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any, Self
+from typing import Self
 
 from tenacity import RetryCallState, Retrying, retry_if_exception, wait_random_exponential
 
 from chsink.errors import without_values
 from chsink.notation.codes import TOO_MANY_PARTS, TRANSIENT
-from chsink.ports import Clock, Queries, Replicas, ServerRefused, Unanswered
+from chsink.ports import Clock, Queries, Replicas, Row, ServerRefused, Unanswered
 
 _log = logging.getLogger(__name__)
 LOG_EVERY_S = 10
@@ -82,9 +82,9 @@ class RetryingQueries:
         """The replica in use."""
         return self.client.url
 
-    def query(self, sql: str, parameters: Mapping[str, Any] | None = None) -> list[tuple[Any, ...]]:
+    def query(self, sql: str, parameters: Mapping[str, object] | None = None) -> list[Row]:
         """Rows of a SELECT."""
-        rows: list[tuple[Any, ...]] = retrying(self.clock, self.retry_for_s)(self.client.query, sql, parameters)
+        rows: list[Row] = retrying(self.clock, self.retry_for_s)(self.client.query, sql, parameters)
         return rows
 
     def each_replica(self) -> Sequence[Self]:

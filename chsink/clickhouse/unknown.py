@@ -16,7 +16,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 
@@ -56,7 +56,7 @@ class FieldWatch:
     added: tuple[Column, ...]
     room: int
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return FieldWatch, (self.format, self.table, self.taken, self.added, self.room)
 
     @cached_property

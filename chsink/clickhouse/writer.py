@@ -22,7 +22,7 @@ import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import pyarrow as pa
 
@@ -42,7 +42,7 @@ _log = logging.getLogger(__name__)
 
 _LIMITED = ("distinct", "group_by", "join", "read", "result", "set", "sort", "timeout", "transfer")
 """What a profile may limit.  In a view, too, rows beyond the limit are an error."""
-PINNED: Mapping[str, Any] = {
+PINNED: Mapping[str, str | int] = {
     "insert_deduplicate": 1,
     "async_insert": 0,
     "wait_for_async_insert": 1,
@@ -55,7 +55,7 @@ PINNED: Mapping[str, Any] = {
     "input_format_allow_errors_ratio": 0,
     **{f"{what}_overflow_mode": "throw" for what in _LIMITED},
 }
-PINNED_WHERE_KNOWN: Mapping[str, Any] = {"deduplicate_insert": "enable", "use_strict_insert_block_limits": 0}
+PINNED_WHERE_KNOWN: Mapping[str, str | int] = {"deduplicate_insert": "enable", "use_strict_insert_block_limits": 0}
 """Pinned too, but only newer servers know them; an unknown setting would refuse the insert."""
 
 FRESH_MS = 2_000
@@ -85,7 +85,7 @@ class ShardWriter:
     """
 
     shards: Sequence[InsertShard]
-    settings: Mapping[str, Any]
+    settings: Mapping[str, object]
     clock: Clock
     retry_for_s: float
     timeout_s: float

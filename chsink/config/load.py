@@ -23,7 +23,7 @@ VARIABLE_PREFIX = "CHSINK__"
 
 
 def load(
-    path: str | Path, *, environ: Mapping[str, str] | None = None, overrides: Mapping[str, Any] | None = None
+    path: str | Path, *, environ: Mapping[str, str] | None = None, overrides: Mapping[str, object] | None = None
 ) -> Config:
     """The configuration in the TOML file at ``path``.
 
@@ -73,7 +73,7 @@ class _Layers:
         self.origins: dict[str, str] = {}
         self.problems: list[Problem] = []
 
-    def override(self, path: str, value: Any, origin: str) -> None:
+    def override(self, path: str, value: object, origin: str) -> None:
         """Set the value at a dotted path, replacing any value there."""
         known = schema().find(path)
         if known is None:

@@ -92,7 +92,7 @@ class Config(Section):
 
     @field_validator("*")
     @classmethod
-    def _collect(cls, section: Any, info: ValidationInfo) -> Any:
+    def _collect(cls, section: object, info: ValidationInfo) -> object:
         """Keep each valid section for :meth:`from_mapping`, even if another section is invalid."""
         if info.context:
             info.context["valid"][info.field_name] = section
@@ -101,7 +101,7 @@ class Config(Section):
     @classmethod
     def from_mapping(
         cls,
-        data: Mapping[str, Any],
+        data: Mapping[str, object],
         *,
         source: str = "mapping",
         environ: Mapping[str, str] | None = None,
@@ -293,7 +293,7 @@ def schema() -> Schema:
     return Schema(Config)
 
 
-def origins_in(data: Mapping[str, Any], source: str) -> dict[str, str]:
+def origins_in(data: Mapping[str, object], source: str) -> dict[str, str]:
     """The origin of each key of a mapping: ``source``, or the variable or file of a reference."""
     kinds = {"env": "environment variable", "file": "file"}
     return {

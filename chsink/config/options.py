@@ -55,7 +55,7 @@ def _by_form(table: str, option: str) -> str | None:
     return None
 
 
-def flat_items(value: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+def flat_items(value: Mapping[str, object]) -> Iterator[tuple[str, Any]]:
     """The options of a table; options in nested tables get dotted names."""
     for name, inner in value.items():
         if isinstance(inner, Mapping) and inner and not is_reference(inner):
@@ -64,7 +64,7 @@ def flat_items(value: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
             yield name, inner
 
 
-def _flatten(value: Any) -> Any:
+def _flatten(value: object) -> object:
     if not isinstance(value, Mapping):
         return value
     flat: dict[str, Any] = {}
@@ -85,7 +85,7 @@ def _passing(table: str) -> AfterValidator:
     return AfterValidator(check)
 
 
-def _as_text(value: Any) -> str:
+def _as_text(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, (str, int, float)):
@@ -93,11 +93,11 @@ def _as_text(value: Any) -> str:
     raise job_file.NOT_AN_OPTION_VALUE()
 
 
-def _as_setting(value: Any) -> str:
+def _as_setting(value: object) -> str:
     return str(int(value)) if isinstance(value, bool) else _as_text(value)
 
 
-def _as_option(value: Any, info: ValidationInfo) -> Any:
+def _as_option(value: object, info: ValidationInfo) -> object:
     if isinstance(value, Mapping):
         return resolved(value, info)
     return value if isinstance(value, SecretStr) else _as_text(value)

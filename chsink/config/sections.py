@@ -19,7 +19,7 @@ _INTERVAL = r"([0-9]{1,9}) (millisecond|second|minute|hour)s?"
 _UNIT_MS = {"millisecond": 1, "second": 1_000, "minute": 60_000, "hour": 3_600_000}
 
 
-def _check_trigger(value: Any) -> Any:
+def _check_trigger(value: object) -> object:
     if isinstance(value, str) and value in reserved()["triggers"]:
         raise job_file.TRIGGER_REFUSED(value=repr(value), reason=reserved()["triggers"][value])
     return value

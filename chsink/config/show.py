@@ -22,7 +22,7 @@ class Setting:
     value: Any
     origin: str
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """The setting as a JSON object, for programs."""
         return asdict(self)
 
@@ -34,7 +34,7 @@ def settings(config: Config) -> list[Setting]:
     return [Setting(key, _plain(brief.get(key, value), key), config.origin(key)) for key, value in whole if value != {}]
 
 
-def _plain(value: Any, key: str) -> Any:
+def _plain(value: object, key: str) -> Any:
     if isinstance(value, SecretStr):
         return HIDDEN if value.get_secret_value() else ""
     if isinstance(value, tuple):

@@ -10,13 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from chsink.decode.codec import Codec, Converted, Mask, Suspects, merge, numpy_of, valid_of
+from chsink.decode.codec import Codec, Converted, Mask, Suspects, WireValue, merge, numpy_of, valid_of
 from chsink.decode.columns import Column
 from chsink.decode.containers import ArrayCodec, MapCodec
 from chsink.decode.documents import DynamicCodec, JsonCodec
@@ -39,7 +38,7 @@ class Field:
     name: str
     codec: Codec
     null_reason: str | None
-    empty: Any = None
+    empty: WireValue = None
     group: str = ""
     member: str = ""
 
@@ -67,7 +66,7 @@ def fields_of(columns: Sequence[Column], timezone: str) -> tuple[Field, ...]:
 
 def _field(column: Column, codec: Codec, names: set[str]) -> Field:
     reason: str | None = None
-    empty: Any = None
+    empty: WireValue = None
     if isinstance(codec, DynamicCodec) and column.has_default:
         codec = DynamicCodec(defaulted=True)
     ignores_default = isinstance(codec, ArrayCodec | MapCodec | JsonCodec)

@@ -20,14 +20,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from chsink.decode.times import DATE32_DAYS, DateCodec, InstantCodec
 from chsink.decode.values import MisfitError
 
-_RAW_LIST: Final[Any] = msgspec.json.Decoder(list[msgspec.Raw])
+_RAW_LIST: Final = msgspec.json.Decoder(list[msgspec.Raw])
 _INT64: Final = 1 << 63
 _INT256: Final = 1 << 255
 _WIDEST: Final = 256

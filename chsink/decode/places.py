@@ -139,7 +139,7 @@ def _struct(tree: Object) -> list[pa.Field]:
     ]
 
 
-def _collect(path: Path, node: Any, array: pa.Array, into: dict[Path, pa.Array]) -> None:
+def _collect(path: Path, node: Object | pa.DataType, array: pa.Array, into: dict[Path, pa.Array]) -> None:
     into[path] = array
     if isinstance(node, Object):
         assert isinstance(array, pa.StructArray), "an object is parsed as a struct"

@@ -23,7 +23,7 @@ class Screen:
     def __init__(self, fields: Sequence[pa.Field]) -> None:
         names = {f"f{number}": field.name for number, field in enumerate(fields)}
         members = [(at, _kind(field.type), None) for at, field in zip(names, fields, strict=True)]
-        self._decoder: Any = msgspec.json.Decoder(msgspec.defstruct("Record", members, rename=names))
+        self._decoder = msgspec.json.Decoder(msgspec.defstruct("Record", members, rename=names))
 
     def suspects(self, records: pa.Array) -> Mask:
         """A mask of the records that do not match the fields."""

@@ -10,14 +10,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Self
 
 from chsink.dlq import digest
 from chsink.dlq.kept import KeptLetters, bytes_of
 from chsink.dlq.place import LetterPlace, replay_sink
 from chsink.dlq.where import Where
 from chsink.notation.sql import quote_string
-from chsink.ports import Queries
+from chsink.ports import Queries, Row
 from chsink.statemachine.ranges import OffsetRange
 from chsink.statemachine.records import StateKey, StateRecord
 
@@ -118,7 +118,7 @@ class LettersInTable:
     def _kept(self, sql: str) -> list[KeptLetters]:
         return [_kept(row) for row in self._query(sql)]
 
-    def _query(self, sql: str) -> list[tuple[Any, ...]]:
+    def _query(self, sql: str) -> list[Row]:
         return self.client.query(f"{sql} SETTINGS {_WHOLE}")
 
 
@@ -136,7 +136,7 @@ def _literal(place: LetterPlace) -> str:
     return f"{quote_string(place.topic)}, {place.partition}, {place.offset}, {quote_string(place.table)}"
 
 
-def _kept(row: tuple[Any, ...]) -> KeptLetters:
+def _kept(row: Row) -> KeptLetters:
     topic, partition, offset, table, column, error_id, reason, time_ms, time_type, replayed, record = row
     key, no_key, value, no_value, headers = json.loads(record)
     return KeptLetters(

@@ -17,7 +17,7 @@ from chsink.ports import BadValue
 from chsink.registry.client import Registered
 
 
-def avro_reader(settings: Avro, fields: Sequence[Field]) -> MessageReader:
+def avro_reader(settings: Avro, fields: Sequence[Field]) -> MessageReader[AvroMessage]:
     """The reader of Avro records for these fields."""
     only = type_in(settings.schema_file, lambda content: _message(content.decode("utf-8"), ()))
     return MessageReader(fields, only, Schemas(settings.registry, "AVRO", _registered), _typed)

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import pyarrow as pa
@@ -25,7 +25,7 @@ from chsink.formats.whole import as_binary
 
 NOT_JSON: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _NONE: Final = msgspec.Raw(b"null")
-_OBJECT: Final[Any] = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_OBJECT: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _SCALARS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "boolean": "Nullable(Bool)",
@@ -86,7 +86,7 @@ class ChangeFields:
                     seen.setdefault(name, _Seen(times)).add(bytes(raw), types[text].get(name))
         return {name: field.column() for name, field in seen.items()}
 
-    def _rows(self, values: pa.Array) -> Iterator[tuple[dict[str, Any], msgspec.Raw]]:
+    def _rows(self, values: pa.Array) -> Iterator[tuple[dict[str, msgspec.Raw], msgspec.Raw]]:
         """The row of each event, and the schema beside it.  Skips events without a row."""
         for value in as_binary(values).to_pylist():
             if value is None:

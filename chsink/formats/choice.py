@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 VERSION: Final = 1
 """Part of the fingerprint: increment it when a code change sends the same record to a different table."""
@@ -34,7 +34,7 @@ class Choice:
         """The source and the name, for messages: ``field type``."""
         return f"{self.source} {self.name}"
 
-    def part(self) -> list[Any]:
+    def part(self) -> list[object]:
         """The choice as a JSON document, for the fingerprint."""
         known = None if self.known is None else sorted(self.known)
         return [VERSION, self.source, self.name, sorted(self.values), known]

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from chsink.decode.codec import Mask
 from chsink.decode.fields import Field
 from chsink.decode.json_decoder import FieldDecoder
 from chsink.decode.places import Places
@@ -43,11 +44,11 @@ class RecordChooser:
         said, _ = self.said(records)
         return records.filter(pa.array(self.mine(said)))
 
-    def mine(self, said: Any) -> Any:
+    def mine(self, said: pa.Array) -> Mask:
         """A mask of the records of the choice's table, from the selecting values ``said``."""
         return _one_of(said, self._choice.values)
 
-    def of_no_table(self, said: Any, unreadable: dict[int, BadValue]) -> list[BadValue]:
+    def of_no_table(self, said: pa.Array, unreadable: dict[int, BadValue]) -> list[BadValue]:
         """Bad values for the records that no table takes; empty if another table reports these."""
         if self._choice.known is None:
             return []
@@ -109,7 +110,7 @@ class ChosenRecords:
         """See :class:`chsink.ports.Decoder`."""
         return self.decoder.filled
 
-    def parts(self) -> tuple[tuple[str, Any], ...]:
+    def parts(self) -> tuple[tuple[str, object], ...]:
         """See :class:`chsink.ports.Decoder`."""
         return (*self.decoder.parts(), (TABLE_BY, self.choice.part()))
 
@@ -133,9 +134,12 @@ def own_records(decoder: Decoder, records: pa.RecordBatch) -> pa.RecordBatch:
     return decoder.chooser.own(records) if isinstance(decoder, ChosenRecords) else records
 
 
-def last_headers(headers: Any, name: str) -> Any:
+def last_headers(headers: pa.Array, name: str) -> pa.Array:
     """The value of each record's last header of this name, null where there is none.  ``headers``: lists of structs."""
-    keys, values = headers.flatten().flatten()
+    assert isinstance(headers, pa.ListArray), "headers are lists"
+    structs = headers.flatten()
+    assert isinstance(structs, pa.StructArray), "of structs"
+    keys, values = structs.flatten()
     found = np.flatnonzero(pc.equal(keys, name).fill_null(False).to_numpy(zero_copy_only=False))
     of = pc.list_parent_indices(headers).to_numpy()[found]
     at = np.full(len(headers), -1)
@@ -143,7 +147,7 @@ def last_headers(headers: Any, name: str) -> Any:
     return values.take(pa.array(at, mask=at < 0))
 
 
-def _one_of(said: Any, values: tuple[str, ...]) -> Any:
+def _one_of(said: pa.Array, values: tuple[str, ...]) -> Mask:
     """A mask of the records whose selecting value is one of ``values``."""
     wanted = pa.array([value.encode() for value in values], pa.binary())
     return pc.is_in(said, value_set=wanted, skip_nulls=True).to_numpy(zero_copy_only=False)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 
@@ -32,7 +31,7 @@ class ColumnRecords:
         """See :class:`chsink.ports.Decoder`."""
         return self.table.names
 
-    def parts(self) -> tuple[tuple[str, Any], ...]:
+    def parts(self) -> tuple[tuple[str, object], ...]:
         """See :class:`chsink.ports.Decoder`."""
         return (("decoder", [VERSION, "columns"]), self.table.part())
 

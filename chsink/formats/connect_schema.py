@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import numpy as np
@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from chsink.decode.codec import mask_of
+from chsink.decode.collected import Rows
 from chsink.decode.connect import ConnectType
 from chsink.decode.fields import Field
 from chsink.decode.outer import ThereCodec
@@ -56,7 +57,7 @@ def type_at(kind: ConnectType | None, path: Path) -> ConnectType | None:
     return kind
 
 
-def payloads(values: pa.Array) -> Iterator[tuple[bytes, Any, Any]]:
+def payloads(values: pa.Array) -> Iterator[tuple[bytes, Rows, pa.Array]]:
     """Cuts the payloads out of the records in the converter's own form, ``{"schema":{…},"payload":…}``: the schema's
     text, the records' rows, and what each has for a payload.  If that is a JSON object, it is the payload, and the
     record has nothing else.
@@ -93,7 +94,7 @@ def _schema_of_form(value: bytes) -> bytes | None:
     return schema if b'{"schema":%b,"payload":%b}' % (schema, bytes(beside.payload)) == value else None
 
 
-def by_schema(values: pa.Array, rows: Any) -> Iterator[tuple[bytes, Any]]:
+def by_schema(values: pa.Array, rows: Rows) -> Iterator[tuple[bytes, Rows]]:
     """Groups the ``rows`` of ``values`` by the text of their schema.  A group's rows are in ascending order.
 
     Which one a record has is undefined if it is no object, or repeats the name ``schema``: it must be decoded with

@@ -106,8 +106,8 @@ class DebeziumReader:
         if not parts:
             return self._events(values, keys, None)
         if left.any():
-            rows = pa.array(np.flatnonzero(left))
-            rest = self._events(values.take(rows), None if keys is None else keys.take(rows), None)
+            others = pa.array(np.flatnonzero(left))
+            rest = self._events(values.take(others), None if keys is None else keys.take(others), None)
             parts.append((np.flatnonzero(left), rest))
         return gathered(len(values), parts)
 

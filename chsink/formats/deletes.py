@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
+from chsink.decode.codec import WireValue
 from chsink.decode.conform import Conformer
 from chsink.decode.containers import ArrayCodec, MapCodec, TupleCodec
 from chsink.decode.documents import JsonCodec
@@ -35,7 +36,7 @@ class Deletes:
 
     column: str
 
-    def part(self) -> list[Any]:
+    def part(self) -> list[object]:
         """The settings as a JSON document, for the fingerprint."""
         return [VERSION, self.column]
 
@@ -97,7 +98,7 @@ def filled(field: Field) -> Field:
     """
     if field.null_reason not in (MISSING, UNREACHABLE) or isinstance(field.codec, TupleCodec):
         return field
-    empty: Any = [] if isinstance(field.codec, ArrayCodec | MapCodec) else None
+    empty: WireValue = [] if isinstance(field.codec, ArrayCodec | MapCodec) else None
     return replace(field, null_reason=None, empty="{}" if isinstance(field.codec, JsonCodec) else empty)
 
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -39,6 +38,9 @@ ESCAPE = "a backslash that begins no escape"
 ESCAPES = {"\\t": "\t", "\\n": "\n", "\\r": "\r", "\\0": "\0", "\\b": "\b", "\\f": "\f", "\\'": "'"}
 
 
+Bytes = npt.NDArray[np.uint8]
+
+
 @dataclass(frozen=True)
 class SplitRows:
     """The records that could be split into fields: ``rows`` are their positions in the batch.
@@ -52,7 +54,7 @@ class SplitRows:
     quoted: npt.NDArray[np.bool_]
     doubled: npt.NDArray[np.bool_]
 
-    def column(self, at: int, quote: str) -> tuple[Any, Any]:
+    def column(self, at: int, quote: str) -> tuple[pa.Array, npt.NDArray[np.bool_]]:
         """The texts of the field ``at`` in all rows, with doubled quotes undone, and a mask of the quoted ones."""
         count = self.quoted.shape[1]
         texts = self.texts.take(pa.array(2 * (np.arange(len(self.rows)) * count + at)))
@@ -90,7 +92,7 @@ class DelimitedReader:
         decoded = self._conformer.conform(pa.RecordBatch.from_pydict(columns))
         return gathered(records.num_rows, [(live[split.rows[~wrong]], decoded)], bad)
 
-    def _texts(self, split: SplitRows) -> tuple[dict[str, Any], npt.NDArray[np.bool_]]:
+    def _texts(self, split: SplitRows) -> tuple[dict[str, pa.Array], npt.NDArray[np.bool_]]:
         """The texts of each column, nulls applied, and a mask of the rows with an invalid escape."""
         wrong = np.zeros(len(split.rows), np.bool_)
         columns = {}
@@ -129,7 +131,13 @@ class DelimitedReader:
         return self._quoted(rows, first, last, quotes, data, reasons)
 
     def _quoted(  # noqa: PLR0917 - all that is known of the rows
-        self, rows: Positions, first: Positions, last: Positions, quotes: Positions, data: Any, reasons: dict[int, str]
+        self,
+        rows: Positions,
+        first: Positions,
+        last: Positions,
+        quotes: Positions,
+        data: Bytes,
+        reasons: dict[int, str],
     ) -> tuple[SplitRows, dict[int, str]]:
         """Removes the quotes around fields.  Rows with a misplaced quote get a reason instead."""
         number, wrong = _quotes_of(first, last, quotes)
@@ -142,7 +150,7 @@ class DelimitedReader:
         texts = pa.Array.from_buffers(pa.string(), max(0, len(bounds) - 1), buffers)
         return SplitRows(rows, texts, quoted, number > 2), reasons
 
-    def _outside(self, positions: Positions, quotes: Positions, offsets: Any) -> Positions:
+    def _outside(self, positions: Positions, quotes: Positions, offsets: npt.NDArray[np.int32]) -> Positions:
         """The given positions that are outside quotes."""
         if not len(quotes):
             return positions
@@ -151,13 +159,13 @@ class DelimitedReader:
         return outside
 
 
-def _row_of(positions: Positions, offsets: Any) -> Positions:
+def _row_of(positions: Positions, offsets: npt.NDArray[np.int32]) -> Positions:
     """The record of each position."""
     rows: Positions = np.searchsorted(offsets, positions, side="right") - 1
     return rows
 
 
-def _without_break(end: Positions, start: Positions, data: Any) -> Positions:
+def _without_break(end: Positions, start: Positions, data: Bytes) -> Positions:
     """The ends of the records, moved before a final line break (LF or CR LF)."""
     if not len(data):
         return end

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -55,7 +54,7 @@ class ShapedFields:
             f.name: constant_of(f, settings.constants[f.name]) for f in fields if f.name in settings.constants
         }
 
-    def whole(self, decoded: Decoded, more: Mapping[str, Any] = MappingProxyType({})) -> Decoded:
+    def whole(self, decoded: Decoded, more: Mapping[str, pa.Array] = MappingProxyType({})) -> Decoded:
         """Adds the constants and ``more`` (arrays of one value each); puts the columns in the order of all fields."""
         once = {**self._constant, **more}
         if not once:

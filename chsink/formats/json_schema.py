@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from chsink.decode.collected import Rows
 from chsink.decode.fields import Field
 from chsink.decode.selected import gathered
 from chsink.formats.json import JsonReader
@@ -36,7 +36,7 @@ class JsonSchemaReader:
         rows = np.sort(np.concatenate(read)) if read else rows[:0]
         return gathered(records.num_rows, [(rows, self._decode(records, rows))], sorted(bad, key=lambda one: one.row))
 
-    def _decode(self, records: pa.RecordBatch, rows: Any) -> Decoded:
+    def _decode(self, records: pa.RecordBatch, rows: Rows) -> Decoded:
         values = as_binary(records.column("value")).take(pa.array(rows))
         texts = pc.binary_replace_slice(values, 0, HEADER, b"")
         return self._json.decode(pa.RecordBatch.from_pydict({"value": texts}))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Generic
 
 import pyarrow as pa
 
@@ -14,14 +14,14 @@ from chsink.decode.messages import Message, MessageDecoder
 from chsink.errors import preflight
 from chsink.fields import NamedFile
 from chsink.formats.whole import as_binary
-from chsink.formats.with_schema import Schemas, live_rows
+from chsink.formats.with_schema import Parsed, Schemas, live_rows
 from chsink.ports import BadValue, Decoded
 
-Typed = tuple[Message, Any, Rows, int | Positions]
+Typed = tuple[Message, pa.Array, Rows, int | Positions]
 """A message type, values of this type, their rows, and the offset of the message in each value (bytes)."""
 
 
-class MessageReader:
+class MessageReader(Generic[Parsed]):
     """:class:`chsink.formats.format_reader.FormatReader` of messages of the type ``only``.
 
     If ``only`` is None, each value names a schema in ``schemas``; ``typed`` groups a schema's values by message type.
@@ -33,8 +33,8 @@ class MessageReader:
         self,
         fields: Sequence[Field],
         only: Message | None,
-        schemas: Schemas,
-        typed: Callable[[Any, Any, Rows, list[BadValue]], Iterator[Typed]],
+        schemas: Schemas[Parsed],
+        typed: Callable[[Parsed, pa.Array, Rows, list[BadValue]], Iterator[Typed]],
     ) -> None:
         self._decoder = MessageDecoder(fields)
         self._only = only

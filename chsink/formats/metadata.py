@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import astuple, dataclass
-from typing import Any
 
 import pyarrow as pa
 
@@ -33,7 +32,7 @@ class Columns:
         """The names of all columns."""
         return frozenset(c.name for c in (*self.payload, *self.metadata))
 
-    def part(self) -> tuple[str, Any]:
+    def part(self) -> tuple[str, object]:
         """The fingerprint's part for these columns: its name, and a JSON document."""
         return COLUMNS, [[astuple(c) for c in (*self.payload, *self.metadata)], self.timezone]
 

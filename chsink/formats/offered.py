@@ -9,7 +9,7 @@ module.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -29,7 +29,7 @@ from chsink.formats.whole import as_binary
 from chsink.formats.with_schema import HEADER
 from chsink.ports import BadValue
 
-_MEMBERS: Final[Any] = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_MEMBERS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 class Offered(Protocol):
@@ -81,7 +81,7 @@ class _JsonFields:
                 kinds.setdefault(name, Kinds(times)).add(bytes(raw))
         return {name: seen.column() for name, seen in kinds.items()}
 
-    def _with_more(self, values: pa.Array, known: Collection[str]) -> Iterator[dict[str, Any]]:
+    def _with_more(self, values: pa.Array, known: Collection[str]) -> Iterator[dict[str, msgspec.Raw]]:
         """The unknown members of each record that has any."""
         names = frozenset(known) | self.used
         plain = None if self.envelope or self.skip else _only(names)
@@ -100,9 +100,9 @@ class _JsonFields:
             if more:
                 yield more
 
-    def _members(self, value: bytes) -> dict[str, Any]:
+    def _members(self, value: bytes) -> dict[str, msgspec.Raw]:
         try:
-            members: dict[str, Any] = _MEMBERS.decode(value)
+            members = _MEMBERS.decode(value)
             for name in self.envelope:
                 members = _MEMBERS.decode(members[name])
         except (*NOT_JSON, KeyError):
@@ -110,10 +110,10 @@ class _JsonFields:
         return members
 
 
-def _only(names: Collection[str]) -> Any:
+def _only(names: Collection[str]) -> Callable[[bytes], msgspec.Struct]:
     """A decoder of objects that have no members but these; it raises one of ``NOT_JSON`` for any other record."""
     members = {f"f{number}": name for number, name in enumerate(sorted(names))}
-    fields: list[Any] = [(at, msgspec.Raw, msgspec.Raw()) for at in members]
+    fields = [(at, msgspec.Raw, msgspec.Raw()) for at in members]
     return msgspec.json.Decoder(
         msgspec.defstruct("Record", fields, rename=members, forbid_unknown_fields=True, gc=False)
     ).decode
@@ -136,7 +136,7 @@ class _Everything(Collection[str]):
 class _SchemaFields:
     """Fields of the messages' schemas, whether a record has a value for them or not."""
 
-    reader: MessageReader
+    reader: MessageReader[Any]
 
     def counts(self, values: pa.Array, known: Collection[str]) -> Counter[str]:
         """See :class:`Offered`."""

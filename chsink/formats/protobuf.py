@@ -10,7 +10,8 @@ import base64
 import binascii
 import sys
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from types import ModuleType
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
@@ -32,7 +33,7 @@ DEEPEST: Final = 32
 NO_INDEXES: Final = "it does not say which message of its schema it is"
 
 
-def protobuf_reader(settings: Protobuf, fields: Sequence[Field]) -> MessageReader:
+def protobuf_reader(settings: Protobuf, fields: Sequence[Field]) -> MessageReader[_File]:
     """The reader of Protobuf messages for these fields."""
     try:
         from chsink.decode.protobuf import descriptors
@@ -62,7 +63,7 @@ def _typed(file: _File, values: pa.Array, rows: Rows, bad: list[BadValue]) -> It
 class _File:
     """The message types of a schema file, by their indexes."""
 
-    def __init__(self, descriptors: Any, schema: Registered) -> None:
+    def __init__(self, descriptors: ModuleType, schema: Registered) -> None:
         self._descriptors = descriptors
         references = [(name, _bytes(text)) for name, text in schema.references]
         self._file = descriptors.file_of(_bytes(schema.text), references)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import pyarrow as pa
 
@@ -49,7 +48,7 @@ class Records:
         """See :class:`chsink.ports.Decoder`."""
         return self.table.names
 
-    def parts(self) -> tuple[tuple[str, Any], ...]:
+    def parts(self) -> tuple[tuple[str, object], ...]:
         """See :class:`chsink.ports.Decoder`."""
         keys = (("keys", self.keys.part()),) if self.keys else ()
         deletes = (("deletes", self.deletes.part()),) if self.deletes else ()

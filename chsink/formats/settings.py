@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, model_validator
 
@@ -28,7 +28,7 @@ class FormatSettings(Section):
 
     type: str
 
-    def part(self) -> list[Any]:
+    def part(self) -> list[object]:
         """The format as a JSON document, for the fingerprint.  Options that are not set are left out."""
         options = self.model_dump(mode="json", exclude={"type"}, exclude_defaults=True)
         return [self.version, self.type, *([options] if options else [])]
@@ -226,7 +226,7 @@ class WithSchema(FormatSettings):
         """Take the job's Schema Registry; called once, before all else."""
         self._registry = registry
 
-    def part(self) -> list[Any]:
+    def part(self) -> list[object]:
         """Adds the registry's URLs: a different registry may have a different schema under the same id."""
         return [*super().part(), sorted(self.registry.url) if self.needs_registry else []]
 
@@ -239,7 +239,7 @@ class _WithFile(WithSchema):
         """True unless the schema is in a file."""
         return self.schema_file is None
 
-    def part(self) -> list[Any]:
+    def part(self) -> list[object]:
         """Adds a digest of the schema file: a changed schema may make different rows."""
         content = None if self.schema_file is None else blake2b(self.schema_file.content, digest_size=16).hexdigest()
         return [*super().part(), content]
@@ -309,7 +309,7 @@ class JsonSchema(WithSchema, JsonObjects):
     """Which format."""
 
 
-def _from_text(value: Any) -> Any:
+def _from_text(value: object) -> object:
     return {"type": value} if isinstance(value, str) else value
 
 
@@ -331,7 +331,7 @@ class KeyColumns:
     format: FormatSettings
     columns: tuple[str, ...]
 
-    def part(self) -> list[Any]:
+    def part(self) -> list[object]:
         """The settings as a JSON document, for the fingerprint."""
         return [*self.format.part(), list(self.columns)]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -38,7 +37,7 @@ class WholeReader:
         return gathered(records.num_rows, [(live, decoded)], bad)
 
 
-def as_binary(values: pa.Array) -> Any:
+def as_binary(values: pa.Array) -> pa.Array:
     """The values as binary.  Strings are not copied."""
     return values if pa.types.is_binary(values.type) else pc.cast(values, pa.binary())
 

@@ -14,7 +14,7 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, Final
+from typing import Final, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -34,7 +34,7 @@ OTHER_KIND: Final = "its schema id {} is of a schema of the kind {}"
 UNUSABLE: Final = "the schema of its id {} cannot be used: {}"
 
 
-def live_rows(values: pa.Array, bad: list[BadValue]) -> tuple[Any, Rows]:
+def live_rows(values: pa.Array, bad: list[BadValue]) -> tuple[pa.Array, Rows]:
     """The binary ``values`` that are neither null nor empty, and their rows.  The others are added to ``bad``."""
     lengths = pc.binary_length(values).fill_null(0).to_numpy(zero_copy_only=False)
     empty = np.flatnonzero(lengths == 0).tolist()
@@ -43,18 +43,21 @@ def live_rows(values: pa.Array, bad: list[BadValue]) -> tuple[Any, Rows]:
     return values if len(live) == len(values) else values.take(pa.array(live)), live
 
 
-class Schemas:
+Parsed = TypeVar("Parsed")
+
+
+class Schemas(Generic[Parsed]):
     """The parsed schema of each id.  ``parse`` is called once per schema id and reader of a process.  It raises
     ValueError for a schema that it cannot use.
     """
 
-    def __init__(self, registry: SchemaRegistry, kind: str, parse: Callable[[Registered], Any]) -> None:
+    def __init__(self, registry: SchemaRegistry, kind: str, parse: Callable[[Registered], Parsed]) -> None:
         self._registry = registry_of(registry)
         self._kind = kind
         self._parse = parse
-        self._parsed: dict[int, Any] = {}
+        self._parsed: dict[int, Parsed | str] = {}
 
-    def of(self, schema_id: int) -> Any:
+    def of(self, schema_id: int) -> Parsed | str:
         """The parsed schema, or the reason why it cannot be used (a str)."""
         if schema_id in self._parsed:
             return self._parsed[schema_id]
@@ -62,7 +65,7 @@ class Schemas:
         if registered is None:
             return UNKNOWN.format(schema_id)
         if registered.kind != self._kind:
-            made: Any = OTHER_KIND.format(schema_id, registered.kind)
+            made: Parsed | str = OTHER_KIND.format(schema_id, registered.kind)
         else:
             try:
                 made = self._parse(registered)
@@ -71,7 +74,7 @@ class Schemas:
         self._parsed[schema_id] = made
         return made
 
-    def split(self, values: pa.Array, rows: Rows, bad: list[BadValue]) -> Iterator[tuple[Any, Any, Rows]]:
+    def split(self, values: pa.Array, rows: Rows, bad: list[BadValue]) -> Iterator[tuple[Parsed, pa.Array, Rows]]:
         """Groups the values by schema: the parsed schema, its values (with their headers) and their rows.
 
         Values without a usable schema are added to ``bad``.

@@ -105,7 +105,7 @@ class KafkaAdmin:
         policy = self._settings(topic).get("cleanup.policy")
         return policy is None or "compact" in policy
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return _of_process, (self._given, self.timeout_s)
 
     def _settings(self, topic: str) -> dict[str, str]:

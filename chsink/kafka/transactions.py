@@ -34,7 +34,7 @@ class TransactionalProducer:
 
     def __init__(
         self,
-        options: Mapping[str, Any],
+        options: Mapping[str, object],
         transactional_id: str,
         topic: str,
         *,

@@ -14,7 +14,7 @@ import base64
 import binascii
 import re
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -38,7 +38,7 @@ from pyiceberg.types import (
 )
 
 from chsink.decode import types as decoded
-from chsink.decode.codec import Codec, Converted, Reader, WireValue, by_distinct
+from chsink.decode.codec import Codec, Converted, Mask, Reader, WireValue, by_distinct
 from chsink.decode.numbers import BoolCodec, DecimalCodec, FloatCodec, IntCodec
 from chsink.decode.texts import StringCodec, encoded
 from chsink.decode.times import CALENDAR_DAYS, DateCodec, InstantCodec, TimeCodec, ticks_of
@@ -164,7 +164,7 @@ class BytesCodec(Codec):
             raise MisfitError(f"not as many bytes as {self.label} has")
         return data
 
-    def _decoded(self, value: Any) -> bytes:
+    def _decoded(self, value: Json) -> bytes:
         if isinstance(value, Number) or not isinstance(value, str):
             raise self.misfit(value)
         text = encoded(value)
@@ -190,7 +190,7 @@ class BytesCodec(Codec):
         return Reader(pa.string(), lambda texts: by_distinct(self, texts))
 
 
-def beyond_calendar(moments: pa.Array) -> Any:
+def beyond_calendar(moments: pa.Array) -> Mask:
     """A mask of the timestamps (Arrow, microseconds) outside the years 1 to 9999; null counts as inside."""
     ticks = np.asarray(moments.view(pa.int64()).fill_null(0))
     return (ticks < CALENDAR_DAYS[0] * _DAY) | (ticks >= (CALENDAR_DAYS[1] + 1) * _DAY)

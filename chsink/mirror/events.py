@@ -17,6 +17,7 @@ from typing import Any
 from uuid import NAMESPACE_OID, UUID, uuid5
 
 from fastavro import parse_schema, schemaless_reader, schemaless_writer
+from fastavro.types import Schema as AvroSchema
 
 from chsink.mirror.schemas import (
     COMMIT_COMPLETE,
@@ -33,6 +34,8 @@ MAX_SCHEMA = 0xFFFF
 MAX_PART_BYTES = 600_000
 """Limit for the files in one message, as Avro: the brokers' default limit of 1 MB, less room for the schema."""
 
+Fields = dict[str, Any]
+"""A record that fastavro reads or writes."""
 FileEntry = Mapping[str, Any]
 """One data file, by the names of Iceberg's manifest; maps are lists of ``{"key": …, "value": …}``."""
 
@@ -172,15 +175,15 @@ def encode(event: Event) -> bytes:
 
 
 @cache
-def _schema(kind: int) -> tuple[Any, bytes]:
+def _schema(kind: int) -> tuple[AvroSchema, bytes]:
     written = envelope(kind)
     text = json.dumps(written, separators=(",", ":")).encode()
     assert len(text) <= MAX_SCHEMA, kind
     return parse_schema(written), text
 
 
-def _written(payload: Payload) -> tuple[int, dict[str, Any]]:
-    own: dict[str, Any] = {"commit_id": payload.commit_id.bytes}
+def _written(payload: Payload) -> tuple[int, Fields]:
+    own: Fields = {"commit_id": payload.commit_id.bytes}
     match payload:
         case StartCommit():
             return START_COMMIT, own
@@ -201,7 +204,7 @@ def _written(payload: Payload) -> tuple[int, dict[str, Any]]:
             return COMMIT_COMPLETE, own | {"valid_through_ts": payload.valid_through}
 
 
-def _reference(table: TableReference) -> dict[str, Any]:
+def _reference(table: TableReference) -> Fields:
     return {"catalog": table.catalog, "namespace": list(table.namespace), "name": table.name}
 
 
@@ -220,7 +223,7 @@ _TAG = {
 }
 
 
-def _tag(tag: UnitTag | None) -> dict[str, Any]:
+def _tag(tag: UnitTag | None) -> Fields:
     return {field: None if tag is None else getattr(tag, name) for field, name in _TAG.items()}
 
 
@@ -245,7 +248,7 @@ def _size(entry: FileEntry) -> int:
 
 
 @cache
-def _file_schema() -> Any:
+def _file_schema() -> AvroSchema:
     fields = {field["name"]: field for field in PAYLOADS[DATA_WRITTEN]["fields"]}
     return parse_schema(fields["data_files"]["type"][1]["items"])
 
@@ -270,11 +273,11 @@ def decode(message: bytes) -> Event | None:
 
 
 @lru_cache(maxsize=64)
-def _parsed(text: bytes) -> Any:
+def _parsed(text: bytes) -> AvroSchema:
     return parse_schema(json.loads(text))
 
 
-def _read(kind: int, found: Mapping[str, Any]) -> Payload | None:
+def _read(kind: int, found: Fields) -> Payload | None:
     if kind not in PAYLOADS:
         return None
     commit_id = UUID(bytes=found["commit_id"])
@@ -293,15 +296,15 @@ def _read(kind: int, found: Mapping[str, Any]) -> Payload | None:
             return CommitComplete(commit_id, found.get("valid_through_ts"))
 
 
-def _read_reference(found: Mapping[str, Any]) -> TableReference:
+def _read_reference(found: Fields) -> TableReference:
     reference = found["table_reference"]
     return TableReference(reference["catalog"], tuple(reference["namespace"]), reference["name"])
 
 
-def _read_tag(found: Mapping[str, Any]) -> UnitTag | None:
+def _read_tag(found: Fields) -> UnitTag | None:
     if found.get("chsink_unit") is None:
         return None
-    tag: dict[str, Any] = {name: found.get(field) for field, name in _TAG.items()}
+    tag: Fields = {name: found.get(field) for field, name in _TAG.items()}
     for name in ("partition", "start", "until", "part", "parts", "spec_id"):
         if not isinstance(tag[name], int):
             raise DamagedEvent(f"{name} is {type(tag[name]).__name__}")
@@ -310,6 +313,6 @@ def _read_tag(found: Mapping[str, Any]) -> UnitTag | None:
     return UnitTag(**tag)
 
 
-def _answers(found: Mapping[str, Any]) -> Iterator[PartitionAnswer]:
+def _answers(found: Fields) -> Iterator[PartitionAnswer]:
     for answer in found.get("assignments") or ():
         yield PartitionAnswer(answer["topic"], answer["partition"], answer.get("offset"), answer.get("timestamp"))

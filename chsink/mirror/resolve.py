@@ -10,7 +10,6 @@ import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
 
 from chsink.errors import halts, services
 from chsink.mirror.control import Names
@@ -35,7 +34,7 @@ class LinkChange:
     after: Link
     handed_over: int | None
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """For a person or a program."""
         again = self.read_again
         return {

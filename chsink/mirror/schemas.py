@@ -15,7 +15,7 @@ START_COMMIT, DATA_WRITTEN, DATA_COMPLETE, COMMIT_TO_TABLE, COMMIT_COMPLETE = ra
 """The envelope's ``type``."""
 
 
-def _field(name: str, field_id: int, kind: Any, *, optional: bool = False) -> Schema:
+def _field(name: str, field_id: int, kind: str | Schema, *, optional: bool = False) -> Schema:
     if optional:
         return {"name": name, "type": ["null", kind], "default": None, "field-id": field_id}
     return {"name": name, "type": kind, "field-id": field_id}
@@ -25,7 +25,7 @@ def _record(name: str, *fields: Schema) -> Schema:
     return {"type": "record", "name": name, "fields": list(fields)}
 
 
-def _list(element: Any, element_id: int) -> Schema:
+def _list(element: str | Schema, element_id: int) -> Schema:
     return {"type": "array", "items": element, "element-id": element_id}
 
 

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from chsink.ports import Queries
+from chsink.ports import Queries, Row
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 
 Place = tuple[Queries, str]
@@ -81,7 +80,7 @@ def present(shards: Sequence[Place], tp: TopicPartition, part: OffsetRange) -> n
     return np.unpackbits(words.view(np.uint8), bitorder="little")[: part.length].astype(np.bool_)
 
 
-def _query(shard: Place, sql: str, tp: TopicPartition) -> list[tuple[Any, ...]]:
+def _query(shard: Place, sql: str, tp: TopicPartition) -> list[Row]:
     """The answer of one shard, whose table is ``{table}``."""
     client, source = shard
     return client.query(sql.replace("{table}", source), {"topic": tp.topic, "partition": tp.partition})

@@ -38,7 +38,7 @@ class Left:
     column: str = ""
     reason: str = ""
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """For a program."""
         return {**asdict(self.place), "why": self.why.name.lower(), "column": self.column, "reason": self.reason}
 

@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 from urllib.parse import unquote, urlsplit
 
 from chsink.errors import HaltError, PreflightError, halts, preflight
@@ -69,7 +69,7 @@ class LocalFolder:
         return None
 
 
-def local_folder(checkpoint: str, conf: Mapping[str, Any]) -> LocalFolder | None:
+def local_folder(checkpoint: str, conf: Mapping[str, object]) -> LocalFolder | None:
     """The folder, where it is certainly one of this machine; else only Spark knows."""
     parts = urlsplit(checkpoint)
     if parts.scheme == "file":

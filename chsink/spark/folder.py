@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass
-from typing import Any
 
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
@@ -12,6 +11,7 @@ from pyspark.sql import SparkSession
 from chsink.errors import preflight
 from chsink.findings import Finding, Severity, found
 from chsink.spark.checkpoint import PROBE, not_writable
+from chsink.spark.java import JavaObject
 from chsink.spark.offset_log import Unreadable
 
 NO_FILE_SYSTEM = ("ClassNotFoundException", "NoClassDefFoundError", "UnsupportedFileSystemException")
@@ -62,9 +62,9 @@ class SparkFolder:
             return not_writable(self.where, said)
         return None
 
-    def _path(self, part: str) -> Any:
+    def _path(self, part: str) -> JavaObject:
         assert self.spark._jvm is not None
         return self.spark._jvm.org.apache.hadoop.fs.Path(f"{self.where}/{part}")
 
-    def _system(self, path: Any) -> Any:
+    def _system(self, path: JavaObject) -> JavaObject:
         return path.getFileSystem(self.spark._jsc.hadoopConfiguration())

@@ -7,11 +7,11 @@ is in the session that started it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
 from chsink.errors import stream
+from chsink.spark.java import JavaObject
 from chsink.spark.stream_plan import StreamPlan, inspect
 
 
@@ -22,7 +22,7 @@ class RunningQuery:
     query_id: str
     run_id: str
     checkpoint: str
-    execution: Any
+    execution: JavaObject
 
     def stream(self, spark: SparkSession) -> StreamPlan:
         """The checked plan of the query's stream."""
@@ -42,6 +42,6 @@ def current_query(frame: DataFrame) -> RunningQuery:
     for session in (spark, frame.sparkSession):
         query = session.streams.get(query_id) if query_id and session else None
         if query is not None:
-            execution: Any = query._jsq.streamingQuery()
+            execution: JavaObject = query._jsq.streamingQuery()
             return RunningQuery(query_id, str(execution.runId()), str(execution.resolvedCheckpointRoot()), execution)
     raise stream.RANGES_UNKNOWN()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from typing import Any
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -15,6 +14,7 @@ from chsink.errors import services
 from chsink.jvm.java import java_home
 from chsink.spark.checks import GATEWAY
 from chsink.spark.failures import NO_ANSWER, reason_of
+from chsink.spark.java import JavaObject
 
 STREAMING = "org.apache.spark.sql.execution.streaming.runtime"
 SESSION_CONF = {
@@ -59,5 +59,5 @@ def end(spark: SparkSession) -> None:
 
 def quieten(spark: SparkSession) -> None:
     """Keep Spark from logging each error of the sink a second time, with a Python and a Java trace."""
-    log4j: Any = spark.sparkContext._jvm.org.apache.logging.log4j  # type: ignore[union-attr]
+    log4j: JavaObject = spark.sparkContext._jvm.org.apache.logging.log4j  # type: ignore[union-attr]
     log4j.core.config.Configurator.setLevel(f"{STREAMING}.MicroBatchExecution", log4j.Level.OFF)

@@ -13,11 +13,11 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
 from chsink.errors import stream
+from chsink.spark.java import JavaObject
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 
 SOURCE = "StreamingRelationV2"
@@ -65,7 +65,7 @@ class StreamPlan:
     """A checked stream.  ``options`` are its Kafka source's; ``transform`` is text, "" for the bare source."""
 
     spark: SparkSession
-    plan: Any
+    plan: JavaObject
     options: Mapping[str, str]
     columns: tuple[str, ...]
     transform: str
@@ -82,12 +82,12 @@ class StreamPlan:
 
     def exact(self, ranges: Mapping[TopicPartition, OffsetRange]) -> DataFrame:
         """A batch DataFrame of exactly these offsets, through the stream's own transform."""
-        jvm: Any = self.spark._jvm
+        jvm: JavaObject = self.spark._jvm
         plan = _rebuild(jvm, self.plan, lambda leaf: self._batch_leaf(leaf, ranges) if _is_source(leaf) else leaf)
         frame = jvm.org.apache.spark.sql.classic.Dataset.ofRows(self.spark._jsparkSession, plan)
         return DataFrame(frame, self.spark)
 
-    def _batch_leaf(self, leaf: Any, ranges: Mapping[TopicPartition, OffsetRange]) -> Any:
+    def _batch_leaf(self, leaf: JavaObject, ranges: Mapping[TopicPartition, OffsetRange]) -> JavaObject:
         """A batch read with the stream's options and the stream's own attributes."""
         starts = _by_topic({tp: r.start for tp, r in ranges.items()})
         ends = _by_topic({tp: r.end for tp, r in ranges.items()})
@@ -100,7 +100,7 @@ class StreamPlan:
             .option("failOnDataLoss", "true")
             .load()
         )
-        relation: Any = frame._jdf.queryExecution().analyzed()
+        relation: JavaObject = frame._jdf.queryExecution().analyzed()
         return relation.copy(relation.relation(), leaf.output(), relation.catalogTable(), False, relation.stream())
 
 
@@ -111,7 +111,7 @@ def exact_options(options: Mapping[str, str]) -> dict[str, str]:
     return kept if waits else {**kept, FETCH_WAIT: FETCH_WAIT_MS}
 
 
-def inspect(spark: SparkSession, plan: Any) -> StreamPlan:
+def inspect(spark: SparkSession, plan: JavaObject) -> StreamPlan:
     """Check an analysed streaming plan.  PreflightError CHS-60x names what is not supported."""
     nodes = list(_nodes(plan))
     sources = [n for n in nodes if _is_source(n)]
@@ -146,7 +146,7 @@ def _check_options(options: Mapping[str, str]) -> None:
         raise stream.LOSS_IGNORED()
 
 
-def _check_node(node: Any) -> None:
+def _check_node(node: JavaObject) -> None:
     name = str(node.getClass().getSimpleName())
     subqueries = int(node.subqueries().size())
     if subqueries or name.startswith(STATEFUL) or any(word in name for word in MIXING):
@@ -154,7 +154,7 @@ def _check_node(node: Any) -> None:
         raise stream.MIXING_STEP(step=what)
 
 
-def _text(spark: SparkSession, plan: Any) -> str:
+def _text(spark: SparkSession, plan: JavaObject) -> str:
     """The plan without what changes from run to run (expression ids, object ids, the source's options), with its
     literals, which the plan's text may not tell apart, and with the session's settings that decide its result.
     """
@@ -165,7 +165,7 @@ def _text(spark: SparkSession, plan: Any) -> str:
     return "\n".join((steps, *_literals(plan), *configured))
 
 
-def _literals(plan: Any) -> Iterator[str]:
+def _literals(plan: JavaObject) -> Iterator[str]:
     """Type and value of every literal, in the plan's order."""
     for node in _nodes(plan):
         expressions = node.expressions()
@@ -175,18 +175,18 @@ def _literals(plan: Any) -> Iterator[str]:
                     yield f"{expression.dataType().simpleString()} {expression.toString()}"
 
 
-def _is_source(node: Any) -> bool:
+def _is_source(node: JavaObject) -> bool:
     return str(node.getClass().getSimpleName()) == SOURCE
 
 
-def _nodes(node: Any) -> Any:
+def _nodes(node: JavaObject) -> JavaObject:
     yield node
     children = node.children()
     for i in range(children.size()):
         yield from _nodes(children.apply(i))
 
 
-def _rebuild(jvm: Any, node: Any, leaf_for: Callable[[Any], Any]) -> Any:
+def _rebuild(jvm: JavaObject, node: JavaObject, leaf_for: Callable[[JavaObject], JavaObject]) -> JavaObject:
     children = node.children()
     if children.size() == 0:
         return leaf_for(node)

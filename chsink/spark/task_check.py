@@ -9,17 +9,17 @@ mean more tasks.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from pyspark.sql import DataFrame
 
 from chsink.errors import stream
+from chsink.spark.java import JavaObject
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 
 
 def check_tasks(frame: DataFrame, expected: int) -> int:
     """The number of tasks, which must be ``expected``; PreflightError CHS-602 if not, or if there is a shuffle."""
-    rdd: Any = frame._jdf.queryExecution().toRdd()
+    rdd: JavaObject = frame._jdf.queryExecution().toRdd()
     tasks = int(rdd.getNumPartitions())
     if tasks != expected:
         raise stream.TASK_COUNT(tasks=tasks, expected=expected)
@@ -40,7 +40,7 @@ def check_ranges(frame: DataFrame, said: Mapping[TopicPartition, OffsetRange]) -
             raise stream.RANGES_DIFFER(tp=tp, said=wanted.get(tp, "nothing"), reads=reads.get(tp, "nothing"))
 
 
-def _input_ranges(rdd: Any) -> dict[TopicPartition, OffsetRange]:
+def _input_ranges(rdd: JavaObject) -> dict[TopicPartition, OffsetRange]:
     """What the Kafka input partitions below an RDD read; nothing where its records are not read from Kafka."""
     found: dict[TopicPartition, OffsetRange] = {}
     dependencies = rdd.dependencies()
@@ -57,7 +57,7 @@ def _input_ranges(rdd: Any) -> dict[TopicPartition, OffsetRange]:
     return found
 
 
-def _inputs(partition: Any) -> list[Any]:
+def _inputs(partition: JavaObject) -> list[JavaObject]:
     """The Kafka ranges of a source's partition: a stream's are wrapped, a batch read's are not."""
     kind = partition.getClass().getSimpleName()
     if kind == "KafkaSourceRDDPartition":
@@ -68,7 +68,7 @@ def _inputs(partition: Any) -> list[Any]:
     return [part] if part.getClass().getSimpleName() == "KafkaBatchInputPartition" else []
 
 
-def _has_shuffle(rdd: Any) -> bool:
+def _has_shuffle(rdd: JavaObject) -> bool:
     dependencies = rdd.dependencies()
     for i in range(dependencies.size()):
         dependency = dependencies.apply(i)

@@ -18,7 +18,7 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import BeforeValidator, Field
 
@@ -34,7 +34,7 @@ __all__ = ["AnyStore", "ClickHouseAccess", "KeeperMap", "Memory", "StoreSettings
 DEFAULT = "keepermap"
 
 
-def _with_store(value: Any) -> Any:
+def _with_store(value: object) -> object:
     return {"store": DEFAULT, **value} if isinstance(value, Mapping) else value
 
 

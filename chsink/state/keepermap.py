@@ -23,7 +23,7 @@ from chsink.fields import NodePath, Table, Url
 from chsink.findings import grant_of, server_sentence
 from chsink.notation import codes
 from chsink.notation.sql import TableName, parse_table, quote_identifier, quote_string, quote_strings
-from chsink.ports import ServerRefused, SqlClient, StoredRow, StoreUnavailable, Swap, Unanswered
+from chsink.ports import Row, ServerRefused, SqlClient, StoredRow, StoreUnavailable, Swap, Unanswered
 from chsink.state import sql_files
 from chsink.state.groups import utf8, write_in_groups
 from chsink.state.settings import ClickHouseAccess, StoreSettings
@@ -163,7 +163,7 @@ class KeeperMapStore:
         listed = quote_strings(list(keys))
         return dict(self._read(f"SELECT key, attempt FROM {self.table} WHERE key IN ({listed})"))
 
-    def _read(self, sql: str) -> list[tuple[Any, ...]]:
+    def _read(self, sql: str) -> list[Row]:
         try:
             return self.client.query(f"{sql} {self._reading}")
         except ServerRefused as error:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -100,13 +100,13 @@ class Digester:
         types = ", ".join(f"{name} {column.type}" for name, column in zip(names, self.columns, strict=True))
         attached = ExternalTable(ATTACHED, f"{AT} Int64, {types}", arrow_stream(body).to_pybytes())
         sql = f"SELECT {AT}, {self._hashed(names, groups)} FROM {ATTACHED} FORMAT RowBinary"
-        answer = self.send(client, sql, {}, _WHOLE | INSERT_SETTINGS | self._types_allowed(), attached)
+        answer = self.send(client, sql, {}, {**_WHOLE, **INSERT_SETTINGS, **self._types_allowed()}, attached)
         at, digests = _read(answer, len(groups))
         assert len(at) == batch.num_rows, "every row comes back"
         order = np.argsort(at)
         return [one[order] for one in digests]
 
-    def sums(self, place: Place) -> tuple[I64, npt.NDArray[Any]]:
+    def sums(self, place: Place) -> tuple[I64, npt.NDArray[np.void]]:
         """Of all rows of one shard: the buckets that hold any, and for each how many and the sums of their digests."""
         sql = (
             f"SELECT toInt64(low % {BUCKETS}) AS bucket, toInt64(count()), sum(low), sum(high) FROM (SELECT h, "
@@ -136,8 +136,8 @@ class Digester:
         self,
         client: ClickHouseClient,
         sql: str,
-        parameters: Mapping[str, Any],
-        settings: Mapping[str, Any],
+        parameters: Mapping[str, object],
+        settings: Mapping[str, object],
         attached: ExternalTable | None = None,
     ) -> bytes:
         """The answer to a SELECT, asked again while the server is away for a moment."""

@@ -48,7 +48,7 @@ class Folded:
             else:
                 self.more = True
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """For a program."""
         return {"offsets": self.offsets, "ranges": [[r.start, r.end] for r in self.ranges], "more": self.more}
 
@@ -96,7 +96,7 @@ class PartitionReport:
         found = {name: getattr(self, name) for name in DEFECTS}
         return {name: folded for name, folded in found.items() if folded.offsets}
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """For a program."""
         return {
             "topic": self.topic_partition.topic,

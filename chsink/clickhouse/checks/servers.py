@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from chsink.clickhouse.checks import rules
 from chsink.clickhouse.table import TargetTable
@@ -15,7 +14,7 @@ from chsink.notation.sql import quote_string
 from chsink.ports import Clock, Queries, ServerRefused
 
 
-def server_findings(client: Queries, clock: Clock, margin_s: int, settings: Mapping[str, Any]) -> Iterator[Finding]:
+def server_findings(client: Queries, clock: Clock, margin_s: int, settings: Mapping[str, object]) -> Iterator[Finding]:
     """Version, clock, and whether this user may set what every insert sets."""
     version, skew_s = _version_and_skew(client, clock)
     yield rules.server_version(client.url, version)
@@ -32,7 +31,7 @@ def _version_and_skew(client: Queries, clock: Clock) -> tuple[str, float]:
     return str(version), (max(0, there - got) - max(0, sent - there)) / 1000
 
 
-def _pinned(client: Queries, settings: Mapping[str, Any]) -> Iterator[Finding]:
+def _pinned(client: Queries, settings: Mapping[str, object]) -> Iterator[Finding]:
     """One question with all settings; only when it is refused, one for each."""
     if _refusal(client, settings) is None:
         yield passed(preflight.SETTING_PINNED, url=client.url)
@@ -50,7 +49,7 @@ def _pinned(client: Queries, settings: Mapping[str, Any]) -> Iterator[Finding]:
             )
 
 
-def _refusal(client: Queries, settings: Mapping[str, Any]) -> str | None:
+def _refusal(client: Queries, settings: Mapping[str, object]) -> str | None:
     listed = ", ".join(f"{n} = {quote_string(v) if isinstance(v, str) else v}" for n, v in settings.items())
     try:
         client.query(f"SELECT 1 SETTINGS {listed}")
