@@ -131,7 +131,7 @@ def test_the_checks_pass_for_the_job(servers: Servers) -> None:
 def test_the_checks_see_a_wrong_table(servers: Servers) -> None:
     servers.admin.command("CREATE TABLE default.wrong (key String, attempt String, body String) ENGINE = Memory")
     servers.admin.command("INSERT INTO default.wrong SELECT 'k', '', 'not json'")
-    checks = dict(
+    checks: dict[str, int] = dict(
         row
         for statement in sql_files.statements(sql_files.CHECKS, NAMES | {"table": "wrong"})
         for row in servers.admin.query(statement)
