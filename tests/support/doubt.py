@@ -19,6 +19,7 @@ from chsink.notation.sql import quote_strings
 from chsink.observe.logs import configure
 from chsink.state.keepermap import KeeperMapStore
 from chsink.statemachine import writes
+from chsink.statemachine.parts import Seen, Sending
 from chsink.statemachine.ranges import OffsetRange
 from chsink.statemachine.records import StateKey
 from tests.support.job import Job, command
@@ -44,11 +45,15 @@ def announce(job: Job, ranges: Mapping[int, tuple[int, int]]) -> None:
         ledger.claim(keys.values(), layouts)
         said = writes.Announcement(
             opened.kafka.topic_ids([job.topic])[job.topic],
-            job.config().clickhouse.chunk_offsets,
-            next(iter(layouts)),
-            present_fingerprint(opened.clickhouse, (job.topic, job.tables[job.topic]), Untouched("read_committed")),
-            opened.clock.now_ms(),
-            opened.clickhouse.window(lambda _: None).marks([table := job.tables[job.topic]])[table],
+            Sending(
+                job.config().clickhouse.chunk_offsets,
+                next(iter(layouts)),
+                present_fingerprint(opened.clickhouse, (job.topic, job.tables[job.topic]), Untouched("read_committed")),
+            ),
+            Seen(
+                opened.clock.now_ms(),
+                opened.clickhouse.window(lambda _: None).marks([table := job.tables[job.topic]])[table],
+            ),
         )
         for n, (start, end) in ranges.items():
             for planned in filter(lambda r: not r.is_empty, (OffsetRange(0, start), OffsetRange(start, end))):

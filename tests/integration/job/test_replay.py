@@ -178,7 +178,7 @@ class KeptInTopic(Kept):
             admin.create_topics([NewTopic(self.letters, 2)])[self.letters].result(20)
         producer = Producer(client)
         with quietly_connected(self.job) as opened:
-            nonces = {key.partition: r.nonce for key, r in read_records(opened.store, self.job.name).items()}
+            nonces = {key.partition: r.life.nonce for key, r in read_records(opened.store, self.job.name).items()}
         names = ("sink", "table", "_kafka_topic", "_kafka_partition", "_kafka_offset", "timestamp_ms", "timestamp_type")
         for r in records:
             if r.offset >= GOOD:
