@@ -306,7 +306,7 @@ def test_resend_is_refused_while_rows_are_there_in_any_incarnation(
     doubtful: Job, spark: SparkSession, older_end: int
 ) -> None:
     """After a reset, a recovery or a recreated topic the rows may be an earlier life's, or the range's own."""
-    edit(doubtful, incarnation=1, older_end=older_end)
+    edit(doubtful, life={"incarnation": 1, "older_end": older_end})
     insert(doubtful, 0, range(10, 25))
 
     refused = resend(doubtful, "--senders-gone")

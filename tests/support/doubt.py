@@ -21,7 +21,7 @@ from chsink.state.keepermap import KeeperMapStore
 from chsink.statemachine import writes
 from chsink.statemachine.parts import Seen, Sending
 from chsink.statemachine.ranges import OffsetRange
-from chsink.statemachine.records import StateKey
+from chsink.statemachine.records import StateKey, StateRecord
 from tests.support.job import Job, command
 
 
@@ -71,18 +71,20 @@ def announce(job: Job, ranges: Mapping[int, tuple[int, int]]) -> None:
 
 
 def edit(job: Job, *partitions: int, **fields: Any) -> None:
-    """Let a driver own the sink, and change its records; without ``partitions``, all of them."""
+    """Let a driver own the sink, and change its records; without ``partitions``, all of them.
+
+    ``fields`` are those of the record; a mapping changes these fields of that part.
+    """
+
+    def changed(record: StateRecord) -> StateRecord:
+        parts = {n: replace(getattr(record, n), **of) for n, of in fields.items() if isinstance(of, dict)}
+        return replace(record, attempt=attempt, **{**fields, **parts})
+
     with quietly_connected(job) as opened:
         ledger = Ledger(opened.store, job.name, "a test", opened.clock, lambda: uuid.uuid4().hex)
         ledger.claim([], opened.clickhouse.layouts)
         attempt = ledger.attempt()
-        ledger.write(
-            {
-                k: replace(r, attempt=attempt, **fields)
-                for k, r in ledger.records.items()
-                if not partitions or k.partition in partitions
-            }
-        )
+        ledger.write({k: changed(r) for k, r in ledger.records.items() if not partitions or k.partition in partitions})
 
 
 def forget_state(job: Job) -> None:

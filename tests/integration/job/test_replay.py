@@ -342,7 +342,7 @@ def test_a_person_decides_where_nothing_can_be_known(
     assert kept.survey()["left"]["not_confirmed"] == BAD - 1
     kept.crash(monkeypatch, "driver.after_before", "partition=0", f"offset={GOOD}")
     end = GOOD + BAD + 1
-    edit(kept.job, 0, phase=Phase.EMPTY, start=0, end=0, older_end=end)
+    edit(kept.job, 0, phase=Phase.EMPTY, start=0, end=0, life={"older_end": end})
     with pytest.raises(HaltError, match="CHS-336.*partition was reset"):
         kept.replay()
     edit(kept.job, 0, phase=Phase.AFTER, end=end)
