@@ -21,8 +21,9 @@ from chsink.ports import StateStore
 from chsink.state.keepermap import KeeperMapStore
 from chsink.state.zookeeper import ZooKeeperStore
 from chsink.statemachine import writes
+from chsink.statemachine.parts import Mark, Seen, Sending
 from chsink.statemachine.ranges import OffsetRange
-from chsink.statemachine.records import Mark, StateKey
+from chsink.statemachine.records import StateKey
 
 PARTITIONS = (1, 4, 64, 512, 2000)
 GOALS_MS: Mapping[int, int] = {4: 150, 512: 600}
@@ -99,7 +100,9 @@ def _announce(ledger: Ledger, keys: Sequence[StateKey], number: int) -> None:
     planned = OffsetRange(number * BATCH_OFFSETS, (number + 1) * BATCH_OFFSETS)
     now = int(time.time() * 1000)
     said = writes.Announcement(
-        "kPzZ4Yk8Q0uS3vO1xw2bRA", 100_000, "0123456789abcdef", "fedcba9876543210", now, (Mark(number, now // 1000),)
+        "kPzZ4Yk8Q0uS3vO1xw2bRA",
+        Sending(100_000, "0123456789abcdef", "fedcba9876543210"),
+        Seen(now, (Mark(number, now // 1000),)),
     )
     attempt, epoch = ledger.attempt(), ledger.epoch
     ledger.write(

@@ -6,7 +6,7 @@ table is still to pass it under a new one.  If the record there changed its tabl
 and no range would be in doubt.
 
 Rules:
-- A state record says from which offset on the choice in its pipeline holds (``choice_from``).  What the table passed
+- A state record says from which offset on the choice in its pipeline holds (``table_by.since``).  What the table passed
   before that, it passed under *another choice*.  So it did with all of its offsets if its choice is different now.
 - No table may still have to pass offsets that another table has passed under another choice.
 - A table that is read again because a person asked for it passes its old offsets as if it were new: only what lies
@@ -43,7 +43,7 @@ def mixed_choices(records: Mapping[str, StateRecord], now: Mapping[str, str]) ->
     waiting = {
         table: record
         for table, record in records.items()
-        if (not record.left if table not in now else choice_of(now[table]) or choice_of(record.pipeline))
+        if (not record.table_by.left if table not in now else choice_of(now[table]) or choice_of(record.sent.pipeline))
     }
     least = min((_next_of(record) for record in waiting.values()), default=0)
     passed = {table: (record, _other_end(record, now.get(table, ""))) for table, record in records.items()}
@@ -52,7 +52,7 @@ def mixed_choices(records: Mapping[str, StateRecord], now: Mapping[str, str]) ->
         for ahead, (record, end) in passed.items()
         if end > least  # seldom, so that many tables cost no pairs
         for behind, other in waiting.items()
-        if behind != ahead and (begins := max(_compared_from(other, record), record.first)) < end
+        if behind != ahead and (begins := max(_compared_from(other, record), record.life.first)) < end
     ]
     return max(found, key=lambda one: (one.offsets.length, one.ahead, one.behind), default=None)
 
@@ -65,18 +65,18 @@ def joining(
     ``chosen`` are the tables that records name now.  A sibling is another table of the topic-partition that records
     name, or named when it last landed.
     """
-    new = [k for k in keys if k.topic_table in chosen and (k not in records or records[k].left)]
+    new = [k for k in keys if k.topic_table in chosen and (k not in records or records[k].table_by.left)]
     ends: dict[TopicPartition, StateRecord] = {}
     for key, record in records.items() if new else ():
-        named = key.topic_table in chosen or choice_of(record.pipeline)
-        if named and record.phase is not Phase.EMPTY and not record.left:
+        named = key.topic_table in chosen or choice_of(record.sent.pipeline)
+        if named and record.phase is not Phase.EMPTY and not record.table_by.left:
             ends[key.topic_partition] = max(ends.get(key.topic_partition, record), record, key=lambda r: r.end)
     return {key: ends[key.topic_partition] for key in new if key.topic_partition in ends}
 
 
 def _other_end(record: StateRecord, now: str) -> int:
     """Up to which offset the table passed offsets under another choice."""
-    return record.choice_from if choice_of(record.pipeline) == choice_of(now) else record.end
+    return record.table_by.since if choice_of(record.sent.pipeline) == choice_of(now) else record.end
 
 
 def _next_of(record: StateRecord) -> int:
@@ -85,4 +85,4 @@ def _next_of(record: StateRecord) -> int:
 
 
 def _compared_from(waiting: StateRecord, passed: StateRecord) -> int:
-    return waiting.older_end if waiting.read_again and not passed.read_again else _next_of(waiting)
+    return waiting.life.older_end if waiting.read_again and not passed.read_again else _next_of(waiting)

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass, replace
 from typing import Any
 
-from .records import CODEC_VERSION, CodecError
+from .codec import CODEC_VERSION, CodecError
 
 
 @dataclass(frozen=True, slots=True)

@@ -141,7 +141,7 @@ class Situation:
     @property
     def changed(self) -> str:
         """The parts in which the present pipeline differs from the recorded one, if it must not."""
-        return ", ".join(forbidden_changes(self.r.pipeline, self.facts.pipeline))
+        return ", ".join(forbidden_changes(self.r.sent.pipeline, self.facts.pipeline))
 
 
 DEAD_LETTERS = "dead_letters"
@@ -301,7 +301,10 @@ _CHANGED = Refusal(
 _EXPIRED = Refusal(
     'Kafka\'s log start > s, nobody gave up what expired, and `in_doubt = "halt"`',
     lambda x: (
-        x.facts.log_start is not None and x.facts.log_start > x.s and not x.r.expired and x.policy.in_doubt == "halt"
+        x.facts.log_start is not None
+        and x.facts.log_start > x.s
+        and not x.r.doubt.expired
+        and x.policy.in_doubt == "halt"
     ),
     Stop(Halt.IN_DOUBT_LOST, "Kafka's log starts at {x.facts.log_start}, the range in doubt is {x.r.range}"),
 )
@@ -328,16 +331,18 @@ RECORD_GAP = Action("record the gap [e,a)", StepKind.RECORD_GAP, lambda x: x.gap
 
 ACTIONS = (WRITE, WRITE_FIRST, WRITE_TAIL, SKIP, SKIP_HEAD, SKIP_BELOW, REINSERT, SETTLE, RECORD_GAP)
 
-_OTHER_LIFE = Stop(Halt.IN_DOUBT_LOST, "the range in doubt {x.r.range} belongs to the deleted topic id {x.r.topic_id}")
+_OTHER_LIFE = Stop(
+    Halt.IN_DOUBT_LOST, "the range in doubt {x.r.range} belongs to the deleted topic id {x.r.life.topic_id}"
+)
 _RECREATED = Stop(
     Halt.TOPIC_RECREATED,
-    "recorded topic id {x.r.topic_id}, now {x.facts.topic_id} up to {x.facts.log_end}, planned {x.planned}",
+    "recorded topic id {x.r.life.topic_id}, now {x.facts.topic_id} up to {x.facts.log_end}, planned {x.planned}",
 )
-_ID_UNKNOWN = Stop(Halt.TOPIC_ID_KNOWN_UNKNOWN, "recorded topic id {x.r.topic_id}, now {x.facts.topic_id}")
+_ID_UNKNOWN = Stop(Halt.TOPIC_ID_KNOWN_UNKNOWN, "recorded topic id {x.r.life.topic_id}, now {x.facts.topic_id}")
 _SHRANK = Stop(Halt.LOG_SHRANK, "Kafka's log ends at {x.facts.log_end}, the recorded range is {x.r.range}")
 _STATELESS = Stop(Halt.STATE_LOST, "the next batch is planned from {x.a}")
 _OUTSIDE = Stop(
-    Halt.OUTSIDE_PROCESSED, "part of {x.below} is outside the processed region [{x.r.first}, {x.s}) or in a gap"
+    Halt.OUTSIDE_PROCESSED, "part of {x.below} is outside the processed region [{x.r.life.first}, {x.s}) or in a gap"
 )
 _BACK = Stop(Halt.REWOUND, "the plan {x.planned} lies wholly before the recorded range {x.r.range}")
 
@@ -385,14 +390,14 @@ TABLE: tuple[Row, ...] = (
     Row(
         "TOPIC_ID_LOST",
         "topic id recorded, and unknown now",
-        lambda x: x.r.topic_id is not None and x.facts.topic_id is None,
+        lambda x: x.r.life.topic_id is not None and x.facts.topic_id is None,
         {AFTER: (_ID_UNKNOWN,), BEFORE: (_ID_UNKNOWN,)},
     ),
     # Brokers that gained topic ids: with nothing in doubt the next BEFORE records the id.
     Row(
         "TOPIC_ID_GAINED",
         "topic id known now, and not recorded",
-        lambda x: x.r.topic_id is None and x.facts.topic_id is not None,
+        lambda x: x.r.life.topic_id is None and x.facts.topic_id is not None,
         {BEFORE: (_ID_UNKNOWN,)},
     ),
     Row(

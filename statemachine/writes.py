@@ -6,31 +6,27 @@ attempt, so a late, forgotten copy of the write can match nothing once a newer a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 
+from .parts import Expired, Mark, Seen, Sending, TableChoice, TopicLife, Unsettled
 from .ranges import OffsetRange
-from .records import MAX_GAPS, Mark, Phase, StateRecord
+from .records import MAX_GAPS, Phase, StateRecord
 from .table import choice_of
-from .unknown import added
+from .tally import Tally
 
 
 @dataclass(frozen=True, slots=True)
 class Announcement:
-    """What BEFORE says about a range besides its offsets: all that a retry must repeat (see ``StateRecord``)."""
+    """What BEFORE says about a range besides its offsets (see ``StateRecord``)."""
 
     topic_id: str | None
-    chunk_offsets: int
-    layout: str
-    pipeline: str
-    before_at: int
-    marks: tuple[Mark, ...] = ()
+    sent: Sending
+    seen: Seen
 
 
-def empty(epoch: int, attempt: str, incarnation: int = 0, *, older_end: int = 0, late: bool = False) -> StateRecord:
+def empty(epoch: int, attempt: str, life: TopicLife = TopicLife()) -> StateRecord:
     """A row that exists and announces nothing."""
-    return StateRecord(Phase.EMPTY, epoch, attempt, incarnation=incarnation, older_end=older_end, late=late)
+    return StateRecord(Phase.EMPTY, epoch, attempt, life.first, life.first, life=life)
 
 
 def joined(sibling: StateRecord, replaced: StateRecord | None = None, *, epoch: int, attempt: str) -> StateRecord:
@@ -39,22 +35,17 @@ def joined(sibling: StateRecord, replaced: StateRecord | None = None, *, epoch: 
     ``replaced`` is its row from before it was left.
     """
     assert sibling.phase is not Phase.EMPTY and sibling.epoch <= epoch, sibling
-    assert replaced is None or replaced.left, replaced
+    assert replaced is None or replaced.table_by.left, replaced
     last = sibling.end - 1
+    incarnation, older_end = (0, 0) if replaced is None else (replaced.life.incarnation + 1, replaced.known_end)
     return StateRecord(
         Phase.AFTER,
         epoch,
         attempt,
-        topic_id=sibling.topic_id,
-        first=last,
-        start=last,
-        end=sibling.end,
-        chunk_offsets=sibling.chunk_offsets,
-        layout=sibling.layout,
-        nonce=attempt,
-        choice_from=last,
-        incarnation=0 if replaced is None else replaced.incarnation + 1,
-        older_end=0 if replaced is None else replaced.known_end,
+        last,
+        sibling.end,
+        life=TopicLife(sibling.life.topic_id, incarnation, attempt, last, older_end),
+        sent=replace(sibling.sent, pipeline=""),
     )
 
 
@@ -81,32 +72,24 @@ def before(
     assert gap is None or (gap.start == record.end and not fresh), (record, asked, gap)
     follows = asked.start == (record.end if gap is None else gap.end)
     assert fresh or (record.phase is Phase.AFTER and follows), (record, asked, gap)
-    recreated = fresh and record.phase is not Phase.EMPTY
-    gaps = record.gaps if gap is None else (*record.gaps, gap)
-    first, gaps = (asked.start, ()) if fresh else _bounded(record.first, gaps)
-    same_choice = not fresh and choice_of(record.pipeline) == choice_of(said.pipeline)
-    return StateRecord(
-        Phase.BEFORE,
-        epoch,
-        attempt,
-        topic_id=said.topic_id,
-        incarnation=record.incarnation + recreated,
-        first=first,
+    if fresh:
+        record = _anew(record, asked.start, attempt)
+    elif gap is not None:
+        record = _with_gap(record, gap)
+    same_choice = choice_of(record.sent.pipeline) == choice_of(said.sent.pipeline)
+    same_pipeline = record.sent.pipeline == said.sent.pipeline
+    return replace(
+        record,
+        phase=Phase.BEFORE,
+        epoch=epoch,
+        attempt=attempt,
         start=asked.start,
         end=asked.end,
-        gaps=gaps,
-        chunk_offsets=said.chunk_offsets,
-        layout=said.layout,
-        pipeline=said.pipeline,
-        before_at=said.before_at,
-        marks=said.marks,
-        nonce=attempt if fresh else record.nonce,
-        older_end=record.known_end if recreated else record.older_end,
-        late=record.late,
-        skipped=0 if fresh else record.skipped,
-        dead_letters=0 if fresh else record.dead_letters,
-        choice_from=record.choice_from if same_choice else asked.start,
-        unknown=() if fresh or said.pipeline != record.pipeline else record.unknown,
+        life=replace(record.life, topic_id=said.topic_id),
+        sent=said.sent,
+        seen=said.seen,
+        table_by=TableChoice(record.table_by.since if same_choice else asked.start),
+        tally=record.tally if same_pipeline else replace(record.tally, unknown=()),
     )
 
 
@@ -117,46 +100,30 @@ def chosen(
     offsets of one replay may lie before or between those of another.
     """
     asked = OffsetRange(offsets[0], offsets[-1] + 1)
-    return replace(before(record, asked, said, epoch=epoch, attempt=attempt, fresh=True), only=offsets)
+    announced = before(record, asked, said, epoch=epoch, attempt=attempt, fresh=True)
+    return replace(announced, doubt=Unsettled(only=offsets))
 
 
 def after(
-    record: StateRecord,
-    *,
-    epoch: int,
-    attempt: str,
-    log_start: int = 0,
-    skipped: int = 0,
-    dead_letters: int = 0,
-    unknown: Mapping[str, int] = MappingProxyType({}),
+    record: StateRecord, *, epoch: int, attempt: str, log_start: int = 0, left_out: Tally = Tally()
 ) -> StateRecord:
-    """All of the announced range landed, but for records that did not fit: ``skipped`` and ``dead_letters``.  With
-    ``expired``, what lies below ``log_start`` is recorded as a gap.  ``unknown`` counts fields without a column.
+    """All of the announced range landed, but for the records that were ``left_out``.  If what expired is given up, what
+    lies below ``log_start`` is recorded as a gap.
     """
     assert record.in_doubt and record.epoch <= epoch, record
-    first, gaps = record.first, record.gaps
-    if record.expired and log_start > record.start:
-        first, gaps = _bounded(first, (*gaps, OffsetRange(record.start, min(log_start, record.end))))
-    settled = replace(record, phase=Phase.AFTER, probe=False, expired=False, deleted=(), only=())
-    return replace(
-        settled,
-        first=first,
-        gaps=gaps,
-        epoch=epoch,
-        attempt=attempt,
-        skipped=record.skipped + skipped,
-        dead_letters=record.dead_letters + dead_letters,
-        unknown=added(record.unknown, unknown),
-    )
+    if record.doubt.expired and log_start > record.start:
+        record = _with_gap(record, OffsetRange(record.start, min(log_start, record.end)))
+    tally = record.tally.plus(left_out)
+    return replace(record, phase=Phase.AFTER, epoch=epoch, attempt=attempt, doubt=Unsettled(), tally=tally)
 
 
-def renew(record: StateRecord, *, before_at: int, marks: tuple[Mark, ...], epoch: int, attempt: str) -> StateRecord:
-    """Announce a range in doubt again, to be probed.  ``marks`` are what the target holds now: whatever was sent before
-    them is found by the probe, whatever is sent after them is remembered.
+def renew(record: StateRecord, seen: Seen, *, epoch: int, attempt: str) -> StateRecord:
+    """Announce a range in doubt again, to be probed.  ``seen`` is what the target holds now: whatever was sent before
+    is found by the probe, whatever is sent after it is remembered.
     """
-    assert record.in_doubt, record
-    assert record.before_at <= before_at and record.epoch <= epoch, record
-    return replace(record, before_at=before_at, marks=marks, probe=True, epoch=epoch, attempt=attempt)
+    assert record.in_doubt and record.epoch <= epoch, record
+    doubt = replace(record.doubt, probe=True)
+    return replace(record, epoch=epoch, attempt=attempt, seen=_not_earlier(record, seen), doubt=doubt)
 
 
 def with_more(record: StateRecord, *, pipeline: str, mark: Mark | None, epoch: int, attempt: str) -> StateRecord:
@@ -165,14 +132,15 @@ def with_more(record: StateRecord, *, pipeline: str, mark: Mark | None, epoch: i
     elsewhere, or where the record has that mark.
     """
     assert record.in_doubt and record.epoch <= epoch, record
-    marks = record.marks if mark is None else (*record.marks, mark)
-    return replace(record, pipeline=pipeline, marks=marks, epoch=epoch, attempt=attempt)
+    sent = replace(record.sent, pipeline=pipeline)
+    seen = record.seen if mark is None else replace(record.seen, marks=(*record.seen.marks, mark))
+    return replace(record, epoch=epoch, attempt=attempt, sent=sent, seen=seen)
 
 
 def left(record: StateRecord, *, epoch: int, attempt: str) -> StateRecord:
     """A batch has landed without the table: no route leads to it.  See ``statemachine.choices``."""
     assert not record.in_doubt and record.epoch <= epoch, record
-    return replace(record, left=True, epoch=epoch, attempt=attempt)
+    return replace(record, epoch=epoch, attempt=attempt, table_by=replace(record.table_by, left=True))
 
 
 def adopt(record: StateRecord, *, epoch: int, attempt: str) -> StateRecord:
@@ -186,14 +154,13 @@ def adopt(record: StateRecord, *, epoch: int, attempt: str) -> StateRecord:
 
 def lost(record: StateRecord, *, epoch: int, attempt: str) -> StateRecord:
     """Give up the announced range: nothing more of it will land, and it is recorded as a gap."""
-    first, gaps = _bounded(record.first, (*record.gaps, record.range))
-    return replace(after(record, epoch=epoch, attempt=attempt), first=first, gaps=gaps)
+    return _with_gap(after(record, epoch=epoch, attempt=attempt), record.range)
 
 
 def expired(record: StateRecord, *, epoch: int, attempt: str) -> StateRecord:
     """Give up what Kafka no longer holds of the announced range; the rest is still to land, under its tokens."""
     assert record.in_doubt and record.epoch <= epoch, record
-    return replace(record, expired=True, epoch=epoch, attempt=attempt)
+    return replace(record, epoch=epoch, attempt=attempt, doubt=_given_up(record, record.deleted))
 
 
 def deleted(record: StateRecord, until: int, *, epoch: int, attempt: str) -> StateRecord:
@@ -201,8 +168,8 @@ def deleted(record: StateRecord, until: int, *, epoch: int, attempt: str) -> Sta
     start may find more gone; what was listed once stays as it is.
     """
     assert record.in_doubt and record.epoch <= epoch, record
-    assert (record.start, *record.deleted)[-1] < until <= record.end, (record, until)
-    return replace(record, expired=True, deleted=(*record.deleted, until), epoch=epoch, attempt=attempt)
+    doubt = _given_up(record, (*record.deleted, until))
+    return replace(record, epoch=epoch, attempt=attempt, doubt=doubt)
 
 
 def resend(
@@ -217,24 +184,17 @@ def resend(
     sent), with the current chunk size.  Only the first ``most`` offsets are announced; those behind them are new again.
 
     The old tokens may still be remembered for rows that somebody has removed since; pieces under them would be dropped.
-    ``said.before_at`` is now, by a clock that may lag behind the driver's.
     """
     assert record.in_doubt and record.epoch <= epoch, record
     return replace(
         record,
         epoch=epoch,
         attempt=attempt,
-        nonce=attempt,
         end=min(record.end, record.start + most),
-        topic_id=said.topic_id,
-        chunk_offsets=said.chunk_offsets,
-        layout=said.layout,
-        pipeline=said.pipeline,
-        before_at=max(said.before_at, record.before_at),
-        marks=said.marks,
-        probe=False,
-        expired=False,
-        deleted=(),
+        life=replace(record.life, topic_id=said.topic_id, nonce=attempt),
+        sent=said.sent,
+        seen=_not_earlier(record, said.seen),
+        doubt=replace(record.doubt, probe=False, expired=None),
     )
 
 
@@ -243,13 +203,13 @@ def with_new_tokens(record: StateRecord, *, epoch: int, attempt: str) -> StateRe
     remember those of removed rows beyond the record.  If a range is in doubt, none of its rows may be there.
     """
     assert record.phase is not Phase.EMPTY and record.epoch <= epoch, record
-    return replace(record, nonce=attempt, epoch=epoch, attempt=attempt)
+    return replace(record, epoch=epoch, attempt=attempt, life=replace(record.life, nonce=attempt))
 
 
 def reset(record: StateRecord, *, epoch: int, attempt: str) -> StateRecord:
     """Forget what landed.  Whatever lands next is another incarnation: no older token names it."""
     assert record.epoch <= epoch, record
-    return empty(epoch, attempt, record.incarnation + 1, older_end=record.known_end)
+    return empty(epoch, attempt, TopicLife(incarnation=record.life.incarnation + 1, older_end=record.known_end))
 
 
 def recovered(
@@ -266,15 +226,41 @@ def recovered(
 
     ``doubtful``, its end if there is one, is in doubt: rows of it are missing.  Those that are there count as its own.
     """
-    assert record.phase is Phase.EMPTY and incarnation > record.incarnation and not landed.is_empty, (record, landed)
+    older = record.life
+    assert record.phase is Phase.EMPTY and incarnation > older.incarnation and not landed.is_empty, (record, landed)
     announced = before(record, landed, said, epoch=epoch, attempt=attempt, fresh=True)
-    done = replace(announced, incarnation=incarnation, older_end=max(record.older_end, landed.end))
+    life = replace(announced.life, incarnation=incarnation, older_end=max(older.older_end, landed.end))
     if doubtful is None:
-        return after(done, epoch=epoch, attempt=attempt)
+        return after(replace(announced, life=life), epoch=epoch, attempt=attempt)
     assert landed.covers(doubtful) and doubtful.end == landed.end, (landed, doubtful)
-    return replace(done, start=doubtful.start, older_end=doubtful.start, probe=True)
+    life = replace(life, older_end=doubtful.start)
+    return replace(announced, start=doubtful.start, life=life, doubt=Unsettled(probe=True))
 
 
-def _bounded(first: int, gaps: tuple[OffsetRange, ...]) -> tuple[int, tuple[OffsetRange, ...]]:
-    """No more gaps than a record holds: the processed region then begins after the oldest one."""
-    return (first, gaps) if len(gaps) <= MAX_GAPS else (gaps[0].end, gaps[1:])
+# --- parts of it -----------------------------------------------------------------------------------------------------
+
+
+def _anew(record: StateRecord, first: int, nonce: str) -> StateRecord:
+    """The topic-partition starts over at ``first``: nothing of what landed is processed any more."""
+    life = replace(record.life, nonce=nonce, first=first)
+    if record.phase is not Phase.EMPTY:
+        life = replace(life, incarnation=life.incarnation + 1, older_end=record.known_end)
+    return empty(record.epoch, record.attempt, life)
+
+
+def _with_gap(record: StateRecord, gap: OffsetRange) -> StateRecord:
+    """One gap more, but no more than a record holds: the processed region then begins after the oldest one."""
+    oldest, *others = gaps = (*record.gaps, gap)
+    if len(gaps) <= MAX_GAPS:
+        return replace(record, gaps=gaps)
+    return replace(record, gaps=tuple(others), life=replace(record.life, first=oldest.end))
+
+
+def _not_earlier(record: StateRecord, seen: Seen) -> Seen:
+    """``seen`` is of now, by a clock that may lag behind the one by which the range was announced."""
+    return replace(seen, before_at=max(seen.before_at, record.seen.before_at))
+
+
+def _given_up(record: StateRecord, deleted: tuple[int, ...]) -> Unsettled:
+    """What is known of the range in doubt, once what Kafka no longer holds of it is given up."""
+    return replace(record.doubt, expired=Expired(deleted))

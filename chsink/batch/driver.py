@@ -26,15 +26,16 @@ from chsink.batch.confirm import confirm
 from chsink.batch.deleted import ListDeleted, announce_deleted, listed
 from chsink.batch.halts import Halts, asking_target
 from chsink.batch.ledger import Ledger
-from chsink.batch.model import Ack, Assignment, LeftOut, PlannedBatch, left_out_of
+from chsink.batch.model import Ack, Assignment, PlannedBatch, left_out_of
 from chsink.batch.recheck import check_readable, check_same_topics, check_still_held
 from chsink.batch.roles import ExactReads, Looked, Observer, PieceRunner, Window
 from chsink.batch.rounds import Pace
 from chsink.errors import HaltError, PreflightError, halts
 from chsink.ports import Clock, KafkaCluster
 from chsink.statemachine import rounds, writes
+from chsink.statemachine.parts import Mark, Seen, Sending
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
-from chsink.statemachine.records import Mark, StateKey, StateRecord, TopicTable
+from chsink.statemachine.records import StateKey, StateRecord, TopicTable
 from chsink.statemachine.table import (
     Facts,
     Policy,
@@ -47,6 +48,7 @@ from chsink.statemachine.table import (
     has_dead_letters,
     settle,
 )
+from chsink.statemachine.tally import Tally
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,7 +264,7 @@ class Driver:
         for key, step in writing.items():
             route, topic_id = self.routes[key.topic], facts[key.topic_partition].topic_id
             said = writes.Announcement(
-                topic_id, route.chunk_offsets, route.layout, route.pipeline, now, marks[key.table]
+                topic_id, Sending(route.chunk_offsets, route.layout, route.pipeline), Seen(now, marks[key.table])
             )
             changes[key] = writes.before(
                 self.ledger.records[key],
@@ -288,7 +290,9 @@ class Driver:
         if not fresh:
             keys = self._take_up(keys, halted)
         gives_up = self.policy.in_doubt == "dead_letter"
-        given_up = [k.topic_partition for k in keys if source.exact and (gives_up or self.ledger.records[k].expired)]
+        given_up = [
+            k.topic_partition for k in keys if source.exact and (gives_up or self.ledger.records[k].doubt.expired)
+        ]
         starts = self.kafka.log_starts(given_up) if given_up else {}
         assigned = [self._assign(k, starts.get(k.topic_partition, 0), again=not fresh) for k in keys]
         assignments = [a for a in assigned if not a.held.is_empty]
@@ -356,14 +360,13 @@ class Driver:
         marks: dict[str, dict[str, tuple[Mark, ...]]] = {}
         for key in probed:
             record = self.ledger.records[key]
-            if record.layout not in marks:
-                alike = {k.table for k in probed if self.ledger.records[k].layout == record.layout}
+            if record.sent.layout not in marks:
+                alike = {k.table for k in probed if self.ledger.records[k].sent.layout == record.sent.layout}
                 with asking_target():
-                    marks[record.layout] = self.window.marks(sorted(alike), record.layout)
+                    marks[record.sent.layout] = self.window.marks(sorted(alike), record.sent.layout)
             changes[key] = writes.renew(
                 record,
-                before_at=max(now, record.before_at),
-                marks=marks[record.layout][key.table],
+                Seen(now, marks[record.sent.layout][key.table]),
                 epoch=self.ledger.epoch,
                 attempt=attempt,
             )
@@ -379,11 +382,11 @@ class Driver:
         for key in keys:
             record = self.ledger.records[key]
             pipeline = self._pipeline(key, record)
-            fates = fates_change(record.pipeline, pipeline)
-            unnamed = bool(pipeline) and not record.pipeline
-            if unnamed or fates or gains_columns(record.pipeline, pipeline):
+            fates = fates_change(record.sent.pipeline, pipeline)
+            unnamed = bool(pipeline) and not record.sent.pipeline
+            if unnamed or fates or gains_columns(record.sent.pipeline, pipeline):
                 with asking_target():
-                    first = fates and not has_dead_letters(record.pipeline)
+                    first = fates and not has_dead_letters(record.sent.pipeline)
                     mark = self.window.letters_mark() if first else None
                 changes[key] = partial(writes.with_more, record, pipeline=pipeline, mark=mark)
         if changes:
@@ -395,10 +398,10 @@ class Driver:
         for key in keys:
             record = self.ledger.records[key]
             with asking_target():
-                foreign = record.start < record.older_end or self.window.holds_foreign(key, record)
+                foreign = record.start < record.life.older_end or self.window.holds_foreign(key, record)
             if foreign:
-                older = f", and an earlier one reached offset {record.older_end}" if record.older_end else ""
-                detail = f"the range {record.range} of incarnation {record.incarnation} is in doubt{older}"
+                older = f", and an earlier one reached offset {record.life.older_end}" if record.life.older_end else ""
+                detail = f"the range {record.range} of incarnation {record.life.incarnation} is in doubt{older}"
                 halted.add(key, halts.FOREIGN_ROWS(tp=key.topic_partition, detail=detail))
         return [k for k in keys if k not in halted]
 
@@ -406,21 +409,13 @@ class Driver:
         self,
         key: StateKey,
         starts: Mapping[TopicPartition, int],
-        left_out: Mapping[TopicPartition, LeftOut],
+        left_out: Mapping[TopicPartition, Tally],
         epoch: int,
         attempt: str,
     ) -> StateRecord:
-        tp = key.topic_partition
-        skipped, dead, unknown = left_out.get(tp, LeftOut())
-        return writes.after(
-            self.ledger.records[key],
-            epoch=epoch,
-            attempt=attempt,
-            log_start=starts.get(tp, 0),
-            skipped=skipped,
-            dead_letters=dead,
-            unknown=unknown,
-        )
+        record, tp = self.ledger.records[key], key.topic_partition
+        log_start, tally = starts.get(tp, 0), left_out.get(tp, Tally())
+        return writes.after(record, epoch=epoch, attempt=attempt, log_start=log_start, left_out=tally)
 
     def _assign(self, key: StateKey, log_start: int, *, again: bool) -> Assignment:
         record = self.ledger.records[key]
@@ -430,9 +425,9 @@ class Driver:
 
     def _layout(self, key: StateKey, record: StateRecord) -> str:
         """The recorded layout.  HaltError CHS-312 when it is not stored."""
-        layout = self.ledger.owner.layout(record.layout)
+        layout = self.ledger.owner.layout(record.sent.layout)
         if layout is None:
-            raise halts.LAYOUT_LOST(tp=key.topic_partition, table=key.table, layout=record.layout)
+            raise halts.LAYOUT_LOST(tp=key.topic_partition, table=key.table, layout=record.sent.layout)
         return layout
 
     # --- facts ----------------------------------------------------------------------------------------------------
@@ -448,7 +443,7 @@ class Driver:
         odd = [
             tp
             for tp, planned in batch.ranges.items()
-            if planned.start != records[keys[tp]].end or not records[keys[tp]].topic_id
+            if planned.start != records[keys[tp]].end or not records[keys[tp]].life.topic_id
         ]
         facts = self._facts(records, ends_of=odd, history=batch.history)
         return {tp: replace(fact, others=batch.others.get(tp, ())) for tp, fact in facts.items()}
@@ -481,7 +476,7 @@ class Driver:
         """The fingerprint of an insert made now: under the recorded layout if the range is in doubt."""
         with asking_target():
             if record.in_doubt:
-                return self.pipeline_of(key.topic, record.layout, record.pipeline)
+                return self.pipeline_of(key.topic, record.sent.layout, record.sent.pipeline)
             return self.routes[key.topic].pipeline
 
     @contextmanager

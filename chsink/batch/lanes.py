@@ -30,6 +30,7 @@ from chsink.errors import HaltError, halts
 from chsink.errors.several import raise_all
 from chsink.statemachine import writes
 from chsink.statemachine.choices import mixed_choices
+from chsink.statemachine.parts import TableChoice
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from chsink.statemachine.records import Phase, StateKey, StateRecord, TopicTable
 from chsink.statemachine.table import choice_of
@@ -124,8 +125,8 @@ class Lanes:
             if not begins or (mine is not None and mine.phase is not Phase.EMPTY):
                 continue
             others = [records[other] for other in self._others(tp, lane) if other in records]
-            had = any(r.phase is not Phase.EMPTY and r.first < begins for r in others)
-            if had or (mine is not None and mine.incarnation > 0):
+            had = any(r.phase is not Phase.EMPTY and r.life.first < begins for r in others)
+            if had or (mine is not None and mine.life.incarnation > 0):
                 suspects.append(tp)
         starts = lane.kafka.log_starts(suspects) if suspects else {}
         return frozenset(tp for tp in suspects if starts[tp] < planned[tp].start)
@@ -143,7 +144,7 @@ class Lanes:
             tp = key.topic_partition
             if tp in found:
                 found[tp][key.table] = record
-                if choice_of(record.pipeline) or choice_of(pipelines.get(key.topic_table, "")):
+                if choice_of(record.sent.pipeline) or choice_of(pipelines.get(key.topic_table, "")):
                     chosen.add(tp)
         halted = []
         for tp in sorted(chosen):
@@ -155,12 +156,15 @@ class Lanes:
 
     def _of_this_topic(self, tp: TopicPartition, records: Mapping[str, StateRecord]) -> dict[str, StateRecord]:
         """The records; of a topic that was deleted since, nothing has passed yet."""
-        if len({r.topic_id for r in records.values() if r.topic_id is not None}) < 2:
+        if len({r.life.topic_id for r in records.values() if r.life.topic_id is not None}) < 2:
             return dict(records)
         now = self.drivers[0].kafka.topic_ids([tp.topic])[tp.topic]
         gone = {table for table, r in records.items() if r.is_of_another(now)}
         unread = writes.empty(self.ledger.epoch, "-")
-        return {table: replace(unread, left=r.left) if table in gone else r for table, r in records.items()}
+        return {
+            table: replace(unread, table_by=TableChoice(left=r.table_by.left)) if table in gone else r
+            for table, r in records.items()
+        }
 
     def _leave(self, planned: Mapping[TopicPartition, OffsetRange]) -> None:
         """Once a batch has landed in all tables, mark those without a route as left: nothing waits for them."""
@@ -168,7 +172,7 @@ class Lanes:
         behind = {
             key: record
             for key, record in self.ledger.records.items()
-            if key.topic_table not in routed and not record.left and key.topic_partition in planned
+            if key.topic_table not in routed and not record.table_by.left and key.topic_partition in planned
         }
         attempt, epoch = self.ledger.attempt() if behind else "", self.ledger.epoch
         left = {k: writes.left(r, epoch=epoch, attempt=attempt) for k, r in behind.items() if not r.in_doubt}

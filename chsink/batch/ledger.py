@@ -21,8 +21,10 @@ from chsink.ports import Clock, StateStore, StoredRow, StoreUnavailable, Swap
 from chsink.statemachine import owner as owners
 from chsink.statemachine import writes
 from chsink.statemachine.choices import joining
+from chsink.statemachine.codec import CodecError, decode, encode
 from chsink.statemachine.owner import Owner
-from chsink.statemachine.records import CodecError, StateKey, StateRecord, TopicTable, decode, encode
+from chsink.statemachine.parts import TopicLife
+from chsink.statemachine.records import StateKey, StateRecord, TopicTable
 
 CLAIM_ROUNDS = 50
 PAUSE_S = 0.1
@@ -156,7 +158,7 @@ class Ledger:
             new = {k.topic for k in missing if topics and k.topic in self.matched} - topics
             late = {k for k in missing if k.topic in new or k.topic_table in known}
             made = {
-                k: writes.empty(self.epoch, attempt, late=k in late)
+                k: writes.empty(self.epoch, attempt, TopicLife(late=k in late))
                 if k not in joins
                 else writes.joined(joins[k], epoch=self.epoch, attempt=attempt)
                 for k in missing
@@ -165,7 +167,7 @@ class Ledger:
         return True
 
     def _keep_layouts(self, layouts: Mapping[str, str]) -> None:
-        named = {r.layout for r in self.records.values()}
+        named = {r.sent.layout for r in self.records.values()}
         kept = {f: text for f, text in self.owner.layouts if f in named} | dict(layouts)
         if tuple(sorted(kept.items())) == self.owner.layouts:
             return

@@ -6,11 +6,11 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from types import MappingProxyType
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from chsink.statemachine.records import StateKey, StateRecord
+from chsink.statemachine.tally import Tally
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Assigned(Protocol):
 class Assignment:
     """One range to land, exactly as its record says.
 
-    ``layout`` is the recorded shard layout (JSON).  With ``record.probe``, tokens may have left the deduplication
+    ``layout`` is the recorded shard layout (JSON).  With ``record.doubt.probe``, tokens may have left the deduplication
     window: each piece is looked for by its offsets first.  No send starts after ``deadline_ms`` (wall clock).  What
     lies below ``log_start`` is not asked of Kafka.  ``again``: the range was in doubt, so others may have sent of it.
     ``alone``: all rows of its offsets should be its own.
@@ -139,17 +139,7 @@ class Ack:
         return Ack(**document, chunks=chunks, error=None if error is None else (error[0], error[1]))
 
 
-class LeftOut(NamedTuple):
-    """What a range's table did not get: how many records were skipped, how many were kept as dead letters, and the
-    fields without a column, counted over samples.
-    """
-
-    skipped: int = 0
-    dead_letters: int = 0
-    unknown: Mapping[str, int] = MappingProxyType({})
-
-
-def left_out_of(acks: Iterable[Ack]) -> dict[TopicPartition, LeftOut]:
+def left_out_of(acks: Iterable[Ack]) -> dict[TopicPartition, Tally]:
     """What was left out, by topic-partition."""
     chunks: dict[TopicPartition, list[ChunkAck]] = {}
     for ack in acks:
@@ -158,12 +148,12 @@ def left_out_of(acks: Iterable[Ack]) -> dict[TopicPartition, LeftOut]:
     return {tp: _left_out(of) for tp, of in chunks.items()}
 
 
-def _left_out(chunks: Iterable[ChunkAck]) -> LeftOut:
+def _left_out(chunks: Iterable[ChunkAck]) -> Tally:
     skipped, dead, unknown = 0, 0, Counter[str]()
     for chunk in chunks:
         skipped, dead = skipped + chunk.skipped, dead + chunk.dead_letters
         unknown.update(chunk.unknown)
-    return LeftOut(skipped, dead, unknown)
+    return Tally(skipped, dead, tuple(sorted(unknown.items())))
 
 
 def total(acks: Sequence[Ack]) -> ChunkAck:

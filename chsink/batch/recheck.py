@@ -20,12 +20,12 @@ def check_logs(kafka: KafkaCluster, topics: Collection[str], records: Mapping[St
     announced = {k: r for k, r in records.items() if r.end and k.topic in ids}
     raise_all(
         [
-            halts.TOPIC_ID_KNOWN_UNKNOWN(tp=k.topic_partition, detail=f"recorded topic id {r.topic_id}, now None")
+            halts.TOPIC_ID_KNOWN_UNKNOWN(tp=k.topic_partition, detail=f"recorded topic id {r.life.topic_id}, now None")
             for k, r in announced.items()
-            if r.topic_id is not None and ids[k.topic] is None
+            if r.life.topic_id is not None and ids[k.topic] is None
         ]
     )
-    same = {k: r for k, r in announced.items() if ids[k.topic] == r.topic_id}
+    same = {k: r for k, r in announced.items() if ids[k.topic] == r.life.topic_id}
     ends = kafka.log_ends(dict.fromkeys(k.topic_partition for k in same)) if same else {}
     raise_all(
         [
@@ -64,7 +64,7 @@ def check_still_held(
     found: list[ChsinkError] = []
     for key, record in landed.items():
         start = starts[key.topic_partition]
-        if start > record.start and not (record.expired or gives_up):
+        if start > record.start and not (record.doubt.expired or gives_up):
             detail = f"Kafka's log start moved to {start} while {record.range} was read"
             found.append(halts.IN_DOUBT_LOST(tp=key.topic_partition, detail=detail))
         elif ends[key.topic_partition] < record.end:
@@ -83,8 +83,8 @@ def check_same_topics(kafka: TopicIds, landed: Mapping[StateKey, StateRecord]) -
     found: list[ChsinkError] = []
     for key, record in landed.items():
         now = ids[key.topic]
-        if now != record.topic_id:
-            halt = halts.TOPIC_ID_KNOWN_UNKNOWN if None in (now, record.topic_id) else halts.IN_DOUBT_LOST
-            detail = f"the topic's id changed from {record.topic_id} to {now} while {record.range} was read"
+        if now != record.life.topic_id:
+            halt = halts.TOPIC_ID_KNOWN_UNKNOWN if None in (now, record.life.topic_id) else halts.IN_DOUBT_LOST
+            detail = f"the topic's id changed from {record.life.topic_id} to {now} while {record.range} was read"
             found.append(halt(tp=key.topic_partition, detail=detail))
     raise_all(found)

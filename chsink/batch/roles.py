@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from chsink.batch.model import Ack, Assigned, Assignment, PlannedBatch
 from chsink.batch.rounds import Room
+from chsink.statemachine.parts import Mark
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
-from chsink.statemachine.records import Mark, StateKey, StateRecord
+from chsink.statemachine.records import StateKey, StateRecord
 from chsink.statemachine.table import Decision
 
 if TYPE_CHECKING:

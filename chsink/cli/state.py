@@ -322,7 +322,7 @@ def _documents(records: Mapping[StateKey, StateRecord]) -> list[dict[str, Any]]:
             "start": record.start,
             "end": record.end,
             "gaps": [[gap.start, gap.end] for gap in record.gaps],
-            "incarnation": record.incarnation,
+            "incarnation": record.life.incarnation,
         }
         for key, record in sorted(records.items())
     ]

@@ -137,13 +137,13 @@ def read_status(config: Config) -> dict[str, Any]:
             str(record.phase),
             record.start,
             record.end,
-            round(now - record.before_at / 1000, 1) if record.before_at else None,
+            round(now - record.seen.before_at / 1000, 1) if record.seen.before_at else None,
             _lag(record, logs.get(key.topic_partition), config.kafka.starting_offsets),
-            record.skipped,
-            record.dead_letters,
+            record.tally.skipped,
+            record.tally.dead_letters,
             record.epoch,
-            record.incarnation,
-            dict(record.unknown),
+            record.life.incarnation,
+            dict(record.tally.unknown),
         )
         for key, record in sorted(records.items())
     ]
@@ -169,7 +169,7 @@ def _lag(record: StateRecord, log: Log | None, configured: str) -> int | None:
     start, end = log
     if record.phase != "EMPTY":
         return max(0, end - record.end)
-    return end - start if record.late or configured == "earliest" else None
+    return end - start if record.life.late or configured == "earliest" else None
 
 
 def _unrecorded(logs: Mapping[TopicPartition, Log], records: Collection[StateKey], config: Config) -> int:

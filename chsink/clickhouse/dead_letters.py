@@ -43,7 +43,7 @@ class TableLetters:
     ) -> InsertResult:
         """See :class:`chsink.dlq.letters.Delivery`."""
         key, record = assignment.key, assignment.record
-        if record.probe and self._are_there(assignment, offsets, letters):
+        if record.doubt.probe and self._are_there(assignment, offsets, letters):
             return NOTHING
         token = letters_token(key, record, chunk)
         result = self.writer.insert(self.place, key.table, letters, token, assignment.deadline_ms)

@@ -25,7 +25,7 @@ from chsink.errors import preflight
 from chsink.formats.pipeline import digest_of
 from chsink.notation.sql import TableName
 from chsink.ports import Queries, Unanswered
-from chsink.statemachine.records import Mark
+from chsink.statemachine.parts import Mark
 
 SPARE = 10
 """One part in ten of the window is kept for what others insert between a look and the send that follows it."""

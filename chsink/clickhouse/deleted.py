@@ -56,7 +56,7 @@ def _open(cluster: Cluster, place: LettersTopic | None, assignment: Assignment) 
     kept, ch = cluster.letters, cluster.config.clickhouse
     assert kept is not None, "the job file names a place for dead letters"
     only = f"{only_of(assignment.key)} AND error_id = {quote_string(DELETED_ID)}"
-    shard = InsertShard(cluster.clients[0], kept.table, assignment.record.marks[-1], only)
+    shard = InsertShard(cluster.clients[0], kept.table, assignment.record.seen.marks[-1], only)
     settings = {**cluster.insert_settings(), **INSERT_SETTINGS}
     margin_s = cluster.config.in_doubt.margin_s
     writer = ShardWriter((shard,), settings, cluster.clock, ch.retry_for_s, ch.insert_timeout_s, margin_s)

@@ -76,10 +76,10 @@ class Kept:
     def sent(self, place: ShardRange, offsets: OffsetRange, piece: pa.RecordBatch) -> None:
         """The piece of this chunk was sent.  It is looked for now, or with the others, or not at all."""
         assignment = place.assignment
-        if not (assignment.record.probe or (assignment.again and place.writer.can_probe(place.shard))):
+        if not (assignment.record.doubt.probe or (assignment.again and place.writer.can_probe(place.shard))):
             return
         name = str(assignment.key), place.shard
-        if assignment.record.probe or name not in self._sent:
+        if assignment.record.doubt.probe or name not in self._sent:
             self._sent[name] = SentAgain(place)
             check_kept(place, offsets, rows_of(piece))
         else:

@@ -140,13 +140,15 @@ class PieceTasks:
     def body(self, assignments: Sequence[Assignment], planned: Mapping[TopicPartition, OffsetRange]) -> TaskBody:
         """See :class:`chsink.batch.roles.Tasks`."""
         ch, errors, letters = self.cluster.config.clickhouse, self.cluster.config.errors, self.cluster.letters
-        spans = {a.topic_partition: Span(a.range, a.record.chunk_offsets) for a in assignments}
+        spans = {a.topic_partition: Span(a.range, a.record.sent.chunk_offsets) for a in assignments}
         return PieceTask(
             ReadPlan(dict(planned), spans, ch.max_chunk_bytes),
             {a.topic_partition: a for a in assignments},
-            {a.topic_partition: self.pipelines.decoder(a.key.topic_table, a.record.pipeline) for a in assignments},
+            {a.topic_partition: self.pipelines.decoder(a.key.topic_table, a.record.sent.pipeline) for a in assignments},
             {
-                a.topic_partition: self.pipelines.tables(a.key.topic_table, a.record.layout, a.record.pipeline)
+                a.topic_partition: self.pipelines.tables(
+                    a.key.topic_table, a.record.sent.layout, a.record.sent.pipeline
+                )
                 for a in assignments
             },
             self.cluster.access,
@@ -165,7 +167,7 @@ class PieceTasks:
         for a in assignments:
             leads = a.key.topic_table
             target, route = self.cluster.targets[leads], self.cluster.routes[leads]
-            announced = self.pipelines.decoder(leads, a.record.pipeline)
+            announced = self.pipelines.decoder(leads, a.record.sent.pipeline)
             if reads_format(announced):
                 named = route.format.named | {*route.key_columns}
                 watches[a.topic_partition] = watch_of(route.format, target, named, announced.filled, most)

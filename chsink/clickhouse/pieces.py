@@ -102,7 +102,7 @@ class PieceLander:
         self._check_tolerated(tp, offsets, records, prepared, rejected)
         mine = records.num_rows - prepared.others
         writer = self.writer_for(assignment)
-        if assignment.record.topic_id is not None:
+        if assignment.record.life.topic_id is not None:
             check_same_topics(self.kafka, {assignment.key: assignment.record})
         failpoints.reach("task.before_insert")
         if rejected.dead:
@@ -154,7 +154,7 @@ def _insert(
     unproven: set[str] = set()
     for piece in pieces:
         place = ShardRange(assignment, piece.shard, writer)
-        if assignment.record.probe and _already_there(piece, chunk.offsets, place):
+        if assignment.record.doubt.probe and _already_there(piece, chunk.offsets, place):
             unproven.update(_views(piece, writer))
             continue
         token = piece_token(assignment.key, assignment.record, chunk.index, piece.shard)
@@ -303,7 +303,7 @@ class PieceTask:
         """The decoder, which also fills columns that were added for fields of these records."""
         decoder = self.decoders[assignment.topic_partition]
         watch = self.watches.get(assignment.topic_partition)
-        if watch is None or not grows(assignment.record.pipeline):
+        if watch is None or not grows(assignment.record.sent.pipeline):
             return decoder
         mine = own_records(decoder, records)
         return with_columns(decoder, watch.columns(mine, assignment.topic_partition))
@@ -316,7 +316,7 @@ class PieceTask:
 
     def _shards(self, assignment: Assignment) -> Iterator[InsertShard]:
         listed = Layout.from_json(assignment.layout).shards
-        tables, marks = self.tables[assignment.key.topic_partition], assignment.record.marks
+        tables, marks = self.tables[assignment.key.topic_partition], assignment.record.seen.marks
         for shard, table, mark in zip(listed, tables, marks[: len(listed)], strict=True):
             yield InsertShard(cached_client(replace(self.access, urls=shard.replicas)), table, mark)
         if isinstance(self.letters, LettersTable):

@@ -69,7 +69,7 @@ def rows_after(assignment: Assignment, shard: int, writer: BlockWriter, offsets:
     """The same once the piece was sent.  None if nobody looks: what was never sent before was not removed, nor stored
     twice; and where tokens are trusted, the table or its server may not allow to look.
     """
-    if assignment.record.probe:
+    if assignment.record.doubt.probe:
         return rows_there(assignment, shard, writer, offsets)
     if not (assignment.again and writer.can_probe(shard)):
         return None

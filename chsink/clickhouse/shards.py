@@ -11,7 +11,7 @@ from chsink.clickhouse.replicas import current
 from chsink.clickhouse.table import TargetTable
 from chsink.notation.sql import TableName
 from chsink.ports import Clock, Queries, Replicas, SqlClient
-from chsink.statemachine.records import Mark
+from chsink.statemachine.parts import Mark
 
 T = TypeVar("T")
 

@@ -26,8 +26,9 @@ from chsink.clickhouse.unaccounted import check_nothing_landed
 from chsink.errors import halts, preflight, services
 from chsink.notation.sql import TableName
 from chsink.ports import Clock, Queries
+from chsink.statemachine.parts import Mark
 from chsink.statemachine.ranges import OffsetRange
-from chsink.statemachine.records import Mark, StateKey, StateRecord
+from chsink.statemachine.records import StateKey, StateRecord
 from chsink.statemachine.tokens import token_head
 
 LOOK_AGAIN_S = 1
@@ -110,7 +111,7 @@ class DedupWindow:
 
     def must_probe(self, key: StateKey, record: StateRecord, looked: Looked | None = None) -> bool:
         """See :class:`chsink.batch.roles.Window`."""
-        shards = self.places(key.table, record.layout)
+        shards = self.places(key.table, record.sent.layout)
         why = self._forgotten(shards, record, {} if looked is None else looked)
         if why is None:
             return False
@@ -123,7 +124,7 @@ class DedupWindow:
         if self.foreign_accepted:
             return True
         beyond = OffsetRange(record.end, BEYOND)
-        shards, tp = self.shards(key.table, record.layout), key.topic_partition
+        shards, tp = self.shards(key.table, record.sent.layout), key.topic_partition
         if any(count_rows(s.reader(self.clock), s.table.canonical, tp, beyond) for s in shards):
             return True
         kept = self.letters
@@ -133,18 +134,18 @@ class DedupWindow:
 
     def is_alone(self, record: StateRecord) -> bool:
         """See :class:`chsink.batch.roles.Window`."""
-        return not self.foreign_accepted and record.start >= record.older_end
+        return not self.foreign_accepted and record.start >= record.life.older_end
 
     def doubtful_tokens(self, key: StateKey, record: StateRecord) -> str | None:
         """Why a token of the range may be gone, None when it surely is not."""
-        return self._forgotten(self.places(key.table, record.layout), record, {})
+        return self._forgotten(self.places(key.table, record.sent.layout), record, {})
 
     def _forgotten(self, shards: Sequence[ShardTable], record: StateRecord, looked: Looked) -> str | None:
-        if record.probe:
+        if record.doubt.probe:
             return "chsink found earlier that ClickHouse may have forgotten its tokens"
-        if len(record.marks) != len(shards):
+        if len(record.seen.marks) != len(shards):
             return "chsink does not know what the table held when it announced the range"
-        for shard, then in zip(shards, record.marks, strict=True):
+        for shard, then in zip(shards, record.seen.marks, strict=True):
             at = shard.url, shard.table.canonical
             if at not in looked:
                 looked[at] = look(shard.client, shard.table).mark
@@ -160,7 +161,7 @@ class DedupWindow:
         """Wait until no server (those of the recorded shards, if none is given) runs an insert of the range.  An insert
         ends by ``max_execution_time``, even if its sender is gone; UnavailableError CHS-710 if one does not.
         """
-        for server in servers or [shard.client for shard in self.places(key.table, record.layout)]:
+        for server in servers or [shard.client for shard in self.places(key.table, record.sent.layout)]:
             self.wait_for_tokens(token_head(key, record), f"{key.topic_partition} {record.range}", server)
 
     def wait_for_tokens(self, head: str, what: str, server: Queries) -> None:

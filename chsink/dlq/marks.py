@@ -34,7 +34,7 @@ def marks_of(assignment: Assignment, replayed: Sequence[KeptLetters]) -> pa.Reco
     """The replay marks of these dead letters, as rows of a table of dead letters.  A mark has the place, timestamp and
     digest of the record, nothing else; digest and list are headers, as in a topic.
     """
-    nonce = assignment.record.nonce.encode()
+    nonce = assignment.record.life.nonce.encode()
     headers = [[{"key": MARK, "value": nonce}, {"key": DIGEST, "value": one.digest.encode()}] for one in replayed]
     times = [(one.timestamp_ms, one.timestamp_type) for one in replayed]
     return without_record(assignment.key, [one.offset for one in replayed], "replayed", headers, times)

@@ -80,7 +80,7 @@ class LettersInTable:
 
     def marked(self, key: StateKey, record: StateRecord) -> int:
         """How many dead letters of a list have its mark."""
-        at = f"{self._of(key)} AND {offsets_in(record.only)} AND {marks_of_list(record.nonce)}"
+        at = f"{self._of(key)} AND {offsets_in(record.doubt.only)} AND {marks_of_list(record.life.nonce)}"
         [(count,)] = self._query(f"SELECT uniqExact(_kafka_offset) FROM {self.table} WHERE {self._marks} AND {at}")
         return int(count)
 

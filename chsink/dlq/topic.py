@@ -64,7 +64,7 @@ class Life:
     @staticmethod
     def of(record: StateRecord) -> Life:
         """Of an announced range."""
-        return Life(record.epoch, record.incarnation, record.nonce)
+        return Life(record.epoch, record.life.incarnation, record.life.nonce)
 
     @staticmethod
     def read(note: str) -> Life:

@@ -87,7 +87,7 @@ def _retention(kafka: KafkaAdmin, topic: str, mine: Records, now_ms: int) -> Ite
     unread: dict[TopicPartition, int] = {}
     for key, record in sorted(mine.items()):
         tp = key.topic_partition
-        if record.in_doubt and starts[tp] > record.start and not record.expired:
+        if record.in_doubt and starts[tp] > record.start and not record.doubt.expired:
             yield found(Severity.WARNING, preflight.DOUBT_EXPIRED, tp=tp, range=record.range, start=starts[tp])
         if ends[tp] > record.end:  # of several tables, the one that lacks most
             unread[tp] = min(record.end, unread.get(tp, record.end))

@@ -89,7 +89,7 @@ class Metrics:
 
     def state(self, records: Mapping[StateKey, StateRecord], now_ms: int) -> None:
         """Show the ranges in doubt."""
-        doubtful = [r.before_at for r in records.values() if r.in_doubt]
+        doubtful = [r.seen.before_at for r in records.values() if r.in_doubt]
         self.in_doubt.labels(self.sink).set(len(doubtful))
         self.in_doubt_age.labels(self.sink).set((now_ms - min(doubtful)) / 1000 if doubtful else 0)
 

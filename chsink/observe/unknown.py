@@ -8,7 +8,7 @@ from typing import Final
 import structlog
 
 from chsink.observe.metrics import Metrics
-from chsink.statemachine.unknown import OTHERS
+from chsink.statemachine.tally import OTHERS
 
 NAMES: Final = 100
 """At most this many names of a topic are shown; the others are counted together as ``OTHERS``."""

@@ -77,9 +77,9 @@ def find(
 def in_words(record: StateRecord) -> str:
     """The record in a few words."""
     if record.range.is_empty:
-        return f"{record.phase}, incarnation {record.incarnation}"
+        return f"{record.phase}, incarnation {record.life.incarnation}"
     gaps = f", gaps {', '.join(map(str, record.gaps))}" if record.gaps else ""
-    return f"{record.phase} {record.range}, first {record.first}{gaps}, incarnation {record.incarnation}"
+    return f"{record.phase} {record.range}, first {record.life.first}{gaps}, incarnation {record.life.incarnation}"
 
 
 def check_unchanged(key: StateKey, shown: StateRecord, now: StateRecord) -> None:

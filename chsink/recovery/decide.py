@@ -26,6 +26,7 @@ from chsink.recovery.landed_rows import (
 )
 from chsink.recovery.replays import check_settled
 from chsink.statemachine import writes
+from chsink.statemachine.parts import Seen, Sending
 from chsink.statemachine.ranges import TopicPartition
 from chsink.statemachine.records import Phase, StateKey, StateRecord, TopicTable
 from chsink.statemachine.table import DEAD_LETTERS, TABLE_BY, changed_parts, choice_of, has_dead_letters
@@ -84,7 +85,7 @@ def _says_chosen(
 ) -> Iterator[str]:
     """Where the topic's records name their table, and not all of its tables start over."""
     others = {k: r for k, r in find(services, topic, partitions).items() if k not in found}
-    tables = sorted({k.table for k, r in others.items() if choice_of(r.pipeline)})
+    tables = sorted({k.table for k, r in others.items() if choice_of(r.sent.pipeline)})
     if tables:
         yield (
             f"the current table_by chooses the records: if it has changed since they landed in {', '.join(tables)}, "
@@ -194,7 +195,7 @@ def _with_other_letters(doubtful: Doubtful, present: str) -> Doubtful:
     return {
         k: r
         for k, r in doubtful.items()
-        if has_dead_letters(r.pipeline) and DEAD_LETTERS in changed_parts(r.pipeline, present)
+        if has_dead_letters(r.sent.pipeline) and DEAD_LETTERS in changed_parts(r.sent.pipeline, present)
     }
 
 
@@ -247,11 +248,12 @@ def _resend(  # noqa: PLR0917 - the last three are given by who carries it out
     chunk_offsets = services.config.clickhouse.chunk_offsets
     said = writes.Announcement(
         ids[key.topic],
-        chunk_offsets,
-        services.clickhouse.layout(services.clickhouse.routes[key.topic_table]).fingerprint(),
-        pipeline,
-        services.clock.now_ms(),
-        marks,
+        Sending(
+            chunk_offsets,
+            services.clickhouse.layout(services.clickhouse.routes[key.topic_table]).fingerprint(),
+            pipeline,
+        ),
+        Seen(services.clock.now_ms(), marks),
     )
     return writes.resend(record, said, most=chunks * chunk_offsets, epoch=epoch, attempt=attempt)
 
@@ -295,14 +297,14 @@ def _check_resend(
     refused = refused or [
         halts.RESEND_OTHER_RECORDS(tp=k.topic_partition, range=r.range, table=k.table)
         for k, r in doubtful.items()
-        if (TABLE_BY in r.pipeline or services.clickhouse.routes[k.topic_table].choice)
-        and TABLE_BY in changed_parts(r.pipeline, pipeline(k.topic_table))
+        if (TABLE_BY in r.sent.pipeline or services.clickhouse.routes[k.topic_table].choice)
+        and TABLE_BY in changed_parts(r.sent.pipeline, pipeline(k.topic_table))
     ]
     refused = refused or list(_unreadable(services, doubtful))
     refused = refused or [
         halts.RESEND_LETTERS_UNKNOWN(tp=k.topic_partition, range=r.range)
         for k, r in doubtful.items()
-        if has_dead_letters(r.pipeline) and not services.config.keeps_dead_letters
+        if has_dead_letters(r.sent.pipeline) and not services.config.keeps_dead_letters
     ]
     # last: nobody is to delete rows of what cannot be sent again
     refused = refused or _rows_refused(services, doubtful, seen)
@@ -317,8 +319,8 @@ def _unreadable(services: Services, doubtful: Doubtful) -> Iterator[ChsinkError]
     starts, ends = services.kafka.log_starts(tps), services.kafka.log_ends(tps)
     for key, record in doubtful.items():
         tp = key.topic_partition
-        if record.topic_id is not None and ids[key.topic] is None:
-            detail = f"recorded topic id {record.topic_id}, now None"
+        if record.life.topic_id is not None and ids[key.topic] is None:
+            detail = f"recorded topic id {record.life.topic_id}, now None"
             yield halts.TOPIC_ID_KNOWN_UNKNOWN(tp=tp, detail=detail)
         elif not record.may_belong_to(ids[key.topic]) or starts[tp] > record.start or ends[tp] < record.end:
             yield halts.RESEND_NOT_READABLE(
@@ -335,7 +337,7 @@ def _rows_refused(services: Services, doubtful: Doubtful, seen: Mapping[StateKey
             error.__cause__ = seen[key].trouble
             refused.append(error)
     there = {k: r for k, r in doubtful.items() if seen[k].rows}
-    own = {k: r for k, r in there.items() if r.start >= r.older_end}
+    own = {k: r for k, r in there.items() if r.start >= r.life.older_end}
     for entry, keys in ((halts.RESEND_WOULD_DOUBLE, own), (halts.RESEND_MAY_DOUBLE, there.keys() - own.keys())):
         those = {k: r for k, r in there.items() if k in keys}
         if those:

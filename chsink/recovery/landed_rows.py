@@ -125,7 +125,7 @@ def _recorded(services: Services, key: StateKey, record: StateRecord) -> tuple[D
     """The table on the shards of the recorded layout, none where that is not known."""
     owner = read_owner(services.store, key.sink)
     window = services.clickhouse.window(owner.layout if owner is not None else lambda _: None)
-    if owner is None or owner.layout(record.layout) is None:
+    if owner is None or owner.layout(record.sent.layout) is None:
         return window, ()
     with asking_target():
-        return window, window.shards(key.table, record.layout)
+        return window, window.shards(key.table, record.sent.layout)

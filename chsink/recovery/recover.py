@@ -50,6 +50,7 @@ from chsink.recovery.unread import first_unread
 from chsink.recovery.whole_pieces import cut_before
 from chsink.statemachine import writes
 from chsink.statemachine.chunks import chunk_count
+from chsink.statemachine.parts import Seen, Sending
 from chsink.statemachine.ranges import OffsetRange
 from chsink.statemachine.records import Phase, StateKey, StateRecord
 
@@ -160,7 +161,7 @@ class _Look:
     def _kept(self, key: StateKey, record: StateRecord, means: Means) -> Recovered:
         means = changed(means, letters=self.delivered.of(key))
         delivered = self.delivered_until(key, record.start if record.in_doubt else record.end, means)
-        return Recovered(key, record, record.range, record.topic_id, kept=True, delivered=delivered)
+        return Recovered(key, record, record.range, record.life.topic_id, kept=True, delivered=delivered)
 
     def delivered_until(self, key: StateKey, start: int, means: Means) -> int:
         """Below which offset nothing that is sent from ``start`` on has to be delivered as a dead letter again."""
@@ -253,7 +254,7 @@ def write(services: Services, found: list[Recovered]) -> dict[StateKey, StateRec
             record,
             one.landed,
             _said(services, one, now),
-            incarnation=max(now // 1000, record.incarnation + 1),
+            incarnation=max(now // 1000, record.life.incarnation + 1),
             epoch=ledger.epoch,
             attempt=attempt,
             doubtful=None if one.doubt is None else one.doubt.range,
@@ -272,7 +273,9 @@ def _said(services: Services, one: Recovered, now: int) -> writes.Announcement:
     shape = Untouched(services.config.kafka.isolation_level)
     pipeline = present_fingerprint(cluster, leads, shape) if route.choice is not None else ""
     chunk_offsets = services.config.clickhouse.chunk_offsets if one.doubt is None else one.doubt.chunk_offsets
-    return writes.Announcement(one.topic_id, chunk_offsets, cluster.layout(route).fingerprint(), pipeline, now)
+    return writes.Announcement(
+        one.topic_id, Sending(chunk_offsets, cluster.layout(route).fingerprint(), pipeline), Seen(now)
+    )
 
 
 def _refusals(services: Services, target: RoutedTable, accepted: Accepted) -> Iterator[ChsinkError]:
@@ -516,8 +519,8 @@ class _Partition:
         if self._replaced is None or self._replaced.may_belong_to(topic_id):
             return None
         return self._refused(
-            f"the state was recorded for the topic with id {self._replaced.topic_id}, which was deleted: rows do not "
-            "show whether they belong to the topic that has its name now",
+            f"the state was recorded for the topic with id {self._replaced.life.topic_id}, which was deleted: rows do "
+            "not show whether they belong to the topic that has its name now",
             "chsink cannot recover a recreated topic: land it with a new sink in a new table",
         )
 

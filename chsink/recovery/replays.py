@@ -43,7 +43,7 @@ def _check(recorded: Mapping[StateKey, StateRecord], keys: Collection[StateKey])
     of_replays = {replace(key, sink=replay_sink(key.sink)) for key in keys}
     raise_all(
         [
-            halts.REPLAY_UNSETTLED(tp=key.topic_partition, letters=len(record.only), table=key.table)
+            halts.REPLAY_UNSETTLED(tp=key.topic_partition, letters=len(record.doubt.only), table=key.table)
             for key, record in sorted(recorded.items())
             if record.in_doubt and key in of_replays
         ]

@@ -56,13 +56,13 @@ class _Memory:
         if not record.in_doubt or not self.services.clickhouse.is_routed(key):
             return None
         window = self._asked()
-        if window is not None and record.layout not in self._unknown:
+        if window is not None and record.sent.layout not in self._unknown:
             try:
                 with asking_target():
                     return window.doubtful_tokens(key, record) or "remembered"
             except ChsinkError as error:
-                self._unknown[record.layout] = f"unknown: {error.message}"
-        return self._unknown.get(None) or self._unknown[record.layout]
+                self._unknown[record.sent.layout] = f"unknown: {error.message}"
+        return self._unknown.get(None) or self._unknown[record.sent.layout]
 
     def _asked(self) -> DedupWindow | None:
         if self._window is None and None not in self._unknown:
@@ -79,20 +79,20 @@ def _record(key: StateKey, record: StateRecord, now_ms: int, memory: _Memory) ->
         "partition": key.partition,
         "table": key.table,
         "phase": str(record.phase),
-        "first": record.first,
+        "first": record.life.first,
         "start": record.start,
         "end": record.end,
         "gaps": [[g.start, g.end] for g in record.gaps],
-        "age_s": round((now_ms - record.before_at) / 1000, 1) if record.before_at else None,
+        "age_s": round((now_ms - record.seen.before_at) / 1000, 1) if record.seen.before_at else None,
         "tokens": memory.tokens(key, record),
         "window": memory.blocks(key),
-        "before_at": moment(record.before_at) if record.before_at else None,
-        "marks": [[m.blocks, m.started_s] for m in record.marks],
-        "topic_id": record.topic_id,
-        "incarnation": record.incarnation,
-        "chunk_offsets": record.chunk_offsets,
-        "layout": record.layout,
-        "pipeline": record.pipeline,
+        "before_at": moment(record.seen.before_at) if record.seen.before_at else None,
+        "marks": [[m.blocks, m.started_s] for m in record.seen.marks],
+        "topic_id": record.life.topic_id,
+        "incarnation": record.life.incarnation,
+        "chunk_offsets": record.sent.chunk_offsets,
+        "layout": record.sent.layout,
+        "pipeline": record.sent.pipeline,
         "epoch": record.epoch,
         "attempt": record.attempt,
     }

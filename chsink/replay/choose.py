@@ -60,10 +60,10 @@ class LetterChooser:
         chosen: Chosen = {}
         for key, places in groups.items():
             own = StateKey(replay_sink(sink), key.topic, key.partition, key.table)
-            waiting = set(pending[own].only) if own in pending else set()
+            waiting = set(pending[own].doubt.only) if own in pending else set()
             open_ = sorted(p for p in places if p.offset not in waiting)
             confirmed = list(self._confirmed(key, open_, recorded.get(key), report))
-            offsets = tuple(self._fitting(key, recorded[key].nonce, confirmed, report)) if confirmed else ()
+            offsets = tuple(self._fitting(key, recorded[key].life.nonce, confirmed, report)) if confirmed else ()
             if offsets:
                 chosen[own] = offsets
         return chosen
@@ -77,11 +77,11 @@ class LetterChooser:
         record = self._recorded().get(key)
         if record is None or not all(is_confirmed(record, offset) for offset in offsets):
             raise UnconfirmedError
-        return any(record.first <= offset < record.older_end for offset in offsets)
+        return any(record.life.first <= offset < record.life.older_end for offset in offsets)
 
     def lives(self) -> dict[StateKey, str]:
         """The life of each partition and table that the job knows: what is confirmed in one stays confirmed in it."""
-        return {key: f"{record.incarnation} {record.nonce}" for key, record in self._recorded().items()}
+        return {key: f"{record.life.incarnation} {record.life.nonce}" for key, record in self._recorded().items()}
 
     def overtaken(self, chosen: Collection[StateKey], before: Mapping[StateKey, str]) -> list[StateKey]:
         """The lists whose partition has started a new life since they were chosen (``before``)."""
@@ -115,7 +115,7 @@ class LetterChooser:
             return KeepReason.NOT_CONFIRMED
         if self.routes.is_transformed(key.topic_table, record):
             return KeepReason.TRANSFORMED
-        may_be_older = record.first <= offset < record.older_end
+        may_be_older = record.life.first <= offset < record.life.older_end
         return KeepReason.EARLIER if may_be_older and not self._can_look(key) else None
 
     def _fitting(self, key: StateKey, nonce: str, offsets: Sequence[int], report: ReplayReport) -> Iterator[int]:

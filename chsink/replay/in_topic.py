@@ -151,11 +151,11 @@ class InTopic:
 
     def has_landed(self, key: StateKey, record: StateRecord) -> bool:
         """See :class:`chsink.replay.source.LetterSource`.  Each mark says so."""
-        return (self._lane(key), record.nonce) in self._index.lists
+        return (self._lane(key), record.life.nonce) in self._index.lists
 
     def are_marked(self, key: StateKey, record: StateRecord) -> bool:
         """See :class:`chsink.replay.source.LetterSource`.  Those that Kafka deleted need none."""
-        return not self._index.positions(self._lane(key), record.only)
+        return not self._index.positions(self._lane(key), record.doubt.only)
 
     def wait(self) -> None:
         """See :class:`chsink.replay.source.LetterSource`.  They are known as they are sent."""
@@ -170,7 +170,7 @@ class InTopic:
         """Send marks (:func:`chsink.dlq.marks.marks_of`), each to every partition that holds a dead letter of its
         record.
         """
-        key, nonce = assignment.key, assignment.record.nonce
+        key, nonce = assignment.key, assignment.record.life.nonce
         headers, offsets_of = letters.column("headers").to_pylist(), letters.column("_kafka_offset").to_pylist()
         marked = {offset: _said(some, DIGEST) for offset, some in zip(offsets_of, headers, strict=True)}
         there: dict[int, set[int]] = {offset: set() for offset in marked}

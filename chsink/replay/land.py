@@ -29,7 +29,8 @@ from chsink.dlq.marks import marks_of
 from chsink.dlq.table import marks_of_list, offsets_in
 from chsink.replay.routes import Routes, records_of
 from chsink.replay.source import LetterSource
-from chsink.statemachine.records import Mark, StateKey, StateRecord
+from chsink.statemachine.parts import Mark
+from chsink.statemachine.records import StateKey, StateRecord
 
 
 class UnclearListError(Exception):
@@ -53,12 +54,12 @@ class ListSender:
         """Insert the rows, then the marks.  Returns the views that may lack rows which the table already had; then no
         mark was sent.  ``again``: the list was in doubt.  Raises UnclearListError, or ChsinkError.
         """
-        letters = _one_each(self.source.letters(key, record.only, record.nonce), record)
+        letters = _one_each(self.source.letters(key, record.doubt.only, record.life.nonce), record)
         records = records_of(letters)
         alone = self.window.is_alone(record)
         assignment = Assignment(key, record, layout, self.window.deadline_ms(), again=again, alone=alone)
-        shards = self.window.shards(key.table, record.layout)
-        writer = self._writer(key, record, shards, record.marks)
+        shards = self.window.shards(key.table, record.sent.layout)
+        writer = self._writer(key, record, shards, record.seen.marks)
         lander = PieceLander({key.topic_partition: assignment}, self._prepare, lambda _: writer, self.services.kafka)
         ack = lander(Chunk(key.topic_partition, 0, record.range, [records]))
         lander.finish()
@@ -70,7 +71,7 @@ class ListSender:
         """Send the marks only, if they are not there; ``mark`` is what their table holds now.  Where dead letters of
         different records have one offset, none is marked: nobody knows which of them the list was for.
         """
-        found = [o for o in self.source.letters(key, record.only, record.nonce) if not o.lists_deleted]
+        found = [o for o in self.source.letters(key, record.doubt.only, record.life.nonce) if not o.lists_deleted]
         each = [list(some) for _, some in groupby(found, key=lambda one: one.offset)]
         letters = [some[0] for some in each if len({one.digest for one in some}) == 1]
         deadline_ms = self.services.clock.now_ms() + round(self.services.config.clickhouse.retry_for_s * 1000)
@@ -85,8 +86,8 @@ class ListSender:
 
     def _prepare(self, records: pa.RecordBatch, assignment: Assignment) -> Prepared:
         record = assignment.record
-        layout = record.layout, assignment.layout
-        prepared, with_row = self.routes.prepare(assignment.key.topic_table, records, layout, record.pipeline)
+        layout = record.sent.layout, assignment.layout
+        prepared, with_row = self.routes.prepare(assignment.key.topic_table, records, layout, record.sent.pipeline)
         if not prepared.rejected and len(with_row) < records.num_rows:  # what is rejected halts by itself
             raise UnclearListError(f"table_by now leads only {len(with_row)} of the records to this table")
         return prepared
@@ -96,10 +97,10 @@ class ListSender:
     ) -> ShardWriter:
         """A writer to these shards and, if there is one, the table of dead letters.  It sees only rows of the list."""
         clickhouse, kept = self.services.clickhouse, self.window.letters
-        only = f"AND {offsets_in(record.only)}"
+        only = f"AND {offsets_in(record.doubt.only)}"
         if self._settings is None:
             self._settings = {**clickhouse.insert_settings(), **INSERT_SETTINGS}
-        behind = [] if kept is None else [(kept, f"{only_of(key)} {only} AND {marks_of_list(record.nonce)}")]
+        behind = [] if kept is None else [(kept, f"{only_of(key)} {only} AND {marks_of_list(record.life.nonce)}")]
         places = [(shard, only) for shard in shards] + behind
         to = [
             InsertShard(clickhouse.client(shard.replicas), shard.table, mark, condition)
@@ -114,8 +115,8 @@ def _one_each(found: Sequence[KeptLetters], record: StateRecord) -> list[KeptLet
     """One dead letter for each offset of the list."""
     found = [one for one in found if not one.lists_deleted]
     by_offset = {one.offset: one for one in found}
-    if len(by_offset) < len(record.only):
+    if len(by_offset) < len(record.doubt.only):
         raise UnclearListError(f"only {len(by_offset)} of these dead letters are still there")
     if any(one.digest != by_offset[one.offset].digest for one in found):
         raise UnclearListError("there are other dead letters at these offsets now")
-    return [by_offset[offset] for offset in record.only]
+    return [by_offset[offset] for offset in record.doubt.only]

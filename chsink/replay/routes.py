@@ -29,7 +29,7 @@ class Routes:
     def is_transformed(self, leads: TopicTable, record: StateRecord) -> bool:
         """Whether the job transformed Kafka's records when it announced its last range."""
         layout, _ = self.layout(leads)
-        return part_of(record.pipeline, TRANSFORM) != part_of(self.pipelines.fingerprint(leads, layout), TRANSFORM)
+        return part_of(record.sent.pipeline, TRANSFORM) != part_of(self.pipelines.fingerprint(leads, layout), TRANSFORM)
 
     def layout(self, leads: TopicTable) -> tuple[str, str]:
         """The current shard layout of the table: its fingerprint, and its JSON."""

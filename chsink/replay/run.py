@@ -32,7 +32,8 @@ from chsink.replay.rounds import rounds_of
 from chsink.replay.routes import Routes
 from chsink.replay.source import LetterSource
 from chsink.statemachine import writes
-from chsink.statemachine.records import Mark, StateKey, StateRecord
+from chsink.statemachine.parts import Mark, Seen, Sending
+from chsink.statemachine.records import StateKey, StateRecord
 from chsink.statemachine.tokens import token_head
 
 Verdict = Literal["landed", "resend"]
@@ -67,7 +68,7 @@ class Replay:
         report = ReplayReport(self.source.sink, dry_run=True)
         recorded = read_records(self.services.store, self.ledger.sink)
         pending = {k: r for k, r in recorded.items() if r.in_doubt}
-        report.in_doubt = sum(len(r.only) for r in pending.values())
+        report.in_doubt = sum(len(r.doubt.only) for r in pending.values())
         self.source.begin()
         for page in self.source.pages(where):
             chosen = self.chooser.choose(page, report, pending)
@@ -110,7 +111,7 @@ class Replay:
                     self._mark(key, record)
                 else:
                     self._settle(key, record)
-                landed += len(record.only)
+                landed += len(record.doubt.only)
         halted.raise_all()
         return landed
 
@@ -151,16 +152,18 @@ class Replay:
         for key, offsets in chosen.items():
             layout, pipeline = self.routes.present(key.topic_table)
             length = offsets[-1] + 1 - offsets[0]
-            said = writes.Announcement(None, length, layout, pipeline, now, marks[key.table])
+            said = writes.Announcement(None, Sending(length, layout, pipeline), Seen(now, marks[key.table]))
             record = self.ledger.records[key]
             changes[key] = writes.chosen(record, offsets, said, epoch=self.ledger.epoch, attempt=attempt)
         self.ledger.write(changes)
 
     def _land(self, key: StateKey, *, again: bool = False) -> None:
         record = self.ledger.records[key]
-        layout = self.ledger.owner.layout(record.layout)
+        layout = self.ledger.owner.layout(record.sent.layout)
         if layout is None:
-            raise _doubt(key, record, f"the shard layout {record.layout} under which it was announced is not stored")
+            raise _doubt(
+                key, record, f"the shard layout {record.sent.layout} under which it was announced is not stored"
+            )
         with _in_doubt_where_unclear(key, record):
             unproven = self.sender.land(key, record, layout, again=again)
         if unproven:
@@ -201,10 +204,10 @@ class Replay:
         if not self.services.clickhouse.is_routed(key):
             raise _doubt(key, record, "no route of the job file leads the topic to this table")
         with asking_target():
-            pipeline = self.routes.pipelines.fingerprint(key.topic_table, record.layout, record.pipeline)
-        if pipeline != record.pipeline:
+            pipeline = self.routes.pipelines.fingerprint(key.topic_table, record.sent.layout, record.sent.pipeline)
+        if pipeline != record.sent.pipeline:
             changed = sorted(
-                dict.fromkeys(p.partition("=")[0] for p in {*pipeline.split(",")} ^ {*record.pipeline.split(",")})
+                dict.fromkeys(p.partition("=")[0] for p in {*pipeline.split(",")} ^ {*record.sent.pipeline.split(",")})
             )
             raise _doubt(
                 key,
@@ -217,14 +220,14 @@ class Replay:
         where it still may, or where the table cannot show whether it did.
         """
         try:
-            may_have_row = self.chooser.may_have_row(key, record.only)
+            may_have_row = self.chooser.may_have_row(key, record.doubt.only)
         except UnconfirmedError:
             reason = (
                 "the partition was reset, and the job has not confirmed these offsets since; start the job, then "
                 "replay again"
             )
             raise _doubt(key, record, reason) from None
-        if may_have_row and not all(s.table.can_probe for s in self.window.shards(key.table, record.layout)):
+        if may_have_row and not all(s.table.can_probe for s in self.window.shards(key.table, record.sent.layout)):
             reason = "the partition was reset, and the table cannot show which of the records have landed"
             raise _doubt(key, record, reason)
         return may_have_row
@@ -233,17 +236,17 @@ class Replay:
         """The list's tokens may be forgotten: from now on, look for its rows before sending them."""
         with asking_target():
             self.window.wait_for_inserts(key, record)
-            marks = self.window.marks([key.table], record.layout)[key.table]
-        now = max(self.services.clock.now_ms(), record.before_at)
+            marks = self.window.marks([key.table], record.sent.layout)[key.table]
+        now = self.services.clock.now_ms()
         attempt, epoch = self.ledger.attempt(), self.ledger.epoch
-        self.ledger.write({key: writes.renew(record, before_at=now, marks=marks, epoch=epoch, attempt=attempt)})
+        self.ledger.write({key: writes.renew(record, Seen(now, marks), epoch=epoch, attempt=attempt)})
 
     def _mark(self, key: StateKey, record: StateRecord) -> None:
         """All rows of the list are there, as a person says: CHS-337 where the table shows that some are not."""
         there = self._offsets_there(key, record)
-        if there is not None and len(there) < len(record.only) and self._keeps_rows(key):
-            delete = _delete(key, there or record.only)
-            missing, letters = len(record.only) - len(there), len(record.only)
+        if there is not None and len(there) < len(record.doubt.only) and self._keeps_rows(key):
+            delete = _delete(key, there or record.doubt.only)
+            missing, letters = len(record.doubt.only) - len(there), len(record.doubt.only)
             raise halts.REPLAY_ROWS_MISSING(
                 table=key.table, letters=letters, missing=missing, tp=key.topic_partition, delete=delete
             )
@@ -259,9 +262,9 @@ class Replay:
         assert self.window.letters is not None
         with asking_target():
             self._wait_for_inserts(key, record, self.window.letters.client)
-        now = max(self.services.clock.now_ms(), record.before_at)
+        now = self.services.clock.now_ms()
         attempt, epoch = self.ledger.attempt(), self.ledger.epoch
-        self.ledger.write({key: writes.renew(record, before_at=now, marks=(mark,), epoch=epoch, attempt=attempt)})
+        self.ledger.write({key: writes.renew(record, Seen(now, (mark,)), epoch=epoch, attempt=attempt)})
 
     def _give_up(self, key: StateKey, record: StateRecord) -> None:
         """None of its rows is there, as a person says: what is chosen next may hold its dead letters again."""
@@ -271,7 +274,7 @@ class Replay:
                 raise halts.REPLAY_ROWS_THERE(
                     table=key.table,
                     rows=sum(there.values()),
-                    letters=len(record.only),
+                    letters=len(record.doubt.only),
                     tp=key.topic_partition,
                     delete=_delete(key, there),
                 )
@@ -284,7 +287,7 @@ class Replay:
         shown = [s for s in shards if s.table.takes_places]
         if not shown:
             return None
-        only, clock, there = f"AND {offsets_in(record.only)}", self.services.clock, Counter[int]()
+        only, clock, there = f"AND {offsets_in(record.doubt.only)}", self.services.clock, Counter[int]()
         with asking_target():
             for server in self.services.clickhouse.servers(shown):
                 self._wait_for_inserts(key, record, server)
@@ -333,5 +336,5 @@ def _in_doubt_where_unclear(key: StateKey, record: StateRecord) -> Iterator[None
 
 def _doubt(key: StateKey, record: StateRecord, reason: str) -> ChsinkError:
     return halts.REPLAY_IN_DOUBT(
-        tp=key.topic_partition, table=key.table, letters=len(record.only), offsets=record.range, reason=reason
+        tp=key.topic_partition, table=key.table, letters=len(record.doubt.only), offsets=record.range, reason=reason
     )

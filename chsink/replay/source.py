@@ -88,7 +88,7 @@ class InTable:
     def are_marked(self, key: StateKey, record: StateRecord) -> bool:
         """See :class:`LetterSource`."""
         with asking_target():
-            return self.table.marked(key, record) == len(record.only)
+            return self.table.marked(key, record) == len(record.doubt.only)
 
     def wait(self) -> None:
         """See :class:`LetterSource`.  On a replica that lags, replayed dead letters would look open."""

@@ -162,7 +162,7 @@ def _read(folder: Folder) -> set[TopicPartition]:
 def _reset(records: Mapping[StateKey, StateRecord], routes: Collection[TopicTable]) -> set[TopicPartition]:
     """The topic-partitions that were reset for one of their tables and have landed nothing in it since."""
     mine = {key: record for key, record in records.items() if key.topic_table in routes}
-    return {key.topic_partition for key, r in mine.items() if r.incarnation and r.phase is Phase.EMPTY}
+    return {key.topic_partition for key, r in mine.items() if r.life.incarnation and r.phase is Phase.EMPTY}
 
 
 def not_writable(checkpoint: str, reason: str) -> Finding:

@@ -81,6 +81,6 @@ def _start(
     if record is None:
         return FIRST if leads in known else None
     if record.phase is Phase.EMPTY:
-        never_reset = record.incarnation == 0
-        return FIRST if record.late or (never_reset and leads in landed) else None
+        never_reset = record.life.incarnation == 0
+        return FIRST if record.life.late or (never_reset and leads in landed) else None
     return FIRST if record.is_of_another(topic_id) else record.end

@@ -102,8 +102,8 @@ class LettersOfRun:
         table = self._services.clickhouse.letters
         found: Callable[[OffsetRange], Digested]
         if self._in_topic is not None:
-            found = partial(self._in_topic.of, key, record.nonce)
-            replayed = partial(self._in_topic.replayed, key, record.nonce)
+            found = partial(self._in_topic.of, key, record.life.nonce)
+            replayed = partial(self._in_topic.replayed, key, record.life.nonce)
         elif table is not None:
             which = f" AND sink = {quote_string(key.sink)} AND {quote_identifier('table')} = {quote_string(key.table)}"
             place = Place(self._kept(table), table.table.canonical, which)
@@ -118,7 +118,7 @@ class LettersOfRun:
             self._digester,
             fates_of(self._services.config.errors),
             Assignment(key, record, "", 0),
-            complete=not record.skipped and not record.incarnation,
+            complete=not record.tally.skipped and not record.life.incarnation,
         )
 
     def _kept(self, table: ShardTable) -> ClickHouseClient:

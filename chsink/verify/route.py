@@ -87,7 +87,7 @@ def examine(services: Services, route: Route, recorded: Recorded) -> CheckedRout
     decodes = decoder(services.clickhouse, leads, shape)
     untouched = part_of(fingerprint(decodes, shape, []), TRANSFORM)
     mine = [r for k, r in recorded.items() if k.topic_table == leads]
-    if any(r.pipeline and part_of(r.pipeline, TRANSFORM) != untouched for r in mine):
+    if any(r.sent.pipeline and part_of(r.sent.pipeline, TRANSFORM) != untouched for r in mine):
         raise preflight.VERIFY_TRANSFORM(topic=route.topic, table=target.name)
     maker = RowMaker(decodes, target, services.clickhouse.layout(route).to_json())
     [topic_id] = services.kafka.topic_ids([route.topic]).values()
@@ -97,6 +97,6 @@ def examine(services: Services, route: Route, recorded: Recorded) -> CheckedRout
 def _asked(selection: Selection, record: StateRecord | None, log: OffsetRange) -> OffsetRange | None:
     if selection.start is None and selection.end is None:
         return None
-    whole = log if record is None else OffsetRange(record.first, record.end)
+    whole = log if record is None else OffsetRange(record.life.first, record.end)
     start = whole.start if selection.start is None else selection.start
     return OffsetRange(start, max(start, whole.end if selection.end is None else selection.end))

@@ -56,28 +56,28 @@ def scope_of(
     """``log``: what Kafka holds now, of the topic with this id.  ``asked``: None for all of both."""
     if record is None or record.phase is Phase.EMPTY:
         return Scope(unjudged=_named([(asked or log, SkipReason.NOT_LANDED)]))
-    whole = asked or OffsetRange(record.first, record.end)
+    whole = asked or OffsetRange(record.life.first, record.end)
     if record.is_of_another(topic_id):
         return Scope(unjudged=_named([(whole, SkipReason.RECREATED)]))
     done, waits_until = _done(record), log.end if asked is None else whole.end
     left_out = [
-        (_clip(OffsetRange(0, record.first), whole), SkipReason.EARLIER),
+        (_clip(OffsetRange(0, record.life.first), whole), SkipReason.EARLIER),
         *((_clip(gap, whole), SkipReason.GAP) for gap in record.gaps),
         (_clip(OffsetRange(done, record.end), whole), SkipReason.IN_DOUBT),
         (OffsetRange(max(record.end, whole.start), max(record.end, whole.start, waits_until)), SkipReason.NOT_LANDED),
     ]
-    landed = without(_clip(OffsetRange(record.first, done), whole), record.gaps)
+    landed = without(_clip(OffsetRange(record.life.first, done), whole), record.gaps)
     deleted = OffsetRange(0, log.start)
     left_out += [(_clip(r, deleted), SkipReason.DELETED) for r in landed]
     judged = tuple(kept for r in landed for kept in without(r, [deleted]))
-    return Scope(judged, _named(left_out), record.older_end if record.incarnation else 0)
+    return Scope(judged, _named(left_out), record.life.older_end if record.life.incarnation else 0)
 
 
 def holds_still(before: StateRecord | None, after: StateRecord | None) -> bool:
     """Whether what ``before`` calls done is done by ``after`` too: a job only adds to it, a person may reset it."""
     if before is None or before.phase is Phase.EMPTY:
         return True
-    return after is not None and before.incarnation == after.incarnation and _done(before) <= _done(after)
+    return after is not None and before.life.incarnation == after.life.incarnation and _done(before) <= _done(after)
 
 
 def _done(record: StateRecord) -> int:

@@ -17,9 +17,11 @@ from chsink.ports import ServerRefused, StoredRow, Swap
 from chsink.state import sql_files
 from chsink.state.keepermap import KeeperMapStore
 from chsink.statemachine import writes
+from chsink.statemachine.codec import encode
 from chsink.statemachine.owner import claim, encode_owner
+from chsink.statemachine.parts import Mark, Seen, Sending
 from chsink.statemachine.ranges import OffsetRange
-from chsink.statemachine.records import Mark, StateKey, encode
+from chsink.statemachine.records import StateKey
 
 if TYPE_CHECKING:
     from chsink.embedded.zookeeper import EmbeddedZooKeeper
@@ -70,7 +72,9 @@ def store(client: ClickHouseClient) -> KeeperMapStore:
 
 
 def record_row() -> StoredRow:
-    said = writes.Announcement("topic-id", 100_000, "layout", "pipeline", 1_763_700_000_123, (Mark(3, 60), Mark(0, 1)))
+    said = writes.Announcement(
+        "topic-id", Sending(100_000, "layout", "pipeline"), Seen(1_763_700_000_123, (Mark(3, 60), Mark(0, 1)))
+    )
     record = writes.before(writes.empty(1, "a0"), OffsetRange(10, 42), said, epoch=2, attempt="a1", fresh=True)
     return StoredRow(str(KEY), "a1", encode(record))
 

@@ -35,8 +35,9 @@ from chsink.observe.logs import configure
 from chsink.observe.metrics import Metrics
 from chsink.observe.observer import JobObserver
 from chsink.statemachine import writes
+from chsink.statemachine.parts import Mark, Seen, Sending
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
-from chsink.statemachine.records import Mark, StateKey, StateRecord
+from chsink.statemachine.records import StateKey, StateRecord
 from tests.conftest import MakeTopic
 from tests.support.kafka import produce
 
@@ -108,13 +109,17 @@ class Bench:
         with self.connected() as services:
             said = writes.Announcement(
                 topic_id or services.kafka.topic_ids([self.topic])[self.topic],
-                10,
-                services.clickhouse.layout(services.config.routes[0]).fingerprint(),
-                present_fingerprint(services.clickhouse, (self.topic, table), Untouched("read_committed")),
-                int((time.time() - age_s) * 1000),
-                tuple(
-                    Mark(m.blocks, m.started_s - int(age_s))  # the server of that time had been started before it
-                    for m in services.clickhouse.window(lambda _: None).marks([table])[table]
+                Sending(
+                    10,
+                    services.clickhouse.layout(services.config.routes[0]).fingerprint(),
+                    present_fingerprint(services.clickhouse, (self.topic, table), Untouched("read_committed")),
+                ),
+                Seen(
+                    int((time.time() - age_s) * 1000),
+                    tuple(
+                        Mark(m.blocks, m.started_s - int(age_s))  # the server of that time had been started before it
+                        for m in services.clickhouse.window(lambda _: None).marks([table])[table]
+                    ),
                 ),
             )
 

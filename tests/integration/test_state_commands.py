@@ -71,6 +71,10 @@ def test_show(doubtful: Job) -> None:
     assert (record["phase"], record["start"], record["end"], record["first"]) == ("BEFORE", 10, 25, 0)
     assert record["tokens"] == "remembered"
     assert record["window"] == [[10_000, None]]
+    assert " ".join(record) == (
+        "topic partition table phase first start end gaps age_s tokens window before_at marks topic_id incarnation "
+        "chunk_offsets layout pipeline epoch attempt"
+    )
     lines = run(doubtful, "show").stdout
     assert f"sink {doubtful.name} in keepermap: owned by " in lines
     assert re.search(rf"{doubtful.topic} +0 +job\.\w+ +BEFORE +0 +10 +25", lines)
@@ -152,7 +156,10 @@ def move_to(job: Job, layout: Layout | None) -> None:
         kept = layout or opened.clickhouse.layout(opened.config.routes[0])
         ledger.claim([], {kept.fingerprint(): kept.to_json()})
         attempt = ledger.attempt()
-        moved = {k: replace(r, layout=kept.fingerprint(), attempt=attempt) for k, r in ledger.records.items()}
+        moved = {
+            k: replace(r, attempt=attempt, sent=replace(r.sent, layout=kept.fingerprint()))
+            for k, r in ledger.records.items()
+        }
         if moved:
             ledger.write(moved)
 
@@ -299,7 +306,7 @@ def test_resend_is_refused_while_rows_are_there_in_any_incarnation(
     doubtful: Job, spark: SparkSession, older_end: int
 ) -> None:
     """After a reset, a recovery or a recreated topic the rows may be an earlier life's, or the range's own."""
-    edit(doubtful, incarnation=1, older_end=older_end)
+    edit(doubtful, life={"incarnation": 1, "older_end": older_end})
     insert(doubtful, 0, range(10, 25))
 
     refused = resend(doubtful, "--senders-gone")

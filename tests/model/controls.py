@@ -19,12 +19,14 @@ from tests.model.space import mask, offsets
 
 def _planned_token(record: StateRecord, planned: OffsetRange, index: int, shard: int) -> str:
     """Of the batch at hand."""
-    return piece_token(KEY, replace(record, first=0, start=planned.start, end=planned.end), index, shard)
+    return piece_token(
+        KEY, replace(record, start=planned.start, end=planned.end, life=replace(record.life, first=0)), index, shard
+    )
 
 
 def _lifeless_token(record: StateRecord, planned: OffsetRange, index: int, shard: int) -> str:
     """The same for every incarnation."""
-    return piece_token(KEY, replace(record, nonce=""), index, shard)
+    return piece_token(KEY, replace(record, life=replace(record.life, nonce="")), index, shard)
 
 
 def _shardless_token(record: StateRecord, planned: OffsetRange, index: int, shard: int) -> str:
@@ -35,18 +37,18 @@ def _shardless_token(record: StateRecord, planned: OffsetRange, index: int, shar
 def _rows_by_count(record: StateRecord, index: int, visible: int) -> int:
     """So many records a chunk, wherever their offsets lie."""
     left = offsets(visible & mask(record.start, record.end))
-    mine = left[index * record.chunk_offsets : (index + 1) * record.chunk_offsets]
+    mine = left[index * record.sent.chunk_offsets : (index + 1) * record.sent.chunk_offsets]
     return sum(1 << o for o in mine)
 
 
 def _ask_by_name(record: StateRecord | None, planned: OffsetRange, facts: Facts, policy: Policy) -> Decision:
-    known = facts if record is None or record.phase is Phase.EMPTY else replace(facts, topic_id=record.topic_id)
+    known = facts if record is None or record.phase is Phase.EMPTY else replace(facts, topic_id=record.life.topic_id)
     return table.decide(record, planned, known, policy)
 
 
 def _before_anything(record: StateRecord, asked: OffsetRange, said: writes.Announcement, **how: object) -> StateRecord:
     """BEFORE over whatever is recorded."""
-    done = replace(record, phase=Phase.AFTER, probe=False) if record.in_doubt else record
+    done = replace(record, phase=Phase.AFTER, doubt=replace(record.doubt, probe=False)) if record.in_doubt else record
     return writes.before(done, asked, said, **how)  # type: ignore[arg-type]
 
 

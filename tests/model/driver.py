@@ -56,13 +56,13 @@ def _settle_bounds(model: Model, state: State, d: Driver) -> Moves:
 def _take_up(model: Model, state: State, d: Driver) -> Moves:
     """Must the range be probed?  Then it is announced again, with new marks."""
     record = model.protocol.record(d.cache[1])
-    forgotten = model.protocol.forgotten(d.cache[1], look(state, int(record.layout)))
-    probe = record.probe or forgotten or model.late(record.before_at, state.now)
+    forgotten = model.protocol.forgotten(d.cache[1], look(state, int(record.sent.layout)))
+    probe = record.doubt.probe or forgotten or model.late(record.seen.before_at, state.now)
     if not probe or model.skips("tokens are doubted"):
         yield "taken up", _run(model, state, d)
     elif not model.can_probe:
         yield "cannot probe", now(state, d, pc="halt", halt="CHS-317")
-    elif record.start < record.older_end and not model.skips("lives are told apart"):
+    elif record.start < record.life.older_end and not model.skips("lives are told apart"):
         yield "cannot tell lives apart", now(state, d, pc="halt", halt="CHS-318")
     else:
         yield "must probe", now(state, d, pc="mark")
@@ -71,7 +71,7 @@ def _take_up(model: Model, state: State, d: Driver) -> Moves:
 def _mark(model: Model, state: State, d: Driver) -> Moves:
     """What the target holds now: what was sent before is found, what is sent from here on is remembered."""
     record = model.protocol.record(d.cache[1])
-    marks = look(state, int(record.layout))
+    marks = look(state, int(record.sent.layout))
     yield "announced again", writing(state, d, model.protocol.renew(d.cache[1], state.now, marks, d.epoch), "run")
 
 
@@ -79,10 +79,10 @@ def _run(model: Model, state: State, d: Driver) -> State:
     """Start the job: one task attempt."""
     number = d.cache[1]
     record = model.protocol.record(number)
-    shards = d.layout if model.skips("recorded layout") else int(record.layout)
+    shards = d.layout if model.skips("recorded layout") else int(record.sent.layout)
     exact = reads_exactly(d)
     planned = d.planned if d.planned is not None and not exact else (record.start, record.end)
-    deadline = model.deadline(record.before_at)
+    deadline = model.deadline(record.seen.before_at)
     job = d.used + 1
     task = Task(d.number, job, number, exact, planned, deadline, shards)
     state = state._replace(tasks=tuple(sorted((*state.tasks, task))))
@@ -95,8 +95,8 @@ def _confirm(model: Model, state: State, d: Driver) -> Moves:
     """Tasks answered for all of it: is it still the recorded topic that they read?"""
     record = model.protocol.record(d.cache[1])
     topic = topic_id(state.kafka.serial) if state.kafka.known else None
-    if topic != record.topic_id and not model.skips("id asked again"):
-        why = "CHS-304" if None in (topic, record.topic_id) else "CHS-308"
+    if topic != record.life.topic_id and not model.skips("id asked again"):
+        why = "CHS-304" if None in (topic, record.life.topic_id) else "CHS-308"
         yield "topic changed", now(state, d, pc="halt", halt=why)
     else:
         yield "still the same topic", writing(state, d, model.protocol.after(d.cache[1], d.epoch), "landed")
@@ -138,7 +138,7 @@ def _decide_bounds(model: Model, state: State, d: Driver) -> Moves:
     assert d.planned is not None and d.rest is not None
     record, history = model.protocol.record(d.cache[1]), d.planned[0] > d.initial
     # Kafka's bounds are asked only where the plan does not simply go on
-    odd = d.rest[0] != record.end or record.topic_id is None
+    odd = d.rest[0] != record.end or record.life.topic_id is None
     start = state.kafka.start if odd or record.in_doubt else NOT_ASKED
     facts = (d.facts[0], start, state.kafka.end if odd else NOT_ASKED)
     verdict = model.protocol.decide(d.cache[1], d.rest, facts, d.pipeline, history=history)

@@ -19,8 +19,8 @@ from chsink.batch.rounds import Pace
 from chsink.clickhouse.landing import assemble
 from chsink.errors import ChsinkError, HaltError
 from chsink.ports import StoredRow, Swap, Unanswered
+from chsink.statemachine.codec import decode
 from chsink.statemachine.owner import decode_owner
-from chsink.statemachine.records import decode
 from tests.model.story import LOST, Run, Story, of_record
 from tests.sim.checkpoint import Checkpoint, Query
 from tests.sim.clickhouse import Client

@@ -15,8 +15,9 @@ from chsink.clickhouse.table import TargetTable
 from chsink.statemachine import table as protocol
 from chsink.statemachine import writes
 from chsink.statemachine.chunks import chunk, chunk_count
+from chsink.statemachine.parts import Mark, Seen, Sending
 from chsink.statemachine.ranges import OffsetRange
-from chsink.statemachine.records import Mark, StateKey, StateRecord
+from chsink.statemachine.records import StateKey, StateRecord
 from chsink.statemachine.table import Decision, Facts, Policy, Step, StepKind, Worklist
 from chsink.statemachine.tokens import piece_token
 from tests.model.space import Range, mask
@@ -40,7 +41,7 @@ def recorded_token(record: StateRecord, planned: OffsetRange, index: int, shard:
 
 def rows_by_offset(record: StateRecord, index: int, visible: int) -> int:
     """The production chunk: by offset, whatever is left of its records."""
-    part = chunk(record.range, record.chunk_offsets, index)
+    part = chunk(record.range, record.sent.chunk_offsets, index)
     return visible & mask(part.start, part.end)
 
 
@@ -127,7 +128,7 @@ class Protocol:
 
         def make() -> int:
             said = writes.Announcement(
-                topic_id(serial), self.chunk_offsets, str(layout), f"p{pipeline}", now, _marks(marks)
+                topic_id(serial), Sending(self.chunk_offsets, str(layout), f"p{pipeline}"), Seen(now, _marks(marks))
             )
             old = self.record(number)
             new = self.rules.before(
@@ -149,8 +150,7 @@ class Protocol:
 
         def make() -> int:
             old = self.record(number)
-            at = max(now, old.before_at)
-            return self._number(writes.renew(old, before_at=at, marks=_marks(marks), epoch=epoch, attempt=ATTEMPT))
+            return self._number(writes.renew(old, Seen(now, _marks(marks)), epoch=epoch, attempt=ATTEMPT))
 
         return self._remember(("renew", number, now, marks, epoch), make)
 
@@ -182,7 +182,7 @@ class Protocol:
     def chunk_count(self, number: int) -> int:
         """How many chunks the record's range has."""
         record = self.record(number)
-        return chunk_count(record.range, record.chunk_offsets)
+        return chunk_count(record.range, record.sent.chunk_offsets)
 
     def token(self, number: int, planned: Range, index: int, shard: int) -> int:
         """The number of the piece's token."""
@@ -201,7 +201,7 @@ class Protocol:
 
     def forgotten(self, number: int, now: tuple[Range, ...]) -> bool:
         """Whether any shard may have forgotten tokens of the range, by count or by a restart: production's answer."""
-        if len(self.record(number).marks) != len(now):
+        if len(self.record(number).seen.marks) != len(now):
             return True
         return any(self.forgotten_on(number, shard, seen) for shard, seen in enumerate(now))
 
@@ -209,7 +209,7 @@ class Protocol:
         """The same for one shard, as a task asks before it sends."""
 
         def make() -> bool:
-            then = self.record(number).marks[shard]
+            then = self.record(number).seen.marks[shard]
             return why_forgotten(self.table, then, _marks((now,))[0]) is not None
 
         return self._remember(("forgotten", number, shard, now), make)

@@ -118,7 +118,7 @@ def _check_announced(state: State, sent: Copy) -> None:
 
 def _is_misnamed(model: Model, sent: Copy) -> bool:
     """Whether the rows were read from another life of the topic than the recorded one."""
-    topic = model.protocol.record(sent.record).topic_id
+    topic = model.protocol.record(sent.record).life.topic_id
     return topic is not None and serial_of(topic) != sent.serial
 
 
@@ -127,7 +127,7 @@ def _misnamed(model: Model, target: Target, sent: Copy) -> Target:
     if not _is_misnamed(model, sent):
         return target
     record = model.protocol.record(sent.record)
-    name = (serial_of(record.topic_id), record.start, record.end)
+    name = (serial_of(record.life.topic_id), record.start, record.end)
     return target if name in target.misnamed else target._replace(misnamed=swapped(target.misnamed, None, name))
 
 
@@ -192,7 +192,7 @@ def _row_stored(model: Model, state: State, row: Range) -> Store:
     if old is not None:
         check_forward(old, new, "the row")
     if new.phase is Phase.BEFORE:
-        said = Announced(serial_of(new.topic_id), new.start, new.end, int(new.layout))
+        said = Announced(serial_of(new.life.topic_id), new.start, new.end, int(new.sent.layout))
         if said not in store.announced:
             store = store._replace(announced=swapped(store.announced, None, said))
     elif new.phase is Phase.AFTER and old is not None and (old.in_doubt or old.range != new.range):
@@ -201,11 +201,11 @@ def _row_stored(model: Model, state: State, row: Range) -> Store:
 
 
 def _check_landed(state: State, record: StateRecord) -> None:
-    serial = serial_of(record.topic_id)
+    serial = serial_of(record.life.topic_id)
     for said, start, end in state.target.misnamed:
         if said == serial and start < record.end and record.start < end:
             raise Violation("after_means_landed", f"AFTER {record.range} of id{serial}: another topic was read for it")
-    life = state.kafka.serial if record.topic_id is None else serial
+    life = state.kafka.serial if record.life.topic_id is None else serial
     missing = state.kafka.archive[life] & mask(record.start, record.end) & ~state.target.landed[life]
     if missing:
         raise Violation("after_means_landed", f"AFTER {record.range} is stored without offsets {offsets(missing)}")

@@ -84,7 +84,7 @@ def _check_complete(model: Model, state: State, d: Driver) -> None:
     asked_from = min(state.asked_from, d.initial)
     missing = kafka.visible & mask(max(kafka.start, asked_from), kafka.end) & ~state.target.landed[kafka.serial]
     record = model.protocol.record(d.cache[1])
-    if record.topic_id not in (None, topic_id(kafka.serial)):
+    if record.life.topic_id not in (None, topic_id(kafka.serial)):
         return  # recreated while the query ran: Spark cannot see it before it is started with a new checkpoint
     if missing:
         raise Violation("complete_at_rest", f"offsets {offsets(missing)} of id{kafka.serial} are nowhere")
@@ -124,11 +124,11 @@ def _piece(model: Model, state: State, task: Task) -> Iterator[tuple[str, State]
     index, shard = divmod(task.piece, task.shards)
     record = model.protocol.record(task.record)
     rows = chunk_rows & shard_mask(shard, task.shards, record.end)
-    if chunk_rows and shard == 0 and task.stage == "new" and record.topic_id is not None:
+    if chunk_rows and shard == 0 and task.stage == "new" and record.life.topic_id is not None:
         yield from _ask_topic(model, state, task)
     elif not rows:
         yield "empty piece", _task(state, task, _next(task))
-    elif record.probe and task.stage in {"new", "asked"}:
+    elif record.doubt.probe and task.stage in {"new", "asked"}:
         yield from _probe(model, state, task, rows)
     elif task.stage == "kept?":
         yield from _look_again(model, state, task, rows)
@@ -147,7 +147,7 @@ def _ask_topic(model: Model, state: State, task: Task) -> Iterator[tuple[str, St
     """After a chunk was read, and before any of it is sent: was it the recorded topic?"""
     record = model.protocol.record(task.record)
     topic = topic_id(state.kafka.serial) if state.kafka.known else None
-    if topic != record.topic_id and not model.skips("id asked again"):
+    if topic != record.life.topic_id and not model.skips("id asked again"):
         why = "CHS-304" if topic is None else "CHS-308"
         yield "read from another topic", _failed(state, task, halt=why)
     else:
@@ -156,7 +156,7 @@ def _ask_topic(model: Model, state: State, task: Task) -> Iterator[tuple[str, St
 
 def _forgotten(model: Model, state: State, task: Task, shard: int) -> bool:
     """Looked up before each send."""
-    if model.skips("looks before it sends") or shard >= len(model.protocol.record(task.record).marks):
+    if model.skips("looks before it sends") or shard >= len(model.protocol.record(task.record).seen.marks):
         return False
     return model.protocol.forgotten_on(task.record, shard, look(state, task.shards)[shard])
 
@@ -185,8 +185,8 @@ def _there(model: Model, state: State, task: Task) -> int:
     """How many rows of the chunk's offsets the shard holds: of whatever life of the topic."""
     index, shard = divmod(task.piece, task.shards)
     record = model.protocol.record(task.record)
-    first = record.start + index * record.chunk_offsets
-    asked = mask(first, min(first + record.chunk_offsets, record.end)) & shard_mask(shard, task.shards, record.end)
+    first = record.start + index * record.sent.chunk_offsets
+    asked = mask(first, min(first + record.sent.chunk_offsets, record.end)) & shard_mask(shard, task.shards, record.end)
     return sum((landed & asked).bit_count() for landed in state.target.landed)
 
 
@@ -194,7 +194,7 @@ def _send(model: Model, state: State, task: Task, sent: Copy) -> Iterator[tuple[
     """One INSERT, and everything that can become of it."""
     arrived = arrive(model, state, sent)
     again = task._replace(stage="sent")
-    probed = model.protocol.record(task.record).probe
+    probed = model.protocol.record(task.record).doubt.probe
     yield "piece sent", _task(arrived, task, task._replace(stage="kept?") if probed else _next(task))
     for fault, after in (("insert: answer lost", arrived), ("insert: request lost", state)):
         spent = model.spend(after, fault)

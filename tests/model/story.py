@@ -60,4 +60,4 @@ def of_record(record: StateRecord) -> str:
     if record.phase is Phase.EMPTY:
         return "EMPTY"
     gaps = "".join(f" gap {gap}" for gap in record.gaps)
-    return f"{record.phase} {record.range}{' probe' if record.probe else ''}{gaps}"
+    return f"{record.phase} {record.range}{' probe' if record.doubt.probe else ''}{gaps}"

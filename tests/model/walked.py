@@ -24,7 +24,7 @@ def _asked(model: Model, state: State, d: Driver) -> Calls:
     """Bounds are asked where the plan does not simply go on; the start also of a range in doubt."""
     assert d.rest is not None
     record = model.protocol.record(d.cache[1])
-    odd = d.rest[0] != record.end or record.topic_id is None
+    odd = d.rest[0] != record.end or record.life.topic_id is None
     return BOUNDS if odd else BOUNDS[1:] if record.in_doubt else ()
 
 
@@ -213,7 +213,7 @@ class Walk:
 
     def _looks(self, state: State, task: Task) -> bool:
         [driver], record = state.drivers, self.model.protocol.record(task.record)
-        return (driver.exact or driver.reinsert) and self.model.can_probe and not record.probe
+        return (driver.exact or driver.reinsert) and self.model.can_probe and not record.doubt.probe
 
 
 def _search(shard: int) -> Calls:

@@ -144,13 +144,13 @@ DEFECTS = (
     ),
     Defect(
         "token without the incarnation's nonce",
-        (Patch(TOKENS, "        record.nonce,\n", ""),),
+        (Patch(TOKENS, "        record.life.nonce,\n", ""),),
         "token_is_content",
         world="topic recreated",
     ),
     Defect(
         "tokens are those of the sink that was removed",
-        (Patch(WRITES, "        nonce=attempt if fresh else record.nonce,\n", ""),),
+        (Patch(WRITES, "replace(record.life, nonce=nonce, first=first)", "replace(record.life, first=first)"),),
         "after_means_landed",
         world="started again from nothing",
     ),
@@ -288,7 +288,7 @@ DEFECTS = (
         (
             Patch(
                 WINDOW,
-                "        return not self.foreign_accepted and record.start >= record.older_end\n",
+                "        return not self.foreign_accepted and record.start >= record.life.older_end\n",
                 "        return True\n",
             ),
         ),
@@ -299,7 +299,7 @@ DEFECTS = (
         (
             Patch(
                 PROBE,
-                "    if assignment.record.probe:\n        return rows_there",
+                "    if assignment.record.doubt.probe:\n        return rows_there",
                 "    if True:\n        return rows_there",
             ),
         ),
@@ -362,7 +362,7 @@ DEFECTS = (
         (
             Patch(
                 LETTERS,
-                "        if record.probe and self._are_there(assignment, offsets, letters):\n            return NOTHING\n",
+                "        if record.doubt.probe and self._are_there(assignment, offsets, letters):\n            return NOTHING\n",
                 "",
             ),
         ),
@@ -506,7 +506,7 @@ DEFECTS = (
     ),
     Defect(
         "what a person gave up is recorded as landed",
-        (Patch(WRITES, "    if record.expired and log_start > record.start:", "    if log_start < 0:"),),
+        (Patch(WRITES, "    if record.doubt.expired and log_start > record.start:", "    if log_start < 0:"),),
         "after_means_landed",
         seed=14,
     ),
@@ -542,7 +542,7 @@ DEFECTS = (
     ),
     Defect(
         "offsets below the processed region are skipped",
-        (Patch(RECORDS, "OffsetRange(0, self.first), *", "OffsetRange(0, 0), *"),),
+        (Patch(RECORDS, "OffsetRange(0, self.life.first), *", "OffsetRange(0, 0), *"),),
         "complete_at_rest",
         world="checkpoint",
     ),
@@ -563,7 +563,7 @@ DEFECTS = (
         (
             Patch(
                 DRIVER,
-                "layout = self.ledger.owner.layout(record.layout)",
+                "layout = self.ledger.owner.layout(record.sent.layout)",
                 "layout = self.ledger.owner.layout(self.routes[key.topic].layout)",
             ),
         ),
@@ -602,15 +602,15 @@ DEFECTS = (
     Defect(
         "state is compared by the topic's name only",
         (
-            Patch(TABLE, "return self.r.is_of_another(self.facts.topic_id)", "return self.r.topic_id == 0"),
-            Patch(RECHECK, "        if now != record.topic_id:", "        if now == 0:"),
+            Patch(TABLE, "return self.r.is_of_another(self.facts.topic_id)", "return self.r.life.topic_id == 0"),
+            Patch(RECHECK, "        if now != record.life.topic_id:", "        if now == 0:"),
         ),
         "announced_first",
         seed=39,
     ),
     Defect(
         "the topic's id is not asked again after reading",
-        (Patch(RECHECK, "        if now != record.topic_id:", "        if now == 0:"),),
+        (Patch(RECHECK, "        if now != record.life.topic_id:", "        if now == 0:"),),
         test="tests/unit/batch/test_task.py::test_nothing_of_a_topic_that_was_recreated_under_the_read_is_sent",
     ),
     Defect(
@@ -618,8 +618,8 @@ DEFECTS = (
         (
             Patch(
                 PIECES,
-                "        if assignment.record.topic_id is not None:",
-                "        if assignment.record.topic_id == 0:",
+                "        if assignment.record.life.topic_id is not None:",
+                "        if assignment.record.life.topic_id == 0:",
             ),
         ),
         "announced_first",
@@ -720,7 +720,7 @@ DEFECTS = (
             Patch(
                 WINDOW,
                 "            why = why or why_too_late(shard.table, then, looked[at], Slack(self.insert_s, self.margin_s))\n",
-                "            then = replace(then, at_s=record.before_at // 1000)\n"
+                "            then = replace(then, at_s=record.seen.before_at // 1000)\n"
                 "            now = replace(looked[at], at_s=self.clock.now_ms() // 1000)\n"
                 "            why = why or why_too_late(shard.table, then, now, Slack(self.insert_s, self.margin_s))\n",
             ),
@@ -762,8 +762,8 @@ DEFECTS = (
         (
             Patch(
                 RECORDS,
-                "        passed = (OffsetRange(0, self.first), *(g for g in self.gaps if g.end > log_start))\n",
-                "        passed = (OffsetRange(0, self.first),)\n",
+                "        passed = (OffsetRange(0, self.life.first), *(g for g in self.gaps if g.end > log_start))\n",
+                "        passed = (OffsetRange(0, self.life.first),)\n",
             ),
         ),
         test="tests/unit/statemachine/test_decide.py",
@@ -790,7 +790,7 @@ DEFECTS = (
     ),
     Defect(
         "a partition that came later is planned from its end",
-        (Patch(STARTING, "        return FIRST if record.late or (", "        return FIRST if ("),),
+        (Patch(STARTING, "        return FIRST if record.life.late or (", "        return FIRST if ("),),
         test="tests/unit/spark/test_starting.py",
     ),
     Defect(
@@ -952,12 +952,18 @@ DEFECTS = (
     ),
     Defect(
         "a topic that was recreated knows only the life before it",
-        (Patch(WRITES, "older_end=record.known_end if recreated", "older_end=record.end if recreated"),),
+        (
+            Patch(
+                WRITES,
+                "incarnation + 1, older_end=record.known_end)\n    return empty",
+                "incarnation + 1, older_end=record.end)\n    return empty",
+            ),
+        ),
         test=f"{_CASES}::test_what_earlier_lives_reached_is_known_in_all_later_ones",
     ),
     Defect(
         "a reset knows only the life before it",
-        (Patch(WRITES, "+ 1, older_end=record.known_end)", "+ 1, older_end=record.end)"),),
+        (Patch(WRITES, "older_end=record.known_end))", "older_end=record.end))"),),
         test=f"{_CASES}::test_what_earlier_lives_reached_is_known_in_all_later_ones",
     ),
     Defect(
@@ -982,7 +988,7 @@ DEFECTS = (
     ),
     Defect(
         "a table is left in partitions that no batch had",
-        (Patch(LANES, "not record.left and key.topic_partition in planned", "not record.left"),),
+        (Patch(LANES, "not record.table_by.left and key.topic_partition in planned", "not record.table_by.left"),),
         test=f"{_LANES_TESTS}::test_a_table_is_left_only_in_partitions_of_which_records_landed_without_it",
     ),
     Defect(
@@ -998,12 +1004,12 @@ DEFECTS = (
     ),
     Defect(
         "token without the chunk size",
-        (Patch(TOKENS, "        record.chunk_offsets,\n", ""),),
+        (Patch(TOKENS, "        record.sent.chunk_offsets,\n", ""),),
         test=f"{_SCENES}::test_a_range_that_is_announced_twice_and_cut_otherwise_is_not_dropped",
     ),
     Defect(
         "token without the layout",
-        (Patch(TOKENS, "        record.layout,\n", ""),),
+        (Patch(TOKENS, "        record.sent.layout,\n", ""),),
         test=f"{_SCENES}::test_a_range_that_is_announced_twice_and_cut_otherwise_is_not_dropped",
     ),
     Defect(

@@ -49,9 +49,9 @@ REPLAY_DEFECTS = (
         (
             Patch(
                 WRITES,
-                "    return replace(before(record, asked, said, epoch=epoch, attempt=attempt, fresh=True), only=offsets)\n",
-                "    made = before(record, asked, said, epoch=epoch, attempt=attempt, fresh=True)\n"
-                "    return replace(made, only=offsets, nonce=record.nonce or attempt)\n",
+                "    return replace(announced, doubt=Unsettled(only=offsets))\n",
+                "    life = replace(announced.life, nonce=record.life.nonce or attempt)\n"
+                "    return replace(announced, life=life, doubt=Unsettled(only=offsets))\n",
             ),
         ),
         "mark_means_row",
@@ -146,8 +146,8 @@ REPLAY_DEFECTS = (
         (
             Patch(
                 CHOOSE,
-                "        return any(record.first <= offset < record.older_end",
-                "        return all(record.first <= offset < record.older_end",
+                "        return any(record.life.first <= offset < record.life.older_end",
+                "        return all(record.life.first <= offset < record.life.older_end",
             ),
         ),
         test=f"{CHOICES}::test_a_list_of_which_one_record_was_read_again_may_have_a_row",
@@ -160,11 +160,11 @@ REPLAY_DEFECTS = (
     ReplayDefect(
         "replay: a list is sent again without dead letters that are gone",
         (
-            Patch(LAND, "    if len(by_offset) < len(record.only):\n", "    if not by_offset:\n"),
+            Patch(LAND, "    if len(by_offset) < len(record.doubt.only):\n", "    if not by_offset:\n"),
             Patch(
                 LAND,
-                "    return [by_offset[offset] for offset in record.only]\n",
-                "    return [by_offset[offset] for offset in record.only if offset in by_offset]\n",
+                "    return [by_offset[offset] for offset in record.doubt.only]\n",
+                "    return [by_offset[offset] for offset in record.doubt.only if offset in by_offset]\n",
             ),
         ),
         test=f"{CHOICES}::test_a_list_is_sent_again_only_as_it_was",
@@ -223,7 +223,7 @@ REPLAY_DEFECTS = (
         (
             Patch(
                 IN_TOPIC,
-                "        return (self._lane(key), record.nonce) in self._index.lists\n",
+                "        return (self._lane(key), record.life.nonce) in self._index.lists\n",
                 "        return self._lane(key) in {lane for lane, _ in self._index.lists}\n",
             ),
         ),

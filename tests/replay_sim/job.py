@@ -6,13 +6,13 @@ is settled as it was announced, or a person has it sent again: under a new nonce
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from chsink.batch.ledger import Ledger
 from chsink.clickhouse.landing import new_ledger
 from chsink.dlq.kept import KeptLetters
 from chsink.statemachine import writes
+from chsink.statemachine.parts import Seen, Sending
 from chsink.statemachine.ranges import OffsetRange
 from chsink.statemachine.records import Phase, StateKey, StateRecord
 from tests.replay_sim.letters import BAD
@@ -37,7 +37,7 @@ def run(world: World) -> None:
             record = ledger.records[key]
             if record.in_doubt:
                 _settle(world, ledger, key)
-            elif record.phase is Phase.EMPTY or record.topic_id != id_of(world.life):
+            elif record.phase is Phase.EMPTY or record.life.topic_id != id_of(world.life):
                 _land(world, ledger, key, OffsetRange(0, world.ends[key.partition]), fits=world.life == 0)
             elif record.end < world.ends[key.partition]:
                 _land(world, ledger, key, OffsetRange(record.end, world.ends[key.partition]), fits=False)
@@ -50,12 +50,14 @@ def run(world: World) -> None:
 
 
 def _said(world: World, ledger: Ledger) -> writes.Announcement:
-    return writes.Announcement(id_of(world.life), 5, next(iter(dict(ledger.owner.layouts))), "P", world.hub.now)
+    return writes.Announcement(
+        id_of(world.life), Sending(5, next(iter(dict(ledger.owner.layouts))), "P"), Seen(world.hub.now)
+    )
 
 
 def _land(world: World, ledger: Ledger, key: StateKey, asked: OffsetRange, *, fits: bool) -> None:
     record, attempt = ledger.records[key], ledger.attempt()
-    fresh = record.phase is Phase.EMPTY or record.topic_id != id_of(world.life)
+    fresh = record.phase is Phase.EMPTY or record.life.topic_id != id_of(world.life)
     ledger.write(
         {key: writes.before(record, asked, _said(world, ledger), epoch=ledger.epoch, attempt=attempt, fresh=fresh)}
     )
@@ -69,7 +71,7 @@ def _settle(world: World, ledger: Ledger, key: StateKey) -> None:
     """
     if world.table is None and world.hub.random.random() < 0.3:
         world.hub.counts["outcome range sent again"] += 1
-        record, said = ledger.records[key], replace(_said(world, ledger), before_at=world.hub.now)
+        record, said = ledger.records[key], _said(world, ledger)
         ledger.write({key: writes.resend(record, said, most=1000, epoch=ledger.epoch, attempt=ledger.attempt())})
         land(world, key, ledger.records[key], fits=True)
     else:
@@ -92,10 +94,10 @@ def land(world: World, key: StateKey, record: StateRecord, *, fits: bool) -> Non
         if done in world.by_job:
             continue
         if offset % 3 and not (fits and offset % 4):
-            name = (*done, record.nonce)
+            name = (*done, record.life.nonce)
             if name not in world.delivered:
                 world.delivered.add(name)
-                world.keep(_letter(key, offset, record.nonce, uid))
+                world.keep(_letter(key, offset, record.life.nonce, uid))
         else:
             world.by_job.add(done)
             world.put(key.table, uid)

@@ -55,7 +55,7 @@ class Table:
     def marked(self, key: StateKey, record: StateRecord) -> int:
         """See :class:`chsink.dlq.table.LettersInTable`."""
         self._ask()
-        places = [LetterPlace(key.topic, key.partition, offset, key.table) for offset in record.only]
+        places = [LetterPlace(key.topic, key.partition, offset, key.table) for offset in record.doubt.only]
         return sum(self._marked(at) for at in places)
 
     def remove(self, partition: int) -> None:

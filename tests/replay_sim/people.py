@@ -119,7 +119,7 @@ def decide(world: World) -> ReplayReport | None:
     except UnavailableError:
         return None
     lists = {key: r for key, r in recorded.items() if r.in_doubt}
-    rows = [(key.table, world.open_at(key, o)) for key, r in lists.items() for o in r.only]
+    rows = [(key.table, world.open_at(key, o)) for key, r in lists.items() for o in r.doubt.only]
     there = [at for at in rows if world.oracle.rows[at]]
     verdict: Verdict = "landed" if rows and len(there) == len(rows) else "resend"
     if verdict == "resend":
@@ -143,7 +143,7 @@ def delete_and_replay(world: World) -> None:
     except UnavailableError:
         return
     for key, record in recorded.items():
-        rows = {(key.table, world.open_at(key, o)) for o in record.only if record.in_doubt}
+        rows = {(key.table, world.open_at(key, o)) for o in record.doubt.only if record.in_doubt}
         if not rows & world.oracle.marks:
             for table, uid in sorted(rows - world.by_job):
                 world.delete(table, uid)

@@ -13,7 +13,8 @@ from chsink.errors import FencedError, HaltError
 from chsink.recovery import change
 from chsink.recovery.decide import plan_reset
 from chsink.replay.report import ReplayReport
-from chsink.statemachine.records import StateRecord, decode
+from chsink.statemachine.codec import decode
+from chsink.statemachine.records import StateRecord
 from tests.replay_sim import job, people
 from tests.replay_sim.world import World
 from tests.sim.clickhouse import LETTERS

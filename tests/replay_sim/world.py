@@ -16,7 +16,8 @@ from chsink.dlq.fates import Fate
 from chsink.dlq.kept import KeptLetters
 from chsink.dlq.place import LetterPlace
 from chsink.errors import ChsinkError
-from chsink.statemachine.records import Phase, StateKey, decode
+from chsink.statemachine.codec import decode
+from chsink.statemachine.records import Phase, StateKey
 from tests.replay_sim import job, people
 from tests.replay_sim.letters import BAD, Table, Topic
 from tests.replay_sim.oracle import Oracle
@@ -322,7 +323,7 @@ class World:
             assert record.phase is Phase.AFTER, record
             for offset in range(record.end):
                 uid = self.uid(key.partition, offset)
-                told = record.incarnation == self.life and not self._sent_again(key, uid, record.nonce)
+                told = record.life.incarnation == self.life and not self._sent_again(key, uid, record.life.nonce)
                 alone = not self.life or (self.tables_are_searched and not self._others_at(key, offset))
                 wanted[key.table, uid] = bool(offset % 4 or not offset % 3) and told and alone
         return wanted

@@ -15,8 +15,9 @@ from chsink.batch.model import Assignment
 from chsink.clickhouse.pieces import Prepared
 from chsink.formats.choice import Choice
 from chsink.formats.pipeline import digest_of
+from chsink.statemachine.codec import decode
 from chsink.statemachine.ranges import TopicPartition
-from chsink.statemachine.records import StateRecord, decode
+from chsink.statemachine.records import StateRecord
 from chsink.statemachine.table import choice_of
 from tests.sim.checkpoint import Checkpoint
 from tests.sim.clickhouse import Table

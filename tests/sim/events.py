@@ -73,7 +73,7 @@ def _compact(world: World) -> None:
 def _expire_behind(world: World) -> None:
     tp = world.hub.random.choice(world.kafka.all())
     record, log = world.records().get(tp), world.kafka.log(tp)
-    if record is not None and record.topic_id == world.kafka.topics[tp.topic].id and record.start > log.start:
+    if record is not None and record.life.topic_id == world.kafka.topics[tp.topic].id and record.start > log.start:
         world.kafka.expire(tp, min(record.start, log.end), lossy=False)
 
 
@@ -93,7 +93,11 @@ def recreate(world: World, topic: str) -> None:
     """Only where ids are known and nobody rebuilds the state: otherwise nothing can detect a recreated topic (a stated
     limit).
     """
-    if world.hands_on or world.kafka.ids_hidden or any(r.topic_id is None and r.end for r in world.records().values()):
+    if (
+        world.hands_on
+        or world.kafka.ids_hidden
+        or any(r.life.topic_id is None and r.end for r in world.records().values())
+    ):
         return
     world.kafka.recreate(topic)
     for _ in range(world.hub.random.choice([0, 10])):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from chsink.batch.ledger import parse_key
+from chsink.statemachine.codec import decode
 from chsink.statemachine.ranges import TopicPartition
-from chsink.statemachine.records import StateRecord, decode
+from chsink.statemachine.records import StateRecord
 from tests.sim.clickhouse import Table
 from tests.sim.world import World
 

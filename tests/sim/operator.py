@@ -82,7 +82,7 @@ def _sending(world: World) -> bool:
 
 def _alone(world: World) -> bool:
     """Whether no range in doubt shares its offsets with an earlier life of its topic."""
-    return all(record.start >= record.older_end for record in world.records().values() if record.in_doubt)
+    return all(record.start >= record.life.older_end for record in world.records().values() if record.in_doubt)
 
 
 def _forgive_unread(world: World) -> None:
@@ -159,7 +159,7 @@ def _new_checkpoint(world: World) -> None:
 def _past_loss(world: World) -> None:
     """Start where the state says; without topic ids, a log that ends earlier ends the world."""
     records = world.records()
-    if any(r.topic_id is None and r.end > world.kafka.log(tp).end for tp, r in records.items()):
+    if any(r.life.topic_id is None and r.end > world.kafka.log(tp).end for tp, r in records.items()):
         world.over = "spark data loss"
     _new_checkpoint(world)
 
@@ -176,7 +176,7 @@ def _look_again(world: World) -> None:
 
 def _same_brokers(world: World) -> None:
     """Run the broker version under which the state was written.  State of both versions ends the world."""
-    unknown = {r.topic_id is None for r in world.records().values() if r.phase is not Phase.EMPTY}
+    unknown = {r.life.topic_id is None for r in world.records().values() if r.phase is not Phase.EMPTY}
     if len(unknown) > 1:
         world.over = "CHS-304"
     else:

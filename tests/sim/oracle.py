@@ -27,9 +27,10 @@ from dataclasses import dataclass
 from functools import partial
 
 from chsink.ports import StoredRow
+from chsink.statemachine.codec import decode
 from chsink.statemachine.owner import decode_owner
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
-from chsink.statemachine.records import Phase, StateKey, StateRecord, decode
+from chsink.statemachine.records import Phase, StateKey, StateRecord
 from tests.sim.hub import Violation
 from tests.sim.kafka import PARTITION, SERIAL, Kafka, id_of, serial_of, uid_of
 
@@ -220,26 +221,23 @@ class Oracle:
             return
         record, before = decode(new.body), None if old is None else decode(old.body)
         if record.in_doubt:
-            self.first_sent.setdefault((new.key, record.range, record.nonce), self.kafka.hub.now)
+            self.first_sent.setdefault((new.key, record.range, record.life.nonce), self.kafka.hub.now)
         by_person = new.key in self._consented
         if before is not None:
             check_forward(before, record, new.key, by_person=by_person)
         _, topic, partition, table = new.key.split("/", 3)
         tp = TopicPartition(topic, int(partition))
-        if (
-            by_person
-            and before is not None
-            and (before.nonce, before.incarnation) != (record.nonce, record.incarnation)
-        ):
+        new_tokens = before is not None and _tokens_of(before) != _tokens_of(record)
+        if by_person and new_tokens:
             self.view_may_lack = {of for of in self.view_may_lack if of[0] != table or not self._is_of(of[1], tp)}
         if by_person and self.letters_stay and self._delivers_again and before is not None:
             self._letters_again(tp, before, record)
         if record.phase is Phase.BEFORE:
-            said = Announced(record.topic_id, record.range, self.shards_of(record.layout))
+            said = Announced(record.life.topic_id, record.range, self.shards_of(record.sent.layout))
             self.announced.setdefault((topic, tp.partition), []).append(said)
         elif record.phase is Phase.AFTER and not _same_range(before, record):
             if by_person and self._gives_up and before is not None:
-                self.given_up.append((tp, record.topic_id, before.range))
+                self.given_up.append((tp, record.life.topic_id, before.range))
                 return
             rebuilt = by_person and _is_rebuilt(before, record)
             self._check_landed(tp, table, record, rebuilt=rebuilt)
@@ -251,9 +249,9 @@ class Oracle:
 
     def _letters_again(self, tp: TopicPartition, old: StateRecord, new: StateRecord) -> None:
         """A person has a range sent again, or all of the log read again: with the dead letters that are in the topic."""
-        if new.incarnation > old.incarnation:
+        if new.life.incarnation > old.life.incarnation:
             again = OffsetRange(0, old.end)
-        elif new.nonce != old.nonce:
+        elif new.life.nonce != old.life.nonce:
             again = old.range
         else:
             return
@@ -264,7 +262,7 @@ class Oracle:
         for gap in set(new.gaps) - set(old.gaps):
             if self.lists and (gap.end,) != old.deleted[-1:]:
                 raise Violation("one_fate", f"AFTER {new.range} of {tp} gives up {gap}, listed are {old.deleted_runs}")
-            if not old.expired or gap.end > max(self.kafka.log_of(tp, new.topic_id).start, gap.start):
+            if not old.doubt.expired or gap.end > max(self.kafka.log_of(tp, new.life.topic_id).start, gap.start):
                 raise Violation("after_means_landed", f"AFTER {new.range} of {tp} gives up {gap}")
 
     def _check_listed(self, tp: TopicPartition, lists: str, old: StateRecord) -> None:
@@ -291,14 +289,16 @@ class Oracle:
         """Check that the range landed.  If it was ``rebuilt`` or partly given up, only records still in Kafka count."""
         if "log shrank" in self.kafka.reasons:
             return
-        if twice := self.there_twice(tp, record.range, partial(self._is_for, table, record.pipeline)):
+        if twice := self.there_twice(tp, record.range, partial(self._is_for, table, record.sent.pipeline)):
             raise Violation("at_most_once", f"AFTER {record.range} of {tp} is stored, with {_say(twice[0])} twice")
-        if rebuilt and record.topic_id not in (None, self.kafka.topics[tp.topic].id):
+        if rebuilt and record.life.topic_id not in (None, self.kafka.topics[tp.topic].id):
             return  # recreated while it was rebuilt: the record names the topic before, so the new one is read whole
-        held = self.kafka.alive(tp, record.range) if rebuilt else self.kafka.held(tp, record.topic_id, record.range)
+        held = (
+            self.kafka.alive(tp, record.range) if rebuilt else self.kafka.held(tp, record.life.topic_id, record.range)
+        )
         for uid in held:
             given_up = any(gap.start <= uid % PARTITION < gap.end for gap in record.gaps)
-            if not self.takes(table, uid, record.pipeline):
+            if not self.takes(table, uid, record.sent.pipeline):
                 continue
             if self.misses(table, uid) and not given_up:
                 raise Violation("after_means_landed", f"AFTER {record.range} of {tp} is stored without {_say(uid)}")
@@ -345,14 +345,19 @@ def lists_of(table: str) -> str:
     return f"{LISTS} of {table}"
 
 
+def _tokens_of(record: StateRecord) -> tuple[str, int]:
+    return record.life.nonce, record.life.incarnation
+
+
 def _is_rebuilt(old: StateRecord | None, new: StateRecord) -> bool:
     """Whether a person rebuilt the record from the table's rows, or gave up the expired offsets."""
-    return old is None or old.expired or new.incarnation > old.incarnation
+    return old is None or old.doubt.expired is not None or new.life.incarnation > old.life.incarnation
 
 
 def _same_range(old: StateRecord | None, new: StateRecord) -> bool:
     """Whether only the owner of an AFTER record changed."""
-    return old is not None and (old.phase, old.range, old.incarnation) == (new.phase, new.range, new.incarnation)
+    same_life = old is not None and old.life.incarnation == new.life.incarnation
+    return old is not None and same_life and (old.phase, old.range) == (new.phase, new.range)
 
 
 def check_forward(old: StateRecord, new: StateRecord, key: str, *, by_person: bool = False) -> None:
@@ -360,19 +365,20 @@ def check_forward(old: StateRecord, new: StateRecord, key: str, *, by_person: bo
     rebuilt it.
     """
     what = f"{key}: {old.phase} {old.range} epoch {old.epoch} became {new.phase} {new.range} epoch {new.epoch}"
-    if new.epoch < old.epoch or new.incarnation < old.incarnation:
+    was, now = old.life.incarnation, new.life.incarnation
+    if new.epoch < old.epoch or now < was:
         raise Violation("state_forward", what)
-    if by_person and new.incarnation > old.incarnation:
+    if by_person and now > was:
         return
-    if by_person and old.in_doubt and new.in_doubt and (new.start, new.incarnation) == (old.start, old.incarnation):
+    if by_person and old.in_doubt and new.in_doubt and (new.start, now) == (old.start, was):
         if new.end > old.end:
             raise Violation("one_slot", what)
         return  # sent again, and perhaps only the first part of it
-    if old.in_doubt and (new.range != old.range or new.incarnation != old.incarnation):
+    if old.in_doubt and (new.range != old.range or now != was):
         raise Violation("one_slot", what)
-    if new.incarnation > old.incarnation or old.phase is Phase.EMPTY:
+    if now > was or old.phase is Phase.EMPTY:
         return
-    if new.phase is Phase.EMPTY or (new.first, new.start, new.end) < (old.first, old.start, old.end):
+    if new.phase is Phase.EMPTY or (new.life.first, new.start, new.end) < (old.life.first, old.start, old.end):
         raise Violation("state_forward", what)
     if old.phase is Phase.AFTER and new.range != old.range and (new.in_doubt is False or new.start < old.end):
         raise Violation("state_forward", what)

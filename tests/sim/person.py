@@ -21,8 +21,9 @@ from chsink.recovery import recover
 from chsink.recovery.accepted import Accepted, read_holes
 from chsink.recovery.change import Change, carry_out
 from chsink.recovery.decide import Verdict, plan_reset, plan_resolve
+from chsink.statemachine.codec import decode
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
-from chsink.statemachine.records import Phase, StateRecord, decode
+from chsink.statemachine.records import Phase, StateRecord
 from tests.sim.checkpoint import Checkpoint
 from tests.sim.clickhouse import LETTERS, REQUEST_TIMEOUT_S, URLS
 from tests.sim.hub import Group, Violation
@@ -346,7 +347,7 @@ def decide_all(world: World, verdicts: Mapping[TopicPartition, Verdict]) -> None
 def missing(world: World, tp: TopicPartition, record: StateRecord) -> bool:
     """Whether the table lacks a record of the range."""
     kafka = world.kafka
-    held = kafka.alive(tp, record.range) if record.expired else kafka.held(tp, record.topic_id, record.range)
+    held = kafka.alive(tp, record.range) if record.doubt.expired else kafka.held(tp, record.life.topic_id, record.range)
     return any(world.oracle.misses(world.routes[tp.topic], uid) for uid in held)
 
 
@@ -364,7 +365,7 @@ def _without_kafka(world: World, tp: TopicPartition, record: StateRecord) -> Ver
         return "landed"
     same = record.may_belong_to(world.kafka.topics[tp.topic].id)
     log = world.kafka.log(tp)
-    expired = same and not record.expired and record.start < log.start and record.end <= log.end
+    expired = same and not record.doubt.expired and record.start < log.start and record.end <= log.end
     return "expired" if expired else "lost"
 
 
@@ -394,8 +395,8 @@ def changed_while_in_doubt(world: World, error: ChsinkError) -> None:
         decide_range(world, error)
         return
     for tp, record in in_doubt(world, error).items():
-        if record.pipeline in world.versions_of:
-            world.alter(world.routes[tp.topic], world.versions_of[record.pipeline])
+        if record.sent.pipeline in world.versions_of:
+            world.alter(world.routes[tp.topic], world.versions_of[record.sent.pipeline])
 
 
 def recreated(world: World, error: ChsinkError) -> None:

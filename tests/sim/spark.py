@@ -143,7 +143,7 @@ class Runner:
 
         def run() -> None:
             try:
-                spans = {tp: Span(a.range, a.record.chunk_offsets) for tp, a in assigned.items()}
+                spans = {tp: Span(a.range, a.record.sent.chunk_offsets) for tp, a in assigned.items()}
                 plan = ReadPlan(planned, spans, max_chunk_bytes=10**9)
                 world = self.world
                 with self._letters(clock) as letters_for:
@@ -183,7 +183,7 @@ class Runner:
 
     def _writer(self, clock: Clock, assignment: Assignment) -> BlockWriter:
         servers: list[Server] = self.world.servers[: shards_of(assignment.layout)]
-        table, marks = assignment.key.table, assignment.record.marks
+        table, marks = assignment.key.table, assignment.record.seen.marks
         shards = [
             InsertShard(Client(server), server.describe(table), mark)
             for server, mark in zip(servers, marks[: len(servers)], strict=True)

@@ -20,6 +20,7 @@ from chsink.errors import halts
 from chsink.recovery import decide, recover
 from chsink.recovery.landed import Extent, Place, extent
 from chsink.recovery.landed_rows import LandedRows, count_landed_rows
+from chsink.statemachine.parts import Expired
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from chsink.statemachine.records import Phase, StateKey, StateRecord
 from chsink.statemachine.tokens import piece_token
@@ -169,11 +170,11 @@ def test_what_kafka_still_holds_of_a_range_lands_when_the_rest_is_given_up(start
     made.play(start=start)
     assert made.hub.counts["outcome CHS-308"] == 1
     assert made.hub.counts["command resolve expired"] == 1
-    assert (made.record.expired, made.landed()) == (True, list(range(10)))
+    assert (made.record.doubt.expired, made.landed()) == (Expired(), list(range(10)))
     made.play(start=max(gone, 20))
     assert made.landed() == [*range(10), *range(gone, 31)]
     assert made.record.gaps == (OffsetRange(10, gone),)
-    assert (made.record.end, made.record.expired) == (31, False)
+    assert (made.record.end, made.record.doubt.expired) == (31, None)
 
 
 def test_case_c_not_landed_and_the_next_batch_starts_inside() -> None:
@@ -195,7 +196,7 @@ def test_case_e_topic_recreated_with_the_same_offsets() -> None:
     made.kafka.append(TP, 10)
     made.play(start=0)
     assert (made.landed(0), made.landed(1)) == (list(range(10)), list(range(10)))
-    assert (made.record.incarnation, made.record.topic_id) == (1, "id1")
+    assert (made.record.life.incarnation, made.record.life.topic_id) == (1, "id1")
 
 
 def test_case_e_recreated_and_shorter() -> None:
@@ -586,7 +587,7 @@ def test_a_resend_takes_the_topic_that_was_seen_to_hold_the_range(monkeypatch: p
         while made.hub.step():
             pass
     assert made.hub.counts["command resolve resend"] == 1
-    assert made.record.nonce != before.nonce and made.record.topic_id == before.topic_id
+    assert made.record.life.nonce != before.life.nonce and made.record.life.topic_id == before.life.topic_id
 
 
 def test_recover_takes_the_topic_that_was_there_before_its_rows(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -605,4 +606,4 @@ def test_recover_takes_the_topic_that_was_there_before_its_rows(monkeypatch: pyt
         person.at_work(made, "CHS-229", [lambda: person.rebuild(made, replace=False)])
         while made.hub.step():
             pass
-    assert (made.record.end, made.record.topic_id) == (10, "id0")
+    assert (made.record.end, made.record.life.topic_id) == (10, "id0")

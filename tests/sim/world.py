@@ -22,8 +22,9 @@ from chsink.dlq.fates import Fate
 from chsink.errors import ChsinkError, FencedError, UnavailableError
 from chsink.ports import StoredRow
 from chsink.recovery import recover
+from chsink.statemachine.codec import decode
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
-from chsink.statemachine.records import StateKey, StateRecord, decode
+from chsink.statemachine.records import StateKey, StateRecord
 from tests.sim import operator
 from tests.sim.checkpoint import Checkpoint, SparkDied
 from tests.sim.clickhouse import LETTERS, REQUEST_TIMEOUT_S, Server, Table, TableKind, list_uid
@@ -310,7 +311,7 @@ class World:
             return False
         recorded = {parse_key(key): decode(row.body) for key, row in self.backup.items() if "/" in key}
         lives = {topic.id for topic in self.kafka.topics.values()} | {None}
-        known = all(record.topic_id in lives for record in recorded.values()) and not self._is_hidden(recorded)
+        known = all(record.life.topic_id in lives for record in recorded.values()) and not self._is_hidden(recorded)
         return bool(self.checkpoint.commits) and not self.hands_on and known and self.shows_all_rows
 
     def _is_hidden(self, recorded: Mapping[StateKey, StateRecord]) -> bool:
@@ -522,5 +523,5 @@ class World:
             return False
         rows = {k: decode(row.body) for k, row in self.store.rows.items() if k.startswith(f"{self.sink}/")}
         sent = self.oracle.first_sent  # a probe announces a range again, which makes no token younger
-        oldest = min((sent[k, r.range, r.nonce] for k, r in rows.items() if r.in_doubt), default=self.hub.now)
+        oldest = min((sent[k, r.range, r.life.nonce] for k, r in rows.items() if r.in_doubt), default=self.hub.now)
         return self.hub.now - oldest > (kind.window_s - MARGIN_S - REQUEST_TIMEOUT_S) * 1000 - 2_000

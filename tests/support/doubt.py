@@ -19,8 +19,9 @@ from chsink.notation.sql import quote_strings
 from chsink.observe.logs import configure
 from chsink.state.keepermap import KeeperMapStore
 from chsink.statemachine import writes
+from chsink.statemachine.parts import Seen, Sending
 from chsink.statemachine.ranges import OffsetRange
-from chsink.statemachine.records import StateKey
+from chsink.statemachine.records import StateKey, StateRecord
 from tests.support.job import Job, command
 
 
@@ -44,11 +45,15 @@ def announce(job: Job, ranges: Mapping[int, tuple[int, int]]) -> None:
         ledger.claim(keys.values(), layouts)
         said = writes.Announcement(
             opened.kafka.topic_ids([job.topic])[job.topic],
-            job.config().clickhouse.chunk_offsets,
-            next(iter(layouts)),
-            present_fingerprint(opened.clickhouse, (job.topic, job.tables[job.topic]), Untouched("read_committed")),
-            opened.clock.now_ms(),
-            opened.clickhouse.window(lambda _: None).marks([table := job.tables[job.topic]])[table],
+            Sending(
+                job.config().clickhouse.chunk_offsets,
+                next(iter(layouts)),
+                present_fingerprint(opened.clickhouse, (job.topic, job.tables[job.topic]), Untouched("read_committed")),
+            ),
+            Seen(
+                opened.clock.now_ms(),
+                opened.clickhouse.window(lambda _: None).marks([table := job.tables[job.topic]])[table],
+            ),
         )
         for n, (start, end) in ranges.items():
             for planned in filter(lambda r: not r.is_empty, (OffsetRange(0, start), OffsetRange(start, end))):
@@ -66,18 +71,20 @@ def announce(job: Job, ranges: Mapping[int, tuple[int, int]]) -> None:
 
 
 def edit(job: Job, *partitions: int, **fields: Any) -> None:
-    """Let a driver own the sink, and change its records; without ``partitions``, all of them."""
+    """Let a driver own the sink, and change its records; without ``partitions``, all of them.
+
+    ``fields`` are those of the record; a mapping changes these fields of that part.
+    """
+
+    def changed(record: StateRecord) -> StateRecord:
+        parts = {n: replace(getattr(record, n), **of) for n, of in fields.items() if isinstance(of, dict)}
+        return replace(record, attempt=attempt, **{**fields, **parts})
+
     with quietly_connected(job) as opened:
         ledger = Ledger(opened.store, job.name, "a test", opened.clock, lambda: uuid.uuid4().hex)
         ledger.claim([], opened.clickhouse.layouts)
         attempt = ledger.attempt()
-        ledger.write(
-            {
-                k: replace(r, attempt=attempt, **fields)
-                for k, r in ledger.records.items()
-                if not partitions or k.partition in partitions
-            }
-        )
+        ledger.write({k: changed(r) for k, r in ledger.records.items() if not partitions or k.partition in partitions})
 
 
 def forget_state(job: Job) -> None:

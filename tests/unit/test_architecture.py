@@ -365,6 +365,27 @@ def test_no_module_imports_itself_through_others() -> None:
     assert left == {}
 
 
+READ_THE_TALLY = {
+    "chsink.cli.status",
+    "chsink.clickhouse.checks.emptied",
+    "chsink.statemachine.codec",
+    "chsink.statemachine.writes",
+    "chsink.verify.letters",
+}
+"""What shows it to people, asks whether a table should hold rows, stores it, and counts on."""
+
+
+def test_the_protocol_never_reads_the_tally() -> None:
+    """What was left out is for people: no offset's fate may hang on it."""
+    reading = {
+        name
+        for name, file in modules().items()
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Attribute) and node.attr == "tally"
+    }
+    assert reading == READ_THE_TALLY
+
+
 LEAN = ("chsink.cli.validate", "chsink.cli.status", "chsink.cli.doctor", "chsink.cli.state", "chsink.cli.verify")
 
 

@@ -18,12 +18,13 @@ from chsink.dlq.place import LettersTopic
 from chsink.dlq.topic import Life, TopicLetters
 from chsink.errors import ChsinkError
 from chsink.ports import BadValue
+from chsink.statemachine.parts import Seen, Sending, TopicLife
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from chsink.statemachine.records import Phase, StateKey, StateRecord
 from tests.support.records import batch
 
 KEY = StateKey("sink", "t", 1, "db.t")
-RECORD = StateRecord(Phase.BEFORE, 2, "a", "id", start=10, end=20, chunk_offsets=5, before_at=1_000, nonce="n")
+RECORD = StateRecord(Phase.BEFORE, 2, "a", 10, 20, life=TopicLife("id", nonce="n"), sent=Sending(5), seen=Seen(1_000))
 CHUNK = OffsetRange(10, 15)
 DEAD = [11, 13]
 

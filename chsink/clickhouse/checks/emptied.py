@@ -38,7 +38,7 @@ def emptied_findings(
         said = {"table": target.name, "topic": target.topic, "delete": _deleting(target)}
         yield found(Severity.WARNING, preflight.TABLE_IS_EMPTY, **said, offsets=f"{landed:,}")
         return
-    held = [r.marks for r in mine if r.layout == layout and len(r.marks) >= len(target.shards)]
+    held = [r.seen.marks for r in mine if r.sent.layout == layout and len(r.seen.marks) >= len(target.shards)]
     for number, shard in enumerate(target.shards):
         if empty[number] and any(marks[number].blocks for marks in held):
             yield found(Severity.WARNING, preflight.SHARD_IS_EMPTY, table=target.name, url=shard.url)
@@ -48,12 +48,12 @@ def emptied_findings(
 
 def _landed(record: StateRecord) -> int:
     """How many offsets landed and were not left out.  A table that shares a topic by ``table_by`` may have got none."""
-    shared = choice_of(record.pipeline) or not record.pipeline
-    if record.phase is Phase.EMPTY or (shared and not any(mark.blocks for mark in record.marks)):
+    shared = choice_of(record.sent.pipeline) or not record.sent.pipeline
+    if record.phase is Phase.EMPTY or (shared and not any(mark.blocks for mark in record.seen.marks)):
         return 0
     done = record.start if record.in_doubt else record.end
-    left_out = record.skipped + record.dead_letters + sum(gap.length for gap in record.gaps)
-    return max(0, done - record.first - left_out)
+    left_out = record.tally.skipped + record.tally.dead_letters + sum(gap.length for gap in record.gaps)
+    return max(0, done - record.life.first - left_out)
 
 
 def _deleting(target: RoutedTable) -> str:

@@ -91,12 +91,12 @@ class ClickHouseChecks:
             bare = Untouched(self._config.kafka.isolation_level)
 
             def present_pipeline(key: StateKey, record: StateRecord) -> str:
-                if not window.shards(key.table, record.layout):  # a layout that is not stored: CHS-312 says so
-                    return record.pipeline
+                if not window.shards(key.table, record.sent.layout):  # a layout that is not stored: CHS-312 says so
+                    return record.sent.pipeline
                 leads = key.topic_table
                 decoders, letters = {leads: decoder(cluster, leads, bare)}, letters_part(cluster)
                 pipelines = Pipelines(decoders, bare, window.shards, letters, growing(cluster))
-                return pipelines.fingerprint(leads, record.layout, record.pipeline)
+                return pipelines.fingerprint(leads, record.sent.layout, record.sent.pipeline)
 
             yield from in_doubt_findings(records, self._targets, window, cluster.clock.now_ms(), present_pipeline)
         present = {leads: cluster.layout(route).fingerprint() for leads, route in cluster.routes.items()}

@@ -55,7 +55,7 @@ def _surplus(rows: Sequence[tuple[int, int, int]], recorded: Mapping[int, StateR
         last = max(last for p, _, last in rows if p == partition)
         if record is None or last >= record.known_end:
             count = sum(n for p, n, _ in rows if p == partition)
-            unknown = record is None or (record.phase is Phase.EMPTY and not record.older_end)
+            unknown = record is None or (record.phase is Phase.EMPTY and not record.life.older_end)
             yield Surplus(partition, count, last, None if unknown or record is None else record.known_end)
 
 

@@ -27,12 +27,12 @@ def in_doubt_findings(
     doubtful = {k: r for k, r in records.items() if r.in_doubt}
     for key, record in doubtful.items():
         target = targets.get(key.topic_table)
-        age_s = (now_ms - record.before_at) / 1000
+        age_s = (now_ms - record.seen.before_at) / 1000
         resolve = f"chsink state resolve {key.topic} {key.partition}"
         what = f"{key.topic_partition} {record.range} has been in doubt for {age_s:.0f} s"
         if target is None:
             yield found(Severity.WARNING, preflight.DOUBT_NOT_ROUTED, what=what, table=key.table, resolve=resolve)
-        elif changed := known_changes(record.pipeline, present(key, record)):
+        elif changed := known_changes(record.sent.pipeline, present(key, record)):
             yield found(
                 Severity.WARNING, preflight.DOUBT_CHANGED, what=what, changed=", ".join(changed), resolve=resolve
             )
@@ -64,14 +64,14 @@ def layout_findings(
     other = {
         k: r
         for k, r in records.items()
-        if r.phase is not Phase.EMPTY and r.layout != present.get(k.topic_table, r.layout)
+        if r.phase is not Phase.EMPTY and r.sent.layout != present.get(k.topic_table, r.sent.layout)
     }
     for key, record in other.items():
         if not record.in_doubt:
             continue
-        if owner is None or owner.layout(record.layout) is None:
+        if owner is None or owner.layout(record.sent.layout) is None:
             tp = key.topic_partition
-            yield found(Severity.ERROR, halts.LAYOUT_LOST, tp=tp, table=key.table, layout=record.layout)
+            yield found(Severity.ERROR, halts.LAYOUT_LOST, tp=tp, table=key.table, layout=record.sent.layout)
         else:
             yield found(Severity.INFO, preflight.LAYOUT_OLDER, key=key)
     settled = sorted({k.topic for k, r in other.items() if not r.in_doubt})

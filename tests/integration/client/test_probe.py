@@ -28,8 +28,9 @@ from chsink.clickhouse.writer import ShardWriter
 from chsink.clock import SystemClock
 from chsink.errors import ChsinkError, HaltError, UnavailableError
 from chsink.notation.sql import TableName
+from chsink.statemachine.parts import Mark, Sending, TopicLife, Unsettled
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
-from chsink.statemachine.records import Mark, Phase, StateKey, StateRecord
+from chsink.statemachine.records import Phase, StateKey, StateRecord
 from tests.support.job import eventually
 
 TP = TopicPartition("t", 0)
@@ -77,8 +78,17 @@ def land(
 ) -> Ack:
     """One task of a range, through the production writer.  It is sent again if it was announced ``since`` then."""
     described = read_table(client, *target.split("."))
-    record = StateRecord(Phase.BEFORE, 1, "a", "id", start=RANGE.start, end=RANGE.end, chunk_offsets=5, probe=probe)
-    record = replace(record, marks=(since or mark_of(client, target),))
+    record = StateRecord(
+        Phase.BEFORE,
+        1,
+        "a",
+        RANGE.start,
+        RANGE.end,
+        life=TopicLife("id"),
+        sent=Sending(5),
+        doubt=Unsettled(probe=probe),
+    )
+    record = replace(record, seen=replace(record.seen, marks=(since or mark_of(client, target),)))
     assignment = Assignment(
         StateKey("sink", TP.topic, 0, target), record, "", LATER_MS, again=since is not None, alone=True
     )
@@ -87,7 +97,7 @@ def land(
         names = {"topic": "_kafka_topic", "partition": "_kafka_partition", "offset": "_kafka_offset"}
         return Prepared((Piece(0, records.rename_columns(names)),))
 
-    shard = InsertShard(client, described, record.marks[0])
+    shard = InsertShard(client, described, record.seen.marks[0])
     writer = ShardWriter([shard], {}, SystemClock(), retry_for_s=patience if since else 0, timeout_s=30, margin_s=30)
     lander = PieceLander({TP: assignment}, prepare, lambda _: writer, SameTopic())
     records = pa.record_batch(

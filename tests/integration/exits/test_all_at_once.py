@@ -31,9 +31,9 @@ def doubtful(make_job: MakeJob) -> Job:
         job.send(n, 25)
         insert(job, n, range(10))
     announce(job, dict.fromkeys(range(4), (10, 25)))
-    edit(job, 0, 1, 2, before_at=1, marks=())
-    edit(job, 1, 2, incarnation=1, older_end=25)
-    edit(job, 3, pipeline="columns=another")
+    edit(job, 0, 1, 2, seen={"before_at": 1, "marks": ()})
+    edit(job, 1, 2, life={"incarnation": 1, "older_end": 25})
+    edit(job, 3, sent={"pipeline": "columns=another"})
     return job
 
 
@@ -87,7 +87,7 @@ def test_what_landed_beside_a_halt_of_a_task_is_not_sent_again(make_job: MakeJob
 
 @pytest.mark.exit_of("RESEND_MAY_DOUBLE")
 def test_resend_names_all_rows_in_one_statement(doubtful: Job, spark: SparkSession) -> None:
-    edit(doubtful, 3, incarnation=1, older_end=25)
+    edit(doubtful, 3, life={"incarnation": 1, "older_end": 25})
     for n in range(1, 4):
         insert(doubtful, n, range(10, 20))
 

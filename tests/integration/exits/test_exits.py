@@ -59,7 +59,7 @@ def decide_both(job: Job, error: ChsinkError) -> None:
 
 def forgotten(job: Job) -> None:
     """The tokens of the ranges in doubt may be forgotten, and nobody can be sending them any more."""
-    edit(job, before_at=1, marks=())
+    edit(job, seen={"before_at": 1, "marks": ()})
 
 
 def delete(job: Job, said: str) -> None:
@@ -124,7 +124,7 @@ def test_plan_beyond_the_log(make_job: MakeJob, spark: SparkSession) -> None:
     replan(job, {"0": 40})
     assert "new checkpoint" in halted("PLAN_BEYOND_LOG", job, spark).hint
     job.lose_checkpoint()
-    edit(job, nonce="of-another-life")
+    edit(job, life={"nonce": "of-another-life"})
     job.drain(spark)
     job.check()
 
@@ -239,7 +239,7 @@ def test_a_plan_of_offsets_that_never_landed(make_job: MakeJob, spark: SparkSess
 
 @pytest.mark.exit_of("TOPIC_ID_KNOWN_UNKNOWN")
 def test_brokers_were_upgraded_while_a_range_was_in_doubt(half: Job, spark: SparkSession) -> None:
-    edit(half, topic_id=None)
+    edit(half, life={"topic_id": None})
     decide_both(half, halted("TOPIC_ID_KNOWN_UNKNOWN", half, spark))
     half.drain(spark)
     half.check()
@@ -340,7 +340,7 @@ def test_the_pipeline_changed(half: Job, spark: SparkSession) -> None:
 
 @pytest.mark.exit_of("LAYOUT_LOST")
 def test_a_layout_is_not_stored(half: Job, spark: SparkSession) -> None:
-    edit(half, layout="0123456789abcdef")
+    edit(half, sent={"layout": "0123456789abcdef"})
     decide_both(half, halted("LAYOUT_LOST", half, spark))
     half.drain(spark)
     half.check()

@@ -36,19 +36,19 @@ def doubtful(job: Job) -> Job:
 
 
 def forgotten(job: Job) -> None:
-    edit(job, before_at=1, marks=())
+    edit(job, seen={"before_at": 1, "marks": ()})
 
 
 def older_rows(job: Job) -> None:
-    edit(job, before_at=1, marks=(), incarnation=1, older_end=END)
+    edit(job, seen={"before_at": 1, "marks": ()}, life={"incarnation": 1, "older_end": END})
 
 
 def another_pipeline(job: Job) -> None:
-    edit(job, pipeline="columns=another")
+    edit(job, sent={"pipeline": "columns=another"})
 
 
 def upgraded_brokers(job: Job) -> None:
-    edit(job, topic_id=None)
+    edit(job, life={"topic_id": None})
 
 
 def no_window(job: Job) -> None:

@@ -178,7 +178,7 @@ class KeptInTopic(Kept):
             admin.create_topics([NewTopic(self.letters, 2)])[self.letters].result(20)
         producer = Producer(client)
         with quietly_connected(self.job) as opened:
-            nonces = {key.partition: r.nonce for key, r in read_records(opened.store, self.job.name).items()}
+            nonces = {key.partition: r.life.nonce for key, r in read_records(opened.store, self.job.name).items()}
         names = ("sink", "table", "_kafka_topic", "_kafka_partition", "_kafka_offset", "timestamp_ms", "timestamp_type")
         for r in records:
             if r.offset >= GOOD:
@@ -342,7 +342,7 @@ def test_a_person_decides_where_nothing_can_be_known(
     assert kept.survey()["left"]["not_confirmed"] == BAD - 1
     kept.crash(monkeypatch, "driver.after_before", "partition=0", f"offset={GOOD}")
     end = GOOD + BAD + 1
-    edit(kept.job, 0, phase=Phase.EMPTY, start=0, end=0, older_end=end)
+    edit(kept.job, 0, phase=Phase.EMPTY, start=0, end=0, life={"older_end": end})
     with pytest.raises(HaltError, match="CHS-336.*partition was reset"):
         kept.replay()
     edit(kept.job, 0, phase=Phase.AFTER, end=end)

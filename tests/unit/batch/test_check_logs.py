@@ -9,6 +9,7 @@ import pytest
 
 from chsink.batch.recheck import check_logs
 from chsink.errors import HaltError
+from chsink.statemachine.parts import Sending, TopicLife
 from chsink.statemachine.ranges import TopicPartition
 from chsink.statemachine.records import Phase, StateKey, StateRecord
 
@@ -28,7 +29,9 @@ class Kafka:
 
 def check(now: str | None, recorded: str | None, *ends: int, topic: str = "t") -> None:
     records = {
-        StateKey("s", topic, n, "db.t"): StateRecord(Phase.AFTER, 1, "a", recorded, start=0, end=end, chunk_offsets=4)
+        StateKey("s", topic, n, "db.t"): StateRecord(
+            Phase.AFTER, 1, "a", 0, end, life=TopicLife(recorded), sent=Sending(4)
+        )
         for n, end in enumerate(ends)
     }
     kafka: Any = Kafka(now)

@@ -20,12 +20,13 @@ from chsink.errors import (
     stream,
     values,
 )
+from chsink.statemachine.parts import Sending, TopicLife
 from chsink.statemachine.ranges import TopicPartition
 from chsink.statemachine.records import Phase, StateKey, StateRecord
 
 
 def assigned(partition: int = 0, start: int = 10, end: int = 20) -> Assignment:
-    record = StateRecord(Phase.BEFORE, 1, "a", "id", start=start, end=end, chunk_offsets=4)
+    record = StateRecord(Phase.BEFORE, 1, "a", start, end, life=TopicLife("id"), sent=Sending(4))
     return Assignment(StateKey("s", "t", partition, "db.t"), record, "", deadline_ms=0)
 
 

@@ -20,6 +20,7 @@ from chsink.dlq.letters import COLUMNS
 from chsink.errors import halts
 from chsink.errors.catalogue import from_wire
 from chsink.ports import BadValue, InsertResult, Word
+from chsink.statemachine.parts import Sending, TopicLife, Unsettled
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from chsink.statemachine.records import Phase, StateKey, StateRecord
 from chsink.statemachine.tokens import letters_token, piece_token
@@ -27,7 +28,7 @@ from tests.support.records import TOMBSTONE, batch
 
 TP = TopicPartition("t", 1)
 KEY = StateKey("sink", "t", 1, "db.t")
-RECORD = StateRecord(Phase.BEFORE, 1, "a", "id", start=10, end=20, chunk_offsets=5, layout="L", pipeline="P")
+RECORD = StateRecord(Phase.BEFORE, 1, "a", 10, 20, life=TopicLife("id"), sent=Sending(5, "L", "P"))
 PLACE = 1
 """Of the dead letters: behind the only shard."""
 DEAD = Fates(Fate.DEAD_LETTER)
@@ -82,7 +83,7 @@ class Topics:
 
 def run(writer: Writer, fates: Fates, record: StateRecord = RECORD, *, again: bool = False) -> Ack:
     assignment = Assignment(KEY, record, "layout", 99, again=again, alone=True)
-    plan = ReadPlan({TP: OffsetRange(5, 30)}, {TP: Span(assignment.range, record.chunk_offsets)}, 10**6)
+    plan = ReadPlan({TP: OffsetRange(5, 30)}, {TP: Span(assignment.range, record.sent.chunk_offsets)}, 10**6)
     letters = lambda _, writer: TableLetters(writer, PLACE)  # noqa: E731 - a name for its type
     lander = PieceLander({TP: assignment}, prepare, lambda _: writer, Topics(), fates, letters)
     batches: Iterator[pa.RecordBatch] = iter([batch()])
@@ -150,21 +151,21 @@ def test_a_halt_comes_before_any_dead_letter_of_the_chunk() -> None:
 @pytest.mark.parametrize(("there", "places"), [({}, [PLACE, 0, 0]), ({12: 1, 13: 1}, [0, 0])])
 def test_doubtful_dead_letters_are_looked_for(there: dict[int, int], places: list[int]) -> None:
     writer = Writer(there={PLACE: there})
-    ack = run(writer, DEAD, replace(RECORD, probe=True))
+    ack = run(writer, DEAD, replace(RECORD, doubt=Unsettled(probe=True)))
     assert [shard for shard, _, _ in writer.sent] == places
     assert total([ack]).dead_letters == 2
 
 
 def test_some_of_doubtful_dead_letters_are_a_halt() -> None:
     writer = Writer(there={PLACE: {12: 1}})
-    ack = run(writer, DEAD, replace(RECORD, probe=True))
+    ack = run(writer, DEAD, replace(RECORD, doubt=Unsettled(probe=True)))
     assert ack.error is not None and from_wire(*ack.error).id == "CHS-333"
     assert writer.sent == []
 
 
 def test_doubtful_dead_letters_that_the_table_drops_are_a_halt() -> None:
     """⚑ As a piece's: a person deleted them, and the table still remembers their token."""
-    ack = run(Writer(drops=True), DEAD, replace(RECORD, probe=True))
+    ack = run(Writer(drops=True), DEAD, replace(RECORD, doubt=Unsettled(probe=True)))
     assert ack.error is not None and from_wire(*ack.error).id == "CHS-333"
 
 

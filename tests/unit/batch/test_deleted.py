@@ -13,12 +13,13 @@ from chsink.dlq.place import LettersTopic
 from chsink.dlq.topic import letter_of
 from chsink.replay.choose import LetterChooser
 from chsink.replay.report import KeepReason, ReplayReport
+from chsink.statemachine.parts import Sending, TopicLife
 from chsink.statemachine.ranges import OffsetRange
 from chsink.statemachine.records import Phase, StateKey, StateRecord
 from chsink.statemachine.tokens import letters_token
 
 GONE, SOME, HELD = (StateKey("s", "t", partition, "d.t") for partition in range(3))
-RECORD = StateRecord(Phase.BEFORE, 1, "a", "id", start=10, end=20, chunk_offsets=4)
+RECORD = StateRecord(Phase.BEFORE, 1, "a", 10, 20, life=TopicLife("id"), sent=Sending(4))
 
 
 def ledger(records: dict[StateKey, StateRecord]) -> Any:

@@ -13,6 +13,7 @@ from chsink.batch.driver import Destination, Driver
 from chsink.batch.lanes import Lanes, answering, in_lanes
 from chsink.batch.model import PlannedBatch
 from chsink.errors import ChsinkError, HaltError, halts, services
+from chsink.statemachine.parts import Sending, TopicLife
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from chsink.statemachine.records import Phase, StateKey, StateRecord
 from chsink.statemachine.table import Facts, Halt, Policy, decide
@@ -36,7 +37,7 @@ def test_a_lane_has_one_table_of_a_topic() -> None:
 def test_a_range_in_doubt_is_of_one_lane() -> None:
     """⚑ Each lane settles its own; what no route leads to any more is lane 0's, which halts."""
     unused: Any = None
-    in_doubt = StateRecord(Phase.BEFORE, 1, "a", "id", start=10, end=20, chunk_offsets=4)
+    in_doubt = StateRecord(Phase.BEFORE, 1, "a", 10, 20, life=TopicLife("id"), sent=Sending(4))
     keys = [StateKey("s", "t", 0, table) for table in ("d.a", "d.b", "d.c", "d.gone")]
     ledger: Any = SimpleNamespace(records=dict.fromkeys(keys, in_doubt))
     drivers = [
@@ -112,9 +113,9 @@ def test_what_is_read_again_for_another_table_is_no_rewind(end: int, again: bool
     a rewind as ever.
     """
     together, each = lanes(None, None, None)
-    landed = StateRecord(Phase.AFTER, 1, "a", "id", start=10, end=20, chunk_offsets=4)
+    landed = StateRecord(Phase.AFTER, 1, "a", 10, 20, life=TopicLife("id"), sent=Sending(4))
     keys = [key for lane in each for key in lane.keys_of([T0, T1])]
-    slow = replace(landed, start=0, end=end) if end else StateRecord(Phase.EMPTY, 1, "a", None)
+    slow = replace(landed, start=0, end=end) if end else StateRecord(Phase.EMPTY, 1, "a")
     records = dict.fromkeys(keys, landed) | {StateKey("s", "t", 0, "d.b"): slow}
     for driver in each:
         driver.ledger.records.update(records)
@@ -126,7 +127,7 @@ def test_what_is_read_again_for_another_table_is_no_rewind(end: int, again: bool
 def test_older_offsets_that_no_table_has_are_no_other_tables() -> None:
     """⚑ CHS-305 holds for each table: also for the second one, once the first has landed the batch."""
     together, each = lanes(None, None, None)
-    landed = StateRecord(Phase.AFTER, 1, "a", "id", first=5, start=10, end=20, chunk_offsets=4)
+    landed = StateRecord(Phase.AFTER, 1, "a", 10, 20, life=TopicLife("id", first=5), sent=Sending(4))
     records = {key: landed for lane in each for key in lane.keys_of([T0])}
     for driver in each:
         driver.ledger.records.update(records)
@@ -144,7 +145,7 @@ def test_a_new_table_does_not_begin_behind_records_that_kafka_holds(
     """⚑ The checkpoint's first offset may lie behind what the topic's other tables had before: it shows no history."""
     kafka: Any = SimpleNamespace(log_starts=lambda tps: dict.fromkeys(tps, log_start))
     together, each = lanes(None, None, None)
-    landed = StateRecord(Phase.AFTER, 1, "a", "id", first=began, start=began, end=90, chunk_offsets=4)
+    landed = StateRecord(Phase.AFTER, 1, "a", began, 90, life=TopicLife("id", first=began), sent=Sending(4))
     for lane in each:
         lane.kafka = kafka
         lane.ledger.records |= dict.fromkeys(each[0].keys_of([T0]), landed)
@@ -160,7 +161,7 @@ def test_a_table_that_was_reset_does_not_begin_where_it_was_before(
     _, (first, *_) = lanes(None, None, None)
     first.kafka = SimpleNamespace(log_starts=lambda tps: dict.fromkeys(tps, log_start))
     alone = Lanes(cast("list[Driver]", [first]), from_first=True)
-    reset = StateRecord(Phase.EMPTY, 1, "a", None, incarnation=incarnation)
+    reset = StateRecord(Phase.EMPTY, 1, "a", life=TopicLife(None, incarnation=incarnation))
     first.ledger.records |= dict.fromkeys(first.keys_of([T0]), reset)
     alone.process(PlannedBatch(1, {T0: OffsetRange(50, 95)}), cast("Any", None))
     assert first.history == ({T0} if lacks else set())
@@ -179,7 +180,9 @@ def share(each: list[Lane], records: dict[str, StateRecord]) -> Lanes:
     return Lanes(cast("list[Driver]", each))
 
 
-LAST = StateRecord(Phase.AFTER, 1, "a", "id", start=10, end=20, pipeline="decoder=0,table_by=old,table=2")
+LAST = StateRecord(
+    Phase.AFTER, 1, "a", 10, 20, life=TopicLife("id"), sent=Sending(pipeline="decoder=0,table_by=old,table=2")
+)
 PLAN = PlannedBatch(1, {T0: OffsetRange(10, 20)})
 
 
@@ -198,7 +201,7 @@ def test_no_lane_is_asked_where_records_would_change_their_table_within_a_batch(
 def test_a_topic_that_was_recreated_has_passed_nothing() -> None:
     """⚑ Table b is still at the deleted topic's end, which says nothing of the new one's records."""
     each = [chosen("d.a", "table_by=new"), chosen("d.b", "table_by=other")]
-    anew = replace(LAST, topic_id="now", start=0, end=5)
+    anew = replace(LAST, start=0, end=5, life=replace(LAST.life, topic_id="now"))
     together = share(each, {"d.a": anew, "d.b": LAST})
     for lane in each:
         lane.kafka = SimpleNamespace(topic_ids=lambda topics: dict.fromkeys(topics, "now"))
@@ -213,10 +216,10 @@ def test_a_table_without_a_route_is_left_once_a_batch_has_landed_in_all_others()
     each[0].error = halts.LAYOUT_LOST(tp=T0, table="d.a", layout="x")
     with pytest.raises(HaltError, match="CHS-312"):
         together.process(PLAN, cast("Any", None))
-    assert not any(record.left for record in together.ledger.records.values())
+    assert not any(record.table_by.left for record in together.ledger.records.values())
     each[0].error = None
     together.process(PLAN, cast("Any", None))
-    assert {key.table for key, record in together.ledger.records.items() if record.left} == {"d.gone"}
+    assert {key.table for key, record in together.ledger.records.items() if record.table_by.left} == {"d.gone"}
 
 
 def test_a_table_is_left_only_in_partitions_of_which_records_landed_without_it() -> None:
@@ -225,7 +228,7 @@ def test_a_table_is_left_only_in_partitions_of_which_records_landed_without_it()
     gone = [StateKey("s", "t", partition, "d.gone") for partition in range(3)]
     together.ledger.records.update(dict.fromkeys(gone, LAST))
     together.process(PlannedBatch(1, {T0: OffsetRange(20, 30), T1: OffsetRange(20, 20)}), cast("Any", None))
-    assert [together.ledger.records[key].left for key in gone] == [True, False, False]
+    assert [together.ledger.records[key].table_by.left for key in gone] == [True, False, False]
 
 
 def test_rows_of_all_lanes_are_made_before_one_lands() -> None:

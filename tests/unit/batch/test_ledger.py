@@ -19,11 +19,13 @@ from chsink.errors import FencedError, HaltError, UnavailableError
 from chsink.ports import StoredRow, StoreUnavailable, Swap
 from chsink.statemachine import owner as owners
 from chsink.statemachine import writes
+from chsink.statemachine.codec import decode, encode
+from chsink.statemachine.parts import Seen, Sending
 from chsink.statemachine.ranges import OffsetRange
-from chsink.statemachine.records import Phase, StateKey, StateRecord, decode, encode
+from chsink.statemachine.records import Phase, StateKey, StateRecord
 
 K0, K1, K2 = (StateKey("sink", "t", p, "db.t") for p in range(3))
-SAID = writes.Announcement("id", 4, "L", "P", 0)
+SAID = writes.Announcement("id", Sending(4, "L", "P"), Seen(0))
 
 
 @dataclass
@@ -271,13 +273,13 @@ def test_a_table_that_records_name_again_begins_where_its_siblings_are() -> None
     one = ledger(store)
     one.claim([K0, again], {"L": "{}"})
     going = announce(one)[K0]
-    here = replace(going, start=1, end=4, choice_from=0)
+    here = replace(going, start=1, end=4, table_by=replace(going.table_by, since=0))
     one.write({K0: going, again: writes.left(writes.after(here, epoch=1, attempt="b"), epoch=1, attempt="b")})
     two = ledger(store, "two")
     two.chosen = {again.topic_table, K0.topic_table}
     two.claim([K0, again], {"L": "{}"})
     record = two.records[again]
-    assert (record.end, record.incarnation, record.older_end, record.left) == (10, 1, 4, False)
+    assert (record.end, record.life.incarnation, record.life.older_end, record.table_by.left) == (10, 1, 4, False)
 
 
 def test_an_old_drivers_create_after_the_claim_is_taken_over() -> None:
@@ -327,9 +329,9 @@ def test_rows_that_a_claim_made_itself_do_not_make_the_others_late() -> None:
     """⚑ Half of its first write was applied.  A late partition is read from its first record, whatever the job file says."""
     store = Store(script=deque(["", "half"]))
     claimed(store)
-    assert [store.record(key).late for key in (K0, K1)] == [False, False]
+    assert [store.record(key).life.late for key in (K0, K1)] == [False, False]
     claimed(store, "two", [K0, K1, K2])
-    assert [store.record(key).late for key in (K0, K1, K2)] == [False, False, True]
+    assert [store.record(key).life.late for key in (K0, K1, K2)] == [False, False, True]
 
 
 def test_ensure_asks_the_store_only_for_new_partitions() -> None:
@@ -350,7 +352,7 @@ def test_layouts_are_kept_while_a_record_names_them() -> None:
     two.claim([K0, K1], {"M": "{}"})
     assert dict(two.owner.layouts) == {"L": "{}", "M": "{}"}
     two.write(confirm(two))
-    said = replace(SAID, layout="M")
+    said = replace(SAID, sent=replace(SAID.sent, layout="M"))
     for key in (K0, K1):
         record, asked = two.records[key], OffsetRange(10, 20)
         fresh = record.phase is Phase.EMPTY

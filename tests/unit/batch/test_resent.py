@@ -17,8 +17,9 @@ from chsink.batch.rounds import Room
 from chsink.errors import HaltError
 from chsink.state.memory import MemoryStore
 from chsink.statemachine import writes
+from chsink.statemachine.parts import Mark, Seen, Sending
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
-from chsink.statemachine.records import Mark, StateKey
+from chsink.statemachine.records import StateKey
 from chsink.statemachine.table import Policy, choice_of
 
 TP = TopicPartition("t", 0)
@@ -88,7 +89,7 @@ class Job:
         return self.from_kafka(assigned)
 
     def _land(self, one: Any) -> Ack:
-        takes_all = not choice_of(one.record.pipeline)
+        takes_all = not choice_of(one.record.sent.pipeline)
         for offset in range(one.range.start, one.range.end):
             if takes_all or (offset % 2 == 0) == (one.key.table == "d.a"):
                 self.rows.append((one.key.table, offset))
@@ -110,7 +111,9 @@ def test_a_range_to_be_sent_again_does_not_follow_a_table_by_that_came_since() -
         job.batch(first, 1)
     job.dies = False
     doubtful = first.ledger.records[key]
-    said = writes.Announcement("id", 10, "layout", "", doubtful.before_at, (Mark(1, 1),))  # as `state resolve --resend`
+    said = writes.Announcement(
+        "id", Sending(10, "layout", ""), Seen(doubtful.seen.before_at, (Mark(1, 1),))
+    )  # as `state resolve --resend`
     again = writes.resend(doubtful, said, most=1000, epoch=first.ledger.epoch, attempt="resent")
     first.ledger.write({key: again})
     with pytest.raises(HaltError, match="CHS-309.*table_by"):

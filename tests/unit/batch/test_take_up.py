@@ -12,10 +12,11 @@ import pytest
 from chsink.batch.driver import Driver
 from chsink.batch.halts import Halts
 from chsink.errors import HaltError, halts
-from chsink.statemachine.records import Mark, Phase, StateKey, StateRecord
+from chsink.statemachine.parts import Mark, Seen, Sending, TopicLife
+from chsink.statemachine.records import Phase, StateKey, StateRecord
 
 KEYS = [StateKey("s", "t", n, "db.t") for n in range(3)]
-RECORD = StateRecord(Phase.BEFORE, 1, "a", "id", start=10, end=20, chunk_offsets=4)
+RECORD = StateRecord(Phase.BEFORE, 1, "a", 10, 20, life=TopicLife("id"), sent=Sending(4))
 
 
 @dataclass
@@ -70,7 +71,7 @@ def test_what_halts_is_not_waited_for_and_the_others_go_on(window: Window, id: s
 
 def test_an_earlier_life_of_the_range_waits_for_nothing() -> None:
     window = Window()
-    _, halted = take_up(window, incarnation=1, older_end=11)
+    _, halted = take_up(window, life=TopicLife("id", 1, older_end=11))
     with pytest.raises(HaltError, match="CHS-318.*an earlier one reached offset 11"):
         halted.raise_all()
     assert window.waited == [0, 1]
@@ -79,7 +80,7 @@ def test_an_earlier_life_of_the_range_waits_for_nothing() -> None:
 def test_all_inserts_are_waited_for_before_any_range_is_announced_again() -> None:
     window = Window()
     written, _ = take_up(window)
-    assert all(r.probe for r in written.values())
+    assert all(r.doubt.probe for r in written.values())
     assert window.waited == [0, 1, 2]
     assert window.looks == 1, "one look at the table for all of its ranges"
 
@@ -90,7 +91,7 @@ def test_a_range_gains_dead_letters_before_any_is_sent() -> None:
     window.must_probe = lambda *_: False  # type: ignore[method-assign]
     written, halted = take_up(window, "dead_letters=x")
     halted.raise_all()
-    assert {(r.pipeline, r.marks) for r in written.values()} == {("dead_letters=x", (Mark(7, 7),))}
+    assert {(r.sent.pipeline, r.seen.marks) for r in written.values()} == {("dead_letters=x", (Mark(7, 7),))}
     assert written.keys() == set(KEYS)
 
 
@@ -99,16 +100,16 @@ def test_a_range_whose_fates_change_is_announced_again() -> None:
     window = Window()
     window.must_probe = lambda *_: False  # type: ignore[method-assign]
     was, now = "dead_letters=x,on_bad_value=halt", "dead_letters=x,on_bad_value=dead_letter"
-    written, halted = take_up(window, now, pipeline=was, marks=(Mark(1, 1),))
+    written, halted = take_up(window, now, sent=Sending(4, "", was), seen=Seen(0, (Mark(1, 1),)))
     halted.raise_all()
-    assert (written[KEYS[2]].pipeline, written[KEYS[2]].marks) == (now, (Mark(1, 1),))
+    assert (written[KEYS[2]].sent.pipeline, written[KEYS[2]].seen.marks) == (now, (Mark(1, 1),))
 
 
 def test_a_range_is_announced_again_before_it_fills_a_column_that_was_added() -> None:
     """⚑ Else nobody would know which type the column had when the first attempt sent it."""
     window = Window()
     window.must_probe = lambda *_: False  # type: ignore[method-assign]
-    written, _ = take_up(window, "added_columns=x", pipeline="added_columns=x")
-    assert {k: (r.pipeline, r.marks) for k, r in written.items()} == dict.fromkeys(
-        KEYS[:2], ("added_columns=x", RECORD.marks)
+    written, _ = take_up(window, "added_columns=x", sent=Sending(4, "", "added_columns=x"))
+    assert {k: (r.sent.pipeline, r.seen.marks) for k, r in written.items()} == dict.fromkeys(
+        KEYS[:2], ("added_columns=x", RECORD.seen.marks)
     )

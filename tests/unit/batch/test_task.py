@@ -23,6 +23,7 @@ from chsink.errors import ChsinkError, services
 from chsink.errors.catalogue import from_wire
 from chsink.ports import BadValue, InsertResult, Word
 from chsink.statemachine.chunks import chunks
+from chsink.statemachine.parts import Sending, TopicLife, Unsettled
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from chsink.statemachine.records import Phase, StateKey, StateRecord
 from chsink.statemachine.tokens import piece_token
@@ -30,7 +31,7 @@ from chsink.statemachine.tokens import piece_token
 TP = TopicPartition("t", 1)
 MISFIT = "a record does not fit its table: "
 KEY = StateKey("sink", "t", 1, "db.t")
-RECORD = StateRecord(Phase.BEFORE, 1, "a", "id", start=10, end=20, chunk_offsets=4, layout="L", pipeline="P")
+RECORD = StateRecord(Phase.BEFORE, 1, "a", 10, 20, life=TopicLife("id"), sent=Sending(4, "L", "P"))
 
 
 def batch(*offsets: int | None, topic: str = "t", partition: int = 1) -> pa.RecordBatch:
@@ -148,9 +149,9 @@ class Task:
 
 
 def context(writer: Writer, *, record: StateRecord = RECORD, probe: bool = False) -> Task:
-    assignment = Assignment(KEY, replace(record, probe=probe), "layout", 99)
+    assignment = Assignment(KEY, replace(record, doubt=replace(record.doubt, probe=probe)), "layout", 99)
     planned = {TP: OffsetRange(5, 30), TopicPartition("t", 2): OffsetRange(0, 100)}
-    plan = ReadPlan(planned, {TP: Span(assignment.range, record.chunk_offsets)}, max_chunk_bytes=10**6)
+    plan = ReadPlan(planned, {TP: Span(assignment.range, record.sent.chunk_offsets)}, max_chunk_bytes=10**6)
     return Task(plan, PieceLander({TP: assignment}, one_shard, lambda _: writer, Topics()))
 
 
@@ -192,7 +193,7 @@ def test_each_chunk_is_read_before_the_topic_is_asked_for() -> None:
 
 def test_brokers_without_topic_ids_are_not_asked() -> None:
     kafka, writer = Topics(), Writer()
-    task = context(writer, record=replace(RECORD, topic_id=None))
+    task = context(writer, record=replace(RECORD, life=replace(RECORD.life, topic_id=None)))
     replace(task, lander=replace(task.lander, kafka=kafka)).run(iter([batch(*range(10, 20))]))
     assert (kafka.asked, len(writer.sent)) == (0, 3)
 
@@ -404,7 +405,7 @@ def test_max_chunk_bytes() -> None:
 
 
 def probing(writer: Writer) -> Ack:
-    assignment = Assignment(KEY, replace(RECORD, probe=True), "layout", deadline_ms=99)
+    assignment = Assignment(KEY, replace(RECORD, doubt=Unsettled(probe=True)), "layout", deadline_ms=99)
     return run(writer, batch(*range(10, 20)), prepare=two_shards, assignments={TP: assignment})
 
 
@@ -441,7 +442,7 @@ def test_other_rows_than_the_piece_s_are_never_taken_for_it(there: list[int]) ->
 def test_a_piece_that_lost_records_to_compaction_since_is_there() -> None:
     """Sent with 10..13; compaction then removed 12 from the topic: what is left of the piece is in the table."""
     writer = Writer(there={(0, 10): [10, 12]})
-    assignment = Assignment(KEY, replace(RECORD, probe=True), "layout", deadline_ms=99)
+    assignment = Assignment(KEY, replace(RECORD, doubt=Unsettled(probe=True)), "layout", deadline_ms=99)
     ack = run(writer, batch(10, 11, 13), prepare=two_shards, assignments={TP: assignment})
     assert (ack.error, writer.offsets) == (None, [[11, 13]])
 
@@ -483,7 +484,9 @@ def test_the_pieces_of_a_range_in_doubt_are_looked_for_at_once() -> None:
 
 def test_a_range_of_one_piece_is_looked_for_once() -> None:
     writer = Writer()
-    assignment = Assignment(KEY, replace(RECORD, chunk_offsets=10), "layout", 99, again=True, alone=True)
+    assignment = Assignment(
+        KEY, replace(RECORD, sent=replace(RECORD.sent, chunk_offsets=10)), "layout", 99, again=True, alone=True
+    )
     plan = ReadPlan({TP: RECORD.range}, {TP: Span(RECORD.range, 10)}, 10**6)
     task = Task(plan, PieceLander({TP: assignment}, two_shards, lambda _: writer, Topics()))
     assert task.run(iter([batch(*range(10, 20))])).error is None

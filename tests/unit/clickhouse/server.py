@@ -14,7 +14,8 @@ from chsink.clickhouse.definition import Ttl
 from chsink.clickhouse.table import TargetTable
 from chsink.decode.columns import Column
 from chsink.ports import ServerRefused
-from chsink.statemachine.records import Mark, Phase, StateKey, StateRecord
+from chsink.statemachine.parts import Mark, Seen, Sending
+from chsink.statemachine.records import Phase, StateKey, StateRecord
 from tests.support.endpoint import OneServer
 
 NOW_MS = 1_700_000_000_000
@@ -37,13 +38,10 @@ def table(engine: str = "MergeTree", **changes: Any) -> TargetTable:
     return TargetTable(**{**whole, **changes})
 
 
-def in_doubt(age_s: float, **changes: Any) -> StateRecord:
+def in_doubt(age_s: float, marks: tuple[Mark, ...] | None = None) -> StateRecord:
     """[10, 20) in doubt for so long, by all clocks, announced when the table held ``MARK``."""
-    whole: dict[str, Any] = {
-        "phase": Phase.BEFORE, "epoch": 1, "attempt": "a", "start": 10, "end": 20, "chunk_offsets": 5, "layout": "l",
-        "before_at": NOW_MS - int(age_s * 1000), "marks": (replace(MARK, at_s=-int(age_s)),),
-    }  # fmt: skip
-    return StateRecord(**{**whole, **changes})
+    held = (replace(MARK, at_s=-int(age_s)),) if marks is None else marks
+    return StateRecord(Phase.BEFORE, 1, "a", 10, 20, sent=Sending(5, "l"), seen=Seen(NOW_MS - int(age_s * 1000), held))
 
 
 @dataclass

@@ -11,7 +11,7 @@ from chsink.clickhouse.facts import AT_ONCE
 from chsink.clickhouse.table import TargetTable
 from chsink.errors import AlteredError
 from chsink.ports import Unanswered
-from chsink.statemachine.records import Mark
+from chsink.statemachine.parts import Mark
 from tests.unit.clickhouse.server import MARK, Server, StoppedClock, table
 
 START = MARK.started_s

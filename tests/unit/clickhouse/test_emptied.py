@@ -12,13 +12,15 @@ from chsink.clickhouse.checks.emptied import emptied_findings
 from chsink.clickhouse.definition import Ttl
 from chsink.clickhouse.shards import RoutedTable, ShardTable
 from chsink.findings import Severity
+from chsink.statemachine.parts import Mark, Seen, Sending
 from chsink.statemachine.ranges import OffsetRange
-from chsink.statemachine.records import Mark, Phase, StateKey, StateRecord
+from chsink.statemachine.records import Phase, StateKey, StateRecord
+from chsink.statemachine.tally import Tally
 from tests.support.endpoint import OneServer
 from tests.unit.clickhouse.server import StoppedClock, table
 
 KEY = StateKey("sink", "topic", 0, "db.t")
-LANDED = StateRecord(Phase.AFTER, 1, "a", start=50, end=60, layout="now", pipeline="columns=1")
+LANDED = StateRecord(Phase.AFTER, 1, "a", 50, 60, sent=Sending(layout="now", pipeline="columns=1"))
 HELD, BARE = Mark(7, 0), Mark(0, 0)
 
 
@@ -61,10 +63,10 @@ def test_a_table_with_rows() -> None:
         {"key": replace(KEY, topic="other")},
         {"phase": Phase.EMPTY, "start": 0, "end": 0},
         {"phase": Phase.BEFORE, "start": 0},
-        {"skipped": 20, "dead_letters": 40},
+        {"tally": Tally(skipped=20, dead_letters=40)},
         {"gaps": (OffsetRange(0, 60),)},
-        {"pipeline": "columns=1,table_by=2"},
-        {"pipeline": ""},
+        {"sent": Sending(layout="now", pipeline="columns=1,table_by=2")},
+        {"sent": Sending(layout="now")},
         {"ttl": Ttl(removes_rows=True)},
         {"engine": "ReplicatedCollapsingMergeTree"},
         {"engine": "VersionedCollapsingMergeTree"},
@@ -77,13 +79,13 @@ def test_a_table_that_may_be_empty(changes: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("pipeline", ["columns=1,table_by=2", ""])
 def test_a_table_that_shares_a_topic_and_had_rows(pipeline: str) -> None:
-    [(_, severity, _)] = findings(False, pipeline=pipeline, marks=(HELD,))
+    [(_, severity, _)] = findings(False, sent=Sending(layout="now", pipeline=pipeline), seen=Seen(0, (HELD,)))
     assert severity is Severity.WARNING
 
 
 def test_one_shard_that_held_blocks() -> None:
     """⚑ a server that was set up again, with an empty table."""
-    [(number, severity, sentence)] = findings(True, False, marks=(HELD, HELD))
+    [(number, severity, sentence)] = findings(True, False, seen=Seen(0, (HELD, HELD)))
     assert (number, severity) == ("CHS-266", Severity.WARNING)
     assert "at http://1" in sentence
 
@@ -92,4 +94,4 @@ def test_one_shard_that_held_blocks() -> None:
     ("layout", "marks"), [("now", (HELD, BARE)), ("other", (HELD, HELD)), ("now", (HELD,)), ("now", ())]
 )
 def test_a_shard_that_may_have_no_row(layout: str, marks: tuple[Mark, ...]) -> None:
-    assert [severity for _, severity, _ in findings(True, False, layout=layout, marks=marks)] == [Severity.OK]
+    assert [severity for _, severity, _ in findings(True, False, layout=layout, seen=Seen(0, marks))] == [Severity.OK]

@@ -14,12 +14,13 @@ from chsink.clickhouse.unaccounted import check_nothing_landed
 from chsink.findings import Finding, Severity
 from chsink.ports import ServerRefused
 from chsink.statemachine import writes
+from chsink.statemachine.parts import Seen, Sending
 from chsink.statemachine.ranges import OffsetRange
 from chsink.statemachine.records import StateKey, StateRecord
 from tests.support.endpoint import OneServer
 from tests.unit.clickhouse.server import table
 
-SAID = writes.Announcement("id", 10, "layout", "pipeline", 1000)
+SAID = writes.Announcement("id", Sending(10, "layout", "pipeline"), Seen(1000))
 Records = dict[StateKey, StateRecord]
 Rows = list[tuple[int, int, int]]
 

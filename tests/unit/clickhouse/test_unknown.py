@@ -202,7 +202,7 @@ def test_nothing_of_a_chunk_with_such_a_field_is_sent() -> None:
 
 
 def test_counts_cross_to_the_driver() -> None:
-    assignment = Assignment(StateKey("s", "topic", 3, "db.t"), replace(in_doubt(1), topic_id=None), "", 0)
+    assignment = Assignment(StateKey("s", "topic", 3, "db.t"), in_doubt(1), "", 0)
     lander = PieceLander(
         {TP: assignment},
         lambda *_: Prepared(()),

@@ -15,7 +15,8 @@ from chsink.clickhouse.shards import ShardTable
 from chsink.clickhouse.window import ROUND_S, SEND_FOR_S, DedupWindow
 from chsink.errors import AlteredError, HaltError, PreflightError, UnavailableError
 from chsink.ports import ServerRefused, Unreachable
-from chsink.statemachine.records import Mark, StateRecord
+from chsink.statemachine.parts import Mark, TopicLife, Unsettled
+from chsink.statemachine.records import StateRecord
 from tests.unit.clickhouse.server import KEY, MARK, NOW_MS, Server, StoppedClock, in_doubt, table
 
 RESTARTED = Mark(50, MARK.started_s + 60)
@@ -93,11 +94,11 @@ def test_many_ranges_are_one_look_at_each_shard(server: Server) -> None:
 
 
 def test_once_probed_always_probed(server: Server) -> None:
-    assert window(server).must_probe(KEY, in_doubt(1000, probe=True))
+    assert window(server).must_probe(KEY, replace(in_doubt(1000), doubt=Unsettled(probe=True)))
 
 
 def test_unknown_marks_are_not_trusted(server: Server) -> None:
-    assert window(server).must_probe(KEY, in_doubt(1000, marks=()))
+    assert window(server).must_probe(KEY, in_doubt(1000, ()))
 
 
 @pytest.mark.parametrize(
@@ -125,7 +126,7 @@ def test_a_window_by_time_runs_out(server: Server) -> None:
 @pytest.mark.parametrize("wrong_s", [-7200, 7200])
 def test_only_the_servers_clock_tells_how_old_a_token_is(server: Server, wrong_s: int) -> None:
     """⚑ The driver's clock was two hours ahead at BEFORE, and was then corrected: tokens that were gone were trusted."""
-    old, young = (in_doubt(age, before_at=NOW_MS + wrong_s * 1000) for age in (850, 849))
+    old, young = (announced_at(NOW_MS + wrong_s * 1000, in_doubt(age)) for age in (850, 849))
     assert window(server, "ReplicatedMergeTree").must_probe(KEY, old)
     assert not window(server, "ReplicatedMergeTree").must_probe(KEY, young)
 
@@ -144,7 +145,7 @@ def test_a_range_is_probed_only_where_every_shard_can_be(server: Server) -> None
     shards = [ShardTable(client, table()), ShardTable(client, table(ttl=Ttl(removes_rows=True)))]
     asking = DedupWindow(lambda *_: shards, server.clock, margin_s=30, insert_s=120)
     with pytest.raises(HaltError, match="CHS-317"):
-        asking.must_probe(KEY, in_doubt(10, marks=(MARK, MARK)))
+        asking.must_probe(KEY, in_doubt(10, (MARK, MARK)))
 
 
 def test_a_round_has_half_of_what_is_surely_remembered_and_the_time_that_its_sends_have(server: Server) -> None:
@@ -194,10 +195,15 @@ def test_the_shortest_limit_by_time_tells_how_long_tokens_are_trusted(server: Se
     assert target.must_probe(KEY, announced(target, 250))
 
 
+def announced_at(before_at: int, record: StateRecord) -> StateRecord:
+    """By the driver's clock."""
+    return replace(record, seen=replace(record.seen, before_at=before_at))
+
+
 def announced(target: DedupWindow, age_s: int) -> StateRecord:
     """A range in doubt for so long, announced when views filled the same tables as now."""
     [mark] = target.marks(["db.t"])["db.t"]
-    return in_doubt(age_s, marks=(replace(mark, at_s=-age_s),))
+    return in_doubt(age_s, (replace(mark, at_s=-age_s),))
 
 
 def test_other_tables_behind_the_views_say_nothing_of_those_that_were(server: Server) -> None:
@@ -309,5 +315,5 @@ def test_rows_that_may_be_others_are_no_second_copies(
     server: Server, older_end: int, accepted: bool, alone: bool
 ) -> None:
     """An earlier topic of this name reached the range, or the job accepts rows that are not its own."""
-    record = replace(in_doubt(10), start=15, end=20, older_end=older_end)
+    record = replace(in_doubt(10), start=15, end=20, life=TopicLife(older_end=older_end))
     assert replace(window(server), foreign_accepted=accepted).is_alone(record) is alone

@@ -17,8 +17,8 @@ from chsink.clickhouse.writer import FRESH_MS, ShardWriter
 from chsink.decode.columns import Column
 from chsink.errors import AlteredError, HaltError, UnavailableError
 from chsink.ports import InsertResult, ServerRefused, Unanswered
+from chsink.statemachine.parts import Mark
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
-from chsink.statemachine.records import Mark
 from tests.unit.clickhouse.server import MARK, NOW_MS, Server, StoppedClock, table
 
 PIECE = pa.RecordBatch.from_pydict({"n": [1, 2, 3]})

@@ -9,6 +9,7 @@ from chsink.clock import SystemClock
 from chsink.observe.logs import logger
 from chsink.observe.metrics import Metrics
 from chsink.observe.observer import NAMED, JobObserver
+from chsink.statemachine.parts import Sending
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from chsink.statemachine.records import Phase, StateKey, StateRecord
 from chsink.statemachine.table import Decision, Halt, Step, StepKind
@@ -28,9 +29,9 @@ def lag(observer: JobObserver, table: str) -> float | None:
 
 def test_each_table_of_a_topic_has_a_lag_of_its_own() -> None:
     observer = observed()
-    record = StateRecord(Phase.AFTER, 1, "a", start=10, end=20, chunk_offsets=5)
-    ahead = StateRecord(Phase.AFTER, 1, "a", start=10, end=26, chunk_offsets=5)
-    left = StateRecord(Phase.AFTER, 1, "a", start=0, end=2, chunk_offsets=5)
+    record = StateRecord(Phase.AFTER, 1, "a", 10, 20, sent=Sending(5))
+    ahead = StateRecord(Phase.AFTER, 1, "a", 10, 26, sent=Sending(5))
+    left = StateRecord(Phase.AFTER, 1, "a", 0, 2, sent=Sending(5))
     by_table = {"db.a": record, "db.ahead": ahead, "db.left": left}
     observer.state({StateKey("s", TP.topic, TP.partition, table): r for table, r in by_table.items()})
 

@@ -7,7 +7,7 @@ from structlog.testing import capture_logs
 
 from chsink.observe.metrics import Metrics
 from chsink.observe.unknown import NAMES, UnknownFields
-from chsink.statemachine.unknown import OTHERS
+from chsink.statemachine.tally import OTHERS
 
 
 def test_named_once_and_counted_always() -> None:

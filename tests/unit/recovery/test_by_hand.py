@@ -7,13 +7,15 @@ from dataclasses import replace
 import pytest
 
 from chsink.statemachine import writes
+from chsink.statemachine.codec import decode, encode
+from chsink.statemachine.parts import Expired, Mark, Seen, Sending, Unsettled
 from chsink.statemachine.ranges import OffsetRange
-from chsink.statemachine.records import MAX_GAPS, Mark, Phase, StateKey, StateRecord, decode, encode
+from chsink.statemachine.records import MAX_GAPS, Phase, StateKey, StateRecord
 from chsink.statemachine.table import Facts, Halt, Policy, StepKind, decide, settle
 from chsink.statemachine.tokens import piece_token
 
 KEY = StateKey("s", "t", 0, "d.t")
-SAID = writes.Announcement("id", 10, "layout", "pipeline", 1000, (Mark(5, 1),))
+SAID = writes.Announcement("id", Sending(10, "layout", "pipeline"), Seen(1000, (Mark(5, 1),)))
 FACTS = Facts("id", 0, 1000, pipeline="pipeline")
 
 
@@ -66,7 +68,7 @@ def test_what_expired_is_given_up_and_the_rest_is_settled() -> None:
     some = writes.after(record, epoch=2, attempt="f", log_start=13)
     none = writes.after(record, epoch=2, attempt="f", log_start=90)
     assert [r.gaps for r in (kept, some, none)] == [(), (OffsetRange(10, 13),), (OffsetRange(10, 20),)]
-    assert not kept.expired
+    assert not kept.doubt.expired
     assert writes.after(doubtful(), epoch=1, attempt="f", log_start=13).gaps == ()
 
 
@@ -106,12 +108,12 @@ def test_what_is_deleted_is_found_in_runs_that_stay_as_they_were_listed() -> Non
     first = writes.deleted(doubtful(), 13, epoch=2, attempt="e")
     more = writes.deleted(first, 20, epoch=2, attempt="f")
     assert decode(encode(more)) == more
-    assert (first.deleted_runs, first.expired) == ((OffsetRange(10, 13),), True)
+    assert (first.deleted_runs, first.doubt.expired) == ((OffsetRange(10, 13),), Expired((13,)))
     assert more.deleted_runs == (OffsetRange(10, 13), OffsetRange(13, 20))
     with pytest.raises(AssertionError):
         writes.deleted(first, 13, epoch=2, attempt="f")
     done = writes.after(more, epoch=2, attempt="g", log_start=20)
-    assert (done.gaps, done.deleted, done.expired) == ((OffsetRange(10, 20),), (), False)
+    assert (done.gaps, done.doubt) == ((OffsetRange(10, 20),), Unsettled())
 
 
 def test_lost_ranges_are_bounded_like_other_gaps() -> None:
@@ -121,21 +123,35 @@ def test_lost_ranges_are_bounded_like_other_gaps() -> None:
         record = writes.before(record, OffsetRange(record.end, record.end + 10), SAID, epoch=2, attempt=f"b{n}")
 
     assert len(record.gaps) == MAX_GAPS
-    assert record.first <= record.gaps[0].start
+    assert record.life.first <= record.gaps[0].start
 
 
 def resent() -> StateRecord:
     return writes.resend(
-        doubtful(), writes.Announcement("id", 5, "new", "changed", 9000, (Mark(7, 1),)), most=10, epoch=2, attempt="e"
+        doubtful(),
+        writes.Announcement("id", Sending(5, "new", "changed"), Seen(9000, (Mark(7, 1),))),
+        most=10,
+        epoch=2,
+        attempt="e",
     )
 
 
 def test_resend_keeps_the_range_and_takes_the_present_pipeline() -> None:
     record = resent()
 
-    assert (record.phase, record.range, record.first, record.incarnation) == (Phase.BEFORE, OffsetRange(10, 20), 0, 0)
-    assert (record.layout, record.pipeline, record.before_at, record.marks) == ("new", "changed", 9000, (Mark(7, 1),))
-    assert record.chunk_offsets == 5
+    assert (record.phase, record.range, record.life.first, record.life.incarnation) == (
+        Phase.BEFORE,
+        OffsetRange(10, 20),
+        0,
+        0,
+    )
+    assert (record.sent.layout, record.sent.pipeline, record.seen.before_at, record.seen.marks) == (
+        "new",
+        "changed",
+        9000,
+        (Mark(7, 1),),
+    )
+    assert record.sent.chunk_offsets == 5
     decision = decide(record, OffsetRange(10, 20), Facts("id", 0, 1000, pipeline="changed"), Policy())
     assert [s.kind for s in decision.steps] == [StepKind.REINSERT]
 
@@ -144,7 +160,11 @@ def test_resend_uses_tokens_that_were_never_sent() -> None:
     """Rows of the old pieces may have been removed by hand; their tokens are still remembered."""
     old = doubtful()
     again = writes.resend(
-        resent(), writes.Announcement("id", 5, "layout", "pipeline", 9001, (Mark(7, 1),)), most=10, epoch=3, attempt="f"
+        resent(),
+        writes.Announcement("id", Sending(5, "layout", "pipeline"), Seen(9001, (Mark(7, 1),))),
+        most=10,
+        epoch=3,
+        attempt="f",
     )
 
     tokens = {piece_token(KEY, r, 0, 0) for r in (old, resent(), again)}
@@ -154,7 +174,7 @@ def test_resend_uses_tokens_that_were_never_sent() -> None:
 
 def test_resend_is_whole_whatever_was_given_up_before() -> None:
     given_up = writes.expired(doubtful(), epoch=2, attempt="e")
-    said = writes.Announcement("id", 5, "layout", "pipeline", 9000, ())
+    said = writes.Announcement("id", Sending(5, "layout", "pipeline"), Seen(9000, ()))
     record = writes.resend(given_up, said, most=10, epoch=3, attempt="f")
 
     assert settle(record, Facts("id", 13, 1000, pipeline="pipeline")).halt is Halt.IN_DOUBT_LOST
@@ -162,7 +182,7 @@ def test_resend_is_whole_whatever_was_given_up_before() -> None:
 
 def test_resend_of_more_chunks_than_fit_announces_the_first_and_the_rest_is_new() -> None:
     """⚑ the rest is written by the batch that brings the range again, or by a checkpoint that starts at the recorded end."""
-    said = writes.Announcement("id", 2, "new", "changed", 9000, (Mark(7, 1),))
+    said = writes.Announcement("id", Sending(2, "new", "changed"), Seen(9000, (Mark(7, 1),)))
     record = writes.resend(doubtful(), said, most=4, epoch=2, attempt="e")
 
     assert record.range == OffsetRange(10, 14)
@@ -178,9 +198,9 @@ def test_resend_of_more_chunks_than_fit_announces_the_first_and_the_rest_is_new(
 def test_reset_starts_a_new_incarnation_with_other_tokens() -> None:
     record = writes.reset(doubtful(), epoch=2, attempt="e")
 
-    assert (record.phase, record.incarnation) == (Phase.EMPTY, 1)
+    assert (record.phase, record.life.incarnation) == (Phase.EMPTY, 1)
     anew = writes.before(record, OffsetRange(10, 20), SAID, epoch=2, attempt="f", fresh=True)
-    assert anew.incarnation == 1
+    assert anew.life.incarnation == 1
     assert piece_token(KEY, anew, 0, 0) != piece_token(KEY, doubtful(), 0, 0)
 
 
@@ -188,7 +208,12 @@ def test_reset_starts_a_new_incarnation_with_other_tokens() -> None:
 def test_new_tokens_change_nothing_else(record: StateRecord) -> None:
     changed = writes.with_new_tokens(record, epoch=2, attempt="f")
 
-    assert replace(changed, epoch=record.epoch, attempt=record.attempt, nonce=record.nonce) == record
+    assert (
+        replace(
+            changed, epoch=record.epoch, attempt=record.attempt, life=replace(changed.life, nonce=record.life.nonce)
+        )
+        == record
+    )
     assert piece_token(KEY, changed, 0, 0) != piece_token(KEY, record, 0, 0)
 
 
@@ -197,21 +222,23 @@ def test_recovered_state_goes_on_after_what_is_there() -> None:
         writes.empty(2, "a"), OffsetRange(3, 20), SAID, incarnation=1_700_000_000, epoch=2, attempt="e"
     )
 
-    assert (record.phase, record.first, record.range) == (Phase.AFTER, 3, OffsetRange(3, 20))
+    assert (record.phase, record.life.first, record.range) == (Phase.AFTER, 3, OffsetRange(3, 20))
     replay = decide(record, OffsetRange(10, 30), FACTS, Policy())
     assert [(s.kind, s.range) for s in replay.steps] == [
         (StepKind.SKIP, OffsetRange(10, 20)),
         (StepKind.WRITE, OffsetRange(20, 30)),
     ]
     following = writes.before(record, OffsetRange(20, 30), SAID, epoch=2, attempt="f")
-    assert following.incarnation == 1_700_000_000
+    assert following.life.incarnation == 1_700_000_000
 
 
 @pytest.mark.parametrize(
     "write",
     [
         lambda r: writes.lost(r, epoch=2, attempt="x"),
-        lambda r: writes.resend(r, writes.Announcement("id", 1, "", "", 1, ()), most=10, epoch=2, attempt="x"),
+        lambda r: writes.resend(
+            r, writes.Announcement("id", Sending(1, "", ""), Seen(1, ())), most=10, epoch=2, attempt="x"
+        ),
     ],
 )
 def test_only_a_range_in_doubt_can_be_decided(write: object) -> None:
@@ -230,29 +257,33 @@ def test_sent_anew_by_a_clock_that_lags_behind() -> None:
     """Another machine's clock wrote BEFORE; time does not go back."""
     old = doubtful()
     again = writes.resend(
-        old, writes.Announcement("id", 5, "l", "p", old.before_at - 500, old.marks), most=10, epoch=2, attempt="e"
+        old,
+        writes.Announcement("id", Sending(5, "l", "p"), Seen(old.seen.before_at - 500, old.seen.marks)),
+        most=10,
+        epoch=2,
+        attempt="e",
     )
-    assert again.before_at == old.before_at
+    assert again.seen.before_at == old.seen.before_at
 
 
 def test_a_new_incarnation_knows_where_earlier_rows_may_lie() -> None:
     """A probe may count rows only beyond these offsets."""
     reset = writes.reset(doubtful(), epoch=2, attempt="e")
     again = writes.reset(reset, epoch=3, attempt="f")
-    assert (doubtful().older_end, reset.older_end, again.older_end) == (0, 20, 20)
+    assert (doubtful().life.older_end, reset.life.older_end, again.life.older_end) == (0, 20, 20)
 
     first = writes.before(again, OffsetRange(0, 5), SAID, epoch=3, attempt="g", fresh=True)
     done = writes.after(first, epoch=3, attempt="h")
     recreated = writes.before(done, OffsetRange(0, 3), SAID, epoch=3, attempt="i", fresh=True)
-    assert (first.older_end, recreated.older_end, recreated.known_end) == (20, 20, 20)
+    assert (first.life.older_end, recreated.life.older_end, recreated.known_end) == (20, 20, 20)
 
     landed = writes.after(doubtful(), epoch=1, attempt="e")
     recreated = writes.before(landed, OffsetRange(0, 3), SAID, epoch=1, attempt="f", fresh=True)
-    assert (recreated.older_end, decode(encode(recreated))) == (20, recreated)
+    assert (recreated.life.older_end, decode(encode(recreated))) == (20, recreated)
 
 
 def test_rows_of_recovered_state_are_of_an_earlier_incarnation() -> None:
     record = writes.recovered(writes.empty(2, "a"), OffsetRange(3, 20), SAID, incarnation=9, epoch=2, attempt="e")
 
-    assert record.older_end == 20
-    assert writes.before(record, OffsetRange(20, 30), SAID, epoch=2, attempt="f").older_end == 20
+    assert record.life.older_end == 20
+    assert writes.before(record, OffsetRange(20, 30), SAID, epoch=2, attempt="f").life.older_end == 20

@@ -15,10 +15,12 @@ from chsink.replay.choose import LetterChooser, UnconfirmedError
 from chsink.replay.land import UnclearListError, _one_each
 from chsink.state.memory import MemoryStore
 from chsink.statemachine import owner as owners
-from chsink.statemachine.records import Phase, StateKey, StateRecord, encode
+from chsink.statemachine.codec import encode
+from chsink.statemachine.parts import TopicLife, Unsettled
+from chsink.statemachine.records import Phase, StateKey, StateRecord
 
 KEY, OWN = StateKey("s", "t", 0, "d.t"), StateKey(replay_sink("s"), "t", 0, "d.t")
-DONE = StateRecord(Phase.AFTER, 1, "a", "id", 1, start=10, end=20, older_end=15)
+DONE = StateRecord(Phase.AFTER, 1, "a", 10, 20, life=TopicLife("id", incarnation=1, older_end=15))
 LETTER = KeptLetters("t", 0, 10, "d.t", "c", "CHS-501", "r", 1, 0, False, None, b"1", ())
 
 
@@ -51,7 +53,7 @@ def test_a_list_of_which_the_job_may_land_one_record_waits(offsets: tuple[int, .
 
 def test_a_list_is_sent_again_only_as_it_was() -> None:
     """⚑ One dead letter that is gone, or another record at one of its offsets, and nobody knows what the list was."""
-    record = StateRecord(Phase.BEFORE, 1, "a", start=10, end=13, only=(10, 12))
+    record = StateRecord(Phase.BEFORE, 1, "a", 10, 13, doubt=Unsettled(only=(10, 12)))
     both = [LETTER, replace(LETTER, offset=12)]
     assert _one_each([*both, LETTER], record) == both
     with pytest.raises(UnclearListError, match="only 1 of these"):

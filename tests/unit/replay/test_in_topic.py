@@ -15,6 +15,7 @@ from chsink.dlq.search import Letter, ReplayMark, delivered_until, held_in
 from chsink.dlq.where import where
 from chsink.replay.in_topic import InTopic
 from chsink.statemachine import writes
+from chsink.statemachine.parts import Seen, Sending
 from chsink.statemachine.ranges import OffsetRange
 from chsink.statemachine.records import StateKey, StateRecord
 from tests.replay_sim.letters import Topic
@@ -39,14 +40,20 @@ def within(fill: Callable[[Topic], None], body: Callable[[Topic], None]) -> None
 
 
 def announced(*offsets: int) -> StateRecord:
-    said = writes.Announcement(None, 1, "L", "P", 1)
+    said = writes.Announcement(None, Sending(1, "L", "P"), Seen(1))
     return writes.chosen(writes.empty(1, "a"), offsets, said, epoch=1, attempt="list")
+
+
+def later(*offsets: int) -> StateRecord:
+    """The same offsets, announced by a later replay."""
+    record = announced(*offsets)
+    return replace(record, life=replace(record.life, nonce="later"))
 
 
 def mark(source: InTopic, record: StateRecord) -> None:
     """All that the list has at its offsets."""
     assignment = Assignment(KEY, record, "", 0)
-    by_offset = {one.offset: one for one in source.letters(KEY, record.only)}
+    by_offset = {one.offset: one for one in source.letters(KEY, record.doubt.only)}
     source.deliver(assignment, 0, record.range, marks_of(assignment, list(by_offset.values())))
 
 
@@ -119,7 +126,7 @@ def test_what_is_open() -> None:
         told.append([one.offset for one in source.letters(KEY, (1, 2, 3, 4))])
         told.append([one.offset for one in source.letters(KEY, (1, 2), "list")])
         told.append([source.are_marked(KEY, announced(*offsets)) for offsets in ((2,), (1, 2))])
-        lists = announced(2), announced(1, 2), replace(announced(2), nonce="later")
+        lists = announced(2), announced(1, 2), later(2)
         told.append([source.has_landed(KEY, record) for record in lists])
 
     within(fill, body)
@@ -146,7 +153,7 @@ def test_a_mark_names_the_record_not_its_place() -> None:
         told.append(sorted(at.offset for page in source.pages(where([])) for at in page))
         told.append(sorted((one.offset, one.value) for one in source.letters(KEY, range(5)) if one.value))
         told.append([one.offset for one in kept_in_topic(PLACE) if one.replayed])
-        record = replace(announced(0, 1), nonce="later")
+        record = later(0, 1)
         told.append([source.has_landed(KEY, record), source.are_marked(KEY, record)])
         mark(source, record)
         told.append([source.has_landed(KEY, record), source.are_marked(KEY, record)])

@@ -26,6 +26,7 @@ from chsink.replay.routes import Routes, records_of
 from chsink.replay.source import ROUND_BYTES, bounded
 from chsink.sharding import Layout, Shard
 from chsink.statemachine import writes
+from chsink.statemachine.parts import Seen, Sending
 from chsink.statemachine.ranges import OffsetRange
 from chsink.statemachine.records import StateKey
 
@@ -47,7 +48,7 @@ def test_rounds_hold_all_in_order_and_no_more_than_is_remembered(
 
 
 def test_only_what_the_job_confirmed() -> None:
-    said = writes.Announcement("id", 4, "L", "P", 1)
+    said = writes.Announcement("id", Sending(4, "L", "P"), Seen(1))
     empty = writes.empty(1, "a")
     doubtful = writes.before(empty, OffsetRange(5, 9), said, epoch=1, attempt="b", fresh=True)
     after = writes.after(doubtful, epoch=1, attempt="c")

@@ -14,11 +14,12 @@ from chsink.clickhouse.shards import ShardTable
 from chsink.clickhouse.window import DedupWindow
 from chsink.errors import UnavailableError
 from chsink.replay.run import Replay
+from chsink.statemachine.parts import TopicLife, Unsettled
 from chsink.statemachine.records import Phase, StateKey, StateRecord
 from tests.unit.clickhouse.server import StoppedClock, table
 
 KEY = StateKey("s", "t", 0, "db.t")
-RECORD = StateRecord(Phase.BEFORE, 1, "a", start=10, end=13, only=(10, 12), nonce="n")
+RECORD = StateRecord(Phase.BEFORE, 1, "a", 10, 13, life=TopicLife(nonce="n"), doubt=Unsettled(only=(10, 12)))
 URLS = ("http://a", "http://b")
 
 

@@ -17,6 +17,7 @@ from chsink.spark import checks
 from chsink.spark.checkpoint import LocalFolder, PassedOver, checkpoint_findings, local_folder, passed_over
 from chsink.spark.offset_log import planned_batch
 from chsink.statemachine import writes
+from chsink.statemachine.parts import Sending, TopicLife
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from chsink.statemachine.records import Phase, StateKey, StateRecord
 
@@ -43,7 +44,7 @@ def only(found: list[Finding]) -> Finding:
 
 
 KEY = StateKey("sink", "flights", 0, "db.t")
-AFTER = StateRecord(Phase.AFTER, 1, "a", "id", start=0, end=5, chunk_offsets=4)
+AFTER = StateRecord(Phase.AFTER, 1, "a", 0, 5, life=TopicLife("id"), sent=Sending(4))
 
 
 def check(of: LocalFolder, *, has_state: bool | None = True) -> Finding:

@@ -11,16 +11,17 @@ from chsink.clock import SystemClock
 from chsink.spark.starting import FIRST, NEXT, starting_offsets
 from chsink.state.memory import MemoryStore
 from chsink.statemachine import writes
+from chsink.statemachine.parts import Seen, Sending, TopicLife
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from chsink.statemachine.records import StateKey, StateRecord
 
-SAID = writes.Announcement("id", 10, "layout", "pipeline", 1000)
+SAID = writes.Announcement("id", Sending(10, "layout", "pipeline"), Seen(1000))
 EMPTY = writes.empty(1, "a")
 Configured = Literal["earliest", "latest"]
 
 
 def landed(end: int, topic_id: str = "id") -> StateRecord:
-    said = writes.Announcement(topic_id, 10, "layout", "pipeline", 1000)
+    said = writes.Announcement(topic_id, Sending(10, "layout", "pipeline"), Seen(1000))
     return writes.after(
         writes.before(EMPTY, OffsetRange(0, end), said, epoch=1, attempt="b", fresh=True), epoch=1, attempt="c"
     )
@@ -67,8 +68,8 @@ def test_after_a_reset_the_configuration_decides(configured: Configured, start: 
 @pytest.mark.parametrize("configured", ["earliest", "latest"])
 def test_a_partition_or_topic_that_appeared_later_is_read_from_its_first_offset(configured: Configured) -> None:
     assert start_of(None, configured) == FIRST
-    assert start_of(writes.empty(1, "a", late=True), configured) == FIRST
-    assert start_of(writes.empty(1, "a", late=True), configured, others=False) == FIRST
+    assert start_of(writes.empty(1, "a", TopicLife(late=True)), configured) == FIRST
+    assert start_of(writes.empty(1, "a", TopicLife(late=True)), configured, others=False) == FIRST
     assert start_of(landed(5, "another id"), configured) == FIRST
 
 
@@ -97,7 +98,7 @@ def test_a_new_topic_of_an_old_sink_keeps_to_the_configuration() -> None:
         (landed(9), "latest", 5),
         (None, "latest", 5),
         (None, "earliest", FIRST),
-        (writes.empty(1, "a", late=True), "latest", FIRST),
+        (writes.empty(1, "a", TopicLife(late=True)), "latest", FIRST),
         (landed(7, "another id"), "latest", FIRST),
     ],
 )
@@ -121,9 +122,9 @@ def test_a_new_topic_that_a_pattern_matches_is_read_from_its_first_offset_once_t
 
     old = StateKey("s", "old", 0, "d.t")
     assert start({old: landed(7)}) == FIRST
-    assert start({old: writes.empty(1, "a", late=False)}) == FIRST
+    assert start({old: writes.empty(1, "a", TopicLife(late=False))}) == FIRST
     assert start({}) == NEXT
-    assert start({StateKey("s", "new", 0, "d.n"): writes.empty(1, "a", late=False)}) == NEXT
+    assert start({StateKey("s", "new", 0, "d.n"): writes.empty(1, "a", TopicLife(late=False))}) == NEXT
 
 
 def test_a_claim_records_which_partitions_came_late() -> None:
@@ -135,7 +136,7 @@ def test_a_claim_records_which_partitions_came_late() -> None:
     second.new_attempt = iter("ijklmnop").__next__
     second.claim(keys, {})
 
-    assert [second.records[k].late for k in keys] == [False, True, False]
+    assert [second.records[k].life.late for k in keys] == [False, True, False]
 
 
 @pytest.mark.parametrize("first", [[], ["old"]])

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from chsink.statemachine import writes
 from chsink.statemachine.chunks import chunk, chunk_count
+from chsink.statemachine.parts import Seen, Sending
 from chsink.statemachine.ranges import OffsetRange
 from chsink.statemachine.records import Phase, StateKey, StateRecord
 from chsink.statemachine.table import Decision, Facts, Halt, Policy, StepKind, decide
@@ -27,21 +28,21 @@ class Target:
 
     def land(self, record: StateRecord, held: set[int], key: StateKey = KEY, only_shard: int | None = None) -> None:
         """Insert the record's range, as a task that Kafka gives the offsets ``held`` would."""
-        for index in range(chunk_count(record.range, record.chunk_offsets)):
-            part = chunk(record.range, record.chunk_offsets, index)
+        for index in range(chunk_count(record.range, record.sent.chunk_offsets)):
+            part = chunk(record.range, record.sent.chunk_offsets, index)
             for shard in range(SHARDS) if only_shard is None else [only_shard]:
                 token = piece_token(key, record, index, shard)
                 rows = [o for o in sorted(held) if part.start <= o < part.end and o % SHARDS == shard]
                 if rows and token not in self.tokens:
                     self.tokens.add(token)
-                    self.rows += [(record.topic_id or "", o) for o in rows]
+                    self.rows += [(record.life.topic_id or "", o) for o in rows]
 
     def offsets(self, topic_id: str = "id") -> list[int]:
         return sorted(o for i, o in self.rows if i == topic_id)
 
 
 def said(topic_id: str = "id") -> writes.Announcement:
-    return writes.Announcement(topic_id, CHUNK, "L", "P", 0)
+    return writes.Announcement(topic_id, Sending(CHUNK, "L", "P"), Seen(0))
 
 
 def announced(start: int, end: int, attempt: str = "b") -> StateRecord:
@@ -117,7 +118,7 @@ def test_case_e_topic_recreated_with_the_same_offsets() -> None:
     record, decision = follow(record, OffsetRange(0, 10), target, held, topic_id="other")
     assert decision.because == "TOPIC_RECREATED_FROM_ZERO/AFTER"
     assert (target.offsets("id"), target.offsets("other")) == (list(range(10)), list(range(10)))
-    assert record.incarnation == 1
+    assert record.life.incarnation == 1
 
 
 def test_case_e_a_recreated_topic_that_is_shorter_is_not_a_log_that_shrank() -> None:
@@ -178,8 +179,8 @@ def test_what_earlier_lives_reached_is_known_in_all_later_ones() -> None:
     record = done(announced(0, 90))
     for life in ("second", "third"):
         record = done(writes.before(record, OffsetRange(0, 5), said(life), epoch=1, attempt=life, fresh=True))
-    assert (record.incarnation, record.older_end) == (2, 90)
+    assert (record.life.incarnation, record.life.older_end) == (2, 90)
     record = done(announced(0, 90))
     for attempt in ("once", "twice"):
         record = writes.reset(record, epoch=1, attempt=attempt)
-    assert (record.incarnation, record.older_end) == (2, 90)
+    assert (record.life.incarnation, record.life.older_end) == (2, 90)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from chsink.statemachine import writes
 from chsink.statemachine.choices import Mixed, joining, mixed_choices
+from chsink.statemachine.parts import Seen, Sending, TableChoice, TopicLife
 from chsink.statemachine.ranges import OffsetRange
 from chsink.statemachine.records import Phase, StateKey, StateRecord
 
@@ -19,7 +20,16 @@ NEW = "decoder=1,table_by={}new"
 
 
 def landed(start: int, end: int, pipeline: str = OLD, since: int = 0) -> StateRecord:
-    return StateRecord(Phase.AFTER, 1, "x", "id", start=start, end=end, pipeline=pipeline, choice_from=since)
+    return StateRecord(
+        Phase.AFTER,
+        1,
+        "x",
+        start,
+        end,
+        life=TopicLife("id"),
+        sent=Sending(pipeline=pipeline),
+        table_by=TableChoice(since=since),
+    )
 
 
 NEVER = writes.empty(1, "x")
@@ -47,7 +57,12 @@ BOTH_NEW = {"a": NEW, "b": NEW}
         ({"a": AT_20, "b": AT_10}, {"a": NEW, "b": "decoder=1"}, (10, 20)),
         ({"a": AT_20, "b": landed(0, 10, "decoder=1")}, {"a": NEW, "b": "decoder=1"}, None),  # it takes all records
         ({"a": AT_20, "b": writes.reset(AT_20, epoch=1, attempt="x")}, BOTH_NEW, None),  # a person's word
-        (dict.fromkeys("ab", replace(AT_10, older_end=90)) | {"b": replace(NEVER, older_end=90)}, BOTH_NEW, (0, 10)),
+        (
+            dict.fromkeys("ab", replace(AT_10, life=replace(AT_10.life, older_end=90)))
+            | {"b": replace(NEVER, life=replace(NEVER.life, older_end=90))},
+            BOTH_NEW,
+            (0, 10),
+        ),
         (
             {"a": AT_20, "b": AT_10, "c": writes.joined(AT_20, epoch=1, attempt="x")},
             dict.fromkeys("abc", NEW),
@@ -74,7 +89,11 @@ def test_where_a_table_begins() -> None:
     """Where its siblings are: those that records name now, and those that they named when a batch last landed."""
     left = writes.left(AT_10, epoch=1, attempt="x")
     keys = {table: StateKey("s", "t", 0, table) for table in "abcd"}
-    records = {keys["a"]: AT_20, keys["b"]: left, keys["d"]: replace(AT_20, end=30, pipeline="decoder=1")}
+    records = {
+        keys["a"]: AT_20,
+        keys["b"]: left,
+        keys["d"]: replace(AT_20, end=30, sent=replace(AT_20.sent, pipeline="decoder=1")),
+    }
     named = {("t", "a"), ("t", "b"), ("t", "c")}
     found = joining(records, keys.values(), named)
     assert found == {keys["b"]: AT_20, keys["c"]: AT_20}
@@ -82,7 +101,8 @@ def test_where_a_table_begins() -> None:
     assert joining(records, keys.values(), {("t", "c"), ("t", "d")})[keys["c"]].end == 30
     assert not joining({keys["b"]: left}, keys.values(), named)
     again = writes.joined(AT_20, left, epoch=1, attempt="y")
-    assert (again.end, again.incarnation, again.older_end, again.left, again.nonce) == (20, 1, 10, False, "y")
+    assert (again.end, again.life.incarnation, again.life.older_end, again.life.nonce) == (20, 1, 10, "y")
+    assert not again.table_by.left
 
 
 # --- any history ------------------------------------------------------------------------------------------------------
@@ -123,13 +143,13 @@ class Job:
                 crash -= 1
                 end = min(planned.end, at + chunks[crash % len(chunks)])
                 record = self.records[table]
-                said = writes.Announcement("id", 9, "L", now[table], 0)
+                said = writes.Announcement("id", Sending(9, "L", now[table]), Seen(0))
                 fresh = record.phase is Phase.EMPTY
                 going = writes.before(record, OffsetRange(at, end), said, epoch=1, attempt="b", fresh=fresh)
                 self.records[table] = writes.after(going, epoch=1, attempt="b")
                 self.passed |= {(table, offset): tuple(sorted(choice.items())) for offset in range(at, end)}
         for table, record in self.records.items():
-            if table not in choice and not record.left:
+            if table not in choice and not record.table_by.left:
                 self.records[table] = writes.left(record, epoch=1, attempt="l")
         return True
 

@@ -7,12 +7,13 @@ from dataclasses import replace
 import pytest
 
 from chsink.statemachine import table
+from chsink.statemachine.parts import Sending, TopicLife
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from chsink.statemachine.records import Phase, StateRecord
 from chsink.statemachine.table import Facts, Halt, Policy, Step, StepKind, Worklist, decide, settle
 
 FIRST, S, E = 2, 10, 20
-AFTER = StateRecord(Phase.AFTER, 3, "a", "id", first=FIRST, start=S, end=E, chunk_offsets=4, layout="L", pipeline="P")
+AFTER = StateRecord(Phase.AFTER, 3, "a", S, E, life=TopicLife("id", first=FIRST), sent=Sending(4, "L", "P"))
 BEFORE = replace(AFTER, phase=Phase.BEFORE)
 EMPTY = StateRecord(Phase.EMPTY, 3, "a")
 FACTS = Facts("id", log_start=0, log_end=100, pipeline="P")
@@ -109,7 +110,7 @@ GUARD_CASES: dict[str, tuple[StateRecord | None, OffsetRange, Facts, Policy, lis
         BEFORE, rng(20, 30), Facts(None), HALT, [], Halt.TOPIC_ID_KNOWN_UNKNOWN,
     ),
     "TOPIC_ID_GAINED/BEFORE": (
-        replace(BEFORE, topic_id=None), rng(20, 30), FACTS, HALT, [], Halt.TOPIC_ID_KNOWN_UNKNOWN,
+        replace(BEFORE, life=replace(BEFORE.life, topic_id=None)), rng(20, 30), FACTS, HALT, [], Halt.TOPIC_ID_KNOWN_UNKNOWN,
     ),
     "LOG_SHRANK/AFTER": (AFTER, rng(20, 30), Facts("id", log_end=19), HALT, [], Halt.LOG_SHRANK),
     "LOG_SHRANK/BEFORE": (BEFORE, rng(10, 20), Facts("id", log_end=19, pipeline="P"), HALT, [], Halt.LOG_SHRANK),
@@ -148,7 +149,7 @@ def test_guard(name: str) -> None:
 
 def test_brokers_that_gained_topic_ids_stop_nothing_that_is_done() -> None:
     """The next BEFORE records the id.  Until then a log that ends too early still tells that the topic is another one."""
-    old = replace(AFTER, topic_id=None)
+    old = replace(AFTER, life=replace(AFTER.life, topic_id=None))
     assert decide(old, rng(20, 30), FACTS, HALT).steps == (write(20, 30),)
     assert decide(old, rng(10, 30), FACTS, HALT).steps == (skip(10, 20), write(20, 30))
     assert decide(old, rng(20, 30), replace(FACTS, log_end=19), HALT).halt is Halt.LOG_SHRANK
@@ -342,21 +343,28 @@ def test_a_range_in_doubt_may_gain_dead_letters_and_columns_and_nothing_else(
     ⚑ A range that names no pipeline was for all records: under a ``table_by`` that came since, some would be in no table.
     """
     facts = Facts("id", 0, 30, pipeline=now)
-    record = StateRecord(Phase.BEFORE, 1, "a", "id", 0, 0, 10, 20, pipeline=recorded)
+    record = StateRecord(
+        Phase.BEFORE, 1, "a", 10, 20, life=TopicLife("id", incarnation=0, first=0), sent=Sending(pipeline=recorded)
+    )
     assert (settle(record, facts).halt is not None) is halts
 
 
 def test_what_is_read_for_another_table_is_passed_over() -> None:
     """⚑ Also below the first range of this one, and over what a person gave up: the other table may need all of it."""
     record = replace(AFTER, gaps=(rng(5, 6),))
-    for other in (None, EMPTY, replace(AFTER, first=0, start=0, end=3), replace(AFTER, topic_id="gone", end=99)):
+    for other in (
+        None,
+        EMPTY,
+        replace(AFTER, start=0, end=3, life=replace(AFTER.life, first=0)),
+        replace(AFTER, end=99, life=replace(AFTER.life, topic_id="gone")),
+    ):
         facts = replace(FACTS, others=(other,))
         assert decide(record, rng(0, 4), facts, HALT).steps == (skip(0, 4),)
         decision = decide(record, rng(0, 30), facts, HALT)
         assert decision.halt is None and decision.steps[-1] == write(20, 30)
 
 
-FROM_0 = replace(AFTER, first=0)
+FROM_0 = replace(AFTER, life=replace(AFTER.life, first=0))
 
 
 @pytest.mark.parametrize(
@@ -369,7 +377,7 @@ FROM_0 = replace(AFTER, first=0)
         (AFTER, (AFTER,), rng(1, 30), Halt.OUTSIDE_PROCESSED),  # no table has offset 1
         (AFTER, (replace(AFTER, start=20, end=30),), rng(1, 30), Halt.OUTSIDE_PROCESSED),
         (AFTER, (FROM_0,), rng(0, 15), Halt.OUTSIDE_PROCESSED),  # it is made for no table
-        (AFTER, (replace(AFTER, first=1), AFTER), rng(1, 30), None),
+        (AFTER, (replace(AFTER, life=replace(AFTER.life, first=1)), AFTER), rng(1, 30), None),
         (FROM_0, (FROM_0,), rng(0, 5), Halt.REWOUND),
         (replace(AFTER, gaps=(rng(4, 7),)), (replace(AFTER, gaps=(rng(2, 5),)),), rng(2, 30), Halt.OUTSIDE_PROCESSED),
         (replace(AFTER, gaps=(rng(4, 7),)), (replace(AFTER, gaps=(rng(2, 4),)),), rng(2, 30), None),

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from chsink.statemachine import writes
 from chsink.statemachine.chunks import tiles
+from chsink.statemachine.parts import Seen, Sending, TopicLife
 from chsink.statemachine.ranges import OffsetRange
 from chsink.statemachine.records import Phase, StateRecord
 from chsink.statemachine.table import Decision, Facts, Halt, Policy, StepKind, decide, settle
@@ -19,7 +20,7 @@ ids = st.sampled_from(["id"] * 6 + [None, "new"])
 policies = st.builds(Policy, st.sampled_from(["halt", "record"]), st.sampled_from(["halt", "skip"]))
 seldom = st.sampled_from([None, None, None, 0, 3, 9, 12])
 facts = st.builds(Facts, ids, seldom, seldom, st.sampled_from([False] * 3 + [True]), st.sampled_from(["P"] * 4 + ["Q"]))
-SAID = writes.Announcement("id", 3, "L", "P", 0)
+SAID = writes.Announcement("id", Sending(3, "L", "P"), Seen(0))
 
 
 @st.composite
@@ -31,7 +32,14 @@ def records(draw: st.DrawFn) -> StateRecord | None:
     gaps = [g for g in draw(st.lists(ranges, max_size=1)) if not g.is_empty and first <= g.start and g.end <= start]
     phase = draw(st.sampled_from([Phase.BEFORE, Phase.AFTER]))
     return StateRecord(
-        phase, 1, "x", draw(ids), first=first, start=start, end=end, gaps=tuple(gaps), chunk_offsets=3, pipeline="P"
+        phase,
+        1,
+        "x",
+        start,
+        end,
+        gaps=tuple(gaps),
+        life=TopicLife(draw(ids), first=first),
+        sent=Sending(3, pipeline="P"),
     )
 
 
@@ -106,7 +114,7 @@ def test_of_two_tables_what_is_skipped_is_landed_by_one(
         decision = decide(tables[mine], planned, replace(f, others=(tables[1 - mine],)), policy)
         halted = halted or decision.halt is not None
         tables[mine] = _done(tables[mine], decision, log_start, alone=False)
-    if not halted and tables[0].topic_id == tables[1].topic_id == f.topic_id:
+    if not halted and tables[0].life.topic_id == tables[1].life.topic_id == f.topic_id:
         has = {offset for table in tables for offset in _has(table, log_start)}
         assert {o for o in range(planned.start, planned.end) if o >= log_start} <= has | had
         for mine in (0, 1):
@@ -139,14 +147,14 @@ def test_doing_the_steps_never_moves_the_state_back(
     decision = decide(record, planned, f, policy)
     state = _done(record or writes.empty(1, "e"), decision, f.log_start or 0)
     if record is not None and not any(s.fresh for s in decision.steps):
-        assert (state.end, state.start, state.first) >= (record.end, record.start, record.first)
-    if decision.halt is None and not planned.is_empty and state.topic_id == f.topic_id:
+        assert (state.end, state.start, state.life.first) >= (record.end, record.start, record.life.first)
+    if decision.halt is None and not planned.is_empty and state.life.topic_id == f.topic_id:
         again = decide(state, planned, Facts(f.topic_id, f.log_start, None, pipeline="P"), Policy("record", "skip"))
         assert again.halt is None and {s.kind for s in again.steps} <= {StepKind.SKIP}
 
 
 def _done(state: StateRecord, decision: Decision, log_start: int, *, alone: bool = True) -> StateRecord:
-    topic_id, gap = state.topic_id, None
+    topic_id, gap = state.life.topic_id, None
     for step in decision.steps:
         if step.kind in (StepKind.SETTLE, StepKind.REINSERT):
             state = writes.after(state, epoch=1, attempt="a")
@@ -155,7 +163,7 @@ def _done(state: StateRecord, decision: Decision, log_start: int, *, alone: bool
         elif step.kind is StepKind.RECORD_GAP:
             gap = step.range
         elif step.kind is StepKind.WRITE:
-            said = writes.Announcement(topic_id, 3, "L", "P", 0)
+            said = writes.Announcement(topic_id, Sending(3, "L", "P"), Seen(0))
             state = writes.before(state, step.range, said, epoch=1, attempt="b", fresh=step.fresh, gap=gap)
             state = writes.after(state, epoch=1, attempt="a")
     return state
@@ -169,7 +177,7 @@ def test_settle_sends_exactly_the_range_or_halts(record: StateRecord | None, f: 
     decision = settle(record, f)
     if decision.halt is None:
         assert [s.range for s in decision.steps] == [record.range]
-        assert f.topic_id == record.topic_id and f.pipeline == record.pipeline
+        assert f.topic_id == record.life.topic_id and f.pipeline == record.sent.pipeline
         assert f.log_start is None or f.log_start <= record.start
         assert f.log_end is None or f.log_end >= record.end
     else:

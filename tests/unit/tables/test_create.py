@@ -10,8 +10,10 @@ import pytest
 from chsink.ports import StoredRow
 from chsink.state.memory import MemoryStore
 from chsink.statemachine import writes
+from chsink.statemachine.codec import encode
+from chsink.statemachine.parts import Seen, Sending
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
-from chsink.statemachine.records import StateKey, StateRecord, encode
+from chsink.statemachine.records import StateKey, StateRecord
 from chsink.tables.create import _may_wait, _named
 from tests.unit.formats.test_offered import settings
 
@@ -67,7 +69,7 @@ def test_they_have_one_order() -> None:
 
 
 EMPTY = writes.empty(1, "a")
-SAID = writes.Announcement("id", 10, "layout", "pipeline", 1000)
+SAID = writes.Announcement("id", Sending(10, "layout", "pipeline"), Seen(1000))
 IN_DOUBT = writes.before(EMPTY, OffsetRange(0, 5), SAID, epoch=1, attempt="b", fresh=True)
 
 

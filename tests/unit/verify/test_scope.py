@@ -9,11 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chsink.statemachine import writes
+from chsink.statemachine.parts import Seen, Sending, TopicLife
 from chsink.statemachine.ranges import OffsetRange
 from chsink.statemachine.records import Phase, StateRecord
 from chsink.verify.scope import Scope, SkipReason, Unjudged, holds_still, scope_of, without
 
-LANDED = StateRecord(Phase.AFTER, 1, "a", topic_id="t", first=10, start=80, end=100)
+LANDED = StateRecord(Phase.AFTER, 1, "a", 80, 100, life=TopicLife("t", first=10))
 DOUBT = replace(LANDED, phase=Phase.BEFORE)
 LOG = OffsetRange(0, 500)
 EMPTY = writes.empty(1, "a")
@@ -64,7 +65,7 @@ def test_what_is_asked_for_is_clipped_and_the_rest_of_it_named() -> None:
 
 def test_rows_of_earlier_incarnations_may_lie_below_their_end() -> None:
     again = writes.reset(LANDED, epoch=2, attempt="b")
-    said = writes.Announcement("t", 10, "", "", 0)
+    said = writes.Announcement("t", Sending(10, "", ""), Seen(0))
     began = writes.after(
         writes.before(again, OffsetRange(0, 50), said, epoch=2, attempt="c", fresh=True), epoch=2, attempt="d"
     )
@@ -79,7 +80,7 @@ def test_every_offset_that_is_asked_for_is_judged_or_named_once(data: st.DataObj
     phase = data.draw(st.sampled_from([Phase.BEFORE, Phase.AFTER]))
     first, a, b, start, end, low = (*points[:5], data.draw(st.integers(0, 45)))
     gap = OffsetRange(a, b)
-    record = StateRecord(phase, 1, "a", topic_id="t", first=first, start=start, end=end, gaps=(gap,))
+    record = StateRecord(phase, 1, "a", start, end, gaps=(gap,), life=TopicLife("t", first=first))
     asked = OffsetRange(*sorted((data.draw(st.integers(0, 50)), data.draw(st.integers(0, 50)))))
     scope = scope_of(record, "t", OffsetRange(low, 60), asked)
     covered = [o for r in (*scope.judged, *(u.range for u in scope.unjudged)) for o in range(r.start, r.end)]
@@ -91,7 +92,7 @@ def test_every_offset_that_is_asked_for_is_judged_or_named_once(data: st.DataObj
 
 def test_a_running_job_only_adds_and_a_reset_takes_away() -> None:
     following = writes.before(
-        LANDED, OffsetRange(100, 120), writes.Announcement("t", 10, "", "", 0), epoch=1, attempt="b"
+        LANDED, OffsetRange(100, 120), writes.Announcement("t", Sending(10, "", ""), Seen(0)), epoch=1, attempt="b"
     )
     assert holds_still(LANDED, following)
     assert holds_still(LANDED, writes.after(following, epoch=1, attempt="c"))

@@ -1,0 +1,115 @@
+"""The parts of a state record.  Each answers one question; one that has nothing to say is as it was made: empty.
+
+What a part asserts on construction concerns it alone.  What joins parts is asserted by the record.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+
+@dataclass(frozen=True, slots=True)
+class TopicLife:
+    """Which life of the topic-partition is this, and what came before it?
+
+    ``topic_id`` is the topic's, None where its brokers gave none.  ``incarnation`` counts how often the topic-partition
+    started over.  ``nonce`` is in every token: the attempt that announced this life's first range, or the last one with
+    which a person asked for new tokens.  ``first`` is the offset at which the processed region begins.
+
+    ``older_end`` is the end of all that earlier incarnations announced: rows of these offsets may be theirs.  ``late``:
+    the partition appeared after the sink's first run; it is read from its start.
+    """
+
+    topic_id: str | None = None
+    incarnation: int = 0
+    nonce: str = ""
+    first: int = 0
+    older_end: int = 0
+    late: bool = False
+
+    def __post_init__(self) -> None:
+        assert self.incarnation >= 0 <= self.first and self.older_end >= 0, self
+
+
+@dataclass(frozen=True, slots=True)
+class Sending:
+    """How is the range cut and made into rows?  A resend repeats it: other pieces would not be recognized.
+
+    ``layout`` is the fingerprint of the shards, ``pipeline`` that of all that makes a row of a record.
+    """
+
+    chunk_offsets: int = 1
+    layout: str = ""
+    pipeline: str = ""
+
+    def __post_init__(self) -> None:
+        assert self.chunk_offsets >= 1, self
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """What a table held on one shard at some moment: a count of its ``blocks`` that only grows, and when its
+    server was started (its own clock, in s).  The growth tells how many inserts came since.  ``fed`` counts the blocks
+    of all tables that its views fill, together; ``feeds`` is a digest of which these are, "" where there are none.
+    ``at_s`` is that moment by the server's clock: how long tokens have been kept is never told by a client's.
+    """
+
+    blocks: int
+    started_s: int
+    fed: int = 0
+    at_s: int = 0
+    feeds: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What did the target hold when the range was announced, before anything of it was sent?
+
+    ``marks`` are those of each shard, and behind them that of the table of dead letters, if there is one.
+    ``before_at`` is the driver's clock in ms when BEFORE was written, for people to read.
+    """
+
+    before_at: int = 0
+    marks: tuple[Mark, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Expired:
+    """What Kafka no longer holds of a range in doubt is given up: a person said so, or the configuration.  The rest
+    lands.
+
+    ``deleted`` are the ends, ascending, of what was found to be gone and is listed with the dead letters: the first run
+    begins where the range does, each other one where the one before it ends.
+    """
+
+    deleted: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        assert all(a < b for a, b in pairwise(self.deleted)), self
+
+
+@dataclass(frozen=True, slots=True)
+class Unsettled:
+    """What else has to be known to settle the range?  Empty unless it is in doubt.
+
+    With ``probe``, no driver or task trusts the deduplication tokens any more: the range's pieces are probed for.
+    ``expired`` is for ranges that outlive Kafka's retention.  ``only`` are the offsets of a replay of dead letters,
+    ascending: nothing else of the range is sent.
+    """
+
+    probe: bool = False
+    expired: Expired | None = None
+    only: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TableChoice:
+    """Since when does the table choose its records as it does now?  Empty where ``table_by`` is not used.
+
+    ``since`` is the offset from which on the table takes its records by the choice in its pipeline.  ``left``: a batch
+    of the topic landed when no route led to the table; nothing waits for it.
+    """
+
+    since: int = 0
+    left: bool = False
