@@ -430,7 +430,7 @@ class Driver:
 
     def _layout(self, key: StateKey, record: StateRecord) -> str:
         """The recorded layout.  HaltError CHS-312 when it is not stored."""
-        layout = self.ledger.owner.layout(record.layout)
+        layout = self.ledger.layout(record.layout)
         if layout is None:
             raise halts.LAYOUT_LOST(tp=key.topic_partition, table=key.table, layout=record.layout)
         return layout

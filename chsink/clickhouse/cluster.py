@@ -187,10 +187,10 @@ class Cluster:
         """Every route's layout: fingerprint → JSON."""
         return {layout.fingerprint(): layout.to_json() for layout in map(self.layout, self.config.routes)}
 
-    def window(self, stored_layout: Callable[[str], str | None]) -> DedupWindow:
+    def window(self, stored_layout: Callable[[str], str | None] = lambda _: None) -> DedupWindow:
         """What the target tables remember, on the present shards and on those of layouts that records still name.
 
-        ``stored_layout`` gives a layout by its fingerprint (``Owner.layout``).
+        ``stored_layout`` gives such a layout by its fingerprint; by default, none is known.
         """
         present = set(self.layouts)
         by_name = {target.name: target for target in self.targets.values()}

@@ -224,7 +224,7 @@ def _resend(  # noqa: PLR0917 - the last three are given by who carries it out
     refused = list(_unreadable(services, one))
     refused = refused or _rows_refused(services, one, {key: count_landed_rows(services, key, record)})
     raise_all(refused)
-    window = services.clickhouse.window(lambda _: None)
+    window = services.clickhouse.window()
     with asking_target():
         marks = window.marks([key.table])[key.table]
         if not pipeline:  # whoever names it adds the mark of the dead letters
@@ -254,7 +254,7 @@ def _most(services: Services, table: str) -> int:
     Where it remembers nothing, its window must be raised before the next start, but not before this command: of the
     range as it is recorded, chsink would rely on tokens that are forgotten.
     """
-    window = services.clickhouse.window(lambda _: None)
+    window = services.clickhouse.window()
     with asking_target():
         forgets = any(place.table.window_blocks == 0 for place in window.places(table, None))
         return 1 if forgets else window.room(table).chunks

@@ -80,7 +80,7 @@ def wait_for_inserts(services: Services, key: StateKey, record: StateRecord) -> 
 
 def wait_for_any_insert(services: Services, sink: str, topic: str, shards: Iterable[ShardTable]) -> None:
     """The same for all ranges of a topic."""
-    window = services.clickhouse.window(lambda _: None)
+    window = services.clickhouse.window()
     with asking_target():
         for server in services.clickhouse.servers(shards):
             window.wait_for_tokens(topic_head(sink, topic), topic, server)

@@ -460,7 +460,7 @@ class _Partition:
     def _cut(self, span: OffsetRange, told: Told, lowest: int) -> tuple[OffsetRange, int] | str:
         """The range in doubt and the length of its chunks; or why its pieces would not be whole."""
         cluster, chunk_offsets = self._services.clickhouse, self._services.config.clickhouse.chunk_offsets
-        window = cluster.window(lambda _: None)
+        window = cluster.window()
         if not all(place.table.can_probe for place in window.places(self._target.name, None)):
             return "chsink cannot look for single rows of this table"
         most = window.room(self._target.name).chunks // self._share

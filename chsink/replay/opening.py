@@ -50,7 +50,7 @@ def open_replay(services: Services, heard: Heard = lambda _: None) -> Replay:
         raise halts.NO_STATE(sink=sink)
     with asking_target():
         ledger = new_ledger(clickhouse, services.store, f"`chsink dlq replay` on {driver_name()}", replay_sink(sink))
-        window = replace(clickhouse.window(lambda layout: ledger.owner.layout(layout)), letters=kept)  # noqa: PLW0108
+        window = replace(clickhouse.window(ledger.layout), letters=kept)
         routes = routes_of(services, window)
     chooser = LetterChooser(services, routes, source)
     sender = ListSender(services, routes, source, window, marks)

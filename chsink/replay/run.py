@@ -158,7 +158,7 @@ class Replay:
 
     def _land(self, key: StateKey, *, again: bool = False) -> None:
         record = self.ledger.records[key]
-        layout = self.ledger.owner.layout(record.layout)
+        layout = self.ledger.layout(record.layout)
         if layout is None:
             raise _doubt(key, record, f"the shard layout {record.layout} under which it was announced is not stored")
         with _in_doubt_where_unclear(key, record):

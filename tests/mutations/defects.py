@@ -563,8 +563,8 @@ DEFECTS = (
         (
             Patch(
                 DRIVER,
-                "layout = self.ledger.owner.layout(record.layout)",
-                "layout = self.ledger.owner.layout(self.routes[key.topic].layout)",
+                "layout = self.ledger.layout(record.layout)",
+                "layout = self.ledger.layout(self.routes[key.topic].layout)",
             ),
         ),
         "no_defect",

@@ -74,7 +74,7 @@ def replay_of(world: World, services: Services) -> Replay:
     kept = source.kept if isinstance(source, InTable) else None
     name = f"`chsink dlq replay` on {driver_name()}"
     ledger = new_ledger(clickhouse, services.store, name, replay_sink(world.sink))
-    window = replace(clickhouse.window(lambda layout: ledger.owner.layout(layout)), letters=kept)  # noqa: PLW0108
+    window = replace(clickhouse.window(ledger.layout), letters=kept)
     found = routes_of(services, window)
     routes = SimRoutes(found.services, found.pipelines)
     marks = source if isinstance(source, InTopic) else None

@@ -48,7 +48,7 @@ def announce(job: Job, ranges: Mapping[int, tuple[int, int]]) -> None:
             next(iter(layouts)),
             present_fingerprint(opened.clickhouse, (job.topic, job.tables[job.topic]), Untouched("read_committed")),
             opened.clock.now_ms(),
-            opened.clickhouse.window(lambda _: None).marks([table := job.tables[job.topic]])[table],
+            opened.clickhouse.window().marks([table := job.tables[job.topic]])[table],
         )
         for n, (start, end) in ranges.items():
             for planned in filter(lambda r: not r.is_empty, (OffsetRange(0, start), OffsetRange(start, end))):
