@@ -46,7 +46,6 @@ from chsink.recovery.explained import NONE, Means, Prepare, Told, explain, first
 from chsink.recovery.landed import SLICE, Extent, Place, extent, holes, present
 from chsink.recovery.landed_rows import also_from, views_of, wait_for_any_insert
 from chsink.recovery.letters import Delivered
-from chsink.recovery.unread import first_unread
 from chsink.recovery.whole_pieces import cut_before
 from chsink.statemachine import writes
 from chsink.statemachine.chunks import chunk_count
@@ -489,15 +488,13 @@ class _Partition:
         An open transaction is not passed over: its records may be committed later.  Nor is what Kafka has dropped: the
         next start reports it as a gap.
         """
-        if self._log_start() > after:
-            return after
         rest = OffsetRange(after, max(after, self._log_end()))
-        unread = None if rest.is_empty else self._first_unread([rest])
-        return rest.end if unread is None else unread
-
-    def _first_unread(self, ranges: list[OffsetRange]) -> int | None:
-        kafka = self._services.config.kafka
-        return first_unread(kafka.client_options(), kafka.isolation_level, self._tp, ranges)
+        for part in self._look.reader.read(self._tp, rest):
+            if part.gone:
+                return part.range.start
+            if part.records.num_rows:
+                return int(part.records.column("offset")[0].as_py())
+        return rest.end
 
     def _log_start(self) -> int:
         return self._services.kafka.log_starts([self._tp])[self._tp]

@@ -7,7 +7,7 @@ combinations that one average world would not.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from itertools import count
@@ -22,7 +22,7 @@ from chsink.dlq.fates import Fate
 from chsink.errors import ChsinkError, FencedError, UnavailableError
 from chsink.ports import StoredRow
 from chsink.recovery import recover
-from chsink.statemachine.ranges import OffsetRange, TopicPartition
+from chsink.statemachine.ranges import TopicPartition
 from chsink.statemachine.records import StateKey, StateRecord, decode
 from tests.sim import operator
 from tests.sim.checkpoint import Checkpoint, SparkDied
@@ -233,9 +233,8 @@ class World:
     def watched(self) -> Iterator[None]:
         """The production code's failpoints are this world's; at the end every process is gone."""
         reach, uuid4 = failpoints.reach, uuid.uuid4
-        of_recover = {name: vars(recover)[name] for name in ("first_unread", "open_exact_reader", "preparing")}
+        of_recover = {name: vars(recover)[name] for name in ("open_exact_reader", "preparing")}
         failpoints.reach = self.reach
-        vars(recover)["first_unread"] = self._first_unread
         vars(recover)["open_exact_reader"] = lambda *_: Reader(self.kafka)
         vars(recover)["preparing"] = self._preparing
         uuid.uuid4 = lambda: uuid.UUID(int=next(self.ids) << 104)  # ids, too, are the same in every run of a seed
@@ -338,13 +337,6 @@ class World:
         self.hub.counts[f"failpoint {name}"] += 1
         if self.hub.fault(f"killed at {name}", FAILPOINT_RATE):
             self.hub.die()
-
-    def _first_unread(
-        self, _options: object, _level: str, tp: TopicPartition, holes: Iterable[OffsetRange]
-    ) -> int | None:
-        """What a consumer would find in the holes of a table."""
-        self.hub.pause()
-        return next((o for hole in holes for o in self.kafka.log(tp).between(hole.start, hole.end)), None)
 
     def _preparing(self, services: Services, target: RoutedTable) -> Prepare:
         """What the job makes of records of a table now."""
