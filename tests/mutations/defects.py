@@ -268,7 +268,7 @@ DEFECTS = (
     ),
     Defect(
         "rows that are there twice are taken as kept",
-        (Patch(KEPT, "    if place.assignment.alone and has_more(sent, there):\n", "    if False:\n"),),
+        (Patch(KEPT, "        if self.assignment.alone and has_more(sent, there):\n", "        if False:\n"),),
         "at_most_once",
         seed=13,
         often={"rows in doubt attached again": 8.0},
@@ -310,7 +310,7 @@ DEFECTS = (
         (
             Patch(
                 LETTERS,
-                "        self._check_kept(assignment, offsets, letters)\n",
+                "        place.check_kept(offsets, rows_of(letters))\n",
                 "",
             ),
         ),
@@ -320,7 +320,13 @@ DEFECTS = (
     ),
     Defect(
         "dead letters that are there twice are taken as kept",
-        (Patch(LETTERS, " or (assignment.alone and has_more(sent, there))", ""),),
+        (
+            Patch(
+                KEPT,
+                "        if self.assignment.alone and has_more(sent, there):\n",
+                "        if self.assignment.alone and has_more(sent, there) and self.refusals is OF_PIECES:\n",
+            ),
+        ),
         "at_most_once",
         seed=94,
         often={"rows in doubt attached again": 8.0},
@@ -362,7 +368,7 @@ DEFECTS = (
         (
             Patch(
                 LETTERS,
-                "        if record.probe and self._are_there(assignment, offsets, letters):\n            return NOTHING\n",
+                "        if place.already_there(offsets, letters):\n            return NOTHING\n",
                 "",
             ),
         ),
@@ -864,7 +870,7 @@ DEFECTS = (
     ),
     Defect(
         "recover goes on from the log's end",
-        (Patch(RECOVER, "        return rest.end if unread is None else unread\n", "        return rest.end\n"),),
+        (Patch(RECOVER, "            if part.records.num_rows:\n", "            if False:\n"),),
         test="tests/unit/recovery/test_expired_tail.py",
     ),
     Defect(
