@@ -33,6 +33,7 @@ from chsink.replay.routes import Routes
 from chsink.replay.source import LetterSource
 from chsink.statemachine import writes
 from chsink.statemachine.records import Mark, StateKey, StateRecord
+from chsink.statemachine.table import forbidden_changes
 from chsink.statemachine.tokens import token_head
 
 Verdict = Literal["landed", "resend"]
@@ -202,15 +203,10 @@ class Replay:
             raise _doubt(key, record, "no route of the job file leads the topic to this table")
         with asking_target():
             pipeline = self.routes.pipelines.fingerprint(key.topic_table, record.layout, record.pipeline)
-        if pipeline != record.pipeline:
-            changed = sorted(
-                dict.fromkeys(p.partition("=")[0] for p in {*pipeline.split(",")} ^ {*record.pipeline.split(",")})
-            )
-            raise _doubt(
-                key,
-                record,
-                f"the pipeline has changed since ({', '.join(changed)}); undo the change and replay again, or decide",
-            )
+        changed = ", ".join(forbidden_changes(record.pipeline, pipeline))
+        if changed:
+            reason = f"the pipeline has changed since ({changed}); undo the change and replay again, or decide"
+            raise _doubt(key, record, reason)
 
     def _was_reset(self, key: StateKey, record: StateRecord) -> bool:
         """Whether the job's partition was reset since, so that the job may have landed records of the list.  CHS-336
