@@ -413,8 +413,9 @@ DEFECTS = (
             Patch(LETTERS_TOPIC, "        self._producer = _producer(place, key)\n", ""),
             Patch(
                 LETTERS_TOPIC,
-                '        self.note = found.metadata or ""\n',
-                '        self.note = found.metadata or ""\n        self._producer = _producer(place, key)\n',
+                "        self.offset, self.note = group_offsets(self._consumer, [tp], place.timeout_s)[tp]\n",
+                "        self.offset, self.note = group_offsets(self._consumer, [tp], place.timeout_s)[tp]\n"
+                "        self._producer = _producer(place, key)\n",
             ),
         ),
         "at_most_once",
@@ -452,8 +453,8 @@ DEFECTS = (
         (
             Patch(
                 LETTERS_TOPIC,
-                "        self._producer.move([moved], self._group)\n",
-                "        del moved\n",
+                "        self._producer.move(self._consumer, {self._tp: end}, str(life))\n",
+                "",
             ),
         ),
         "at_most_once",
