@@ -72,7 +72,7 @@ def create_missing(services: Services) -> None:
             waiting |= _create(services, routes)
     if waiting:
         services.log.info("topics without a record wait for their first one", topics=sorted(waiting))
-        services.clickhouse.refresh(config.without(sorted(waiting)))
+        services.take_up(config.without(sorted(waiting)))
 
 
 def statements(services: Services, topics: Sequence[str] = ()) -> Iterator[Statement]:

@@ -114,7 +114,7 @@ class Kept:
 
     def open(self) -> Replay:
         """A replay that knows the tables as they are now."""
-        self.services.clickhouse.refresh(self.services.config)
+        self.services.take_up(self.services.config)
         return open_replay(self.services)
 
     def replay(self, *conditions: str, verdict: Verdict | None = None) -> dict[str, Any]:
