@@ -142,7 +142,7 @@ def replay(  # noqa: PLR0917 - options of a command
     wanted = _where(conditions, loaded)
     configure(loaded.observe.log_format, "error")
     with connected(loaded) as opened:
-        replaying = open_replay(opened, _reading())
+        replaying = open_replay(opened.clickhouse, opened.store, opened.kafka, _reading())
         if dry_run or not yes:
             report = replaying.survey(wanted)
             _print_report(report, as_json=as_json)

@@ -105,9 +105,13 @@ def _examine(config: Config, sample: int | None) -> Iterator[Finding]:
         if sample is not None and not away:  # it would only fail for the same reason
             from chsink.sample import mirror_sample_findings, sample_findings
 
-            yield from guarded("the sample", lambda: sample_findings(services, sample, _progress))
+            yield from guarded(
+                "the sample", lambda: sample_findings(services.clickhouse, services.kafka, sample, _progress)
+            )
             if config.mirror.enabled:
-                yield from guarded("the sample", lambda: mirror_sample_findings(services, sample, _progress))
+                yield from guarded(
+                    "the sample", lambda: mirror_sample_findings(config, services.kafka, sample, _progress)
+                )
 
 
 def _progress(topic: str, done: int, total: int) -> None:

@@ -137,7 +137,7 @@ def new_tables(
     loaded = load_config(config, assignments)
     configure(loaded.observe.log_format, "error")
     with connected(loaded) as services:
-        made = list(statements(services, topics or []))
+        made = list(statements(services.config, services.kafka, topics or []))
     _print(made, as_json=as_json)
 
 

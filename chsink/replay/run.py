@@ -15,16 +15,16 @@ from typing import Literal
 from chsink import failpoints
 from chsink.batch.halts import Halts, asking_target
 from chsink.batch.ledger import Ledger, read_records
+from chsink.clickhouse.cluster import Cluster
 from chsink.clickhouse.probe import rows_by_offset
 from chsink.clickhouse.replicas import TWICE
 from chsink.clickhouse.window import DedupWindow
-from chsink.connect import Services
 from chsink.dlq.place import LetterPlace
 from chsink.dlq.table import offsets_in
 from chsink.dlq.where import Where
 from chsink.errors import ChsinkError, PreflightError, halts, values
 from chsink.notation.sql import quote_string, quote_table
-from chsink.ports import Queries
+from chsink.ports import Queries, StateStore
 from chsink.replay.choose import Chosen, LetterChooser, UnconfirmedError
 from chsink.replay.land import ListSender, UnclearListError
 from chsink.replay.report import KeepReason, Left, ReplayReport
@@ -53,7 +53,8 @@ _DOUBTFUL = (
 class Replay:
     """One replay, made by :mod:`chsink.replay.opening`.  ``ledger`` holds the state of the sink's replays."""
 
-    services: Services
+    clickhouse: Cluster
+    store: StateStore
     ledger: Ledger
     routes: Routes
     source: LetterSource
@@ -66,7 +67,7 @@ class Replay:
     def survey(self, where: Where) -> ReplayReport:
         """What :meth:`run` would do.  Claims nothing and changes nothing."""
         report = ReplayReport(self.source.sink, dry_run=True)
-        recorded = read_records(self.services.store, self.ledger.sink)
+        recorded = read_records(self.store, self.ledger.sink)
         pending = {k: r for k, r in recorded.items() if r.in_doubt}
         report.in_doubt = sum(len(r.only) for r in pending.values())
         self.source.begin()
@@ -82,7 +83,7 @@ class Replay:
         the table contradicts, FencedError when another replay of the sink has begun.
         """
         report = ReplayReport(self.source.sink)
-        self.ledger.claim([], self.services.clickhouse.layouts)
+        self.ledger.claim([], self.clickhouse.layouts)
         self.source.begin()
         report.settled = report.landed = self._settle_all(verdict)
         for page in self.source.pages(where):
@@ -146,7 +147,7 @@ class Replay:
         return withdrawn
 
     def _announce(self, chosen: Chosen) -> None:
-        attempt, now, changes = self.ledger.attempt(), self.services.clock.now_ms(), {}
+        attempt, now, changes = self.ledger.attempt(), self.clickhouse.clock.now_ms(), {}
         with asking_target():
             marks = self.window.marks(sorted({key.table for key in chosen}))
         for key, offsets in chosen.items():
@@ -199,7 +200,7 @@ class Replay:
 
     def _check_same(self, key: StateKey, record: StateRecord) -> None:
         """CHS-336 where the list would not become the rows that it was announced for."""
-        if not self.services.clickhouse.is_routed(key):
+        if not self.clickhouse.is_routed(key):
             raise _doubt(key, record, "no route of the job file leads the topic to this table")
         with asking_target():
             pipeline = self.routes.pipelines.fingerprint(key.topic_table, record.layout, record.pipeline)
@@ -230,7 +231,7 @@ class Replay:
         with asking_target():
             self.window.wait_for_inserts(key, record)
             marks = self.window.marks([key.table], record.layout)[key.table]
-        now = max(self.services.clock.now_ms(), record.before_at)
+        now = max(self.clickhouse.clock.now_ms(), record.before_at)
         attempt, epoch = self.ledger.attempt(), self.ledger.epoch
         self.ledger.write({key: writes.renew(record, before_at=now, marks=marks, epoch=epoch, attempt=attempt)})
 
@@ -255,7 +256,7 @@ class Replay:
         assert self.window.letters is not None
         with asking_target():
             self._wait_for_inserts(key, record, self.window.letters.client)
-        now = max(self.services.clock.now_ms(), record.before_at)
+        now = max(self.clickhouse.clock.now_ms(), record.before_at)
         attempt, epoch = self.ledger.attempt(), self.ledger.epoch
         self.ledger.write({key: writes.renew(record, before_at=now, marks=(mark,), epoch=epoch, attempt=attempt)})
 
@@ -275,14 +276,14 @@ class Replay:
 
     def _offsets_there(self, key: StateKey, record: StateRecord) -> dict[int, int] | None:
         """How many rows each of the list's records has, of those that have any; None if the table does not show it."""
-        target = self.services.clickhouse.targets.get(key.topic_table)
+        target = self.clickhouse.targets.get(key.topic_table)
         shards = () if target is None else target.shards
         shown = [s for s in shards if s.table.takes_places]
         if not shown:
             return None
-        only, clock, there = f"AND {offsets_in(record.only)}", self.services.clock, Counter[int]()
+        only, clock, there = f"AND {offsets_in(record.only)}", self.clickhouse.clock, Counter[int]()
         with asking_target():
-            for server in self.services.clickhouse.servers(shown):
+            for server in self.clickhouse.servers(shown):
                 self._wait_for_inserts(key, record, server)
             for shard in shown:
                 reader, table = shard.reader(clock, copies=TWICE), shard.table.canonical
@@ -291,7 +292,7 @@ class Replay:
 
     def _keeps_rows(self, key: StateKey) -> bool:
         """Whether a row that the table does not show never landed, or was removed by somebody."""
-        return all(shard.table.can_probe for shard in self.services.clickhouse.targets[key.topic_table].shards)
+        return all(shard.table.can_probe for shard in self.clickhouse.targets[key.topic_table].shards)
 
     def _wait_for_inserts(self, key: StateKey, record: StateRecord, server: Queries) -> None:
         self.window.wait_for_tokens(token_head(key, record), f"{key.topic_partition} {record.range}", server)

@@ -1038,12 +1038,14 @@ DEFECTS = (
         "resolve --resend counts rows while an insert runs",
         (
             Patch(
-                DECIDE, "    wait_for_inserts(services, key, record)  # after the claim: ", "    # after the claim: "
+                DECIDE,
+                "    wait_for_inserts(clickhouse, store, key, record)  # after the claim: ",
+                "    # after the claim: ",
             ),
             Patch(
                 DECIDE,
                 "    raise_all(refused)\n    window =",
-                "    raise_all(refused)\n    wait_for_inserts(services, key, record)\n    window =",
+                "    raise_all(refused)\n    wait_for_inserts(clickhouse, store, key, record)\n    window =",
             ),
         ),
         test=f"{_SCENES}::test_a_command_waits_for_inserts_that_still_run",

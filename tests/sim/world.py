@@ -40,8 +40,8 @@ from tests.sim.tasks import Attempt
 
 if TYPE_CHECKING:
     from chsink.batch.model import Assignment
+    from chsink.clickhouse.cluster import Cluster
     from chsink.clickhouse.shards import RoutedTable
-    from chsink.connect import Services
     from chsink.recovery.explained import Prepare
 
 CALM_STEPS = 40_000
@@ -338,10 +338,10 @@ class World:
         if self.hub.fault(f"killed at {name}", FAILPOINT_RATE):
             self.hub.die()
 
-    def _preparing(self, services: Services, target: RoutedTable) -> Prepare:
+    def _preparing(self, clickhouse: Cluster, target: RoutedTable) -> Prepare:
         """What the job makes of records of a table now."""
-        route = services.clickhouse.routes[target.topic, target.name]
-        layout = services.clickhouse.layout(route).to_json()
+        route = clickhouse.routes[target.topic, target.name]
+        layout = clickhouse.layout(route).to_json()
         named = SimpleNamespace(key=SimpleNamespace(topic=target.topic, table=target.name), layout=layout)
         return lambda records: self.prepare(records, cast("Assignment", named))
 

@@ -126,7 +126,7 @@ def test_a_dry_run_decodes_for_the_tables_of_the_mirror(make_bench: MakeBench) -
     bench = make_bench(tables=("orders", "archive"), schemas={"archive": strict})
     bench.produce([1, 2])
     with connected(load(bench.job_file())) as services:
-        found = list(mirror_sample_findings(services, 10, lambda *_: None))
+        found = list(mirror_sample_findings(services.config, services.kafka, 10, lambda *_: None))
     fits, refuses = found
     assert (fits.severity, fits.id) == (Severity.OK, "CHS-507") and "Iceberg table shop.orders" in fits.sentence
     assert (refuses.severity, refuses.id) == (Severity.ERROR, "CHS-507")

@@ -29,14 +29,13 @@ def part(start: int, end: int, *offsets: int, gone: bool = False) -> Part:
 def recovered(monkeypatch: pytest.MonkeyPatch, log_start: int, *behind: Part) -> OffsetRange:
     """What is recovered of a table with rows [0, 100) and a log that ends at 200."""
     tp = KEY.topic_partition
-    kafka = SimpleNamespace(log_starts=lambda _: {tp: log_start}, log_ends=lambda _: {tp: 200})
+    kafka: Any = SimpleNamespace(log_starts=lambda _: {tp: log_start}, log_ends=lambda _: {tp: 200})
     kafka.topic_ids = lambda _: {"t": "id"}
     config = SimpleNamespace(kafka=SimpleNamespace())
-    clickhouse = SimpleNamespace(letters=None, routes={})
-    services: Any = SimpleNamespace(kafka=kafka, config=config, clickhouse=clickhouse, clock=None)
+    clickhouse: Any = SimpleNamespace(letters=None, routes={}, config=config)
     target: Any = SimpleNamespace(name="d.t", shards=())
     reader: Any = SimpleNamespace(read=lambda _, rest: iter(behind) if rest == OffsetRange(100, 200) else None)
-    look = recover._Look(services, lambda _: None, reader, Delivered(None), {})
+    look = recover._Look(clickhouse, kafka, lambda _: None, reader, Delivered(None), {})
     monkeypatch.setattr(recover, "extent", lambda *_: Extent(OffsetRange(0, 100), 100))
     monkeypatch.setattr(recover, "holes", lambda *_: ())
     config.kafka.starting_offsets = "latest"
