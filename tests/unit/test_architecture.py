@@ -101,7 +101,6 @@ ROOMS: dict[str, set[str]] = {
     "chsink.sample": {
         "chsink.clickhouse",
         "chsink.config",
-        "chsink.connect",
         "chsink.formats",
         "chsink.kafka",
         "chsink.mirror",
@@ -110,7 +109,6 @@ ROOMS: dict[str, set[str]] = {
         "chsink.batch",
         "chsink.clickhouse",
         "chsink.config",
-        "chsink.connect",
         "chsink.decode",
         "chsink.dlq",
         "chsink.formats",
@@ -120,7 +118,6 @@ ROOMS: dict[str, set[str]] = {
     "chsink.recovery": {
         "chsink.batch",
         "chsink.clickhouse",
-        "chsink.connect",
         "chsink.dlq",
         "chsink.driver_name",
         "chsink.formats",
@@ -129,7 +126,6 @@ ROOMS: dict[str, set[str]] = {
     "chsink.replay": {
         "chsink.batch",
         "chsink.clickhouse",
-        "chsink.connect",
         "chsink.decode",
         "chsink.dlq",
         "chsink.driver_name",
@@ -140,7 +136,6 @@ ROOMS: dict[str, set[str]] = {
         "chsink.batch",
         "chsink.clickhouse",
         "chsink.config",
-        "chsink.connect",
         "chsink.decode",
         "chsink.dlq",
         "chsink.formats",
@@ -160,7 +155,9 @@ ROOMS: dict[str, set[str]] = {
         "chsink.tables",
     },
 }
-"""Besides SHARED.  ``chsink.cli`` joins all of them."""
+"""Besides SHARED.  ``chsink.cli`` joins all of them.  Only a start and ``doctor`` are handed all services (``connect``);
+other rooms take those that they use.
+"""
 ENTRY = ("chsink.cli", "chsink.__init__")
 
 CORE = CHECKOUT / "statemachine"
