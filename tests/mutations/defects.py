@@ -1027,7 +1027,7 @@ DEFECTS = (
     Defect(
         "dead letters come after the rows of their chunk",
         (Patch(PIECES, _DELIVERED + _SENT, _SENT + _DELIVERED),),
-        test="tests/unit/batch/test_dead_letters.py::test_no_row_of_a_chunk_is_there_before_its_dead_letters_are",
+        test="tests/unit/dlq/test_dead_letters.py::test_no_row_of_a_chunk_is_there_before_its_dead_letters_are",
     ),
     Defect(
         "recover --replace trusts an old range in doubt to its end",
