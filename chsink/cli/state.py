@@ -349,7 +349,7 @@ def _impatient(config: Config) -> Config:
     """A person is waiting: stop soon waiting for a server that does not respond."""
     clickhouse = config.clickhouse
     shorter = {"retry_for_s": min(clickhouse.retry_for_s, PATIENCE_S)}
-    return config.model_copy(update={"clickhouse": clickhouse.model_copy(update=shorter)})
+    return config.model_copy(update={"clickhouse_section": clickhouse.model_copy(update=shorter)})
 
 
 def _services(config: Config) -> AbstractContextManager[Services]:

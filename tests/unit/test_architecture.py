@@ -89,6 +89,7 @@ ROOMS: dict[str, set[str]] = {
     "chsink.checks": {
         "chsink.batch",
         "chsink.clickhouse",
+        "chsink.config",
         "chsink.connect",
         "chsink.doctor",
         "chsink.formats",
