@@ -50,7 +50,9 @@ class Refusals:
     stored_again: Entry
 
 
-OF_PIECES: Final = Refusals(halts.PIECE_INCOMPLETE, halts.PIECE_DROPPED, halts.PIECE_STORED_AGAIN)
+OF_PIECES: Final = Refusals(
+    incomplete=halts.PIECE_INCOMPLETE, dropped=halts.PIECE_DROPPED, stored_again=halts.PIECE_STORED_AGAIN
+)
 
 
 @dataclass(frozen=True, slots=True)
