@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Annotated, Any, cast
@@ -11,10 +10,10 @@ import typer
 
 from chsink.cli.options import DEFAULT_CONFIG, ConfigOption, SetOption, load_config
 from chsink.cli.output import (
-    Commands,
     JsonOption,
     YesOption,
     check_answerable,
+    command_group,
     confirm,
     print_json,
     print_owner,
@@ -31,14 +30,7 @@ if TYPE_CHECKING:
     from chsink.recovery.recover import Recovered
     from chsink.statemachine.records import StateKey, StateRecord, TopicTable
 
-state = typer.Typer(
-    name="state",
-    cls=Commands,
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode="rich" if sys.stdout.isatty() else None,
-    help="Show the recorded state; resolve, reset or recover it manually.",
-)
+state = command_group("state", help="Show the recorded state; resolve, reset or recover it manually.")
 
 PATIENCE_S = 5
 QUESTIONS: Mapping[str, str] = {
